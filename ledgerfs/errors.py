@@ -1,0 +1,172 @@
+"""Every exception that ledgerfs raises.
+
+Each is an `OSError` with an errno, so that a kernel mount, fsspec and plain ``except OSError`` all understand it, and each names the
+object and, where there is one, the byte offset in it. None of them carries credentials.
+"""
+
+import errno
+import os
+from typing import ClassVar
+
+__all__ = [
+    "AccessDeniedError",
+    "AmbiguousLedgerError",
+    "CorruptIndexError",
+    "CorruptLedgerError",
+    "CorruptMetadataError",
+    "CorruptObjectError",
+    "EntryRangeError",
+    "InvalidNameError",
+    "IsADirectoryPathError",
+    "LedgerfsError",
+    "NotADirectoryPathError",
+    "NotFoundError",
+    "ReadOnlyError",
+    "StaleObjectError",
+    "StoreError",
+    "StoreTimeoutError",
+    "StoreUnreachableError",
+    "UnsupportedFormatError",
+    "UnusableUrlError",
+]
+
+
+class LedgerfsError(OSError):
+    """Base of all our errors.
+
+    Parameters
+    ----------
+    reason
+        What is wrong, and what to do, in a sentence without the object's name.
+    key
+        The object's key in the bucket, or the path in the tree.
+    offset
+        Byte offset in that object.
+
+    """
+
+    code: ClassVar[int] = errno.EIO
+
+    def __init__(self, reason: str, *, key: str | None = None, offset: int | None = None) -> None:
+        super().__init__(self.code, reason)
+        self.reason = reason
+        self.key = key
+        self.offset = offset
+        self.filename = key
+
+    def __str__(self) -> str:
+        place = self.key or ""
+        if self.offset is not None:
+            place += f" at byte {self.offset}"
+        return f"{place.strip()}: {self.reason}" if place else self.reason
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.reason, self.key, self.offset))
+
+
+def _rebuild(cls: type[LedgerfsError], reason: str, key: str | None, offset: int | None) -> LedgerfsError:
+    """Unpickle: the errors travel between processes (Spark, multiprocessing)."""
+    return cls(reason, key=key, offset=offset)
+
+
+class CorruptObjectError(LedgerfsError):
+    """The bytes of an object contradict the format, the index, or each other."""
+
+
+class CorruptIndexError(CorruptObjectError):
+    """An index object (``…-index``) cannot be what Pulsar wrote."""
+
+
+class CorruptMetadataError(CorruptObjectError):
+    """Ledger metadata (protobuf) does not parse, or lacks what every ledger has."""
+
+
+class CorruptLedgerError(CorruptObjectError):
+    """A data object contradicts its index, its records or their checksums."""
+
+
+class UnsupportedFormatError(LedgerfsError):
+    """A format that is known by name but not read, such as PIP-76 streaming objects (V2)."""
+
+    code = errno.ENOTSUP
+
+
+class StaleObjectError(LedgerfsError):
+    """The object was replaced since it was opened; opening it again shows the new one."""
+
+    code = errno.ESTALE
+
+
+class NotFoundError(LedgerfsError, FileNotFoundError):
+    """No such bucket, object, topic, ledger or path."""
+
+    code = errno.ENOENT
+
+
+class AccessDeniedError(LedgerfsError, PermissionError):
+    """The store refused: credentials are missing, wrong, or not allowed to do this."""
+
+    code = errno.EACCES
+
+
+class StoreError(LedgerfsError):
+    """The store answered with an error, or with a body of the wrong length, also after retries."""
+
+
+class StoreUnreachableError(StoreError):
+    """The store could not be reached at all."""
+
+    code = errno.EHOSTUNREACH
+
+
+class StoreTimeoutError(StoreUnreachableError):
+    """The store did not answer in time."""
+
+    code = errno.ETIMEDOUT
+
+
+class ReadOnlyError(LedgerfsError):
+    """Nothing can be written at this path."""
+
+    code = errno.EROFS
+
+    @classmethod
+    def at(cls, path: str) -> "ReadOnlyError":
+        """Return the error for an attempt to change ``path``."""
+        return cls(os.strerror(errno.EROFS), key=path)
+
+
+class IsADirectoryPathError(LedgerfsError, IsADirectoryError):
+    """A file was asked for, the path is a directory."""
+
+    code = errno.EISDIR
+
+
+class NotADirectoryPathError(LedgerfsError, NotADirectoryError):
+    """A directory was asked for, the path is a file."""
+
+    code = errno.ENOTDIR
+
+
+class EntryRangeError(LedgerfsError):
+    """Entries were asked for that the ledger does not have."""
+
+    code = errno.EINVAL
+
+
+class InvalidNameError(LedgerfsError):
+    """A topic or managed-ledger name that Pulsar would not accept."""
+
+    code = errno.EINVAL
+
+
+class UnusableUrlError(LedgerfsError):
+    """A bucket URL that no installed filesystem can open."""
+
+    code = errno.EINVAL
+
+
+class AmbiguousLedgerError(LedgerfsError):
+    """Several topics have a ledger of this id (a bucket that two clusters share)."""
+
+    code = errno.EINVAL

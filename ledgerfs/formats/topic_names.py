@@ -1,0 +1,120 @@
+"""Managed-ledger names, topic names and tree components: three spellings of one thing.
+
+A managed ledger is named ``tenant/namespace/persistent/<encoded topic>`` (legacy V1: ``tenant/cluster/namespace/persistent/…``), its
+topic ``persistent://tenant/namespace/<topic>``, and its place in our tree is ``tenant/namespace/<encoded topic>``
+(``facts/pulsar-format.md`` §3.1). The encoding is Java's ``URLEncoder``: a form encoding, so a space is ``+``.
+
+Names come from objects that anybody may have written. So what is not exactly such a name is kept whole, quoted, under ``_other``, and no
+component of the tree is ever empty, ``.``, ``..``, or holds a slash.
+"""
+
+import re
+from dataclasses import dataclass
+from urllib.parse import quote, quote_plus, unquote_plus
+
+from ledgerfs.errors import InvalidNameError
+
+OTHER_DIRECTORY = "_other"
+UNKNOWN_DIRECTORY = "_unknown"
+
+# Pulsar's NamedEntity accepts exactly these characters in tenants, clusters and namespaces.
+_ENTITY = re.compile(r"[-=:.\w]+\Z", re.ASCII)
+_ENCODED_TOPIC = re.compile(r"[-*_.+%A-Za-z0-9]+\Z", re.ASCII)
+_RESERVED = (OTHER_DIRECTORY, UNKNOWN_DIRECTORY)
+
+
+def encode_topic(local_name: str) -> str:
+    """Encode a topic's local name as Java's ``URLEncoder`` does (``+`` for a space; ``*``, ``-``, ``_``, ``.`` stay)."""
+    return quote_plus(local_name, safe="*").replace("~", "%7E")
+
+
+def decode_topic(encoded: str) -> str:
+    """Undo `encode_topic`; bytes that are not UTF-8 become U+FFFD, as in Java."""
+    return unquote_plus(encoded)
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedLedgerName:
+    """The parts of the name of a persistent topic's managed ledger; ``cluster`` is None but for legacy V1 names."""
+
+    tenant: str
+    cluster: str | None
+    namespace: str
+    encoded_topic: str
+
+    @property
+    def topic(self) -> str:
+        """The topic as users name it: ``persistent://tenant/[cluster/]namespace/<local name>``."""
+        middle = f"{self.cluster}/{self.namespace}" if self.cluster is not None else self.namespace
+        return f"persistent://{self.tenant}/{middle}/{decode_topic(self.encoded_topic)}"
+
+    @property
+    def directory(self) -> tuple[str, str, str]:
+        """Components of the topic's directory in a view; the namespace of a V1 name is ``<cluster>%2F<namespace>``."""
+        namespace = f"{self.cluster}%2F{self.namespace}" if self.cluster is not None else self.namespace
+        return _visible(self.tenant), _visible(namespace), _visible(self.encoded_topic)
+
+
+def parse_managed_ledger_name(name: str) -> ManagedLedgerName | None:
+    """Return the parts of a managed-ledger name, or None when it does not belong to a persistent topic."""
+    parts = name.split("/")
+    if len(parts) == 4:
+        tenant, namespace, domain, encoded = parts
+        cluster = None
+    elif len(parts) == 5:
+        tenant, cluster, namespace, domain, encoded = parts
+    else:
+        return None
+    entities = [tenant, namespace] if cluster is None else [tenant, cluster, namespace]
+    if domain != "persistent" or not all(_ENTITY.match(entity) for entity in entities):
+        return None
+    if not _ENCODED_TOPIC.match(encoded) or tenant in _RESERVED:
+        return None
+    return ManagedLedgerName(tenant, cluster, namespace, encoded)
+
+
+def topic_of(managed_ledger: str | None) -> str:
+    """Return what a user is shown for a managed ledger: its topic, or its own name where it has none."""
+    if managed_ledger is None:
+        return UNKNOWN_DIRECTORY
+    parsed = parse_managed_ledger_name(managed_ledger)
+    return managed_ledger if parsed is None else parsed.topic
+
+
+def directory_of(managed_ledger: str | None) -> tuple[str, ...]:
+    """Return the components of a managed ledger's directory below a view."""
+    if managed_ledger is None:
+        return (UNKNOWN_DIRECTORY,)
+    parsed = parse_managed_ledger_name(managed_ledger)
+    if parsed is not None:
+        return parsed.directory
+    return OTHER_DIRECTORY, _visible(quote(managed_ledger, safe="") or "%00")
+
+
+def managed_ledger_of(topic: str) -> str:
+    """Return the managed-ledger name of a topic.
+
+    Accepts ``persistent://tenant/namespace/topic`` (a topic's local name may hold slashes), the short forms ``tenant/namespace/topic``
+    and ``topic`` (in ``public/default``), and a managed-ledger name itself. Raises `InvalidNameError` otherwise.
+
+    A URL with two or more slashes in its rest is read as Pulsar reads it: five parts are the legacy ``tenant/cluster/namespace/topic``.
+    """
+    if "://" not in topic and parse_managed_ledger_name(topic) is not None:
+        return topic
+    domain, separator, rest = topic.partition("://")
+    if not separator:
+        domain, rest = "persistent", topic
+    parts = rest.split("/", 3)
+    if not separator and len(parts) == 1:
+        parts = ["public", "default", rest]
+    if domain != "persistent" or len(parts) < 3 or not all(parts):
+        raise InvalidNameError("not a persistent topic; expected persistent://tenant/namespace/topic", key=topic)
+    *entities, local = parts
+    if not all(_ENTITY.match(entity) for entity in entities):
+        raise InvalidNameError("tenant, cluster and namespace may hold letters, digits and - = : . _ only", key=topic)
+    return "/".join([*entities, "persistent", encode_topic(local)])
+
+
+def _visible(component: str) -> str:
+    """Escape the two names that every file system takes for itself."""
+    return component.replace(".", "%2E") if component in {".", ".."} else component

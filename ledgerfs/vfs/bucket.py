@@ -1,0 +1,172 @@
+"""A bucket as a user sees it: topics, ledgers, and the tree."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import fsspec
+from cachetools import LRUCache
+
+from ledgerfs.cache.fork_lock import ForkLock
+from ledgerfs.errors import NotFoundError, UnusableUrlError
+from ledgerfs.formats.topic_names import managed_ledger_of, topic_of
+from ledgerfs.vfs.catalog import Catalog, TopicInfo
+from ledgerfs.vfs.layout import BucketLayout, LedgerReader, Progress
+from ledgerfs.vfs.object_store import ObjectStore
+from ledgerfs.vfs.pulsar_blob import PulsarBlobLayout
+from ledgerfs.vfs.reader_pool import ReaderPool
+from ledgerfs.vfs.stores import open_store
+from ledgerfs.vfs.stores.fsspec_handle import FsspecHandle, without_credentials
+from ledgerfs.vfs.tree import Tree
+from ledgerfs.vfs.views import make_views
+
+_SHARED_BUCKETS = 16
+
+
+class Bucket:
+    """An opened bucket. Nothing is requested before something is asked for; then the catalog is loaded once and kept until `refresh`.
+
+    Safe in threads and after a fork; pickles without its catalog.
+    """
+
+    __slots__ = ("__weakref__", "_catalog", "_layout", "_lock", "_readers", "_tree", "_views", "store")
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.store = store
+        self._layout: BucketLayout = PulsarBlobLayout(store)
+        self._readers = ReaderPool(self._layout)
+        self._views = make_views()
+        self._lock = ForkLock()
+        self._catalog: Catalog | None = None
+        self._tree: Tree | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self.store,))
+
+    def __repr__(self) -> str:
+        return f"<bucket {self.store.url}>"
+
+    @property
+    def catalog(self) -> Catalog:
+        """The table of all ledgers; one listing and one GET an index on first use."""
+        return self.load_catalog()
+
+    def load_catalog(self, progress: Progress | None = None) -> Catalog:
+        """Return the catalog, loading it on first use, with word of how far that is.
+
+        Raises `NotFoundError` (no such bucket), `AccessDeniedError`, `StoreError`.
+        """
+        with self._lock:
+            if self._catalog is None:
+                self._catalog = self._layout.load_catalog(None, progress)
+            return self._catalog
+
+    def refresh(self, progress: Progress | None = None) -> Catalog:
+        """List the bucket again; only indexes that are new or changed are read."""
+        with self._lock:
+            self._catalog = self._layout.load_catalog(self._catalog, progress)
+            self._tree = None
+            return self._catalog
+
+    @property
+    def tree(self) -> Tree:
+        """The tree of views, topics and ledgers."""
+        with self._lock:
+            if self._tree is None:
+                self._tree = Tree(self.catalog, self._readers, self._views)
+            return self._tree
+
+    def topics(self) -> list[TopicInfo]:
+        """Return what the bucket holds of each topic, sorted by name."""
+        return self.catalog.topics()
+
+    def topic(self, name: str) -> "Topic":
+        """Return a topic by its name (``persistent://tenant/namespace/topic`` or ``tenant/namespace/topic``).
+
+        Raises `NotFoundError` when the bucket has no ledger of it, `InvalidNameError` when it is no name of a topic.
+        """
+        managed_ledger = name if self.catalog.has(name) else managed_ledger_of(name)
+        if not self.catalog.has(managed_ledger):
+            raise NotFoundError("no ledger of this topic in the bucket", key=topic_of(managed_ledger))
+        return Topic(self, managed_ledger)
+
+    def ledger(self, ledger_id: int, *, topic: str | None = None, uuid: str | None = None) -> LedgerReader:
+        """Return a ledger by its id; of several copies the newest complete one, unless ``uuid`` names another.
+
+        Raises `NotFoundError`, and `AmbiguousLedgerError` when several topics have such an id and ``topic`` is not given.
+        """
+        managed_ledger = None if topic is None else self.topic(topic).managed_ledger
+        return self._readers.reader(self.catalog.find(ledger_id, managed_ledger, uuid))
+
+    def readers_of(self, managed_ledger: str | None) -> list[LedgerReader]:
+        """Return the ledgers of one managed ledger, ascending by id, each once."""
+        return [self._readers.reader(ref) for ref in self.catalog.refs_of(managed_ledger) if ref.copy == 0]
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic of a bucket."""
+
+    bucket: Bucket
+    managed_ledger: str
+
+    @property
+    def name(self) -> str:
+        """``persistent://tenant/namespace/topic``."""
+        return topic_of(self.managed_ledger)
+
+    @property
+    def ledgers(self) -> list[LedgerReader]:
+        """Its ledgers, ascending by id, which is their order in time."""
+        return self.bucket.readers_of(self.managed_ledger)
+
+
+def open_bucket(url: str, storage_options: Mapping[str, Any] | None = None) -> Bucket:
+    """Open a bucket by any URL that fsspec knows: ``s3://tier``, ``gs://…``, ``abfs://…``, ``file:///…``, a local path.
+
+    Parameters
+    ----------
+    url
+        The bucket, or a folder in it.
+    storage_options
+        What the URL's filesystem takes, such as ``{"endpoint_url": …, "key": …, "secret": …}`` for s3fs.
+
+    Raises
+    ------
+    UnusableUrlError
+        No filesystem of that name, or its library is not installed. A bucket that does not exist is told when it is first used.
+
+    """
+    return Bucket(_store_of(url, dict(storage_options or {})))
+
+
+def shared_bucket(fs: Any, root: str) -> Bucket:  # noqa: ANN401  (fsspec is not typed)
+    """Return the bucket over a folder of an fsspec filesystem, the same one for the same arguments in this process.
+
+    fsspec makes an instance of our filesystem for each thread; they share one catalog by this.
+    """
+    handle = FsspecHandle.of(fs)
+    identity = (handle.cls, repr(handle.args), repr(sorted(handle.options.items())), root)
+    with _shared_lock:
+        bucket = _shared.get(identity)
+        if bucket is None:
+            bucket = _shared[identity] = Bucket(open_store(fs, root))
+        return bucket
+
+
+_shared: "LRUCache[tuple[type, str, str, str], Bucket]" = LRUCache(_SHARED_BUCKETS)
+_shared_lock = ForkLock()
+
+
+def _store_of(url: str, storage_options: dict[str, Any]) -> ObjectStore:
+    try:
+        fs, root = fsspec.core.url_to_fs(url, **storage_options)
+    except ImportError as error:
+        extra = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "abfs": "azure", "az": "azure"}.get(
+            url.partition("://")[0]
+        )
+        hint = f"pip install 'ledgerfs[{extra}]'" if extra else "install the library that it names"
+        raise UnusableUrlError(f"{error}; {hint}", key=without_credentials(url)) from error
+    except (ValueError, TypeError) as error:
+        raise UnusableUrlError(str(error), key=without_credentials(url)) from error
+    return open_store(fs, root)

@@ -1,0 +1,372 @@
+"""The catalog: every ledger of a bucket, as a table of columns.
+
+A million ledgers are one numpy table of some 170 bytes a row, not a million objects; a `LedgerRef` is made from a row when somebody asks
+for that ledger. A catalog never changes: a refresh makes a new one. It pickles.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ledgerfs.errors import AmbiguousLedgerError, LedgerfsError, NotFoundError
+from ledgerfs.formats.ledger_metadata import records_size
+from ledgerfs.formats.object_names import KeyKind, LedgerKey, uuid_from_halves, uuid_halves
+from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.vfs.object_store import ObjectStat
+
+Table = npt.NDArray[np.void]
+
+VERSION_BYTES = 40
+"""A quoted ETag of S3 with its number of parts; a longer one is not kept, and reads then do not check it."""
+
+_KEY_COLUMNS = [("uuid_high", "u8"), ("uuid_low", "u8"), ("ledger_id", "i8")]
+
+LISTED = np.dtype([*_KEY_COLUMNS, ("size", "i8"), ("modified_ms", "i8"), ("version", f"S{VERSION_BYTES}")])
+"""A listed object of Pulsar's: row of a listing."""
+
+LEDGER = np.dtype(
+    [
+        *_KEY_COLUMNS,
+        ("name", "i4"),  # row of Catalog.names
+        ("copy", "i4"),  # 0: the one to read; 1, 2, …: further complete copies, then damaged ones
+        ("last_entry", "i8"),
+        ("length", "i8"),
+        ("data_length", "i8"),
+        ("blocks", "i4"),
+        ("plausible", "?"),  # OffloadIndex.is_plausible
+        ("odd_index", "?"),  # the index object's own length is not what its header says
+        ("created_ms", "i8"),  # 0: unknown
+        ("data_size", "i8"),  # -1: no data object
+        ("data_modified_ms", "i8"),
+        ("data_version", f"S{VERSION_BYTES}"),
+        ("index_size", "i8"),
+        ("uploaded_ms", "i8"),
+        ("index_version", f"S{VERSION_BYTES}"),
+    ]
+)
+"""A ledger: row of a catalog."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRef:
+    """One ledger of the bucket, as far as listing and index tell.
+
+    Attributes
+    ----------
+    managed_ledger
+        Name of the managed ledger; None where nothing in the bucket tells it.
+    copy
+        0 for the copy to read; others are further uploads of the same ledger.
+    length, data_length
+        Bytes of all entries; bytes of the data object as the index tells it (``data.size`` is what the store tells).
+    created_ms
+        Creation of the ledger in BookKeeper, ms since 1970 UTC, or None.
+    is_sound
+        Whether sizes agree: false means that entries are missing or unreadable.
+
+    """
+
+    ledger_id: int
+    uuid: str
+    managed_ledger: str | None
+    copy: int
+    last_entry: int
+    length: int
+    data_length: int
+    blocks: int
+    created_ms: int | None
+    data: ObjectStat
+    index: ObjectStat
+    is_sound: bool
+
+    @property
+    def topic(self) -> str:
+        """Topic name as users know it."""
+        return topic_of(self.managed_ledger)
+
+    @property
+    def entries(self) -> int:
+        """Number of entries."""
+        return self.last_entry + 1
+
+    @property
+    def records_size(self) -> int:
+        """Exact size of the ``.entries`` file, bytes."""
+        return records_size(self.length, self.last_entry)
+
+    @property
+    def uploaded_ms(self) -> int:
+        """When the index object, and so the ledger, was complete in the bucket; ms since 1970 UTC."""
+        return self.index.modified_ms
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """What a bucket holds of one topic.
+
+    Attributes
+    ----------
+    name
+        ``persistent://tenant/namespace/topic``; the managed ledger's own name where it is no topic.
+    ledgers, entries, bytes
+        Counted once, however many copies there are; bytes of the entries.
+    created_ms
+        Creation of the oldest ledger, ms since 1970 UTC, or None.
+    uploaded_ms
+        Upload of the newest ledger, ms since 1970 UTC.
+
+    """
+
+    name: str
+    managed_ledger: str | None
+    ledgers: int
+    entries: int
+    bytes: int
+    created_ms: int | None
+    uploaded_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class BadIndex:
+    """An index object that could not be read or parsed, and why."""
+
+    key: LedgerKey
+    error: LedgerfsError
+
+
+@dataclass(frozen=True, slots=True)
+class OtherKeys:
+    """Keys that are no V1 object: how many of each kind, and the first names."""
+
+    counts: dict[KeyKind, int] = field(default_factory=dict)
+    names: dict[KeyKind, list[str]] = field(default_factory=dict)
+
+    MAX_NAMES = 1000
+
+    def add(self, kind: KeyKind, key: str) -> None:
+        """Count a key."""
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        names = self.names.setdefault(kind, [])
+        if len(names) < self.MAX_NAMES:
+            names.append(key)
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """All ledgers of a bucket.
+
+    Attributes
+    ----------
+    names
+        Managed-ledger names, sorted; None (no name known) is the last.
+    ledgers
+        Rows of `LEDGER` with a data object, sorted by name, ledger id, copy.
+    lost
+        Rows of `LEDGER` whose data object is gone.
+    orphans
+        Rows of `LISTED`: data objects without an index.
+    bad_indexes, others
+        What else is in the bucket.
+
+    """
+
+    names: tuple[str | None, ...]
+    ledgers: Table
+    lost: Table
+    orphans: Table
+    bad_indexes: tuple[BadIndex, ...]
+    others: OtherKeys
+    _name_rows: dict[str | None, int] = field(repr=False)
+    _starts: npt.NDArray[np.int64] = field(repr=False)
+    _by_id: npt.NDArray[np.int64] = field(repr=False)
+
+    @classmethod
+    def of(
+        cls, names: list[str | None], ledgers: Table, orphans: Table, bad_indexes: list[BadIndex], others: OtherKeys
+    ) -> "Catalog":
+        """Sort and rank rows of `LEDGER` (with and without data object) whose ``name`` is a row of ``names``."""
+        order = sorted(range(len(names)), key=lambda i: (names[i] is None, names[i] or ""))
+        new_row = np.empty(len(names), np.int32)
+        new_row[order] = np.arange(len(names), dtype=np.int32)
+        ledgers["name"] = new_row[ledgers["name"]]
+        has_data = ledgers["data_size"] >= 0
+        table = _ranked(ledgers[has_data])
+        sorted_names = tuple(names[i] for i in order)
+        return cls(
+            names=sorted_names,
+            ledgers=table,
+            lost=ledgers[~has_data],
+            orphans=orphans,
+            bad_indexes=tuple(bad_indexes),
+            others=others,
+            _name_rows={name: row for row, name in enumerate(sorted_names)},
+            _starts=np.searchsorted(table["name"], np.arange(len(names) + 1)),
+            _by_id=np.argsort(table["ledger_id"], kind="stable"),
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the bucket holds nothing of Pulsar's."""
+        return not (self.ledgers.size or self.lost.size or self.orphans.size or self.bad_indexes)
+
+    @property
+    def managed_ledgers(self) -> list[str | None]:
+        """The names that have readable ledgers, in order."""
+        return [name for row, name in enumerate(self.names) if self._starts[row] < self._starts[row + 1]]
+
+    def topics(self) -> list[TopicInfo]:
+        """Sum up each topic, sorted by managed-ledger name."""
+        primary = self.ledgers[self.ledgers["copy"] == 0]
+        if not primary.size:
+            return []
+        rows, starts = np.unique(primary["name"], return_index=True)
+        counts = np.diff(np.append(starts, primary.size))
+        # Python integers: sums of hostile 63-bit lengths must not wrap.
+        entries = _exact_sums(primary["last_entry"], starts) + counts
+        sizes = _exact_sums(primary["length"], starts)
+        created = np.where(primary["created_ms"] > 0, primary["created_ms"], np.iinfo(np.int64).max)
+        oldest = np.minimum.reduceat(created, starts)
+        newest = np.maximum.reduceat(primary["uploaded_ms"], starts)
+        unknown = np.iinfo(np.int64).max
+        return [
+            TopicInfo(
+                topic_of(self.names[row]),
+                self.names[row],
+                int(n),
+                int(e),
+                int(size),
+                int(c) if c < unknown else None,
+                int(u),
+            )
+            for row, n, e, size, c, u in zip(rows, counts, entries, sizes, oldest, newest, strict=True)
+        ]
+
+    def has(self, managed_ledger: str | None) -> bool:
+        """Whether there are readable ledgers of this name."""
+        return len(self._rows_of(managed_ledger)) > 0
+
+    def refs_of(self, managed_ledger: str | None) -> Iterator[LedgerRef]:
+        """Yield the ledgers of one managed ledger, ascending by id, all copies."""
+        for row in self._rows_of(managed_ledger):
+            yield self.ref(row)
+
+    def refs(self) -> Iterator[LedgerRef]:
+        """Yield every ledger, all copies, in the order of the table."""
+        for row in range(self.ledgers.size):
+            yield self.ref(row)
+
+    def copies_of(self, managed_ledger: str | None, ledger_id: int) -> list[LedgerRef]:
+        """Return all copies of one ledger of one managed ledger, that to be read first; empty when there is none."""
+        rows = self._rows_of(managed_ledger)
+        ids = self.ledgers["ledger_id"][rows.start : rows.stop]
+        low, high = np.searchsorted(ids, ledger_id, "left"), np.searchsorted(ids, ledger_id, "right")
+        return [self.ref(rows.start + int(row)) for row in range(low, high)]
+
+    def find(self, ledger_id: int, managed_ledger: str | None = None, uuid: str | None = None) -> LedgerRef:
+        """Return the ledger of this id, its newest complete copy unless ``uuid`` names another.
+
+        Raises `NotFoundError`, and `AmbiguousLedgerError` when several topics have such a ledger and ``managed_ledger`` is None.
+        """
+        ids = self.ledgers["ledger_id"][self._by_id]
+        low, high = np.searchsorted(ids, ledger_id, "left"), np.searchsorted(ids, ledger_id, "right")
+        refs = [self.ref(int(row)) for row in self._by_id[low:high]]
+        if managed_ledger is not None:
+            refs = [ref for ref in refs if ref.managed_ledger == managed_ledger]
+        refs = [ref for ref in refs if (ref.copy == 0 if uuid is None else ref.uuid == uuid)]
+        if not refs:
+            raise NotFoundError(self._why_not(ledger_id), key=f"ledger {ledger_id}")
+        if len({ref.managed_ledger for ref in refs}) > 1:
+            topics = ", ".join(ref.topic for ref in refs)
+            raise AmbiguousLedgerError(
+                f"several topics have this ledger id, name one: {topics}", key=f"ledger {ledger_id}"
+            )
+        return refs[0]
+
+    def ref(self, row: int) -> LedgerRef:
+        """Make the value of one row of ``ledgers``."""
+        return self.ref_of(self.ledgers[row])
+
+    def ref_of(self, ledger: np.void) -> LedgerRef:
+        """Make the value of one row of ``ledgers`` or ``lost``."""
+        key = key_of(ledger)
+        return LedgerRef(
+            ledger_id=key.ledger_id,
+            uuid=key.uuid,
+            managed_ledger=self.names[int(ledger["name"])],
+            copy=int(ledger["copy"]),
+            last_entry=int(ledger["last_entry"]),
+            length=int(ledger["length"]),
+            data_length=int(ledger["data_length"]),
+            blocks=int(ledger["blocks"]),
+            created_ms=int(ledger["created_ms"]) or None,
+            data=_stat(key.data_key, ledger["data_size"], ledger["data_modified_ms"], ledger["data_version"]),
+            index=_stat(key.index_key, ledger["index_size"], ledger["uploaded_ms"], ledger["index_version"]),
+            is_sound=bool(ledger["plausible"]) and bool(ledger["data_size"] == ledger["data_length"]),
+        )
+
+    def _rows_of(self, managed_ledger: str | None) -> range:
+        row = self._name_rows.get(managed_ledger)
+        return range(0) if row is None else range(int(self._starts[row]), int(self._starts[row + 1]))
+
+    def _why_not(self, ledger_id: int) -> str:
+        if (self.lost["ledger_id"] == ledger_id).any():
+            return "its index is in the bucket, its data object is not"
+        if (self.orphans["ledger_id"] == ledger_id).any():
+            return "its data object is in the bucket, but no index: the upload is unfinished or failed"
+        for bad in self.bad_indexes:
+            if bad.key.ledger_id == ledger_id:
+                return f"its index is unreadable: {bad.error}"
+        return "no such ledger in this bucket"
+
+
+def key_of(row: np.void) -> LedgerKey:
+    """Return the names of the objects of a row of `LEDGER` or `LISTED`."""
+    return LedgerKey(
+        uuid_from_halves(int(row["uuid_high"]), int(row["uuid_low"])), int(row["ledger_id"]), is_index=False
+    )
+
+
+def listed_row(key: LedgerKey, stat: ObjectStat) -> tuple[int, int, int, int, int, bytes]:
+    """Return the row of `LISTED` for one object."""
+    version = stat.version.encode()
+    kept = version if len(version) <= VERSION_BYTES else b""
+    return (*uuid_halves(key.uuid), key.ledger_id, stat.size, stat.modified_ms, kept)
+
+
+def match_rows(left: Table, right: Table) -> npt.NDArray[np.int64]:
+    """Return for each row of ``left`` the row of ``right`` with the same uuid and ledger id, or -1; no key occurs twice on one side."""
+    high, low, ledger = (np.concatenate([left[name], right[name]]) for name, _ in _KEY_COLUMNS)
+    side = np.repeat([0, 1], [left.size, right.size])
+    order = np.lexsort((side, ledger, low, high))
+    first, second = order[:-1], order[1:]
+    same = (high[first] == high[second]) & (low[first] == low[second]) & (ledger[first] == ledger[second])
+    pair = same & (side[first] == 0) & (side[second] == 1)
+    matches = np.full(left.size, -1, np.int64)
+    matches[first[pair]] = second[pair] - left.size
+    return matches
+
+
+def _ranked(table: Table) -> Table:
+    """Sort by name and ledger id, and number the copies of each ledger: complete ones first, newest first."""
+    sound = table["plausible"] & (table["data_size"] == table["data_length"])
+    keys = (table["uuid_low"], table["uuid_high"], -table["uploaded_ms"], ~sound, table["ledger_id"], table["name"])
+    table = table[np.lexsort(keys)]
+    if table.size:
+        begins = np.append(True, (np.diff(table["ledger_id"]) != 0) | (np.diff(table["name"]) != 0))
+        starts = np.flatnonzero(begins)
+        table["copy"] = np.arange(table.size) - np.repeat(starts, np.diff(np.append(starts, table.size)))
+    return table
+
+
+def _exact_sums(column: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]) -> npt.NDArray[np.object_]:
+    """Sum each group without overflow: by 32-bit halves."""
+    high = np.add.reduceat(column >> 32, starts).astype(object)
+    low = np.add.reduceat(column & 0xFFFF_FFFF, starts).astype(object)
+    sums: npt.NDArray[np.object_] = high * 2**32 + low
+    return sums
+
+
+def _stat(key: str, size: np.int64, modified_ms: np.int64, version: bytes) -> ObjectStat:
+    return ObjectStat(key, int(size), int(modified_ms), bytes(version).decode())

@@ -1,0 +1,86 @@
+"""The seam between bucket dialects: which ledgers a bucket holds, and how one of them is read.
+
+Each dialect (Pulsar's blob offloader now; its filesystem offloader, Redpanda and bookie directories later) is one module that implements
+`BucketLayout`; everything above this line works on `Catalog`, `LedgerRef` and `LedgerReader` only.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from ledgerfs.formats.index import OffloadIndex
+from ledgerfs.vfs.catalog import Catalog, LedgerRef
+
+if TYPE_CHECKING:
+    from ledgerfs.formats.records import EntryBatch
+
+Progress = Callable[[str, int, int | None], None]
+"""Called as (what is being done, how much of it is done, how much there is or None)."""
+
+
+class Entry(NamedTuple):
+    """One entry: its id in the ledger, and its bytes as BookKeeper stored them."""
+
+    id: int
+    data: memoryview
+
+
+class LedgerReader(Protocol):
+    """Read access to one ledger. Stateless to its callers: any number of threads may read anywhere at once."""
+
+    @property
+    def ref(self) -> LedgerRef:
+        """What the catalog knows of the ledger."""
+        ...
+
+    @property
+    def index(self) -> OffloadIndex:
+        """Where its blocks are; read from the store on first use."""
+        ...
+
+    @property
+    def first_entry(self) -> int:
+        """Id of the first entry."""
+        ...
+
+    @property
+    def last_entry(self) -> int:
+        """Id of the last entry."""
+        ...
+
+    @property
+    def length(self) -> int:
+        """Bytes of all entries, without record headers."""
+        ...
+
+    @property
+    def records_size(self) -> int:
+        """Bytes of all records, headers included: the size of the ledger's ``.entries`` file."""
+        ...
+
+    def read(self, first: int, last: int) -> list[Entry]:
+        """Return the entries ``first`` to ``last``, both included."""
+        ...
+
+    def batches(self, first: int, last: int) -> "Iterator[EntryBatch]":
+        """Yield the same entries in whole buffers, for bulk work."""
+        ...
+
+    def read_records(self, start: int, end: int) -> bytes:
+        """Return bytes ``start`` (included) to ``end`` (excluded) of the ledger's ``.entries`` file."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """Return all that the bucket tells of the ledger, as values that JSON knows."""
+        ...
+
+
+class BucketLayout(Protocol):
+    """One dialect of buckets."""
+
+    def load_catalog(self, previous: Catalog | None = None, progress: Progress | None = None) -> Catalog:
+        """List the bucket; what ``previous`` knows of unchanged ledgers is not asked for again."""
+        ...
+
+    def open_ledger(self, ref: LedgerRef) -> LedgerReader:
+        """Return a reader; nothing is requested before it is used."""
+        ...

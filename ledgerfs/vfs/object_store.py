@@ -1,0 +1,84 @@
+"""The seam to storage: what ledgerfs asks of any object store.
+
+Keys are relative to the bucket (or the folder in it) that was opened. Implementations are in ``vfs/stores``; all of them raise only errors
+of `ledgerfs.errors`, never return a body of another length than asked, and may be used from several threads and after a fork.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from ledgerfs.errors import LedgerfsError
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStat:
+    """What a listing tells of an object.
+
+    Attributes
+    ----------
+    key
+        Relative to the opened bucket; ends with ``/`` for a folder, of which nothing else is known.
+    size
+        Bytes.
+    modified_ms
+        Last modification, ms since 1970 UTC; 0 where the store does not tell.
+    version
+        The ETag, or what stands in its place in this store: changes whenever the object does. Empty where the store has nothing.
+
+    """
+
+    key: str
+    size: int
+    modified_ms: int
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectHead:
+    """What the store tells of one object when asked for it; ``metadata`` is None in stores that keep no user metadata."""
+
+    stat: ObjectStat
+    metadata: Mapping[str, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """Bytes ``start`` (included) to ``end`` (excluded) of an object; with ``version``, of that version or not at all."""
+
+    key: str
+    start: int
+    end: int
+    version: str = ""
+
+
+class ObjectStore(Protocol):
+    """A bucket of opaque objects, read side."""
+
+    @property
+    def url(self) -> str:
+        """Where the bucket is, without credentials."""
+        ...
+
+    def list_pages(self) -> Iterator[list[ObjectStat]]:
+        """Yield all objects, some thousand at a time, in any order; raises `NotFoundError` when there is no such bucket."""
+        ...
+
+    def head(self, key: str) -> ObjectHead:
+        """Ask for one object's size, version and user metadata; raises `NotFoundError`."""
+        ...
+
+    def read(self, request: ReadRequest) -> bytes:
+        """Return exactly the bytes asked for.
+
+        Raises `StaleObjectError` when the object is not of ``request.version`` any more, `NotFoundError`, `AccessDeniedError`, and
+        `StoreError` when the store still fails, or sends a body of another length, after retries.
+        """
+        ...
+
+    def read_many(self, requests: Iterable[ReadRequest]) -> Iterator[bytes | LedgerfsError]:
+        """Yield the bytes of each request in order, several requests being under way at a time.
+
+        A request that fails yields its error in its place, so that one bad object does not hide the others.
+        """
+        ...

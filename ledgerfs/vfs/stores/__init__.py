@@ -1,0 +1,22 @@
+"""Object stores over fsspec: any filesystem, with shorter paths for S3 and local folders."""
+
+from typing import Any
+
+from ledgerfs.vfs.object_store import ObjectStore
+from ledgerfs.vfs.stores.fsspec_handle import FsspecHandle
+from ledgerfs.vfs.stores.fsspec_store import FsspecStore
+from ledgerfs.vfs.stores.local_store import LocalStore
+from ledgerfs.vfs.stores.s3_store import S3Store
+
+__all__ = ["open_store"]
+
+
+def open_store(fs: Any, root: str) -> ObjectStore:  # noqa: ANN401  (fsspec is not typed)
+    """Return the store over folder ``root`` of an fsspec filesystem."""
+    handle = FsspecHandle.of(fs)
+    root = root.rstrip("/")
+    if handle.is_kind("s3fs.core", "S3FileSystem"):
+        return S3Store(handle, root)
+    if handle.is_kind("fsspec.implementations.local", "LocalFileSystem"):
+        return LocalStore(root or "/")
+    return FsspecStore(handle, root)

@@ -1,0 +1,49 @@
+"""A way to one fsspec filesystem that survives forks, threads and pickling.
+
+fsspec's asynchronous filesystems refuse to work in a forked child, and its synchronous ones are made for one thread each
+(``facts/fsspec-fuse.md`` §1.2, §2.4). So what is kept is how to make the filesystem; fsspec's own instance cache finds the one at hand.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+_MAX_POOL_CONNECTIONS = 64
+_USER_INFO = re.compile(r"(?<=://)[^/@\s]*@")
+
+
+def without_credentials(url: str) -> str:
+    """Return ``url`` with the user and password of its authority replaced by ``***``."""
+    return _USER_INFO.sub("***@", url)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class FsspecHandle:
+    """The class and arguments of a filesystem. Its repr shows no arguments: they hold credentials."""
+
+    cls: type
+    args: tuple[Any, ...]
+    options: dict[str, Any]
+
+    @classmethod
+    def of(cls, fs: Any) -> "FsspecHandle":  # noqa: ANN401  (fsspec is not typed)
+        """Return the handle of a filesystem, whatever loop or thread it was made for."""
+        options = {name: value for name, value in fs.storage_options.items() if name not in {"asynchronous", "loop"}}
+        handle = cls(type(fs), tuple(fs.storage_args), options)
+        if handle.is_kind("s3fs.core", "S3FileSystem"):
+            # botocore's default of 10 connections would make every window of concurrent reads wait in line.
+            config = {"max_pool_connections": _MAX_POOL_CONNECTIONS, **(options.get("config_kwargs") or {})}
+            handle = cls(handle.cls, handle.args, {**options, "config_kwargs": config})
+        return handle
+
+    @property
+    def fs(self) -> Any:  # noqa: ANN401  (fsspec is not typed)
+        """The filesystem of this process and, where it is synchronous, of this thread."""
+        return self.cls(*self.args, **self.options)
+
+    def is_kind(self, module: str, name: str) -> bool:
+        """Whether the filesystem is of the class ``module.name``, or of one made from it, without importing it."""
+        return any(base.__module__ == module and base.__name__ == name for base in self.cls.__mro__)
+
+    def __repr__(self) -> str:
+        return f"FsspecHandle({self.cls.__name__})"

@@ -1,0 +1,174 @@
+"""The tree: ``<view>/<tenant>/<namespace>/<topic>/<ledger id><suffix>`` and what is at each path (DESIGN §2).
+
+Paths are computed from the catalog, never stored: a topic costs an entry in a dictionary, a ledger costs nothing.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ledgerfs.errors import IsADirectoryPathError, NotADirectoryPathError, NotFoundError
+from ledgerfs.formats.topic_names import directory_of
+from ledgerfs.vfs.catalog import Catalog, LedgerRef
+from ledgerfs.vfs.layout import LedgerReader
+from ledgerfs.vfs.reader_pool import ReaderPool
+from ledgerfs.vfs.views import View
+
+_FILE_NAME = re.compile(r"(0|[1-9][0-9]{0,18})(?:@([0-9a-f-]{36}))?(\.[a-z]+)\Z", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One path of the tree.
+
+    Attributes
+    ----------
+    path
+        Without a slash at its ends; empty for the root.
+    ref
+        The ledger that a file shows; None for a directory.
+    size
+        Bytes; None for a file that has to be rendered before its size is known; 0 for a directory.
+
+    """
+
+    path: str
+    ref: LedgerRef | None
+    size: int | None
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether the path is a directory."""
+        return self.ref is None
+
+
+@dataclass(frozen=True, slots=True)
+class _Topic:
+    """A leaf of the directories: the managed ledger whose ledgers are its files."""
+
+    managed_ledger: str | None
+
+
+_Directory = dict[str, "_Directory | _Topic"]
+
+
+class Tree:
+    """The paths of one state of the catalog."""
+
+    __slots__ = ("_catalog", "_readers", "_root", "_views")
+
+    def __init__(self, catalog: Catalog, readers: ReaderPool, views: Mapping[str, View]) -> None:
+        self._catalog = catalog
+        self._readers = readers
+        self._views = views
+        self._root = _directories(catalog)
+
+    def node(self, path: str) -> Node:
+        """Return what is at ``path``; raises `NotFoundError`."""
+        parts = _parts(path)
+        found = self._directory(parts)
+        if found is not None:
+            return Node("/".join(parts), None, 0)
+        return self._file(parts)
+
+    def children(self, path: str) -> Iterator[Node]:
+        """Yield the nodes of a directory: directories by name, ledgers by id. Raises `NotFoundError`, `NotADirectoryPathError`."""
+        parts = _parts(path)
+        found = self._directory(parts)
+        if found is None:
+            self._file(parts)
+            raise NotADirectoryPathError("not a directory", key=path)
+        prefix = "".join(f"{part}/" for part in parts)
+        if isinstance(found, _Topic):
+            yield from self._files(prefix, self._views[parts[0]], found)
+        else:
+            for name in found:
+                yield Node(prefix + name, None, 0)
+
+    def walk(self, path: str) -> Iterator[Node]:
+        """Yield every node below ``path``, a directory before what is in it."""
+        for node in self.children(path):
+            yield node
+            if node.is_directory:
+                yield from self.walk(node.path)
+
+    def open(self, path: str) -> "OpenFile":
+        """Return a file for reading, rendered if its view needs that; raises `NotFoundError`, `IsADirectoryPathError`."""
+        node = self.node(path)
+        if node.ref is None:
+            raise IsADirectoryPathError("is a directory", key=path)
+        view = self._views[_parts(path)[0]]
+        ledger = self._readers.reader(node.ref)
+        return OpenFile(view, ledger, view.open_size(ledger))
+
+    def _directory(self, parts: list[str]) -> "_Directory | _Topic | None":
+        if not parts:
+            return dict.fromkeys(self._views, self._root)
+        if parts[0] not in self._views:
+            raise NotFoundError(f"no such path; the views are {', '.join(self._views)}", key="/".join(parts))
+        found: _Directory | _Topic | None = self._root
+        for part in parts[1:]:
+            if not isinstance(found, dict):
+                return None
+            found = found.get(part)
+        return found
+
+    def _file(self, parts: list[str]) -> Node:
+        topic = self._directory(parts[:-1])
+        view = self._views[parts[0]]
+        match = _FILE_NAME.match(parts[-1])
+        if isinstance(topic, _Topic) and match is not None and match[3] == view.suffix:
+            for ref in self._catalog.copies_of(topic.managed_ledger, int(match[1])):
+                if (ref.copy == 0 and match[2] is None) or (ref.copy > 0 and match[2] == ref.uuid):
+                    return Node("/".join(parts), ref, view.size(self._readers.reader(ref)))
+        raise NotFoundError("no such file or directory", key="/".join(parts))
+
+    def _files(self, prefix: str, view: View, topic: _Topic) -> Iterator[Node]:
+        for ref in self._catalog.refs_of(topic.managed_ledger):
+            yield Node(f"{prefix}{_file_name(ref, view)}", ref, view.size(self._readers.reader(ref)))
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFile:
+    """A file of the tree whose size is known; any number of threads may read it."""
+
+    view: View
+    ledger: LedgerReader
+    size: int
+
+    def read(self, start: int, end: int) -> bytes:
+        """Return bytes ``start`` to ``end``, fewer only at the file's end."""
+        end = min(end, self.size)
+        return self.view.read(self.ledger, start, end) if start < end else b""
+
+    def chunks(self, size: int) -> Iterator[bytes]:
+        """Yield the whole file, ``size`` bytes at a time."""
+        for start in range(0, self.size, size):
+            yield self.read(start, start + size)
+
+
+def path_of(view_name: str, view: View, ref: LedgerRef) -> str:
+    """Return the path of one ledger's file in a view."""
+    return "/".join([view_name, *directory_of(ref.managed_ledger), _file_name(ref, view)])
+
+
+def _file_name(ref: LedgerRef, view: View) -> str:
+    copy = f"@{ref.uuid}" if ref.copy else ""
+    return f"{ref.ledger_id}{copy}{view.suffix}"
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]
+
+
+def _directories(catalog: Catalog) -> _Directory:
+    """Return the directories that every view has, each level sorted by name."""
+    root: _Directory = {}
+    for directory, name in sorted((directory_of(name), name or "") for name in catalog.managed_ledgers):
+        level = root
+        for component in directory[:-1]:
+            below = level.setdefault(component, {})
+            if isinstance(below, dict):
+                level = below
+        level[directory[-1]] = _Topic(name or None)
+    return root
