@@ -11,6 +11,7 @@ from typing import ClassVar
 __all__ = [
     "AccessDeniedError",
     "AmbiguousLedgerError",
+    "BucketNotFoundError",
     "CorruptIndexError",
     "CorruptLedgerError",
     "CorruptMetadataError",
@@ -21,6 +22,7 @@ __all__ = [
     "LedgerfsError",
     "NotADirectoryPathError",
     "NotFoundError",
+    "ObjectNotFoundError",
     "ReadOnlyError",
     "StaleObjectError",
     "StoreError",
@@ -101,6 +103,14 @@ class NotFoundError(LedgerfsError, FileNotFoundError):
     """No such bucket, object, topic, ledger or path."""
 
     code = errno.ENOENT
+
+
+class BucketNotFoundError(NotFoundError):
+    """The bucket, or the folder in it, does not exist."""
+
+
+class ObjectNotFoundError(NotFoundError):
+    """An object that the bucket's listing or an index told of is not there."""
 
 
 class AccessDeniedError(LedgerfsError, PermissionError):

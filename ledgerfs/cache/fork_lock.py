@@ -8,7 +8,8 @@ from types import TracebackType
 class ForkLock:
     """A re-entrant lock for ``with``.
 
-    A thread of the parent may hold a lock at the moment of a fork; in the child nobody would ever release it. So each process makes its own.
+    A thread of the parent may hold a lock at the moment of a fork; in the child nobody would ever release it, so each process makes its
+    own.
     """
 
     __slots__ = ("_lock", "_pid")

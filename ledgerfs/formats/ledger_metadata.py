@@ -15,6 +15,7 @@ from ledgerfs.formats.proto.ledger_metadata_pb2 import LedgerMetadataRecord
 MANAGED_LEDGER_KEY = "pulsar/managed-ledger"
 # Sizes of the tree are 64-bit: a ledger whose entries and record headers would not fit one is a lie.
 _MAX_FILE_BYTES = 2**63 - 1
+_REQUIRED = ("write_quorum", "ensemble_size", "length", "last_entry", "state")
 
 
 class LedgerState(IntEnum):
@@ -104,9 +105,9 @@ def parse_ledger_metadata(data: bytes, *, key: str | None = None, offset: int = 
         record = LedgerMetadataRecord.FromString(data)
     except DecodeError as error:
         raise CorruptMetadataError("ledger metadata is not a protobuf message", key=key, offset=offset) from error
-    for field in ("write_quorum", "ensemble_size", "length", "last_entry", "state"):
-        if not record.HasField(field):
-            raise CorruptMetadataError(f"ledger metadata lacks its {field}", key=key, offset=offset)
+    missing = [field for field in _REQUIRED if not record.HasField(field)]
+    if missing:
+        raise CorruptMetadataError(f"ledger metadata lacks its {missing[0]}", key=key, offset=offset)
     length, last_entry = record.length, record.last_entry
     if length < 0 or last_entry < 0 or records_size(length, last_entry) > _MAX_FILE_BYTES:
         raise CorruptMetadataError(

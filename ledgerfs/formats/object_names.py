@@ -7,7 +7,6 @@ The uuid is that of one offload attempt, so one ledger can have several pairs.
 import re
 from dataclasses import dataclass
 from enum import Enum
-from uuid import UUID
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _LEDGER_KEY = re.compile(rf"({_UUID})-ledger-(0|[1-9][0-9]{{0,18}})(-index)?\Z", re.ASCII)
@@ -76,7 +75,8 @@ def kind_of_key(key: str) -> KeyKind:
 
 def uuid_from_halves(most: int, least: int) -> str:
     """Return the text of a uuid from its two unsigned 64-bit halves."""
-    return str(UUID(int=(most << 64) | least))
+    digits = f"{most:016x}{least:016x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def uuid_halves(uuid: str) -> tuple[int, int]:

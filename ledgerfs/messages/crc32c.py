@@ -36,7 +36,7 @@ def _tables() -> "np.ndarray[Any, np.dtype[np.uint32]]":
 _TABLES = _tables()
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _load_u64(typingctx, array, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, ARG001
     """Load eight bytes of a uint8 array, little-endian, from any index; the caller has checked the bounds."""
 
@@ -50,7 +50,7 @@ def _load_u64(typingctx, array, at):  # type: ignore[no-untyped-def]  # noqa: AN
     return types.uint64(array, types.intp), codegen
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _crc_u64(typingctx, crc, word):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, ARG001
     """One SSE4.2 step over eight bytes."""
 
@@ -73,7 +73,7 @@ def crc32c_by_instruction(data, start, end):  # type: ignore[no-untyped-def]  # 
     wide = np.uint64(0xFFFFFFFF)
     at = start
     while at + 8 <= end:
-        wide = _crc_u64(wide, _load_u64(data, at))
+        wide = _crc_u64(wide, _load_u64(data, at))  # type: ignore[call-arg]
         at += 8
     crc = np.uint32(wide)
     while at < end:

@@ -10,7 +10,7 @@ from cachetools import LRUCache
 from ledgerfs.cache.fork_lock import ForkLock
 from ledgerfs.errors import NotFoundError, UnusableUrlError
 from ledgerfs.formats.topic_names import managed_ledger_of, topic_of
-from ledgerfs.vfs.catalog import Catalog, TopicInfo
+from ledgerfs.vfs.catalog import Catalog, LedgerRef, TopicInfo
 from ledgerfs.vfs.layout import BucketLayout, LedgerReader, Progress
 from ledgerfs.vfs.object_store import ObjectStore
 from ledgerfs.vfs.pulsar_blob import PulsarBlobLayout
@@ -29,7 +29,7 @@ class Bucket:
     Safe in threads and after a fork; pickles without its catalog.
     """
 
-    __slots__ = ("__weakref__", "_catalog", "_layout", "_lock", "_readers", "_tree", "_views", "store")
+    __slots__ = ("__weakref__", "_catalog", "_expired", "_layout", "_lock", "_readers", "_tree", "_views", "store")
 
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
@@ -38,6 +38,7 @@ class Bucket:
         self._views = make_views()
         self._lock = ForkLock()
         self._catalog: Catalog | None = None
+        self._expired = False
         self._tree: Tree | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -57,23 +58,29 @@ class Bucket:
         Raises `NotFoundError` (no such bucket), `AccessDeniedError`, `StoreError`.
         """
         with self._lock:
-            if self._catalog is None:
-                self._catalog = self._layout.load_catalog(None, progress)
+            if self._catalog is None or self._expired:
+                return self.refresh(progress)
             return self._catalog
 
     def refresh(self, progress: Progress | None = None) -> Catalog:
         """List the bucket again; only indexes that are new or changed are read."""
         with self._lock:
             self._catalog = self._layout.load_catalog(self._catalog, progress)
+            self._expired = False
             self._tree = None
             return self._catalog
+
+    def expire(self) -> None:
+        """Make the next use refresh the catalog."""
+        self._expired = True
 
     @property
     def tree(self) -> Tree:
         """The tree of views, topics and ledgers."""
         with self._lock:
+            catalog = self.catalog
             if self._tree is None:
-                self._tree = Tree(self.catalog, self._readers, self._views)
+                self._tree = Tree(catalog, self._readers, self._views)
             return self._tree
 
     def topics(self) -> list[TopicInfo]:
@@ -97,6 +104,10 @@ class Bucket:
         """
         managed_ledger = None if topic is None else self.topic(topic).managed_ledger
         return self._readers.reader(self.catalog.find(ledger_id, managed_ledger, uuid))
+
+    def reader(self, ref: LedgerRef) -> LedgerReader:
+        """Return the reader of one row of the catalog, whichever copy it is."""
+        return self._readers.reader(ref)
 
     def readers_of(self, managed_ledger: str | None) -> list[LedgerReader]:
         """Return the ledgers of one managed ledger, ascending by id, each once."""

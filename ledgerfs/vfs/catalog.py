@@ -303,7 +303,7 @@ class Catalog:
             created_ms=int(ledger["created_ms"]) or None,
             data=_stat(key.data_key, ledger["data_size"], ledger["data_modified_ms"], ledger["data_version"]),
             index=_stat(key.index_key, ledger["index_size"], ledger["uploaded_ms"], ledger["index_version"]),
-            is_sound=bool(ledger["plausible"]) and bool(ledger["data_size"] == ledger["data_length"]),
+            is_sound=bool(is_sound(ledger)),
         )
 
     def _rows_of(self, managed_ledger: str | None) -> range:
@@ -321,11 +321,26 @@ class Catalog:
         return "no such ledger in this bucket"
 
 
+def is_sound(rows: Table | np.void) -> npt.NDArray[np.bool_]:
+    """Return for rows of `LEDGER` whether index and size of the data object agree with each other."""
+    sound: npt.NDArray[np.bool_] = rows["plausible"] & (rows["data_size"] == rows["data_length"])
+    return sound
+
+
 def key_of(row: np.void) -> LedgerKey:
     """Return the names of the objects of a row of `LEDGER` or `LISTED`."""
     return LedgerKey(
         uuid_from_halves(int(row["uuid_high"]), int(row["uuid_low"])), int(row["ledger_id"]), is_index=False
     )
+
+
+def keys_of(rows: Table) -> list[LedgerKey]:
+    """Return the names of the objects of many rows."""
+    columns = (rows[name].tolist() for name, _ in _KEY_COLUMNS)
+    return [
+        LedgerKey(uuid_from_halves(high, low), ledger, is_index=False)
+        for high, low, ledger in zip(*columns, strict=True)
+    ]
 
 
 def listed_row(key: LedgerKey, stat: ObjectStat) -> tuple[int, int, int, int, int, bytes]:
@@ -350,8 +365,14 @@ def match_rows(left: Table, right: Table) -> npt.NDArray[np.int64]:
 
 def _ranked(table: Table) -> Table:
     """Sort by name and ledger id, and number the copies of each ledger: complete ones first, newest first."""
-    sound = table["plausible"] & (table["data_size"] == table["data_length"])
-    keys = (table["uuid_low"], table["uuid_high"], -table["uploaded_ms"], ~sound, table["ledger_id"], table["name"])
+    keys = (
+        table["uuid_low"],
+        table["uuid_high"],
+        -table["uploaded_ms"],
+        ~is_sound(table),
+        table["ledger_id"],
+        table["name"],
+    )
     table = table[np.lexsort(keys)]
     if table.size:
         begins = np.append(True, (np.diff(table["ledger_id"]) != 0) | (np.diff(table["name"]) != 0))

@@ -69,6 +69,10 @@ class LedgerReader(Protocol):
         """Return bytes ``start`` (included) to ``end`` (excluded) of the ledger's ``.entries`` file."""
         ...
 
+    def send_records(self, start: int, end: int, descriptor: int) -> None:
+        """Write the same bytes to a file descriptor."""
+        ...
+
     def describe(self) -> dict[str, Any]:
         """Return all that the bucket tells of the ledger, as values that JSON knows."""
         ...

@@ -7,7 +7,6 @@ offset. Every read names the version of the object that the catalog saw.
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +23,10 @@ from ledgerfs.vfs.object_store import ObjectStore, ReadRequest
 from ledgerfs.vfs.object_window import ObjectWindow
 
 if TYPE_CHECKING:
-    from ledgerfs.formats.records import EntryBatch, Scan
+    from collections.abc import Iterator
+
+    from ledgerfs.formats.records import EntryBatch
+    from ledgerfs.vfs.record_walk import Stretch
 
 _SMALLEST_TAIL = 4096
 
@@ -90,22 +92,26 @@ class PulsarLedgerReader:
                 f"entries {first} to {last} asked for; the ledger has 0 to {self.last_entry}", key=self.ref.data.key
             )
         for block in self._blocks_of(first, last):
-            for batch, _ in self._walk(block, first, last):
-                yield batch
+            for stretch in self._walk(block, first, last):
+                batch = stretch.batch
+                end = batch.first_entry + len(batch) - 1
+                if end >= first:
+                    yield batch.slice(max(first, batch.first_entry), end)
 
     def read_records(self, start: int, end: int) -> bytes:
         """Return bytes ``start`` to ``end`` of the ``.entries`` file, without a look at what they are.
 
         Raises `EntryRangeError` outside the file, and `CorruptLedgerError` when index and data object contradict each other.
         """
-        if not 0 <= start <= end <= self.records_size:
-            raise EntryRangeError(
-                f"bytes {start} to {end} asked for; the file has {self.records_size}", key=self.ref.data.key
-            )
-        ranges = self.block_map.ranges(start, end)
+        ranges = self._ranges(start, end)
         if len(ranges) == 1:
             return self._store.read(self._request(*ranges[0]))
         return b"".join(self._read_all(ranges))
+
+    def send_records(self, start: int, end: int, descriptor: int) -> None:
+        """Write the same bytes to a file descriptor; raises as `read_records`."""
+        for object_start, object_end in self._ranges(start, end):
+            self._store.send(self._request(object_start, object_end), descriptor)
 
     @property
     def block_map(self) -> BlockMap:
@@ -119,41 +125,37 @@ class PulsarLedgerReader:
         heads = [self._store.head(stat.key) for stat in (self.ref.data, self.ref.index)]
         return describe_ledger(self.ref, self.index, *heads)
 
+    def _ranges(self, start: int, end: int) -> list[tuple[int, int]]:
+        if not 0 <= start <= end <= self.records_size:
+            raise EntryRangeError(
+                f"bytes {start} to {end} asked for; the file has {self.records_size}", key=self.ref.data.key
+            )
+        return self.block_map.ranges(start, end)
+
     def _blocks_of(self, first: int, last: int) -> range:
         blocks = self.index.blocks
         low = bisect_right(blocks, first, key=lambda block: block.first_entry) - 1
         high = bisect_right(blocks, last, key=lambda block: block.first_entry)
         return range(low, high)
 
-    def _walk(self, block: int, first: int, last: int) -> "Iterator[tuple[EntryBatch, int]]":
-        """Yield the entries of one block between ``first`` and ``last``, each batch with the object's offset behind it."""
+    def _walk(self, block: int, first: int, last: int) -> "Iterator[Stretch]":
+        """Yield what one block has of the entries ``first`` to ``last``, perhaps with some entries before ``first``."""
         # numba, which this imports, is not needed by those who only copy bytes.
-        from ledgerfs.formats.records import ScanStop, scan_records
+        from ledgerfs.vfs.record_walk import walk_records
 
         blocks = self.index.blocks
         end = self._block_end(block)
-        last = min(last, blocks[block + 1].first_entry - 1 if block + 1 < len(blocks) else self.last_entry)
+        if block + 1 < len(blocks):
+            last = min(last, blocks[block + 1].first_entry - 1)
         entry, offset = self._nearest(block, first)
         limit = self._offsets.at_or_after(last + 1)
         window = ObjectWindow(self._store, self.ref.data, offset, min(end, limit[1]) if limit else end)
-        size = RECORD_HEADER_BYTES
-        while entry <= last:
-            if not window.fill(size):
-                raise self._damage(f"entry {entry} ends behind its block, which ends at byte {end}", window.position)
-            scan = scan_records(window.buffer, 0, entry, last - entry + 1)
-            self._learn(scan, window.position)
-            entry += len(scan.batch)
-            behind = window.position + scan.position
-            if entry > first and len(scan.batch):
-                yield scan.batch.slice(max(first, scan.batch.first_entry), entry - 1), behind
-            window.consume(scan.position)
-            if scan.stop == ScanStop.NEGATIVE_LENGTH:
-                raise self._damage(f"entry {entry} has the impossible length {scan.found}", behind)
-            if scan.stop == ScanStop.WRONG_ID:
-                raise self._damage(f"entry {scan.found} stands where entry {entry} should", behind)
-            size = RECORD_HEADER_BYTES + (scan.found or 0)
-            if behind + size > end and entry <= last:
-                raise self._damage(f"entry {entry} ends behind its block, which ends at byte {end}", behind)
+        try:
+            for stretch in walk_records(window, entry, last, end, self.ref.data.key):
+                self._learn(stretch)
+                yield stretch
+        except CorruptLedgerError as error:
+            raise self._damage(error.reason, error.offset) from error
 
     def _nearest(self, block: int, entry: int) -> tuple[int, int]:
         """Return an entry of ``block`` at or before ``entry`` whose offset is known, and that offset."""
@@ -163,11 +165,11 @@ class PulsarLedgerReader:
             return known
         return start.first_entry, start.offset + self.index.header_length
 
-    def _learn(self, scan: "Scan", position: int) -> None:
-        """Remember the first record of each MiB that the scan passed."""
-        starts = scan.batch.offsets + (position - RECORD_HEADER_BYTES)
+    def _learn(self, stretch: "Stretch") -> None:
+        """Remember the first record of each MiB that was passed."""
+        starts = stretch.batch.offsets + (stretch.position - RECORD_HEADER_BYTES)
         for i in np.flatnonzero(np.diff(starts // STEP)).tolist():
-            self._offsets.learn(scan.batch.first_entry + i + 1, int(starts[i + 1]))
+            self._offsets.learn(stretch.batch.first_entry + i + 1, int(starts[i + 1]))
 
     def _block_end(self, block: int) -> int:
         """Return where a block ends, checked against the object's real size."""
@@ -229,8 +231,8 @@ class PulsarLedgerReader:
             if sum(exact) == total:
                 break
             if bound:
-                behind = deque(self._walk(block, 0, self.last_entry), maxlen=1)[0][1]
-                exact[block] = self._block_end(block) - behind
+                (stretch,) = deque(self._walk(block, 0, self.last_entry), maxlen=1)
+                exact[block] = self._block_end(block) - stretch.behind
         return exact
 
     def _request(self, start: int, end: int) -> ReadRequest:
@@ -244,7 +246,7 @@ class PulsarLedgerReader:
             pieces.append(outcome)
         return pieces
 
-    def _damage(self, reason: str, offset: int) -> LedgerfsError:
+    def _damage(self, reason: str, offset: int | None) -> LedgerfsError:
         """Return the error for bytes that contradict; in a store that cannot read by version they may be of another object."""
         stat = self.ref.data
         if stat.version and self._store.head(stat.key).stat.version != stat.version:

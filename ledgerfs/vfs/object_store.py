@@ -61,18 +61,25 @@ class ObjectStore(Protocol):
         ...
 
     def list_pages(self) -> Iterator[list[ObjectStat]]:
-        """Yield all objects, some thousand at a time, in any order; raises `NotFoundError` when there is no such bucket."""
+        """Yield all objects, some thousand at a time, in any order; raises `BucketNotFoundError`."""
         ...
 
     def head(self, key: str) -> ObjectHead:
-        """Ask for one object's size, version and user metadata; raises `NotFoundError`."""
+        """Ask for one object's size, version and user metadata; raises `ObjectNotFoundError`."""
         ...
 
     def read(self, request: ReadRequest) -> bytes:
         """Return exactly the bytes asked for.
 
-        Raises `StaleObjectError` when the object is not of ``request.version`` any more, `NotFoundError`, `AccessDeniedError`, and
+        Raises `StaleObjectError` when the object is not of ``request.version`` any more, `ObjectNotFoundError`, `AccessDeniedError`, and
         `StoreError` when the store still fails, or sends a body of another length, after retries.
+        """
+        ...
+
+    def send(self, request: ReadRequest, descriptor: int) -> None:
+        """Write exactly the bytes asked for to a file descriptor; raises as `read`, and `OSError` of the descriptor as it is.
+
+        After an error some of the bytes may have been written.
         """
         ...
 

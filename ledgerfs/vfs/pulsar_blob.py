@@ -4,9 +4,10 @@ The catalog costs one listing and one GET an index that was not seen before. The
 before Pulsar 2.4) is the user metadata asked for. Nothing in the bucket is fatal: what cannot be read becomes a `BadIndex`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,7 @@ from ledgerfs.vfs.catalog import (
     OtherKeys,
     Table,
     key_of,
+    keys_of,
     listed_row,
     match_rows,
 )
@@ -40,6 +42,7 @@ from ledgerfs.vfs.ledger_reader import PulsarLedgerReader
 from ledgerfs.vfs.object_store import ObjectStore, ReadRequest
 
 _CHUNK = 32768
+_SIZE = list(LISTED.names or ()).index("size")
 _HEAD_THREADS = 16
 # One object that is unreadable is a finding; these mean that none of them can be read.
 _OF_ONE_OBJECT = (CorruptObjectError, UnsupportedFormatError, NotFoundError, StaleObjectError, AccessDeniedError)
@@ -76,13 +79,14 @@ class PulsarBlobLayout:
     def _read_indexes(self, unseen: Table, names: "_Names", progress: Progress | None) -> tuple[Table, list[BadIndex]]:
         chunks, bad = [np.empty(0, LEDGER)], []
         for low in range(0, unseen.size, _CHUNK):
-            rows = []
-            for i, (listed, outcome) in enumerate(_fetch_indexes(self._store, unseen[low : low + _CHUNK]), low + 1):
+            listed = unseen[low : low + _CHUNK]
+            keys, rows = keys_of(listed), []
+            outcomes = self._store.read_many(_index_requests(keys, listed))
+            for i, (key, row, outcome) in enumerate(zip(keys, listed.tolist(), outcomes, strict=True), low + 1):
                 if progress is not None and (i % 256 == 0 or i == unseen.size):
                     progress("reading indexes", i, unseen.size)
-                key = key_of(listed)
                 try:
-                    rows.append(_ledger_row(listed, _parsed(outcome, key, int(listed["size"])), names))
+                    rows.append(_ledger_row(row, _parsed(outcome, key, row[_SIZE]), names))
                 except _OF_ONE_OBJECT as error:
                     bad.append(BadIndex(key, error))
             chunks.append(np.array(rows, LEDGER))
@@ -143,7 +147,8 @@ def _list_bucket(store: ObjectStore, progress: Progress | None) -> _Listing:
     data, indexes, others = [np.empty(0, LISTED)], [np.empty(0, LISTED)], OtherKeys()
     seen = 0
     for page in store.list_pages():
-        data_rows, index_rows = [], []
+        data_rows: list[tuple[object, ...]] = []
+        index_rows: list[tuple[object, ...]] = []
         for stat in page:
             key = parse_ledger_key(stat.key)
             if key is None:
@@ -173,15 +178,10 @@ def _known_rows(indexes: Table, previous: Catalog | None, names: _Names) -> tupl
     return known, rows
 
 
-def _fetch_indexes(store: ObjectStore, listed: Table) -> Iterator[tuple[np.void, bytes | LedgerfsError]]:
-    """Read each index object whole, concurrently; one that no index can be as large as is not read."""
-
-    def requests() -> Iterator[ReadRequest]:
-        for row in listed:
-            end = int(row["size"]) if row["size"] <= MAX_INDEX_BYTES else 0
-            yield ReadRequest(key_of(row).index_key, 0, end, row["version"].decode())
-
-    return zip(listed, store.read_many(requests()), strict=True)
+def _index_requests(keys: list[LedgerKey], listed: Table) -> Iterator[ReadRequest]:
+    """Yield the request for each index object whole; what is larger than any index is not read."""
+    for key, size, version in zip(keys, listed["size"].tolist(), listed["version"].tolist(), strict=True):
+        yield ReadRequest(key.index_key, 0, size if size <= MAX_INDEX_BYTES else 0, version.decode())
 
 
 def _parsed(outcome: bytes | LedgerfsError, key: LedgerKey, size: int) -> OffloadIndex:
@@ -192,13 +192,14 @@ def _parsed(outcome: bytes | LedgerfsError, key: LedgerKey, size: int) -> Offloa
     return parse_index(outcome, key=key.index_key)
 
 
-def _ledger_row(listed: np.void, index: OffloadIndex, names: _Names) -> Sequence[object]:
-    """Return a row of `LEDGER`; the columns of the data object are set later, for all rows at once."""
+def _ledger_row(listed: tuple[Any, ...], index: OffloadIndex, names: _Names) -> tuple[Any, ...]:
+    """Return a row of `LEDGER` from one of `LISTED`; the columns of the data object are set later, for all rows at once."""
+    high, low, ledger_id, size, modified_ms, version = listed
     metadata = index.metadata
     return (
-        listed["uuid_high"],
-        listed["uuid_low"],
-        listed["ledger_id"],
+        high,
+        low,
+        ledger_id,
         names.row_of(metadata.managed_ledger),
         0,
         metadata.last_entry,
@@ -211,9 +212,9 @@ def _ledger_row(listed: np.void, index: OffloadIndex, names: _Names) -> Sequence
         -1,
         0,
         b"",
-        listed["size"],
-        listed["modified_ms"],
-        listed["version"],
+        size,
+        modified_ms,
+        version,
     )
 
 

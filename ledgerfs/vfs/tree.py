@@ -120,12 +120,12 @@ class Tree:
         if isinstance(topic, _Topic) and match is not None and match[3] == view.suffix:
             for ref in self._catalog.copies_of(topic.managed_ledger, int(match[1])):
                 if (ref.copy == 0 and match[2] is None) or (ref.copy > 0 and match[2] == ref.uuid):
-                    return Node("/".join(parts), ref, view.size(self._readers.reader(ref)))
+                    return Node("/".join(parts), ref, view.size(ref))
         raise NotFoundError("no such file or directory", key="/".join(parts))
 
     def _files(self, prefix: str, view: View, topic: _Topic) -> Iterator[Node]:
         for ref in self._catalog.refs_of(topic.managed_ledger):
-            yield Node(f"{prefix}{_file_name(ref, view)}", ref, view.size(self._readers.reader(ref)))
+            yield Node(f"{prefix}{_file_name(ref, view)}", ref, view.size(ref))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +141,11 @@ class OpenFile:
         end = min(end, self.size)
         return self.view.read(self.ledger, start, end) if start < end else b""
 
-    def chunks(self, size: int) -> Iterator[bytes]:
-        """Yield the whole file, ``size`` bytes at a time."""
-        for start in range(0, self.size, size):
-            yield self.read(start, start + size)
+    def send(self, start: int, end: int, descriptor: int) -> None:
+        """Write the same bytes to a file descriptor, in the kernel where the bucket is a local folder."""
+        end = min(end, self.size)
+        if start < end:
+            self.view.send(self.ledger, start, end, descriptor)
 
 
 def path_of(view_name: str, view: View, ref: LedgerRef) -> str:

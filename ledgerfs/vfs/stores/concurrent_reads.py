@@ -1,14 +1,16 @@
 """Several reads under way at a time, their results in order, and never more of them in memory than a window holds."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.vfs.object_store import ReadRequest
+from ledgerfs.vfs.ordered_map import ordered_map
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 Outcome = bytes | LedgerfsError
 
@@ -41,18 +43,7 @@ def read_in_loop(
 
 def read_in_threads(read: Callable[[ReadRequest], bytes], requests: Iterable[ReadRequest]) -> Iterator[Outcome]:
     """Run ``read`` for each request in a few threads, each of which has a filesystem of its own."""
-    iterator = iter(requests)
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="ledgerfs-read") as pool:
-        pending: deque[Future[Outcome]] = deque(
-            pool.submit(_outcome, read, request) for request in islice(iterator, 4 * _THREADS)
-        )
-        try:
-            while pending:
-                outcome = pending.popleft().result()
-                pending.extend(pool.submit(_outcome, read, request) for request in islice(iterator, 1))
-                yield outcome
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    return ordered_map(lambda request: _outcome(read, request), requests, _THREADS, "ledgerfs-read")
 
 
 def _outcome(read: Callable[[ReadRequest], bytes], request: ReadRequest) -> Outcome:

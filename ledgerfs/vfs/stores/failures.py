@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from ledgerfs.errors import (
     AccessDeniedError,
     LedgerfsError,
-    NotFoundError,
+    ObjectNotFoundError,
     StaleObjectError,
     StoreError,
     StoreTimeoutError,
@@ -63,7 +63,7 @@ def translate(error: BaseException, key: str) -> LedgerfsError:
     if _is_precondition_failure(error):
         return StaleObjectError("the object was replaced; open it again", key=key)
     if isinstance(error, FileNotFoundError):
-        return NotFoundError("no such object", key=key)
+        return ObjectNotFoundError("no such object", key=key)
     if isinstance(error, PermissionError) or names & _NO_CREDENTIALS:
         hint = "check the credentials (for S3: AWS_* environment, profile, options key and secret, or anon=true)"
         return AccessDeniedError(f"access denied: {text.rstrip('.')}; {hint}", key=key)

@@ -1,7 +1,7 @@
 """Any fsspec filesystem as an object store: Google Cloud Storage, Azure, memory, SFTP, a cache in front of another one.
 
-A read names no version here, since fsspec has no word for it: where asking is cheap (memory) the version is compared at each read, else
-when a read comes out short.
+A read cannot name a version here, since fsspec has no word for it: the version is compared when a read comes out short, and by the caller
+when what was read contradicts itself.
 """
 
 import asyncio
@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from ledgerfs.errors import LedgerfsError, NotFoundError, StaleObjectError
+from ledgerfs.errors import BucketNotFoundError, LedgerfsError, StaleObjectError
+from ledgerfs.vfs.descriptors import write_all
 from ledgerfs.vfs.object_store import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.vfs.stores.concurrent_reads import read_in_loop, read_in_threads
 from ledgerfs.vfs.stores.failures import ShortBodyError, is_transient, retry_delays, short_body, translate
@@ -24,12 +25,11 @@ _METADATA_KEYS = ("metadata", "Metadata")
 class FsspecStore:
     """A folder of a filesystem that fsspec knows."""
 
-    __slots__ = ("_handle", "_in_memory", "_root")
+    __slots__ = ("_handle", "_root")
 
     def __init__(self, handle: FsspecHandle, root: str) -> None:
         self._handle = handle
         self._root = root
-        self._in_memory = handle.is_kind("fsspec.implementations.memory", "MemoryFileSystem")
 
     @property
     def url(self) -> str:
@@ -43,7 +43,7 @@ class FsspecStore:
             fs.invalidate_cache(self._root)
             items = fs.ls(self._root, detail=True)
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise NotFoundError("no such bucket or folder", key=self.url) from error
+            raise BucketNotFoundError("no such bucket or folder", key=self.url) from error
         except Exception as error:
             raise translate(error, self.url) from error
         yield [_stat_of(item) for item in items]
@@ -72,12 +72,16 @@ class FsspecStore:
                     raise self._final(error, request) from error
                 time.sleep(delay)
 
+    def send(self, request: ReadRequest, descriptor: int) -> None:
+        """Read, and write what was read."""
+        write_all(descriptor, self.read(request))
+
     def read_many(self, requests: Iterable[ReadRequest]) -> Iterator[bytes | LedgerfsError]:
         """Read concurrently: in the filesystem's event loop, or in threads."""
         fs = self._handle.fs
         if fs.async_impl:
             return read_in_loop(fs.loop, self._read_async, requests)
-        if self._in_memory:
+        if self._handle.is_kind("fsspec.implementations.memory", "MemoryFileSystem"):
             return (self._outcome(request) for request in requests)
         return read_in_threads(self.read, requests)
 
@@ -102,9 +106,8 @@ class FsspecStore:
         except LedgerfsError as error:
             return error
 
-    def _checked(self, request: ReadRequest, data: bytes) -> bytes:
-        if self._in_memory and request.version:
-            self._require_version(request)
+    @staticmethod
+    def _checked(request: ReadRequest, data: bytes) -> bytes:
         if len(data) != request.end - request.start:
             raise short_body(request.key, request.start, request.end - request.start, len(data))
         return data

@@ -1,14 +1,20 @@
 """A local folder as an object store, without the detour of a Python file object a read."""
 
+import errno
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from ledgerfs.errors import LedgerfsError, NotFoundError, StaleObjectError
+from ledgerfs.errors import BucketNotFoundError, LedgerfsError, StaleObjectError
+from ledgerfs.vfs.descriptors import write_all
 from ledgerfs.vfs.object_store import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.vfs.stores.failures import short_body, translate
 
 _PAGE = 4096
+# Descriptors that sendfile does not write to, such as files opened for appending.
+_SENDFILE_CANNOT = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
 class LocalStore:
@@ -36,7 +42,7 @@ class LocalStore:
                         page = []
                 yield page
         except FileNotFoundError as error:
-            raise NotFoundError("no such bucket or folder", key=self.url) from error
+            raise BucketNotFoundError("no such bucket or folder", key=self.url) from error
         except OSError as error:
             raise translate(error, self.url) from error
 
@@ -49,27 +55,33 @@ class LocalStore:
 
     def read(self, request: ReadRequest) -> bytes:
         """Read with one ``pread``; the version is checked on the open file, so it is that of the bytes."""
-        try:
-            descriptor = os.open(f"{self._root}/{request.key}", os.O_RDONLY)
-        except OSError as error:
-            raise translate(error, request.key) from error
-        try:
-            if request.version and _stat_of(request.key, os.fstat(descriptor)).version != request.version:
-                raise StaleObjectError("the file was replaced; open it again", key=request.key)
-            wanted = request.end - request.start
-            data = os.pread(descriptor, wanted, request.start)
-            while 0 < len(data) < wanted:
-                more = os.pread(descriptor, wanted - len(data), request.start + len(data))
-                if not more:
-                    break
-                data += more
-        except OSError as error:
-            raise translate(error, request.key) from error
-        finally:
-            os.close(descriptor)
+        wanted = request.end - request.start
+        with self._opened(request) as source:
+            try:
+                data = os.pread(source, wanted, request.start)
+                while len(data) < wanted and (more := os.pread(source, wanted - len(data), request.start + len(data))):
+                    data += more
+            except OSError as error:
+                raise translate(error, request.key) from error
         if len(data) != wanted:
             raise short_body(request.key, request.start, wanted, len(data))
         return data
+
+    def send(self, request: ReadRequest, descriptor: int) -> None:
+        """Let the kernel copy from file to descriptor; where it cannot, read and write."""
+        with self._opened(request) as source:
+            at = request.start
+            while at < request.end:
+                try:
+                    sent = os.sendfile(descriptor, source, at, request.end - at)
+                except OSError as error:
+                    if error.errno not in _SENDFILE_CANNOT:
+                        raise
+                    write_all(descriptor, self.read(replace(request, start=at)))
+                    return
+                if sent == 0:
+                    raise short_body(request.key, request.start, request.end - request.start, at - request.start)
+                at += sent
 
     def read_many(self, requests: Iterable[ReadRequest]) -> Iterator[bytes | LedgerfsError]:
         """Read one after another: threads do not make a local disk faster than the page cache."""
@@ -78,6 +90,20 @@ class LocalStore:
                 yield self.read(request)
             except LedgerfsError as error:
                 yield error
+
+    @contextmanager
+    def _opened(self, request: ReadRequest) -> Iterator[int]:
+        """Open the file of the version asked for."""
+        try:
+            descriptor = os.open(f"{self._root}/{request.key}", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise translate(error, request.key) from error
+        try:
+            if request.version and _stat_of(request.key, os.fstat(descriptor)).version != request.version:
+                raise StaleObjectError("the file was replaced; open it again", key=request.key)
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
 
 def _stat_of_entry(entry: "os.DirEntry[str]") -> ObjectStat:

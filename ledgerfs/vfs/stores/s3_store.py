@@ -10,7 +10,8 @@ from typing import Any
 
 from fsspec.asyn import sync
 
-from ledgerfs.errors import LedgerfsError, NotFoundError, StaleObjectError
+from ledgerfs.errors import BucketNotFoundError, LedgerfsError, StaleObjectError
+from ledgerfs.vfs.descriptors import write_all
 from ledgerfs.vfs.object_store import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.vfs.stores.concurrent_reads import read_in_loop
 from ledgerfs.vfs.stores.failures import is_transient, retry_delays, short_body, translate
@@ -40,7 +41,7 @@ class S3Store:
             while page := sync(fs.loop, anext, pages, None):
                 yield self._folders(page) + self._objects(page)
         except FileNotFoundError as error:
-            raise NotFoundError("no such bucket", key=self.url) from error
+            raise BucketNotFoundError("no such bucket", key=self.url) from error
         except Exception as error:
             raise translate(error, self.url) from error
 
@@ -58,6 +59,10 @@ class S3Store:
         """One ranged GET with ``If-Match``, tried again when it breaks."""
         data: bytes = sync(self._handle.fs.loop, self._read, request)
         return data
+
+    def send(self, request: ReadRequest, descriptor: int) -> None:
+        """Read, and write what was read."""
+        write_all(descriptor, self.read(request))
 
     def read_many(self, requests: Iterable[ReadRequest]) -> Iterator[bytes | LedgerfsError]:
         """Keep some dozen GETs under way."""

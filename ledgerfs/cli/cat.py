@@ -1,0 +1,35 @@
+"""``ledgerfs cat``: the bytes of a file."""
+
+import sys
+
+import click
+
+from ledgerfs.cli.options import bucket_argument
+from ledgerfs.cli.output import progress
+from ledgerfs.vfs.bucket import Bucket
+
+_CHUNK = 4 << 20
+
+
+@click.command()
+@bucket_argument
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+def cat(bucket: Bucket, paths: tuple[str, ...]) -> None:
+    """Write files of the bucket's tree to standard output, one after the other.
+
+    A file that turns out damaged ends the command with exit code 1: what came out before is not the whole file.
+
+    \b
+    Examples:
+      ledgerfs cat s3://tier entries/public/default/orders/58.entries > 58.entries
+      ledgerfs cat s3://tier info/public/default/orders/58.json | jq .blocks
+    """
+    descriptor = sys.stdout.fileno()
+    is_watched = not sys.stdout.isatty()
+    with progress(in_bytes=True) as update:
+        for path in paths:
+            opened = bucket.tree.open(path)
+            for start in range(0, opened.size, _CHUNK):
+                opened.send(start, start + _CHUNK, descriptor)
+                if is_watched:
+                    update(path, min(start + _CHUNK, opened.size), opened.size)

@@ -1,0 +1,77 @@
+"""``ledgerfs info``: one ledger in full."""
+
+from typing import Any
+
+import click
+
+from ledgerfs.cli.options import bucket_argument, json_option
+from ledgerfs.cli.output import console, human_size, print_json, progress, table
+from ledgerfs.vfs.bucket import Bucket
+
+
+@click.command()
+@bucket_argument
+@click.argument("ledger_id", metavar="LEDGER", type=click.IntRange(min=0))
+@click.option("--topic", help="Its topic, where several topics of a shared bucket have a ledger of this id.")
+@click.option("--uuid", help="One of several copies.")
+@json_option
+def info(bucket: Bucket, ledger_id: int, topic: str | None, uuid: str | None, as_json: bool) -> None:
+    """Show all that a bucket tells of one ledger: index, ledger metadata, blocks, objects and their user metadata.
+
+    \b
+    Examples:
+      ledgerfs info s3://tier 58
+      ledgerfs info s3://tier 58 --json | jq .ledger_metadata.custom
+    """
+    with progress() as update:
+        bucket.load_catalog(update)
+    described = bucket.ledger(ledger_id, topic=topic, uuid=uuid).describe()
+    if as_json:
+        print_json(described)
+    else:
+        _print_tables(described)
+
+
+def _print_tables(described: dict[str, Any]) -> None:
+    out = console()
+    blocks, objects = described.pop("blocks"), described.pop("objects")
+    facts = table("", "")
+    facts.show_header = False
+    for name, value in _flat(described):
+        facts.add_row(name, _text(name, value))
+    for role, described_object in objects.items():
+        for name, value in _flat(described_object, f"{role} object"):
+            facts.add_row(name, _text(name, value))
+    out.print(facts)
+    out.print()
+    rows = table(
+        "block", "first entry", "part", "offset", "length", right=("block", "first entry", "part", "offset", "length")
+    )
+    for number, block in enumerate(blocks):
+        rows.add_row(str(number), *(str(block[name]) for name in ("first_entry", "part", "offset", "length")))
+    out.print(rows)
+
+
+def _flat(value: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    rows: list[tuple[str, Any]] = []
+    for name, one in value.items():
+        full = f"{prefix} {name}".strip().replace("_", " ")
+        if isinstance(one, dict):
+            rows += _flat(one, full)
+        else:
+            rows.append((full, one))
+    return rows
+
+
+def _text(name: str, value: Any) -> str:  # noqa: ANN401  (whatever JSON knows)
+    if value is None:
+        return "-"
+    if isinstance(value, list):
+        return "; ".join(f"from entry {one['first_entry']}: {', '.join(one['bookies'])}" for one in value)
+    if (
+        isinstance(value, int)
+        and not isinstance(value, bool)
+        and name.rsplit(maxsplit=1)[-1] in {"size", "length", "padding"}
+    ):
+        return f"{value} ({human_size(value)})" if abs(value) >= 1024 else str(value)
+    return str(value)

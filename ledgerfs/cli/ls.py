@@ -1,0 +1,51 @@
+"""``ledgerfs ls``: the tree of a bucket."""
+
+import click
+
+from ledgerfs.cli.notices import notice
+from ledgerfs.cli.options import bucket_argument
+from ledgerfs.cli.output import console, progress, table
+from ledgerfs.vfs.bucket import Bucket
+from ledgerfs.vfs.description import iso_time
+from ledgerfs.vfs.tree import Node
+
+
+@click.command()
+@click.option(
+    "-l", "long", is_flag=True, help="Show size (bytes; - where only reading would tell) and time of upload (UTC)."
+)
+@bucket_argument
+@click.argument("path", default="")
+def ls(bucket: Bucket, path: str, long: bool) -> None:
+    """List a directory of the bucket's tree: views, tenants, namespaces, topics, ledgers.
+
+    \b
+    Examples:
+      ledgerfs ls s3://tier
+      ledgerfs ls s3://tier entries/public/default
+      ledgerfs ls -l s3://tier entries/public/default/orders
+    """
+    with progress() as update:
+        bucket.load_catalog(update)
+    if bucket.catalog.is_empty:
+        notice(bucket)
+    node = bucket.tree.node(path)
+    nodes = bucket.tree.children(path) if node.is_directory else iter([node])
+    if long:
+        rows = table("size", "uploaded", "name", right=("size",))
+        rows.show_header = False
+        for one in nodes:
+            rows.add_row("-" if one.is_directory or one.size is None else str(one.size), _time(one), _name(one))
+        console().print(rows)
+    else:
+        for one in nodes:
+            click.echo(_name(one))
+
+
+def _time(node: Node) -> str:
+    text = None if node.ref is None else iso_time(node.ref.uploaded_ms)
+    return "-" if text is None else text[:19].replace("T", " ")
+
+
+def _name(node: Node) -> str:
+    return node.path.rpartition("/")[2] + ("/" if node.is_directory else "")

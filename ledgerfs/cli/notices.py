@@ -1,0 +1,25 @@
+"""A word on what a listing does not show: an empty bucket, objects that need attention."""
+
+from ledgerfs.cli.output import say
+from ledgerfs.vfs.bucket import Bucket
+from ledgerfs.vfs.catalog import is_sound
+
+
+def notice(bucket: Bucket) -> None:
+    """Say on standard error what is in the bucket besides readable ledgers, in one line; nothing when there is nothing to say."""
+    catalog = bucket.catalog
+    others = sum(catalog.others.counts.values())
+    if catalog.is_empty:
+        found = f"none of its {others} objects is Pulsar's" if others else "it has no objects"
+        say(f"{bucket.store.url}: no offloaded ledgers; {found}")
+        return
+    counts = {
+        "damaged ledgers": int((~is_sound(catalog.ledgers)).sum()),
+        "unreadable indexes": len(catalog.bad_indexes),
+        "indexes without data": int(catalog.lost.size),
+        "data objects without index": int(catalog.orphans.size),
+        "other keys": others,
+    }
+    found = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    if found:
+        say(f"{bucket.store.url}: also {found}; `ledgerfs verify` names them")

@@ -1,0 +1,46 @@
+"""What the commands have in common: the bucket and the options of its storage."""
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from ledgerfs.vfs.bucket import Bucket, open_bucket
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_OPTION_HELP = (
+    "Option of the storage's filesystem, such as endpoint_url=http://host:9000 or anon=true; may be repeated."
+)
+
+
+def bucket_argument(command: Command) -> Command:
+    """Add the argument BUCKET and the option -o; the command gets an opened `Bucket` as ``bucket``."""
+    option = click.option(
+        "-o", "--option", "storage_options", multiple=True, metavar="KEY=VALUE", help=_OPTION_HELP, callback=_storage_options,
+        is_eager=True, expose_value=False,
+    )  # fmt: skip
+    argument = click.argument("bucket", metavar="BUCKET", callback=_open)
+    return argument(option(command))
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON: exact bytes, times in ISO 8601 UTC.")
+
+
+def _storage_options(context: click.Context, _: click.Parameter, values: tuple[str, ...]) -> None:
+    """Keep the options for `_open`; a value is JSON where it parses as such (``true``, ``3``, ``{"verify": false}``)."""
+    options: dict[str, Any] = {}
+    for text in values:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"{text!r} is not KEY=VALUE")
+        try:
+            options[name] = json.loads(value)
+        except json.JSONDecodeError:
+            options[name] = value
+    context.meta["ledgerfs.storage_options"] = options
+
+
+def _open(context: click.Context, _: click.Parameter, url: str) -> Bucket:
+    return open_bucket(url, context.meta.get("ledgerfs.storage_options"))

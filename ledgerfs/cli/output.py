@@ -1,0 +1,85 @@
+"""What commands print: results on standard output, everything else (progress, notices, errors) on standard error."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ledgerfs.vfs.description import iso_time
+from ledgerfs.vfs.layout import Progress as OnProgress
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+# rich is imported where it draws something: `ledgerfs cat` into a pipe starts without it.
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+# A pipe has no width; a table that is cut off there would lose data.
+_PIPE_WIDTH = 10_000
+
+
+def console() -> "Console":
+    """Return the console of standard output."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False, emoji=False, markup=False)
+
+
+def say(message: str) -> None:
+    """Print a line on standard error, as it is."""
+    print(message, file=sys.stderr)
+
+
+def print_json(value: Any) -> None:  # noqa: ANN401  (whatever JSON knows)
+    """Print a value as JSON."""
+    json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+def table(*columns: str, right: tuple[str, ...] = ()) -> "Table":
+    """Return an empty table whose columns of numbers, named in ``right``, are flush right."""
+    from rich.table import Table
+
+    made = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in columns:
+        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return made
+
+
+def human_size(size: int) -> str:
+    """Return bytes with a binary unit: ``1.5 MiB``."""
+    value = float(size)
+    for unit in _UNITS:
+        if value < 1024 or unit == _UNITS[-1]:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    raise AssertionError("unreachable")
+
+
+def minute(milliseconds: int | None) -> str:
+    """Return a time to the minute, UTC; a dash where it is not known."""
+    text = iso_time(milliseconds)
+    return "-" if text is None else text[:16].replace("T", " ")
+
+
+@contextmanager
+def progress(*, in_bytes: bool = False) -> Iterator[OnProgress]:
+    """Show progress on standard error when that is a terminal and the work takes more than a moment."""
+    if not sys.stderr.isatty():
+        yield lambda *_: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    amount = DownloadColumn(binary_units=True) if in_bytes else MofNCompleteColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=4) as shown:
+        tasks: dict[str, Any] = {}
+
+        def update(what: str, done: int, total: int | None) -> None:
+            if what not in tasks:
+                tasks[what] = shown.add_task(what, total=total)
+            shown.update(tasks[what], completed=done, total=total)
+
+        yield update

@@ -1,0 +1,51 @@
+"""``ledgerfs topics``: what is in a bucket."""
+
+import click
+
+from ledgerfs.cli.notices import notice
+from ledgerfs.cli.options import bucket_argument, json_option
+from ledgerfs.cli.output import console, human_size, minute, print_json, progress, table
+from ledgerfs.vfs.bucket import Bucket
+from ledgerfs.vfs.description import iso_time
+
+
+@click.command()
+@bucket_argument
+@json_option
+def topics(bucket: Bucket, as_json: bool) -> None:
+    """List the topics of a bucket: ledgers, entries, bytes, oldest and newest.
+
+    BUCKET is any URL that fsspec knows: s3://tier, gs://…, abfs://…, a local folder. No broker and no ZooKeeper is asked; the names are in
+    the bucket. "Oldest" is the creation of the topic's oldest ledger, "newest" the upload of its newest one.
+
+    \b
+    Examples:
+      ledgerfs topics s3://tier
+      ledgerfs topics s3://tier -o endpoint_url=http://127.0.0.1:9000
+      ledgerfs topics /backup/tier --json | jq '.[].name'
+    """
+    with progress() as update:
+        bucket.load_catalog(update)
+    found = bucket.topics()
+    if as_json:
+        print_json(
+            [
+                {
+                    "name": topic.name,
+                    "managed_ledger": topic.managed_ledger,
+                    "ledgers": topic.ledgers,
+                    "entries": topic.entries,
+                    "bytes": topic.bytes,
+                    "created": iso_time(topic.created_ms),
+                    "uploaded": iso_time(topic.uploaded_ms),
+                }
+                for topic in found
+            ]
+        )
+    elif found:
+        rows = table("topic", "ledgers", "entries", "bytes", "oldest", "newest", right=("ledgers", "entries", "bytes"))
+        for topic in found:
+            times = minute(topic.created_ms), minute(topic.uploaded_ms)
+            rows.add_row(topic.name, f"{topic.ledgers:,}", f"{topic.entries:,}", human_size(topic.bytes), *times)
+        console().print(rows)
+    notice(bucket)

@@ -1,0 +1,62 @@
+"""``ledgerfs verify``: whether all of a bucket is readable."""
+
+import click
+
+from ledgerfs.cli.notices import notice
+from ledgerfs.cli.options import bucket_argument, json_option
+from ledgerfs.cli.output import console, human_size, print_json, progress
+from ledgerfs.vfs.bucket import Bucket
+from ledgerfs.vfs.verification import Finding, Report, Severity
+from ledgerfs.vfs.verification import verify as verify_bucket
+
+
+@click.command()
+@bucket_argument
+@click.option(
+    "--quick", is_flag=True, help="Compare indexes and sizes only; reads no data, and still finds truncated offloads."
+)
+@json_option
+@click.pass_context
+def verify(context: click.Context, bucket: Bucket, quick: bool, as_json: bool) -> None:
+    """Check that every offloaded ledger of a bucket is whole: exit code 0 when all is well, 1 on damage.
+
+    Reads every object: block headers, each record's id and length, padding, the CRC32C of each entry that has one, counts and lengths
+    against the ledger's metadata, pairs of data and index, and the user metadata without which a broker refuses an object.
+
+    \b
+    Examples:
+      ledgerfs verify s3://tier
+      ledgerfs verify --quick s3://tier
+      ledgerfs verify --json s3://tier | jq '.findings[] | select(.severity == "damage")'
+    """
+    with progress() as update:
+        bucket.load_catalog(update)
+    with progress(in_bytes=True) as update:
+        report = verify_bucket(bucket, quick=quick, progress=update)
+    if as_json:
+        print_json(report.as_json())
+    else:
+        _print_report(bucket, report)
+    if report.is_damaged:
+        context.exit(1)
+
+
+def _print_report(bucket: Bucket, report: Report) -> None:
+    out = console()
+    for finding in report.findings:
+        out.print(_line(finding), soft_wrap=True)
+    if bucket.catalog.is_empty:
+        notice(bucket)
+        return
+    checked = "indexes and sizes" if report.quick else f"{report.entries:,} entries, {human_size(report.bytes)}"
+    damage = sum(finding.severity is Severity.DAMAGE for finding in report.findings)
+    verdict = f"damage in {damage} places" if damage > 1 else "damage in one place" if damage else "no damage"
+    out.print(f"ledgers checked: {report.ledgers:,} ({checked}); {verdict}", soft_wrap=True)
+
+
+def _line(finding: Finding) -> str:
+    place = finding.key or ""
+    if finding.offset is not None:
+        place += f" at byte {finding.offset}"
+    whose = f" ({finding.topic})" if finding.topic else ""
+    return f"{finding.severity.value}  {finding.kind}  {place}{': ' if place else ''}{finding.message}{whose}"

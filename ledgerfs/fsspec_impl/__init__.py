@@ -1,0 +1,5 @@
+"""The filesystem of protocol ``ledger`` for fsspec, and so for pandas, Polars, pyarrow, Dask and DuckDB."""
+
+from ledgerfs.fsspec_impl.filesystem import LedgerFileSystem
+
+__all__ = ["LedgerFileSystem"]

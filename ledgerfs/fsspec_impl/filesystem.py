@@ -1,0 +1,273 @@
+"""`LedgerFileSystem`: the tree of a bucket for fsspec, read side.
+
+All of it is answered by ``vfs``: this module only speaks fsspec's language. Whatever the store fails at is raised, never taken for an empty
+directory: fsspec's own ``walk``, ``find``, ``exists`` would do that (``facts/fsspec-fuse.md`` §1.3).
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import fsspec
+from fsspec.callbacks import DEFAULT_CALLBACK
+from fsspec.spec import AbstractFileSystem
+from fsspec.utils import isfilelike, stringify_path
+
+from ledgerfs.errors import LedgerfsError, NotFoundError, ReadOnlyError, UnusableUrlError
+from ledgerfs.fsspec_impl.ledger_file import LedgerFile
+from ledgerfs.vfs.bucket import Bucket, shared_bucket
+from ledgerfs.vfs.tree import Node
+
+_BLOCK_SIZE = 1 << 20
+_COPY_SIZE = 8 << 20
+_RANGE_THREADS = 8
+
+
+class LedgerFileSystem(AbstractFileSystem):
+    """Offloaded Pulsar ledgers as files, chained over any filesystem that holds a bucket.
+
+    ``fsspec.open("ledger://entries/public/default/orders/58.entries::s3://tier")``, or
+    ``fsspec.filesystem("ledger", fo="tier", target_protocol="s3", target_options={"endpoint_url": …})``.
+
+    Instances for the same bucket and options share one catalog, which is loaded once; `invalidate_cache`, or ``ls(…, refresh=True)``, lists
+    the bucket anew. Instances may be used from several threads, after a fork, and pickled.
+
+    Parameters
+    ----------
+    fo
+        The bucket, or a folder in it: a path of the target filesystem, or a whole URL.
+    target_protocol, target_options
+        Filesystem that holds the bucket, and its options (credentials, ``endpoint_url``).
+    fs
+        That filesystem itself, instead of the two.
+
+    """
+
+    protocol = "ledger"
+    root_marker = ""
+    blocksize = _COPY_SIZE
+
+    def __init__(
+        self,
+        fo: str = "",
+        target_protocol: str | None = None,
+        target_options: dict[str, Any] | None = None,
+        fs: AbstractFileSystem | None = None,
+        **options: Any,  # noqa: ANN401  (fsspec is not typed)
+    ) -> None:
+        super().__init__(**options)
+        if fs is None and target_protocol is None:
+            if "://" not in fo:
+                raise UnusableUrlError("name the bucket: ledger://<path>::s3://<bucket>, or fo= and target_protocol=")
+            fs, root = fsspec.core.url_to_fs(fo, **(target_options or {}))
+        else:
+            fs = fs if fs is not None else fsspec.filesystem(target_protocol, **(target_options or {}))
+            root = fs._strip_protocol(fo)  # noqa: SLF001
+        self.bucket: Bucket = shared_bucket(fs, root)
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:  # noqa: ANN401  (a path or a list of them)
+        if isinstance(path, list):
+            return [cls._strip_protocol(one) for one in path]
+        stripped: str = super()._strip_protocol(stringify_path(path))
+        return stripped.strip("/")
+
+    def invalidate_cache(self, path: str | None = None) -> None:
+        """Make the next look list the bucket again; indexes that are known and unchanged are not read again."""
+        self.bucket.expire()
+        super().invalidate_cache(path)
+
+    def ls(self, path: str, detail: bool = True, refresh: bool = False, **_: Any) -> list[Any]:  # noqa: ANN401
+        """List a directory, topics by name and ledgers by id; for a file, itself."""
+        if refresh:
+            self.invalidate_cache()
+        path = self._strip_protocol(path)
+        node = self.bucket.tree.node(path)
+        nodes = self.bucket.tree.children(path) if node.is_directory else [node]
+        return [_info(one) for one in nodes] if detail else [one.path for one in nodes]
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Describe one path: size, times, and for a ledger its id, topic, uuid and number of entries."""
+        return _info(self.bucket.tree.node(self._strip_protocol(path)))
+
+    def exists(self, path: str, **_: Any) -> bool:  # noqa: ANN401
+        """Whether there is such a path; an unreachable store raises."""
+        return self._node_or_none(path) is not None
+
+    def isdir(self, path: str) -> bool:
+        """Whether the path is a directory."""
+        node = self._node_or_none(path)
+        return node is not None and node.is_directory
+
+    def isfile(self, path: str) -> bool:
+        """Whether the path is a file."""
+        node = self._node_or_none(path)
+        return node is not None and not node.is_directory
+
+    def walk(
+        self,
+        path: str,
+        maxdepth: int | None = None,
+        topdown: bool = True,
+        on_error: str | Callable[[OSError], object] = "omit",
+        **kwargs: Any,  # noqa: ANN401
+    ) -> Iterator[tuple[str, Any, Any]]:
+        """Walk as ``os.walk``; only a missing ``path`` is left to ``on_error``, all other errors are raised."""
+        path = self._strip_protocol(path)
+        tree = self.bucket.tree
+        try:
+            tree.node(path)
+        except NotFoundError as error:
+            if on_error == "raise":
+                raise
+            if callable(on_error):
+                on_error(error)
+            return
+        yield from super().walk(path, maxdepth=maxdepth, topdown=topdown, on_error="raise", **kwargs)
+
+    def find(
+        self,
+        path: str,
+        maxdepth: int | None = None,
+        withdirs: bool = False,
+        detail: bool = False,
+        **kwargs: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401  (names, or infos by name)
+        """List all files below a path, sorted; for a file, itself."""
+        if maxdepth is not None or "refresh" in kwargs:
+            return super().find(path, maxdepth=maxdepth, withdirs=withdirs, detail=detail, **kwargs)
+        path = self._strip_protocol(path)
+        node = self._node_or_none(path)
+        if node is None:
+            return {} if detail else []
+        nodes = [node] if not node.is_directory or (withdirs and path) else []
+        if node.is_directory:
+            nodes += [one for one in self.bucket.tree.walk(path) if withdirs or not one.is_directory]
+        nodes.sort(key=lambda one: one.path)
+        return {one.path: _info(one) for one in nodes} if detail else [one.path for one in nodes]
+
+    def du(self, path: str, total: bool = True, maxdepth: int | None = None, withdirs: bool = False, **_: Any) -> Any:  # noqa: ANN401
+        """Sum sizes; files that were not rendered yet take no space and count as nothing."""
+        infos = self.find(path, maxdepth=maxdepth, withdirs=withdirs, detail=True)
+        sizes = {name: info["size"] or 0 for name, info in infos.items()}
+        return sum(sizes.values()) if total else sizes
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:  # noqa: ANN401
+        """Return a file's bytes from ``start`` to ``end``; negative offsets count from its end."""
+        opened = self.bucket.tree.open(self._strip_protocol(path))
+        low, high, _step = slice(start, end).indices(opened.size)
+        return opened.read(low, high)
+
+    def cat_ranges(
+        self,
+        paths: list[str],
+        starts: int | list[int | None] | None,
+        ends: int | list[int | None] | None,
+        max_gap: int | None = None,  # noqa: ARG002  (a hint, which only ever saves requests)
+        on_error: str = "return",
+        **_: Any,  # noqa: ANN401
+    ) -> list[Any]:
+        """Return many ranges, read concurrently; with ``on_error="return"`` a failure stands in its range's place."""
+        if not isinstance(paths, list):
+            raise TypeError("paths is not a list")
+        low = starts if isinstance(starts, list) else [starts] * len(paths)
+        high = ends if isinstance(ends, list) else [ends] * len(paths)
+        if not len(low) == len(high) == len(paths):
+            raise ValueError("paths, starts and ends differ in length")
+
+        def outcome(path: str, start: int | None, end: int | None) -> bytes | LedgerfsError:
+            try:
+                return self.cat_file(path, start=start, end=end)
+            except LedgerfsError as error:
+                if on_error != "return":
+                    raise
+                return error
+
+        with ThreadPoolExecutor(_RANGE_THREADS, thread_name_prefix="ledgerfs-ranges") as pool:
+            return list(pool.map(outcome, paths, low, high))
+
+    def get_file(
+        self,
+        rpath: str,
+        lpath: Any = None,  # noqa: ANN401  (a path or a file)
+        callback: Any = DEFAULT_CALLBACK,  # noqa: ANN401
+        outfile: Any = None,  # noqa: ANN401
+        **kwargs: Any,  # noqa: ANN401
+    ) -> None:
+        """Copy a file here; a copy that fails is removed, so what is there is whole."""
+        try:
+            super().get_file(rpath, lpath, callback=callback, outfile=outfile, **kwargs)
+        except BaseException:
+            if outfile is None and not isfilelike(lpath) and not Path(lpath).is_dir():
+                Path(lpath).unlink(missing_ok=True)
+            raise
+
+    def created(self, path: str) -> datetime:
+        """When the ledger was created in BookKeeper; its upload where that is not known."""
+        info = self.info(path)
+        return datetime.fromtimestamp(info.get("created", info.get("mtime", 0)), UTC)
+
+    def modified(self, path: str) -> datetime:
+        """When the ledger's index object, and so the ledger, was complete in the bucket."""
+        return datetime.fromtimestamp(self.info(path).get("mtime", 0), UTC)
+
+    def ukey(self, path: str) -> str:
+        """Return what changes whenever the file does: uuid of the offload, and versions of its objects."""
+        info = self.info(path)
+        key: str = fsspec.utils.tokenize(info["name"], info.get("uuid"), info.get("version"))
+        return key
+
+    def checksum(self, path: str) -> int:
+        """Return `ukey` as a number."""
+        return int(self.ukey(path), 16)
+
+    def _open(
+        self,
+        path: str,
+        mode: str = "rb",
+        block_size: int | None = None,
+        *,
+        size: int | None = None,  # noqa: ARG002  (fsspec's pickles of files name it; ours is exact)
+        **kwargs: Any,  # noqa: ANN401
+    ) -> LedgerFile:
+        path = self._strip_protocol(path)
+        if mode != "rb":
+            raise ReadOnlyError.at(path)
+        return LedgerFile(self, path, self.bucket.tree.open(path), block_size=block_size or _BLOCK_SIZE, **kwargs)
+
+    def _node_or_none(self, path: str) -> Node | None:
+        tree = self.bucket.tree  # a bucket that is not there is an error, not a path that is not there
+        try:
+            return tree.node(self._strip_protocol(path))
+        except NotFoundError:
+            return None
+
+    def _refuse(self, path: Any, *_: Any, **__: Any) -> None:  # noqa: ANN401
+        raise ReadOnlyError.at(str(path))
+
+    mkdir = makedirs = rmdir = rm = rm_file = _rm = cp_file = copy = mv = touch = pipe = pipe_file = put = put_file = (
+        _refuse
+    )
+
+
+def _info(node: Node) -> dict[str, Any]:
+    """Return a path's description; times are seconds since 1970 UTC, as ``fsspec.fuse`` and others read them."""
+    ref = node.ref
+    if ref is None:
+        return {"name": node.path, "size": 0, "type": "directory"}
+    info: dict[str, Any] = {
+        "name": node.path,
+        "size": node.size,
+        "type": "file",
+        "mtime": ref.uploaded_ms / 1000,
+        "ledger_id": ref.ledger_id,
+        "topic": ref.topic,
+        "entries": ref.entries,
+        "uuid": ref.uuid,
+        "version": f"{ref.index.version}/{ref.data.version}",
+    }
+    if ref.created_ms is not None:
+        info["created"] = ref.created_ms / 1000
+    return info

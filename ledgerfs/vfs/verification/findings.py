@@ -1,0 +1,90 @@
+"""What a verification says."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+
+class Severity(Enum):
+    """How bad a finding is."""
+
+    DAMAGE = "damage"
+    """Data is lost or unreadable, to us or to a broker."""
+    REMARK = "remark"
+    """Worth knowing; everything is readable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing found.
+
+    Attributes
+    ----------
+    kind
+        Short stable name, such as ``checksum-mismatch``; ``docs/verify.md`` lists them.
+    key, offset
+        Object and byte in it; None where the finding is about the whole object, or the whole bucket.
+    ledger_id, topic
+        Whose it is, where that is known.
+
+    """
+
+    severity: Severity
+    kind: str
+    message: str
+    key: str | None = None
+    offset: int | None = None
+    ledger_id: int | None = None
+    topic: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the finding as values that JSON knows."""
+        return {
+            "severity": self.severity.value,
+            "kind": self.kind,
+            "message": self.message,
+            "key": self.key,
+            "offset": self.offset,
+            "ledger_id": self.ledger_id,
+            "topic": self.topic,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The result of a verification.
+
+    Attributes
+    ----------
+    quick
+        Whether only indexes and sizes were compared.
+    ledgers
+        Number of ledgers looked at, every copy counted.
+    entries, bytes
+        Entries whose records and checksums were checked, and bytes read for that; 0 when ``quick``.
+    findings
+        Damage first.
+
+    """
+
+    quick: bool
+    ledgers: int
+    entries: int
+    bytes: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether anything is lost or unreadable."""
+        return any(finding.severity is Severity.DAMAGE for finding in self.findings)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as values that JSON knows."""
+        return {
+            "quick": self.quick,
+            "damaged": self.is_damaged,
+            "ledgers": self.ledgers,
+            "entries": self.entries,
+            "bytes": self.bytes,
+            "findings": [finding.as_json() for finding in self.findings],
+        }

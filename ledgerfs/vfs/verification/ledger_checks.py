@@ -1,0 +1,178 @@
+"""Every byte of one ledger: block headers, records, checksums, padding, and the user metadata of its two objects."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ledgerfs.errors import CorruptLedgerError, LedgerfsError, StoreUnreachableError, UnsupportedFormatError
+from ledgerfs.formats.block import first_wrong_padding, parse_block_header
+from ledgerfs.formats.index import OffloadIndex
+from ledgerfs.formats.ledger_metadata import LedgerState
+from ledgerfs.formats.user_metadata import parse_user_metadata
+from ledgerfs.messages.entry_checksum import EntryState, check_entries
+from ledgerfs.vfs.block_map import block_ends
+from ledgerfs.vfs.layout import LedgerReader
+from ledgerfs.vfs.object_store import ObjectStore
+from ledgerfs.vfs.object_window import LARGEST_READ, ObjectWindow
+from ledgerfs.vfs.record_walk import Stretch, walk_records
+from ledgerfs.vfs.verification.findings import Finding, Severity
+
+_CHECKSUMS_NAMED = 20
+_ENTRIES_LOST = frozenset({"missing-entries", "damaged-records"})
+OnBytes = Callable[[int], None]
+
+
+@dataclass(slots=True)
+class LedgerCheck:
+    """The check of one ledger: run it, then read what it found.
+
+    Attributes
+    ----------
+    entries, length
+        Entries found, and their bytes.
+    bytes
+        Bytes of the data object that were read.
+    findings
+        In the order of the object.
+
+    """
+
+    store: ObjectStore
+    ledger: LedgerReader
+    on_bytes: OnBytes
+    entries: int = 0
+    length: int = 0
+    bytes: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    _bad_checksums: int = 0
+
+    def run(self) -> "LedgerCheck":
+        """Check everything; an object that cannot be read is a finding, a store that cannot be reached raises."""
+        try:
+            self._check_metadata()
+            self._check_data(self.ledger.index)
+        except StoreUnreachableError:
+            raise
+        except LedgerfsError as error:
+            self._damage("unreadable-object", error.reason, error.key, error.offset)
+        return self
+
+    def _check_data(self, index: OffloadIndex) -> None:
+        size = self.ledger.ref.data.size
+        window = ObjectWindow(self.store, self.ledger.ref.data, 0, size)
+        ends = block_ends(index)
+        for block, end in enumerate(ends):
+            before = window.position
+            self._check_block(window, index, block, min(end, size))
+            self.bytes += window.position - before
+            self.on_bytes(window.position - before)
+        self._check_totals(index)
+
+    def _check_block(self, window: ObjectWindow, index: OffloadIndex, block: int, end: int) -> None:
+        start = index.blocks[block]
+        last = index.blocks[block + 1].first_entry - 1 if block + 1 < len(index.blocks) else index.metadata.last_entry
+        window.skip_to(start.offset)
+        if not window.fill(index.header_length) or start.offset + index.header_length > end:
+            self._damage(
+                "missing-entries", f"entries {start.first_entry} to {last} are not in the object", None, start.offset
+            )
+            return
+        self._check_header(window, index, block, end)
+        window.consume(index.header_length)
+        entry = start.first_entry
+        try:
+            for stretch in walk_records(window, entry, last, end, self.ledger.ref.data.key):
+                entry += len(stretch.batch)
+                self._check_entries(stretch)
+        except CorruptLedgerError as error:
+            self._damage(
+                "damaged-records", f"{error.reason}; entries {entry} to {last} cannot be reached", None, error.offset
+            )
+            return
+        self._check_padding(window, end)
+
+    def _check_header(self, window: ObjectWindow, index: OffloadIndex, block: int, end: int) -> None:
+        start = index.blocks[block]
+        try:
+            header = parse_block_header(window.buffer[: index.header_length], offset=start.offset)
+        except (CorruptLedgerError, UnsupportedFormatError) as error:
+            self._damage("wrong-block-header", error.reason, None, start.offset)
+            return
+        wanted = (index.header_length, end - start.offset, start.first_entry)
+        found = (header.header_length, header.block_length, header.first_entry)
+        for name, is_, should in zip(("header length", "block length", "first entry"), found, wanted, strict=True):
+            if is_ != should:
+                self._damage(
+                    "wrong-block-header", f"block header says {name} {is_}, the index {should}", None, start.offset
+                )
+
+    def _check_entries(self, stretch: Stretch) -> None:
+        batch = stretch.batch
+        self.entries += len(batch)
+        self.length += int(batch.lengths.sum())
+        result = check_entries(batch)
+        for i in np.flatnonzero(result.states >= EntryState.MISMATCH).tolist():
+            self._bad_checksums += 1
+            if self._bad_checksums > _CHECKSUMS_NAMED:
+                continue
+            offset = stretch.position + int(batch.offsets[i])
+            entry = batch.first_entry + i
+            if result.states[i] == EntryState.MISMATCH:
+                message = f"entry {entry}: CRC32C is {result.computed[i]:08x}, the entry says {result.stored[i]:08x}"
+                self._damage("checksum-mismatch", message, None, offset)
+            else:
+                self._damage(
+                    "broken-frame", f"entry {entry}: its frame claims more bytes than the entry has", None, offset
+                )
+
+    def _check_padding(self, window: ObjectWindow, end: int) -> None:
+        # The padding's pattern has a period of 4, so pieces of a multiple of 4 can be compared one by one.
+        while window.position < end:
+            piece = min(end - window.position, LARGEST_READ)
+            window.fill(piece)
+            wrong = first_wrong_padding(window.buffer[:piece])
+            if wrong is not None:
+                self._damage("wrong-padding", "neither an entry nor padding", None, window.position + wrong)
+                return
+            window.consume(piece)
+
+    def _check_totals(self, index: OffloadIndex) -> None:
+        metadata = index.metadata
+        if self._bad_checksums > _CHECKSUMS_NAMED:
+            self._damage(
+                "checksum-mismatch", f"{self._bad_checksums} entries in all with a wrong checksum or frame", None, None
+            )
+        if self.entries != metadata.entries:
+            self._damage(
+                "missing-entries", f"{self.entries} entries found, the metadata says {metadata.entries}", None, None
+            )
+        elif self.length != metadata.length:
+            self._damage(
+                "wrong-length", f"the entries have {self.length} bytes, the metadata says {metadata.length}", None, None
+            )
+        if metadata.state != LedgerState.CLOSED:
+            self._find(
+                Severity.REMARK,
+                "not-closed",
+                f"the ledger was offloaded in state {metadata.state}, not closed",
+                None,
+                None,
+            )
+
+    def _check_metadata(self) -> None:
+        """Ask for the user metadata of both objects, where the store keeps any."""
+        for stat in (self.ledger.ref.data, self.ledger.ref.index):
+            metadata = self.store.head(stat.key).metadata
+            if metadata is None:
+                return
+            refused = parse_user_metadata(metadata).broker_refuses
+            if refused is not None:
+                self._damage("no-version-key", refused, stat.key, None)
+
+    def _damage(self, kind: str, message: str, key: str | None, offset: int | None) -> None:
+        self._find(Severity.DAMAGE, kind, message, key, offset)
+
+    def _find(self, severity: Severity, kind: str, message: str, key: str | None, offset: int | None) -> None:
+        ref = self.ledger.ref
+        self.findings.append(Finding(severity, kind, message, key or ref.data.key, offset, ref.ledger_id, ref.topic))

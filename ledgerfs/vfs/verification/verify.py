@@ -1,0 +1,84 @@
+"""Verify a bucket: first what indexes and sizes tell, then every byte, a few ledgers at a time."""
+
+import threading
+from typing import Self
+
+from ledgerfs.vfs.bucket import Bucket
+from ledgerfs.vfs.layout import LedgerReader, Progress
+from ledgerfs.vfs.ordered_map import ordered_map
+from ledgerfs.vfs.verification.catalog_checks import check_catalog
+from ledgerfs.vfs.verification.findings import Finding, Report, Severity
+
+THREADS = 4
+
+
+class _Stopped(Exception):  # noqa: N818  (not an error: it ends threads whose caller is gone)
+    """The caller does not want the rest."""
+
+
+def verify(bucket: Bucket, *, quick: bool = False, progress: Progress | None = None, threads: int = THREADS) -> Report:
+    """Check a bucket and return what was found.
+
+    ``quick`` compares listing and indexes only, which also finds truncated offloads that Pulsar calls successful; otherwise every object is
+    read in full, ``threads`` at a time, in at most 17 MiB of memory each (more only for larger entries). Raises `StoreUnreachableError` and
+    whatever keeps the catalog from loading; everything else is a finding.
+    """
+    bucket.load_catalog(progress)
+    findings = list(check_catalog(bucket))
+    entries = read = 0
+    ledgers = int(bucket.catalog.ledgers.size)
+    if not quick and ledgers:
+        # numba, which this imports, is not needed for a quick look.
+        from ledgerfs.vfs.verification.ledger_checks import LedgerCheck
+
+        with _Meter(int(bucket.catalog.ledgers["data_size"].sum()), progress) as meter:
+            readers = (bucket.reader(ref) for ref in bucket.catalog.refs())
+
+            def check_one(reader: LedgerReader) -> LedgerCheck:
+                return LedgerCheck(bucket.store, reader, meter.add).run()
+
+            for check in ordered_map(check_one, readers, threads, "ledgerfs-verify"):
+                findings += check.findings
+                entries += check.entries
+                read += check.bytes
+        findings += _metadata_remark(bucket)
+    findings.sort(key=lambda finding: finding.severity is not Severity.DAMAGE)
+    return Report(quick, ledgers, entries, read, tuple(findings))
+
+
+class _Meter:
+    """Adds up bytes from several threads, and stops the threads when the caller leaves."""
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self._total = total
+        self._progress = progress
+        self._done = 0
+        self._lock = threading.Lock()
+        self._stopped = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped = True
+
+    def add(self, count: int) -> None:
+        """Count bytes that were checked."""
+        if self._stopped:
+            raise _Stopped
+        with self._lock:
+            self._done += count
+            if self._progress is not None:
+                self._progress("verifying", self._done, self._total)
+
+
+def _metadata_remark(bucket: Bucket) -> list[Finding]:
+    """Remark once that a store keeps no user metadata, which a broker that reads a copy of it would miss."""
+    first = bucket.catalog.ref(0)
+    if bucket.store.head(first.index.key).metadata is not None:
+        return []
+    message = (
+        "this store keeps no user metadata; a broker refuses copies of these objects that lack "
+        "s3managedledgeroffloaderformatversion=1, so set it when you put them back"
+    )
+    return [Finding(Severity.REMARK, "no-user-metadata", message)]

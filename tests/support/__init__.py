@@ -1,0 +1,1 @@
+"""What tests and benchmarks share: golden buckets, made-up ledgers, stores that fail."""
