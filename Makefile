@@ -26,8 +26,8 @@ protos: $(READY)
 	$(BIN)/python scripts/generate_protos.py
 
 bench: $(READY)
-	$(BIN)/python benchmarks/catalog.py
-	$(BIN)/python benchmarks/cat.py
+	$(BIN)/python -m benchmarks.catalog
+	$(BIN)/python -m benchmarks.cat
 
 clean:
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis

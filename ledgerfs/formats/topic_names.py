@@ -19,7 +19,6 @@ UNKNOWN_DIRECTORY = "_unknown"
 
 # Pulsar's NamedEntity accepts exactly these characters in tenants, clusters and namespaces.
 _ENTITY = re.compile(r"[-=:.\w]+\Z", re.ASCII)
-_ENCODED_TOPIC = re.compile(r"[-*_.+%A-Za-z0-9]+\Z", re.ASCII)
 _RESERVED = (OTHER_DIRECTORY, UNKNOWN_DIRECTORY)
 
 
@@ -56,7 +55,10 @@ class ManagedLedgerName:
 
 
 def parse_managed_ledger_name(name: str) -> ManagedLedgerName | None:
-    """Return the parts of a managed-ledger name, or None when it does not belong to a persistent topic."""
+    """Return the parts of a managed-ledger name, or None when it does not belong to a persistent topic.
+
+    A topic that is encoded in another way than Java does it belongs to none: so topics and managed ledgers correspond one to one.
+    """
     parts = name.split("/")
     if len(parts) == 4:
         tenant, namespace, domain, encoded = parts
@@ -68,7 +70,7 @@ def parse_managed_ledger_name(name: str) -> ManagedLedgerName | None:
     entities = [tenant, namespace] if cluster is None else [tenant, cluster, namespace]
     if domain != "persistent" or not all(_ENTITY.match(entity) for entity in entities):
         return None
-    if not _ENCODED_TOPIC.match(encoded) or tenant in _RESERVED:
+    if encode_topic(decode_topic(encoded)) != encoded or not encoded or tenant in _RESERVED:
         return None
     return ManagedLedgerName(tenant, cluster, namespace, encoded)
 

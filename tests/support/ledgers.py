@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from uuid import UUID
 
 from ledgerfs.formats.block import BLOCK_HEADER_BYTES, BlockHeader, build_block_header, build_padding
@@ -73,3 +74,11 @@ def offload(
     records = b"".join(record(i, entry) for i, entry in enumerate(entries))
     text = str(UUID(int=uuid)) if isinstance(uuid, int) else uuid
     return Offload(ledger_id, text, bytes(data), index, records)
+
+
+def put_in_folder(folder: Path, *offloads: Offload) -> str:
+    """Write the objects of ledgers into a folder, and return its URL."""
+    for made in offloads:
+        for key, data in made.objects.items():
+            (folder / key).write_bytes(data)
+    return f"file://{folder}"

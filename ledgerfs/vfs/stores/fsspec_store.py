@@ -133,18 +133,19 @@ def _stat_of(info: Mapping[str, Any]) -> ObjectStat:
     key = str(info["name"]).rstrip("/").rpartition("/")[2]
     if info.get("type") == "directory":
         return ObjectStat(f"{key}/", 0, 0, "")
-    moment = next((info[name] for name in _TIME_KEYS if info.get(name) is not None), 0)
+    modified = next((_seconds(info[name]) for name in _TIME_KEYS if info.get(name) is not None), 0.0)
     size = int(info.get("size") or 0)
-    version = next((str(info[name]) for name in _VERSION_KEYS if info.get(name)), f"{moment}/{size}")
-    return ObjectStat(key, size, _milliseconds(moment), version)
+    # Listings and single look-ups of one filesystem differ in quotes and in how they write a time.
+    version = next((str(info[name]).strip('"') for name in _VERSION_KEYS if info.get(name)), f"{modified:.6f}/{size}")
+    return ObjectStat(key, size, int(modified * 1000), version)
 
 
-def _milliseconds(moment: Any) -> int:  # noqa: ANN401  (each filesystem has its own)
+def _seconds(moment: Any) -> float:  # noqa: ANN401  (each filesystem has its own)
     if isinstance(moment, datetime):
-        return int(moment.timestamp() * 1000)
+        return moment.timestamp()
     if isinstance(moment, str):
         try:
-            return int(datetime.fromisoformat(moment).timestamp() * 1000)
+            return datetime.fromisoformat(moment).timestamp()
         except ValueError:
-            return 0
-    return int(float(moment) * 1000)
+            return 0.0
+    return float(moment)

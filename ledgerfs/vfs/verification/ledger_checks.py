@@ -55,7 +55,7 @@ class LedgerCheck:
         except StoreUnreachableError:
             raise
         except LedgerfsError as error:
-            self._damage("unreadable-object", error.reason, error.key, error.offset)
+            self._damage("unreadable-object", error.reason, error.offset, error.key)
         return self
 
     def _check_data(self, index: OffloadIndex) -> None:
@@ -74,9 +74,8 @@ class LedgerCheck:
         last = index.blocks[block + 1].first_entry - 1 if block + 1 < len(index.blocks) else index.metadata.last_entry
         window.skip_to(start.offset)
         if not window.fill(index.header_length) or start.offset + index.header_length > end:
-            self._damage(
-                "missing-entries", f"entries {start.first_entry} to {last} are not in the object", None, start.offset
-            )
+            message = f"entries {start.first_entry} to {last} are not in the object"
+            self._damage("missing-entries", message, start.offset)
             return
         self._check_header(window, index, block, end)
         window.consume(index.header_length)
@@ -86,9 +85,8 @@ class LedgerCheck:
                 entry += len(stretch.batch)
                 self._check_entries(stretch)
         except CorruptLedgerError as error:
-            self._damage(
-                "damaged-records", f"{error.reason}; entries {entry} to {last} cannot be reached", None, error.offset
-            )
+            message = f"{error.reason}; entries {entry} to {last} cannot be reached"
+            self._damage("damaged-records", message, error.offset)
             return
         self._check_padding(window, end)
 
@@ -97,15 +95,14 @@ class LedgerCheck:
         try:
             header = parse_block_header(window.buffer[: index.header_length], offset=start.offset)
         except (CorruptLedgerError, UnsupportedFormatError) as error:
-            self._damage("wrong-block-header", error.reason, None, start.offset)
+            self._damage("wrong-block-header", error.reason, start.offset)
             return
         wanted = (index.header_length, end - start.offset, start.first_entry)
         found = (header.header_length, header.block_length, header.first_entry)
         for name, is_, should in zip(("header length", "block length", "first entry"), found, wanted, strict=True):
             if is_ != should:
-                self._damage(
-                    "wrong-block-header", f"block header says {name} {is_}, the index {should}", None, start.offset
-                )
+                message = f"block header says {name} {is_}, the index {should}"
+                self._damage("wrong-block-header", message, start.offset)
 
     def _check_entries(self, stretch: Stretch) -> None:
         batch = stretch.batch
@@ -120,11 +117,10 @@ class LedgerCheck:
             entry = batch.first_entry + i
             if result.states[i] == EntryState.MISMATCH:
                 message = f"entry {entry}: CRC32C is {result.computed[i]:08x}, the entry says {result.stored[i]:08x}"
-                self._damage("checksum-mismatch", message, None, offset)
+                self._damage("checksum-mismatch", message, offset)
             else:
-                self._damage(
-                    "broken-frame", f"entry {entry}: its frame claims more bytes than the entry has", None, offset
-                )
+                message = f"entry {entry}: its frame claims more bytes than the entry has"
+                self._damage("broken-frame", message, offset)
 
     def _check_padding(self, window: ObjectWindow, end: int) -> None:
         # The padding's pattern has a period of 4, so pieces of a multiple of 4 can be compared one by one.
@@ -133,32 +129,23 @@ class LedgerCheck:
             window.fill(piece)
             wrong = first_wrong_padding(window.buffer[:piece])
             if wrong is not None:
-                self._damage("wrong-padding", "neither an entry nor padding", None, window.position + wrong)
+                self._damage("wrong-padding", "neither an entry nor padding", window.position + wrong)
                 return
             window.consume(piece)
 
     def _check_totals(self, index: OffloadIndex) -> None:
         metadata = index.metadata
         if self._bad_checksums > _CHECKSUMS_NAMED:
-            self._damage(
-                "checksum-mismatch", f"{self._bad_checksums} entries in all with a wrong checksum or frame", None, None
-            )
-        if self.entries != metadata.entries:
-            self._damage(
-                "missing-entries", f"{self.entries} entries found, the metadata says {metadata.entries}", None, None
-            )
-        elif self.length != metadata.length:
-            self._damage(
-                "wrong-length", f"the entries have {self.length} bytes, the metadata says {metadata.length}", None, None
-            )
+            message = f"{self._bad_checksums} entries in all with a wrong checksum or frame"
+            self._damage("checksum-mismatch", message)
+        # Entries that cannot be reached were told already, and they are all that can be missing.
+        is_complete = not any(finding.kind in _ENTRIES_LOST for finding in self.findings)
+        if is_complete and self.length != metadata.length:
+            message = f"the entries have {self.length} bytes, the metadata says {metadata.length}"
+            self._damage("wrong-length", message)
         if metadata.state != LedgerState.CLOSED:
-            self._find(
-                Severity.REMARK,
-                "not-closed",
-                f"the ledger was offloaded in state {metadata.state}, not closed",
-                None,
-                None,
-            )
+            message = f"the ledger was offloaded in state {metadata.state}, not closed"
+            self._find(Severity.REMARK, "not-closed", message, None, None)
 
     def _check_metadata(self) -> None:
         """Ask for the user metadata of both objects, where the store keeps any."""
@@ -168,9 +155,9 @@ class LedgerCheck:
                 return
             refused = parse_user_metadata(metadata).broker_refuses
             if refused is not None:
-                self._damage("no-version-key", refused, stat.key, None)
+                self._damage("no-version-key", refused, key=stat.key)
 
-    def _damage(self, kind: str, message: str, key: str | None, offset: int | None) -> None:
+    def _damage(self, kind: str, message: str, offset: int | None = None, key: str | None = None) -> None:
         self._find(Severity.DAMAGE, kind, message, key, offset)
 
     def _find(self, severity: Severity, kind: str, message: str, key: str | None, offset: int | None) -> None:

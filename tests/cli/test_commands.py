@@ -1,0 +1,238 @@
+"""The commands as a user runs them: a process of its own, its output, its exit code."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledgerfs import open_bucket
+from tests.support.ledgers import offload, put_in_folder
+from tests.support.s3 import CREDENTIALS, Fault, FaultProxy, S3Server
+
+LEDGERFS = str(Path(sys.executable).parent / "ledgerfs")
+PLAIN = "entries/public/golden/plain/26.entries"
+
+
+def run(*arguments: str, env: dict[str, str] | None = None, code: int = 0) -> subprocess.CompletedProcess[bytes]:
+    done = subprocess.run(
+        [LEDGERFS, *arguments], capture_output=True, env={**os.environ, **(env or {})}, timeout=120, check=False
+    )
+    assert done.returncode == code, done
+    assert b"Traceback" not in done.stderr
+    return done
+
+
+def output(*arguments: str, **options: Any) -> str:
+    return run(*arguments, **options).stdout.decode()
+
+
+def errors(*arguments: str, **options: Any) -> list[str]:
+    return run(*arguments, **options).stderr.decode().splitlines()
+
+
+def s3_env(s3: S3Server | FaultProxy) -> dict[str, str]:
+    return {
+        "AWS_ACCESS_KEY_ID": CREDENTIALS["key"],
+        "AWS_SECRET_ACCESS_KEY": CREDENTIALS["secret"],
+        "AWS_ENDPOINT_URL": s3.endpoint,
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_MAX_ATTEMPTS": "1",
+    }
+
+
+def test_topics_as_a_table_and_as_json(golden_url: str) -> None:
+    lines = output("topics", golden_url).splitlines()
+    assert lines[0].split() == ["topic", "ledgers", "entries", "bytes", "oldest", "newest"]
+    assert len(lines) == 1 + 35
+    (plain,) = (line.split() for line in lines if line.startswith("persistent://public/golden/plain "))
+    assert plain[1:5] == ["3", "600", "146.5", "KiB"]
+    topics = {topic["name"]: topic for topic in json.loads(output("topics", golden_url, "--json"))}
+    assert topics["persistent://public/golden/plain"]["entries"] == 600
+    assert (
+        topics["persistent://public/golden/q?x=1&y=#2"]["managed_ledger"]
+        == "public/golden/persistent/q%3Fx%3D1%26y%3D%232"
+    )
+    assert topics["persistent://public/golden/plain"]["created"] == "2026-11-21T06:00:13.025Z"
+
+
+def test_a_plain_path_and_memory_are_urls_too(golden: Path) -> None:
+    assert len(output("topics", str(golden / "bucket")).splitlines()) == 36
+    assert "no such bucket" in errors("topics", "memory://nothing", code=3)[0]
+
+
+def test_ls_short_long_and_of_a_file(golden_url: str) -> None:
+    assert output("ls", golden_url) == "entries/\ninfo/\n"
+    assert output("ls", golden_url, "entries/public/golden/plain").split() == [
+        "26.entries",
+        "84.entries",
+        "123.entries",
+    ]
+    size, day, time, name = output("ls", "-l", golden_url, PLAIN).split()
+    assert (size, name) == ("53792", "26.entries")
+    assert (len(day), len(time)) == (10, 8)
+    assert output("ls", "-l", golden_url, "info/public/golden/plain").split()[0] == "-"
+    assert "entries/public/golden" not in output("ls", golden_url, "entries/public/golden")
+
+
+def test_cat_is_the_file_byte_for_byte(golden_url: str, tmp_path: Path) -> None:
+    bucket = open_bucket(golden_url)
+    paths = [PLAIN, "entries/public/golden/blocks/42.entries"]
+    expected = b"".join(opened.read(0, opened.size) for opened in map(bucket.tree.open, paths))
+    assert run("cat", golden_url, *paths).stdout == expected
+    target = tmp_path / "out"
+    with target.open("wb") as out:
+        subprocess.run([LEDGERFS, "cat", golden_url, *paths], stdout=out, check=True)
+    assert target.read_bytes() == expected
+    with target.open("ab") as out:
+        subprocess.run([LEDGERFS, "cat", golden_url, *paths], stdout=out, check=True)
+    assert target.read_bytes() == expected * 2
+
+
+def test_cat_ends_quietly_when_nobody_reads_on(golden_url: str) -> None:
+    command = f"'{LEDGERFS}' cat '{golden_url}' entries/public/golden/blocks/42.entries | head -c 5"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, check=True)
+    assert len(done.stdout) == 5
+    assert done.stderr == b""
+
+
+def test_cat_of_a_damaged_ledger_fails(truncated_url: str) -> None:
+    (line,) = errors("cat", truncated_url, "entries/public/loss/big-entry/201.entries", code=1)
+    assert "d5b0d817-e819-4bc6-8610-c87c1c7bd0e8-ledger-201 at byte 5242880" in line
+
+
+def test_info_as_a_table_and_as_json(golden_url: str) -> None:
+    text = output("info", golden_url, "42")
+    for part in ("persistent://public/golden/blocks", "11906661 (11.4 MiB)", "CRC32C", "127.0.0.1:21001", "10485760"):
+        assert part in text
+    described = json.loads(output("info", golden_url, "42", "--json"))
+    assert described["entries"] == 601
+    assert [block["length"] for block in described["blocks"]] == [5242880, 5242880, 1420901]
+
+
+def test_verify_says_whether_all_is_well(golden_url: str, truncated_url: str) -> None:
+    assert output("verify", golden_url).splitlines()[-1] == "ledgers checked: 104 (4,221 entries, 25.6 MiB); no damage"
+    assert (
+        output("verify", "--quick", golden_url).splitlines()[-1]
+        == "ledgers checked: 104 (indexes and sizes); no damage"
+    )
+    for quick in ([], ["--quick"]):
+        lines = output("verify", *quick, truncated_url, code=1).splitlines()
+        assert lines[0].startswith(
+            "damage  truncated-offload  d5b0d817-e819-4bc6-8610-c87c1c7bd0e8-ledger-201 at byte 5242880: "
+        )
+    report = json.loads(output("verify", "--json", truncated_url, code=1))
+    assert report["damaged"] is True
+    assert report["findings"][0]["kind"] == "truncated-offload"
+
+
+def test_everything_on_s3_with_credentials_of_the_environment(s3_golden: str, s3: S3Server, golden_url: str) -> None:
+    env = s3_env(s3)
+    assert len(output("topics", s3_golden, env=env).splitlines()) == 36
+    assert run("cat", s3_golden, PLAIN, env=env).stdout == run("cat", golden_url, PLAIN).stdout
+    described = json.loads(output("info", s3_golden, "26", "--json", env=env))
+    assert described["objects"]["data"]["user_metadata"]["s3managedledgeroffloaderformatversion"] == "1"
+    assert output("verify", s3_golden, env=env) == "ledgers checked: 104 (4,221 entries, 25.6 MiB); no damage\n"
+
+
+def test_options_of_the_storage(s3_golden: str, s3: S3Server) -> None:
+    options = [
+        f"-oendpoint_url={s3.endpoint}",
+        "-o",
+        f"key={CREDENTIALS['key']}",
+        "-o",
+        f"secret={CREDENTIALS['secret']}",
+    ]
+    assert len(output("topics", *options, s3_golden).splitlines()) == 36
+    assert len(output("topics", s3_golden, *options).splitlines()) == 36
+    assert "not KEY=VALUE" in "\n".join(errors("topics", s3_golden, "-o", "anon", code=2))
+
+
+def test_each_bad_bucket_gets_one_clear_line(tmp_path: Path, s3: S3Server, s3_bucket: str) -> None:
+    (tmp_path / "notes.txt").write_bytes(b"")
+    (tmp_path / "empty").mkdir()
+    env = s3_env(s3)
+    assert errors("topics", str(tmp_path / "nowhere"), code=3) == [
+        f"ledgerfs: file://{tmp_path}/nowhere: no such bucket or folder"
+    ]
+    assert errors("topics", "s3://nowhere-at-all", env=env, code=3) == ["ledgerfs: s3://nowhere-at-all: no such bucket"]
+    assert errors("topics", str(tmp_path / "empty")) == [
+        f"file://{tmp_path}/empty: no offloaded ledgers; it has no objects"
+    ]
+    assert errors("topics", f"s3://{s3_bucket}", env=env) == [
+        f"s3://{s3_bucket}: no offloaded ledgers; it has no objects"
+    ]
+    assert errors("topics", str(tmp_path)) == [
+        f"file://{tmp_path}: no offloaded ledgers; none of its 2 objects is Pulsar's"
+    ]
+    (denied,) = errors("topics", "s3://golden", env={"AWS_ENDPOINT_URL": s3.endpoint}, code=3)
+    assert denied.startswith("ledgerfs: s3://golden: access denied: ")
+    assert "credentials" in denied
+    (unknown,) = errors("topics", "nonsense://x", code=2)
+    assert unknown == "ledgerfs: nonsense://x: Protocol not known: nonsense"
+
+
+def test_a_store_that_is_not_there_is_one_line_and_soon() -> None:
+    env = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
+    (line,) = errors("topics", "s3://tier", env=env, code=3)
+    assert line.startswith("ledgerfs: s3://tier: the store cannot be reached: ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["ls", "BUCKET", "entries/nobody"],
+        ["cat", "BUCKET", "entries/public"],
+        ["info", "BUCKET", "999"],
+        ["info", "BUCKET", "x"],
+        ["topics"],
+        ["frobnicate"],
+    ],
+)
+def test_wrong_usage_is_exit_code_2(arguments: list[str], golden_url: str) -> None:
+    lines = errors(*(golden_url if argument == "BUCKET" else argument for argument in arguments), code=2)
+    assert lines
+
+
+def test_what_needs_attention_is_said_beside_the_topics(tmp_path: Path) -> None:
+    whole, orphan = offload([b"x"], 1, uuid=1), offload([b"x"], 2, uuid=2)
+    url = put_in_folder(tmp_path, whole, orphan)
+    (tmp_path / f"{orphan.uuid}-ledger-2-index").unlink()
+    done = run("topics", url)
+    assert len(done.stdout.splitlines()) == 2
+    assert done.stderr.decode() == f"{url}: also 1 data objects without index; `ledgerfs verify` names them\n"
+
+
+def test_credentials_are_never_printed(s3: S3Server, proxy: FaultProxy) -> None:
+    proxy.faults = [Fault("403", matches=lambda method, path, headers: True)]
+    env = s3_env(proxy)
+    secret = f"secret={CREDENTIALS['secret']}"
+    for arguments in (["topics", "s3://golden"], ["verify", "s3://golden"], ["info", "s3://golden", "26", "-o", secret]):
+        done = run(*arguments, env=env, code=3)
+        assert CREDENTIALS["secret"].encode() not in done.stdout + done.stderr
+    assert errors("topics", "nonsense://user:password@host/x", code=2) == [
+        "ledgerfs: nonsense://***@host/x: Protocol not known: nonsense"
+    ]
+
+
+def test_ctrl_c_leaves_no_traceback(s3_golden: str, proxy: FaultProxy, s3: S3Server) -> None:
+    proxy.faults = [Fault("slow", matches=lambda method, path, headers: method == "GET")]
+    process = subprocess.Popen(
+        [LEDGERFS, "verify", s3_golden], env={**os.environ, **s3_env(proxy)}, stdout=-1, stderr=-1
+    )
+    while not proxy.seen:
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert error.decode().strip() == "interrupted"
+
+
+def test_each_command_helps_with_examples() -> None:
+    for command in ([], ["topics"], ["ls"], ["cat"], ["info"], ["verify"]):
+        assert "Examples:\n" in output(*command, "--help")
+    assert output("--version").startswith("ledgerfs, version 0.")

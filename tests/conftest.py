@@ -1,0 +1,85 @@
+"""Fixtures that all tests share: the golden bucket on disk and on a real S3-speaking server."""
+
+import logging
+import tarfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.s3 import FaultProxy, S3Server
+
+GOLDEN_ARCHIVE = Path(__file__).parent / "data" / "golden" / "pulsar-s3.tar.xz"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_cloud_of_ours() -> Iterator[None]:
+    """Keep the credentials and the metadata service of the machine out of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        patch.setenv("AWS_CONFIG_FILE", "/dev/null")
+        patch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+        for name in (
+            "AWS_ACCESS_KEY_ID",
+            "AWS_SECRET_ACCESS_KEY",
+            "AWS_SESSION_TOKEN",
+            "AWS_PROFILE",
+            "AWS_ENDPOINT_URL",
+        ):
+            patch.delenv(name, raising=False)
+        yield
+
+
+@pytest.fixture(scope="session")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The golden set: ``bucket/``, ``damaged/``, ``expected/``, ``objects.json``, ``stats.json``, ``metadata.json``."""
+    folder = tmp_path_factory.mktemp("golden")
+    with tarfile.open(GOLDEN_ARCHIVE) as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "pulsar-s3"
+
+
+@pytest.fixture(scope="session")
+def golden_url(golden: Path) -> str:
+    return f"file://{golden}/bucket"
+
+
+@pytest.fixture(scope="session")
+def truncated_url(golden: Path) -> str:
+    """The bucket with the ledger that Pulsar lost while it reported success."""
+    return f"file://{golden}/damaged/truncated-but-successful"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _quiet_server() -> None:
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    server = S3Server()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def s3_golden(s3: S3Server, golden: Path) -> str:
+    """URL of the golden bucket on S3, with the user metadata that Pulsar wrote."""
+    s3.make_golden_bucket("golden", golden)
+    return "s3://golden"
+
+
+@pytest.fixture
+def s3_bucket(s3: S3Server) -> str:
+    """Name of an empty bucket of the test's own."""
+    name = f"test-{uuid.uuid4()}"
+    s3.make_bucket(name, {})
+    return name
+
+
+@pytest.fixture
+def proxy(s3: S3Server) -> Iterator[FaultProxy]:
+    made = FaultProxy(s3.address).start()
+    yield made
+    made.stop()

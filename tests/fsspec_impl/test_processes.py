@@ -1,0 +1,117 @@
+"""Threads, forks and other processes, on disk and on S3: what Spark, Dask and multiprocessing do to a filesystem."""
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+from ledgerfs import open_bucket
+from ledgerfs.fsspec_impl import LedgerFileSystem
+from tests.support.s3 import S3Server
+
+BLOCKS = "entries/public/golden/blocks/42.entries"
+
+
+@pytest.fixture(params=["file", "s3"])
+def options(request: pytest.FixtureRequest, golden: Path, s3: S3Server, s3_golden: str) -> dict[str, Any]:
+    if request.param == "file":
+        return {"fo": f"{golden}/bucket", "target_protocol": "file"}
+    return {"fo": "golden", "target_protocol": "s3", "target_options": s3.options}
+
+
+def piece(fs: LedgerFileSystem, start: int) -> bytes:
+    with fs.open(BLOCKS) as file:
+        file.seek(start)
+        return file.read(3000)
+
+
+def in_fork(work: Callable[[], bool]) -> bool:
+    """Run ``work`` in a forked child, and return whether it was true there; a child that hangs is killed and has failed."""
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if work() else 1)
+    done: list[int] = []
+    waiter = threading.Thread(target=lambda: done.append(os.waitpid(child, 0)[1]))
+    waiter.start()
+    waiter.join(60)
+    if not done:
+        os.kill(child, 9)
+        waiter.join()
+        return False
+    return done == [0]
+
+
+def test_many_threads_read_one_file_through_one_instance(options: dict[str, Any]) -> None:
+    fs = fsspec.filesystem("ledger", **options)
+    whole = fs.cat_file(BLOCKS)
+    starts = [i * 104_729 % len(whole) for i in range(60)]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda start: piece(fs, start), starts)) == [
+            whole[start : start + 3000] for start in starts
+        ]
+
+
+def test_each_thread_may_make_its_own_instance(options: dict[str, Any]) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda i: piece(fsspec.filesystem("ledger", **options), i * 1000), range(16)))
+    whole = fsspec.filesystem("ledger", **options).cat_file(BLOCKS)
+    assert found == [whole[i * 1000 : i * 1000 + 3000] for i in range(16)]
+
+
+def test_an_instance_works_in_a_forked_child(options: dict[str, Any]) -> None:
+    fs = fsspec.filesystem("ledger", **options)
+    before = piece(fs, 7)
+    bucket = fs.bucket
+    assert in_fork(
+        lambda: piece(fs, 7) == before and fsspec.filesystem("ledger", **options).cat_file(BLOCKS, 7, 3007) == before
+    )
+    assert in_fork(
+        lambda: bytes(bucket.ledger(26).read(3, 3)[0].data) == bytes(bucket.ledger(26).read(3, 3)[0].data) != b""
+    )
+    assert in_fork(lambda: len(bucket.refresh().ledgers) == 104)
+    assert piece(fs, 7) == before
+
+
+def test_a_fork_while_other_threads_read_does_not_hang(options: dict[str, Any]) -> None:
+    fs = fsspec.filesystem("ledger", **options)
+    expected = piece(fs, 0)
+    stop = threading.Event()
+
+    def keep_reading() -> None:
+        while not stop.is_set():
+            piece(fs, 5_000_000)
+            fs.bucket.ledger(42).read(0, 5)
+
+    threads = [threading.Thread(target=keep_reading) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        assert all(in_fork(lambda: piece(fs, 0) == expected) for _ in range(5))
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_instances_travel_to_other_processes(method: str, options: dict[str, Any]) -> None:
+    fs = fsspec.filesystem("ledger", **options)
+    expected = [piece(fs, start) for start in (0, 5_000_000)]
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context(method)) as pool:
+        assert list(pool.map(piece, [fs, fs], [0, 5_000_000])) == expected
+
+
+def length_of(bucket: Any, ledger_id: int) -> int:
+    return sum(len(entry.data) for entry in bucket.ledger(ledger_id).read(0, 10))
+
+
+def test_buckets_travel_to_other_processes(golden_url: str) -> None:
+    bucket = open_bucket(golden_url)
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        assert pool.submit(length_of, bucket, 26).result() == length_of(bucket, 26) > 0

@@ -1,0 +1,75 @@
+"""What the README and the docs tell users to type is typed here, as it stands, against the golden bucket named ``tier`` on S3."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ledgerfs.vfs.verification import catalog_checks, ledger_checks, verify
+from tests.support.s3 import CREDENTIALS, S3Server
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTED_ENDPOINT = "http://127.0.0.1:9000"
+
+
+@pytest.fixture(scope="module")
+def tier(s3: S3Server, golden: Path) -> dict[str, str]:
+    """The environment of a user whose bucket is ``s3://tier``."""
+    s3.make_golden_bucket("tier", golden)
+    return {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "AWS_ACCESS_KEY_ID": CREDENTIALS["key"],
+        "AWS_SECRET_ACCESS_KEY": CREDENTIALS["secret"],
+        "AWS_ENDPOINT_URL": s3.endpoint,
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+
+
+def blocks(language: str) -> list[object]:
+    found = []
+    for page in PAGES:
+        texts = re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+        found += [pytest.param(text, id=f"{page.name}-{i}") for i, text in enumerate(texts)]
+    return found
+
+
+def run(command: list[str], env: dict[str, str], folder: Path) -> str:
+    done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done
+    assert done.stdout or ">" in command[-1], f"{command} prints nothing"
+    return done.stdout
+
+
+@pytest.mark.parametrize("text", blocks("console"))
+def test_commands_run_as_documented(text: str, tier: dict[str, str], tmp_path: Path) -> None:
+    lines = [line.removeprefix("$ ") for line in text.splitlines() if line.startswith("$ ")]
+    assert lines
+    for line in lines:
+        run(["bash", "-c", line.replace(DOCUMENTED_ENDPOINT, tier["AWS_ENDPOINT_URL"])], tier, tmp_path)
+
+
+@pytest.mark.parametrize("text", blocks("python"))
+def test_snippets_run_as_documented(text: str, tier: dict[str, str], tmp_path: Path) -> None:
+    run([sys.executable, "-c", text.replace(DOCUMENTED_ENDPOINT, tier["AWS_ENDPOINT_URL"])], tier, tmp_path)
+
+
+def test_every_kind_of_finding_is_documented() -> None:
+    page = (ROOT / "docs" / "verify.md").read_text()
+    for module in (catalog_checks, ledger_checks, verify):
+        source = Path(
+            module.__file__ if hasattr(module, "__file__") else sys.modules[module.__module__].__file__
+        ).read_text()  # type: ignore[arg-type, union-attr]
+        kinds = re.findall(r'(?:DAMAGE|REMARK|severity|_damage\()(?:, )?\s*"([a-z-]+)"', source)
+        assert kinds
+        assert [kind for kind in kinds if f"`{kind}`" not in page] == []
+
+
+def test_links_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"

@@ -1,0 +1,130 @@
+"""The tree of paths: what is where, and what is nowhere."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ledgerfs import open_bucket
+from ledgerfs.errors import IsADirectoryPathError, NotADirectoryPathError, NotFoundError
+from ledgerfs.vfs.bucket import Bucket
+from ledgerfs.vfs.tree import Tree
+from tests.support.ledgers import offload, put_in_folder
+
+ORDERS = "entries/public/default/orders"
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> Bucket:
+    return open_bucket(
+        put_in_folder(
+            tmp_path,
+            offload([b"a"] * 3, 9, uuid=1),
+            offload([b"b"] * 2, 10, uuid=2),
+            offload([b"b"] * 2, 10, uuid=3),
+            offload([b"c"], 11, uuid=4, name="t/cluster/ns/persistent/caf%C3%A9+au+lait"),
+            offload([b"d"], 12, uuid=5, name="cursors/of something"),
+            offload([b"e"], 13, uuid=6, name=None),
+            offload([b"f"], 14, uuid=7, name="../../persistent/.."),
+            offload([b"g"], 15, uuid=8, name="t/n/persistent/.."),
+        )
+    )
+
+
+def names(tree: Tree, path: str) -> list[str]:
+    return [node.path for node in tree.children(path)]
+
+
+def test_each_level_lists_what_is_below_it(bucket: Bucket) -> None:
+    tree = bucket.tree
+    assert names(tree, "") == ["entries", "info"]
+    assert names(tree, "entries") == [
+        "entries/%2E%2E",
+        "entries/_other",
+        "entries/_unknown",
+        "entries/public",
+        "entries/t",
+    ]
+    assert names(tree, "info/t") == ["info/t/cluster%2Fns", "info/t/n"]
+    assert names(tree, "entries/t/cluster%2Fns/caf%C3%A9+au+lait") == [
+        "entries/t/cluster%2Fns/caf%C3%A9+au+lait/11.entries"
+    ]
+    assert names(tree, "entries/_unknown") == ["entries/_unknown/13.entries"]
+
+
+def test_names_that_are_no_topic_stay_inside_the_tree(bucket: Bucket) -> None:
+    assert names(bucket.tree, "entries/_other") == ["entries/_other/cursors%2Fof%20something"]
+    assert names(bucket.tree, "entries/%2E%2E") == ["entries/%2E%2E/%2E%2E"]
+    assert all(part not in {"", ".", ".."} for node in bucket.tree.walk("") for part in node.path.split("/"))
+    assert names(bucket.tree, "entries/t/n") == ["entries/t/n/%2E%2E"]
+
+
+def test_copies_stand_beside_the_ledger_by_their_uuid(bucket: Bucket) -> None:
+    first, copy = bucket.catalog.copies_of("public/default/persistent/orders", 10)
+    assert names(bucket.tree, ORDERS) == [
+        f"{ORDERS}/9.entries",
+        f"{ORDERS}/10.entries",
+        f"{ORDERS}/10@{copy.uuid}.entries",
+    ]
+    assert bucket.tree.node(f"{ORDERS}/10@{copy.uuid}.entries").ref == copy
+    with pytest.raises(NotFoundError):
+        bucket.tree.node(f"{ORDERS}/10@{first.uuid}.entries")
+
+
+def test_a_node_is_found_at_the_path_that_a_listing_gave(bucket: Bucket) -> None:
+    walked = list(bucket.tree.walk(""))
+    assert len(walked) > 30
+    assert all(bucket.tree.node(node.path) == node for node in walked)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "nothing",
+        "entries/nobody",
+        "entries/..",
+        "entries/public/default/9.entries",
+        "info/public/default/orders/9.entries",
+        f"{ORDERS}/8.entries",
+        f"{ORDERS}/9.json",
+        f"{ORDERS}/9",
+        f"{ORDERS}/09.entries",
+        f"{ORDERS}/-9.entries",
+        f"{ORDERS}/99999999999999999999.entries",
+        f"{ORDERS}/9.entries/x",
+    ],
+)
+def test_what_is_not_there_is_not_found(path: str, bucket: Bucket) -> None:
+    with pytest.raises(NotFoundError) as caught:
+        bucket.tree.node(path)
+    assert caught.value.errno == 2
+
+
+def test_files_and_directories_are_not_mixed_up(bucket: Bucket) -> None:
+    with pytest.raises(IsADirectoryPathError):
+        bucket.tree.open(ORDERS)
+    with pytest.raises(NotADirectoryPathError):
+        list(bucket.tree.children(f"{ORDERS}/9.entries"))
+
+
+def test_sizes_are_exact_or_not_told(bucket: Bucket) -> None:
+    path = "info/public/default/orders/9.json"
+    assert bucket.tree.node(f"{ORDERS}/9.entries").size == 3 * 13
+    assert bucket.tree.node(path).size is None
+    opened = bucket.tree.open(path)
+    document = opened.read(0, opened.size + 100)
+    assert len(document) == opened.size == bucket.tree.node(path).size
+    assert json.loads(document)["blocks"] == [{"first_entry": 0, "part": 1, "offset": 0, "length": 128 + 39}]
+
+
+def test_info_holds_all_that_the_bucket_tells(golden_url: str, golden: Path) -> None:
+    bucket = open_bucket(golden_url)
+    opened = bucket.tree.open("info/public/golden/blocks/42.json")
+    described = json.loads(opened.read(0, opened.size))
+    assert described["topic"] == "persistent://public/golden/blocks"
+    assert described["ledger_metadata"]["custom"]["pulsar/managed-ledger"] == "public/golden/persistent/blocks"
+    assert described["ledger_metadata"]["state"] == "CLOSED"
+    assert [block["offset"] for block in described["blocks"]] == [0, 5_242_880, 10_485_760]
+    assert (
+        described["objects"]["data"]["size"] == (golden / "bucket" / described["objects"]["data"]["key"]).stat().st_size
+    )
