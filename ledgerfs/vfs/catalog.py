@@ -6,6 +6,7 @@ for that ledger. A catalog never changes: a refresh makes a new one. It pickles.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import numpy as np
 import numpy.typing as npt
@@ -126,6 +127,16 @@ class TopicInfo:
     bytes: int
     created_ms: int | None
     uploaded_ms: int
+
+    @property
+    def created(self) -> datetime | None:
+        """``created_ms`` as a time of UTC."""
+        return time_of(self.created_ms)
+
+    @property
+    def uploaded(self) -> datetime | None:
+        """``uploaded_ms`` as a time of UTC; None for what no calendar holds."""
+        return time_of(self.uploaded_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +330,16 @@ class Catalog:
             if bad.key.ledger_id == ledger_id:
                 return f"its index is unreadable: {bad.error}"
         return "no such ledger in this bucket"
+
+
+def time_of(milliseconds: int | None) -> datetime | None:
+    """Return a time of UTC from ms since 1970; None for None, and for what no calendar holds."""
+    if milliseconds is None:
+        return None
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
 
 
 def is_sound(rows: Table | np.void) -> npt.NDArray[np.bool_]:

@@ -1,12 +1,11 @@
 """A ledger described in full: what ``ledgerfs info`` prints and the files of the ``info`` view hold."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 from ledgerfs.formats.index import OffloadIndex
 from ledgerfs.formats.ledger_metadata import DigestType, LedgerMetadata, LedgerState
 from ledgerfs.vfs.block_map import block_ends
-from ledgerfs.vfs.catalog import LedgerRef
+from ledgerfs.vfs.catalog import LedgerRef, time_of
 from ledgerfs.vfs.object_store import ObjectHead
 
 
@@ -42,14 +41,8 @@ def describe_ledger(ref: LedgerRef, index: OffloadIndex, data: ObjectHead, index
 
 def iso_time(milliseconds: int | None) -> str | None:
     """Return a time as ISO 8601 with milliseconds, UTC; None for None, and for what no calendar holds."""
-    if milliseconds is None:
-        return None
-    try:
-        return (
-            datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        )
-    except (OverflowError, ValueError, OSError):
-        return None
+    time = time_of(milliseconds)
+    return None if time is None else time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _describe_metadata(metadata: LedgerMetadata) -> dict[str, Any]:

@@ -211,7 +211,11 @@ def test_credentials_are_never_printed(s3: S3Server, proxy: FaultProxy) -> None:
     proxy.faults = [Fault("403", matches=lambda method, path, headers: True)]
     env = s3_env(proxy)
     secret = f"secret={CREDENTIALS['secret']}"
-    for arguments in (["topics", "s3://golden"], ["verify", "s3://golden"], ["info", "s3://golden", "26", "-o", secret]):
+    for arguments in (
+        ["topics", "s3://golden"],
+        ["verify", "s3://golden"],
+        ["info", "s3://golden", "26", "-o", secret],
+    ):
         done = run(*arguments, env=env, code=3)
         assert CREDENTIALS["secret"].encode() not in done.stdout + done.stderr
     assert errors("topics", "nonsense://user:password@host/x", code=2) == [

@@ -56,6 +56,8 @@ def test_topics_are_summed_up(tmp_path: Path) -> None:
     assert orders.created_ms == CREATED_MS - 5000
     newest = max((tmp_path / f"{offload([b''], i, uuid=i).uuid}-ledger-{i}-index").stat().st_mtime for i in (1, 2))
     assert abs(orders.uploaded_ms / 1000 - newest) < 0.01
+    assert orders.created.isoformat() == "2023-11-14T22:13:15+00:00"
+    assert orders.uploaded.timestamp() == orders.uploaded_ms / 1000
     assert (other.name, other.managed_ledger, other.created_ms) == (
         "a/b/persistent/c%20d%2B",
         "a/b/persistent/c%20d%2B",

@@ -7,10 +7,12 @@ import struct
 from pathlib import Path
 from urllib.parse import quote
 
+import fsspec
 import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.vfs.bucket import Bucket
+from ledgerfs.vfs.verification import verify
 from tests.support.s3 import S3Server
 
 BLOCK_HEADER = struct.Struct(">Iqqq")
@@ -66,6 +68,15 @@ def test_the_same_through_s3(s3_golden: str, s3: S3Server, golden: Path) -> None
         ledger = bucket.reader(ref)
         records = b"".join(records_by_hand((golden / "bucket" / ref.data.key).read_bytes()))
         assert ledger.read_records(0, ledger.records_size) == records
+
+
+def test_the_same_in_memory(golden: Path) -> None:
+    memory = fsspec.filesystem("memory")
+    memory.pipe({f"/tier-in-memory/{path.name}": path.read_bytes() for path in (golden / "bucket").iterdir()})
+    bucket = open_bucket("memory://tier-in-memory")
+    assert len(bucket.topics()) == 35
+    report = verify(bucket)
+    assert (report.entries, report.is_damaged) == (4221, False)
 
 
 def test_the_topics_are_those_that_the_broker_counted(bucket: Bucket, golden: Path) -> None:
