@@ -100,10 +100,11 @@ def scan_records(buffer: memoryview, start: int, first_entry: int, count: int) -
     if stop == ScanStop.COMPLETE and found < count:
         stop = ScanStop.MORE_BYTES
     batch = EntryBatch(first_entry, buffer, offsets[:found], lengths[:found])
-    return Scan(batch, position, ScanStop(stop), None if value == _NOTHING else value)
+    is_known = stop in {ScanStop.NEGATIVE_LENGTH, ScanStop.WRONG_ID} or value != _UNKNOWN_LENGTH
+    return Scan(batch, position, ScanStop(stop), value if is_known else None)
 
 
-_NOTHING = -(2**63)
+_UNKNOWN_LENGTH = -1
 
 
 @njit(nogil=True, cache=True)
@@ -119,7 +120,7 @@ def _scan(data, start, first_entry, offsets, lengths):  # type: ignore[no-untype
     at = start
     for i in range(offsets.size):
         if at + 12 > data.size:
-            return i, at, 1, _NOTHING
+            return i, at, 1, _UNKNOWN_LENGTH
         length = np.int64(np.int32(_big_endian(data, at, 4)))
         if length < 0:
             return i, at, 2, length
@@ -131,4 +132,4 @@ def _scan(data, start, first_entry, offsets, lengths):  # type: ignore[no-untype
         offsets[i] = at + 12
         lengths[i] = length
         at += 12 + length
-    return offsets.size, at, 0, _NOTHING
+    return offsets.size, at, 0, _UNKNOWN_LENGTH

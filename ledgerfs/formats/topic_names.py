@@ -57,7 +57,8 @@ class ManagedLedgerName:
 def parse_managed_ledger_name(name: str) -> ManagedLedgerName | None:
     """Return the parts of a managed-ledger name, or None when it does not belong to a persistent topic.
 
-    A topic that is encoded in another way than Java does it belongs to none: so topics and managed ledgers correspond one to one.
+    A topic that is encoded in another way than Java does it belongs to none, nor does a four-part name whose topic holds a slash, since
+    Pulsar reads ``tenant/namespace/a/b`` as a legacy name: so topics and managed ledgers correspond one to one.
     """
     parts = name.split("/")
     if len(parts) == 4:
@@ -70,7 +71,10 @@ def parse_managed_ledger_name(name: str) -> ManagedLedgerName | None:
     entities = [tenant, namespace] if cluster is None else [tenant, cluster, namespace]
     if domain != "persistent" or not all(_ENTITY.match(entity) for entity in entities):
         return None
-    if encode_topic(decode_topic(encoded)) != encoded or not encoded or tenant in _RESERVED:
+    if not encoded.isascii() or not encoded or tenant in _RESERVED:
+        return None
+    local = decode_topic(encoded)
+    if encode_topic(local) != encoded or (cluster is None and "/" in local):
         return None
     return ManagedLedgerName(tenant, cluster, namespace, encoded)
 
@@ -90,7 +94,8 @@ def directory_of(managed_ledger: str | None) -> tuple[str, ...]:
     parsed = parse_managed_ledger_name(managed_ledger)
     if parsed is not None:
         return parsed.directory
-    return OTHER_DIRECTORY, _visible(quote(managed_ledger, safe="") or "%00")
+    # An empty name is a lone "%", which quoting never makes.
+    return OTHER_DIRECTORY, _visible(quote(managed_ledger, safe="", errors="surrogatepass") or "%")
 
 
 def managed_ledger_of(topic: str) -> str:
@@ -114,7 +119,10 @@ def managed_ledger_of(topic: str) -> str:
     *entities, local = parts
     if not all(_ENTITY.match(entity) for entity in entities):
         raise InvalidNameError("tenant, cluster and namespace may hold letters, digits and - = : . _ only", key=topic)
-    return "/".join([*entities, "persistent", encode_topic(local)])
+    try:
+        return "/".join([*entities, "persistent", encode_topic(local)])
+    except UnicodeEncodeError as error:
+        raise InvalidNameError("not a text that UTF-8 can hold", key=topic.encode("utf-8", "replace").decode()) from error
 
 
 def _visible(component: str) -> str:

@@ -1,0 +1,159 @@
+import os
+import signal
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+from ledgerfs.cache.fork_lock import ForkLock
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform has no fork"),
+    pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
+]
+
+
+def finishes(function):
+    """Return whether ``function`` ends without an exception in another thread, which may block."""
+    ended = []
+    thread = threading.Thread(target=lambda: (function(), ended.append(True)), daemon=True)
+    thread.start()
+    thread.join(timeout=10)
+    return bool(ended)
+
+
+def taken_at_once(lock):
+    """Return whether another thread gets ``lock`` without waiting for long."""
+    taken = threading.Event()
+
+    def contend():
+        with lock:
+            taken.set()
+
+    threading.Thread(target=contend, daemon=True).start()
+    return taken.wait(timeout=0.1)
+
+
+def status_in_child(function):
+    """Fork, run ``function`` in the child, and return its exit status: 0, 1 after an exception, -SIGALRM when it hung."""
+    pid = os.fork()
+    if pid == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(10)
+        status = 1
+        try:
+            function()
+            status = 0
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@contextmanager
+def held_by_another_thread(lock):
+    held, let_go = threading.Event(), threading.Event()
+
+    def hold():
+        with lock:
+            held.set()
+            let_go.wait(timeout=30)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert held.wait(timeout=10)
+    try:
+        yield
+    finally:
+        let_go.set()
+        holder.join(timeout=10)
+
+
+def take_twice(lock):
+    with lock, lock:
+        pass
+
+
+def test_thread_that_holds_it_may_take_it_again():
+    assert finishes(lambda: take_twice(ForkLock()))
+
+
+def test_other_threads_wait_until_it_is_released():
+    lock = ForkLock()
+    taken = threading.Event()
+
+    def contend():
+        with lock:
+            taken.set()
+
+    contender = threading.Thread(target=contend)
+    with held_by_another_thread(lock):
+        contender.start()
+        assert not taken.wait(timeout=0.1)
+    assert taken.wait(timeout=10)
+    contender.join(timeout=10)
+
+
+def test_inner_release_does_not_let_others_in():
+    lock = ForkLock()
+    taken = threading.Event()
+
+    def contend():
+        with lock:
+            taken.set()
+
+    contender = threading.Thread(target=contend)
+    with lock:
+        take_twice(lock)
+        contender.start()
+        assert not taken.wait(timeout=0.1)
+    assert taken.wait(timeout=10)
+    contender.join(timeout=10)
+
+
+def test_exception_releases_it():
+    lock = ForkLock()
+    with pytest.raises(KeyError), lock:
+        raise KeyError
+    assert finishes(lambda: take_twice(lock))
+
+
+def test_child_can_take_a_lock_that_another_thread_held_at_the_fork():
+    lock = ForkLock()
+    with held_by_another_thread(lock):
+        assert status_in_child(lambda: take_twice(lock)) == 0
+
+
+def test_child_can_take_a_lock_that_was_free_at_the_fork():
+    lock = ForkLock()
+    take_twice(lock)
+    assert status_in_child(lambda: take_twice(lock)) == 0
+
+
+def test_grandchild_can_take_a_lock_that_a_thread_of_the_child_held():
+    lock = ForkLock()
+
+    def child():
+        with held_by_another_thread(lock):
+            assert status_in_child(lambda: take_twice(lock)) == 0
+
+    assert status_in_child(child) == 0
+
+
+def test_lock_of_the_parent_is_untouched_by_the_child():
+    lock = ForkLock()
+    with held_by_another_thread(lock):
+        assert status_in_child(lock.__enter__) == 0
+        assert not taken_at_once(lock)
+    assert finishes(lambda: take_twice(lock))
+
+
+def test_lock_still_excludes_threads_in_the_child():
+    lock = ForkLock()
+
+    def child():
+        take_twice(lock)
+        with held_by_another_thread(lock):
+            assert not taken_at_once(lock)
+
+    with held_by_another_thread(lock):
+        assert status_in_child(child) == 0

@@ -1,0 +1,124 @@
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate, pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledgerfs.cache.learned_offsets import STEP, LearnedOffsets
+
+NEAR = STEP // 2
+
+
+@st.composite
+def positions(draw):
+    """Draw where the items of an object begin: pairs that ascend in both."""
+    steps = st.tuples(st.integers(1, 5), st.one_of(st.integers(12, 2 * STEP), st.sampled_from([NEAR - 1, NEAR, STEP])))
+    rows = draw(st.lists(steps, min_size=1, max_size=25))
+    return list(zip(accumulate(row[0] for row in rows), accumulate(row[1] for row in rows), strict=True))
+
+
+def known_pairs(learned):
+    pairs = []
+    pair = learned.at_or_after(0)
+    while pair is not None:
+        pairs.append(pair)
+        pair = learned.at_or_after(pair[0] + 1)
+    return pairs
+
+
+def slow_learn(pairs):
+    """Return what should be kept of ``pairs``, learned in this order."""
+    kept = []
+    for item, offset in pairs:
+        if all(abs(offset - other) >= NEAR for _, other in kept):
+            kept.append((item, offset))
+    return sorted(kept)
+
+
+def test_nothing_is_known_at_first():
+    learned = LearnedOffsets()
+    assert learned.at_or_before(2**63 - 1) is None
+    assert learned.at_or_after(0) is None
+
+
+@pytest.mark.parametrize("item", [0, 1, 10, 2**63 - 1])
+def test_learned_item_is_found_from_both_sides(item):
+    learned = LearnedOffsets()
+    learned.learn(item, 2**63 - 1)
+    assert learned.at_or_before(item) == learned.at_or_after(item) == (item, 2**63 - 1)
+    assert learned.at_or_before(item - 1) is None
+    assert learned.at_or_after(item + 1) is None
+
+
+@pytest.mark.parametrize(("offset", "is_kept"), [(NEAR - 1, False), (NEAR, True), (-NEAR + 1, False), (-NEAR, True)])
+def test_position_is_kept_only_half_a_step_from_the_next(offset, is_kept):
+    learned = LearnedOffsets()
+    learned.learn(10, STEP)
+    item = 11 if offset > 0 else 9
+    learned.learn(item, STEP + offset)
+    assert len(known_pairs(learned)) == 1 + is_kept
+
+
+def test_learning_the_same_again_changes_nothing():
+    learned = LearnedOffsets()
+    for _ in range(3):
+        learned.learn(1, 0)
+        learned.learn(5, STEP)
+    assert known_pairs(learned) == [(1, 0), (5, STEP)]
+
+
+def test_long_pass_keeps_about_one_position_for_each_half_step():
+    learned = LearnedOffsets()
+    for item in range(10_000):
+        learned.learn(item, 1000 * item)
+    offsets = [offset for _, offset in known_pairs(learned)]
+    assert offsets[0] == 0
+    assert all(NEAR <= after - before < NEAR + 1000 for before, after in pairwise(offsets))
+    assert 1000 * 9_999 - offsets[-1] < NEAR
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.data())
+def test_lookups_agree_with_the_slow_reference_in_any_order_of_learning(data):
+    pairs = data.draw(positions())
+    order = data.draw(st.permutations(pairs))
+    learned = LearnedOffsets()
+    for item, offset in order:
+        learned.learn(item, offset)
+    kept = slow_learn(order)
+    for item in range(pairs[-1][0] + 2):
+        assert learned.at_or_before(item) == max((pair for pair in kept if pair[0] <= item), default=None)
+        assert learned.at_or_after(item) == min((pair for pair in kept if pair[0] >= item), default=None)
+
+
+def test_threads_that_learn_and_look_up_at_once_see_only_true_pairs():
+    threads, items = 8, 2000
+    truth = {item: item * STEP // 7 for item in range(items)}
+    learned = LearnedOffsets()
+    together = threading.Barrier(threads)
+
+    def hammer(seed):
+        order = list(truth)
+        random.Random(seed).shuffle(order)
+        together.wait(timeout=30)
+        for item in order:
+            learned.learn(item, truth[item])
+            before, after = learned.at_or_before(item), learned.at_or_after(item)
+            for pair in (before, after):
+                assert pair is None or truth[pair[0]] == pair[1]
+            assert before is None or before[0] <= item
+            assert after is None or after[0] >= item
+            distances = [abs(truth[item] - pair[1]) for pair in (before, after) if pair is not None]
+            assert min(distances) < NEAR
+
+    with ThreadPoolExecutor(threads) as pool:
+        for done in [pool.submit(hammer, seed) for seed in range(threads)]:
+            done.result(timeout=30)
+    known = known_pairs(learned)
+    assert all(
+        item < after and after_offset - offset >= NEAR for (item, offset), (after, after_offset) in pairwise(known)
+    )
+    assert all(truth[item] == offset for item, offset in known)

@@ -1,0 +1,140 @@
+import uuid
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledgerfs.formats.object_names import (
+    KeyKind,
+    LedgerKey,
+    kind_of_key,
+    parse_ledger_key,
+    uuid_from_halves,
+    uuid_halves,
+)
+
+UUID = "0b1f9e2c-7a44-4c0e-9d3f-00112233aabb"
+MAX_INT64 = 2**63 - 1
+
+quick = settings(deadline=None, max_examples=200)
+ledger_ids = st.integers(0, MAX_INT64)
+uuids = st.uuids().map(str)
+
+FOREIGN = [
+    "",
+    "x",
+    "logs/2024/file.txt",
+    UUID.upper(),
+    f"{UUID.upper()}-ledger-1",
+    f"{UUID.upper()}-ledger-1-index",
+    f"{UUID}-ledger-",
+    f"{UUID}-ledger--index",
+    f"{UUID}-ledger--1",
+    f"{UUID}-ledger-+1",
+    f"{UUID}-ledger-01",
+    f"{UUID}-ledger-00",
+    f"{UUID}-ledger-007-index",
+    f"{UUID}-ledger-1_0",
+    f"{UUID}-ledger-1.0",
+    f"{UUID}-ledger-x",
+    f"{UUID}-ledger-1 ",
+    f"{UUID}-ledger-1\n",
+    f" {UUID}-ledger-1",
+    f"{UUID}-ledger-1-index\n",
+    f"{UUID}-ledger-1-INDEX",
+    f"{UUID}-ledger-1-index-index",
+    f"{UUID}-LEDGER-1",
+    f"{UUID}-ledger-\N{ARABIC-INDIC DIGIT ONE}",
+    f"{UUID}-ledger-{2**63}",
+    f"{UUID}-ledger-{2**63}-index",
+    f"{UUID}-ledger-{2**64}",
+    f"{UUID}-ledger-{'9' * 19}",
+    f"{UUID}-ledger-{'1' * 100}",
+    f"folder/{UUID}-ledger-1",
+    f"{UUID[1:]}-ledger-1",
+    f"0{UUID}-ledger-1",
+    f"{UUID.replace('-', '')}-ledger-1",
+    f"{UUID.replace('b', 'g')}-ledger-1",
+    f"{{{UUID}}}-ledger-1",
+    f"{UUID}_0000001",
+    f"{UUID}_000000001",
+    f"{UUID}_0000000x",
+    f"{UUID}_00000001\n",
+    f"{UUID}_00000001-index",
+    f"{UUID}-index\n",
+    f"{UUID}-index-index",
+    f"{UUID}-",
+]
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [
+        (f"{UUID}-ledger-0", KeyKind.DATA),
+        (f"{UUID}-ledger-12", KeyKind.DATA),
+        (f"{UUID}-ledger-12-index", KeyKind.INDEX),
+        (f"{UUID}-ledger-{MAX_INT64}", KeyKind.DATA),
+        (f"{UUID}-ledger-{MAX_INT64}-index", KeyKind.INDEX),
+        (UUID, KeyKind.STREAMING),
+        (f"{UUID}-index", KeyKind.STREAMING),
+        (f"{UUID}_00000001", KeyKind.GCS_PART),
+        (f"{UUID}_99999999", KeyKind.GCS_PART),
+    ],
+)
+def test_keys_of_pulsar_are_told_apart(key, kind):
+    assert kind_of_key(key) == kind
+    assert (parse_ledger_key(key) is not None) == (kind in {KeyKind.DATA, KeyKind.INDEX})
+
+
+@pytest.mark.parametrize("key", FOREIGN)
+def test_everything_else_is_foreign(key):
+    assert kind_of_key(key) == KeyKind.FOREIGN
+    assert parse_ledger_key(key) is None
+
+
+def test_parsed_key_has_its_parts():
+    assert parse_ledger_key(f"{UUID}-ledger-12") == LedgerKey(UUID, 12, is_index=False)
+    assert parse_ledger_key(f"{UUID}-ledger-12-index") == LedgerKey(UUID, 12, is_index=True)
+
+
+@pytest.mark.parametrize("is_index", [False, True])
+def test_either_key_names_both_objects(is_index):
+    key = LedgerKey(UUID, 12, is_index)
+    assert key.data_key == f"{UUID}-ledger-12"
+    assert key.index_key == f"{UUID}-ledger-12-index"
+
+
+@quick
+@given(uuids, ledger_ids)
+def test_built_keys_parse_to_their_parts(text, ledger_id):
+    key = LedgerKey(text, ledger_id, is_index=False)
+    assert parse_ledger_key(key.data_key) == key
+    assert parse_ledger_key(key.index_key) == LedgerKey(text, ledger_id, is_index=True)
+
+
+@quick
+@given(
+    st.one_of(uuids, st.text("0123456789abcdefABCDEF-", max_size=40)),
+    st.sampled_from(["-ledger-", "-ledger", "_", "-index", ""]),
+    st.text("0123456789x\u0661 \n", max_size=21),
+    st.sampled_from(["", "-index", "-index-index", "/"]),
+)
+def test_parsed_keys_are_built_back_to_the_same_text(start, middle, digits, end):
+    key = start + middle + digits + end
+    parsed = parse_ledger_key(key)
+    if parsed is None:
+        assert kind_of_key(key) not in {KeyKind.DATA, KeyKind.INDEX}
+    else:
+        assert key == (parsed.index_key if parsed.is_index else parsed.data_key)
+
+
+@quick
+@given(st.uuids())
+def test_uuid_halves_are_those_of_the_number(value):
+    assert uuid_halves(str(value)) == (value.int >> 64, value.int & (2**64 - 1))
+    assert uuid_from_halves(*uuid_halves(str(value))) == str(value)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2**63, 2**64 - 1, 2**64, 2**127, 2**128 - 1])
+def test_uuid_of_extreme_halves_is_that_of_the_number(number):
+    assert uuid_from_halves(number >> 64, number & (2**64 - 1)) == str(uuid.UUID(int=number))
