@@ -122,7 +122,9 @@ def managed_ledger_of(topic: str) -> str:
     try:
         return "/".join([*entities, "persistent", encode_topic(local)])
     except UnicodeEncodeError as error:
-        raise InvalidNameError("not a text that UTF-8 can hold", key=topic.encode("utf-8", "replace").decode()) from error
+        raise InvalidNameError(
+            "not a text that UTF-8 can hold", key=topic.encode("utf-8", "replace").decode()
+        ) from error
 
 
 def _visible(component: str) -> str:

@@ -271,18 +271,16 @@ class Catalog:
     def copies_of(self, managed_ledger: str | None, ledger_id: int) -> list[LedgerRef]:
         """Return all copies of one ledger of one managed ledger, that to be read first; empty when there is none."""
         rows = self._rows_of(managed_ledger)
-        ids = self.ledgers["ledger_id"][rows.start : rows.stop]
-        low, high = np.searchsorted(ids, ledger_id, "left"), np.searchsorted(ids, ledger_id, "right")
-        return [self.ref(rows.start + int(row)) for row in range(low, high)]
+        found = _equal_run(self.ledgers["ledger_id"][rows.start : rows.stop], ledger_id)
+        return [self.ref(rows.start + row) for row in found]
 
     def find(self, ledger_id: int, managed_ledger: str | None = None, uuid: str | None = None) -> LedgerRef:
         """Return the ledger of this id, its newest complete copy unless ``uuid`` names another.
 
         Raises `NotFoundError`, and `AmbiguousLedgerError` when several topics have such a ledger and ``managed_ledger`` is None.
         """
-        ids = self.ledgers["ledger_id"][self._by_id]
-        low, high = np.searchsorted(ids, ledger_id, "left"), np.searchsorted(ids, ledger_id, "right")
-        refs = [self.ref(int(row)) for row in self._by_id[low:high]]
+        found = _equal_run(self.ledgers["ledger_id"][self._by_id], ledger_id)
+        refs = [self.ref(int(self._by_id[row])) for row in found]
         if managed_ledger is not None:
             refs = [ref for ref in refs if ref.managed_ledger == managed_ledger]
         refs = [ref for ref in refs if (ref.copy == 0 if uuid is None else ref.uuid == uuid)]
@@ -400,6 +398,13 @@ def _ranked(table: Table) -> Table:
         starts = np.flatnonzero(begins)
         table["copy"] = np.arange(table.size) - np.repeat(starts, np.diff(np.append(starts, table.size)))
     return table
+
+
+def _equal_run(column: npt.NDArray[np.int64], value: int) -> range:
+    """Return the positions of ``value``, which may be any integer, in an ascending column."""
+    if not -(2**63) <= value < 2**63:
+        return range(0)
+    return range(int(np.searchsorted(column, value, "left")), int(np.searchsorted(column, value, "right")))
 
 
 def _exact_sums(column: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]) -> npt.NDArray[np.object_]:

@@ -66,9 +66,9 @@ class PulsarBlobLayout:
         known, known_rows = _known_rows(listing.indexes, previous, names)
         unseen = listing.indexes[~known]
         fetched, bad = self._read_indexes(unseen, names, progress)
+        self._name_the_nameless(fetched, names)
         ledgers = np.concatenate([known_rows, fetched])
         _set_data_columns(ledgers, listing.data)
-        self._name_the_nameless(ledgers, names)
         orphans = listing.data[match_rows(listing.data, listing.indexes) < 0]
         return Catalog.of(names.texts, ledgers, orphans, bad, listing.others)
 

@@ -134,6 +134,7 @@ def test_nothing_in_a_bucket_is_fatal_and_all_of_it_is_told(tmp_path: Path) -> N
         (3, "data object is not"),
         (4, "index is unreadable"),
         (5, "no such ledger"),
+        (2**80, "no such ledger"),
     ]:
         with pytest.raises(NotFoundError, match=why):
             catalog.find(ledger_id)

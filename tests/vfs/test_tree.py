@@ -91,6 +91,7 @@ def test_a_node_is_found_at_the_path_that_a_listing_gave(bucket: Bucket) -> None
         f"{ORDERS}/09.entries",
         f"{ORDERS}/-9.entries",
         f"{ORDERS}/99999999999999999999.entries",
+        f"{ORDERS}/9999999999999999999.entries",
         f"{ORDERS}/9.entries/x",
     ],
 )
