@@ -248,8 +248,8 @@ def test_instances_of_one_bucket_share_its_catalog(golden: Path) -> None:
     assert fsspec.filesystem("ledger", **options).bucket is fsspec.filesystem("ledger", **options).bucket
 
 
-def test_no_credentials_in_what_is_printed(s3: S3Server) -> None:
-    fs = fsspec.filesystem("ledger", fo="golden", target_protocol="s3", target_options=s3.options)
+def test_no_credentials_in_what_is_printed(s3_golden: str, s3: S3Server) -> None:
+    fs = LedgerFileSystem(fo=s3_golden, target_options=s3.options)
     with fs.open(PLAIN) as file:
         printed = repr(fs) + str(fs) + repr(file) + repr(fs.bucket) + repr(fs.bucket.ledger(26)) + repr(fs.info(PLAIN))
     assert CREDENTIALS["secret"] not in printed
