@@ -225,9 +225,9 @@ def test_credentials_are_never_printed(s3: S3Server, proxy: FaultProxy) -> None:
 
 def test_ctrl_c_leaves_no_traceback(s3_golden: str, proxy: FaultProxy, s3: S3Server) -> None:
     proxy.faults = [Fault("slow", matches=lambda method, path, headers: method == "GET")]
-    process = subprocess.Popen(
-        [LEDGERFS, "verify", s3_golden], env={**os.environ, **s3_env(proxy)}, stdout=-1, stderr=-1
-    )
+    # A shell that runs the tests in the background has them ignore SIGINT, and their children inherit that.
+    command = ["env", "--default-signal=INT", LEDGERFS, "verify", s3_golden]
+    process = subprocess.Popen(command, env={**os.environ, **s3_env(proxy)}, stdout=-1, stderr=-1)
     while not proxy.seen:
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
