@@ -14,8 +14,10 @@ __all__ = [
     "BucketNotFoundError",
     "CorruptIndexError",
     "CorruptLedgerError",
+    "CorruptMessageError",
     "CorruptMetadataError",
     "CorruptObjectError",
+    "EncryptedMessageError",
     "EntryRangeError",
     "InvalidNameError",
     "IsADirectoryPathError",
@@ -85,6 +87,26 @@ class CorruptMetadataError(CorruptObjectError):
 
 class CorruptLedgerError(CorruptObjectError):
     """A data object contradicts its index, its records or their checksums."""
+
+
+class CorruptMessageError(CorruptObjectError):
+    """An entry whose bytes are no message; the entry is named as ``ledger:entry``."""
+
+    @classmethod
+    def of(cls, ledger_id: int, entry_id: int, reason: str) -> "CorruptMessageError":
+        """Return the error for one entry."""
+        return cls(reason, key=f"entry {ledger_id}:{entry_id}")
+
+
+class EncryptedMessageError(LedgerfsError):
+    """A message that cannot be read without a private key."""
+
+    code = errno.EACCES
+
+    @classmethod
+    def of(cls, ledger_id: int, entry_id: int) -> "EncryptedMessageError":
+        """Return the error for one entry."""
+        return cls("the message is encrypted; ask for encrypted messages as null", key=f"entry {ledger_id}:{entry_id}")
 
 
 class UnsupportedFormatError(LedgerfsError):

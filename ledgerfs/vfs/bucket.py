@@ -1,8 +1,8 @@
 """A bucket as a user sees it: topics, ledgers, and the tree."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import fsspec
 from cachetools import LRUCache
@@ -19,6 +19,9 @@ from ledgerfs.vfs.stores import open_store
 from ledgerfs.vfs.stores.fsspec_handle import FsspecHandle, without_credentials
 from ledgerfs.vfs.tree import Tree
 from ledgerfs.vfs.views import make_views
+
+if TYPE_CHECKING:
+    from ledgerfs.vfs.scan import Scan
 
 _SHARED_BUCKETS = 16
 
@@ -130,6 +133,24 @@ class Topic:
     def ledgers(self) -> list[LedgerReader]:
         """Its ledgers, ascending by id, which is their order in time."""
         return self.bucket.readers_of(self.managed_ledger)
+
+    def scan(self, columns: Sequence[str] | None = None, **options: Any) -> "Scan":  # noqa: ANN401  (those of make_scan)
+        """Return the topic as a table that streams: iterate it, or hand it to pyarrow, pandas, Polars or DuckDB.
+
+        Parameters
+        ----------
+        columns
+            Names, in the order wanted (`ledgerfs.messages.table_schema`); what is not asked for is not built.
+        options
+            ``start_time``, ``end_time`` (ISO 8601 text, datetime, or ms; the end is excluded), ``transactions`` ("committed" or "all"),
+            ``include_markers``, ``private_keys`` ({name: PEM text or path}), ``on_encrypted`` ("raise", "null", "skip"),
+            ``on_corrupt`` ("raise", "skip"), ``check_checksums``, ``max_message_bytes``.
+
+        """
+        # pyarrow and numba, which this imports, are not needed by those who list and copy.
+        from ledgerfs.vfs.scan import make_scan
+
+        return make_scan(self.name, self.ledgers, columns=columns, **options)
 
 
 def open_bucket(url: str, storage_options: Mapping[str, Any] | None = None) -> Bucket:

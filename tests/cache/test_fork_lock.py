@@ -50,15 +50,18 @@ def status_in_child(function):
 
 
 @contextmanager
-def held_by_another_thread(lock):
+def held_by_another_thread(lock, inner=0):
+    """Hold ``lock`` in another thread, which took and released it ``inner`` times more while it held it."""
     held, let_go = threading.Event(), threading.Event()
 
     def hold():
         with lock:
+            for _ in range(inner):
+                take_twice(lock)
             held.set()
             let_go.wait(timeout=30)
 
-    holder = threading.Thread(target=hold)
+    holder = threading.Thread(target=hold, daemon=True)
     holder.start()
     assert held.wait(timeout=10)
     try:
@@ -77,7 +80,8 @@ def test_thread_that_holds_it_may_take_it_again():
     assert finishes(lambda: take_twice(ForkLock()))
 
 
-def test_other_threads_wait_until_it_is_released():
+@pytest.mark.parametrize("inner", [0, 1, 3])
+def test_other_threads_wait_until_the_outermost_release(inner):
     lock = ForkLock()
     taken = threading.Event()
 
@@ -85,25 +89,8 @@ def test_other_threads_wait_until_it_is_released():
         with lock:
             taken.set()
 
-    contender = threading.Thread(target=contend)
-    with held_by_another_thread(lock):
-        contender.start()
-        assert not taken.wait(timeout=0.1)
-    assert taken.wait(timeout=10)
-    contender.join(timeout=10)
-
-
-def test_inner_release_does_not_let_others_in():
-    lock = ForkLock()
-    taken = threading.Event()
-
-    def contend():
-        with lock:
-            taken.set()
-
-    contender = threading.Thread(target=contend)
-    with lock:
-        take_twice(lock)
+    contender = threading.Thread(target=contend, daemon=True)
+    with held_by_another_thread(lock, inner):
         contender.start()
         assert not taken.wait(timeout=0.1)
     assert taken.wait(timeout=10)
@@ -125,7 +112,8 @@ def test_child_can_take_a_lock_that_another_thread_held_at_the_fork():
 
 def test_child_can_take_a_lock_that_was_free_at_the_fork():
     lock = ForkLock()
-    take_twice(lock)
+    with lock:
+        pass
     assert status_in_child(lambda: take_twice(lock)) == 0
 
 

@@ -1,6 +1,8 @@
 import random
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import accumulate, pairwise
 
 import pytest
@@ -27,6 +29,16 @@ def known_pairs(learned):
         pairs.append(pair)
         pair = learned.at_or_after(pair[0] + 1)
     return pairs
+
+
+@contextmanager
+def switching_threads_often():
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)
 
 
 def slow_learn(pairs):
@@ -114,7 +126,7 @@ def test_threads_that_learn_and_look_up_at_once_see_only_true_pairs():
             distances = [abs(truth[item] - pair[1]) for pair in (before, after) if pair is not None]
             assert min(distances) < NEAR
 
-    with ThreadPoolExecutor(threads) as pool:
+    with switching_threads_often(), ThreadPoolExecutor(threads) as pool:
         for done in [pool.submit(hammer, seed) for seed in range(threads)]:
             done.result(timeout=30)
     known = known_pairs(learned)

@@ -1,0 +1,92 @@
+"""Chunked messages, joined (``facts/pulsar-format.md`` §7.5).
+
+A large message is several entries, one behind the other but with those of other producers between them, and they may go on in the next
+ledger. Parts are kept until the last one comes; how much may wait is bounded, and what never becomes whole is reported.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+MAX_WAITING_BYTES = 256 << 20
+MAX_WAITING_MESSAGES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Incomplete:
+    """A chunked message of which parts are missing: where its first part stands, how many parts came, how many there are."""
+
+    ledger_id: int
+    entry_id: int
+    parts: int
+    chunks: int
+
+
+@dataclass(slots=True)
+class _Waiting:
+    ledger_id: int
+    entry_id: int
+    chunks: int
+    parts: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+
+@dataclass(slots=True)
+class ChunkJoiner:
+    """Joins the chunks of one topic, which have to come in the order of the topic.
+
+    Attributes
+    ----------
+    incomplete
+        Messages that were given up: a part was missing, or too much was waiting.
+
+    """
+
+    incomplete: list[Incomplete] = field(default_factory=list)
+    _waiting: "OrderedDict[bytes, _Waiting]" = field(default_factory=OrderedDict)
+    _bytes: int = 0
+
+    def add(
+        self, position: tuple[int, int], chunked_id: bytes, chunk: int, chunks: int, payload: bytes
+    ) -> bytes | None:
+        """Take one part, whose entry is at ``position`` (ledger, entry); return the whole payload with the last one.
+
+        As Pulsar's consumer does: a first part begins anew, a repeated one is ignored, a gap gives the message up.
+        """
+        if chunk == 0:
+            self._give_up(chunked_id)
+            self._waiting[chunked_id] = _Waiting(*position, chunks)
+        waiting = self._waiting.get(chunked_id)
+        if waiting is None:
+            self.incomplete.append(Incomplete(*position, 1, chunks))
+            return None
+        if chunk < len(waiting.parts):
+            return None
+        if chunk > len(waiting.parts):
+            self._give_up(chunked_id)
+            return None
+        waiting.parts.append(payload)
+        waiting.size += len(payload)
+        self._bytes += len(payload)
+        if len(waiting.parts) == waiting.chunks:
+            self._forget(chunked_id)
+            return b"".join(waiting.parts)
+        while self._bytes > MAX_WAITING_BYTES or len(self._waiting) > MAX_WAITING_MESSAGES:
+            self._give_up(next(iter(self._waiting)))
+        return None
+
+    def finish(self) -> list[Incomplete]:
+        """Give up what still waits, and return all that never became whole."""
+        for chunked_id in list(self._waiting):
+            self._give_up(chunked_id)
+        return self.incomplete
+
+    def _give_up(self, chunked_id: bytes) -> None:
+        waiting = self._forget(chunked_id)
+        if waiting is not None:
+            self.incomplete.append(Incomplete(waiting.ledger_id, waiting.entry_id, len(waiting.parts), waiting.chunks))
+
+    def _forget(self, chunked_id: bytes) -> _Waiting | None:
+        waiting = self._waiting.pop(chunked_id, None)
+        if waiting is not None:
+            self._bytes -= waiting.size
+        return waiting

@@ -1,0 +1,169 @@
+"""Entries to the message table: walk the metadata, make payloads plain, split batches, build columns.
+
+The steps work on tables of integers over one buffer. Where nothing has to be decrypted, joined or decompressed, no byte is copied before
+the columns themselves; where no column needs a payload, none is opened.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ledgerfs.errors import CorruptMessageError
+from ledgerfs.formats.records import EntryBatch
+from ledgerfs.messages.batch_split import split_batches, split_unopened
+from ledgerfs.messages.chunks import ChunkJoiner
+from ledgerfs.messages.columns import MessageColumns
+from ledgerfs.messages.compression import DEFAULT_MAX_MESSAGE_BYTES
+from ledgerfs.messages.entry_checksum import EntryState, check_entries
+from ledgerfs.messages.metadata_walk import Int64Table, Meta, Status, walk_metadata
+from ledgerfs.messages.payloads import Decrypt, PlainPayloads, Workspace
+from ledgerfs.messages.table_schema import schema_of
+from ledgerfs.messages.wire import ABSENT
+
+Mask = npt.NDArray[np.bool_]
+
+_STATUS_TEXT = {
+    Status.BROKEN_FRAME: "its frame claims more bytes than the entry has",
+    Status.BROKEN_METADATA: "its message metadata is no protobuf message",
+    Status.MISSING_FIELD: "its message metadata lacks producer name, sequence id or publish time",
+    Status.BROKEN_BATCH: "its payload is not the batch that its metadata promises",
+}
+_OF_PAYLOAD = frozenset({"event_time", "key", "key_bytes", "ordering_key", "value", "properties", "sequence_id"})
+"""Columns that a batch keeps inside its payload."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeOptions:
+    """How entries become messages.
+
+    Attributes
+    ----------
+    columns
+        Names of `MESSAGE_SCHEMA` in the order wanted; None for the default ones. What is not asked for is not built.
+    start_ms, end_ms
+        Keep messages published from ``start_ms`` on and before ``end_ms``, ms since 1970 UTC.
+    include_markers
+        Keep the broker's own markers (of transactions and replication), which have no value.
+    check_checksums
+        Compare the CRC32C of every entry that has one.
+    max_message_bytes
+        The largest payload to decompress.
+    on_encrypted
+        ``raise``, or ``null`` (keep the row without its value), or ``skip``; where there are no private keys.
+    on_corrupt
+        ``raise``, or ``skip`` what cannot be read and report it.
+
+    """
+
+    columns: Sequence[str] | None = None
+    start_ms: int | None = None
+    end_ms: int | None = None
+    include_markers: bool = False
+    check_checksums: bool = True
+    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
+    on_encrypted: str = "raise"
+    on_corrupt: str = "raise"
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Entries that were left out because they are damaged: their ids, both ends included, and why."""
+
+    ledger_id: int
+    first_entry: int
+    last_entry: int
+    reason: str
+
+
+@dataclass(slots=True)
+class TopicDecoder:
+    """Decodes the entries of one topic, in their order; chunked messages go on from one call to the next.
+
+    Attributes
+    ----------
+    decrypt
+        Decrypts payloads; None where there are no private keys.
+    state_of
+        Tells the outcome of a transaction, for the column ``txn_state``.
+    skipped
+        What was left out with ``on_corrupt="skip"``.
+
+    """
+
+    topic: str
+    options: DecodeOptions = field(default_factory=DecodeOptions)
+    decrypt: Decrypt | None = None
+    state_of: Callable[[tuple[int, int]], str] | None = None
+    chunks: ChunkJoiner = field(default_factory=ChunkJoiner)
+    skipped: list[Skipped] = field(default_factory=list)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of the tables."""
+        return schema_of(self.options.columns)
+
+    def walk(self, batch: EntryBatch, ledger_id: int) -> tuple[Int64Table, Mask]:
+        """First half: return the metadata of a batch's entries, and which of them are sound messages of users."""
+        entries = walk_metadata(batch)
+        sound = entries[:, Meta.STATUS] == Status.VALID
+        for row in np.flatnonzero(~sound).tolist():
+            self.fail(ledger_id, batch.first_entry + row, _STATUS_TEXT[Status(int(entries[row, Meta.STATUS]))])
+        if self.options.check_checksums:
+            sound &= self._checksums_hold(batch, ledger_id)
+        if not self.options.include_markers:
+            sound &= entries[:, Meta.MARKER] == ABSENT
+        return entries, sound
+
+    def decode(self, batch: EntryBatch, ledger_id: int, entries: Int64Table, keep: Mask) -> pa.RecordBatch:
+        """Second half: return the messages of the entries in ``keep``.
+
+        Raises `CorruptMessageError` (unless skipping) and `EncryptedMessageError`, which name ledger and entry.
+        """
+        rows = np.flatnonzero(keep)
+        payloads = PlainPayloads(Workspace(batch.buffer), entries[rows], rows + batch.first_entry, ledger_id)
+        payloads.decrypt(self.decrypt, self.options.on_encrypted)
+        payloads.join(self.chunks)
+        payloads.keep &= self._in_time(payloads.entries)
+        opens_batches = not _OF_PAYLOAD.isdisjoint(self.schema.names)
+        if opens_batches:
+            payloads.decompress(self.options.max_message_bytes)
+        self._fail_rows(payloads)
+        table, ids = payloads.entries[payloads.keep], payloads.ids[payloads.keep]
+        data = payloads.work.bytes()
+        messages = split_batches(data, table) if opens_batches else split_unopened(table)
+        for row in np.flatnonzero(table[:, Meta.STATUS] != Status.VALID).tolist():
+            self.fail(ledger_id, int(ids[row]), _STATUS_TEXT[Status(int(table[row, Meta.STATUS]))])
+        columns = MessageColumns(self.topic, ledger_id, data, table, ids, messages, self.state_of)
+        schema = self.schema
+        arrays = [columns.build(name).cast(schema.field(name).type) for name in schema.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def fail(self, ledger_id: int, entry_id: int, reason: str) -> None:
+        """Raise for a damaged entry, or remember that it was left out."""
+        if self.options.on_corrupt == "raise":
+            raise CorruptMessageError.of(ledger_id, entry_id, reason)
+        self.skipped.append(Skipped(ledger_id, entry_id, entry_id, reason))
+
+    def _fail_rows(self, payloads: PlainPayloads) -> None:
+        for row, reason in payloads.failures:
+            self.fail(payloads.ledger_id, int(payloads.ids[row]), reason)
+
+    def _in_time(self, entries: Int64Table) -> Mask:
+        published = entries[:, Meta.PUBLISH_TIME]
+        mask = np.ones(published.size, bool)
+        if self.options.start_ms is not None:
+            mask &= published >= self.options.start_ms
+        if self.options.end_ms is not None:
+            mask &= published < self.options.end_ms
+        return mask
+
+    def _checksums_hold(self, batch: EntryBatch, ledger_id: int) -> Mask:
+        result = check_entries(batch)
+        holds: Mask = result.states != EntryState.MISMATCH
+        for row in np.flatnonzero(~holds).tolist():
+            reason = f"its CRC32C is {result.computed[row]:08x}, it says {result.stored[row]:08x}"
+            self.fail(ledger_id, batch.first_entry + row, reason)
+        return holds

@@ -1,0 +1,148 @@
+"""Between the walk and the split: payloads made plain. Decrypted, joined where they are chunks, decompressed: in this order.
+
+What has to be made is put behind the entries in a workspace, and the table's columns of the payload then point there. An entry whose
+payload cannot be made plain is a failure of that entry alone.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ledgerfs.errors import EncryptedMessageError, LedgerfsError
+from ledgerfs.messages.chunks import ChunkJoiner
+from ledgerfs.messages.compression import DecompressionError, decompress
+from ledgerfs.messages.metadata_walk import Int64Table, Meta
+from ledgerfs.messages.proto.message_metadata_pb2 import MessageMetadataRecord
+from ledgerfs.messages.wire import ABSENT
+
+Bytes = npt.NDArray[np.uint8]
+Mask = npt.NDArray[np.bool_]
+
+Decrypt = Callable[[list[tuple[str, bytes]], bytes, memoryview], bytes]
+"""Called with the wrapped keys (name, value), the initialization vector, and the ciphertext; raises `LedgerfsError`."""
+
+
+class Workspace:
+    """A buffer, and pieces added behind it; offsets count through all of it."""
+
+    def __init__(self, buffer: memoryview) -> None:
+        self._pieces: list[bytes | memoryview] = [buffer]
+        self._starts = [0]
+        self._size = len(buffer)
+
+    def add(self, piece: bytes) -> tuple[int, int]:
+        """Add a piece; return where it begins and ends."""
+        start = self._size
+        self._pieces.append(piece)
+        self._starts.append(start)
+        self._size += len(piece)
+        return start, self._size
+
+    def view(self, start: int, end: int) -> memoryview:
+        """Return bytes of one piece."""
+        piece = 0 if start < len(self._pieces[0]) else int(np.searchsorted(self._starts, start, "right")) - 1
+        origin = self._starts[piece]
+        return memoryview(self._pieces[piece])[start - origin : end - origin]
+
+    def bytes(self) -> Bytes:
+        """Return all of it as one array; without a copy where nothing was added."""
+        if len(self._pieces) == 1:
+            return np.frombuffer(self._pieces[0], np.uint8)
+        return np.frombuffer(b"".join(self._pieces), np.uint8)
+
+
+@dataclass(slots=True)
+class PlainPayloads:
+    """The payloads of some entries being made plain.
+
+    Attributes
+    ----------
+    entries, ids
+        Rows of `walk_metadata` and their entry ids; the columns of the payload are changed in place.
+    keep
+        Which entries are whole messages with plain payloads.
+    failures
+        Row and reason of each entry whose payload is broken.
+
+    """
+
+    work: Workspace
+    entries: Int64Table
+    ids: Int64Table
+    ledger_id: int
+    keep: Mask = field(init=False)
+    failures: list[tuple[int, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.keep = np.ones(len(self.entries), bool)
+
+    def decrypt(self, decrypt: Decrypt | None, on_encrypted: str) -> None:
+        """Decrypt what is encrypted; without keys raise, or null its value, or leave it out, as ``on_encrypted`` says."""
+        for row in np.flatnonzero(self.entries[:, Meta.ENCRYPTION_KEYS] > 0).tolist():
+            if decrypt is not None:
+                self._decrypt(row, decrypt)
+            elif on_encrypted == "raise":
+                raise EncryptedMessageError.of(self.ledger_id, int(self.ids[row]))
+            elif on_encrypted == "skip":
+                self.keep[row] = False
+            else:
+                # Without its key a batch is one message, and nothing of its payload can be read.
+                self.entries[row, [Meta.BATCH_SIZE, Meta.COMPRESSION, Meta.VALUE_IS_NULL]] = ABSENT, 0, 1
+
+    def join(self, chunks: ChunkJoiner) -> None:
+        """Keep of chunked messages the last part only, with the payload of all."""
+        for row in np.flatnonzero((self.entries[:, Meta.CHUNKS] > 1) & self.keep).tolist():
+            entry = self.entries[row]
+            identity = bytes(self.work.view(*_range(entry, Meta.CHUNKED_ID_AT, Meta.CHUNKED_ID_SIZE)))
+            position, number, count = (
+                (self.ledger_id, int(self.ids[row])),
+                int(entry[Meta.CHUNK]),
+                int(entry[Meta.CHUNKS]),
+            )
+            joined = chunks.add(position, identity, number, count, bytes(self._payload(row)))
+            self.keep[row] = joined is not None
+            if joined is not None:
+                self._replace(row, joined)
+
+    def decompress(self, limit: int) -> None:
+        """Decompress what is compressed, to at most ``limit`` bytes each (times the number of chunks)."""
+        for row in np.flatnonzero((self.entries[:, Meta.COMPRESSION] != 0) & self.keep).tolist():
+            entry = self.entries[row]
+            most = limit * max(1, int(entry[Meta.CHUNKS]))
+            try:
+                size = int(entry[Meta.UNCOMPRESSED_SIZE])
+                self._replace(row, decompress(int(entry[Meta.COMPRESSION]), self._payload(row), size, most))
+            except DecompressionError as error:
+                self._fail(row, str(error))
+
+    def _decrypt(self, row: int, decrypt: Decrypt) -> None:
+        entry = self.entries[row]
+        metadata = MessageMetadataRecord.FromString(
+            bytes(self.work.view(*_between(entry, Meta.METADATA_AT, Meta.METADATA_END)))
+        )
+        keys = [(key.name.decode("utf-8", "replace"), key.wrapped) for key in metadata.encryption_key]
+        try:
+            self._replace(row, decrypt(keys, metadata.encryption_iv, self._payload(row)))
+        except LedgerfsError as error:
+            raise EncryptedMessageError(error.reason, key=f"entry {self.ledger_id}:{self.ids[row]}") from error
+
+    def _payload(self, row: int) -> memoryview:
+        return self.work.view(*_between(self.entries[row], Meta.PAYLOAD_AT, Meta.PAYLOAD_END))
+
+    def _replace(self, row: int, payload: bytes) -> None:
+        self.entries[row, [Meta.PAYLOAD_AT, Meta.PAYLOAD_END]] = self.work.add(payload)
+
+    def _fail(self, row: int, reason: str) -> None:
+        self.keep[row] = False
+        self.failures.append((row, reason))
+
+
+def _between(entry: Int64Table, start: Meta, end: Meta) -> tuple[int, int]:
+    return int(entry[start]), int(entry[end])
+
+
+def _range(entry: Int64Table, at: Meta, size: Meta) -> tuple[int, int]:
+    start = max(0, int(entry[at]))
+    return start, start + int(entry[size])

@@ -1,0 +1,166 @@
+"""Every golden topic as a table, field by field against what Pulsar's own Java reader returned from the same bucket."""
+
+import base64
+import gzip
+import json
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from ledgerfs import open_bucket
+from ledgerfs.errors import EncryptedMessageError
+from ledgerfs.messages.table_schema import DEFAULT_COLUMNS
+from ledgerfs.vfs.bucket import Bucket
+from ledgerfs.vfs.scan import Scan
+
+PLAIN = "persistent://public/golden/plain"
+ENCRYPTED = "persistent://public/golden/encrypted"
+
+
+def expected_of(golden: Path, topic: str, folder: str = "expected") -> list[dict[str, Any]]:
+    name = quote(topic.removeprefix("persistent://"), safe="")
+    with gzip.open(golden / folder / f"{name}.jsonl.gz", "rt") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def milliseconds(time: datetime | None) -> int | None:
+    return None if time is None else round(time.timestamp() * 1000)
+
+
+def as_java_says(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of the table in the words of the golden files."""
+    is_bytes = row["key_bytes"] is not None
+    return {
+        "ledger_id": row["ledger_id"],
+        "entry_id": row["entry_id"],
+        "batch_index": row["batch_index"],
+        "publish_time": milliseconds(row["publish_time"]),
+        "event_time": milliseconds(row["event_time"]) or 0,
+        "key": base64.b64encode(row["key_bytes"]).decode() if is_bytes else row["key"],
+        "key_base64": is_bytes,
+        "ordering_key": encoded(row["ordering_key"]),
+        "null_value": row["value"] is None,
+        "value": encoded(row["value"] or b""),
+        "properties": dict(row["properties"]),
+        "producer_name": row["producer_name"],
+        "sequence_id": row["sequence_id"],
+        "schema_version": encoded(row["schema_version"]),
+        "broker_index": row["broker_index"],
+        "broker_time": milliseconds(row["broker_time"]),
+    }
+
+
+def encoded(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def rows_of(scan: Scan) -> list[dict[str, Any]]:
+    return [as_java_says(row) for batch in scan for row in batch.to_pylist()]
+
+
+def wanted(lines: list[dict[str, Any]], *, without: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    left_out = {"first_chunk", "encrypted", *without}
+    return [
+        {name: value or ("" if name == "value" else value) for name, value in line.items() if name not in left_out}
+        for line in lines
+    ]
+
+
+@pytest.fixture(scope="module")
+def bucket(golden_url: str) -> Bucket:
+    return open_bucket(golden_url)
+
+
+def test_every_topic_is_what_the_java_reader_returned(bucket: Bucket, golden: Path) -> None:
+    seen = 0
+    for topic in bucket.topics():
+        if topic.name == ENCRYPTED:
+            continue
+        rows = rows_of(bucket.topic(topic.name).scan())
+        assert rows == wanted(expected_of(golden, topic.name)), topic.name
+        seen += len(rows)
+    assert seen == 12_989 - 69
+
+
+def test_an_encrypted_topic_raises_or_is_null_or_left_out(bucket: Bucket, golden: Path) -> None:
+    topic = bucket.topic(ENCRYPTED)
+    with pytest.raises(EncryptedMessageError, match="entry 44:0"):
+        list(topic.scan())
+    rows = rows_of(topic.scan(on_encrypted="null"))
+    assert all(row.pop("value") == "" and row.pop("null_value") for row in rows)
+    assert rows == wanted(expected_of(golden, ENCRYPTED), without=("value", "null_value"))
+    assert rows_of(topic.scan(on_encrypted="skip")) == []
+
+
+def test_with_its_private_key_an_encrypted_topic_is_decrypted(bucket: Bucket, golden: Path) -> None:
+    keys = {"golden.key": golden / "keys" / "private.pem"}
+    rows = rows_of(bucket.topic(ENCRYPTED).scan(private_keys=keys))
+    assert rows == wanted(expected_of(golden, ENCRYPTED, "expected-decrypted"))
+
+
+def test_columns_come_in_any_order_and_each_alone(bucket: Bucket) -> None:
+    for name in (
+        PLAIN,
+        "persistent://public/golden/batched-lz4",
+        "persistent://public/golden/txn",
+        "persistent://public/golden/chunked",
+    ):
+        topic = bucket.topic(name)
+        whole = topic.scan().to_table()
+        backwards = tuple(reversed(DEFAULT_COLUMNS))
+        assert topic.scan(columns=backwards).to_table() == whole.select(backwards)
+        for column in DEFAULT_COLUMNS:
+            assert topic.scan(columns=[column]).to_table() == whole.select([column]), column
+
+
+def test_threads_scan_one_bucket(bucket: Bucket) -> None:
+    names = [topic.name for topic in bucket.topics() if topic.name != ENCRYPTED] * 2
+    with ThreadPoolExecutor(8) as pool:
+        counts = list(pool.map(lambda name: bucket.topic(name).scan().to_table().num_rows, names))
+    assert sum(counts) == 2 * (12_989 - 69)
+
+
+def test_transactions_show_their_outcome_when_all_are_asked_for(bucket: Bucket) -> None:
+    topic = bucket.topic("persistent://public/golden/txn")
+    table = topic.scan(transactions="all").to_table()
+    states = table["txn_state"].to_pylist()
+    assert states.count("aborted") == 48
+    assert states.count("committed") + states.count(None) == 132
+    assert {text[0] for text in table["txn_id"].to_pylist() if text} == {"("}
+    assert all(
+        (state is None) == (text is None) for state, text in zip(states, table["txn_id"].to_pylist(), strict=True)
+    )
+
+
+def test_time_ranges_are_exact_and_their_end_is_excluded(bucket: Bucket, golden: Path) -> None:
+    times = [line["publish_time"] for line in expected_of(golden, PLAIN)]
+    for start, end in [
+        (times[100], times[400]),
+        (times[0], times[0] + 1),
+        (times[-1] + 1, None),
+        (None, times[0]),
+        (None, times[300]),
+    ]:
+        table = bucket.topic(PLAIN).scan(columns=["publish_time"], start_time=start, end_time=end).to_table()
+        inside = [time for time in times if (start is None or time >= start) and (end is None or time < end)]
+        assert [milliseconds(time) for time in table["publish_time"].to_pylist()] == inside
+
+
+def test_ledgers_that_miss_the_range_are_not_read(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    batches = type(bucket.ledger(26)).batches
+
+    def remember(ledger: Any, first: int, last: int) -> Any:
+        read.append(ledger.ref.ledger_id)
+        return batches(ledger, first, last)
+
+    monkeypatch.setattr(type(bucket.ledger(26)), "batches", remember)
+    assert bucket.topic(PLAIN).scan(columns=["key"], end_time="2020-01-01").to_table().num_rows == 0
+    assert read == []
+    # Only the last ledger may still have been open then.
+    assert bucket.topic(PLAIN).scan(columns=["key"], start_time="2030-01-01").to_table().num_rows == 0
+    assert read == [123]
