@@ -5,6 +5,7 @@ ledger. Parts are kept until the last one comes; how much may wait is bounded, a
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 MAX_WAITING_BYTES = 256 << 20
@@ -38,10 +39,14 @@ class ChunkJoiner:
     ----------
     incomplete
         Messages that were given up: a part was missing, or too much was waiting.
+    earlier
+        Called for a part whose first part is not known, where reading began in the middle of a topic: adds the parts of the ledger before
+        by `recall`, and returns whether there was one.
 
     """
 
     incomplete: list[Incomplete] = field(default_factory=list)
+    earlier: Callable[[], bool] | None = None
     _waiting: "OrderedDict[bytes, _Waiting]" = field(default_factory=OrderedDict)
     _bytes: int = 0
 
@@ -56,6 +61,8 @@ class ChunkJoiner:
             self._give_up(chunked_id)
             self._waiting[chunked_id] = _Waiting(*position, chunks)
         waiting = self._waiting.get(chunked_id)
+        while waiting is None and self.earlier is not None and self.earlier():
+            waiting = self._waiting.get(chunked_id)
         if waiting is None:
             self.incomplete.append(Incomplete(*position, 1, chunks))
             return None
@@ -73,6 +80,13 @@ class ChunkJoiner:
         while self._bytes > MAX_WAITING_BYTES or len(self._waiting) > MAX_WAITING_MESSAGES:
             self._give_up(next(iter(self._waiting)))
         return None
+
+    def recall(self, older: "ChunkJoiner") -> None:
+        """Take over what still waits in a joiner that read the ledger before; what began anew since stays."""
+        for chunked_id, waiting in older._waiting.items():  # noqa: SLF001  (of the same class)
+            if chunked_id not in self._waiting:
+                self._waiting[chunked_id] = waiting
+                self._bytes += waiting.size
 
     def finish(self) -> list[Incomplete]:
         """Give up what still waits, and return all that never became whole."""

@@ -4,8 +4,8 @@ The steps work on tables of integers over one buffer. Where nothing has to be de
 the columns themselves; where no column needs a payload, none is opened.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -140,6 +140,17 @@ class TopicDecoder:
         schema = self.schema
         arrays = [columns.build(name).cast(schema.field(name).type) for name in schema.names]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def recall(self, batches: Iterable[EntryBatch], ledger_id: int) -> None:
+        """Read the chunks of a ledger before those that were decoded, for the messages that it does not end."""
+        older = replace(self, chunks=ChunkJoiner(), skipped=[], options=replace(self.options, on_corrupt="skip"))
+        for batch in batches:
+            entries, keep = older.walk(batch, ledger_id)
+            rows = np.flatnonzero(keep & (entries[:, Meta.CHUNKS] > 1))
+            payloads = PlainPayloads(Workspace(batch.buffer), entries[rows], rows + batch.first_entry, ledger_id)
+            payloads.decrypt(self.decrypt, self.options.on_encrypted)
+            payloads.join(older.chunks)
+        self.chunks.recall(older.chunks)
 
     def fail(self, ledger_id: int, entry_id: int, reason: str) -> None:
         """Raise for a damaged entry, or remember that it was left out."""

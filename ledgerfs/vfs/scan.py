@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 CLOCK_SLACK_MS = 10 * 60 * 1000
 """How far a producer's clock may be off: ledgers are left unread only if their times miss the range by more than this."""
 
+_LEDGERS_BACK = 4
+"""In how many ledgers before the first one read a chunked message is looked for."""
+
 Moment = str | datetime | int | None
 _COMMIT_MARKER, _ABORT_MARKER = 21, 22
 _CHOICES = {
@@ -47,6 +50,9 @@ class Scan:
 
     Attributes
     ----------
+    ledgers, part
+        All ledgers of the topic, and the positions of those that are wanted, None for all. The others are only asked for what belongs to
+        messages of these: earlier parts of chunked messages, later outcomes of transactions.
     skipped, incomplete
         After an iteration: entries left out because of ``on_corrupt="skip"``, and chunked messages of which parts are missing.
 
@@ -57,6 +63,7 @@ class Scan:
     options: DecodeOptions
     transactions: str = "committed"
     decrypt: Decrypt | None = None
+    part: range | None = None
     skipped: list[Skipped] = field(default_factory=list)
     incomplete: list[Incomplete] = field(default_factory=list)
 
@@ -69,9 +76,15 @@ class Scan:
         outcomes = _Outcomes(self.ledgers)
         decoder = TopicDecoder(self.topic, self.options, self.decrypt, outcomes.state_of)
         self.skipped, self.incomplete = decoder.skipped, decoder.chunks.incomplete
-        for number, ledger in enumerate(self.ledgers):
+        was_read = False
+        for number in range(len(self.ledgers)) if self.part is None else self.part:
+            ledger = self.ledgers[number]
             if self._misses(number):
+                was_read = False
                 continue
+            if not was_read:
+                decoder.chunks.earlier = _Earlier(self.ledgers, number, decoder)
+                was_read = True
             for batch in _batches(ledger, decoder):
                 entries, keep = decoder.walk(batch, ledger.ref.ledger_id)
                 in_transaction = (
@@ -180,6 +193,22 @@ def _batches(ledger: LedgerReader, decoder: TopicDecoder) -> Iterator[EntryBatch
                 yield batch
         except CorruptLedgerError as error:
             decoder.skipped.append(Skipped(ledger.ref.ledger_id, entry, behind - 1, str(error)))
+
+
+class _Earlier:
+    """The ledgers before the one where reading began, one at a call: for parts of chunked messages that begin there."""
+
+    def __init__(self, ledgers: Sequence[LedgerReader], number: int, decoder: TopicDecoder) -> None:
+        self._before = list(reversed(ledgers[max(0, number - _LEDGERS_BACK) : number]))
+        self._decoder = decoder
+
+    def __call__(self) -> bool:
+        """Read the chunks of one more ledger before; return whether there was one."""
+        if not self._before:
+            return False
+        ledger = self._before.pop(0)
+        self._decoder.recall(ledger.batches(ledger.first_entry, ledger.last_entry), ledger.ref.ledger_id)
+        return True
 
 
 class _Outcomes:

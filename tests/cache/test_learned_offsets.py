@@ -1,7 +1,6 @@
 import random
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import accumulate, pairwise
 
@@ -111,6 +110,7 @@ def test_threads_that_learn_and_look_up_at_once_see_only_true_pairs():
     truth = {item: item * STEP // 7 for item in range(items)}
     learned = LearnedOffsets()
     together = threading.Barrier(threads)
+    ended = []
 
     def hammer(seed):
         order = list(truth)
@@ -125,10 +125,15 @@ def test_threads_that_learn_and_look_up_at_once_see_only_true_pairs():
             assert after is None or after[0] >= item
             distances = [abs(truth[item] - pair[1]) for pair in (before, after) if pair is not None]
             assert min(distances) < NEAR
+        ended.append(seed)
 
-    with switching_threads_often(), ThreadPoolExecutor(threads) as pool:
-        for done in [pool.submit(hammer, seed) for seed in range(threads)]:
-            done.result(timeout=30)
+    hammers = [threading.Thread(target=hammer, args=(seed,), daemon=True) for seed in range(threads)]
+    with switching_threads_often():
+        for thread in hammers:
+            thread.start()
+        for thread in hammers:
+            thread.join(timeout=30)
+    assert sorted(ended) == list(range(threads))
     known = known_pairs(learned)
     assert all(
         item < after and after_offset - offset >= NEAR for (item, offset), (after, after_offset) in pairwise(known)

@@ -4,11 +4,13 @@ import base64
 import gzip
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pyarrow as pa
 import pytest
 
 from ledgerfs import open_bucket
@@ -115,6 +117,16 @@ def test_columns_come_in_any_order_and_each_alone(bucket: Bucket) -> None:
         assert topic.scan(columns=backwards).to_table() == whole.select(backwards)
         for column in DEFAULT_COLUMNS:
             assert topic.scan(columns=[column]).to_table() == whole.select([column]), column
+
+
+def test_each_ledger_alone_is_its_part_of_the_topic(bucket: Bucket) -> None:
+    for name in ("persistent://public/golden/chunked", "persistent://public/golden/txn", PLAIN):
+        topic = bucket.topic(name)
+        whole = topic.scan().to_table()
+        scan = topic.scan()
+        parts = [replace(scan, part=range(i, i + 1)).to_table() for i in range(len(topic.ledgers))]
+        assert [part.num_rows > 0 for part in parts] == [True] * len(parts)
+        assert pa.concat_tables(parts) == whole
 
 
 def test_threads_scan_one_bucket(bucket: Bucket) -> None:
