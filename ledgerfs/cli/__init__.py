@@ -1,5 +1,31 @@
 """The command ``ledgerfs``: thin commands that call the layers above and print with rich."""
 
-from ledgerfs.cli.main import main
+import os
+import signal
+import sys
 
-__all__ = ["main"]
+EXIT_INTERRUPTED = 130
+
+
+def main() -> None:
+    """Run the command line and exit with its code.
+
+    What can be interrupted is imported inside, so that Ctrl-C leaves no traceback however early it comes.
+    """
+    signal_handler = signal.getsignal(signal.SIGINT)
+    if signal_handler is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
+    try:
+        from ledgerfs.cli.main import run
+
+        code = run()
+    except KeyboardInterrupt:
+        os.write(2, b"interrupted\n")
+        code = EXIT_INTERRUPTED
+    sys.exit(code)
+
+
+def _interrupt(*_: object) -> None:
+    """End orderly at the first Ctrl-C, at once at the second."""
+    signal.signal(signal.SIGINT, lambda *_: os._exit(EXIT_INTERRUPTED))
+    raise KeyboardInterrupt

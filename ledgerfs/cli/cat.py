@@ -26,6 +26,8 @@ def cat(bucket: Bucket, paths: tuple[str, ...]) -> None:
     """
     descriptor = sys.stdout.fileno()
     is_watched = not sys.stdout.isatty()
+    with progress() as update:
+        bucket.load_catalog(update)
     with progress(in_bytes=True) as update:
         for path in paths:
             opened = bucket.tree.open(path)

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from ledgerfs.cli.options import bucket_argument, json_option
-from ledgerfs.cli.output import console, human_size, print_json, progress, table
+from ledgerfs.cli.output import human_size, print_json, printable, progress, show, table
 from ledgerfs.vfs.bucket import Bucket
 
 
@@ -33,23 +33,22 @@ def info(bucket: Bucket, ledger_id: int, topic: str | None, uuid: str | None, as
 
 
 def _print_tables(described: dict[str, Any]) -> None:
-    out = console()
     blocks, objects = described.pop("blocks"), described.pop("objects")
     facts = table("", "")
     facts.show_header = False
     for name, value in _flat(described):
-        facts.add_row(name, _text(name, value))
+        facts.add_row(printable(name), printable(_text(name, value)))
     for role, described_object in objects.items():
         for name, value in _flat(described_object, f"{role} object"):
-            facts.add_row(name, _text(name, value))
-    out.print(facts)
-    out.print()
+            facts.add_row(printable(name), printable(_text(name, value)))
+    show(facts)
+    click.echo()
     rows = table(
         "block", "first entry", "part", "offset", "length", right=("block", "first entry", "part", "offset", "length")
     )
     for number, block in enumerate(blocks):
         rows.add_row(str(number), *(str(block[name]) for name in ("first_entry", "part", "offset", "length")))
-    out.print(rows)
+    show(rows)
 
 
 def _flat(value: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

@@ -4,7 +4,7 @@ import click
 
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import bucket_argument
-from ledgerfs.cli.output import console, progress, table
+from ledgerfs.cli.output import progress, show, table
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.description import iso_time
 from ledgerfs.vfs.tree import Node
@@ -36,7 +36,7 @@ def ls(bucket: Bucket, path: str, long: bool) -> None:
         rows.show_header = False
         for one in nodes:
             rows.add_row("-" if one.is_directory or one.size is None else str(one.size), _time(one), _name(one))
-        console().print(rows)
+        show(rows)
     else:
         for one in nodes:
             click.echo(_name(one))

@@ -1,8 +1,11 @@
 """The command line's entry: its commands, and what each error becomes outside.
 
-Exit codes: 0 fine, 1 found damage, 2 wrong usage, 3 storage unreachable or refused; 130 after Ctrl-C.
+Exit codes: 0 fine, 1 found damage, 2 wrong usage or no way to write the output, 3 storage unreachable or refused; 130 after Ctrl-C, 141
+when nobody reads the output any more.
 """
 
+import contextlib
+import io
 import os
 import sys
 
@@ -29,7 +32,6 @@ from ledgerfs.errors import (
 EXIT_DAMAGE = 1
 EXIT_USAGE = 2
 EXIT_STORAGE = 3
-EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
 _EPILOG = """\b
@@ -55,25 +57,50 @@ for command in (topics, ls, cat, info, verify):
     cli.add_command(command)
 
 
-def main() -> None:
-    """Run the command line and exit with its code."""
+def run() -> int:
+    """Run a command and return the exit code."""
     try:
-        code = cli.main(standalone_mode=False)
-        sys.stdout.flush()
-    except click.ClickException as error:
-        error.show()
-        code = EXIT_USAGE
-    except (KeyboardInterrupt, click.Abort):
-        say("interrupted")
-        code = EXIT_INTERRUPTED
+        return _invoke()
     except BrokenPipeError:
         # Whoever read our output has gone (`| head`): not an error of ours, and nobody is left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = EXIT_BROKEN_PIPE
+        _drop_output()
+        return EXIT_BROKEN_PIPE
     except LedgerfsError as error:
         say(f"ledgerfs: {error}")
-        code = exit_code_of(error)
-    sys.exit(code)
+        return exit_code_of(error)
+    except OSError as error:
+        say(f"ledgerfs: cannot write the output: {error.strerror or error}")
+        _drop_output()
+        return EXIT_USAGE
+
+
+def _invoke() -> int:
+    """Run a command as click does, but for its own idea of exit codes."""
+    if sys.stdout is None:
+        say("ledgerfs: standard output is closed")
+        return EXIT_USAGE
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names that the terminal's encoding lacks are escaped, not fatal.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        with cli.make_context("ledgerfs", sys.argv[1:]) as context:
+            cli.invoke(context)
+        sys.stdout.flush()
+    except click.exceptions.Exit as done:
+        sys.stdout.flush()
+        return done.exit_code
+    except click.ClickException as error:
+        error.show()
+        return EXIT_USAGE
+    except click.Abort as error:
+        raise KeyboardInterrupt from error
+    return 0
+
+
+def _drop_output() -> None:
+    """Let what is still buffered go nowhere when Python ends."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def exit_code_of(error: LedgerfsError) -> int:

@@ -10,6 +10,9 @@ from ledgerfs.vfs.bucket import Bucket, open_bucket
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+_TEXTS = frozenset({"key", "secret", "token", "username", "password", "account_name", "account_key", "profile"})
+"""Options that are texts, also when they look like numbers."""
+
 _OPTION_HELP = (
     "Option of the storage's filesystem, such as endpoint_url=http://host:9000 or anon=true; may be repeated."
 )
@@ -29,18 +32,25 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON: 
 
 
 def _storage_options(context: click.Context, _: click.Parameter, values: tuple[str, ...]) -> None:
-    """Keep the options for `_open`; a value is JSON where it parses as such (``true``, ``3``, ``{"verify": false}``)."""
+    """Keep the options for `_open`."""
     options: dict[str, Any] = {}
     for text in values:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise click.BadParameter(f"{text!r} is not KEY=VALUE")
-        try:
-            options[name] = json.loads(value)
-        except json.JSONDecodeError:
-            options[name] = value
+        options[name] = value if name in _TEXTS else _value(value)
     context.meta["ledgerfs.storage_options"] = options
 
 
+def _value(text: str) -> Any:  # noqa: ANN401  (whatever JSON knows)
+    """Return a value that is JSON where it parses as such (``true``, ``3``, ``{"verify": false}``), else the text."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
 def _open(context: click.Context, _: click.Parameter, url: str) -> Bucket:
+    if not url:
+        raise click.BadParameter("the bucket's URL is empty")
     return open_bucket(url, context.meta.get("ledgerfs.storage_options"))

@@ -1,6 +1,8 @@
 """What commands print: results on standard output, everything else (progress, notices, errors) on standard error."""
 
+import io
 import json
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +12,6 @@ from ledgerfs.vfs.description import iso_time
 from ledgerfs.vfs.layout import Progress as OnProgress
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
 # rich is imported where it draws something: `ledgerfs cat` into a pipe starts without it.
@@ -19,16 +20,28 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _PIPE_WIDTH = 10_000
 
 
-def console() -> "Console":
-    """Return the console of standard output."""
+def show(table: "Table") -> None:
+    """Print a table on standard output."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False, emoji=False, markup=False)
+    # Drawn into memory, since rich has its own way to end a program whose output nobody reads.
+    drawn = io.StringIO()
+    is_terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if is_terminal else _PIPE_WIDTH
+    console = Console(file=drawn, width=width, force_terminal=is_terminal, highlight=False, emoji=False, markup=False)
+    console.print(table)
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in drawn.getvalue().splitlines()))
+
+
+def printable(text: str) -> str:
+    """Return a text of the bucket's with control characters escaped: names must not drive a terminal or forge a line."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def say(message: str) -> None:
-    """Print a line on standard error, as it is."""
-    print(message, file=sys.stderr)
+    """Print one line on standard error."""
+    if sys.stderr is not None:
+        print(printable(message), file=sys.stderr)
 
 
 def print_json(value: Any) -> None:  # noqa: ANN401  (whatever JSON knows)
@@ -66,7 +79,7 @@ def minute(milliseconds: int | None) -> str:
 @contextmanager
 def progress(*, in_bytes: bool = False) -> Iterator[OnProgress]:
     """Show progress on standard error when that is a terminal and the work takes more than a moment."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         yield lambda *_: None
         return
     from rich.console import Console

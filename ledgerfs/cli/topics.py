@@ -4,7 +4,7 @@ import click
 
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import bucket_argument, json_option
-from ledgerfs.cli.output import console, human_size, minute, print_json, progress, table
+from ledgerfs.cli.output import human_size, minute, print_json, printable, progress, show, table
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.description import iso_time
 
@@ -46,6 +46,8 @@ def topics(bucket: Bucket, as_json: bool) -> None:
         rows = table("topic", "ledgers", "entries", "bytes", "oldest", "newest", right=("ledgers", "entries", "bytes"))
         for topic in found:
             times = minute(topic.created_ms), minute(topic.uploaded_ms)
-            rows.add_row(topic.name, f"{topic.ledgers:,}", f"{topic.entries:,}", human_size(topic.bytes), *times)
-        console().print(rows)
+            rows.add_row(
+                printable(topic.name), f"{topic.ledgers:,}", f"{topic.entries:,}", human_size(topic.bytes), *times
+            )
+        show(rows)
     notice(bucket)

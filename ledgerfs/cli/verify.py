@@ -4,7 +4,7 @@ import click
 
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import bucket_argument, json_option
-from ledgerfs.cli.output import console, human_size, print_json, progress
+from ledgerfs.cli.output import human_size, print_json, printable, progress
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.verification import Finding, Report, Severity
 from ledgerfs.vfs.verification import verify as verify_bucket
@@ -18,7 +18,9 @@ from ledgerfs.vfs.verification import verify as verify_bucket
 @json_option
 @click.pass_context
 def verify(context: click.Context, bucket: Bucket, quick: bool, as_json: bool) -> None:
-    """Check that every offloaded ledger of a bucket is whole: exit code 0 when all is well, 1 on damage.
+    """Check that every offloaded ledger of a bucket is whole.
+
+    Exit code 0: all is well; 1: damage; 3: the store did not let us look at everything.
 
     Reads every object: block headers, each record's id and length, padding, the CRC32C of each entry that has one, counts and lengths
     against the ledger's metadata, pairs of data and index, and the user metadata without which a broker refuses an object.
@@ -39,19 +41,22 @@ def verify(context: click.Context, bucket: Bucket, quick: bool, as_json: bool) -
         _print_report(bucket, report)
     if report.is_damaged:
         context.exit(1)
+    if not report.is_complete:
+        context.exit(3)
 
 
 def _print_report(bucket: Bucket, report: Report) -> None:
-    out = console()
     for finding in report.findings:
-        out.print(_line(finding), soft_wrap=True)
+        click.echo(printable(_line(finding)))
     if bucket.catalog.is_empty:
         notice(bucket)
         return
     checked = "indexes and sizes" if report.quick else f"{report.entries:,} entries, {human_size(report.bytes)}"
     damage = sum(finding.severity is Severity.DAMAGE for finding in report.findings)
     verdict = f"damage in {damage} places" if damage > 1 else "damage in one place" if damage else "no damage"
-    out.print(f"ledgers checked: {report.ledgers:,} ({checked}); {verdict}", soft_wrap=True)
+    if not report.is_complete:
+        verdict += ", but not everything could be checked"
+    click.echo(f"ledgers checked: {report.ledgers:,} ({checked}); {verdict}")
 
 
 def _line(finding: Finding) -> str:

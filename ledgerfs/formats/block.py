@@ -17,6 +17,7 @@ _MAGIC = 0xFBDBABCB
 _STREAMING_MAGIC = 0x26A66D32
 _HEADER = struct.Struct(">Iqqq")
 _PADDING = b"\xfe\xdc\xde\xad"
+_PIECE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +83,18 @@ def trailing_padding(tail: bytes | memoryview) -> int:
     It is an upper bound of the block's padding, not the padding itself: entries may end in the pattern too.
     """
     data = np.frombuffer(tail, np.uint8)
-    if data.size == 0:
-        return 0
-    phase = _PADDING.find(data[-1].tobytes())
+    phase = _PADDING.find(data[-1].tobytes()) if data.size else -1
     if phase < 0:
         return 0
-    reversed_pattern = np.frombuffer(bytes(_PADDING[(phase - i) % 4] for i in range(4)), np.uint8)
-    differs = data[::-1] != np.resize(reversed_pattern, data.size)
-    matching = int(differs.argmax()) if differs.any() else int(data.size)
+    reversed_pattern = np.resize([_PADDING[(phase - i) % 4] for i in range(4)], _PIECE).astype(np.uint8)
+    matching = 0
+    while matching < data.size:
+        piece = data[max(0, data.size - matching - _PIECE) : data.size - matching][::-1]
+        differs = piece != reversed_pattern[: piece.size]
+        if differs.any():
+            matching += int(differs.argmax())
+            break
+        matching += piece.size
     # The run has to begin with the pattern's first byte: its last byte, FE DC DE AD [phase], fixes its length modulo 4.
     return max(0, matching - (matching - phase - 1) % 4)
 

@@ -9,15 +9,17 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import fsspec
 from fsspec.callbacks import DEFAULT_CALLBACK
 from fsspec.spec import AbstractFileSystem
 from fsspec.utils import isfilelike, stringify_path
 
-from ledgerfs.errors import LedgerfsError, NotFoundError, ReadOnlyError, UnusableUrlError
+from ledgerfs.errors import IsADirectoryPathError, LedgerfsError, NotFoundError, ReadOnlyError, UnusableUrlError
 from ledgerfs.fsspec_impl.ledger_file import LedgerFile
 from ledgerfs.vfs.bucket import Bucket, shared_bucket
+from ledgerfs.vfs.catalog import LedgerRef, time_of
 from ledgerfs.vfs.tree import Node
 
 _BLOCK_SIZE = 1 << 20
@@ -196,22 +198,32 @@ class LedgerFileSystem(AbstractFileSystem):
         outfile: Any = None,  # noqa: ANN401
         **kwargs: Any,  # noqa: ANN401
     ) -> None:
-        """Copy a file here; a copy that fails is removed, so what is there is whole."""
+        """Copy a file here, under another name until it is whole: a copy that fails changes nothing."""
+        path = self._strip_protocol(rpath)
+        if outfile is not None or isfilelike(lpath) or self.isdir(path):
+            super().get_file(path, lpath, callback=callback, outfile=outfile, **kwargs)
+            return
+        opened = self.bucket.tree.open(path)
+        callback.set_size(opened.size)
+        target = Path(lpath)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = target.with_name(f".{uuid4().hex}.part")
         try:
-            super().get_file(rpath, lpath, callback=callback, outfile=outfile, **kwargs)
-        except BaseException:
-            if outfile is None and not isfilelike(lpath) and not Path(lpath).is_dir():
-                Path(lpath).unlink(missing_ok=True)
-            raise
+            with part.open("xb") as out:
+                for start in range(0, opened.size, _COPY_SIZE):
+                    opened.send(start, start + _COPY_SIZE, out.fileno())
+                    callback.relative_update(min(_COPY_SIZE, opened.size - start))
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
 
     def created(self, path: str) -> datetime:
         """When the ledger was created in BookKeeper; its upload where that is not known."""
-        info = self.info(path)
-        return datetime.fromtimestamp(info.get("created", info.get("mtime", 0)), UTC)
+        return time_of(self._ref(path).created_ms) or self.modified(path)
 
     def modified(self, path: str) -> datetime:
         """When the ledger's index object, and so the ledger, was complete in the bucket."""
-        return datetime.fromtimestamp(self.info(path).get("mtime", 0), UTC)
+        return time_of(self._ref(path).uploaded_ms) or datetime.fromtimestamp(0, UTC)
 
     def ukey(self, path: str) -> str:
         """Return what changes whenever the file does: uuid of the offload, and versions of its objects."""
@@ -244,12 +256,20 @@ class LedgerFileSystem(AbstractFileSystem):
         except NotFoundError:
             return None
 
-    def _refuse(self, path: Any, *_: Any, **__: Any) -> None:  # noqa: ANN401
-        raise ReadOnlyError.at(str(path))
+    def _ref(self, path: str) -> LedgerRef:
+        node = self.bucket.tree.node(self._strip_protocol(path))
+        if node.ref is None:
+            raise IsADirectoryPathError("a directory has no time", key=node.path)
+        return node.ref
 
-    mkdir = makedirs = rmdir = rm = rm_file = _rm = cp_file = copy = mv = touch = pipe = pipe_file = put = put_file = (
-        _refuse
-    )
+    def _refuse(self, path: Any, *_: Any, **__: Any) -> None:  # noqa: ANN401
+        raise ReadOnlyError.at(", ".join(path) if isinstance(path, list | dict) else str(path))
+
+    def _refuse_copy(self, _: Any, target: Any, *__: Any, **___: Any) -> None:  # noqa: ANN401
+        self._refuse(target)
+
+    mkdir = makedirs = rmdir = rm = rm_file = _rm = touch = pipe = pipe_file = _refuse
+    cp_file = copy = mv = put = put_file = _refuse_copy
 
 
 def _info(node: Node) -> dict[str, Any]:

@@ -1,8 +1,6 @@
 """Which bytes of a data object a byte of the ``.entries`` file is: the data object without block headers and padding.
 
-The index gives where blocks begin, not how much padding is at their end; that is proved without reading the data. Let P be the padding of
-all blocks together, known by subtraction. The run of the padding pattern at a block's end bounds that block's padding from above. If the
-bounds add up to P, each of them is exact; if not, an entry ends in the pattern, and the caller has to walk the records of some block.
+The index gives where blocks begin, not how much padding is at their end; `ledgerfs.vfs.padding_proof` finds that without reading the data.
 """
 
 from bisect import bisect_right

@@ -8,14 +8,15 @@ import fsspec
 from cachetools import LRUCache
 
 from ledgerfs.cache.fork_lock import ForkLock
-from ledgerfs.errors import NotFoundError, UnusableUrlError
-from ledgerfs.formats.topic_names import managed_ledger_of, topic_of
+from ledgerfs.errors import InvalidNameError, NotFoundError, UnusableUrlError
+from ledgerfs.formats.topic_names import UNKNOWN_DIRECTORY, managed_ledger_of, topic_of
 from ledgerfs.vfs.catalog import Catalog, LedgerRef, TopicInfo
 from ledgerfs.vfs.layout import BucketLayout, LedgerReader, Progress
 from ledgerfs.vfs.object_store import ObjectStore
 from ledgerfs.vfs.pulsar_blob import PulsarBlobLayout
 from ledgerfs.vfs.reader_pool import ReaderPool
 from ledgerfs.vfs.stores import open_store
+from ledgerfs.vfs.stores.failures import translate
 from ledgerfs.vfs.stores.fsspec_handle import FsspecHandle, without_credentials
 from ledgerfs.vfs.tree import Tree
 from ledgerfs.vfs.views import make_views
@@ -95,9 +96,17 @@ class Bucket:
 
         Raises `NotFoundError` when the bucket has no ledger of it, `InvalidNameError` when it is no name of a topic.
         """
-        managed_ledger = name if self.catalog.has(name) else managed_ledger_of(name)
+        if name == UNKNOWN_DIRECTORY and self.catalog.has(None):
+            return Topic(self, None)
+        try:
+            managed_ledger = managed_ledger_of(name)
+        except InvalidNameError:
+            managed_ledger = name
         if not self.catalog.has(managed_ledger):
-            raise NotFoundError("no ledger of this topic in the bucket", key=topic_of(managed_ledger))
+            # A name that is no topic, which is shown as it is; it never hides a topic of the same spelling.
+            managed_ledger = name
+        if not self.catalog.has(managed_ledger):
+            raise NotFoundError("no ledger of this topic in the bucket", key=topic_of(managed_ledger_of(name)))
         return Topic(self, managed_ledger)
 
     def ledger(self, ledger_id: int, *, topic: str | None = None, uuid: str | None = None) -> LedgerReader:
@@ -105,8 +114,8 @@ class Bucket:
 
         Raises `NotFoundError`, and `AmbiguousLedgerError` when several topics have such an id and ``topic`` is not given.
         """
-        managed_ledger = None if topic is None else self.topic(topic).managed_ledger
-        return self._readers.reader(self.catalog.find(ledger_id, managed_ledger, uuid))
+        managed_ledgers = None if topic is None else [self.topic(topic).managed_ledger]
+        return self._readers.reader(self.catalog.find(ledger_id, managed_ledgers, uuid))
 
     def reader(self, ref: LedgerRef) -> LedgerReader:
         """Return the reader of one row of the catalog, whichever copy it is."""
@@ -122,7 +131,7 @@ class Topic:
     """One topic of a bucket."""
 
     bucket: Bucket
-    managed_ledger: str
+    managed_ledger: str | None
 
     @property
     def name(self) -> str:
@@ -199,6 +208,8 @@ def _store_of(url: str, storage_options: dict[str, Any]) -> ObjectStore:
         )
         hint = f"pip install 'ledgerfs[{extra}]'" if extra else "install the library that it names"
         raise UnusableUrlError(f"{error}; {hint}", key=without_credentials(url)) from error
-    except (ValueError, TypeError) as error:
-        raise UnusableUrlError(str(error), key=without_credentials(url)) from error
+    except OSError as error:
+        raise translate(error, without_credentials(url)) from error
+    except Exception as error:
+        raise UnusableUrlError(without_credentials(str(error)), key=without_credentials(url)) from error
     return open_store(fs, root)

@@ -1,10 +1,10 @@
 """The catalog: every ledger of a bucket, as a table of columns.
 
-A million ledgers are one numpy table of some 170 bytes a row, not a million objects; a `LedgerRef` is made from a row when somebody asks
+A million ledgers are one numpy table of some 230 bytes a row, not a million objects; a `LedgerRef` is made from a row when somebody asks
 for that ledger. A catalog never changes: a refresh makes a new one. It pickles.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -19,8 +19,8 @@ from ledgerfs.vfs.object_store import ObjectStat
 
 Table = npt.NDArray[np.void]
 
-VERSION_BYTES = 40
-"""A quoted ETag of S3 with its number of parts; a longer one is not kept, and reads then do not check it."""
+VERSION_BYTES = 64
+"""More than an ETag of any store known; a longer one is not kept, and reads then do not check it."""
 
 _KEY_COLUMNS = [("uuid_high", "u8"), ("uuid_low", "u8"), ("ledger_id", "i8")]
 
@@ -274,15 +274,17 @@ class Catalog:
         found = _equal_run(self.ledgers["ledger_id"][rows.start : rows.stop], ledger_id)
         return [self.ref(rows.start + row) for row in found]
 
-    def find(self, ledger_id: int, managed_ledger: str | None = None, uuid: str | None = None) -> LedgerRef:
+    def find(
+        self, ledger_id: int, managed_ledgers: Sequence[str | None] | None = None, uuid: str | None = None
+    ) -> LedgerRef:
         """Return the ledger of this id, its newest complete copy unless ``uuid`` names another.
 
-        Raises `NotFoundError`, and `AmbiguousLedgerError` when several topics have such a ledger and ``managed_ledger`` is None.
+        Raises `NotFoundError`, and `AmbiguousLedgerError` when several topics have such a ledger and ``managed_ledgers`` names none.
         """
         found = _equal_run(self.ledgers["ledger_id"][self._by_id], ledger_id)
         refs = [self.ref(int(self._by_id[row])) for row in found]
-        if managed_ledger is not None:
-            refs = [ref for ref in refs if ref.managed_ledger == managed_ledger]
+        if managed_ledgers is not None:
+            refs = [ref for ref in refs if ref.managed_ledger in managed_ledgers]
         refs = [ref for ref in refs if (ref.copy == 0 if uuid is None else ref.uuid == uuid)]
         if not refs:
             raise NotFoundError(self._why_not(ledger_id), key=f"ledger {ledger_id}")
@@ -326,7 +328,7 @@ class Catalog:
             return "its data object is in the bucket, but no index: the upload is unfinished or failed"
         for bad in self.bad_indexes:
             if bad.key.ledger_id == ledger_id:
-                return f"its index is unreadable: {bad.error}"
+                raise bad.error
         return "no such ledger in this bucket"
 
 

@@ -13,22 +13,21 @@ import numpy as np
 
 from ledgerfs.cache.learned_offsets import STEP, LearnedOffsets
 from ledgerfs.errors import CorruptLedgerError, EntryRangeError, LedgerfsError, StaleObjectError
-from ledgerfs.formats.block import RECORD_HEADER_BYTES, trailing_padding
+from ledgerfs.formats.block import RECORD_HEADER_BYTES
 from ledgerfs.formats.index import OffloadIndex, parse_index
-from ledgerfs.vfs.block_map import BlockMap, block_ends, record_spaces
+from ledgerfs.vfs.block_map import BlockMap, block_ends
 from ledgerfs.vfs.catalog import LedgerRef
 from ledgerfs.vfs.description import describe_ledger
 from ledgerfs.vfs.layout import Entry
 from ledgerfs.vfs.object_store import ObjectStore, ReadRequest
 from ledgerfs.vfs.object_window import ObjectWindow
+from ledgerfs.vfs.padding_proof import PaddingProof
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ledgerfs.formats.records import EntryBatch
     from ledgerfs.vfs.record_walk import Stretch
-
-_SMALLEST_TAIL = 4096
 
 
 class PulsarLedgerReader:
@@ -115,7 +114,7 @@ class PulsarLedgerReader:
 
     @property
     def block_map(self) -> BlockMap:
-        """The map from file to object; costs a few small reads where the ledger has more than two blocks."""
+        """The map from file to object; costs a small read for each block but the last."""
         if self._block_map is None:
             self._block_map = BlockMap.of(self.index, self._paddings())
         return self._block_map
@@ -185,7 +184,7 @@ class PulsarLedgerReader:
         return end
 
     def _paddings(self) -> list[int]:
-        """Return the exact padding of each block, proved as `ledgerfs.vfs.block_map` tells."""
+        """Return the exact padding of each block, proved as `ledgerfs.vfs.padding_proof` tells."""
         index = self.index
         if not index.is_plausible or self.ref.data.size < index.data_length:
             raise self._damage(
@@ -194,46 +193,18 @@ class PulsarLedgerReader:
                 "`read(first, last)` reads them",
                 min(index.data_length, self.ref.data.size),
             )
-        total = index.padding
-        inner = len(index.blocks) - 1
-        if inner < 2:
-            paddings = [total] * inner
-        else:
-            paddings = self._padding_bounds(total)
-            if sum(paddings) > total:
-                paddings = self._walk_until_exact(paddings, total)
-        spaces = record_spaces(index)
-        if sum(paddings) != total or any(p > space for p, space in zip(paddings, spaces, strict=False)):
-            raise self._damage(f"blocks end in {sum(paddings)} bytes of padding, the index leaves room for {total}", 0)
-        return [*paddings, 0]
+        proof = PaddingProof(
+            index, self.ref.data.key, lambda start, end: self._store.read(self._request(start, end)), self._end_of
+        )
+        try:
+            return proof.paddings()
+        except CorruptLedgerError as error:
+            raise self._damage(error.reason, error.offset) from error
 
-    def _padding_bounds(self, total: int) -> list[int]:
-        """Return the run of padding at the end of each block but the last: its padding, or more."""
-        ends, spaces = block_ends(self.index)[:-1], record_spaces(self.index)[:-1]
-        most = [min(space, total) for space in spaces]
-        sizes = [min(limit, max(_SMALLEST_TAIL, 2 * total // len(ends))) for limit in most]
-        bounds = [0] * len(ends)
-        unsure = list(range(len(ends)))
-        while unsure:
-            tails = self._read_all([(ends[k] - sizes[k], ends[k]) for k in unsure])
-            for k, tail in zip(unsure, tails, strict=True):
-                bounds[k] = trailing_padding(tail)
-            # A tail that is padding all through (its phase may leave out up to 3 bytes) tells too little.
-            unsure = [k for k in unsure if bounds[k] + 3 >= sizes[k] and sizes[k] < most[k]]
-            for k in unsure:
-                sizes[k] = min(most[k], 4 * sizes[k])
-        return bounds
-
-    def _walk_until_exact(self, bounds: list[int], total: int) -> list[int]:
-        """Replace bounds by paddings found by walking blocks, until they add up."""
-        exact = list(bounds)
-        for block, bound in enumerate(bounds):
-            if sum(exact) == total:
-                break
-            if bound:
-                (stretch,) = deque(self._walk(block, 0, self.last_entry), maxlen=1)
-                exact[block] = self._block_end(block) - stretch.behind
-        return exact
+    def _end_of(self, block: int) -> int:
+        """Walk all records of a block; return the offset behind the last one."""
+        (stretch,) = deque(self._walk(block, 0, self.last_entry), maxlen=1)
+        return stretch.behind
 
     def _request(self, start: int, end: int) -> ReadRequest:
         return ReadRequest(self.ref.data.key, start, end, self.ref.data.version)

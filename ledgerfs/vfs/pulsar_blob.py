@@ -15,11 +15,10 @@ import numpy.typing as npt
 from ledgerfs.errors import (
     AccessDeniedError,
     CorruptIndexError,
-    CorruptObjectError,
     LedgerfsError,
     NotFoundError,
-    StaleObjectError,
-    UnsupportedFormatError,
+    StoreError,
+    StoreUnreachableError,
 )
 from ledgerfs.formats.index import MAX_INDEX_BYTES, OffloadIndex, parse_index
 from ledgerfs.formats.object_names import LedgerKey, kind_of_key, parse_ledger_key
@@ -44,8 +43,6 @@ from ledgerfs.vfs.object_store import ObjectStore, ReadRequest
 _CHUNK = 32768
 _SIZE = list(LISTED.names or ()).index("size")
 _HEAD_THREADS = 16
-# One object that is unreadable is a finding; these mean that none of them can be read.
-_OF_ONE_OBJECT = (CorruptObjectError, UnsupportedFormatError, NotFoundError, StaleObjectError, AccessDeniedError)
 
 
 class PulsarBlobLayout:
@@ -87,11 +84,18 @@ class PulsarBlobLayout:
                     progress("reading indexes", i, unseen.size)
                 try:
                     rows.append(_ledger_row(row, _parsed(outcome, key, row[_SIZE]), names))
-                except _OF_ONE_OBJECT as error:
+                except StoreUnreachableError:
+                    raise
+                except LedgerfsError as error:
+                    # One object that cannot be read hides none of the others.
                     bad.append(BadIndex(key, error))
             chunks.append(np.array(rows, LEDGER))
-        if unseen.size and len(bad) == unseen.size and all(isinstance(b.error, AccessDeniedError) for b in bad):
-            raise bad[0].error
+        if (
+            unseen.size
+            and len(bad) == unseen.size
+            and all(isinstance(b.error, AccessDeniedError | StoreError) for b in bad)
+        ):
+            raise bad[0].error  # not the objects are at fault
         return np.concatenate(chunks), bad
 
     def _name_the_nameless(self, ledgers: Table, names: "_Names") -> None:

@@ -105,16 +105,39 @@ def test_lookups_agree_with_the_slow_reference_in_any_order_of_learning(data):
         assert learned.at_or_after(item) == min((pair for pair in kept if pair[0] >= item), default=None)
 
 
+@pytest.mark.parametrize("comparison", [1, 2])
+def test_thread_that_learns_a_neighbour_meanwhile_waits(comparison):
+    """The rival starts in the middle of learning, at one of the two searches; two neighbours would be one too many."""
+    learned = LearnedOffsets()
+    learned.learn(0, 0)
+    rival = threading.Thread(target=learned.learn, args=(11, 2 * STEP + 1), daemon=True)
+    compared = []
+
+    class PausingItem(int):
+        __hash__ = int.__hash__
+
+        def __eq__(self, other):
+            compared.append(other)
+            if len(compared) == comparison:
+                rival.start()
+                rival.join(timeout=0.1)
+            return int(self) == int(other)
+
+    learned.learn(PausingItem(10), 2 * STEP)
+    rival.join(timeout=10)
+    assert len(known_pairs(learned)) == 2
+
+
 def test_threads_that_learn_and_look_up_at_once_see_only_true_pairs():
-    threads, items = 8, 2000
-    truth = {item: item * STEP // 7 for item in range(items)}
+    threads, items = 8, 1000
+    truth = {item: item * STEP // 3 for item in range(items)}
     learned = LearnedOffsets()
     together = threading.Barrier(threads)
     ended = []
 
     def hammer(seed):
-        order = list(truth)
-        random.Random(seed).shuffle(order)
+        order = [item ^ (seed % 2) for item in range(items)]
+        random.Random(seed // 4).shuffle(order)
         together.wait(timeout=30)
         for item in order:
             learned.learn(item, truth[item])

@@ -240,3 +240,88 @@ def test_each_command_helps_with_examples() -> None:
     for command in ([], ["topics"], ["ls"], ["cat"], ["info"], ["verify"]):
         assert "Examples:\n" in output(*command, "--help")
     assert output("--version").startswith("ledgerfs, version 0.")
+
+
+def shell(command: str, **env: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, env={**os.environ, **env}, check=False
+    )
+
+
+@pytest.mark.parametrize("command", ["topics", "topics --json", "ls", "verify --quick"])
+def test_output_that_cannot_be_written_is_one_line(command: str, golden_url: str) -> None:
+    full = shell(f"'{LEDGERFS}' {command} '{golden_url}' > /dev/full")
+    assert (full.returncode, full.stderr) == (2, b"ledgerfs: cannot write the output: No space left on device\n")
+    closed = shell(f"'{LEDGERFS}' {command} '{golden_url}' >&-")
+    assert (closed.returncode, closed.stderr) == (2, b"ledgerfs: standard output is closed\n")
+
+
+def test_a_reader_that_left_is_no_damage(golden_url: str) -> None:
+    for command in (
+        f"cat '{golden_url}' entries/public/golden/blocks/42.entries",
+        f"ls -l '{golden_url}' entries/public/golden/plain",
+    ):
+        done = shell(f"'{LEDGERFS}' {command} | true")
+        assert done.returncode in {0, 141}
+        assert done.stderr == b""
+
+
+def test_names_that_the_terminal_lacks_or_that_would_drive_it_are_escaped(tmp_path: Path) -> None:
+    url = put_in_folder(tmp_path, offload([b"x"], name="a/b/persistent/%0Aledgers+checked%3A+9%1B%5B31m%F0%9F%98%80"))
+    for command in ("topics", "verify"):
+        text = shell(f"'{LEDGERFS}' {command} '{url}'", PYTHONIOENCODING="ascii").stdout
+        assert b"\x1b" not in text
+        assert not [line for line in text.splitlines() if line.startswith(b"ledgers checked: 9")]
+
+
+def test_odd_files_in_a_folder_neither_hang_nor_hide_the_others(tmp_path: Path) -> None:
+    made = offload([b"x"], 1, uuid=1)
+    url = put_in_folder(tmp_path, made)
+    os.mkfifo(tmp_path / f"{made.uuid[:-1]}2-ledger-5-index")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / f"{made.uuid[:-1]}3-ledger-6-index").symlink_to("nowhere")
+    assert len(output("topics", url).splitlines()) == 2
+    assert "loop" in output("verify", "--quick", url)
+
+
+def test_an_interrupt_while_the_program_still_loads_leaves_no_traceback() -> None:
+    program = """
+import os, signal, sys
+import ledgerfs.cli
+
+class Interrupter:
+    def find_spec(self, name, *_):
+        if name == "ledgerfs.vfs.bucket":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupter())
+ledgerfs.cli.main()
+"""
+    command = ["env", "--default-signal=INT", sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (130, b"interrupted\n")
+
+
+def test_urls_that_nothing_can_open_are_one_line() -> None:
+    (line,) = errors("topics", "ftp://user:password@127.0.0.1:1/x", code=3)
+    assert line.startswith("ledgerfs: ftp://***@127.0.0.1:1/x: the store cannot be reached")
+    assert errors("topics", "", code=2)
+    (line,) = errors("topics", "zip://::/etc/passwd", code=2)
+    assert "zip" in line
+    assert (
+        len(errors("topics", "s3://BAD_!bucket", env={"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y"}, code=3))
+        == 1
+    )
+    assert (
+        len(
+            errors(
+                "topics",
+                "s3://x",
+                "-o",
+                "nonsense=1",
+                env={"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y"},
+                code=2,
+            )
+        )
+        == 1
+    )

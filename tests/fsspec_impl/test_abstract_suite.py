@@ -13,6 +13,7 @@ from fsspec.tests.abstract import AbstractFixtures, AbstractGetTests
 
 from ledgerfs.errors import NotFoundError
 from ledgerfs.fsspec_impl import LedgerFileSystem
+from ledgerfs.vfs.descriptors import write_all
 from ledgerfs.vfs.tree import Node, OpenFile, Tree
 
 LEDGER = "entries/public/golden/string/{}.entries"
@@ -26,6 +27,9 @@ class Content:
 
     def read(self, ledger: Any, start: int, end: int) -> bytes:
         return self.content[start:end]
+
+    def send(self, ledger: Any, start: int, end: int, descriptor: int) -> None:
+        write_all(descriptor, self.read(ledger, start, end))
 
 
 class NamedTree:

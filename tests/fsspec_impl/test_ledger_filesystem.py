@@ -2,11 +2,15 @@
 
 import io
 import pickle
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import fsspec
 import pytest
+from fsspec.implementations.dirfs import DirFileSystem
 
 from ledgerfs.errors import (
     BucketNotFoundError,
@@ -254,3 +258,30 @@ def test_no_credentials_in_what_is_printed(s3_golden: str, s3: S3Server) -> None
         printed = repr(fs) + str(fs) + repr(file) + repr(fs.bucket) + repr(fs.bucket.ledger(26)) + repr(fs.info(PLAIN))
     assert CREDENTIALS["secret"] not in printed
     assert CREDENTIALS["key"] not in printed
+
+
+def test_a_file_of_ours_survives_a_path_that_is_not_there(fs: LedgerFileSystem, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    for get in (fs.get, fs.get_file, fs.download):
+        with pytest.raises(NotFoundError):
+            get("entries/public/golden/typo/1.entries", str(mine))
+        assert mine.read_text() == "mine"
+
+
+def test_a_folder_filesystem_in_between_works(golden: Path, fs: LedgerFileSystem) -> None:
+    inner = DirFileSystem(f"{golden}/bucket", fsspec.filesystem("file"))
+    assert LedgerFileSystem(fo="", fs=inner).find("entries") == fs.find("entries")
+
+
+def test_a_store_without_sizes_in_its_listing_is_asked_for_each(golden: Path, fs: LedgerFileSystem) -> None:
+    handler = partial(SimpleHTTPRequestHandler, directory=f"{golden}/bucket")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    handler.func.log_message = lambda *_: None  # type: ignore[method-assign, assignment]
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        remote = LedgerFileSystem(fo=f"http://127.0.0.1:{server.server_port}/")
+        assert len(remote.find("entries")) == 104
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -1,12 +1,16 @@
 """What verify finds, and that it finds nothing in what is whole."""
 
 import threading
+import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ledgerfs import open_bucket
-from ledgerfs.errors import StoreUnreachableError
+from ledgerfs.errors import CorruptLedgerError, StoreUnreachableError
+from ledgerfs.formats.block import build_padding
+from ledgerfs.formats.index import build_index, parse_index
 from ledgerfs.vfs.verification import Finding, Report, Severity, verify
 from tests.support.ledgers import offload, put_in_folder, record
 from tests.support.s3 import Fault, FaultProxy, S3Server
@@ -173,8 +177,68 @@ def test_an_object_that_cannot_be_read_is_a_finding(proxy: FaultProxy, s3: S3Ser
         )
     key = f"{made.uuid}-ledger-1"
     proxy.faults = [Fault("403", matches=lambda method, path, headers: method == "GET" and path.endswith(key))]
-    (finding,) = damage(verify(open_bucket(f"s3://{s3_bucket}", proxy.options)))
-    assert (finding.kind, finding.key) == ("unreadable-object", key)
+    report = verify(open_bucket(f"s3://{s3_bucket}", proxy.options))
+    (finding,) = report.findings
+    assert (finding.kind, finding.key, finding.severity) == ("unreadable-object", key, Severity.UNCHECKED)
+    assert not report.is_damaged
+    assert not report.is_complete
+
+
+def test_ledgers_that_are_deleted_meanwhile_end_nothing(tmp_path: Path) -> None:
+    gone, short, whole = offload([b"x"], 1, uuid=1), offload([b"x"] * 3, 2, uuid=2), offload([b"x"], 3, uuid=3)
+    bucket = open_bucket(put_in_folder(tmp_path, gone, short, whole))
+    (tmp_path / f"{short.uuid}-ledger-2").write_bytes(short.data + b"!")
+    bucket.load_catalog()
+    for made in (gone, short):
+        for key in made.objects:
+            (tmp_path / key).unlink()
+    for quick in (False, True):
+        report = verify(bucket, quick=quick)
+        assert not report.is_damaged
+        assert "deleted-meanwhile" in kinds(report)
+    assert verify(bucket).entries == 1
+
+
+def test_loss_in_one_of_two_clusters_that_share_a_bucket_is_damage(tmp_path: Path) -> None:
+    complete = offload([b"theirs"], 7, uuid=1, name="a/b/persistent/theirs")
+    lost = offload([b"ours"], 7, uuid=2, name="a/b/persistent/ours")
+    orphan = offload([b"another"], 7, uuid=3, name="a/b/persistent/ours")
+    url = put_in_folder(tmp_path, complete, lost, orphan)
+    (tmp_path / f"{lost.uuid}-ledger-7").unlink()
+    (tmp_path / f"{orphan.uuid}-ledger-7-index").unlink()
+    found = {finding.kind: finding.severity for finding in verify(open_bucket(url), quick=True).findings}
+    assert found == {"data-without-index": Severity.DAMAGE, "index-without-data": Severity.DAMAGE}
+
+
+def test_padding_behind_the_last_entry_is_found_and_not_guessed(tmp_path: Path) -> None:
+    made = offload([b"x" * 30] * 60, block_size=1500)
+    index = parse_index(made.index)
+    padded = replace(
+        made, data=made.data + build_padding(41), index=build_index(replace(index, data_length=len(made.data) + 41))
+    )
+    bucket = open_bucket(put_in_folder(tmp_path, padded))
+    found = {finding.kind: finding.offset for finding in damage(verify(bucket))}
+    assert found["wrong-padding"] == len(made.data)
+    with pytest.raises(CorruptLedgerError):
+        bucket.ledger(1).read_records(0, 10)
+    assert len(bucket.ledger(1).read(0, 59)) == 60
+
+
+def test_a_lying_header_length_costs_no_memory(tmp_path: Path) -> None:
+    made = offload([b"x" * 30])
+    index = parse_index(made.index)
+    huge = 1 << 31
+    lying = replace(index, header_length=huge, data_length=huge + len(made.records))
+    url = put_in_folder(tmp_path, replace(made, index=build_index(lying)))
+    with (tmp_path / f"{made.uuid}-ledger-1").open("r+b") as sparse:
+        sparse.truncate(lying.data_length)
+    bucket = open_bucket(url)
+    assert verify(bucket).is_damaged
+    tracemalloc.start()
+    assert verify(bucket).is_damaged
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8 << 20
 
 
 def test_a_store_that_goes_away_ends_the_verification(s3: S3Server, s3_bucket: str) -> None:

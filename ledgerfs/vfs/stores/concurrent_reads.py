@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ledgerfs.errors import LedgerfsError
@@ -16,7 +15,8 @@ Outcome = bytes | LedgerfsError
 
 _LOOP_CONCURRENCY = 48
 _LOOP_WINDOW = 512
-_THREADS = 8
+_LOOP_WINDOW_BYTES = 16 << 20
+_THREADS = 16
 
 
 def read_in_loop(
@@ -58,7 +58,11 @@ def _start_window(
     read: Callable[[ReadRequest], Coroutine[Any, Any, bytes]],
     requests: Iterator[ReadRequest],
 ) -> "Future[list[Outcome]] | None":
-    window = list(islice(requests, _LOOP_WINDOW))
+    window: list[ReadRequest] = []
+    size = 0
+    while len(window) < _LOOP_WINDOW and size < _LOOP_WINDOW_BYTES and (request := next(requests, None)) is not None:
+        window.append(request)
+        size += request.end - request.start
     if not window:
         return None
     return asyncio.run_coroutine_threadsafe(_read_window(read, window), loop)

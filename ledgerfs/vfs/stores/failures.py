@@ -16,7 +16,9 @@ from ledgerfs.errors import (
     StoreError,
     StoreTimeoutError,
     StoreUnreachableError,
+    UnusableUrlError,
 )
+from ledgerfs.vfs.stores.fsspec_handle import without_credentials
 
 _NO_CREDENTIALS = frozenset(
     {
@@ -41,7 +43,9 @@ _UNREACHABLE = frozenset(
         "gaierror",
     }
 )
-_BROKEN_BODY = frozenset({"ClientPayloadError", "IncompleteReadError", "ResponseStreamingError", "IncompleteRead"})
+_BROKEN_BODY = frozenset(
+    {"FlexibleChecksumError", "ClientPayloadError", "IncompleteReadError", "ResponseStreamingError", "IncompleteRead"}
+)
 _BUSY = frozenset({errno.EREMOTEIO, errno.EBUSY, errno.EAGAIN})
 
 
@@ -59,9 +63,11 @@ def translate(error: BaseException, key: str) -> LedgerfsError:
     if isinstance(error, LedgerfsError):
         return error
     names = {cls.__name__ for cls in type(error).__mro__}
-    text = str(error).strip() or type(error).__name__
+    text = without_credentials(" ".join(str(error).split())) or type(error).__name__
     if _is_precondition_failure(error):
         return StaleObjectError("the object was replaced; open it again", key=key)
+    if isinstance(error, TypeError):
+        return UnusableUrlError(f"the storage does not take these options: {text}", key=key)
     if isinstance(error, FileNotFoundError):
         return ObjectNotFoundError("no such object", key=key)
     if isinstance(error, PermissionError) or names & _NO_CREDENTIALS:

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 _MAX_POOL_CONNECTIONS = 64
-_USER_INFO = re.compile(r"(?<=://)[^/@\s]*@")
+_USER_INFO = re.compile(r"""[^\s:/@'"]+:(?!//)[^\s@'"]+@""")
+_QUERY = re.compile(r"""(?<=\?)[^\s'"]+""")
 
 
-def without_credentials(url: str) -> str:
-    """Return ``url`` with the user and password of its authority replaced by ``***``."""
-    return _USER_INFO.sub("***@", url)
+def without_credentials(text: str) -> str:
+    """Return a URL, or a text with URLs in it, with users and passwords (``user:password@``) and queries replaced by ``***``."""
+    return _QUERY.sub("***", _USER_INFO.sub("***@", text))
 
 
 @dataclass(frozen=True, slots=True, repr=False)

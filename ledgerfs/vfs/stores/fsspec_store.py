@@ -4,16 +4,15 @@ A read cannot name a version here, since fsspec has no word for it: the version 
 when what was read contradicts itself.
 """
 
-import asyncio
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from ledgerfs.errors import BucketNotFoundError, LedgerfsError, StaleObjectError
+from ledgerfs.errors import BucketNotFoundError, LedgerfsError, StaleObjectError, StoreError
 from ledgerfs.vfs.descriptors import write_all
 from ledgerfs.vfs.object_store import ObjectHead, ObjectStat, ReadRequest
-from ledgerfs.vfs.stores.concurrent_reads import read_in_loop, read_in_threads
+from ledgerfs.vfs.stores.concurrent_reads import read_in_threads
 from ledgerfs.vfs.stores.failures import ShortBodyError, is_transient, retry_delays, short_body, translate
 from ledgerfs.vfs.stores.fsspec_handle import FsspecHandle, without_credentials
 
@@ -25,11 +24,12 @@ _METADATA_KEYS = ("metadata", "Metadata")
 class FsspecStore:
     """A folder of a filesystem that fsspec knows."""
 
-    __slots__ = ("_handle", "_root")
+    __slots__ = ("_handle", "_in_memory", "_root")
 
     def __init__(self, handle: FsspecHandle, root: str) -> None:
         self._handle = handle
         self._root = root
+        self._in_memory = handle.is_kind("fsspec.implementations.memory", "MemoryFileSystem")
 
     @property
     def url(self) -> str:
@@ -46,7 +46,7 @@ class FsspecStore:
             raise BucketNotFoundError("no such bucket or folder", key=self.url) from error
         except Exception as error:
             raise translate(error, self.url) from error
-        yield [_stat_of(item) for item in items]
+        yield [self._sized(item) for item in items]
 
     def head(self, key: str) -> ObjectHead:
         """Ask for one object's information."""
@@ -77,28 +77,22 @@ class FsspecStore:
         write_all(descriptor, self.read(request))
 
     def read_many(self, requests: Iterable[ReadRequest]) -> Iterator[bytes | LedgerfsError]:
-        """Read concurrently: in the filesystem's event loop, or in threads."""
-        fs = self._handle.fs
-        if fs.async_impl:
-            return read_in_loop(fs.loop, self._read_async, requests)
-        if self._handle.is_kind("fsspec.implementations.memory", "MemoryFileSystem"):
+        """Read in threads: also asynchronous filesystems, since some of them only wrap one that is not."""
+        if self._in_memory:
             return (self._outcome(request) for request in requests)
         return read_in_threads(self.read, requests)
 
-    async def _read_async(self, request: ReadRequest) -> bytes:
-        if request.end <= request.start:
-            return b""
-        delays = retry_delays()
-        while True:
-            try:
-                path = self._path(request.key)
-                data = await self._handle.fs._cat_file(path, start=request.start, end=request.end)  # noqa: SLF001
-                return self._checked(request, data)
-            except Exception as error:
-                delay = next(delays, None)
-                if delay is None or not is_transient(error):
-                    raise translate(error, request.key) from error
-                await asyncio.sleep(delay)
+    def _sized(self, info: Mapping[str, Any]) -> ObjectStat:
+        """Return the listed object; one of a listing without sizes (HTTP) is asked for by itself."""
+        if info.get("type") == "directory" or info.get("size") is not None:
+            return _stat_of(info)
+        try:
+            single = self._handle.fs.info(info["name"])
+        except Exception as error:
+            raise translate(error, str(info["name"])) from error
+        if single.get("size") is None:
+            raise StoreError("this store tells no sizes, without which nothing can be read", key=str(info["name"]))
+        return _stat_of({**info, **single, "name": info["name"]})
 
     def _outcome(self, request: ReadRequest) -> bytes | LedgerfsError:
         try:
@@ -106,8 +100,12 @@ class FsspecStore:
         except LedgerfsError as error:
             return error
 
-    @staticmethod
-    def _checked(request: ReadRequest, data: bytes) -> bytes:
+    def _checked(self, request: ReadRequest, data: bytes) -> bytes:
+        if self._in_memory and request.version:
+            # Here asking costs nothing.
+            created = _seconds(self._handle.fs.created(self._path(request.key)))
+            if not request.version.startswith(f"{created:.6f}/"):
+                raise StaleObjectError("the object was replaced; open it again", key=request.key)
         if len(data) != request.end - request.start:
             raise short_body(request.key, request.start, request.end - request.start, len(data))
         return data

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from stat import S_ISREG
 
 from ledgerfs.errors import BucketNotFoundError, LedgerfsError, StaleObjectError
-from ledgerfs.vfs.descriptors import write_all
+from ledgerfs.vfs.descriptors import wait_until_writable, write_all
 from ledgerfs.vfs.object_store import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.vfs.stores.failures import short_body, translate
 
@@ -74,6 +75,9 @@ class LocalStore:
             while at < request.end:
                 try:
                     sent = os.sendfile(descriptor, source, at, request.end - at)
+                except BlockingIOError:
+                    wait_until_writable(descriptor)
+                    continue
                 except OSError as error:
                     if error.errno not in _SENDFILE_CANNOT:
                         raise
@@ -95,7 +99,7 @@ class LocalStore:
     def _opened(self, request: ReadRequest) -> Iterator[int]:
         """Open the file of the version asked for."""
         try:
-            descriptor = os.open(f"{self._root}/{request.key}", os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(f"{self._root}/{request.key}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
             raise translate(error, request.key) from error
         try:
@@ -109,11 +113,12 @@ class LocalStore:
 def _stat_of_entry(entry: "os.DirEntry[str]") -> ObjectStat:
     try:
         stat = entry.stat()
-        if entry.is_dir():
-            return ObjectStat(f"{entry.name}/", 0, 0, "")
-    except FileNotFoundError:
-        # A dangling link, or a file deleted since: listed, and found missing when it is read.
+    except OSError:
+        # A dangling or forbidden link, or a file deleted since: listed, and found missing when it is read.
         return ObjectStat(entry.name, 0, 0, "gone")
+    if not S_ISREG(stat.st_mode):
+        # Folders, and pipes, sockets and devices, which are not ours to open.
+        return ObjectStat(f"{entry.name}/", 0, 0, "")
     return _stat_of(entry.name, stat)
 
 

@@ -15,7 +15,7 @@ from ledgerfs.vfs.descriptors import write_all
 from ledgerfs.vfs.object_store import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.vfs.stores.concurrent_reads import read_in_loop
 from ledgerfs.vfs.stores.failures import is_transient, retry_delays, short_body, translate
-from ledgerfs.vfs.stores.fsspec_handle import FsspecHandle
+from ledgerfs.vfs.stores.fsspec_handle import FsspecHandle, without_credentials
 
 
 class S3Store:
@@ -31,7 +31,7 @@ class S3Store:
     @property
     def url(self) -> str:
         """The bucket as a URL."""
-        return f"s3://{self._bucket}/{self._prefix}".rstrip("/")
+        return without_credentials(f"s3://{self._bucket}/{self._prefix}".rstrip("/"))
 
     def list_pages(self) -> Iterator[list[ObjectStat]]:
         """Yield a page of the listing at a time; keys behind a further ``/`` are one folder each."""

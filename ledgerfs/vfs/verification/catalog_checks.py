@@ -1,13 +1,16 @@
 """What listing and indexes alone tell: pairs that are not pairs, sizes that do not agree. Reads no data."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from ledgerfs.errors import AccessDeniedError, LedgerfsError, ObjectNotFoundError, StoreError, StoreUnreachableError
+from ledgerfs.formats.block import BLOCK_HEADER_BYTES
 from ledgerfs.formats.object_names import KeyKind
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.vfs.bucket import Bucket
-from ledgerfs.vfs.catalog import Catalog, LedgerRef, Table, is_sound, key_of
+from ledgerfs.vfs.catalog import Catalog, LedgerRef, is_sound, key_of
+from ledgerfs.vfs.object_store import ReadRequest
 from ledgerfs.vfs.verification.findings import Finding, Severity
 
 _OTHER_KEYS = {
@@ -16,6 +19,7 @@ _OTHER_KEYS = {
     KeyKind.FOREIGN: "keys that are not Pulsar's",
 }
 _NAMES_SHOWN = 5
+_COMPARED = 4096
 
 
 def check_catalog(bucket: Bucket) -> Iterator[Finding]:
@@ -23,75 +27,111 @@ def check_catalog(bucket: Bucket) -> Iterator[Finding]:
     catalog = bucket.catalog
     for bad in catalog.bad_indexes:
         key, error = bad.key, bad.error
-        yield Finding(Severity.DAMAGE, "unreadable-index", error.reason, key.index_key, error.offset, key.ledger_id)
-    yield from _unpaired(catalog)
+        severity = severity_of(error)
+        kind = "deleted-meanwhile" if severity is Severity.REMARK else "unreadable-index"
+        yield Finding(severity, kind, error.reason, key.index_key, error.offset, key.ledger_id)
+    yield from _unpaired(bucket)
     ledgers = catalog.ledgers
     for row in np.flatnonzero(~is_sound(ledgers)):
-        yield _contradiction(bucket, catalog.ref(int(row)))
+        yield _guarded(bucket, catalog.ref(int(row)), _contradiction)
     for row in np.flatnonzero(ledgers["odd_index"]):
-        yield _about(
-            catalog.ref(int(row)),
-            Severity.DAMAGE,
-            "odd-index",
-            "the index object's own length is wrong",
-            None,
-            index=True,
-        )
+        yield _guarded(bucket, catalog.ref(int(row)), _oddity)
     for row in np.flatnonzero(ledgers["copy"] > 0):
-        message = "a further copy of this ledger; the newest complete one is read"
+        message = "a further copy of this ledger; another one is read"
         yield _about(catalog.ref(int(row)), Severity.REMARK, "extra-copy", message)
     yield from _other_keys(catalog)
 
 
-def _unpaired(catalog: Catalog) -> Iterator[Finding]:
-    """Yield data without index and index without data: damage, unless a complete copy of the ledger is there."""
-    for orphan, has_copy in _with_copies(catalog, catalog.orphans):
+def severity_of(error: LedgerfsError) -> Severity:
+    """Return how bad it is that an object could not be read: deleted since the listing, refused by the store, or broken."""
+    if isinstance(error, ObjectNotFoundError):
+        return Severity.REMARK
+    if isinstance(error, AccessDeniedError | StoreError):
+        return Severity.UNCHECKED
+    return Severity.DAMAGE
+
+
+def _guarded(bucket: Bucket, ref: LedgerRef, check: Callable[[Bucket, LedgerRef], Finding]) -> Finding:
+    """Return the finding, or what kept us from it."""
+    try:
+        return check(bucket, ref)
+    except StoreUnreachableError:
+        raise
+    except LedgerfsError as error:
+        severity = severity_of(error)
+        kind = "deleted-meanwhile" if severity is Severity.REMARK else "unreadable-object"
+        return _about(ref, severity, kind, error.reason, error.offset, index=True)
+
+
+def _unpaired(bucket: Bucket) -> Iterator[Finding]:
+    """Yield data without index and index without data: damage, unless a complete copy of the same ledger is there."""
+    catalog = bucket.catalog
+    for orphan in catalog.orphans:
         key = key_of(orphan)
+        has_copy = any(
+            _begins_alike(bucket, key.data_key, int(orphan["size"]), ref) for ref in _complete(catalog, key.ledger_id)
+        )
         message = "data object without an index: the upload is unfinished or failed, or the index is lost"
         severity = Severity.REMARK if has_copy else Severity.DAMAGE
         yield Finding(severity, "data-without-index", message + _copy_note(has_copy), key.data_key, None, key.ledger_id)
-    for lost, has_copy in _with_copies(catalog, catalog.lost):
+    for lost in catalog.lost:
         key = key_of(lost)
+        name = catalog.names[int(lost["name"])]
+        has_copy = any(ref.managed_ledger == name for ref in _complete(catalog, key.ledger_id))
         message = "index without its data object: deleted by half, or lost"
         severity = Severity.REMARK if has_copy else Severity.DAMAGE
-        topic = topic_of(catalog.names[int(lost["name"])])
-        yield Finding(
-            severity, "index-without-data", message + _copy_note(has_copy), key.index_key, None, key.ledger_id, topic
-        )
+        note = message + _copy_note(has_copy)
+        yield Finding(severity, "index-without-data", note, key.index_key, None, key.ledger_id, topic_of(name))
 
 
-def _with_copies(catalog: Catalog, rows: Table) -> Iterator[tuple[np.void, bool]]:
-    complete = catalog.ledgers[is_sound(catalog.ledgers)]
-    copies = np.isin(rows["ledger_id"], complete["ledger_id"])
-    return zip(rows, copies.tolist(), strict=True)
+def _complete(catalog: Catalog, ledger_id: int) -> list[LedgerRef]:
+    rows = np.flatnonzero((catalog.ledgers["ledger_id"] == ledger_id) & is_sound(catalog.ledgers))
+    return [catalog.ref(int(row)) for row in rows]
+
+
+def _begins_alike(bucket: Bucket, key: str, size: int, ref: LedgerRef) -> bool:
+    """Whether a data object begins with the records of a ledger: two clusters may share a bucket and an id, but not the bytes."""
+    end = min(size, ref.data.size, BLOCK_HEADER_BYTES + _COMPARED)
+    requests = [ReadRequest(one, BLOCK_HEADER_BYTES, end) for one in (key, ref.data.key)]
+    first, second = bucket.store.read_many(requests) if end > BLOCK_HEADER_BYTES else (b"", b"")
+    return isinstance(first, bytes) and len(first) > 0 and first == second
 
 
 def _copy_note(has_copy: bool) -> str:
     return "; a complete copy of this ledger is in the bucket" if has_copy else ""
 
 
+def _oddity(bucket: Bucket, ref: LedgerRef) -> Finding:
+    return _about(ref, Severity.DAMAGE, "odd-index", str(bucket.reader(ref).index.oddity), 4, index=True)
+
+
 def _contradiction(bucket: Bucket, ref: LedgerRef) -> Finding:
-    """Say what index and size of the data object contradict each other in."""
+    """Say what index and size of the data object contradict each other in; a remark where a complete copy is read instead."""
+    severity = (
+        Severity.REMARK
+        if ref.copy > 0 and bucket.catalog.copies_of(ref.managed_ledger, ref.ledger_id)[0].is_sound
+        else Severity.DAMAGE
+    )
     size = ref.data.size
     if size < ref.data_length:
         message = f"the object has {size} bytes, its index says {ref.data_length}: the end is missing"
-        return _about(ref, Severity.DAMAGE, "short-object", message, size)
+        return _about(ref, severity, "short-object", message, size)
     index = bucket.reader(ref).index
     if index.is_plausible:
         message = f"the object has {size} bytes, its index says {ref.data_length}: something was appended"
-        return _about(ref, Severity.DAMAGE, "long-object", message, ref.data_length)
+        return _about(ref, severity, "long-object", message, ref.data_length)
     last = index.blocks[-1]
     if last.offset + index.header_length > index.data_length:
         message = (
             f"truncated offload that Pulsar reports as successful: entries {last.first_entry} to {ref.last_entry} are missing; "
             "an entry did not fit a block. Offload the ledger again with larger blocks while BookKeeper still has it"
         )
-        return _about(ref, Severity.DAMAGE, "truncated-offload", message, last.offset)
+        return _about(ref, severity, "truncated-offload", message, last.offset)
     message = (
         f"the index claims {ref.entries} entries of {ref.length} bytes, "
         f"which {len(index.blocks)} blocks in {ref.data_length} bytes do not make"
     )
-    return _about(ref, Severity.DAMAGE, "impossible-index", message, None, index=True)
+    return _about(ref, severity, "impossible-index", message, None, index=True)
 
 
 def _about(

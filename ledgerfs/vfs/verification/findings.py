@@ -10,6 +10,8 @@ class Severity(Enum):
 
     DAMAGE = "damage"
     """Data is lost or unreadable, to us or to a broker."""
+    UNCHECKED = "unchecked"
+    """The store did not let us look: nothing is known."""
     REMARK = "remark"
     """Worth knowing; everything is readable."""
 
@@ -63,7 +65,7 @@ class Report:
     entries, bytes
         Entries whose records and checksums were checked, and bytes read for that; 0 when ``quick``.
     findings
-        Damage first.
+        Damage first, then what could not be checked, then remarks.
 
     """
 
@@ -78,11 +80,17 @@ class Report:
         """Whether anything is lost or unreadable."""
         return any(finding.severity is Severity.DAMAGE for finding in self.findings)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything could be looked at."""
+        return not any(finding.severity is Severity.UNCHECKED for finding in self.findings)
+
     def as_json(self) -> dict[str, Any]:
         """Return the report as values that JSON knows."""
         return {
             "quick": self.quick,
             "damaged": self.is_damaged,
+            "complete": self.is_complete,
             "ledgers": self.ledgers,
             "entries": self.entries,
             "bytes": self.bytes,

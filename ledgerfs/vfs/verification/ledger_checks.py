@@ -5,8 +5,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ledgerfs.errors import CorruptLedgerError, LedgerfsError, StoreUnreachableError, UnsupportedFormatError
-from ledgerfs.formats.block import first_wrong_padding, parse_block_header
+from ledgerfs.errors import (
+    CorruptLedgerError,
+    LedgerfsError,
+    ObjectNotFoundError,
+    StaleObjectError,
+    StoreUnreachableError,
+    UnsupportedFormatError,
+)
+from ledgerfs.formats.block import BLOCK_HEADER_BYTES, MIN_HEADER_BYTES, first_wrong_padding, parse_block_header
 from ledgerfs.formats.index import OffloadIndex
 from ledgerfs.formats.ledger_metadata import LedgerState
 from ledgerfs.formats.user_metadata import parse_user_metadata
@@ -16,6 +23,7 @@ from ledgerfs.vfs.layout import LedgerReader
 from ledgerfs.vfs.object_store import ObjectStore
 from ledgerfs.vfs.object_window import LARGEST_READ, ObjectWindow
 from ledgerfs.vfs.record_walk import Stretch, walk_records
+from ledgerfs.vfs.verification.catalog_checks import severity_of
 from ledgerfs.vfs.verification.findings import Finding, Severity
 
 _CHECKSUMS_NAMED = 20
@@ -46,6 +54,7 @@ class LedgerCheck:
     bytes: int = 0
     findings: list[Finding] = field(default_factory=list)
     _bad_checksums: int = 0
+    _unchecked: int = 0
 
     def run(self) -> "LedgerCheck":
         """Check everything; an object that cannot be read is a finding, a store that cannot be reached raises."""
@@ -54,9 +63,34 @@ class LedgerCheck:
             self._check_data(self.ledger.index)
         except StoreUnreachableError:
             raise
+        except ObjectNotFoundError as error:
+            self._missing(error)
         except LedgerfsError as error:
-            self._damage("unreadable-object", error.reason, error.offset, error.key)
+            severity = severity_of(error)
+            kind = "replaced-meanwhile" if isinstance(error, StaleObjectError) else "unreadable-object"
+            self._find(
+                Severity.REMARK if kind != "unreadable-object" else severity,
+                kind,
+                error.reason,
+                error.key,
+                error.offset,
+            )
         return self
+
+    def _missing(self, error: ObjectNotFoundError) -> None:
+        """Tell a ledger that was deleted since the listing from one whose data object is lost."""
+        try:
+            self.store.head(self.ledger.ref.index.key)
+        except ObjectNotFoundError:
+            self._find(
+                Severity.REMARK,
+                "deleted-meanwhile",
+                "the ledger was deleted since the bucket was listed",
+                error.key,
+                None,
+            )
+        else:
+            self._damage("unreadable-object", error.reason, error.offset, error.key)
 
     def _check_data(self, index: OffloadIndex) -> None:
         size = self.ledger.ref.data.size
@@ -73,12 +107,12 @@ class LedgerCheck:
         start = index.blocks[block]
         last = index.blocks[block + 1].first_entry - 1 if block + 1 < len(index.blocks) else index.metadata.last_entry
         window.skip_to(start.offset)
-        if not window.fill(index.header_length) or start.offset + index.header_length > end:
+        if not window.fill(MIN_HEADER_BYTES) or start.offset + index.header_length > end:
             message = f"entries {start.first_entry} to {last} are not in the object"
             self._damage("missing-entries", message, start.offset)
             return
-        self._check_header(window, index, block, end)
-        window.consume(index.header_length)
+        self._check_header(window, index, block)
+        window.skip_to(start.offset + index.header_length)
         entry = start.first_entry
         try:
             for stretch in walk_records(window, entry, last, end, self.ledger.ref.data.key):
@@ -88,12 +122,18 @@ class LedgerCheck:
             message = f"{error.reason}; entries {entry} to {last} cannot be reached"
             self._damage("damaged-records", message, error.offset)
             return
+        if block + 1 == len(index.blocks) and window.position < end:
+            message = (
+                f"the last block has {end - window.position} bytes behind its last entry, which Pulsar never writes"
+            )
+            self._damage("wrong-padding", message, window.position)
+            return
         self._check_padding(window, end)
 
-    def _check_header(self, window: ObjectWindow, index: OffloadIndex, block: int, end: int) -> None:
-        start = index.blocks[block]
+    def _check_header(self, window: ObjectWindow, index: OffloadIndex, block: int) -> None:
+        start, end = index.blocks[block], block_ends(index)[block]
         try:
-            header = parse_block_header(window.buffer[: index.header_length], offset=start.offset)
+            header = parse_block_header(window.buffer[:MIN_HEADER_BYTES], offset=start.offset)
         except (CorruptLedgerError, UnsupportedFormatError) as error:
             self._damage("wrong-block-header", error.reason, start.offset)
             return
@@ -103,12 +143,19 @@ class LedgerCheck:
             if is_ != should:
                 message = f"block header says {name} {is_}, the index {should}"
                 self._damage("wrong-block-header", message, start.offset)
+        if index.header_length == BLOCK_HEADER_BYTES and window.fill(BLOCK_HEADER_BYTES):
+            filling = bytes(window.buffer[MIN_HEADER_BYTES:BLOCK_HEADER_BYTES])
+            if filling.strip(b"\0"):
+                self._damage(
+                    "wrong-block-header", "the filling of the block header is not zero", start.offset + MIN_HEADER_BYTES
+                )
 
     def _check_entries(self, stretch: Stretch) -> None:
         batch = stretch.batch
         self.entries += len(batch)
         self.length += int(batch.lengths.sum())
         result = check_entries(batch)
+        self._unchecked += int((result.states == EntryState.NO_CHECKSUM).sum())
         for i in np.flatnonzero(result.states >= EntryState.MISMATCH).tolist():
             self._bad_checksums += 1
             if self._bad_checksums > _CHECKSUMS_NAMED:
@@ -143,6 +190,13 @@ class LedgerCheck:
         if is_complete and self.length != metadata.length:
             message = f"the entries have {self.length} bytes, the metadata says {metadata.length}"
             self._damage("wrong-length", message)
+        parts = [block.part for block in index.blocks]
+        if parts != list(range(1, len(parts) + 1)):
+            message = f"the parts of the upload are numbered {parts[0]} … {parts[-1]}, not from 1 on by one"
+            self._find(Severity.REMARK, "odd-parts", message, self.ledger.ref.index.key, None)
+        if 0 < self._unchecked < self.entries:
+            message = f"{self._unchecked} of {self.entries} entries have no checksum, the others have one"
+            self._find(Severity.REMARK, "no-checksum", message, None, None)
         if metadata.state != LedgerState.CLOSED:
             message = f"the ledger was offloaded in state {metadata.state}, not closed"
             self._find(Severity.REMARK, "not-closed", message, None, None)

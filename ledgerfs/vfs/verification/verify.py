@@ -3,6 +3,7 @@
 import threading
 from typing import Self
 
+from ledgerfs.errors import AccessDeniedError, ObjectNotFoundError
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.layout import LedgerReader, Progress
 from ledgerfs.vfs.ordered_map import ordered_map
@@ -42,7 +43,7 @@ def verify(bucket: Bucket, *, quick: bool = False, progress: Progress | None = N
                 entries += check.entries
                 read += check.bytes
         findings += _metadata_remark(bucket)
-    findings.sort(key=lambda finding: finding.severity is not Severity.DAMAGE)
+    findings.sort(key=lambda finding: list(Severity).index(finding.severity))
     return Report(quick, ledgers, entries, read, tuple(findings))
 
 
@@ -74,8 +75,17 @@ class _Meter:
 
 def _metadata_remark(bucket: Bucket) -> list[Finding]:
     """Remark once that a store keeps no user metadata, which a broker that reads a copy of it would miss."""
-    first = bucket.catalog.ref(0)
-    if bucket.store.head(first.index.key).metadata is not None:
+    for ref in bucket.catalog.refs():
+        try:
+            keeps_metadata = bucket.store.head(ref.index.key).metadata is not None
+        except ObjectNotFoundError:
+            continue  # deleted since the listing; the next one tells as well
+        except AccessDeniedError:
+            return []  # told with the ledgers themselves
+        if keeps_metadata:
+            return []
+        break
+    else:
         return []
     message = (
         "this store keeps no user metadata; a broker refuses copies of these objects that lack "
