@@ -70,7 +70,7 @@ _OF_ENTRY = {
     Message.SEQUENCE_ID: Meta.SEQUENCE_ID,
     Message.VALUE_IS_NULL: Meta.VALUE_IS_NULL,
 }
-_FALLBACKS = (Message.EVENT_TIME, Message.SEQUENCE_ID, Message.VALUE_IS_NULL)
+_FALLBACKS = (Message.EVENT_TIME, Message.SEQUENCE_ID, Message.VALUE_IS_NULL, Message.KEY_IS_NULL)
 
 
 def split_batches(data: npt.NDArray[np.uint8], entries: Int64Table) -> Int64Table:
@@ -93,15 +93,19 @@ def split_batches(data: npt.NDArray[np.uint8], entries: Int64Table) -> Int64Tabl
     return table[:used]
 
 
-def split_unopened(entries: Int64Table) -> Int64Table:
+def split_unopened(entries: Int64Table, limit: int = 2**31 - 1) -> Int64Table:
     """Return the table of messages without a look at the payloads, which may still be compressed: entry and batch index only.
 
-    A batch that claims more messages than its uncompressed size could hold sets the status of its entry.
+    A batch that claims more messages than its uncompressed size, of at most ``limit`` bytes, could hold sets the status of its entry.
     """
     batch_size = entries[:, Meta.BATCH_SIZE]
     is_batch = batch_size != ABSENT
     stored = entries[:, Meta.PAYLOAD_END] - entries[:, Meta.PAYLOAD_AT]
-    room = np.where(entries[:, Meta.COMPRESSION] == 0, stored, entries[:, Meta.UNCOMPRESSED_SIZE]) // _SMALLEST_MESSAGE
+    claimed = entries[:, Meta.UNCOMPRESSED_SIZE]
+    room = (
+        np.where(entries[:, Meta.COMPRESSION] == 0, stored, np.where(claimed <= limit, claimed, -1))
+        // _SMALLEST_MESSAGE
+    )
     entries[is_batch & ((batch_size < 0) | (batch_size > room)), Meta.STATUS] = Status.BROKEN_BATCH
     is_valid = entries[:, Meta.STATUS] == Status.VALID
     counts = np.where(is_valid, np.where(is_batch, batch_size, 1), 0)
@@ -158,7 +162,7 @@ def _walk_message(data, at, end, table, row, fields):  # type: ignore[no-untyped
     for column in range(table.shape[1]):
         table[row, column] = 0
     table[row, 5] = -1
-    table[row, 7] = table[row, 11] = table[row, 13] = table[row, 14] = table[row, 15] = -(2**63)
+    table[row, 7] = table[row, 10] = table[row, 11] = table[row, 13] = table[row, 14] = table[row, 15] = -(2**63)
     if at + 4 > end:
         return -1
     size = uint32_be(data, at)

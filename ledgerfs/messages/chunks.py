@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 MAX_WAITING_BYTES = 256 << 20
 MAX_WAITING_MESSAGES = 1000
+MAX_ENDED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class ChunkJoiner:
     incomplete: list[Incomplete] = field(default_factory=list)
     earlier: Callable[[], bool] | None = None
     _waiting: "OrderedDict[bytes, _Waiting]" = field(default_factory=OrderedDict)
+    _ended: "OrderedDict[bytes, None]" = field(default_factory=OrderedDict)
     _bytes: int = 0
 
     def add(
@@ -59,11 +61,15 @@ class ChunkJoiner:
         """
         if chunk == 0:
             self._give_up(chunked_id)
+            self._ended.pop(chunked_id, None)
             self._waiting[chunked_id] = _Waiting(*position, chunks)
+        if chunked_id in self._ended:
+            return None
         waiting = self._waiting.get(chunked_id)
         while waiting is None and self.earlier is not None and self.earlier():
             waiting = self._waiting.get(chunked_id)
         if waiting is None:
+            self._end(chunked_id)
             self.incomplete.append(Incomplete(*position, 1, chunks))
             return None
         if chunk < len(waiting.parts):
@@ -76,6 +82,7 @@ class ChunkJoiner:
         self._bytes += len(payload)
         if len(waiting.parts) == waiting.chunks:
             self._forget(chunked_id)
+            self._end(chunked_id)
             return b"".join(waiting.parts)
         while self._bytes > MAX_WAITING_BYTES or len(self._waiting) > MAX_WAITING_MESSAGES:
             self._give_up(next(iter(self._waiting)))
@@ -97,7 +104,14 @@ class ChunkJoiner:
     def _give_up(self, chunked_id: bytes) -> None:
         waiting = self._forget(chunked_id)
         if waiting is not None:
+            self._end(chunked_id)
             self.incomplete.append(Incomplete(waiting.ledger_id, waiting.entry_id, len(waiting.parts), waiting.chunks))
+
+    def _end(self, chunked_id: bytes) -> None:
+        """Remember that a message is whole or given up, so that its further parts are not told again."""
+        self._ended[chunked_id] = None
+        if len(self._ended) > MAX_ENDED:
+            self._ended.popitem(last=False)
 
     def _forget(self, chunked_id: bytes) -> _Waiting | None:
         waiting = self._waiting.pop(chunked_id, None)

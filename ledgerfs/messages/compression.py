@@ -15,6 +15,9 @@ DEFAULT_MAX_MESSAGE_BYTES = 5 << 20
 """Pulsar's default of ``maxMessageSize``; batches and chunked messages may be larger when a broker allows more."""
 
 
+_LARGEST = 2**31 - 1
+
+
 class Compression(IntEnum):
     """Codec of a payload, as its metadata names it."""
 
@@ -36,7 +39,7 @@ def decompress(codec: int, payload: memoryview, size: int, limit: int) -> bytes:
     """
     if size < 0:
         raise DecompressionError("a compressed payload without its uncompressed size")
-    if size > limit:
+    if size > min(limit, _LARGEST):
         raise DecompressionError(
             f"claims {size} uncompressed bytes, more than the limit of {limit}; raise max_message_bytes"
         )

@@ -29,8 +29,12 @@ _STATUS_TEXT = {
     Status.BROKEN_FRAME: "its frame claims more bytes than the entry has",
     Status.BROKEN_METADATA: "its message metadata is no protobuf message",
     Status.MISSING_FIELD: "its message metadata lacks producer name, sequence id or publish time",
+    Status.IMPOSSIBLE_TIME: "its publish time is one that no calendar holds",
     Status.BROKEN_BATCH: "its payload is not the batch that its metadata promises",
 }
+_LAST_TIME = 2**63 // 1000 - 1
+"""Ms since 1970 that a count of microseconds holds."""
+
 _OF_PAYLOAD = frozenset({"event_time", "key", "key_bytes", "ordering_key", "value", "properties", "sequence_id"})
 """Columns that a batch keeps inside its payload."""
 
@@ -108,11 +112,17 @@ class TopicDecoder:
     def walk(self, batch: EntryBatch, ledger_id: int) -> tuple[Int64Table, Mask]:
         """First half: return the metadata of a batch's entries, and which of them are sound messages of users."""
         entries = walk_metadata(batch)
-        sound = entries[:, Meta.STATUS] == Status.VALID
-        for row in np.flatnonzero(~sound).tolist():
-            self.fail(ledger_id, batch.first_entry + row, _STATUS_TEXT[Status(int(entries[row, Meta.STATUS]))])
+        status = entries[:, Meta.STATUS]
+        status[(status == Status.VALID) & (np.abs(entries[:, Meta.PUBLISH_TIME]) > _LAST_TIME)] = Status.IMPOSSIBLE_TIME
+        reasons = {
+            row: _STATUS_TEXT[Status(int(status[row]))] for row in np.flatnonzero(status != Status.VALID).tolist()
+        }
         if self.options.check_checksums:
-            sound &= self._checksums_hold(batch, ledger_id)
+            reasons |= _wrong_checksums(batch)
+        for row in sorted(reasons):
+            self.fail(ledger_id, batch.first_entry + row, reasons[row])
+        sound = np.ones(len(entries), bool)
+        sound[list(reasons)] = False
         if not self.options.include_markers:
             sound &= entries[:, Meta.MARKER] == ABSENT
         return entries, sound
@@ -133,7 +143,9 @@ class TopicDecoder:
         self._fail_rows(payloads)
         table, ids = payloads.entries[payloads.keep], payloads.ids[payloads.keep]
         data = payloads.work.bytes()
-        messages = split_batches(data, table) if opens_batches else split_unopened(table)
+        messages = (
+            split_batches(data, table) if opens_batches else split_unopened(table, self.options.max_message_bytes)
+        )
         for row in np.flatnonzero(table[:, Meta.STATUS] != Status.VALID).tolist():
             self.fail(ledger_id, int(ids[row]), _STATUS_TEXT[Status(int(table[row, Meta.STATUS]))])
         columns = MessageColumns(self.topic, ledger_id, data, table, ids, messages, self.state_of)
@@ -141,16 +153,18 @@ class TopicDecoder:
         arrays = [columns.build(name).cast(schema.field(name).type) for name in schema.names]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def recall(self, batches: Iterable[EntryBatch], ledger_id: int) -> None:
-        """Read the chunks of a ledger before those that were decoded, for the messages that it does not end."""
-        older = replace(self, chunks=ChunkJoiner(), skipped=[], options=replace(self.options, on_corrupt="skip"))
+    def beginner(self) -> "TopicDecoder":
+        """Return a decoder of the same topic that has read nothing yet, and reports nothing."""
+        return replace(self, chunks=ChunkJoiner(), skipped=[], options=replace(self.options, on_corrupt="skip"))
+
+    def take_chunks(self, batches: Iterable[EntryBatch], ledger_id: int) -> None:
+        """Read the chunks of a ledger, for the messages that it does not end."""
         for batch in batches:
-            entries, keep = older.walk(batch, ledger_id)
+            entries, keep = self.walk(batch, ledger_id)
             rows = np.flatnonzero(keep & (entries[:, Meta.CHUNKS] > 1))
             payloads = PlainPayloads(Workspace(batch.buffer), entries[rows], rows + batch.first_entry, ledger_id)
             payloads.decrypt(self.decrypt, self.options.on_encrypted)
-            payloads.join(older.chunks)
-        self.chunks.recall(older.chunks)
+            payloads.join(self.chunks)
 
     def fail(self, ledger_id: int, entry_id: int, reason: str) -> None:
         """Raise for a damaged entry, or remember that it was left out."""
@@ -171,10 +185,11 @@ class TopicDecoder:
             mask &= published < self.options.end_ms
         return mask
 
-    def _checksums_hold(self, batch: EntryBatch, ledger_id: int) -> Mask:
-        result = check_entries(batch)
-        holds: Mask = result.states != EntryState.MISMATCH
-        for row in np.flatnonzero(~holds).tolist():
-            reason = f"its CRC32C is {result.computed[row]:08x}, it says {result.stored[row]:08x}"
-            self.fail(ledger_id, batch.first_entry + row, reason)
-        return holds
+
+def _wrong_checksums(batch: EntryBatch) -> dict[int, str]:
+    """Return row and reason of each entry whose checksum is not that of its bytes."""
+    result = check_entries(batch)
+    return {
+        row: f"its CRC32C is {result.computed[row]:08x}, it says {result.stored[row]:08x}"
+        for row in np.flatnonzero(result.states == EntryState.MISMATCH).tolist()
+    }

@@ -26,6 +26,7 @@ class Status(IntEnum):
     """One of producer name, sequence id, publish time."""
     BROKEN_BATCH = 4
     """The payload is not the batch that the metadata promises."""
+    IMPOSSIBLE_TIME = 5
 
 
 class Meta(IntEnum):
@@ -70,7 +71,6 @@ class Meta(IntEnum):
     CHUNKED_SIZE = 36
     CHUNK = 37
     KEY_IS_NULL = 38
-    KEPT_INDEXES = 39
 
 
 BROKER_FIELDS = FieldMap.of(numbers={1: Meta.BROKER_TIME, 2: Meta.BROKER_INDEX})
@@ -103,7 +103,7 @@ MESSAGE_FIELDS = FieldMap.of(
         18: Meta.ORDERING_KEY_AT,
         26: Meta.CHUNKED_ID_AT,
     },
-    counts={4: Meta.PROPERTIES, 13: Meta.ENCRYPTION_KEYS, 31: Meta.KEPT_INDEXES},
+    counts={4: Meta.PROPERTIES, 13: Meta.ENCRYPTION_KEYS},
 )
 
 _DEFAULTS = np.zeros(len(Meta), np.int64)

@@ -107,10 +107,11 @@ class PlainPayloads:
                 self._replace(row, joined)
 
     def decompress(self, limit: int) -> None:
-        """Decompress what is compressed, to at most ``limit`` bytes each (times the number of chunks)."""
+        """Decompress what is compressed, to at most ``limit`` bytes each (times the number of chunks joined)."""
         for row in np.flatnonzero((self.entries[:, Meta.COMPRESSION] != 0) & self.keep).tolist():
             entry = self.entries[row]
-            most = limit * max(1, int(entry[Meta.CHUNKS]))
+            # Of a joined message this is the last part, whose number tells how many there really were.
+            most = limit * (int(entry[Meta.CHUNK]) + 1 if entry[Meta.CHUNKS] > 1 else 1)
             try:
                 size = int(entry[Meta.UNCOMPRESSED_SIZE])
                 self._replace(row, decompress(int(entry[Meta.COMPRESSION]), self._payload(row), size, most))

@@ -44,4 +44,6 @@ def schema_of(columns: Sequence[str] | None) -> pa.Schema:
     unknown = [name for name in names if name not in MESSAGE_SCHEMA.names]
     if unknown:
         raise InvalidNameError(f"no such column; there are {', '.join(MESSAGE_SCHEMA.names)}", key=unknown[0])
+    if len(set(names)) < len(names):
+        raise InvalidNameError("a column is asked for twice", key=", ".join(names))
     return pa.schema([MESSAGE_SCHEMA.field(name) for name in names])

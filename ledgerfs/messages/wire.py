@@ -33,7 +33,7 @@ class FieldMap:
     places
         Column of where the bytes of a field begin; the next column gets their size.
     counts
-        Column that counts how often the field occurs.
+        Column that counts how often a field of bytes occurs.
 
     """
 
@@ -105,18 +105,18 @@ def walk_fields(data, at, end, table, row, numbers, places, counts):  # type: ig
             if is_known and places[field] >= 0:
                 table[row, places[field]] = at
                 table[row, places[field] + 1] = size
+            if is_known and counts[field] >= 0:
+                table[row, counts[field]] += 1
             at += size
         else:
-            at = _skip_fixed(at, end, wire_type)
+            at = skip_fixed(at, end, wire_type)
             if at < 0:
                 return False
-        if is_known and counts[field] >= 0:
-            table[row, counts[field]] += 1
     return True
 
 
 @njit(nogil=True, cache=True)
-def _skip_fixed(at, end, wire_type):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def skip_fixed(at, end, wire_type):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """Return the position behind a field of fixed size, or -1 (groups are not used by anybody)."""
     if wire_type == 1 and at + 8 <= end:
         return at + 8

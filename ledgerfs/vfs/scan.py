@@ -17,7 +17,7 @@ from ledgerfs.errors import CorruptLedgerError, InvalidNameError
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.chunks import Incomplete
 from ledgerfs.messages.decode import DecodeOptions, Skipped, TopicDecoder
-from ledgerfs.messages.metadata_walk import Meta, transactions_of, walk_metadata
+from ledgerfs.messages.metadata_walk import Int64Table, Meta, Status, transactions_of, walk_metadata
 from ledgerfs.messages.payloads import Decrypt
 from ledgerfs.messages.table_schema import DEFAULT_COLUMNS, schema_of
 from ledgerfs.messages.wire import ABSENT
@@ -73,7 +73,7 @@ class Scan:
         return schema_of(self.options.columns)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        outcomes = _Outcomes(self.ledgers)
+        outcomes = _Outcomes(self.ledgers, self.options)
         decoder = TopicDecoder(self.topic, self.options, self.decrypt, outcomes.state_of)
         self.skipped, self.incomplete = decoder.skipped, decoder.chunks.incomplete
         was_read = False
@@ -87,16 +87,11 @@ class Scan:
                 was_read = True
             for batch in _batches(ledger, decoder):
                 entries, keep = decoder.walk(batch, ledger.ref.ledger_id)
-                in_transaction = (
-                    keep & (entries[:, Meta.TRANSACTION_LEAST] != ABSENT) & (entries[:, Meta.MARKER] == ABSENT)
-                )
-                if self.transactions == "committed" and in_transaction.any():
+                in_transaction = np.flatnonzero(keep & (entries[:, Meta.TRANSACTION_LEAST] != ABSENT))
+                if in_transaction.size:
                     outcomes.look_ahead(number)
-                    for row in np.flatnonzero(in_transaction).tolist():
-                        (transaction,) = transactions_of(entries[row : row + 1])
-                        keep[row] = transaction is not None and outcomes.state_of(transaction) == "committed"
-                elif in_transaction.any():
-                    outcomes.look_ahead(number)
+                    if self.transactions == "committed":
+                        keep[in_transaction] = outcomes.are_visible(entries[in_transaction])
                 table = decoder.decode(batch, ledger.ref.ledger_id, entries, keep)
                 if table.num_rows:
                     yield table
@@ -196,26 +191,31 @@ def _batches(ledger: LedgerReader, decoder: TopicDecoder) -> Iterator[EntryBatch
 
 
 class _Earlier:
-    """The ledgers before the one where reading began, one at a call: for parts of chunked messages that begin there."""
+    """The ledgers before the one where reading began: for parts of chunked messages that begin there. Goes back further at each call."""
 
     def __init__(self, ledgers: Sequence[LedgerReader], number: int, decoder: TopicDecoder) -> None:
-        self._before = list(reversed(ledgers[max(0, number - _LEDGERS_BACK) : number]))
+        self._before = ledgers[max(0, number - _LEDGERS_BACK) : number]
+        self._back = 0
         self._decoder = decoder
 
     def __call__(self) -> bool:
-        """Read the chunks of one more ledger before; return whether there was one."""
-        if not self._before:
+        """Read the chunks of one more ledger before, and of those behind it; return whether there was one more."""
+        self._back += 1
+        if self._back > len(self._before):
             return False
-        ledger = self._before.pop(0)
-        self._decoder.recall(ledger.batches(ledger.first_entry, ledger.last_entry), ledger.ref.ledger_id)
+        older = self._decoder.beginner()
+        for ledger in self._before[-self._back :]:
+            older.take_chunks(_batches(ledger, older), ledger.ref.ledger_id)
+        self._decoder.chunks.recall(older.chunks)
         return True
 
 
 class _Outcomes:
     """The outcomes of transactions: their markers may stand in a later ledger than their messages, or nowhere yet."""
 
-    def __init__(self, ledgers: Sequence[LedgerReader]) -> None:
+    def __init__(self, ledgers: Sequence[LedgerReader], options: DecodeOptions) -> None:
         self._ledgers = ledgers
+        self._options = options
         self._states: dict[tuple[int, int], str] | None = None
 
     def look_ahead(self, number: int) -> None:
@@ -223,10 +223,13 @@ class _Outcomes:
         if self._states is not None:
             return
         self._states = {}
+        # Damage was told, or will be, where its own ledger is read.
+        looker = TopicDecoder("", self._options)
         for ledger in self._ledgers[number:]:
-            for batch in ledger.batches(ledger.first_entry, ledger.last_entry):
+            for batch in _batches(ledger, looker):
                 entries = walk_metadata(batch)
-                markers = entries[np.isin(entries[:, Meta.MARKER], (_COMMIT_MARKER, _ABORT_MARKER))]
+                is_outcome = np.isin(entries[:, Meta.MARKER], (_COMMIT_MARKER, _ABORT_MARKER))
+                markers = entries[is_outcome & (entries[:, Meta.STATUS] == Status.VALID)]
                 for transaction, kind in zip(transactions_of(markers), markers[:, Meta.MARKER].tolist(), strict=True):
                     if transaction is not None:
                         self._states[transaction] = "committed" if kind == _COMMIT_MARKER else "aborted"
@@ -234,3 +237,9 @@ class _Outcomes:
     def state_of(self, transaction: tuple[int, int]) -> str:
         """Return ``committed``, ``aborted`` or ``open``."""
         return (self._states or {}).get(transaction, "open")
+
+    def are_visible(self, rows: Int64Table) -> list[bool]:
+        """Return for each row of a transaction whether it is of a committed one, or is a marker itself."""
+        markers = (rows[:, Meta.MARKER] != ABSENT).tolist()
+        pairs = zip(markers, transactions_of(rows), strict=True)
+        return [is_marker or (one is not None and self.state_of(one) == "committed") for is_marker, one in pairs]

@@ -1,0 +1,180 @@
+"""Batches, sound and hostile, taken apart."""
+
+import struct
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledgerfs.errors import CorruptMessageError
+from ledgerfs.messages.batch_split import Message, split_batches, split_unopened
+from ledgerfs.messages.metadata_walk import Int64Table, Meta, Status, walk_metadata
+from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, Property
+from ledgerfs.messages.wire import ABSENT
+from tests.support.entries import batch_of, batched, decode_entries, frame, framed, metadata
+
+SINGLES = [
+    (BatchedMetadataRecord(key=b"k", event_time_ms=5), b"one"),
+    (BatchedMetadataRecord(property=[Property(key=b"a", value=b"b")], sequence_id=2**40), b""),
+    (BatchedMetadataRecord(ordering_key=b"o", value_is_null=True), b"three"),
+]
+HOSTILE = [-1, -2, -(2**31), 2**31 - 1, 2**30, 100_000, 7]
+
+
+def split(*entries: bytes) -> tuple[Int64Table, Int64Table]:
+    """Return messages and entries, whose payloads are plain."""
+    batch = batch_of(entries)
+    table = walk_metadata(batch)
+    return split_batches(np.frombuffer(batch.buffer, np.uint8), table), table
+
+
+def unopened(*entries: bytes) -> tuple[Int64Table, Int64Table]:
+    table = walk_metadata(batch_of(entries))
+    return split_unopened(table), table
+
+
+def indexes_of(messages: Int64Table) -> list[tuple[int, int | None]]:
+    pairs = messages[:, [Message.ENTRY, Message.BATCH_INDEX]].tolist()
+    return [(entry, None if index < 0 else index) for entry, index in pairs]
+
+
+def test_a_batch_and_messages_alone():
+    messages, entries = split(frame(metadata(), b"alone"), batched(SINGLES), frame(metadata(key=b"k")))
+    assert indexes_of(messages) == [(0, None), (1, 0), (1, 1), (1, 2), (2, None)]
+    assert messages[:, Message.PAYLOAD_SIZE].tolist() == [5, 3, 0, 5, 0]
+    assert (entries[:, Meta.STATUS] == Status.VALID).all()
+
+
+def test_what_a_message_does_not_say_is_what_its_batch_says_but_for_keys_and_properties():
+    meta = {"key": b"batch", "ordering_key": b"batch", "property": [Property()], "event_time_ms": 9, "sequence_id": 8}
+    messages, _ = split(batched([*SINGLES, (BatchedMetadataRecord(event_time_ms=0), b"")], **meta))
+    assert messages[:, Message.EVENT_TIME].tolist() == [5, 9, 9, 0]
+    assert messages[:, Message.SEQUENCE_ID].tolist() == [8, 2**40, 8, 8]
+    assert messages[:, Message.VALUE_IS_NULL].tolist() == [0, 0, 1, 0]
+    assert (messages[:, Message.KEY_AT] == ABSENT).tolist() == [False, True, True, True]
+    assert (messages[:, Message.ORDERING_KEY_AT] == ABSENT).tolist() == [True, True, False, True]
+    assert messages[:, Message.PROPERTIES].tolist() == [0, 1, 0, 0]
+
+
+def test_a_batch_of_none_has_no_messages():
+    messages, entries = split(frame(metadata(messages_in_batch=0), b"whatever"), frame(metadata()))
+    assert indexes_of(messages) == [(1, None)]
+    assert entries[0, Meta.STATUS] == Status.VALID
+
+
+def test_bytes_behind_the_last_message_are_nobodys():
+    messages, _ = split(frame(metadata(messages_in_batch=1), framed(*SINGLES[0]) + b"\xff" * 9))
+    assert messages[:, Message.PAYLOAD_SIZE].tolist() == [3]
+
+
+@pytest.mark.parametrize("claimed", HOSTILE)
+@pytest.mark.parametrize("take_apart", [split, unopened])
+def test_hostile_counts_are_damage_and_allocate_nothing(claimed, take_apart):
+    payload = b"".join(framed(*single) for single in SINGLES)
+    good = frame(metadata(), b"x")
+    entries = [good, frame(metadata(messages_in_batch=claimed), payload), good]
+    take_apart(*entries)  # compiles
+    tracemalloc.start()
+    try:
+        messages, table = take_apart(*entries)
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+    if claimed != 7 or take_apart is split:  # 7 of 6 bytes could be
+        assert indexes_of(messages) == [(0, None), (2, None)]
+        assert table[:, Meta.STATUS].tolist() == [Status.VALID, Status.BROKEN_BATCH, Status.VALID]
+
+
+@pytest.mark.parametrize("claimed", [*HOSTILE, 2**63 - 1, -(2**63) + 1, 2**32, 2**32 + 3])
+def test_counts_of_any_width_are_damage_without_a_look_at_a_compressed_payload_too(claimed):
+    count = (claimed & (2**64 - 1)).to_bytes(10, "little")
+    number = int.from_bytes(count, "little")
+    wide = b"\x58" + b"".join(bytes([number >> 7 * i & 0x7F | 0x80]) for i in range(9)) + bytes([number >> 63 & 1])
+    meta = metadata(compression=1, uncompressed_size=30).SerializeToString() + wide
+    messages, table = unopened(frame(meta, b"x"), frame(metadata()))
+    assert indexes_of(messages) == [(1, None)]
+    assert table[0, Meta.STATUS] == Status.BROKEN_BATCH
+
+
+def test_a_compressed_batch_that_claims_to_be_above_the_limit_is_damage_whichever_columns_are_asked_for():
+    """Unopened, nothing but its claim bounds what is allocated for its messages: 17 numbers of 8 bytes for each 6 claimed."""
+    meta = metadata(compression=1, uncompressed_size=1 << 20, messages_in_batch=100_000)
+    for column in ("value", "entry_id"):
+        with pytest.raises(CorruptMessageError, match="entry 1:0"):
+            decode_entries([frame(meta, b"x")], columns=[column], max_message_bytes=100_000)
+
+
+def test_the_largest_claim_of_all_allocates_nothing():
+    meta = metadata(compression=1, messages_in_batch=5_000_000).SerializeToString() + b"\x48" + b"\xff" * 8 + b"\x7f"
+    tracemalloc.start()
+    try:
+        table = decode_entries([frame(meta, b"x")], columns=["entry_id"], on_corrupt="skip")
+        assert tracemalloc.get_traced_memory()[1] < 50 << 20
+    finally:
+        tracemalloc.stop()
+    assert table.num_rows == 0
+
+
+def test_a_batch_cut_at_any_byte_is_damage():
+    payload = b"".join(framed(*single) for single in SINGLES)
+    meta = metadata(messages_in_batch=3)
+    good = frame(metadata(), b"x")
+    for end in range(len(payload)):
+        messages, table = split(good, frame(meta, payload[:end]), good)
+        assert indexes_of(messages) == [(0, None), (2, None)], end
+        assert table[1, Meta.STATUS] == Status.BROKEN_BATCH
+
+
+@pytest.mark.parametrize("size", [4, 5, 100, 2**31 - 1, 2**31, 2**32 - 1])
+def test_metadata_that_claims_more_than_the_payload_has_is_damage(size):
+    payload = struct.pack(">I", size) + b"\x18\x00" + b"\x00"
+    messages, table = split(frame(metadata(messages_in_batch=1), payload))
+    assert len(messages) == 0
+    assert table[0, Meta.STATUS] == Status.BROKEN_BATCH
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 4, 2**31 - 1])
+def test_a_payload_size_that_does_not_fit_is_damage(size):
+    single = BatchedMetadataRecord(payload_size=size).SerializeToString()
+    messages, table = split(frame(metadata(messages_in_batch=1), framed(single, b"abc")))
+    assert len(messages) == 0
+    assert table[0, Meta.STATUS] == Status.BROKEN_BATCH
+
+
+def test_a_message_without_its_payloads_size_is_damage():
+    single = BatchedMetadataRecord(key=b"key").SerializeToString()
+    _, table = split(frame(metadata(messages_in_batch=1), framed(single, b"abc")))
+    assert table[0, Meta.STATUS] == Status.BROKEN_BATCH
+
+
+def test_a_damaged_batch_leaves_none_of_its_messages():
+    payload = framed(*SINGLES[0]) + framed(*SINGLES[1]) + b"\xff" * 20
+    messages, _ = split(batched(SINGLES), frame(metadata(messages_in_batch=3), payload), batched(SINGLES))
+    assert indexes_of(messages) == [(0, 0), (0, 1), (0, 2), (2, 0), (2, 1), (2, 2)]
+
+
+@settings(deadline=None, max_examples=200)
+@given(counts=st.lists(st.none() | st.integers(0, 5), max_size=10), compacted=st.just(value=False))
+def test_opened_or_not_the_messages_are_the_same(counts, compacted):
+    entries = [
+        frame(metadata(), b"x") if count is None else batched([(BatchedMetadataRecord(), b"ab")] * count)
+        for count in counts
+    ]
+    if not entries:
+        return
+    opened, not_opened = split(*entries)[0], unopened(*entries)[0]
+    expected = [(i, index) for i, count in enumerate(counts) for index in ([None] if count is None else range(count))]
+    assert indexes_of(opened) == indexes_of(not_opened) == expected
+
+
+@settings(deadline=None, max_examples=300)
+@given(payload=st.binary(max_size=60), count=st.integers(-2, 12))
+def test_any_payload_gives_messages_inside_it(payload, count):
+    messages, table = split(frame(metadata(messages_in_batch=count), payload))
+    at, size = messages[:, Message.PAYLOAD_AT], messages[:, Message.PAYLOAD_SIZE]
+    assert (at >= table[0, Meta.PAYLOAD_AT]).all()
+    assert (size >= 0).all()
+    assert (at + size <= table[0, Meta.PAYLOAD_END]).all()
+    assert len(messages) in {0, max(0, count)} or (messages[:, Message.COMPACTED_OUT] == 0).all()

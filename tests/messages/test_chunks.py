@@ -1,0 +1,187 @@
+"""Parts of chunked messages, in every order that a topic can have them."""
+
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledgerfs.messages import chunks as module
+from ledgerfs.messages.chunks import ChunkJoiner, Incomplete
+from tests.support.entries import LZ4, NONE, SNAPPY, ZLIB, ZSTD, compress, decode_entries, frame, metadata, varint
+
+
+def add(
+    joiner: ChunkJoiner, entry: int, chunk: int, chunks: int = 3, identity: bytes = b"a", data: bytes | None = None
+):
+    return joiner.add((1, entry), identity, chunk, chunks, b"%d" % chunk if data is None else data)
+
+
+def test_parts_in_order_become_the_message():
+    joiner = ChunkJoiner()
+    assert [add(joiner, i, i) for i in range(3)] == [None, None, b"012"]
+    assert joiner.finish() == []
+
+
+def test_a_message_goes_on_in_the_next_ledger_and_between_others():
+    joiner = ChunkJoiner()
+    assert joiner.add((1, 8), b"a", 0, 2, b"x") is None
+    assert joiner.add((1, 9), b"b", 0, 2, b"y") is None
+    assert joiner.add((7, 0), b"a", 1, 2, b"z") == b"xz"
+    assert joiner.add((7, 1), b"b", 1, 2, b"") == b"y"
+    assert joiner.finish() == []
+
+
+def test_a_repeated_part_is_ignored():
+    joiner = ChunkJoiner()
+    assert [add(joiner, i, chunk) for i, chunk in enumerate([0, 1, 1, 2])] == [None, None, None, b"012"]
+    assert joiner.finish() == []
+
+
+def test_a_first_part_begins_anew_and_what_was_there_before_is_told():
+    joiner = ChunkJoiner()
+    assert [add(joiner, i, chunk) for i, chunk in enumerate([0, 1, 0, 1, 2])][-1] == b"012"
+    assert joiner.finish() == [Incomplete(1, 0, 2, 3)]
+
+
+def test_a_message_that_is_sent_twice_comes_twice():
+    joiner = ChunkJoiner()
+    assert [add(joiner, i, i % 3) for i in range(6)] == [None, None, b"012", None, None, b"012"]
+    assert joiner.finish() == []
+
+
+def test_a_gap_gives_the_message_up_and_tells_it_once():
+    joiner = ChunkJoiner()
+    assert [add(joiner, i, chunk, 6) for i, chunk in enumerate([0, 2, 3, 4, 5])] == [None] * 5
+    assert joiner.finish() == [Incomplete(1, 0, 1, 6)]
+
+
+def test_a_message_whose_first_part_is_missing_is_told_once():
+    joiner = ChunkJoiner()
+    assert [add(joiner, i, i + 1, 4) for i in range(3)] == [None] * 3
+    (told,) = joiner.finish()
+    assert (told.ledger_id, told.entry_id, told.chunks) == (1, 0, 4)
+
+
+def test_the_last_part_of_a_whole_message_once_more_is_not_told_as_incomplete():
+    joiner = ChunkJoiner()
+    assert [add(joiner, i, chunk) for i, chunk in enumerate([0, 1, 2, 2])] == [None, None, b"012", None]
+    assert joiner.finish() == []
+
+
+def test_what_still_waits_at_the_end_is_told():
+    joiner = ChunkJoiner()
+    add(joiner, 4, 0, 2, b"a")
+    add(joiner, 5, 0, 9, b"b")
+    assert joiner.incomplete == []
+    assert joiner.finish() == [Incomplete(1, 4, 1, 2), Incomplete(1, 5, 1, 9)]
+
+
+def test_numbers_of_parts_that_cannot_be_are_no_message():
+    joiner = ChunkJoiner()
+    assert add(joiner, 0, -1) is None
+    assert add(joiner, 1, 0) is None
+    assert add(joiner, 2, -5) is None
+    assert add(joiner, 3, 2**31 - 1) is None
+    assert len(joiner.finish()) == 2
+
+
+def test_no_more_bytes_wait_than_are_allowed(monkeypatch):
+    monkeypatch.setattr(module, "MAX_WAITING_BYTES", 100)
+    joiner = ChunkJoiner()
+    for i in range(5):
+        assert add(joiner, i, 0, 2, b"%d" % i, bytes(40)) is None
+        assert joiner._bytes <= 100
+    assert joiner.incomplete == [Incomplete(1, i, 1, 2) for i in range(3)]
+    assert add(joiner, 5, 1, 2, b"4", b"end") == bytes(40) + b"end"
+    assert add(joiner, 6, 0, 2, b"large", bytes(101)) is None
+    assert joiner._bytes == 0
+    assert len(joiner.finish()) == 5
+
+
+def test_no_more_messages_wait_than_are_allowed(monkeypatch):
+    monkeypatch.setattr(module, "MAX_WAITING_MESSAGES", 3)
+    joiner = ChunkJoiner()
+    for i in range(5):
+        add(joiner, i, 0, 2, b"%d" % i)
+    assert joiner.incomplete == [Incomplete(1, 0, 1, 2), Incomplete(1, 1, 1, 2)]
+
+
+def test_an_earlier_ledger_is_asked_once_and_only_when_a_first_part_is_missing():
+    before, joiner, asked = ChunkJoiner(), ChunkJoiner(), []
+    before.add((1, 7), b"a", 0, 3, b"x")
+
+    def earlier() -> bool:
+        asked.append(1)
+        if len(asked) == 1:
+            joiner.recall(before)
+        return len(asked) == 1
+
+    joiner.earlier = earlier
+    assert joiner.add((2, 0), b"b", 0, 2, b"") is None
+    assert asked == []
+    assert joiner.add((2, 1), b"a", 1, 3, b"y") is None
+    assert joiner.add((2, 2), b"a", 2, 3, b"z") == b"xyz"
+    assert len(asked) == 1
+    assert joiner.finish() == [Incomplete(2, 0, 1, 2)]
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    parts=st.lists(
+        st.tuples(st.sampled_from([b"a", b"b"]), st.integers(-1, 4), st.integers(2, 4), st.binary(max_size=3)),
+        max_size=25,
+    )
+)
+def test_any_parts_in_any_order(parts):
+    joiner = ChunkJoiner()
+    waiting: dict[bytes, tuple[int, list[bytes]]] = {}
+    for i, (identity, chunk, chunks, data) in enumerate(parts):
+        if chunk == 0:
+            waiting[identity] = (chunks, [])
+        expected = None
+        if identity in waiting:
+            count, got = waiting[identity]
+            if chunk == len(got):
+                got.append(data)
+                if len(got) == count:
+                    expected = b"".join(waiting.pop(identity)[1])
+            elif chunk > len(got):
+                del waiting[identity]
+        assert joiner.add((1, i), identity, chunk, chunks, data) == expected
+    assert joiner._bytes == sum(len(one) for _, got in waiting.values() for one in got)
+    joiner.finish()
+    assert joiner._bytes == 0
+
+
+def part(chunk: int, chunks: int, payload: bytes, codec: int = NONE, size: int = 0) -> bytes:
+    meta = metadata(chunked_id=b"a", chunk=chunk, chunks=chunks, compression=codec, uncompressed_size=size)
+    return frame(meta, payload)
+
+
+def test_a_chunked_message_may_be_as_many_times_larger_than_the_limit_as_it_has_parts():
+    plain = bytes(range(256)) * 10
+    stored = compress(SNAPPY, plain)
+    half = len(stored) // 2
+    entries = [part(0, 2, stored[:half], SNAPPY, len(plain)), part(1, 2, stored[half:], SNAPPY, len(plain))]
+    table = decode_entries(entries, columns=["entry_id", "value"], max_message_bytes=len(plain) // 2)
+    assert table.to_pydict() == {"entry_id": [1], "value": [plain]}
+
+
+@pytest.mark.parametrize("size", [100 << 20, 2**31, 2**32 - 1, 2**63 - 1])
+@pytest.mark.parametrize("codec", [LZ4, ZLIB, ZSTD, SNAPPY])
+def test_a_last_part_that_claims_to_be_of_many_does_not_raise_the_limit(codec, size):
+    """Two parts were joined, so twice the limit is what they may become, whatever the last one says."""
+    stored = compress(codec, bytes(1000))
+    first = metadata(chunked_id=b"a", chunks=2, chunk=0, compression=codec)
+    last = metadata(chunked_id=b"a", chunks=2**31 - 1, chunk=1, compression=codec)
+    claim = b"\x48" + varint(size)  # wider than protobuf's classes would write
+    parts = ((first, stored[:5]), (last, stored[5:]))
+    entries = [frame(one.SerializeToString() + claim, payload) for one, payload in parts]
+    tracemalloc.start()
+    try:
+        table = decode_entries(entries, columns=["value"], on_corrupt="skip")
+        assert tracemalloc.get_traced_memory()[1] < 15 << 20
+    finally:
+        tracemalloc.stop()
+    assert table.num_rows == 0
