@@ -28,6 +28,7 @@ protos: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks.catalog
 	$(BIN)/python -m benchmarks.cat
+	$(BIN)/python -m benchmarks.decode
 
 clean:
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis

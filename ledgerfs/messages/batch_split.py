@@ -14,7 +14,7 @@ from ledgerfs.messages.metadata_walk import Meta, Status
 from ledgerfs.messages.wire import ABSENT, FieldMap, uint32_be, walk_fields
 
 Int64Table = npt.NDArray[np.int64]
-_SMALLEST_MESSAGE = 6
+SMALLEST_MESSAGE = 6
 """Bytes that a message of a batch takes at least: the size of its metadata, and its payload's size in it."""
 
 
@@ -81,7 +81,7 @@ def split_batches(data: npt.NDArray[np.uint8], entries: Int64Table) -> Int64Tabl
     """
     batch_size = entries[:, Meta.BATCH_SIZE]
     is_batch = batch_size != ABSENT
-    room = (entries[:, Meta.PAYLOAD_END] - entries[:, Meta.PAYLOAD_AT]) // _SMALLEST_MESSAGE
+    room = (entries[:, Meta.PAYLOAD_END] - entries[:, Meta.PAYLOAD_AT]) // SMALLEST_MESSAGE
     entries[is_batch & ((batch_size < 0) | (batch_size > room)), Meta.STATUS] = Status.BROKEN_BATCH
     is_valid = entries[:, Meta.STATUS] == Status.VALID
     counts = np.where(is_valid, np.where(is_batch, batch_size, 1), 0)
@@ -103,8 +103,7 @@ def split_unopened(entries: Int64Table, limit: int = 2**31 - 1) -> Int64Table:
     stored = entries[:, Meta.PAYLOAD_END] - entries[:, Meta.PAYLOAD_AT]
     claimed = entries[:, Meta.UNCOMPRESSED_SIZE]
     room = (
-        np.where(entries[:, Meta.COMPRESSION] == 0, stored, np.where(claimed <= limit, claimed, -1))
-        // _SMALLEST_MESSAGE
+        np.where(entries[:, Meta.COMPRESSION] == 0, stored, np.where(claimed <= limit, claimed, -1)) // SMALLEST_MESSAGE
     )
     entries[is_batch & ((batch_size < 0) | (batch_size > room)), Meta.STATUS] = Status.BROKEN_BATCH
     is_valid = entries[:, Meta.STATUS] == Status.VALID

@@ -4,7 +4,7 @@ The steps work on tables of integers over one buffer. Where nothing has to be de
 the columns themselves; where no column needs a payload, none is opened.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ledgerfs.errors import CorruptMessageError
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.messages.batch_split import split_batches, split_unopened
+from ledgerfs.messages.batch_split import SMALLEST_MESSAGE, Message, split_batches, split_unopened
 from ledgerfs.messages.chunks import ChunkJoiner
 from ledgerfs.messages.columns import MessageColumns
 from ledgerfs.messages.compression import DEFAULT_MAX_MESSAGE_BYTES
@@ -34,6 +34,9 @@ _STATUS_TEXT = {
 }
 _LAST_TIME = 2**63 // 1000 - 1
 """Ms since 1970 that a count of microseconds holds."""
+
+_PORTION = 64 << 20
+_BYTES_OF_A_MESSAGE = 8 * len(Message)
 
 _OF_PAYLOAD = frozenset({"event_time", "key", "key_bytes", "ordering_key", "value", "properties", "sequence_id"})
 """Columns that a batch keeps inside its payload."""
@@ -126,6 +129,23 @@ class TopicDecoder:
         if not self.options.include_markers:
             sound &= entries[:, Meta.MARKER] == ABSENT
         return entries, sound
+
+    def portions(self, entries: Int64Table, keep: Mask) -> Iterator[Mask]:
+        """Split the entries in ``keep`` so that what each portion becomes in memory, by its own claims, is bounded (about 64 MiB)."""
+        rows = np.flatnonzero(keep)
+        table = entries[rows]
+        limit = self.options.max_message_bytes
+        stored = table[:, Meta.PAYLOAD_END] - table[:, Meta.PAYLOAD_AT]
+        plain = np.where(table[:, Meta.COMPRESSION] == 0, stored, np.clip(table[:, Meta.UNCOMPRESSED_SIZE], 0, limit))
+        messages = np.clip(table[:, Meta.BATCH_SIZE], 1, plain // SMALLEST_MESSAGE + 1)
+        number = np.cumsum(plain + messages * _BYTES_OF_A_MESSAGE) // _PORTION
+        if not rows.size or number[0] == number[-1]:
+            yield keep
+            return
+        for some in np.split(rows, np.flatnonzero(np.diff(number)) + 1):
+            portion = np.zeros(keep.size, bool)
+            portion[some] = True
+            yield portion
 
     def decode(self, batch: EntryBatch, ledger_id: int, entries: Int64Table, keep: Mask) -> pa.RecordBatch:
         """Second half: return the messages of the entries in ``keep``.

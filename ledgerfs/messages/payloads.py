@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+from google.protobuf.message import DecodeError
 
 from ledgerfs.errors import EncryptedMessageError, LedgerfsError
 from ledgerfs.messages.chunks import ChunkJoiner
@@ -120,9 +121,12 @@ class PlainPayloads:
 
     def _decrypt(self, row: int, decrypt: Decrypt) -> None:
         entry = self.entries[row]
-        metadata = MessageMetadataRecord.FromString(
-            bytes(self.work.view(*_between(entry, Meta.METADATA_AT, Meta.METADATA_END)))
-        )
+        try:
+            text = bytes(self.work.view(*_between(entry, Meta.METADATA_AT, Meta.METADATA_END)))
+            metadata = MessageMetadataRecord.FromString(text)
+        except DecodeError:
+            self._fail(row, "its encryption keys are no protobuf messages")
+            return
         keys = [(key.name.decode("utf-8", "replace"), key.wrapped) for key in metadata.encryption_key]
         try:
             self._replace(row, decrypt(keys, metadata.encryption_iv, self._payload(row)))

@@ -92,9 +92,10 @@ class Scan:
                     outcomes.look_ahead(number)
                     if self.transactions == "committed":
                         keep[in_transaction] = outcomes.are_visible(entries[in_transaction])
-                table = decoder.decode(batch, ledger.ref.ledger_id, entries, keep)
-                if table.num_rows:
-                    yield table
+                for portion in decoder.portions(entries, keep):
+                    table = decoder.decode(batch, ledger.ref.ledger_id, entries, portion)
+                    if table.num_rows:
+                        yield table
         decoder.chunks.finish()
 
     def to_reader(self) -> pa.RecordBatchReader:

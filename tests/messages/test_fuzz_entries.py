@@ -23,9 +23,9 @@ from ledgerfs.messages.decode import DecodeOptions, TopicDecoder
 from ledgerfs.messages.decryption import Decryptor, EncryptedDataKey, PrivateKeys
 from ledgerfs.messages.payloads import Decrypt
 from ledgerfs.messages.table_schema import MESSAGE_SCHEMA
-from tests.support.entries import TOPIC
+from tests.support.entries import TOPIC, frame, metadata
 
-SECONDS = 12
+SECONDS = 9
 PATIENCE = 40
 LARGEST = 3_000
 GUARD = 64
@@ -157,6 +157,15 @@ def test_damaged_entries_are_an_answer_or_our_error_whatever_stands_around_them(
     counts = json.loads(note.read_text())
     assert counts["tried"] > 100
     assert counts["rows"] > 30
+
+
+def test_an_encryption_key_that_is_no_message_is_our_error_that_names_the_entry():
+    """The walk does not look into a key's bytes, the decryption does."""
+    entry = frame(metadata().SerializeToString() + b"\x6a\x02\xff\xff", b"abc", checksum=False)
+    batch = guarded([entry], b"\x00")
+    decoder = TopicDecoder(TOPIC, DecodeOptions(), lambda keys, iv, payload: bytes(payload))
+    with pytest.raises(LedgerfsError, match="entry 1:0"):
+        decoder.decode(batch, 1, *decoder.walk(batch, 1))
 
 
 def test_entries_that_are_sound_do_not_depend_on_what_stands_around_them(golden):

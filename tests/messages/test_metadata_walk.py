@@ -43,7 +43,7 @@ FULL = metadata(
     chunked_size=1000,
     chunk=2,
     key_is_null=True,
-    kept_index=[1],
+    kept_index=[1],  # has no column yet
 )
 BROKER = BrokerMetadataRecord(broker_time_ms=7, last_index=9)
 REQUIRED = b"\x0a\x01p\x10\x01\x18\x02"

@@ -1,5 +1,7 @@
 """What a scan does with damage, choices, and the libraries that take it."""
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
@@ -18,7 +20,7 @@ from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord
 from ledgerfs.messages.table_schema import DEFAULT_COLUMNS
 from ledgerfs.vfs.bucket import Topic
 from ledgerfs.vfs.scan import milliseconds_of
-from tests.support.entries import batched, frame, metadata
+from tests.support.entries import ZSTD, batched, compress, frame, framed, metadata
 from tests.support.ledgers import CREATED_MS, Offload, offload, put_in_folder
 
 COMMIT, ABORT = 21, 22
@@ -339,3 +341,52 @@ def test_a_scan_of_nothing_is_an_empty_table(topic):
     scan = topic.scan(end_time=0)
     assert scan.to_table().num_rows == pa.table(scan).num_rows == scan.to_pandas().shape[0] == 0
     assert scan.to_table().schema == scan.schema
+
+
+COMPRESSIBLE = """
+import resource
+import sys
+from ledgerfs import open_bucket
+
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+topic = open_bucket(sys.argv[1]).topic("persistent://public/default/orders")
+for column in ("value", "batch_index"):
+    print(sum(batch.num_rows for batch in topic.scan(columns=[column])))
+"""
+
+
+def test_a_window_that_decompresses_to_more_than_an_array_can_hold_comes_in_pieces(tmp_path):
+    """450 sound batches of 5 MiB that compress to a few hundred bytes each, as a load test's do."""
+    plain = framed(BatchedMetadataRecord(), bytes((1 << 20) - 100)) * 5
+    meta = metadata(compression=ZSTD, uncompressed_size=len(plain), messages_in_batch=5)
+    made = offload([frame(meta, compress(ZSTD, plain))] * 450)
+    command = [sys.executable, "-c", COMPRESSIBLE, put_in_folder(tmp_path, made)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "2250\n2250\n"), done.stderr[-1000:]
+
+
+def test_a_window_that_claims_more_messages_than_memory_holds_is_damage_or_comes_in_pieces(tmp_path):
+    """Without a look at the payloads nothing but the claims say how many rows there are: here 600 million in 40 KiB."""
+    meta = metadata(compression=ZSTD, uncompressed_size=5 << 20, messages_in_batch=800_000)
+    made = offload([frame(meta, b"no zstd")] * 750)
+    command = [sys.executable, "-c", MANY_CLAIMED, put_in_folder(tmp_path, made)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-1000:]
+
+
+MANY_CLAIMED = """
+import resource
+import sys
+from itertools import islice
+from ledgerfs import open_bucket
+from ledgerfs.errors import LedgerfsError
+
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+topic = open_bucket(sys.argv[1]).topic("persistent://public/default/orders")
+try:
+    for batch in islice(topic.scan(columns=["batch_index"]), 3):
+        assert batch.num_rows <= 50_000_000
+except LedgerfsError:
+    pass
+print("done")
+"""
