@@ -13,6 +13,7 @@ from numba import njit
 
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.crc32c import crc32c
+from ledgerfs.messages.wire import uint32_be
 
 
 class EntryState(IntEnum):
@@ -48,16 +49,6 @@ def check_entries(batch: EntryBatch) -> ChecksumResult:
 
 
 @njit(nogil=True, cache=True)
-def _uint32(data, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    return (
-        (np.uint32(data[at]) << np.uint32(24))
-        | (np.uint32(data[at + 1]) << np.uint32(16))
-        | (np.uint32(data[at + 2]) << np.uint32(8))
-        | np.uint32(data[at + 3])
-    )
-
-
-@njit(nogil=True, cache=True)
 def _has_magic(data, at, end, second):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     return at + 2 <= end and data[at] == 0x0E and data[at + 1] == second
 
@@ -70,16 +61,16 @@ def _check(data, entries, results):  # type: ignore[no-untyped-def]  # noqa: ANN
         at = offsets[i]
         end = at + lengths[i]
         if _has_magic(data, at, end, 0x02):
-            if at + 6 > end or np.int64(_uint32(data, at + 2)) > end - at - 6:
+            if at + 6 > end or uint32_be(data, at + 2) > end - at - 6:
                 states[i] = 3
                 continue
-            at += 6 + np.int64(_uint32(data, at + 2))
+            at += 6 + uint32_be(data, at + 2)
         if not _has_magic(data, at, end, 0x01):
             states[i] = 1
             continue
         if at + 6 > end:
             states[i] = 3
             continue
-        stored[i] = _uint32(data, at + 2)
+        stored[i] = uint32_be(data, at + 2)
         computed[i] = crc32c(data, at + 6, end)
         states[i] = 0 if stored[i] == computed[i] else 2

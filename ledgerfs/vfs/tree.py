@@ -148,11 +148,6 @@ class OpenFile:
             self.view.send(self.ledger, start, end, descriptor)
 
 
-def path_of(view_name: str, view: View, ref: LedgerRef) -> str:
-    """Return the path of one ledger's file in a view."""
-    return "/".join([view_name, *directory_of(ref.managed_ledger), _file_name(ref, view)])
-
-
 def _file_name(ref: LedgerRef, view: View) -> str:
     copy = f"@{ref.uuid}" if ref.copy else ""
     return f"{ref.ledger_id}{copy}{view.suffix}"
