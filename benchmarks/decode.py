@@ -1,7 +1,7 @@
 """Decoding entries to Arrow tables, against `np.copyto`, a loop over protobuf classes, and the codec libraries alone.
 
 All figures are the best of several runs, subject and baseline in turn; one thread works unless a line says otherwise, and every CRC32C is
-verified. The entries are in memory for all but the last two figures, in windows of up to 8 MiB, as `LedgerReader.batches` gives them.
+verified. The entries are in memory for all but the last two figures, in stretches of up to 2 MiB, as `LedgerReader.batches` gives them.
 """
 
 import argparse
@@ -36,6 +36,7 @@ from ledgerfs.messages.decode import DecodeOptions
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, MessageMetadataRecord
 from ledgerfs.messages.table_schema import DEFAULT_COLUMNS, schema_of
 from ledgerfs.vfs.bucket import open_bucket
+from ledgerfs.vfs.record_walk import STRETCH
 from ledgerfs.vfs.scan import Scan
 from tests.support.ledgers import offload, record
 
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from ledgerfs.vfs.layout import LedgerReader
 
 TOPIC = "persistent://public/default/orders"
-_WINDOW = 8 << 20
+_WINDOW = STRETCH
 _BATCH_BYTES = 128 << 10
 """Java's producer closes a batch at this size, or at 1,000 messages."""
 

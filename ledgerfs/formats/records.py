@@ -10,9 +10,10 @@ from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from ledgerfs.formats.block import RECORD_HEADER_BYTES
+from ledgerfs.formats.kernel import kernel
+from ledgerfs.formats.memory_loads import load_int32, load_int64, prefetch
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -105,26 +106,23 @@ def scan_records(buffer: memoryview, start: int, first_entry: int, count: int) -
 
 
 _UNKNOWN_LENGTH = -1
+_FETCHED_AHEAD = 4096
 
 
-@njit(nogil=True, cache=True)
-def _big_endian(data, at, width):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    value = np.int64(0)
-    for i in range(width):
-        value = (value << 8) | np.int64(data[at + i])
-    return value
-
-
-@njit(nogil=True, cache=True)
+@kernel
 def _scan(data, start, first_entry, offsets, lengths):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    at = start
+    at = ahead = start
     for i in range(offsets.size):
+        # Records are all read again by who decodes them, so their bytes may come now, and in long strides.
+        while ahead < min(at + _FETCHED_AHEAD, data.size):
+            prefetch(data, ahead)  # type: ignore[call-arg]
+            ahead += 64
         if at + 12 > data.size:
             return i, at, 1, _UNKNOWN_LENGTH
-        length = np.int64(np.int32(_big_endian(data, at, 4)))
+        length = np.int64(load_int32(data, at))  # type: ignore[call-arg]
         if length < 0:
             return i, at, 2, length
-        entry = _big_endian(data, at + 4, 8)
+        entry = load_int64(data, at + 4)
         if entry != first_entry + i:
             return i, at, 3, entry
         if length > data.size - at - 12:

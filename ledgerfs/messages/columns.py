@@ -10,28 +10,42 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ledgerfs.messages.batch_split import Int64Table, Message
-from ledgerfs.messages.gather import gather_bytes, gather_properties, gather_text, masked
-from ledgerfs.messages.metadata_walk import Meta, transactions_of
+from ledgerfs.messages.batch_split import Message, Messages
+from ledgerfs.messages.constants import ConstantColumns
+from ledgerfs.messages.gather import (
+    are_equal,
+    gather_bytes,
+    gather_properties,
+    gather_text,
+    gather_times,
+    masked,
+    packed_bytes,
+    take,
+)
+from ledgerfs.messages.metadata_walk import Int64Table, Meta, transactions_of
+from ledgerfs.messages.table_schema import MESSAGE_SCHEMA
 from ledgerfs.messages.wire import ABSENT
 
 Bytes = npt.NDArray[np.uint8]
+Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 _PARTITION = re.compile(r"-partition-([0-9]{1,9})\Z")
+_LONGEST_CONSTANT = 256
 _PROPERTY_OF_MESSAGE, _PROPERTY_OF_BATCHED = 4, 1
 
 
 @dataclass(frozen=True, slots=True)
 class MessageColumns:
-    """Builds Arrow arrays of the messages, one column at a time."""
+    """Builds Arrow arrays of the messages, one column at a time. What no message has costs nothing."""
 
     topic: str
     ledger_id: int
     data: Bytes
     entries: Int64Table
-    ids: Int64Table
-    messages: Int64Table
+    ids: Int64
+    messages: Messages
+    constants: ConstantColumns
     state_of: Callable[[tuple[int, int]], str] | None = None
 
     def build(self, name: str) -> pa.Array:
@@ -39,111 +53,154 @@ class MessageColumns:
         build: pa.Array = getattr(self, f"_{name}")()
         return build
 
-    def _of_entry(self, column: Meta) -> Int64Table:
-        of_entry: Int64Table = self.entries[self.messages[:, Message.ENTRY], column]
-        return of_entry
-
-    def _constant(self, value: object, kind: pa.DataType) -> pa.Array:
-        return pa.repeat(pa.scalar(value, kind), len(self.messages))
+    def _constant(self, name: str, value: object = None) -> pa.Array:
+        return self.constants.repeat(name, value, MESSAGE_SCHEMA.field(name).type, len(self.messages))
 
     def _topic(self) -> pa.Array:
-        return self._constant(self.topic, pa.string())
+        return self._constant("topic", self.topic)
 
     def _ledger_id(self) -> pa.Array:
-        return self._constant(self.ledger_id, pa.int64())
+        return self._constant("ledger_id", self.ledger_id)
 
     def _entry_id(self) -> pa.Array:
-        return pa.array(self.ids[self.messages[:, Message.ENTRY]])
+        return masked(self._of_messages(self.ids), None, pa.int64())
 
     def _batch_index(self) -> pa.Array:
-        index = self.messages[:, Message.BATCH_INDEX]
-        return masked(index.astype(np.int32), index >= 0, pa.int32())
+        index = self.messages[Message.BATCH_INDEX]
+        valid = index >= 0
+        if not valid.any():
+            return self._constant("batch_index")
+        return masked(index.astype(np.int32), valid, pa.int32())
 
     def _publish_time(self) -> pa.Array:
-        return _time(self._of_entry(Meta.PUBLISH_TIME))
+        return gather_times(self._of_messages(self.entries[Meta.PUBLISH_TIME]))
 
     def _event_time(self) -> pa.Array:
-        return _time(self.messages[:, Message.EVENT_TIME], zero_is_null=True)
-
-    def _key_mask(self) -> Mask:
-        is_null = (self.messages[:, Message.KEY_AT] < 0) | (self.messages[:, Message.KEY_IS_NULL] != 0)
-        return np.asarray(~is_null)
+        times = self.messages[Message.EVENT_TIME]
+        return gather_times(times, zero_is_null=True) if times.any() else self._constant("event_time")
 
     def _key(self) -> pa.Array:
-        valid = self._key_mask() & (self.messages[:, Message.KEY_IS_BASE64] == 0)
-        return gather_text(self.data, self.messages[:, Message.KEY_AT], self.messages[:, Message.KEY_SIZE], valid)
+        return self._keys("key", self.messages[Message.KEY_IS_BASE64] == 0)
 
     def _key_bytes(self) -> pa.Array:
-        valid = self._key_mask() & (self.messages[:, Message.KEY_IS_BASE64] != 0)
-        if not valid.any():
-            return self._constant(None, pa.binary())
-        encoded = gather_bytes(self.data, self.messages[:, Message.KEY_AT], self.messages[:, Message.KEY_SIZE], valid)
+        is_base64 = self.messages[Message.KEY_IS_BASE64] != 0
+        if not is_base64.any():
+            return self._constant("key_bytes")
+        encoded = self._keys("key_bytes", is_base64)
         return pa.array([None if one is None else _from_base64(one) for one in encoded.to_pylist()], pa.binary())
 
+    def _keys(self, name: str, valid: Mask) -> pa.Array:
+        at, size = self.messages[Message.KEY_AT], self.messages[Message.KEY_SIZE]
+        valid &= at >= 0
+        valid &= self.messages[Message.KEY_IS_NULL] == 0
+        if not valid.any():
+            return self._constant(name)
+        return _GATHER[name](self.messages.heads, at, size, valid)
+
     def _ordering_key(self) -> pa.Array:
-        at = self.messages[:, Message.ORDERING_KEY_AT]
-        return gather_bytes(self.data, at, self.messages[:, Message.ORDERING_KEY_SIZE], at >= 0)
+        at = self.messages[Message.ORDERING_KEY_AT]
+        valid = at >= 0
+        if not valid.any():
+            return self._constant("ordering_key")
+        return gather_bytes(self.messages.heads, at, self.messages[Message.ORDERING_KEY_SIZE], valid)
 
     def _value(self) -> pa.Array:
-        valid = self.messages[:, Message.VALUE_IS_NULL] == 0
-        return gather_bytes(
-            self.data, self.messages[:, Message.PAYLOAD_AT], self.messages[:, Message.PAYLOAD_SIZE], valid
-        )
+        is_null = self.messages[Message.VALUE_IS_NULL]
+        valid = is_null == 0 if is_null.any() else None
+        if self.messages.are_packed:
+            return packed_bytes(self.messages.payloads, self.messages[Message.PAYLOAD_SIZE], valid)
+        at, size = self.messages[Message.PAYLOAD_AT], self.messages[Message.PAYLOAD_SIZE]
+        return gather_bytes(self.messages.payloads, at, size, valid)
 
     def _properties(self) -> pa.Array:
-        alone = self.messages[:, Message.BATCH_INDEX] < 0
+        counts = self.messages[Message.PROPERTIES]
+        if not counts.any():
+            return self.constants.array("properties", None, counts.size, _empty_maps)
+        alone = self.messages[Message.BATCH_INDEX] < 0
         fields = np.where(alone, _PROPERTY_OF_MESSAGE, _PROPERTY_OF_BATCHED)
-        at, end = self.messages[:, Message.METADATA_AT], self.messages[:, Message.METADATA_END]
-        return gather_properties(self.data, at, end, fields, self.messages[:, Message.PROPERTIES])
+        at, end = self.messages[Message.METADATA_AT], self.messages[Message.METADATA_END]
+        return gather_properties(self.messages.heads, at, end, fields, counts)
 
     def _producer_name(self) -> pa.Array:
-        return gather_text(self.data, self._of_entry(Meta.PRODUCER_AT), self._of_entry(Meta.PRODUCER_SIZE))
+        return self._repeating("producer_name", Meta.PRODUCER_AT)
 
     def _sequence_id(self) -> pa.Array:
-        return pa.array(self.messages[:, Message.SEQUENCE_ID])
+        return masked(self.messages[Message.SEQUENCE_ID].copy(), None, pa.int64())
 
     def _schema_version(self) -> pa.Array:
-        at = self._of_entry(Meta.SCHEMA_AT)
-        return gather_bytes(self.data, at, self._of_entry(Meta.SCHEMA_SIZE), at >= 0)
+        return self._repeating("schema_version", Meta.SCHEMA_AT)
 
     def _partition(self) -> pa.Array:
         match = _PARTITION.search(self.topic)
-        return self._constant(int(match[1]) if match else None, pa.int32())
+        return self._constant("partition", int(match[1]) if match else None)
 
     def _broker_index(self) -> pa.Array:
-        last, size = self._of_entry(Meta.BROKER_INDEX), self._of_entry(Meta.BATCH_SIZE)
-        index = self.messages[:, Message.BATCH_INDEX]
+        of_entry = self.entries[Meta.BROKER_INDEX]
+        if (of_entry == ABSENT).all():
+            return self._constant("broker_index")
+        last = self._of_messages(of_entry)
+        size = self._of_messages(self.entries[Meta.BATCH_SIZE])
+        index = self.messages[Message.BATCH_INDEX]
         return masked(np.where(index >= 0, last - size + 1 + index, last), last != ABSENT, pa.int64())
 
     def _broker_time(self) -> pa.Array:
-        return _time(self._of_entry(Meta.BROKER_TIME))
+        times = self.entries[Meta.BROKER_TIME]
+        if (times == ABSENT).all():
+            return self._constant("broker_time")
+        return gather_times(self._of_messages(times))
 
     def _txn_id(self) -> pa.Array:
-        return self._of_transactions(lambda transaction: f"({transaction[0]},{transaction[1]})")
+        return self._of_transactions("txn_id", lambda transaction: f"({transaction[0]},{transaction[1]})")
 
     def _txn_state(self) -> pa.Array:
-        return self._of_transactions(self.state_of or (lambda _: "open"))
+        return self._of_transactions("txn_state", self.state_of or (lambda _: "open"))
 
-    def _of_transactions(self, text: Callable[[tuple[int, int]], str]) -> pa.Array:
-        rows = self.entries[self.messages[:, Message.ENTRY]]
-        if (rows[:, Meta.TRANSACTION_LEAST] == ABSENT).all():
-            return self._constant(None, pa.string())
-        return pa.array([None if one is None else text(one) for one in transactions_of(rows)], pa.string())
+    def _of_transactions(self, name: str, text: Callable[[tuple[int, int]], str]) -> pa.Array:
+        if (self.entries[Meta.TRANSACTION_LEAST] == ABSENT).all():
+            return self._constant(name)
+        texts = pa.array([None if one is None else text(one) for one in transactions_of(self.entries)], pa.string())
+        return texts if self.messages.one_an_entry else texts.take(pa.array(self.messages[Message.ENTRY]))
 
     def _deliver_at_time(self) -> pa.Array:
-        return _time(self._of_entry(Meta.DELIVER_AT), zero_is_null=True)
+        times = self.entries[Meta.DELIVER_AT]
+        return (
+            gather_times(self._of_messages(times), zero_is_null=True)
+            if times.any()
+            else self._constant("deliver_at_time")
+        )
 
     def _replicated_from(self) -> pa.Array:
-        at = self._of_entry(Meta.REPLICATED_FROM_AT)
-        return gather_text(self.data, at, self._of_entry(Meta.REPLICATED_FROM_SIZE), at >= 0)
+        return self._repeating("replicated_from", Meta.REPLICATED_FROM_AT)
+
+    def _of_messages(self, of_entries: Int64) -> Int64:
+        """Return a column of the entries as one of the messages."""
+        return of_entries if self.messages.one_an_entry else take(of_entries, self.messages[Message.ENTRY])
+
+    def _repeating(self, name: str, column: Meta) -> pa.Array:
+        """Return a column of text or bytes that entries have, mostly all the same."""
+        at, size = self.entries[column], self.entries[column + 1]
+        valid, gather = at >= 0, _GATHER[name]
+        if not valid.any():
+            return self._constant(name)
+        if valid.all() and size[0] <= _LONGEST_CONSTANT and are_equal(self.data, at, size):
+            value = self.data[at[0] : at[0] + size[0]].tobytes()
+            return self._constant(name, value.decode("utf-8", "replace") if gather is gather_text else value)
+        valid = valid if self.messages.one_an_entry else valid[self.messages[Message.ENTRY]]
+        return gather(self.data, self._of_messages(at), self._of_messages(size), valid)
 
 
-def _time(milliseconds: Int64Table, *, zero_is_null: bool = False) -> pa.Array:
-    """Return times; null where absent, and for what no 64-bit count of microseconds holds."""
-    valid = (milliseconds != ABSENT) & (np.abs(milliseconds) < 2**63 // 1000)
-    if zero_is_null:
-        valid &= milliseconds != 0
-    return masked(np.where(valid, milliseconds, 0) * 1000, valid, pa.timestamp("us", tz="UTC"))
+_GATHER = {
+    "key": gather_text,
+    "key_bytes": gather_bytes,
+    "producer_name": gather_text,
+    "schema_version": gather_bytes,
+    "replicated_from": gather_text,
+}
+
+
+def _empty_maps(length: int) -> pa.Array:
+    nothing = pa.array([], pa.string())
+    return pa.MapArray.from_arrays(pa.array(np.zeros(length + 1, np.int32)), nothing, nothing)
 
 
 def _from_base64(text: bytes) -> bytes:

@@ -15,7 +15,8 @@ DEFAULT_MAX_MESSAGE_BYTES = 5 << 20
 """Pulsar's default of ``maxMessageSize``; batches and chunked messages may be larger when a broker allows more."""
 
 
-_LARGEST = 2**31 - 1
+LARGEST = 2**31 - 1
+"""Bytes of the largest payload that any codec takes."""
 
 
 class Compression(IntEnum):
@@ -39,7 +40,7 @@ def decompress(codec: int, payload: memoryview, size: int, limit: int) -> bytes:
     """
     if size < 0:
         raise DecompressionError("a compressed payload without its uncompressed size")
-    if size > min(limit, _LARGEST):
+    if size > min(limit, LARGEST):
         raise DecompressionError(
             f"claims {size} uncompressed bytes, more than the limit of {limit}; raise max_message_bytes"
         )

@@ -13,10 +13,11 @@ import pyarrow as pa
 
 from ledgerfs.errors import CorruptMessageError
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.messages.batch_split import SMALLEST_MESSAGE, Message, split_batches, split_unopened
+from ledgerfs.messages.batch_split import split_batches, split_unopened
 from ledgerfs.messages.chunks import ChunkJoiner
 from ledgerfs.messages.columns import MessageColumns
 from ledgerfs.messages.compression import DEFAULT_MAX_MESSAGE_BYTES
+from ledgerfs.messages.constants import ConstantColumns
 from ledgerfs.messages.entry_checksum import EntryState, check_entries
 from ledgerfs.messages.metadata_walk import Int64Table, Meta, Status, walk_metadata
 from ledgerfs.messages.payloads import Decrypt, PlainPayloads, Workspace
@@ -32,11 +33,7 @@ _STATUS_TEXT = {
     Status.IMPOSSIBLE_TIME: "its publish time is one that no calendar holds",
     Status.BROKEN_BATCH: "its payload is not the batch that its metadata promises",
 }
-_LAST_TIME = 2**63 // 1000 - 1
-"""Ms since 1970 that a count of microseconds holds."""
-
-_PORTION = 64 << 20
-_BYTES_OF_A_MESSAGE = 8 * len(Message)
+_PORTION = 16 << 20
 
 _OF_PAYLOAD = frozenset({"event_time", "key", "key_bytes", "ordering_key", "value", "properties", "sequence_id"})
 """Columns that a batch keeps inside its payload."""
@@ -97,6 +94,8 @@ class TopicDecoder:
         Tells the outcome of a transaction, for the column ``txn_state``.
     skipped
         What was left out with ``on_corrupt="skip"``.
+    schema
+        Schema of the tables.
 
     """
 
@@ -106,39 +105,37 @@ class TopicDecoder:
     state_of: Callable[[tuple[int, int]], str] | None = None
     chunks: ChunkJoiner = field(default_factory=ChunkJoiner)
     skipped: list[Skipped] = field(default_factory=list)
+    schema: pa.Schema = field(init=False)
+    _constants: ConstantColumns = field(default_factory=ConstantColumns)
 
-    @property
-    def schema(self) -> pa.Schema:
-        """Schema of the tables."""
-        return schema_of(self.options.columns)
+    def __post_init__(self) -> None:
+        self.schema = schema_of(self.options.columns)
 
     def walk(self, batch: EntryBatch, ledger_id: int) -> tuple[Int64Table, Mask]:
         """First half: return the metadata of a batch's entries, and which of them are sound messages of users."""
         entries = walk_metadata(batch)
-        status = entries[:, Meta.STATUS]
-        status[(status == Status.VALID) & (np.abs(entries[:, Meta.PUBLISH_TIME]) > _LAST_TIME)] = Status.IMPOSSIBLE_TIME
-        reasons = {
-            row: _STATUS_TEXT[Status(int(status[row]))] for row in np.flatnonzero(status != Status.VALID).tolist()
-        }
+        status = entries[Meta.STATUS]
+        wrong = np.flatnonzero(status != Status.VALID).tolist()
+        reasons = {row: _STATUS_TEXT[Status(int(status[row]))] for row in wrong}
         if self.options.check_checksums:
             reasons |= _wrong_checksums(batch)
+        sound = np.ones(status.size, bool) if self.options.include_markers else entries[Meta.MARKER] == ABSENT
         for row in sorted(reasons):
             self.fail(ledger_id, batch.first_entry + row, reasons[row])
-        sound = np.ones(len(entries), bool)
-        sound[list(reasons)] = False
-        if not self.options.include_markers:
-            sound &= entries[:, Meta.MARKER] == ABSENT
+            sound[row] = False
         return entries, sound
 
     def portions(self, entries: Int64Table, keep: Mask) -> Iterator[Mask]:
-        """Split the entries in ``keep`` so that what each portion becomes in memory, by its own claims, is bounded (about 64 MiB)."""
+        """Split the entries in ``keep`` so that what a portion decompresses to, by its own claims, is bounded (to about 16 MiB)."""
+        if not entries[Meta.COMPRESSION].any():
+            yield keep
+            return
         rows = np.flatnonzero(keep)
-        table = entries[rows]
         limit = self.options.max_message_bytes
-        stored = table[:, Meta.PAYLOAD_END] - table[:, Meta.PAYLOAD_AT]
-        plain = np.where(table[:, Meta.COMPRESSION] == 0, stored, np.clip(table[:, Meta.UNCOMPRESSED_SIZE], 0, limit))
-        messages = np.clip(table[:, Meta.BATCH_SIZE], 1, plain // SMALLEST_MESSAGE + 1)
-        number = np.cumsum(plain + messages * _BYTES_OF_A_MESSAGE) // _PORTION
+        stored = entries[Meta.PAYLOAD_END, rows] - entries[Meta.PAYLOAD_AT, rows]
+        claimed = np.clip(entries[Meta.UNCOMPRESSED_SIZE, rows], 0, limit)
+        plain = np.where(entries[Meta.COMPRESSION, rows] == 0, stored, claimed)
+        number = np.cumsum(plain) // _PORTION
         if not rows.size or number[0] == number[-1]:
             yield keep
             return
@@ -152,26 +149,30 @@ class TopicDecoder:
 
         Raises `CorruptMessageError` (unless skipping) and `EncryptedMessageError`, which name ledger and entry.
         """
-        rows = np.flatnonzero(keep)
-        payloads = PlainPayloads(Workspace(batch.buffer), entries[rows], rows + batch.first_entry, ledger_id)
+        payloads = _payloads(batch, ledger_id, entries, keep)
         payloads.decrypt(self.decrypt, self.options.on_encrypted)
         payloads.join(self.chunks)
         payloads.keep &= self._in_time(payloads.entries)
         opens_batches = not _OF_PAYLOAD.isdisjoint(self.schema.names)
         if opens_batches:
             payloads.decompress(self.options.max_message_bytes)
-        self._fail_rows(payloads)
-        table, ids = payloads.entries[payloads.keep], payloads.ids[payloads.keep]
-        data = payloads.work.bytes()
+        for row, reason in payloads.failures:
+            self.fail(ledger_id, int(payloads.ids[row]), reason)
+        table, data = _where(payloads.keep, payloads.entries), payloads.work.bytes()
         messages = (
-            split_batches(data, table) if opens_batches else split_unopened(table, self.options.max_message_bytes)
+            split_batches(data, table, with_payloads="value" in self.schema.names)
+            if opens_batches
+            else split_unopened(data, table, self.options.max_message_bytes)
         )
-        for row in np.flatnonzero(table[:, Meta.STATUS] != Status.VALID).tolist():
-            self.fail(ledger_id, int(ids[row]), _STATUS_TEXT[Status(int(table[row, Meta.STATUS]))])
-        columns = MessageColumns(self.topic, ledger_id, data, table, ids, messages, self.state_of)
-        schema = self.schema
-        arrays = [columns.build(name).cast(schema.field(name).type) for name in schema.names]
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        rows = np.flatnonzero(payloads.keep)
+        for broken in np.flatnonzero(table[Meta.STATUS] != Status.VALID).tolist():
+            row, status = int(rows[broken]), Status(int(table[Meta.STATUS, broken]))
+            reason = payloads.explain(row) if status == Status.BROKEN_COMPRESSION else _STATUS_TEXT[status]
+            self.fail(ledger_id, int(payloads.ids[row]), reason)
+        columns = MessageColumns(
+            self.topic, ledger_id, data, table, payloads.ids[rows], messages, self._constants, self.state_of
+        )
+        return pa.RecordBatch.from_arrays([columns.build(name) for name in self.schema.names], schema=self.schema)
 
     def beginner(self) -> "TopicDecoder":
         """Return a decoder of the same topic that has read nothing yet, and reports nothing."""
@@ -181,8 +182,7 @@ class TopicDecoder:
         """Read the chunks of a ledger, for the messages that it does not end."""
         for batch in batches:
             entries, keep = self.walk(batch, ledger_id)
-            rows = np.flatnonzero(keep & (entries[:, Meta.CHUNKS] > 1))
-            payloads = PlainPayloads(Workspace(batch.buffer), entries[rows], rows + batch.first_entry, ledger_id)
+            payloads = _payloads(batch, ledger_id, entries, keep & (entries[Meta.CHUNKS] > 1))
             payloads.decrypt(self.decrypt, self.options.on_encrypted)
             payloads.join(self.chunks)
 
@@ -192,12 +192,8 @@ class TopicDecoder:
             raise CorruptMessageError.of(ledger_id, entry_id, reason)
         self.skipped.append(Skipped(ledger_id, entry_id, entry_id, reason))
 
-    def _fail_rows(self, payloads: PlainPayloads) -> None:
-        for row, reason in payloads.failures:
-            self.fail(payloads.ledger_id, int(payloads.ids[row]), reason)
-
     def _in_time(self, entries: Int64Table) -> Mask:
-        published = entries[:, Meta.PUBLISH_TIME]
+        published = entries[Meta.PUBLISH_TIME]
         mask = np.ones(published.size, bool)
         if self.options.start_ms is not None:
             mask &= published >= self.options.start_ms
@@ -206,10 +202,21 @@ class TopicDecoder:
         return mask
 
 
+def _payloads(batch: EntryBatch, ledger_id: int, entries: Int64Table, keep: Mask) -> PlainPayloads:
+    ids = np.flatnonzero(keep) + batch.first_entry
+    return PlainPayloads(Workspace(batch.buffer), _where(keep, entries), ids, ledger_id)
+
+
+def _where(keep: Mask, entries: Int64Table) -> Int64Table:
+    """Return the entries in ``keep``; where they stand side by side, without a copy."""
+    rows = np.flatnonzero(keep)
+    if rows.size and rows[-1] - rows[0] + 1 == rows.size:
+        return entries[:, rows[0] : rows[-1] + 1]
+    return np.compress(keep, entries, axis=1)
+
+
 def _wrong_checksums(batch: EntryBatch) -> dict[int, str]:
     """Return row and reason of each entry whose checksum is not that of its bytes."""
     result = check_entries(batch)
-    return {
-        row: f"its CRC32C is {result.computed[row]:08x}, it says {result.stored[row]:08x}"
-        for row in np.flatnonzero(result.states == EntryState.MISMATCH).tolist()
-    }
+    wrong = np.flatnonzero(result.states == EntryState.MISMATCH).tolist()
+    return {row: f"its CRC32C is {result.computed[row]:08x}, it says {result.stored[row]:08x}" for row in wrong}

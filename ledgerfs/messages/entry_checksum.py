@@ -9,10 +9,11 @@ from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.crc32c import crc32c
+from ledgerfs.messages.kernel_arrays import borrowed
 from ledgerfs.messages.wire import uint32_be
 
 
@@ -44,19 +45,18 @@ def check_entries(batch: EntryBatch) -> ChecksumResult:
     size = len(batch)
     result = ChecksumResult(np.empty(size, np.uint8), np.zeros(size, np.uint32), np.zeros(size, np.uint32))
     data = np.frombuffer(batch.buffer, np.uint8)
-    _check(data, (batch.offsets, batch.lengths), (result.states, result.stored, result.computed))
+    _check(data, batch.offsets, batch.lengths, result.states, result.stored, result.computed)
     return result
 
 
-@njit(nogil=True, cache=True)
+@inlined_kernel
 def _has_magic(data, at, end, second):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     return at + 2 <= end and data[at] == 0x0E and data[at + 1] == second
 
 
-@njit(nogil=True, cache=True)
-def _check(data, entries, results):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    offsets, lengths = entries
-    states, stored, computed = results
+@kernel
+def _check(data, offsets, lengths, states, stored, computed):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    data = borrowed(data)  # type: ignore[call-arg]
     for i in range(offsets.size):
         at = offsets[i]
         end = at + lengths[i]

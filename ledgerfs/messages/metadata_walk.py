@@ -1,6 +1,7 @@
 """First step: frame and metadata of every entry of a buffer, as a table of integers (``facts/pulsar-format.md`` §7.1, §7.2).
 
-A row of the table is an entry, a column is a field; a field of bytes is two columns, where it begins in the buffer and how long it is.
+A column of the table, ``table[Meta.…]``, is a field of all entries; a field of bytes is two columns, where it begins in the buffer and how
+long it is.
 Nothing is copied. Unknown fields are skipped; an entry that breaks a bound, or lacks what every message has, says so in its status.
 """
 
@@ -8,10 +9,12 @@ from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.messages.wire import ABSENT, FieldMap, uint32_be, walk_fields
+from ledgerfs.messages.kernel_arrays import borrowed
+from ledgerfs.messages.memory import empty_table
+from ledgerfs.messages.wire import ABSENT, field_map, uint32_be, walk_fields
 
 Int64Table = npt.NDArray[np.int64]
 
@@ -27,6 +30,8 @@ class Status(IntEnum):
     BROKEN_BATCH = 4
     """The payload is not the batch that the metadata promises."""
     IMPOSSIBLE_TIME = 5
+    """A publish time that no 64-bit count of microseconds holds."""
+    BROKEN_COMPRESSION = 6
 
 
 class Meta(IntEnum):
@@ -71,11 +76,12 @@ class Meta(IntEnum):
     CHUNKED_SIZE = 36
     CHUNK = 37
     KEY_IS_NULL = 38
+    KEPT_OF_BATCH = 39  # (ABSENT) anything else: compaction kept only some messages of the batch
 
 
-BROKER_FIELDS = FieldMap.of(numbers={1: Meta.BROKER_TIME, 2: Meta.BROKER_INDEX})
+BROKER_FIELDS = field_map(numbers={1: Meta.BROKER_TIME, 2: Meta.BROKER_INDEX})
 
-MESSAGE_FIELDS = FieldMap.of(
+MESSAGE_FIELDS = field_map(
     numbers={
         2: Meta.SEQUENCE_ID,
         3: Meta.PUBLISH_TIME,
@@ -93,6 +99,7 @@ MESSAGE_FIELDS = FieldMap.of(
         28: Meta.CHUNKED_SIZE,
         29: Meta.CHUNK,
         30: Meta.KEY_IS_NULL,
+        31: Meta.KEPT_OF_BATCH,
     },
     places={
         1: Meta.PRODUCER_AT,
@@ -103,7 +110,7 @@ MESSAGE_FIELDS = FieldMap.of(
         18: Meta.ORDERING_KEY_AT,
         26: Meta.CHUNKED_ID_AT,
     },
-    counts={4: Meta.PROPERTIES, 13: Meta.ENCRYPTION_KEYS},
+    counts={4: Meta.PROPERTIES, 13: Meta.ENCRYPTION_KEYS, 31: Meta.KEPT_OF_BATCH},
 )
 
 _DEFAULTS = np.zeros(len(Meta), np.int64)
@@ -125,57 +132,60 @@ _DEFAULTS[
         Meta.TRANSACTION_LEAST,
         Meta.TRANSACTION_MOST,
         Meta.CHUNKED_ID_AT,
+        Meta.KEPT_OF_BATCH,
     ]
 ] = ABSENT
+_FILLED_AT_ONCE = 256
+_LAST_TIME = 2**63 // 1000 - 1
 
 
 def walk_metadata(batch: EntryBatch) -> Int64Table:
-    """Return the table of a batch's entries, shape (entries, columns)."""
-    table = np.empty((len(batch), len(Meta)), np.int64)
+    """Return the table of a batch's entries, shape (columns, entries)."""
+    table = empty_table(len(Meta), len(batch))
     data = np.frombuffer(batch.buffer, np.uint8)
-    _walk_entries(
-        data, batch.offsets, batch.lengths, table, _DEFAULTS, _as_tuple(BROKER_FIELDS), _as_tuple(MESSAGE_FIELDS)
-    )
-    missing = (table[:, [Meta.PRODUCER_AT, Meta.SEQUENCE_ID, Meta.PUBLISH_TIME]] == ABSENT).any(axis=1)
-    status = table[:, Meta.STATUS]
-    status[missing & (status == Status.VALID)] = Status.MISSING_FIELD
+    _walk_entries(data, batch.offsets, batch.lengths, table, _DEFAULTS, BROKER_FIELDS, MESSAGE_FIELDS)
     return table
 
 
-def _as_tuple(fields: FieldMap) -> tuple[Int64Table, Int64Table, Int64Table]:
-    return fields.numbers, fields.places, fields.counts
-
-
-@njit(nogil=True, cache=True)
+@kernel
 def _walk_entries(data, offsets, lengths, table, defaults, broker, message):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-    for i in range(offsets.size):
+    data, table, broker, message = borrowed(data), borrowed(table), borrowed(broker), borrowed(message)  # type: ignore[call-arg]
+    for start in range(0, offsets.size, _FILLED_AT_ONCE):
+        stop = min(offsets.size, start + _FILLED_AT_ONCE)
         for column in range(defaults.size):
-            table[i, column] = defaults[column]
-        at = offsets[i]
-        end = at + lengths[i]
-        table[i, 0] = 1
-        if at + 6 <= end and data[at] == 0x0E and data[at + 1] == 0x02:
-            size = uint32_be(data, at + 2)
-            at += 6
-            if size > end - at or not walk_fields(data, at, at + size, table, i, broker[0], broker[1], broker[2]):
-                continue
-            at += size
-        if at + 6 <= end and data[at] == 0x0E and data[at + 1] == 0x01:
-            at += 6
-        if at + 4 > end:
-            continue
-        size = uint32_be(data, at)
-        at += 4
-        if size > end - at:
-            continue
-        table[i, 1] = at
-        table[i, 2] = table[i, 3] = at + size
-        table[i, 4] = end
-        is_sound = walk_fields(data, at, at + size, table, i, message[0], message[1], message[2])
-        table[i, 0] = 0 if is_sound else 2
+            table[column, start:stop] = defaults[column]
+        for i in range(start, stop):
+            table[0, i] = _walk_entry(data, offsets[i], offsets[i] + lengths[i], table, i, broker, message)
 
 
-def transactions_of(rows: Int64Table) -> list[tuple[int, int] | None]:
-    """Return for each row its transaction's id as (most, least) significant half; None where it is in none."""
-    pairs = zip(rows[:, Meta.TRANSACTION_MOST].tolist(), rows[:, Meta.TRANSACTION_LEAST].tolist(), strict=True)
+@inlined_kernel
+def _walk_entry(data, at, end, table, i, broker, message):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    """Fill the columns of one entry; return its status."""
+    if at + 6 <= end and data[at] == 0x0E and data[at + 1] == 0x02:
+        size = uint32_be(data, at + 2)
+        at += 6
+        if size > end - at or not walk_fields(data, at, at + size, table, i, broker):
+            return 1
+        at += size
+    if at + 6 <= end and data[at] == 0x0E and data[at + 1] == 0x01:
+        at += 6
+    if at + 4 > end:
+        return 1
+    size = uint32_be(data, at)
+    at += 4
+    if size > end - at:
+        return 1
+    table[1, i] = at
+    table[2, i] = table[3, i] = at + size
+    table[4, i] = end
+    if not walk_fields(data, at, at + size, table, i, message):
+        return 2
+    if table[7, i] < 0 or table[9, i] == ABSENT or table[10, i] == ABSENT:
+        return 3
+    return 0 if abs(table[10, i]) <= _LAST_TIME else 5
+
+
+def transactions_of(entries: Int64Table) -> list[tuple[int, int] | None]:
+    """Return for each entry its transaction's id as (most, least) significant half; None where it is in none."""
+    pairs = zip(entries[Meta.TRANSACTION_MOST].tolist(), entries[Meta.TRANSACTION_LEAST].tolist(), strict=True)
     return [None if least == ABSENT else (0 if most == ABSENT else most, least) for most, least in pairs]

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.errors import CorruptMessageError
-from ledgerfs.messages.batch_split import Message, split_batches, split_unopened
+from ledgerfs.messages.batch_split import Message, Messages, split_batches, split_unopened
 from ledgerfs.messages.metadata_walk import Int64Table, Meta, Status, walk_metadata
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, Property
 from ledgerfs.messages.wire import ABSENT
-from tests.support.entries import batch_of, batched, decode_entries, frame, framed, metadata
+from tests.support.entries import batch_of, batched, compress, decode_entries, frame, framed, metadata
 
 SINGLES = [
     (BatchedMetadataRecord(key=b"k", event_time_ms=5), b"one"),
@@ -23,50 +23,75 @@ SINGLES = [
 HOSTILE = [-1, -2, -(2**31), 2**31 - 1, 2**30, 100_000, 7]
 
 
-def split(*entries: bytes) -> tuple[Int64Table, Int64Table]:
+def split(*entries: bytes) -> tuple[Messages, Int64Table]:
     """Return messages and entries, whose payloads are plain."""
     batch = batch_of(entries)
     table = walk_metadata(batch)
     return split_batches(np.frombuffer(batch.buffer, np.uint8), table), table
 
 
-def unopened(*entries: bytes) -> tuple[Int64Table, Int64Table]:
-    table = walk_metadata(batch_of(entries))
-    return split_unopened(table), table
+def unopened(*entries: bytes) -> tuple[Messages, Int64Table]:
+    batch = batch_of(entries)
+    table = walk_metadata(batch)
+    return split_unopened(np.frombuffer(batch.buffer, np.uint8), table), table
 
 
-def indexes_of(messages: Int64Table) -> list[tuple[int, int | None]]:
-    pairs = messages[:, [Message.ENTRY, Message.BATCH_INDEX]].tolist()
+def indexes_of(messages: Messages) -> list[tuple[int, int | None]]:
+    pairs = zip(messages[Message.ENTRY].tolist(), messages[Message.BATCH_INDEX].tolist(), strict=True)
     return [(entry, None if index < 0 else index) for entry, index in pairs]
 
 
 def test_a_batch_and_messages_alone():
     messages, entries = split(frame(metadata(), b"alone"), batched(SINGLES), frame(metadata(key=b"k")))
     assert indexes_of(messages) == [(0, None), (1, 0), (1, 1), (1, 2), (2, None)]
-    assert messages[:, Message.PAYLOAD_SIZE].tolist() == [5, 3, 0, 5, 0]
-    assert (entries[:, Meta.STATUS] == Status.VALID).all()
+    assert messages[Message.PAYLOAD_SIZE].tolist() == [5, 3, 0, 5, 0]
+    assert (entries[Meta.STATUS] == Status.VALID).all()
 
 
 def test_what_a_message_does_not_say_is_what_its_batch_says_but_for_keys_and_properties():
     meta = {"key": b"batch", "ordering_key": b"batch", "property": [Property()], "event_time_ms": 9, "sequence_id": 8}
     messages, _ = split(batched([*SINGLES, (BatchedMetadataRecord(event_time_ms=0), b"")], **meta))
-    assert messages[:, Message.EVENT_TIME].tolist() == [5, 9, 9, 0]
-    assert messages[:, Message.SEQUENCE_ID].tolist() == [8, 2**40, 8, 8]
-    assert messages[:, Message.VALUE_IS_NULL].tolist() == [0, 0, 1, 0]
-    assert (messages[:, Message.KEY_AT] == ABSENT).tolist() == [False, True, True, True]
-    assert (messages[:, Message.ORDERING_KEY_AT] == ABSENT).tolist() == [True, True, False, True]
-    assert messages[:, Message.PROPERTIES].tolist() == [0, 1, 0, 0]
+    assert messages[Message.EVENT_TIME].tolist() == [5, 9, 9, 0]
+    assert messages[Message.SEQUENCE_ID].tolist() == [8, 2**40, 8, 8]
+    assert messages[Message.VALUE_IS_NULL].tolist() == [0, 0, 1, 0]
+    assert (messages[Message.KEY_AT] == ABSENT).tolist() == [False, True, True, True]
+    assert (messages[Message.ORDERING_KEY_AT] == ABSENT).tolist() == [True, True, False, True]
+    assert messages[Message.PROPERTIES].tolist() == [0, 1, 0, 0]
 
 
 def test_a_batch_of_none_has_no_messages():
     messages, entries = split(frame(metadata(messages_in_batch=0), b"whatever"), frame(metadata()))
     assert indexes_of(messages) == [(1, None)]
-    assert entries[0, Meta.STATUS] == Status.VALID
+    assert entries[Meta.STATUS, 0] == Status.VALID
 
 
 def test_bytes_behind_the_last_message_are_nobodys():
     messages, _ = split(frame(metadata(messages_in_batch=1), framed(*SINGLES[0]) + b"\xff" * 9))
-    assert messages[:, Message.PAYLOAD_SIZE].tolist() == [3]
+    assert messages[Message.PAYLOAD_SIZE].tolist() == [3]
+
+
+@pytest.mark.parametrize("take_apart", [split, unopened])
+@pytest.mark.parametrize("codec", [0, 1, 2])
+def test_of_a_compacted_batch_the_kept_messages_have_the_indexes_that_they_had(codec, take_apart):
+    """``compacted_batch_indexes``: the payload holds only these; packed or not, a reader of protobuf takes both."""
+    plain = b"".join(framed(*single) for single in SINGLES[:2])
+    meta = metadata(messages_in_batch=9, kept_index=[3, 7], compression=codec, uncompressed_size=len(plain))
+    packed = metadata(messages_in_batch=9, compression=codec, uncompressed_size=len(plain)).SerializeToString()
+    entries = [frame(meta, compress(codec, plain)), frame(packed + b"\xfa\x01\x02\x00\x08", compress(codec, plain))]
+    if codec == 2:  # not of a kernel, so it is plain before the split
+        (table,) = [decode_entries(entries, columns=["batch_index", "value"])]
+        assert table["batch_index"].to_pylist() == [3, 7, 0, 8]
+        return
+    messages, _ = take_apart(*entries)
+    assert indexes_of(messages) == [(0, 3), (0, 7), (1, 0), (1, 8)]
+
+
+@pytest.mark.parametrize("kept", [[], list(range(100))])
+def test_a_compacted_batch_of_more_messages_than_it_has_room_for_is_damage(kept):
+    plain = framed(*SINGLES[0])
+    messages, table = split(frame(metadata(messages_in_batch=9, kept_index=kept), plain))
+    assert len(messages) == 0
+    assert table[Meta.STATUS, 0] == Status.BROKEN_BATCH
 
 
 @pytest.mark.parametrize("claimed", HOSTILE)
@@ -84,7 +109,7 @@ def test_hostile_counts_are_damage_and_allocate_nothing(claimed, take_apart):
         tracemalloc.stop()
     if claimed != 7 or take_apart is split:  # 7 of 6 bytes could be
         assert indexes_of(messages) == [(0, None), (2, None)]
-        assert table[:, Meta.STATUS].tolist() == [Status.VALID, Status.BROKEN_BATCH, Status.VALID]
+        assert table[Meta.STATUS].tolist() == [Status.VALID, Status.BROKEN_BATCH, Status.VALID]
 
 
 @pytest.mark.parametrize("claimed", [*HOSTILE, 2**63 - 1, -(2**63) + 1, 2**32, 2**32 + 3])
@@ -95,7 +120,7 @@ def test_counts_of_any_width_are_damage_without_a_look_at_a_compressed_payload_t
     meta = metadata(compression=1, uncompressed_size=30).SerializeToString() + wide
     messages, table = unopened(frame(meta, b"x"), frame(metadata()))
     assert indexes_of(messages) == [(1, None)]
-    assert table[0, Meta.STATUS] == Status.BROKEN_BATCH
+    assert table[Meta.STATUS, 0] == Status.BROKEN_BATCH
 
 
 def test_a_compressed_batch_that_claims_to_be_above_the_limit_is_damage_whichever_columns_are_asked_for():
@@ -126,7 +151,7 @@ def test_a_batch_cut_at_any_byte_is_damage():
     for end in range(len(payload)):
         messages, table = split(good, frame(meta, payload[:end]), good)
         assert indexes_of(messages) == [(0, None), (2, None)], end
-        assert table[1, Meta.STATUS] == Status.BROKEN_BATCH
+        assert table[Meta.STATUS, 1] == Status.BROKEN_BATCH
 
 
 @pytest.mark.parametrize("size", [4, 5, 100, 2**31 - 1, 2**31, 2**32 - 1])
@@ -134,7 +159,7 @@ def test_metadata_that_claims_more_than_the_payload_has_is_damage(size):
     payload = struct.pack(">I", size) + b"\x18\x00" + b"\x00"
     messages, table = split(frame(metadata(messages_in_batch=1), payload))
     assert len(messages) == 0
-    assert table[0, Meta.STATUS] == Status.BROKEN_BATCH
+    assert table[Meta.STATUS, 0] == Status.BROKEN_BATCH
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 4, 2**31 - 1])
@@ -142,13 +167,13 @@ def test_a_payload_size_that_does_not_fit_is_damage(size):
     single = BatchedMetadataRecord(payload_size=size).SerializeToString()
     messages, table = split(frame(metadata(messages_in_batch=1), framed(single, b"abc")))
     assert len(messages) == 0
-    assert table[0, Meta.STATUS] == Status.BROKEN_BATCH
+    assert table[Meta.STATUS, 0] == Status.BROKEN_BATCH
 
 
 def test_a_message_without_its_payloads_size_is_damage():
     single = BatchedMetadataRecord(key=b"key").SerializeToString()
     _, table = split(frame(metadata(messages_in_batch=1), framed(single, b"abc")))
-    assert table[0, Meta.STATUS] == Status.BROKEN_BATCH
+    assert table[Meta.STATUS, 0] == Status.BROKEN_BATCH
 
 
 def test_a_damaged_batch_leaves_none_of_its_messages():
@@ -173,8 +198,8 @@ def test_opened_or_not_the_messages_are_the_same(counts):
 @given(payload=st.binary(max_size=60), count=st.integers(-2, 12))
 def test_any_payload_gives_messages_inside_it(payload, count):
     messages, table = split(frame(metadata(messages_in_batch=count), payload))
-    at, size = messages[:, Message.PAYLOAD_AT], messages[:, Message.PAYLOAD_SIZE]
-    assert (at >= table[0, Meta.PAYLOAD_AT]).all()
+    at, size = messages[Message.PAYLOAD_AT], messages[Message.PAYLOAD_SIZE]
+    assert (at >= table[Meta.PAYLOAD_AT, 0]).all()
     assert (size >= 0).all()
-    assert (at + size <= table[0, Meta.PAYLOAD_END]).all()
-    assert len(messages) in {0, max(0, count)} or (messages[:, Message.COMPACTED_OUT] == 0).all()
+    assert (at + size <= table[Meta.PAYLOAD_END, 0]).all()
+    assert len(messages) in {0, max(0, count)} or (messages[Message.COMPACTED_OUT] == 0).all()

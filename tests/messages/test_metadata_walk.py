@@ -43,7 +43,7 @@ FULL = metadata(
     chunked_size=1000,
     chunk=2,
     key_is_null=True,
-    kept_index=[1],  # has no column yet
+    kept_index=[1],
 )
 BROKER = BrokerMetadataRecord(broker_time_ms=7, last_index=9)
 REQUIRED = b"\x0a\x01p\x10\x01\x18\x02"
@@ -56,7 +56,7 @@ def walk(*entries: bytes) -> Int64Table:
 def status_of(entry: bytes) -> int:
     """Return the status of an entry, which may not change its neighbours."""
     good = frame(metadata())
-    statuses = walk(good, entry, good)[:, Meta.STATUS].tolist()
+    statuses = walk(good, entry, good)[Meta.STATUS].tolist()
     assert statuses[::2] == [Status.VALID, Status.VALID]
     return statuses[1]
 
@@ -64,7 +64,7 @@ def status_of(entry: bytes) -> int:
 def test_every_field_has_its_column():
     entry = frame(FULL, b"payload", broker=BROKER)
     batch = batch_of([entry])
-    (row,) = walk_metadata(batch)
+    row = walk_metadata(batch)[:, 0]
 
     def bytes_of(at: Meta) -> bytes:
         return bytes(batch.buffer[row[at] : row[at] + row[at + 1]])
@@ -95,13 +95,14 @@ def test_every_field_has_its_column():
         Meta.CHUNKED_SIZE: 1000,
         Meta.CHUNK: 2,
         Meta.KEY_IS_NULL: 1,
+        Meta.KEPT_OF_BATCH: 1,
     }
     assert {column: row[column] for column in numbers} == numbers
-    assert transactions_of(np.array([row])) == [(-1, 0)]
+    assert transactions_of(row[:, None]) == [(-1, 0)]
 
 
 def test_what_is_not_there_is_absent():
-    (row,) = walk(frame(metadata()))
+    row = walk(frame(metadata()))[:, 0]
     absent = [Meta(i).name for i in np.flatnonzero(row == ABSENT)]
     assert absent == [
         "BROKER_TIME",
@@ -117,8 +118,9 @@ def test_what_is_not_there_is_absent():
         "TRANSACTION_LEAST",
         "TRANSACTION_MOST",
         "CHUNKED_ID_AT",
+        "KEPT_OF_BATCH",
     ]
-    assert transactions_of(np.array([row])) == [None]
+    assert transactions_of(row[:, None]) == [None]
 
 
 @pytest.mark.parametrize("checksum", [False, True])
@@ -127,7 +129,7 @@ def test_an_entry_cut_at_any_byte_of_its_head_is_damage(checksum, broker):
     entry = frame(FULL, b"", checksum=checksum, broker=broker)
     entries = [entry[:end] for end in range(len(entry))]
     # A length of 4 bytes that begins with a cut frame's 0E01 or 0E02 is never one that fits.
-    assert walk(*entries)[:, Meta.STATUS].tolist() == [Status.BROKEN_FRAME] * len(entries)
+    assert walk(*entries)[Meta.STATUS].tolist() == [Status.BROKEN_FRAME] * len(entries)
 
 
 def test_metadata_cut_at_any_byte_is_damage_or_lacks_a_field_or_is_what_protobuf_reads():
@@ -167,13 +169,13 @@ def test_varints_of_ten_bytes_are_read_and_longer_ones_are_damage(bytes_of_it):
         head = REQUIRED + varint(number << 3) + long
         assert status_of(frame(head)) == (Status.VALID if bytes_of_it <= 10 else Status.BROKEN_METADATA), number
     if bytes_of_it <= 10:
-        (row,) = walk(frame(REQUIRED + b"\x10" + long))
+        row = walk(frame(REQUIRED + b"\x10" + long))[:, 0]
         assert row[Meta.SEQUENCE_ID] == 1
     assert status_of(frame(REQUIRED + b"\x10" + b"\xff" * bytes_of_it)) == Status.BROKEN_METADATA
 
 
 def test_bits_beyond_the_64th_are_dropped():
-    (row,) = walk(frame(REQUIRED + b"\x10" + b"\xff" * 9 + b"\x7f"))
+    row = walk(frame(REQUIRED + b"\x10" + b"\xff" * 9 + b"\x7f"))[:, 0]
     assert row[Meta.SEQUENCE_ID] == -1
 
 
@@ -220,7 +222,7 @@ def test_broker_metadata_that_is_no_message_is_damage(broker):
 
 def test_the_last_of_a_field_that_occurs_twice_counts():
     batch = batch_of([frame(REQUIRED + b"\x32\x01a\x32\x02bc\x10\x07")])
-    (row,) = walk_metadata(batch)
+    row = walk_metadata(batch)[:, 0]
     assert row[Meta.SEQUENCE_ID] == 7
     assert bytes(batch.buffer[row[Meta.KEY_AT] :][: row[Meta.KEY_SIZE]]) == b"bc"
 
@@ -230,7 +232,7 @@ def test_the_last_of_a_field_that_occurs_twice_counts():
 def test_only_fields_of_bytes_are_counted_as_properties_and_keys(number, column, field):
     """What is counted is looked for later, as bytes: one that is not there must not be missed."""
     kind, body = field
-    (row,) = walk(frame(REQUIRED + varint(number << 3 | kind) + body))
+    row = walk(frame(REQUIRED + varint(number << 3 | kind) + body))[:, 0]
     assert row[column] == 0
 
 
@@ -268,7 +270,7 @@ def test_a_property_of_another_wire_type_is_unknown_and_does_not_hang():
 )
 def test_any_metadata_is_damage_or_inside_its_bounds(head):
     batch = batch_of([frame(head, b"payload")])
-    (row,) = walk_metadata(batch)
+    row = walk_metadata(batch)[:, 0]
     if row[Meta.STATUS] != Status.VALID:
         return
     low, high = row[Meta.METADATA_AT], row[Meta.METADATA_END]
