@@ -1,0 +1,58 @@
+"""``ledgerfs export``: a topic as Parquet, JSON lines, Arrow or CSV."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ledgerfs.cli.compile_notice import announce_compiling
+from ledgerfs.cli.left_out import say_left_out
+from ledgerfs.cli.options import bucket_argument
+from ledgerfs.cli.output import human_size, progress, say
+from ledgerfs.cli.scan_options import scan_options
+from ledgerfs.vfs.bucket import Bucket
+
+_KINDS = ("parquet", "jsonl", "arrow", "csv")
+
+
+@click.command()
+@bucket_argument
+@click.argument("topic")
+@click.argument("out", metavar="OUT", type=click.Path(path_type=Path))
+@click.option(
+    "--format", "kind", type=click.Choice(_KINDS), default="parquet", show_default=True, help="What to write."
+)
+@scan_options
+@click.option("--overwrite", is_flag=True, help="Remove what an export with other options left in OUT.")
+@click.pass_context
+def export(
+    context: click.Context, *, bucket: Bucket, topic: str, out: Path, kind: str, scan: dict[str, Any], overwrite: bool
+) -> None:
+    """Write the messages of a topic to files in the folder OUT, one a ledger.
+
+    A file is whole or not there. Run it again after an interruption, or when the topic has grown: finished files are kept.
+
+    Exit code 1: damaged entries are missing in the files, and were named.
+
+    \b
+    Examples:
+      ledgerfs export s3://tier persistent://public/default/orders orders/
+      ledgerfs export s3://tier public/default/orders orders/ --format jsonl --columns publish_time,key,value
+      ledgerfs export s3://tier public/default/orders november/ --start 2026-11-01 --end 2026-12-01
+      ledgerfs export s3://tier public/default/orders orders/ --on-corrupt skip
+    """
+    # pyarrow and numba, which this imports, are not needed by those who list and copy.
+    from ledgerfs.vfs.export import export_topic
+
+    with progress() as update:
+        bucket.load_catalog(update)
+    announce_compiling()
+    with progress(in_bytes=True) as update:
+        report = export_topic(bucket.topic(topic), out, kind, overwrite=overwrite, progress=update, **scan)
+    is_damaged = say_left_out(report)  # type: ignore[arg-type]
+    if report.skipped_before:
+        say(f"{report.topic}: {report.skipped_before:,} damaged entries were left out before")
+    kept = f"; {report.kept:,} kept from before" if report.kept else ""
+    say(f"{out}: {report.written:,} files, {report.rows:,} messages, {human_size(report.size)}{kept}")
+    if is_damaged or report.skipped_before:
+        context.exit(1)

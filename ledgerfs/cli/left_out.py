@@ -1,0 +1,28 @@
+"""A word on what a scan left out: damaged entries, chunked messages that are not whole."""
+
+from typing import TYPE_CHECKING
+
+from ledgerfs.cli.output import say
+
+if TYPE_CHECKING:
+    from ledgerfs.vfs.scan import Scan
+
+_MOST_LINES = 10
+
+
+def say_left_out(scan: "Scan") -> bool:
+    """Say on standard error what a scan left out, the first places each on a line; return whether there was damage."""
+    for one in scan.skipped[:_MOST_LINES]:
+        entries = f"{one.ledger_id}:{one.first_entry}" + (
+            f" to {one.ledger_id}:{one.last_entry}" if one.last_entry > one.first_entry else ""
+        )
+        say(f"{scan.topic}: left out {entries}: {one.reason}")
+    if len(scan.skipped) > _MOST_LINES:
+        say(f"{scan.topic}: left out entries at {len(scan.skipped) - _MOST_LINES:,} more places")
+    if scan.incomplete:
+        first = scan.incomplete[0]
+        say(
+            f"{scan.topic}: {len(scan.incomplete):,} chunked messages lack parts, the first one begins at "
+            f"{first.ledger_id}:{first.entry_id}"
+        )
+    return bool(scan.skipped)

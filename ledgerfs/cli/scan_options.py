@@ -1,0 +1,93 @@
+"""The options of every command that reads messages, and the arguments for `Topic.scan` that they become."""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def scan_options(command: Command) -> Command:
+    """Add the options of a scan; the command gets the keyword arguments for `Topic.scan` as one dictionary ``scan``.
+
+    Only what the user gave is in it, so that the defaults stay those of the scan.
+    """
+
+    @functools.wraps(command)
+    def with_scan(**arguments: Any) -> Any:  # noqa: ANN401  (a command's own)
+        given = {name: arguments.pop(name) for name in _NAMES}
+        return command(scan={name: value for name, value in given.items() if value}, **arguments)
+
+    for option in reversed(_OPTIONS):
+        with_scan = option(with_scan)
+    return with_scan  # type: ignore[return-value]
+
+
+def _columns(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise click.BadParameter(f"{text!r} is not a list of names with commas between them")
+    return names
+
+
+def _private_keys(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, Path]:
+    """Return {name: file}; a key itself never stands on a command line, where other users see it."""
+    keys = {}
+    for text in texts:
+        name, equals, file = text.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"{text!r} is not NAME=PEMFILE")
+        if not Path(file).is_file():
+            raise click.BadParameter(f"there is no file {file!r}")
+        keys[name] = Path(file)
+    return keys
+
+
+_OPTIONS = (
+    click.option("--columns", metavar="A,B,…", callback=_columns, help="Columns, in this order; see docs/messages.md."),
+    click.option("--start", "start_time", metavar="TIME", help="Messages published from here on: ISO 8601, UTC."),
+    click.option("--end", "end_time", metavar="TIME", help="Messages published before this: ISO 8601, UTC."),
+    click.option(
+        "--transactions",
+        type=click.Choice(("committed", "all")),
+        help="Messages of committed transactions only (default), or all, with their state.",
+    ),
+    click.option(
+        "--on-corrupt",
+        type=click.Choice(("raise", "skip")),
+        help="What to do about damaged entries: end (default), or leave them out and say so.",
+    ),
+    click.option(
+        "--on-encrypted",
+        type=click.Choice(("raise", "null", "skip")),
+        help="What to do about messages without a key: end (default), leave out the value, or the message.",
+    ),
+    click.option(
+        "--private-key",
+        "private_keys",
+        metavar="NAME=PEMFILE",
+        multiple=True,
+        callback=_private_keys,
+        help="A key to decrypt with, by the name it has in Pulsar; may be repeated.",
+    ),
+    click.option(
+        "--max-message-bytes",
+        type=click.IntRange(min=1),
+        help="The largest message to decompress, 5 MiB if not given.",
+    ),
+)
+_NAMES = (
+    "columns",
+    "start_time",
+    "end_time",
+    "transactions",
+    "on_corrupt",
+    "on_encrypted",
+    "private_keys",
+    "max_message_bytes",
+)

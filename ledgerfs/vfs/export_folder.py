@@ -1,0 +1,256 @@
+"""The folder of an export: files that are whole or not there, and a record of what they were made from.
+
+A file is written under a hidden name, brought to disk, and then renamed. The record tells which version of each ledger its file holds, so
+that a later export makes only what is new. A lock keeps a second exporter out; it ends with the process that holds it.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Self, TextIO
+
+from ledgerfs.errors import InvalidNameError, LedgerfsError
+from ledgerfs.vfs.catalog import LedgerRef
+
+RECORD_NAME = ".ledgerfs-export.json"
+LOCK_NAME = ".ledgerfs-export.lock"
+
+_VERSION = 1
+_PART = ".part"
+_FEW_LEDGERS = 1000
+"""A record of so many is saved after each ledger."""
+_SHARE_OF_SAVING = 20
+"""A larger one takes a while to write: that may take one part in so many of the time."""
+
+
+class ExportFolderError(LedgerfsError):
+    """The folder of an export cannot be written, or another export is writing to it."""
+
+    @classmethod
+    def of(cls, error: OSError, path: Path) -> "ExportFolderError":
+        """Return the error for what the operating system said of ``path``, with its errno."""
+        made = cls(error.strerror or str(error), key=str(path))
+        made.errno = error.errno
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What the record tells of one ledger.
+
+    Attributes
+    ----------
+    version
+        What identifies the two objects it was read from.
+    rows, size
+        Messages, and bytes of the file; without messages there is no file.
+    skipped
+        Entries that were left out because they are damaged.
+    is_final
+        Whether ledgers that are yet to come can change nothing (`Scan.is_final`).
+    later
+        How many ledgers came behind it.
+
+    """
+
+    version: str
+    rows: int
+    size: int
+    skipped: int
+    is_final: bool
+    later: int
+
+
+class ExportFolder:
+    """A folder that is made and locked in a ``with`` block; what is recorded is saved from time to time, and at the end.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    contents
+        What its files hold (topic, options, …): values that JSON knows.
+    suffix
+        That of the files.
+    overwrite
+        Remove the files of an earlier export with other contents.
+
+    Raises
+    ------
+    InvalidNameError
+        It holds an export with other contents, or files that no export wrote under the names of one.
+    ExportFolderError
+        It cannot be written, or another export is writing to it.
+
+    """
+
+    def __init__(self, path: Path, contents: Mapping[str, Any], suffix: str, *, overwrite: bool = False) -> None:
+        self.path = path
+        self._overwrite = overwrite
+        self._record = _Record(json.loads(json.dumps(contents)), suffix)
+        self._lock: TextIO | None = None
+        self._save_after = 0.0
+
+    def __enter__(self) -> Self:
+        with _naming(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.path / LOCK_NAME).open("w")
+        try:
+            self._begin(self._lock)
+        except BaseException:
+            self._lock.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        assert self._lock is not None  # noqa: S101  (entered)
+        with self._lock:
+            try:
+                self._save()
+            except ExportFolderError:
+                # After another error: what could not be recorded is made anew by the next export.
+                if kind is None:
+                    raise
+
+    def finished(self, ref: LedgerRef, later: int) -> Exported | None:
+        """Return the record of a ledger, with so many ``later`` ones, if its file is still what an export would make of it."""
+        known = self._record.ledgers.get(str(ref.ledger_id))
+        if known is None or known.version != version_of(ref) or not (known.is_final or known.later == later):
+            return None
+        try:
+            size = self._file(ref).stat().st_size
+        except OSError:
+            size = 0
+        return known if size == known.size else None
+
+    @contextmanager
+    def writing(self, ref: LedgerRef) -> Iterator[BinaryIO]:
+        """Give a file to write to, which becomes the ledger's when all is on disk; after an error it is gone."""
+        with _replacing(self._file(ref)) as file:
+            yield file
+
+    def record(self, ref: LedgerRef, exported: Exported) -> None:
+        """Remember what a ledger became; where it has no messages (any more), its file goes away."""
+        if not exported.rows:
+            with _naming(self._file(ref)):
+                self._file(ref).unlink(missing_ok=True)
+        self._record.ledgers[str(ref.ledger_id)] = exported
+        if len(self._record.ledgers) < _FEW_LEDGERS or time.monotonic() >= self._save_after:
+            self._save()
+
+    def _begin(self, lock: TextIO) -> None:
+        """Lock, remove what a killed export left, and read the record."""
+        with _naming(self.path):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise OSError(errno.EBUSY, "another export is writing to this folder") from error
+            for pattern in (f".[0-9]*{_PART}", f".{RECORD_NAME}{_PART}"):
+                for part in self.path.glob(pattern):
+                    part.unlink()
+            found = self._read()
+            if found.contents == self._record.contents:
+                self._record = found
+            else:
+                self._clear(found)
+            self._save()
+
+    def _read(self) -> "_Record":
+        """Return the record, one without contents where there is none."""
+        path = self.path / RECORD_NAME
+        try:
+            return _Record.parse(path.read_bytes())
+        except FileNotFoundError:
+            return _Record({}, self._record.suffix)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InvalidNameError("not the record of an export; take another folder", key=str(path)) from error
+
+    def _clear(self, found: "_Record") -> None:
+        """Remove the files of an export with other contents, or refuse to."""
+        suffixes = (found.suffix, self._record.suffix)
+        files = [path for path in self.path.glob("[0-9]*.*") if path.stem.isdigit() and path.suffix in suffixes]
+        if (files or found.contents) and not self._overwrite:
+            wanted = self._record.contents.items()
+            differing = ", ".join(name for name, value in wanted if found.contents.get(name) != value)
+            what = f"an export with other {differing}" if found.contents else f"{files[0].name}, which no export made"
+            raise InvalidNameError(f"the folder holds {what}; take another one, or overwrite", key=str(self.path))
+        for file in files:
+            file.unlink()
+
+    def _save(self) -> None:
+        began = time.monotonic()
+        with _replacing(self.path / RECORD_NAME) as file:
+            file.write(json.dumps(asdict(self._record), indent=1).encode())
+        ended = time.monotonic()
+        self._save_after = ended + (ended - began) * _SHARE_OF_SAVING
+
+    def _file(self, ref: LedgerRef) -> Path:
+        return self.path / f"{ref.ledger_id}{self._record.suffix}"
+
+
+@dataclass(slots=True)
+class _Record:
+    """What is saved beside the files: what they hold, their suffix, and the ledgers by their ids."""
+
+    contents: Mapping[str, Any]
+    suffix: str
+    ledgers: dict[str, Exported] = field(default_factory=dict)
+    version: int = _VERSION
+
+    @classmethod
+    def parse(cls, text: bytes) -> "_Record":
+        """Read what was saved; any ``ValueError``, ``KeyError``, ``TypeError`` or ``AttributeError`` means that it was not."""
+        found = json.loads(text)
+        if found["version"] != _VERSION:
+            raise ValueError(found["version"])
+        ledgers = {name: Exported(**one) for name, one in found["ledgers"].items()}
+        return cls(dict(found["contents"]), str(found["suffix"]), ledgers)
+
+
+def version_of(ref: LedgerRef) -> str:
+    """Return what changes whenever an object of the ledger does."""
+    objects = (f"{stat.size}/{stat.modified_ms}/{stat.version}" for stat in (ref.data, ref.index))
+    return " ".join((ref.uuid, *objects))
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Name the file in what the operating system says of it; our own errors name their object already."""
+    try:
+        yield
+    except LedgerfsError:
+        raise
+    except OSError as error:
+        raise ExportFolderError.of(error, path) from error
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[BinaryIO]:
+    """Give a file that takes the place of ``path`` when all of it is on disk; after an error it is gone."""
+    part = path.with_name(f".{path.name}{_PART}")
+    with _naming(path):
+        try:
+            with part.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+        _sync(path.parent)
+
+
+def _sync(folder: Path) -> None:
+    """Bring the names in a folder to disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,201 @@
+"""``ledgerfs export`` as a user runs it: killed, interrupted, on a full disk, and run again."""
+
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from ledgerfs import open_bucket
+from ledgerfs.cli.export import _KINDS
+from ledgerfs.vfs.table_files import TABLE_KINDS
+from tests.support.commands import LEDGERFS, on_terminal, output, run
+from tests.support.entries import frame, metadata
+from tests.support.ledgers import offload, put_in_folder
+from tests.support.s3 import CREDENTIALS, Fault, FaultProxy, S3Server
+
+PLAIN = "persistent://public/golden/plain"
+HIDDEN = [".ledgerfs-export.json", ".ledgerfs-export.lock"]
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.glob("[0-9]*")}
+
+
+@pytest.mark.parametrize("kind", TABLE_KINDS)
+def test_a_topic_is_exported_and_told_on_standard_error(golden_url: str, tmp_path: Path, kind: str) -> None:
+    out = tmp_path / "plain"
+    done = run("export", golden_url, PLAIN, str(out), "--format", kind)
+    assert done.stdout == b""
+    assert re.fullmatch(rf"{out}: 3 files, 600 messages, \d+\.\d KiB\n", done.stderr.decode())
+    assert files(out) == sorted([*HIDDEN, f"26.{kind}", f"84.{kind}", f"123.{kind}"])
+    again = run("export", golden_url, PLAIN, str(out), "--format", kind)
+    assert again.stderr.decode() == f"{out}: 0 files, 0 messages, 0 B; 3 kept from before\n"
+
+
+def test_every_kind_can_be_asked_for() -> None:
+    assert tuple(TABLE_KINDS) == _KINDS
+    assert "Examples:\n" in output("export", "--help")
+
+
+def test_columns_times_and_transactions(golden_url: str, tmp_path: Path) -> None:
+    options = ["--columns", "value,key,publish_time", "--start", "2026-11-21T06:00:13.200Z", "--end", "2026-12-01"]
+    run("export", golden_url, "public/golden/plain", str(tmp_path), *options)
+    scan = open_bucket(golden_url).topic(PLAIN).scan(
+        ["value", "key", "publish_time"], start_time="2026-11-21T06:00:13.200Z", end_time="2026-12-01"
+    )  # fmt: skip
+    assert 0 < pq.read_table(tmp_path).num_rows == scan.to_table().num_rows
+    assert pq.read_schema(tmp_path / "84.parquet").names == ["value", "key", "publish_time"]
+    run("export", golden_url, "public/golden/txn", str(tmp_path / "txn"), "--transactions", "all", "--format", "jsonl")
+    lines = [json.loads(line) for text in contents(tmp_path / "txn").values() for line in text.splitlines()]
+    assert [line.get("txn_state") for line in lines].count("aborted") == 48
+
+
+def test_encrypted_topics(golden_url: str, golden: Path, tmp_path: Path) -> None:
+    topic = "public/golden/encrypted"
+    assert b"entry 44:0" in run("export", golden_url, topic, str(tmp_path), code=2).stderr
+    key = f"golden.key={golden / 'keys' / 'private.pem'}"
+    run("export", golden_url, topic, str(tmp_path / "plain"), "--private-key", key, "--columns", "value")
+    assert pq.read_table(tmp_path / "plain")["value"].null_count == 0
+    run("export", golden_url, topic, str(tmp_path / "null"), "--on-encrypted", "null", "--columns", "value")
+    assert pq.read_table(tmp_path / "null")["value"].null_count == 69
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--format", "xlsx"],
+        ["--columns", "nonsense"],
+        ["--columns", "key,,value"],
+        ["--start", "soon"],
+        ["--private-key", "golden.key"],
+        ["--private-key", "golden.key=/nowhere.pem"],
+        ["--max-message-bytes", "0"],
+    ],
+)
+def test_wrong_usage_leaves_nothing(golden_url: str, tmp_path: Path, options: list[str]) -> None:
+    run("export", golden_url, PLAIN, str(tmp_path / "out"), *options, code=2)
+    assert not (tmp_path / "out").exists()
+
+
+def test_other_options_need_another_folder_or_overwrite(golden_url: str, tmp_path: Path) -> None:
+    run("export", golden_url, PLAIN, str(tmp_path), "--format", "csv")
+    other = ["export", golden_url, PLAIN, str(tmp_path), "--columns", "key"]
+    expected = (
+        f"ledgerfs: {tmp_path}: the folder holds an export with other format, columns; take another one, or overwrite\n"
+    )
+    assert run(*other, code=2).stderr.decode() == expected
+    assert files(tmp_path) == sorted([*HIDDEN, "26.csv", "84.csv", "123.csv"])
+    run(*other, "--overwrite")
+    assert files(tmp_path) == sorted([*HIDDEN, "26.parquet", "84.parquet", "123.parquet"])
+
+
+def test_damage_is_exit_code_1_each_time(tmp_path: Path) -> None:
+    good = frame(metadata(), b"value")
+    url = put_in_folder(tmp_path, offload([good, good[:-1] + b"?", good]))
+    out = tmp_path / "out"
+    assert b"entry 1:1: its CRC32C" in run("export", url, "orders", str(out), code=1).stderr
+    assert files(out) == HIDDEN
+    lines = (
+        run("export", url, "orders", str(tmp_path / "2"), "--on-corrupt", "skip", code=1).stderr.decode().splitlines()
+    )
+    assert "left out 1:1" in lines[0]
+    assert lines[1].startswith(f"{tmp_path}/2: 1 files, 2 messages, ")
+    lines = (
+        run("export", url, "orders", str(tmp_path / "2"), "--on-corrupt", "skip", code=1).stderr.decode().splitlines()
+    )
+    assert lines[0].endswith("1 damaged entries were left out before")
+
+
+def test_progress_is_shown_on_a_terminal_only(golden_url: str, tmp_path: Path) -> None:
+    printed, told = on_terminal("export", golden_url, PLAIN, str(tmp_path))
+    assert printed == ""
+    assert "3 files, 600 messages" in told.replace("\n", " ")
+
+
+# Ends that nobody wants.
+
+
+def limited(size: int) -> Callable[[], None]:
+    """Return what makes files of a process end at some bytes, as a full disk does."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+@pytest.mark.parametrize("kind", TABLE_KINDS)
+def test_a_full_disk(golden_url: str, tmp_path: Path, kind: str) -> None:
+    command = [LEDGERFS, "export", golden_url, PLAIN, str(tmp_path / "out"), "--format", kind]
+    # Kernels that are not on disk yet could not be written there either.
+    run("export", golden_url, PLAIN, str(tmp_path / "before"), "--format", kind)
+    done = subprocess.run(command, capture_output=True, preexec_fn=limited(8000), check=False)
+    assert done.returncode == 2
+    assert done.stderr.decode() == f"ledgerfs: {tmp_path}/out/26.{kind}: File too large\n"
+    assert files(tmp_path / "out") == HIDDEN
+    run(*command[1:])
+    assert len(contents(tmp_path / "out")) == 3
+
+
+@pytest.fixture
+def slow_second_ledger(proxy: FaultProxy, s3_golden: str) -> FaultProxy:
+    """Hold back what is read of the second ledger."""
+    proxy.faults = [Fault("slow", matches=lambda method, path, headers: path.endswith("-ledger-84"))]
+    return proxy
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
+def test_killed_in_the_middle_and_run_again(
+    s3_golden: str, s3: S3Server, slow_second_ledger: FaultProxy, tmp_path: Path, number: int, code: int
+) -> None:
+    env = {
+        **os.environ,
+        "AWS_ACCESS_KEY_ID": CREDENTIALS["key"],
+        "AWS_SECRET_ACCESS_KEY": CREDENTIALS["secret"],
+        "AWS_ENDPOINT_URL": slow_second_ledger.endpoint,
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    out = tmp_path / "out"
+    arguments = ["export", s3_golden, PLAIN, str(out)]
+    # A shell that runs the tests in the background has them ignore SIGINT, and their children inherit that.
+    process = subprocess.Popen(["env", "--default-signal=INT", LEDGERFS, *arguments], env=env, stderr=subprocess.PIPE)
+    while not (out / "26.parquet").exists() or '"26"' not in (out / HIDDEN[0]).read_text():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+    assert (process.returncode, said) == (code, b"interrupted\n" if number == signal.SIGINT else b"")
+    assert [name for name in files(out) if not name.startswith(".")] == ["26.parquet"]
+    first = (out / "26.parquet").stat()
+    told = run(*arguments, env={**env, "AWS_ENDPOINT_URL": s3.endpoint}).stderr.decode()
+    assert "2 files, 400 messages" in told
+    assert told.endswith("; 1 kept from before\n")
+    assert (out / "26.parquet").stat().st_ino == first.st_ino
+    run("export", s3_golden, PLAIN, str(tmp_path / "whole"), env={**env, "AWS_ENDPOINT_URL": s3.endpoint})
+    assert contents(out) == contents(tmp_path / "whole")
+
+
+def test_killed_at_any_moment_no_file_is_half_there(golden_url: str, tmp_path: Path) -> None:
+    run("export", golden_url, "public/golden/blocks", str(tmp_path / "whole"))
+    whole = contents(tmp_path / "whole")
+    out = tmp_path / "out"
+    command = [LEDGERFS, "export", golden_url, "public/golden/blocks", str(out)]
+    for delay in (0, 0.002, 0.01, 0.05):
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        while process.poll() is None and not list(out.glob(".*.parquet.part")):
+            time.sleep(0.001)
+        time.sleep(delay)
+        process.kill()
+        process.wait()
+        assert contents(out).items() <= whole.items()
+    run(*command[1:])
+    assert contents(out) == whole
+    assert not list(out.glob(".*.part"))
