@@ -12,6 +12,7 @@ __all__ = [
     "AccessDeniedError",
     "AmbiguousLedgerError",
     "BucketNotFoundError",
+    "CacheWriteError",
     "CorruptIndexError",
     "CorruptLedgerError",
     "CorruptMessageError",
@@ -47,9 +48,15 @@ class LedgerfsError(OSError):
     offset
         Byte offset in that object.
 
+    Attributes
+    ----------
+    path
+        The file of the tree that was being opened, where that failed because of another object; None elsewhere.
+
     """
 
     code: ClassVar[int] = errno.EIO
+    path: str | None = None
 
     def __init__(self, reason: str, *, key: str | None = None, offset: int | None = None) -> None:
         super().__init__(self.code, reason)
@@ -62,15 +69,19 @@ class LedgerfsError(OSError):
         place = self.key or ""
         if self.offset is not None:
             place += f" at byte {self.offset}"
-        return f"{place.strip()}: {self.reason}" if place else self.reason
+        return ": ".join(part for part in (self.path, place.strip(), self.reason) if part)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (type(self), self.reason, self.key, self.offset))
+        return (_rebuild, (type(self), self.reason, self.key, self.offset, self.path))
 
 
-def _rebuild(cls: type[LedgerfsError], reason: str, key: str | None, offset: int | None) -> LedgerfsError:
+def _rebuild(
+    cls: type[LedgerfsError], reason: str, key: str | None, offset: int | None, path: str | None = None
+) -> LedgerfsError:
     """Unpickle: the errors travel between processes (Spark, multiprocessing)."""
-    return cls(reason, key=key, offset=offset)
+    error = cls(reason, key=key, offset=offset)
+    error.path = path
+    return error
 
 
 class CorruptObjectError(LedgerfsError):
@@ -155,6 +166,12 @@ class StoreTimeoutError(StoreUnreachableError):
     """The store did not answer in time."""
 
     code = errno.ETIMEDOUT
+
+
+class CacheWriteError(LedgerfsError):
+    """A file that has to be rendered before it can be read cannot be written to the cache folder, which most often is full."""
+
+    code = errno.ENOSPC
 
 
 class ReadOnlyError(LedgerfsError):

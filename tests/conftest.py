@@ -31,6 +31,15 @@ def _no_cloud_of_ours() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep rendered files out of the home of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LEDGERFS_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.delenv("LEDGERFS_DISK_CACHE_BYTES", raising=False)
+        yield
+
+
 @pytest.fixture(scope="session")
 def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The golden set: ``bucket/``, ``damaged/``, ``expected/``, ``objects.json``, ``stats.json``, ``metadata.json``."""

@@ -17,6 +17,7 @@ from fsspec.spec import AbstractFileSystem
 from fsspec.utils import isfilelike, stringify_path
 
 from ledgerfs.errors import IsADirectoryPathError, LedgerfsError, NotFoundError, ReadOnlyError, UnusableUrlError
+from ledgerfs.fsspec_impl import arrow_threads  # noqa: F401  (waits at the end of the program)
 from ledgerfs.fsspec_impl.ledger_file import LedgerFile
 from ledgerfs.vfs.bucket import Bucket, shared_bucket
 from ledgerfs.vfs.catalog import LedgerRef, time_of
@@ -44,6 +45,10 @@ class LedgerFileSystem(AbstractFileSystem):
         Filesystem that holds the bucket, and its options (credentials, ``endpoint_url``).
     fs
         That filesystem itself, instead of the two.
+    cache_dir
+        Folder for rendered files (``jsonl/``, ``arrow/``, ``parquet/``); None for ``$LEDGERFS_CACHE_DIR``, else ``~/.cache/ledgerfs``.
+    scan_options
+        What `ledgerfs.vfs.bucket.Topic.scan` takes, for what is in those files: ``{"private_keys": …}``, ``{"transactions": "all"}``, ….
 
     """
 
@@ -57,6 +62,9 @@ class LedgerFileSystem(AbstractFileSystem):
         target_protocol: str | None = None,
         target_options: dict[str, Any] | None = None,
         fs: AbstractFileSystem | None = None,
+        *,
+        cache_dir: str | None = None,
+        scan_options: dict[str, Any] | None = None,
         **options: Any,  # noqa: ANN401  (fsspec is not typed)
     ) -> None:
         super().__init__(**options)
@@ -67,7 +75,7 @@ class LedgerFileSystem(AbstractFileSystem):
         else:
             fs = fs if fs is not None else fsspec.filesystem(target_protocol, **(target_options or {}))
             root = fs._strip_protocol(fo)  # noqa: SLF001
-        self.bucket: Bucket = shared_bucket(fs, root)
+        self.bucket: Bucket = shared_bucket(fs, root, cache_dir, scan_options)
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:  # noqa: ANN401  (a path or a list of them)
@@ -93,6 +101,12 @@ class LedgerFileSystem(AbstractFileSystem):
     def info(self, path: str, **_: Any) -> dict[str, Any]:  # noqa: ANN401
         """Describe one path: size, times, and for a ledger its id, topic, uuid and number of entries."""
         return _info(self.bucket.tree.node(self._strip_protocol(path)))
+
+    def size(self, path: str) -> int:
+        """Return a file's size, bytes. One that only rendering tells, which `info` has as None, is rendered for it."""
+        tree = self.bucket.tree
+        node = tree.node(self._strip_protocol(path))
+        return tree.open(node.path).size if node.size is None else node.size
 
     def exists(self, path: str, **_: Any) -> bool:  # noqa: ANN401
         """Whether there is such a path; an unreachable store raises."""

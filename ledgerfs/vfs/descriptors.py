@@ -1,7 +1,12 @@
 """Writing to a file descriptor, which may be one that does not block."""
 
+import errno
 import os
 import select
+
+# Descriptors that sendfile does not write to, such as files opened for appending.
+_SENDFILE_CANNOT = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
+_CHUNK = 1 << 20
 
 
 def write_all(descriptor: int, data: bytes) -> None:
@@ -17,3 +22,27 @@ def write_all(descriptor: int, data: bytes) -> None:
 def wait_until_writable(descriptor: int) -> None:
     """Wait until a descriptor that does not block takes bytes again."""
     select.select([], [descriptor], [])
+
+
+def copy_range(source: int, start: int, end: int, descriptor: int) -> int:
+    """Let the kernel copy bytes ``start`` to ``end`` of file ``source``; where it cannot, read and write.
+
+    Returns how many bytes were copied: fewer only when the file ends before. Raises `OSError` of either descriptor as it is.
+    """
+    at = start
+    while at < end:
+        try:
+            copied = os.sendfile(descriptor, source, at, end - at)
+        except BlockingIOError:
+            wait_until_writable(descriptor)
+            continue
+        except OSError as error:
+            if error.errno not in _SENDFILE_CANNOT:
+                raise
+            data = os.pread(source, min(_CHUNK, end - at), at)
+            write_all(descriptor, data)
+            copied = len(data)
+        if copied == 0:
+            break
+        at += copied
+    return at - start

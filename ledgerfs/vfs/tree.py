@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ledgerfs.errors import IsADirectoryPathError, NotADirectoryPathError, NotFoundError
+from ledgerfs.errors import IsADirectoryPathError, LedgerfsError, NotADirectoryPathError, NotFoundError
 from ledgerfs.formats.topic_names import directory_of
 from ledgerfs.vfs.catalog import Catalog, LedgerRef
-from ledgerfs.vfs.layout import LedgerReader
 from ledgerfs.vfs.reader_pool import ReaderPool
-from ledgerfs.vfs.views import View
+from ledgerfs.vfs.views import Contents, View
 
 _FILE_NAME = re.compile(r"(0|[1-9][0-9]{0,18})(?:@([0-9a-f-]{36}))?(\.[a-z]+)\Z", re.ASCII)
 
@@ -93,13 +92,19 @@ class Tree:
                 yield from self.walk(node.path)
 
     def open(self, path: str) -> "OpenFile":
-        """Return a file for reading, rendered if its view needs that; raises `NotFoundError`, `IsADirectoryPathError`."""
+        """Return a file for reading, rendered if its view needs that.
+
+        Raises `NotFoundError`, `IsADirectoryPathError`, and what rendering raises, then with the path in the error.
+        """
         node = self.node(path)
         if node.ref is None:
             raise IsADirectoryPathError("is a directory", key=path)
-        view = self._views[_parts(path)[0]]
-        ledger = self._readers.reader(node.ref)
-        return OpenFile(view, ledger, view.open_size(ledger))
+        view = self._views[node.path.partition("/")[0]]
+        try:
+            return OpenFile(view.open(self._readers.reader(node.ref)))
+        except LedgerfsError as error:
+            error.path = node.path
+            raise
 
     def _directory(self, parts: list[str]) -> "_Directory | _Topic | None":
         if not parts:
@@ -130,22 +135,25 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class OpenFile:
-    """A file of the tree whose size is known; any number of threads may read it."""
+    """A file of the tree; any number of threads may read it. What it holds of the machine is freed when it is dropped."""
 
-    view: View
-    ledger: LedgerReader
-    size: int
+    contents: Contents
+
+    @property
+    def size(self) -> int:
+        """Bytes, exactly."""
+        return self.contents.size
 
     def read(self, start: int, end: int) -> bytes:
         """Return bytes ``start`` to ``end``, fewer only at the file's end."""
         end = min(end, self.size)
-        return self.view.read(self.ledger, start, end) if start < end else b""
+        return self.contents.read(start, end) if start < end else b""
 
     def send(self, start: int, end: int, descriptor: int) -> None:
-        """Write the same bytes to a file descriptor, in the kernel where the bucket is a local folder."""
+        """Write the same bytes to a file descriptor, in the kernel where the content is in a local file."""
         end = min(end, self.size)
         if start < end:
-            self.view.send(self.ledger, start, end, descriptor)
+            self.contents.send(start, end, descriptor)
 
 
 def _file_name(ref: LedgerRef, view: View) -> str:

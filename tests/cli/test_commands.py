@@ -66,7 +66,7 @@ def test_a_plain_path_and_memory_are_urls_too(golden: Path) -> None:
 
 
 def test_ls_short_long_and_of_a_file(golden_url: str) -> None:
-    assert output("ls", golden_url) == "entries/\ninfo/\n"
+    assert output("ls", golden_url) == "arrow/\nentries/\ninfo/\njsonl/\nparquet/\n"
     assert output("ls", golden_url, "entries/public/golden/plain").split() == [
         "26.entries",
         "84.entries",

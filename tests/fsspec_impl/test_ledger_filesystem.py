@@ -26,6 +26,7 @@ from tests.support.s3 import CREDENTIALS, S3Server
 
 PLAIN = "entries/public/golden/plain/26.entries"
 BLOCKS = "entries/public/golden/blocks/42.entries"
+VIEWS = ["arrow", "entries", "info", "jsonl", "parquet"]
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def test_names_of_the_target_are_fsspecs_own(s3_golden: str, s3: S3Server, fs: L
 def test_other_ways_to_name_the_bucket(golden_url: str, golden: Path) -> None:
     by_url = LedgerFileSystem(fo=golden_url)
     by_fs = LedgerFileSystem(fo=f"{golden}/bucket", fs=fsspec.filesystem("file"))
-    assert by_url.ls("", detail=False) == by_fs.ls("", detail=False) == ["entries", "info"]
+    assert by_url.ls("", detail=False) == by_fs.ls("", detail=False) == VIEWS
     with pytest.raises(UnusableUrlError, match="name the bucket"):
         LedgerFileSystem()
 
@@ -69,7 +70,7 @@ def test_a_cache_in_between_works(golden_url: str, tmp_path: Path, fs: LedgerFil
 
 
 def test_lists_as_fsspec_does(fs: LedgerFileSystem) -> None:
-    assert fs.ls("", detail=False) == ["entries", "info"]
+    assert fs.ls("", detail=False) == VIEWS
     assert fs.ls("ledger://entries/public/golden/plain/", detail=False) == [
         f"entries/public/golden/plain/{i}.entries" for i in (26, 84, 123)
     ]
@@ -98,7 +99,8 @@ def test_finds_globs_and_walks_every_file(fs: LedgerFileSystem) -> None:
     assert fs.find("entries/nobody") == []
     assert fs.find("entries", maxdepth=2) == []
     assert fs.glob("entries/public/*/plain/*.entries") == fs.find("entries/public/golden/plain")
-    assert fs.glob("**/26.*") == [PLAIN, "info/public/golden/plain/26.json"]
+    endings = {"arrow": "arrow", "entries": "entries", "info": "json", "jsonl": "jsonl", "parquet": "parquet"}
+    assert fs.glob("**/26.*") == [f"{view}/public/golden/plain/26.{ending}" for view, ending in endings.items()]
     walked = [f"{root}/{name}" for root, _, names in fs.walk("entries") for name in names]
     assert sorted(walked) == found
     assert set(fs.find("entries/public", withdirs=True)) == {"entries/public", "entries/public/golden"} | {

@@ -37,7 +37,7 @@ def names(tree: Tree, path: str) -> list[str]:
 
 def test_each_level_lists_what_is_below_it(bucket: Bucket) -> None:
     tree = bucket.tree
-    assert names(tree, "") == ["entries", "info"]
+    assert names(tree, "") == ["arrow", "entries", "info", "jsonl", "parquet"]
     assert names(tree, "entries") == [
         "entries/%2E%2E",
         "entries/_other",

@@ -1,21 +1,17 @@
 """A local folder as an object store, without the detour of a Python file object a read."""
 
-import errno
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from stat import S_ISREG
 
 from ledgerfs.errors import BucketNotFoundError, LedgerfsError, StaleObjectError
-from ledgerfs.vfs.descriptors import wait_until_writable, write_all
+from ledgerfs.vfs.descriptors import copy_range
 from ledgerfs.vfs.object_store import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.vfs.stores.failures import short_body, translate
 
 _PAGE = 4096
-# Descriptors that sendfile does not write to, such as files opened for appending.
-_SENDFILE_CANNOT = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
 class LocalStore:
@@ -71,21 +67,9 @@ class LocalStore:
     def send(self, request: ReadRequest, descriptor: int) -> None:
         """Let the kernel copy from file to descriptor; where it cannot, read and write."""
         with self._opened(request) as source:
-            at = request.start
-            while at < request.end:
-                try:
-                    sent = os.sendfile(descriptor, source, at, request.end - at)
-                except BlockingIOError:
-                    wait_until_writable(descriptor)
-                    continue
-                except OSError as error:
-                    if error.errno not in _SENDFILE_CANNOT:
-                        raise
-                    write_all(descriptor, self.read(replace(request, start=at)))
-                    return
-                if sent == 0:
-                    raise short_body(request.key, request.start, request.end - request.start, at - request.start)
-                at += sent
+            sent = copy_range(source, request.start, request.end, descriptor)
+        if sent != request.end - request.start:
+            raise short_body(request.key, request.start, request.end - request.start, sent)
 
     def read_many(self, requests: Iterable[ReadRequest]) -> Iterator[bytes | LedgerfsError]:
         """Read one after another: threads do not make a local disk faster than the page cache."""

@@ -1,0 +1,122 @@
+"""Where cached files lie, and how much of the disk they may take."""
+
+import atexit
+import fcntl
+import logging
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from ledgerfs.cache.fork_lock import ForkLock
+from ledgerfs.errors import CacheWriteError, InvalidNameError
+
+_LOG = logging.getLogger("ledgerfs.cache")
+_MAX_BYTES = 10 << 30
+_FREE_SHARE = 4
+_BYTES_VARIABLE = "LEDGERFS_DISK_CACHE_BYTES"
+
+
+class CacheFolder:
+    """A folder of our own, made when it is first written to; a temporary one takes its place where it cannot be.
+
+    Parameters
+    ----------
+    path
+        The folder, readable by its owner only.
+    max_bytes
+        What it may hold; None for ``$LEDGERFS_DISK_CACHE_BYTES``, else a quarter of the disk's free space, at most 10 GiB.
+
+    """
+
+    __slots__ = ("_is_usable", "_lock", "_max_bytes", "path")
+
+    def __init__(self, path: Path, max_bytes: int | None = None) -> None:
+        self.path = path
+        self._max_bytes = max_bytes
+        self._is_usable = False
+        self._lock = ForkLock()
+
+    def make(self) -> Path:
+        """Return the folder, which is there and can be written; raises `CacheWriteError`."""
+        with self._lock:
+            if self._is_usable and self.path.is_dir():
+                return self.path
+            try:
+                _prepare(self.path)
+            except OSError as error:
+                self.path = self._instead(error)
+            self._is_usable = True
+            return self.path
+
+    def max_bytes(self, held: int) -> int:
+        """Return what the folder may hold, of which it holds ``held`` already; all in bytes."""
+        with self._lock:
+            if self._max_bytes is None:
+                self._max_bytes = _bytes_of_environment()
+            if self._max_bytes is None:
+                free = shutil.disk_usage(self.path).free
+                self._max_bytes = min(_MAX_BYTES, (free + held) // _FREE_SHARE)
+            return self._max_bytes
+
+    def _instead(self, error: OSError) -> Path:
+        """Return a folder for this process only."""
+        try:
+            path = Path(tempfile.mkdtemp(prefix="ledgerfs-"))
+        except OSError:
+            raise CacheWriteError(f"{error}; name a folder that can be written: {HINT}") from error
+        atexit.register(_remove, path, os.getpid())
+        _LOG.warning(
+            "files cannot be kept in %s (%s); until this process ends they are kept in %s", self.path, error, path
+        )
+        return path
+
+
+HINT = "cache_dir=, or $LEDGERFS_CACHE_DIR"
+"""How a user names the folder."""
+
+
+def cache_folder(name: str, cache_dir: str | None = None, max_bytes: int | None = None) -> CacheFolder:
+    """Return the folder ``name`` in ``cache_dir``, else ``$LEDGERFS_CACHE_DIR``, ``$XDG_CACHE_HOME/ledgerfs``, ``~/.cache/ledgerfs``."""
+    given = cache_dir or os.environ.get("LEDGERFS_CACHE_DIR")
+    return CacheFolder((Path(given).absolute() if given else _users_cache() / "ledgerfs") / name, max_bytes)
+
+
+def _users_cache() -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    # The specification of XDG_CACHE_HOME has relative paths ignored.
+    if cache.is_absolute():
+        return cache
+    try:
+        return Path("~/.cache").expanduser()
+    except RuntimeError:
+        # A user without a home, as containers have them: `make` will find another place.
+        return Path("~/.cache")
+
+
+def _prepare(path: Path) -> None:
+    """Make the folder, and make sure that it is ours and that files in it can be written and locked; raises `OSError`."""
+    if not path.is_absolute():
+        raise FileNotFoundError("the user has no home folder")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.mkdir(mode=0o700, exist_ok=True)
+    if path.stat().st_uid != os.geteuid():
+        # What is cached may be secret, and what others put there is not to be trusted.
+        raise PermissionError("the folder belongs to another user")
+    with tempfile.TemporaryFile(dir=path) as probe:
+        fcntl.flock(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _bytes_of_environment() -> int | None:
+    text = os.environ.get(_BYTES_VARIABLE)
+    if not text:
+        return None
+    if not text.isdecimal():
+        raise InvalidNameError("not a number of bytes", key=f"{_BYTES_VARIABLE}={text}")
+    return int(text)
+
+
+def _remove(path: Path, process: int) -> None:
+    """Remove a temporary folder at the end of the process that made it; a forked child leaves it."""
+    if os.getpid() == process:
+        shutil.rmtree(path, ignore_errors=True)

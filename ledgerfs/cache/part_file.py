@@ -1,0 +1,90 @@
+"""A file that is being made, under a name of its own, by one process at a time.
+
+Its maker holds a lock on it, which the kernel releases when the maker ends, however it ends. So a part without a lock is dead.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from ledgerfs.cache.cache_folder import HINT
+from ledgerfs.errors import CacheWriteError
+
+
+class PartFile(NamedTuple):
+    """A part, and its descriptor, which holds the lock."""
+
+    path: Path
+    descriptor: int
+
+
+@contextmanager
+def part_file(path: Path, flags: int = os.O_RDWR | os.O_CREAT, lock: int = fcntl.LOCK_EX) -> Iterator[PartFile]:
+    """Hold a part, empty, once nobody else holds it; it is removed at the end if it was not renamed. Raises `CacheWriteError`."""
+    descriptor = _lock(path, flags, lock)
+    try:
+        os.ftruncate(descriptor, 0)
+        yield PartFile(path, descriptor)
+    finally:
+        if _is_at(descriptor, path):
+            path.unlink(missing_ok=True)
+        _close(descriptor)
+
+
+def remove_dead(path: Path) -> None:
+    """Remove a part that no process is making."""
+    with suppress(OSError), part_file(path, os.O_RDWR, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        pass
+
+
+def cannot_write(folder: Path, error: OSError) -> CacheWriteError:
+    """Return our error for a file that could not be written to a cache folder."""
+    reason = error.strerror or str(error)
+    return CacheWriteError(
+        f"it cannot be rendered into {folder}: {reason}; free some space, or name another folder: {HINT}"
+    )
+
+
+def _lock(path: Path, flags: int, lock: int) -> int:
+    while True:
+        try:
+            descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise cannot_write(path.parent, error) from error
+        _locks.add(descriptor)
+        try:
+            fcntl.flock(descriptor, lock)
+            if _is_at(descriptor, path):
+                return descriptor
+        except BaseException:
+            _close(descriptor)
+            raise
+        # While we waited, the one before us renamed or removed it.
+        _close(descriptor)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+_locks: set[int] = set()
+"""Descriptors that hold locks. A forked child has them too, and would hold the locks on after its parent's death."""
+
+
+def _close(descriptor: int) -> None:
+    _locks.discard(descriptor)
+    os.close(descriptor)
+
+
+def _close_all() -> None:
+    for descriptor in list(_locks):
+        _close(descriptor)
+
+
+os.register_at_fork(after_in_child=_close_all)

@@ -1,0 +1,213 @@
+"""Files that are costly to make, kept on disk: made once however many want them, least recently used out.
+
+A file appears under its name only when it is whole: until then it is ``<key>.part``, on which its maker holds a lock. So whoever wants
+the same file waits for the lock, in any process; a part without a lock was left by a process that was killed, and is taken over or removed.
+Open files can be read to their end whatever happens to their names.
+"""
+
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, cast
+from weakref import WeakValueDictionary, finalize
+
+from cachetools import LRUCache
+
+from ledgerfs.cache.cache_folder import CacheFolder
+from ledgerfs.cache.fork_lock import ForkLock
+from ledgerfs.cache.part_file import PartFile, cannot_write, part_file, remove_dead
+from ledgerfs.cache.sealed_file import ALWAYS, Seal, SealedWriter, is_intact, read_seal
+from ledgerfs.cache.single_flight import SingleFlight
+from ledgerfs.errors import StaleObjectError
+
+_LOG = logging.getLogger("ledgerfs.cache")
+_NAME = re.compile(r"[0-9a-f]{64}\.(file|part)\Z")
+_REMEMBERED = 65536
+
+Render = Callable[[BinaryIO], bool]
+"""Writes a file's content, and returns whether it holds always, not only in the present state."""
+
+
+class CachedFile:
+    """An open file; any number of threads may read it. Its descriptor is closed when the last one who holds the file drops it."""
+
+    __slots__ = ("__weakref__", "descriptor", "seal")
+
+    def __init__(self, descriptor: int, seal: Seal) -> None:
+        self.descriptor = descriptor
+        self.seal = seal
+        finalize(self, os.close, descriptor).atexit = False
+
+    @property
+    def size(self) -> int:
+        """Bytes of the content."""
+        return self.seal.size
+
+    def read(self, start: int, end: int) -> bytes:
+        """Return bytes ``start`` to ``end``, which have to be inside the content; raises `StaleObjectError` if somebody cut the file."""
+        data = os.pread(self.descriptor, end - start, start)
+        while len(data) < end - start:
+            more = os.pread(self.descriptor, end - start - len(data), start + len(data))
+            if not more:
+                raise self.was_cut()
+            data += more
+        return data
+
+    def was_cut(self) -> StaleObjectError:
+        """Return the error for a file that somebody has made shorter since."""
+        return StaleObjectError(f"the cached file of {self.size} bytes was cut while it was open; open it again")
+
+
+class RenderedFiles:
+    """The files of one folder by their keys (64 hexadecimal digits). Safe in threads, processes, and after a fork."""
+
+    __slots__ = ("_flights", "_folder", "_lock", "_open", "_verified")
+
+    def __init__(self, folder: CacheFolder) -> None:
+        self._folder = folder
+        self._flights: SingleFlight[CachedFile] = SingleFlight()
+        self._open: WeakValueDictionary[str, CachedFile] = WeakValueDictionary()
+        self._verified: LRUCache[str, tuple[int, int]] = LRUCache(_REMEMBERED)
+        self._lock = ForkLock()
+
+    def size(self, key: str, state: bytes = ALWAYS) -> int | None:
+        """Return the size of a file that is there, bytes, or None; reads its seal only."""
+        opened = self._opened(key, state)
+        if opened is not None:
+            return opened.size
+        try:
+            descriptor = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            seal = read_seal(descriptor)
+        finally:
+            os.close(descriptor)
+        return seal.size if seal is not None and seal.holds_in(state) else None
+
+    def open(self, key: str, render: Render, state: bytes = ALWAYS) -> CachedFile:
+        """Return a file, made by ``render`` if there is none that holds in this state.
+
+        Raises `CacheWriteError` when the disk is full, and what ``render`` raises; then nothing is left behind.
+        """
+        found = self._find(key, state)
+        return found or self._flights.run((key, state), lambda: self._render(key, render, state))
+
+    def _opened(self, key: str, state: bytes) -> CachedFile | None:
+        with self._lock:
+            opened = self._open.get(key)
+        return opened if opened is not None and opened.seal.holds_in(state) else None
+
+    def _find(self, key: str, state: bytes) -> CachedFile | None:
+        """Return a file that is there, whole, and holds; one that is not whole is removed."""
+        found = self._opened(key, state)
+        if found is None:
+            path = self._path(key)
+            try:
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                return None
+            seal = read_seal(descriptor)
+            found = CachedFile(descriptor, seal or Seal(0, ALWAYS, 0))
+            if seal is None or not (self._is_verified(key, found) or is_intact(descriptor, seal)):
+                _LOG.warning("%s is not as it was written: it is made anew", path)
+                path.unlink(missing_ok=True)
+                return None
+            if not seal.holds_in(state):
+                return None
+            self._remember(key, found)
+        _touch(found.descriptor)
+        return found
+
+    def _is_verified(self, key: str, file: CachedFile) -> bool:
+        """Whether this process has compared the very same file with its checksum before."""
+        with self._lock:
+            return self._verified.get(key) == _identity(file)
+
+    def _remember(self, key: str, file: CachedFile) -> None:
+        """Remember a file that is whole, so that those who open it next need not read it for that."""
+        with self._lock:
+            self._open[key] = file
+            self._verified[key] = _identity(file)
+
+    def _render(self, key: str, render: Render, state: bytes) -> CachedFile:
+        folder = self._folder.make()
+        self._make_room(folder)
+        with part_file(folder / f"{key}.part") as part:
+            # Another process may have made it while this one waited for the lock.
+            file = self._find(key, state) or self._write(key, part, render, state)
+        self._make_room(folder, newest=f"{key}.file")
+        return file
+
+    def _write(self, key: str, part: PartFile, render: Render, state: bytes) -> CachedFile:
+        writer = SealedWriter(part.descriptor)
+        try:
+            is_final = render(cast("BinaryIO", writer))
+            seal = writer.finish(ALWAYS if is_final else state)
+        except Exception:
+            if writer.failure is None:
+                raise
+            raise cannot_write(part.path.parent, writer.failure) from writer.failure
+        try:
+            made = CachedFile(os.open(part.path, os.O_RDONLY | os.O_CLOEXEC), seal)
+            part.path.rename(self._path(key))
+        except OSError as error:
+            raise cannot_write(part.path.parent, error) from error
+        self._remember(key, made)
+        return made
+
+    def _make_room(self, folder: Path, newest: str = "") -> None:
+        """Remove what killed processes left, and the files that were not used for longest until the rest is within its bound.
+
+        A single file that is larger than the bound is removed at once: whoever has it open reads on.
+        """
+        files = sorted(_files(folder), key=lambda file: (file.name == newest, file.used_ns))
+        held = sum(file.size for file in files)
+        limit = self._folder.max_bytes(held)
+        if files and files[-1].name == newest and files[-1].size > limit:
+            files = files[-1:]
+        for file in files:
+            if held <= limit:
+                return
+            (folder / file.name).unlink(missing_ok=True)
+            held -= file.size
+
+    def _path(self, key: str) -> Path:
+        return self._folder.path / f"{key}.file"
+
+
+class _File(NamedTuple):
+    """One file of the folder: when it was last opened (ns since 1970), and how large it is."""
+
+    name: str
+    used_ns: int
+    size: int
+
+
+def _files(folder: Path) -> Iterator[_File]:
+    """Yield the whole files; removes dead parts on the way. What is not ours is left alone, and a folder that is gone is empty."""
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            if not _NAME.match(entry.name):
+                continue
+            if entry.name.endswith(".part"):
+                remove_dead(Path(entry.path))
+                continue
+            with suppress(FileNotFoundError):
+                stat = entry.stat(follow_symlinks=False)
+                yield _File(entry.name, stat.st_atime_ns, stat.st_size)
+
+
+def _identity(file: CachedFile) -> tuple[int, int]:
+    stat = os.fstat(file.descriptor)
+    return stat.st_ino, stat.st_mtime_ns
+
+
+def _touch(descriptor: int) -> None:
+    """Note that a file was used now. Its time of writing stays, by which it is known again."""
+    with suppress(OSError):
+        os.utime(descriptor, ns=(time.time_ns(), os.fstat(descriptor).st_mtime_ns))

@@ -1,0 +1,22 @@
+"""What a ledger can be seen as: each view is one first component of the tree, and a way from a ledger to a file's bytes."""
+
+from collections.abc import Mapping
+
+from ledgerfs.cache.rendered_files import RenderedFiles
+from ledgerfs.vfs.views.entries import EntriesView
+from ledgerfs.vfs.views.info import InfoView
+from ledgerfs.vfs.views.ledger_tables import LedgerTables
+from ledgerfs.vfs.views.rendered import RenderedView
+from ledgerfs.vfs.views.view import Contents, View
+
+__all__ = ["Contents", "View", "make_views"]
+
+RENDERED_KINDS = ("arrow", "jsonl", "parquet")
+"""Kinds of table files that are views."""
+
+
+def make_views(tables: LedgerTables, files: RenderedFiles) -> Mapping[str, View]:
+    """Return the views of one bucket by their names in the tree, sorted."""
+    views: dict[str, View] = {"entries": EntriesView(), "info": InfoView()}
+    views |= {kind: RenderedView(kind, tables, files) for kind in RENDERED_KINDS}
+    return dict(sorted(views.items()))

@@ -1,0 +1,61 @@
+"""The view ``info``: index, ledger metadata, blocks and object metadata as one JSON document; made on open, and kept for a while."""
+
+import json
+from dataclasses import dataclass
+
+from cachetools import LRUCache
+
+from ledgerfs.cache.fork_lock import ForkLock
+from ledgerfs.vfs.catalog import LedgerRef
+from ledgerfs.vfs.descriptors import write_all
+from ledgerfs.vfs.layout import LedgerReader
+
+_DOCUMENTS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A content that is small enough to be kept in memory."""
+
+    data: bytes
+
+    @property
+    def size(self) -> int:
+        """Its length, bytes."""
+        return len(self.data)
+
+    def read(self, start: int, end: int) -> bytes:
+        """Return a part."""
+        return self.data[start:end]
+
+    def send(self, start: int, end: int, descriptor: int) -> None:
+        """Write a part."""
+        write_all(descriptor, self.data[start:end])
+
+
+class InfoView:
+    """Each ledger as a description."""
+
+    suffix = ".json"
+
+    def __init__(self) -> None:
+        self._documents: LRUCache[LedgerRef, Document] = LRUCache(_DOCUMENTS)
+        self._lock = ForkLock()
+
+    def size(self, ref: LedgerRef) -> int | None:
+        """Return the size of a document that was made before."""
+        document = self._kept(ref)
+        return None if document is None else document.size
+
+    def open(self, ledger: LedgerReader) -> Document:
+        """Return the document; asks the store for what it knows of the two objects, unless that was done before."""
+        document = self._kept(ledger.ref)
+        if document is None:
+            document = Document(json.dumps(ledger.describe(), indent=2, ensure_ascii=False).encode() + b"\n")
+            with self._lock:
+                self._documents[ledger.ref] = document
+        return document
+
+    def _kept(self, ref: LedgerRef) -> Document | None:
+        with self._lock:
+            return self._documents.get(ref)

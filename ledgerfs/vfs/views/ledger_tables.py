@@ -1,0 +1,162 @@
+"""One ledger of a topic as a table of messages, and what tells one such table from another.
+
+A table depends on more than its ledger: a chunked message may begin in the ledger before, the outcome of a transaction may stand in a later
+one, or come with a ledger that is not there yet. So each has a key, which names what it is made from for good, and a state, which names
+the topic's ledgers as they are now and matters only to tables that are not final.
+"""
+
+import os
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, overload
+
+from cachetools import LRUCache
+
+from ledgerfs import __version__
+from ledgerfs.cache.fork_lock import ForkLock
+from ledgerfs.errors import InvalidNameError
+from ledgerfs.vfs.catalog import Catalog, LedgerRef
+from ledgerfs.vfs.layout import LedgerReader
+from ledgerfs.vfs.object_store import ObjectStore
+
+if TYPE_CHECKING:
+    from ledgerfs.vfs.scan import Scan
+
+_TOPICS = 16
+_RENDERER = 1
+"""To be raised when the same ledger becomes another table, so that older ones are not found any more."""
+
+
+class LedgerSource(Protocol):
+    """A bucket, as far as tables are made from it."""
+
+    @property
+    def store(self) -> ObjectStore:
+        """Where its objects are."""
+        ...
+
+    @property
+    def catalog(self) -> Catalog:
+        """Its ledgers as they are now."""
+        ...
+
+    def reader(self, ref: LedgerRef) -> LedgerReader:
+        """Return the reader of a ledger."""
+        ...
+
+
+class LedgerTables:
+    """The tables of one bucket's ledgers.
+
+    Parameters
+    ----------
+    source
+        The bucket.
+    scan_options
+        What `Topic.scan` takes besides ``on_corrupt``: what is damaged must not look whole.
+
+    """
+
+    def __init__(self, source: LedgerSource, scan_options: Mapping[str, Any]) -> None:
+        if scan_options.get("on_corrupt", "raise") != "raise":
+            raise InvalidNameError(
+                "a file of the tree is whole or an error; topic.scan(on_corrupt='skip') reads around damage",
+                key=f"on_corrupt={scan_options['on_corrupt']!r}",
+            )
+        self._source = source
+        self._scan_options = scan_options
+        self._catalog: Catalog | None = None
+        self._topics: LRUCache[str | None, _Topic] = LRUCache(_TOPICS)
+        self._lock = ForkLock()
+
+    def key(self, ref: LedgerRef, kind: str) -> str:
+        """Return what names a ledger's table of one kind for good: 64 hexadecimal digits that give no option away."""
+        return _digest(self._fingerprint, kind, ref.managed_ledger, ref.data, ref.index).hex()
+
+    def state(self, ref: LedgerRef) -> bytes:
+        """Return a digest of the ledgers that the topic has now."""
+        return self._topic_of(ref).state
+
+    def scan(self, ref: LedgerRef) -> "Scan":
+        """Return the ledger's rows of the topic's table; a copy stands in the place of the one that the topic is read from."""
+        # pyarrow and numba, which this imports, are not needed by those who list and copy.
+        from ledgerfs.vfs.scan import make_scan
+
+        refs = list(self._topic_of(ref).refs)
+        number = bisect_left(refs, ref.ledger_id, key=lambda one: one.ledger_id)
+        is_there = number < len(refs) and refs[number].ledger_id == ref.ledger_id
+        refs[number : number + is_there] = [ref]
+        scan = make_scan(ref.topic, _Readers(self._source, refs), **self._scan_options)
+        return replace(scan, part=range(number, number + 1))
+
+    def _topic_of(self, ref: LedgerRef) -> "_Topic":
+        catalog = self._source.catalog
+        with self._lock:
+            if self._catalog is not catalog:
+                self._catalog = catalog
+                self._topics.clear()
+            topic = self._topics.get(ref.managed_ledger)
+            if topic is None:
+                topic = self._topics[ref.managed_ledger] = _Topic.of(catalog, ref.managed_ledger)
+            return topic
+
+    @cached_property
+    def _fingerprint(self) -> bytes:
+        options = dict(self._scan_options)
+        keys = options.pop("private_keys", None) or {}
+        secrets = sorted((name, _content(source)) for name, source in keys.items())
+        return _digest(__version__, _RENDERER, self._source.store.url, sorted(options.items()), secrets)
+
+
+@dataclass(frozen=True, slots=True)
+class _Topic:
+    """The ledgers that a topic is read from, and a digest of them."""
+
+    refs: tuple[LedgerRef, ...]
+    state: bytes
+
+    @classmethod
+    def of(cls, catalog: Catalog, managed_ledger: str | None) -> "_Topic":
+        refs = tuple(ref for ref in catalog.refs_of(managed_ledger) if ref.copy == 0)
+        return cls(refs, _digest(*((ref.ledger_id, ref.uuid, ref.index.version) for ref in refs)))
+
+
+class _Readers(Sequence[LedgerReader]):
+    """The readers of a topic's ledgers, made when they are asked for: few of thousands are."""
+
+    def __init__(self, source: LedgerSource, refs: Sequence[LedgerRef]) -> None:
+        self._source = source
+        self._refs = refs
+
+    def __len__(self) -> int:
+        return len(self._refs)
+
+    @overload
+    def __getitem__(self, place: int) -> LedgerReader: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> "_Readers": ...
+
+    def __getitem__(self, place: int | slice) -> "LedgerReader | _Readers":
+        if isinstance(place, slice):
+            return _Readers(self._source, self._refs[place])
+        return self._source.reader(self._refs[place])
+
+
+def _content(source: object) -> object:
+    """Return a private key itself, of which only a digest is kept, where its file is named."""
+    if not isinstance(source, os.PathLike):
+        return source
+    try:
+        return Path(source).read_bytes()
+    except OSError:
+        # Whoever needs the key will tell.
+        return source
+
+
+def _digest(*values: object) -> bytes:
+    return sha256(repr(values).encode()).digest()

@@ -1,0 +1,70 @@
+"""The views ``jsonl``, ``arrow``, ``parquet``: the message table of each ledger as a file, rendered when it is opened first."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO
+
+from ledgerfs.vfs.descriptors import copy_range
+from ledgerfs.vfs.views.ledger_tables import LedgerTables
+
+if TYPE_CHECKING:
+    from ledgerfs.cache.rendered_files import CachedFile, RenderedFiles
+    from ledgerfs.vfs.catalog import LedgerRef
+    from ledgerfs.vfs.layout import LedgerReader
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A rendered file: it stays readable while this is held, also if the cache drops it."""
+
+    file: "CachedFile"
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.file.size
+
+    def read(self, start: int, end: int) -> bytes:
+        """Read from the cached file."""
+        return self.file.read(start, end)
+
+    def send(self, start: int, end: int, descriptor: int) -> None:
+        """Let the kernel copy from the cached file."""
+        if copy_range(self.file.descriptor, start, end, descriptor) < end - start:
+            raise self.file.was_cut()
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedView:
+    """Each ledger as a table in a file of one kind (`ledgerfs.vfs.table_files.TABLE_KINDS`)."""
+
+    kind: str
+    tables: LedgerTables
+    files: "RenderedFiles"
+
+    @property
+    def suffix(self) -> str:
+        """The kind is its files' ending."""
+        return f".{self.kind}"
+
+    def size(self, ref: "LedgerRef") -> int | None:
+        """Return the size of a file that is in the cache."""
+        return self.files.size(self.tables.key(ref, self.kind), self.tables.state(ref))
+
+    def open(self, ledger: "LedgerReader") -> Rendered:
+        """Return the file, rendered unless it is in the cache.
+
+        Raises `CacheWriteError` when the disk is full, and what reading messages raises: `EncryptedMessageError`, `CorruptMessageError`,
+        `CorruptLedgerError`, `StoreError`, ….
+        """
+        ref = ledger.ref
+        key, state = self.tables.key(ref, self.kind), self.tables.state(ref)
+        return Rendered(self.files.open(key, lambda sink: self._render(ref, sink), state))
+
+    def _render(self, ref: "LedgerRef", sink: BinaryIO) -> bool:
+        # pyarrow, which this imports, is not needed by those who list and copy.
+        from ledgerfs.vfs.table_files import write_table
+
+        scan = self.tables.scan(ref)
+        write_table(scan, scan.schema, sink, self.kind)
+        # A part that stands before the ledger may still come, too.
+        return scan.is_final and not scan.incomplete

@@ -1,0 +1,75 @@
+"""A file is whole, or is seen not to be."""
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledgerfs.cache.sealed_file import ALWAYS, SealedWriter, is_intact, read_seal
+
+STATE = b"s" * 32
+
+
+def sealed(path, *pieces, state=ALWAYS):
+    """Write a sealed file of these pieces, and return its bytes."""
+    with path.open("wb") as file:
+        writer = SealedWriter(file.fileno())
+        for piece in pieces:
+            assert writer.write(piece) == len(piece)
+        assert writer.tell() == sum(map(len, pieces))
+        writer.finish(state)
+    return path.read_bytes()
+
+
+def is_whole(path):
+    with path.open("rb") as file:
+        seal = read_seal(file.fileno())
+        return seal is not None and is_intact(file.fileno(), seal)
+
+
+@pytest.mark.parametrize("pieces", [(), (b"",), (b"abc",), (b"abc", memoryview(b"defg"), bytearray(b"h"))])
+def test_what_was_written_is_whole(pieces, tmp_path):
+    data = sealed(tmp_path / "file", *pieces, state=STATE)
+    content = b"".join(pieces)
+    assert data.startswith(content)
+    with (tmp_path / "file").open("rb") as file:
+        seal = read_seal(file.fileno())
+    assert (seal.size, seal.state) == (len(content), STATE)
+    assert is_whole(tmp_path / "file")
+
+
+def test_a_state_is_kept_by_what_holds_in_it_only(tmp_path):
+    for state, expected in [(STATE, [True, False]), (ALWAYS, [True, True])]:
+        sealed(tmp_path / "file", b"abc", state=state)
+        with (tmp_path / "file").open("rb") as file:
+            seal = read_seal(file.fileno())
+        assert [seal.holds_in(STATE), seal.holds_in(b"t" * 32)] == expected
+
+
+@given(content=st.binary(max_size=300), data=st.data())
+def test_any_flipped_bit_is_found(content, data, tmp_path_factory):
+    path = tmp_path_factory.mktemp("sealed") / "file"
+    whole = bytearray(sealed(path, content, state=STATE))
+    whole[data.draw(st.integers(0, len(whole) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    path.write_bytes(whole)
+    assert not is_whole(path)
+
+
+@given(content=st.binary(max_size=300), data=st.data())
+def test_any_cut_or_added_byte_is_found(content, data, tmp_path_factory):
+    path = tmp_path_factory.mktemp("sealed") / "file"
+    whole = sealed(path, content)
+    path.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
+    assert not is_whole(path)
+    path.write_bytes(whole + data.draw(st.binary(min_size=1, max_size=100)))
+    assert not is_whole(path)
+
+
+def test_a_write_that_fails_is_remembered_by_the_writer(tmp_path):
+    descriptor = os.open("/dev/full", os.O_WRONLY)
+    writer = SealedWriter(descriptor)
+    with pytest.raises(OSError, match="No space left"):
+        writer.write(b"abc")
+    assert writer.failure.errno == 28
+    os.close(descriptor)

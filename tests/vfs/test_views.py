@@ -1,0 +1,377 @@
+"""The views ``jsonl``, ``arrow`` and ``parquet``: what is in their files, and when they are rendered."""
+
+import base64
+import io
+import json
+import os
+import pickle
+import resource
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet
+import pytest
+
+from ledgerfs import open_bucket
+from ledgerfs.errors import (
+    CacheWriteError,
+    CorruptLedgerError,
+    CorruptMessageError,
+    EncryptedMessageError,
+    InvalidNameError,
+    LedgerfsError,
+)
+from ledgerfs.messages.table_schema import DEFAULT_COLUMNS
+from ledgerfs.vfs import table_files
+from ledgerfs.vfs.bucket import Bucket
+from ledgerfs.vfs.views import RENDERED_KINDS
+from tests.support.entries import frame, metadata
+from tests.support.ledgers import CREATED_MS, Offload, offload, put_in_folder
+from tests.vfs.test_scan_golden import ENCRYPTED, as_java_says, expected_of, wanted
+
+COMMIT = 21
+ORDERS = "public/default/orders"
+
+
+def message(number: int, text: bytes = b"value", **fields: object) -> bytes:
+    return frame(metadata(sequence_id=number, publish_time_ms=CREATED_MS + number, **fields), text)
+
+
+def in_transaction(number: int) -> bytes:
+    return message(number, transaction_least=1, transaction_most=7)
+
+
+def commit() -> bytes:
+    return frame(metadata(marker_type=COMMIT, transaction_least=1, transaction_most=7))
+
+
+def chunk(number: int) -> bytes:
+    meta = metadata(chunked_id=b"a", chunks=2, chunk=number, sequence_id=50, publish_time_ms=CREATED_MS)
+    return frame(meta, b"part %d " % number)
+
+
+def content_of(bucket: Bucket, path: str) -> bytes:
+    opened = bucket.tree.open(path)
+    return opened.read(0, opened.size)
+
+
+def rows_in(data: bytes, kind: str) -> list[dict[str, Any]]:
+    """Return what a file holds in the words of the table."""
+    if kind == "parquet":
+        return pa.parquet.read_table(io.BytesIO(data)).to_pylist()
+    if kind == "arrow":
+        return pa.ipc.open_file(data).read_all().to_pylist()
+    return [row_of_line(json.loads(line)) for line in data.splitlines()]
+
+
+def row_of_line(line: dict[str, Any]) -> dict[str, Any]:
+    row: dict[str, Any] = {**dict.fromkeys(DEFAULT_COLUMNS), "properties": {}, **line}
+    row["value"] = None if row["value"] is None else row["value"].encode()
+    for name in list(line):
+        if name.endswith("_base64"):
+            row[name.removesuffix("_base64")] = base64.b64decode(row.pop(name))
+        elif name.endswith("_time"):
+            row[name] = datetime.fromisoformat(line[name])
+    row["properties"] = list(row["properties"].items())
+    return row
+
+
+def kept_in(cache: str) -> list[str]:
+    return [path.name for path in Path(cache, "rendered").iterdir()]
+
+
+def values_in(bucket: Bucket, path: str) -> list[str]:
+    return [json.loads(line)["value"] for line in content_of(bucket, path).splitlines()]
+
+
+def directory_of(bucket: Bucket, view: str, topic: str) -> str:
+    """Return the folder of a topic in a view."""
+    return next(
+        node.path.rpartition("/")[0]
+        for node in bucket.tree.walk(view)
+        if node.ref is not None and node.ref.topic == topic
+    )
+
+
+@pytest.fixture
+def renders(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The kinds that were rendered since the test began."""
+    seen: list[str] = []
+    write = table_files.write_table
+
+    def remember(batches: Any, schema: Any, sink: Any, kind: str) -> int:
+        seen.append(kind)
+        return write(batches, schema, sink, kind)
+
+    monkeypatch.setattr(table_files, "write_table", remember)
+    return seen
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> str:
+    return str(tmp_path / "cache")
+
+
+@pytest.fixture
+def opened(tmp_path: Path, cache: str) -> Iterator[Callable[..., Bucket]]:
+    """Write ledgers into a bucket, and open it anew, with a cache of the test's own."""
+    folder = tmp_path / "bucket"
+    folder.mkdir()
+
+    def open_with(*ledgers: Offload, **options: Any) -> Bucket:
+        return open_bucket(put_in_folder(folder, *ledgers), cache_dir=cache, scan_options=options)
+
+    return open_with
+
+
+# What is in them.
+
+
+@pytest.mark.parametrize("view", RENDERED_KINDS)
+def test_every_golden_topic_is_there_row_by_row(view: str, golden_url: str, golden: Path) -> None:
+    bucket = open_bucket(golden_url)
+    seen = 0
+    for topic in bucket.topics():
+        if topic.name == ENCRYPTED:
+            continue
+        files = bucket.tree.children(directory_of(bucket, view, topic.name))
+        rows = [row for file in files for row in rows_in(content_of(bucket, file.path), view)]
+        assert [as_java_says(row) for row in rows] == wanted(expected_of(golden, topic.name)), topic.name
+        seen += len(rows)
+    assert seen == 12_989 - 69
+
+
+def test_kinds_of_table_files_are_the_views() -> None:
+    assert {f".{kind}" for kind in RENDERED_KINDS} == {table_files.TABLE_KINDS[kind] for kind in RENDERED_KINDS}
+
+
+@pytest.mark.parametrize("view", RENDERED_KINDS)
+def test_an_encrypted_ledger_is_an_error_that_names_the_file(view: str, golden_url: str, cache: str) -> None:
+    bucket = open_bucket(golden_url, cache_dir=cache)
+    path = f"{view}/public/golden/encrypted/44.{view}"
+    with pytest.raises(EncryptedMessageError, match="entry 44:0: the message is encrypted") as caught:
+        bucket.tree.open(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert pickle.loads(pickle.dumps(caught.value)).path == caught.value.path == path
+    assert bucket.tree.node(path).size is None
+    assert kept_in(cache) == []
+
+
+def test_keys_and_choices_of_a_scan_serve_the_views_too(golden_url: str, golden: Path, cache: str) -> None:
+    key = (golden / "keys" / "private.pem").read_text()
+    path = "jsonl/public/golden/encrypted/44.jsonl"
+    null = open_bucket(golden_url, cache_dir=cache, scan_options={"on_encrypted": "null"})
+    assert set(values_in(null, path)) == {None}
+    bucket = open_bucket(golden_url, cache_dir=cache, scan_options={"private_keys": {"golden.key": key}})
+    files = bucket.tree.children("jsonl/public/golden/encrypted")
+    rows = [as_java_says(row) for file in files for row in rows_in(content_of(bucket, file.path), "jsonl")]
+    assert rows == wanted(expected_of(golden, ENCRYPTED, "expected-decrypted"))
+    by_path = open_bucket(
+        golden_url, cache_dir=cache, scan_options={"private_keys": {"golden.key": golden / "keys" / "private.pem"}}
+    )
+    assert content_of(by_path, path) == content_of(bucket, path)
+    # Who has no key gets no file that was rendered with one.
+    with pytest.raises(EncryptedMessageError):
+        open_bucket(golden_url, cache_dir=cache).tree.open(path)
+    shown = repr(bucket) + repr(bucket.tree.open(path)) + " ".join(kept_in(cache))
+    assert not [line for line in key.splitlines() if line in shown]
+
+
+def test_a_file_that_leaves_out_damage_is_not_to_be_had(golden_url: str) -> None:
+    with pytest.raises(InvalidNameError, match="whole or an error"):
+        open_bucket(golden_url, scan_options={"on_corrupt": "skip"})
+
+
+def test_damage_is_an_error_and_nothing_is_kept(truncated_url: str, opened: Callable[..., Bucket], cache: str) -> None:
+    bucket = open_bucket(truncated_url, cache_dir=cache)
+    with pytest.raises(CorruptLedgerError, match=r"parquet/public/loss/big-entry/201\.parquet: .*-ledger-201 at byte"):
+        bucket.tree.open("parquet/public/loss/big-entry/201.parquet")
+    bucket = opened(offload([message(0), message(1)[:-1] + b"?"]))
+    with pytest.raises(CorruptMessageError, match=f"jsonl/{ORDERS}/1.jsonl: entry 1:1: its CRC32C"):
+        bucket.tree.open(f"jsonl/{ORDERS}/1.jsonl")
+    assert kept_in(cache) == []
+
+
+def test_a_copy_is_rendered_from_its_own_bytes(opened: Callable[..., Bucket]) -> None:
+    bucket = opened(
+        offload([message(0, b"before"), chunk(0)], 1, uuid=1),
+        offload([message(1, b"one"), chunk(1)], 2, uuid=2),
+        offload([message(1, b"two"), chunk(1)], 2, uuid=3),
+    )
+    values = {
+        node.path.rpartition("/")[2]: values_in(bucket, node.path) for node in bucket.tree.children(f"jsonl/{ORDERS}")
+    }
+    assert values.pop("1.jsonl") == ["before"]
+    first, second = bucket.catalog.copies_of("public/default/persistent/orders", 2)
+    texts = {f"{'0' * 8}-0000-0000-0000-{'0' * 11}{n}": text for n, text in ((2, "one"), (3, "two"))}
+    assert values == {
+        "2.jsonl": [texts[first.uuid], "part 0 part 1 "],
+        f"2@{second.uuid}.jsonl": [texts[second.uuid], "part 0 part 1 "],
+    }
+
+
+# When they are rendered.
+
+
+def test_sizes_are_exact_once_a_file_was_rendered(opened: Callable[..., Bucket], renders: list[str]) -> None:
+    bucket = opened(offload([message(0)], 1, uuid=1), offload([message(1)], 2, uuid=2))
+    for kind in RENDERED_KINDS:
+        path = f"{kind}/{ORDERS}/1.{kind}"
+        assert bucket.tree.node(path).size is None
+        size = bucket.tree.open(path).size
+        again = opened()
+        assert [node.size for node in again.tree.children(f"{kind}/{ORDERS}")] == [size, None]
+        assert len(content_of(again, path)) == again.tree.node(path).size == size
+    assert renders == list(RENDERED_KINDS)
+
+
+def test_many_openers_render_once(golden_url: str, cache: str, renders: list[str]) -> None:
+    buckets = [open_bucket(golden_url, cache_dir=cache) for _ in range(2)]
+    together = threading.Barrier(12)
+
+    def read(number: int) -> bytes:
+        together.wait(30)
+        return content_of(buckets[number % 2], "jsonl/public/golden/plain/26.jsonl")
+
+    with ThreadPoolExecutor(12) as pool:
+        contents = set(pool.map(read, range(12)))
+    assert len(contents) == 1
+    assert renders == ["jsonl"]
+
+
+def test_each_choice_has_a_file_of_its_own(opened: Callable[..., Bucket], renders: list[str]) -> None:
+    opened(offload([message(0), in_transaction(1)]))
+    path = f"jsonl/{ORDERS}/1.jsonl"
+    for _ in range(2):
+        assert len(values_in(opened(), path)) == 1
+        assert len(values_in(opened(transactions="all"), path)) == 2
+        assert content_of(opened(columns=["entry_id"]), path) == b'{"entry_id":0}\n'
+    assert len(renders) == 3
+
+
+def test_a_transaction_that_ends_in_a_later_ledger_appears_with_it(
+    opened: Callable[..., Bucket], renders: list[str]
+) -> None:
+    path = f"jsonl/{ORDERS}/1.jsonl"
+    bucket = opened(offload([message(0, b"a"), in_transaction(1)], 1, uuid=1))
+    assert values_in(bucket, path) == values_in(opened(), path) == ["a"]
+    assert renders == ["jsonl"]
+    held = bucket.tree.open(path)
+    opened(offload([message(2), commit()], 2, uuid=2))
+    bucket.refresh()
+    assert bucket.tree.node(path).size is None
+    assert values_in(bucket, path) == values_in(opened(), path) == ["a", "value"]
+    assert renders == ["jsonl"] * 2
+    assert len(held.read(0, held.size).splitlines()) == 1
+    # Now that its outcome is known, it does not matter what comes.
+    bucket = opened(offload([message(3)], 3, uuid=3))
+    assert values_in(bucket, path) == ["a", "value"]
+    assert renders == ["jsonl"] * 2
+
+
+def test_a_chunk_that_comes_later_makes_its_message_whole(opened: Callable[..., Bucket]) -> None:
+    path = f"jsonl/{ORDERS}/2.jsonl"
+    assert values_in(opened(offload([chunk(1), message(1, b"b")], 2, uuid=2)), path) == ["b"]
+    bucket = opened(offload([chunk(0)], 1, uuid=1))
+    assert values_in(bucket, path) == ["part 0 part 1 ", "b"]
+
+
+def test_what_is_final_is_not_rendered_again_when_the_topic_grows(
+    opened: Callable[..., Bucket], renders: list[str]
+) -> None:
+    path = f"parquet/{ORDERS}/1.parquet"
+    content = content_of(opened(offload([message(0)], 1, uuid=1)), path)
+    assert content_of(opened(offload([message(1)], 2, uuid=2)), path) == content
+    assert renders == ["parquet"]
+
+
+def test_another_version_of_the_object_is_another_file(opened: Callable[..., Bucket]) -> None:
+    path = f"jsonl/{ORDERS}/1.jsonl"
+    bucket = opened(offload([message(0, b"one")]))
+    assert values_in(bucket, path) == ["one"]
+    opened(offload([message(0, b"two")]))
+    bucket.refresh()
+    assert values_in(bucket, path) == ["two"]
+
+
+def test_a_full_disk_is_an_error_that_names_the_file_and_the_way_out(golden_url: str, cache: str) -> None:
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+        for kind in RENDERED_KINDS:
+            try:
+                open_bucket(golden_url, cache_dir=cache).tree.open(f"{kind}/public/golden/plain/26.{kind}")
+            except CacheWriteError as error:
+                os.write(write, f"{error}\n".encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as lines:
+        told = lines.read().splitlines()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    for kind, line in zip(RENDERED_KINDS, told, strict=True):
+        assert line.startswith(f"{kind}/public/golden/plain/26.{kind}: it cannot be rendered into {cache}/rendered: ")
+        assert "name another folder: cache_dir=" in line
+    assert kept_in(cache) == []
+
+
+# Who carries them.
+
+
+def test_a_pickled_bucket_keeps_its_options(opened: Callable[..., Bucket], cache: str) -> None:
+    bucket = pickle.loads(pickle.dumps(opened(offload([message(0), in_transaction(1)]), transactions="all")))
+    assert len(values_in(bucket, f"jsonl/{ORDERS}/1.jsonl")) == 2
+    assert len(kept_in(cache)) == 1
+
+
+def test_an_open_file_sends_to_any_descriptor_and_survives_its_removal(
+    golden_url: str, cache: str, tmp_path: Path
+) -> None:
+    opened = open_bucket(golden_url, cache_dir=cache).tree.open("jsonl/public/golden/plain/26.jsonl")
+    for path in Path(cache, "rendered").iterdir():
+        path.unlink()
+    whole = opened.read(0, opened.size)
+    for mode in ("wb", "ab"):
+        with (tmp_path / "out").open(mode) as out:
+            opened.send(0, opened.size + 5, out.fileno())
+    assert (tmp_path / "out").read_bytes() == whole * 2
+    assert opened.read(opened.size - 3, opened.size + 5) == whole[-3:]
+
+
+def test_topics_that_hold_no_messages_say_so(opened: Callable[..., Bucket]) -> None:
+    bucket = opened(offload([b"no message"], 1, uuid=1, name="cursors/x"), offload([b"x"], 2, uuid=2, name=None))
+    for path in ("jsonl/_other/cursors%2Fx/1.jsonl", "jsonl/_unknown/2.jsonl"):
+        with pytest.raises(LedgerfsError, match=path):
+            bucket.tree.open(path)
+
+
+LAZY = """
+import sys
+from ledgerfs import open_bucket
+bucket = open_bucket(sys.argv[1])
+names = [node.size for node in bucket.tree.walk("") if node.ref is None or node.ref.ledger_id == 26]
+for path in sys.argv[2:]:
+    opened = bucket.tree.open(path)
+    opened.read(0, opened.size)
+print(*{"pyarrow", "numba"} & set(sys.modules))
+"""
+
+
+def test_who_lists_or_copies_or_reads_what_is_rendered_loads_neither_pyarrow_nor_numba(golden_url: str) -> None:
+    paths = ["entries/public/golden/plain/26.entries", "info/public/golden/plain/26.json"]
+
+    def loaded_by(*paths: str) -> list[str]:
+        command = [sys.executable, "-c", LAZY, golden_url, *paths]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+    assert loaded_by(*paths) == []
+    open_bucket(golden_url).tree.open("jsonl/public/golden/plain/26.jsonl")
+    assert loaded_by(*paths, "jsonl/public/golden/plain/26.jsonl") == []
