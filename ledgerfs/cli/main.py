@@ -13,6 +13,9 @@ import click
 
 from ledgerfs import __version__
 from ledgerfs.cli.cat import cat
+from ledgerfs.cli.count import count
+from ledgerfs.cli.export import export
+from ledgerfs.cli.head import head
 from ledgerfs.cli.info import info
 from ledgerfs.cli.ls import ls
 from ledgerfs.cli.output import say
@@ -39,6 +42,8 @@ Examples:
   ledgerfs topics s3://tier
   ledgerfs ls -l s3://tier entries/public/default
   ledgerfs cat s3://tier entries/public/default/orders/58.entries > 58.entries
+  ledgerfs head -n 5 s3://tier persistent://public/default/orders
+  ledgerfs export s3://tier persistent://public/default/orders orders/ --format parquet
   ledgerfs verify s3://tier
 
 \b
@@ -53,7 +58,7 @@ def cli() -> None:
     """Open an Apache Pulsar tiered-storage bucket without a broker."""
 
 
-for command in (topics, ls, cat, info, verify):
+for command in (topics, ls, cat, head, count, export, info, verify):
     cli.add_command(command)
 
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import fsspec
 from cachetools import LRUCache
 
+from ledgerfs.cache.cache_folder import cache_folder
 from ledgerfs.cache.fork_lock import ForkLock
+from ledgerfs.cache.rendered_files import RenderedFiles
 from ledgerfs.errors import InvalidNameError, NotFoundError, UnusableUrlError
 from ledgerfs.formats.topic_names import UNKNOWN_DIRECTORY, managed_ledger_of, topic_of
 from ledgerfs.vfs.catalog import Catalog, LedgerRef, TopicInfo
@@ -20,8 +22,10 @@ from ledgerfs.vfs.stores.failures import translate
 from ledgerfs.vfs.stores.fsspec_handle import FsspecHandle, without_credentials
 from ledgerfs.vfs.tree import Tree
 from ledgerfs.vfs.views import make_views
+from ledgerfs.vfs.views.ledger_tables import LedgerTables
 
 if TYPE_CHECKING:
+    from ledgerfs.vfs.message_by_id import Message
     from ledgerfs.vfs.scan import Scan
 
 _SHARED_BUCKETS = 16
@@ -33,20 +37,35 @@ class Bucket:
     Safe in threads and after a fork; pickles without its catalog.
     """
 
-    __slots__ = ("__weakref__", "_catalog", "_expired", "_layout", "_lock", "_readers", "_tree", "_views", "store")
+    __slots__ = (
+        "__weakref__",
+        "_catalog",
+        "_expired",
+        "_layout",
+        "_lock",
+        "_options",
+        "_readers",
+        "_tree",
+        "_views",
+        "store",
+    )
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(
+        self, store: ObjectStore, cache_dir: str | None = None, scan_options: Mapping[str, Any] | None = None
+    ) -> None:
         self.store = store
+        self._options = (cache_dir, dict(scan_options or {}))
         self._layout: BucketLayout = PulsarBlobLayout(store)
         self._readers = ReaderPool(self._layout)
-        self._views = make_views()
+        tables = LedgerTables(self, self._options[1])
+        self._views = make_views(tables, RenderedFiles(cache_folder("rendered", cache_dir)))
         self._lock = ForkLock()
         self._catalog: Catalog | None = None
         self._expired = False
         self._tree: Tree | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (type(self), (self.store,))
+        return (type(self), (self.store, *self._options))
 
     def __repr__(self) -> str:
         return f"<bucket {self.store.url}>"
@@ -153,7 +172,8 @@ class Topic:
         options
             ``start_time``, ``end_time`` (ISO 8601 text, datetime, or ms; the end is excluded), ``transactions`` ("committed" or "all"),
             ``include_markers``, ``private_keys`` ({name: PEM text or path}), ``on_encrypted`` ("raise", "null", "skip"),
-            ``on_corrupt`` ("raise", "skip"), ``check_checksums``, ``max_message_bytes``.
+            ``on_corrupt`` ("raise", "skip"), ``check_checksums``, ``max_message_bytes``, ``clock_slack_ms`` (how far a message may
+            be published before one that stands before it; 10 minutes).
 
         """
         # pyarrow and numba, which this imports, are not needed by those who list and copy.
@@ -161,8 +181,45 @@ class Topic:
 
         return make_scan(self.name, self.ledgers, columns=columns, **options)
 
+    def count(self, **options: Any) -> int:  # noqa: ANN401  (those of make_scan)
+        """Return the number of messages, without building or decompressing any; ``options`` are those of `scan`."""
+        return self.scan((), **options).count()
 
-def open_bucket(url: str, storage_options: Mapping[str, Any] | None = None) -> Bucket:
+    def message(self, message_id: str | tuple[int, ...], **options: Any) -> "Message":  # noqa: ANN401  (those of read_message)
+        """Return one message by its id, for the requests that reading its entry costs; more for a chunked message.
+
+        Parameters
+        ----------
+        message_id
+            ``ledger:entry``, ``ledger:entry:index``, or what Pulsar prints, ``ledger:entry:partition`` and
+            ``ledger:entry:partition:index``, as text or tuple (`ledgerfs.vfs.message_id`). A chunked message is found by any of its parts,
+            and by ``first;last``.
+        options
+            ``private_keys``, ``on_encrypted``, ``max_message_bytes``, ``check_checksums``, ``include_markers``, as in `scan`.
+
+        Raises
+        ------
+        NotFoundError
+            No such ledger, entry, message of the batch; a marker; a part of a chunked message whose other parts are not near.
+        InvalidNameError
+            No id, or one of an entry that is a batch of several messages.
+        CorruptLedgerError, CorruptMessageError, EncryptedMessageError
+            The entry cannot be read.
+
+        """
+        # pyarrow and numba, as above.
+        from ledgerfs.vfs.message_by_id import read_message
+
+        return read_message(self, message_id, **options)
+
+
+def open_bucket(
+    url: str,
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    cache_dir: str | None = None,
+    scan_options: Mapping[str, Any] | None = None,
+) -> Bucket:
     """Open a bucket by any URL that fsspec knows: ``s3://tier``, ``gs://…``, ``abfs://…``, ``file:///…``, a local path.
 
     Parameters
@@ -171,6 +228,10 @@ def open_bucket(url: str, storage_options: Mapping[str, Any] | None = None) -> B
         The bucket, or a folder in it.
     storage_options
         What the URL's filesystem takes, such as ``{"endpoint_url": …, "key": …, "secret": …}`` for s3fs.
+    cache_dir
+        Folder for rendered files of the tree; None for ``$LEDGERFS_CACHE_DIR``, else ``~/.cache/ledgerfs``.
+    scan_options
+        What `Topic.scan` takes, for the tables that are files of the tree: ``{"private_keys": …}``, ``{"transactions": "all"}``, ….
 
     Raises
     ------
@@ -178,20 +239,26 @@ def open_bucket(url: str, storage_options: Mapping[str, Any] | None = None) -> B
         No filesystem of that name, or its library is not installed. A bucket that does not exist is told when it is first used.
 
     """
-    return Bucket(_store_of(url, dict(storage_options or {})))
+    return Bucket(_store_of(url, dict(storage_options or {})), cache_dir, scan_options)
 
 
-def shared_bucket(fs: Any, root: str) -> Bucket:  # noqa: ANN401  (fsspec is not typed)
+def shared_bucket(
+    fs: Any,  # noqa: ANN401  (fsspec is not typed)
+    root: str,
+    cache_dir: str | None = None,
+    scan_options: Mapping[str, Any] | None = None,
+) -> Bucket:
     """Return the bucket over a folder of an fsspec filesystem, the same one for the same arguments in this process.
 
     fsspec makes an instance of our filesystem for each thread; they share one catalog by this.
     """
     handle = FsspecHandle.of(fs)
-    identity = (handle.cls, repr(handle.args), repr(sorted(handle.options.items())), root)
+    options = (sorted(handle.options.items()), cache_dir, sorted((scan_options or {}).items()))
+    identity = (handle.cls, repr(handle.args), repr(options), root)
     with _shared_lock:
         bucket = _shared.get(identity)
         if bucket is None:
-            bucket = _shared[identity] = Bucket(open_store(fs, root))
+            bucket = _shared[identity] = Bucket(open_store(fs, root), cache_dir, scan_options)
         return bucket
 
 

@@ -65,6 +65,10 @@ class LedgerReader(Protocol):
         """Yield the same entries in whole buffers, for bulk work."""
         ...
 
+    def block_front(self, block: int, size: int) -> bytes:
+        """Return the first ``size`` bytes of a block's records, or all it has: a look that costs little."""
+        ...
+
     def read_records(self, start: int, end: int) -> bytes:
         """Return bytes ``start`` (included) to ``end`` (excluded) of the ledger's ``.entries`` file."""
         ...

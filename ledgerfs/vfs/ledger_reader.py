@@ -97,6 +97,15 @@ class PulsarLedgerReader:
                 if end >= first:
                     yield batch.slice(max(first, batch.first_entry), end)
 
+    def block_front(self, block: int, size: int) -> bytes:
+        """Return the first ``size`` bytes of a block's records, or all it has if that is less: one read of so much.
+
+        Raises `CorruptLedgerError` where the object ends before the block's records begin.
+        """
+        start = self.index.blocks[block].offset + self.index.header_length
+        end = min(start + size, self._block_end(block))
+        return self._store.read(self._request(start, end)) if end > start else b""
+
     def read_records(self, start: int, end: int) -> bytes:
         """Return bytes ``start`` to ``end`` of the ``.entries`` file, without a look at what they are.
 

@@ -4,7 +4,6 @@ import pickle
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,23 +13,8 @@ from ledgerfs import open_bucket
 from ledgerfs.errors import CorruptLedgerError, EntryRangeError, StaleObjectError
 from ledgerfs.vfs.layout import LedgerReader
 from ledgerfs.vfs.ledger_reader import PulsarLedgerReader
-from ledgerfs.vfs.object_store import ReadRequest
 from tests.support.ledgers import offload, put_in_folder
-
-
-class CountingStore:
-    """Passes reads on, and remembers them."""
-
-    def __init__(self, store: Any) -> None:
-        self.store = store
-        self.requests: list[ReadRequest] = []
-
-    def read(self, request: ReadRequest) -> bytes:
-        self.requests.append(request)
-        return self.store.read(request)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.store, name)
+from tests.support.stores import CountingStore
 
 
 def counted(url: str, ledger_id: int = 1) -> tuple[LedgerReader, CountingStore]:

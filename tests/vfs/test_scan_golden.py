@@ -16,6 +16,7 @@ import pytest
 from ledgerfs import open_bucket
 from ledgerfs.errors import EncryptedMessageError
 from ledgerfs.messages.table_schema import DEFAULT_COLUMNS
+from ledgerfs.vfs import object_window
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.scan import Scan
 
@@ -77,7 +78,14 @@ def bucket(golden_url: str) -> Bucket:
     return open_bucket(golden_url)
 
 
-def test_every_topic_is_what_the_java_reader_returned(bucket: Bucket, golden: Path) -> None:
+@pytest.mark.parametrize("window", [None, 100, 4096])
+def test_every_topic_is_what_the_java_reader_returned(
+    golden_url: str, golden: Path, window: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if window is not None:
+        monkeypatch.setattr(object_window, "FIRST_READ", window)
+        monkeypatch.setattr(object_window, "LARGEST_READ", window)
+    bucket = open_bucket(golden_url)
     seen = 0
     for topic in bucket.topics():
         if topic.name == ENCRYPTED:
@@ -86,6 +94,19 @@ def test_every_topic_is_what_the_java_reader_returned(bucket: Bucket, golden: Pa
         assert rows == wanted(expected_of(golden, topic.name)), topic.name
         seen += len(rows)
     assert seen == 12_989 - 69
+
+
+def test_every_topic_is_that_also_in_four_threads_at_once(golden_url: str, golden: Path) -> None:
+    bucket = open_bucket(golden_url)
+    names = [topic.name for topic in bucket.topics() if topic.name != ENCRYPTED]
+
+    def read(shift: int) -> None:
+        for name in names[shift:] + names[:shift]:
+            assert rows_of(bucket.topic(name).scan()) == wanted(expected_of(golden, name)), name
+
+    # Two threads in the same order, so that they meet in one ledger; two elsewhere.
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(read, (0, 0, 9, 18)))
 
 
 def test_an_encrypted_topic_raises_or_is_null_or_left_out(bucket: Bucket, golden: Path) -> None:
@@ -134,6 +155,24 @@ def test_threads_scan_one_bucket(bucket: Bucket) -> None:
     with ThreadPoolExecutor(8) as pool:
         counts = list(pool.map(lambda name: bucket.topic(name).scan().to_table().num_rows, names))
     assert sum(counts) == 2 * (12_989 - 69)
+
+
+def test_counting_is_as_scanning(bucket: Bucket, golden: Path) -> None:
+    for topic in bucket.topics():
+        expected = expected_of(golden, topic.name, "expected-decrypted" if topic.name == ENCRYPTED else "expected")
+        assert bucket.topic(topic.name).count() == len(expected)
+    times = [line["publish_time"] for line in expected_of(golden, PLAIN)]
+    assert bucket.topic(PLAIN).count(start_time=times[300]) == sum(time >= times[300] for time in times)
+    encrypted = bucket.topic(ENCRYPTED)
+    for options in (
+        {"on_encrypted": "null"},
+        {"on_encrypted": "skip"},
+        {"include_markers": True, "on_encrypted": "null"},
+    ):
+        assert encrypted.count(**options) == encrypted.scan(**options).to_table().num_rows
+    txn = bucket.topic("persistent://public/golden/txn")
+    for options in ({}, {"transactions": "all"}, {"include_markers": True}):
+        assert txn.count(**options) == txn.scan(**options).to_table().num_rows
 
 
 def test_transactions_show_their_outcome_when_all_are_asked_for(bucket: Bucket) -> None:

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 
 import duckdb
@@ -19,7 +19,7 @@ from ledgerfs.messages.decode import Skipped
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord
 from ledgerfs.messages.table_schema import DEFAULT_COLUMNS
 from ledgerfs.vfs.bucket import Topic
-from ledgerfs.vfs.scan import milliseconds_of
+from ledgerfs.vfs.moments import milliseconds_of
 from tests.support.entries import ZSTD, batched, compress, frame, framed, metadata
 from tests.support.ledgers import CREATED_MS, Offload, offload, put_in_folder
 
@@ -206,6 +206,97 @@ def test_a_chunked_message_over_several_ledgers_is_in_the_part_of_its_last(tmp_p
     assert last.incomplete == []
 
 
+def test_a_part_does_not_tell_of_chunked_messages_that_go_on_behind_it(tmp_path):
+    topic = topic_with(tmp_path, [chunk(0), chunk(0, 2, b"b"), message(1)], [chunk(1), chunk(2)], [chunk(1, 9, b"c")])
+    scan = topic.scan()
+    parts = [replace(scan, part=range(i, i + 1)) for i in range(3)]
+    assert [part.to_table().num_rows for part in parts] == [1, 1, 0]
+    # The last part looked back for "c", and so knows what else never became whole.
+    told = [Incomplete(3, 0, 1, 9), Incomplete(1, 1, 1, 2)]
+    assert [part.incomplete for part in parts] == [[], [], told]
+    scan.to_table()
+    assert scan.incomplete == told
+
+
+# What may still come.
+
+
+def is_final(scan):
+    assert not scan.is_final
+    scan.to_table()
+    return scan.is_final
+
+
+def test_rows_are_final_unless_a_later_ledger_could_change_them(tmp_path):
+    topic = topic_with(tmp_path, [message(0), transaction(1), chunk(0)], [marker(COMMIT), chunk(1), chunk(2)])
+    assert is_final(topic.scan())
+    assert is_final(topic.scan(transactions="all"))
+    assert is_final(replace(topic.scan(), part=range(1)))
+
+
+def test_rows_that_wait_for_an_outcome_are_not_final(tmp_path):
+    topic = topic_with(tmp_path, [message(0), transaction(1)], [message(2)])
+    assert not is_final(topic.scan())
+    assert not is_final(topic.scan(transactions="all"))
+    assert not is_final(replace(topic.scan(), part=range(1)))
+    assert is_final(replace(topic.scan(), part=range(1, 2)))
+    # All messages without their states are what they are.
+    assert is_final(topic.scan(columns=["value"], transactions="all"))
+
+
+def test_rows_that_wait_for_chunks_at_the_end_of_the_topic_are_not_final(tmp_path):
+    topic = topic_with(tmp_path, [chunk(0), chunk(0, 2, b"b"), chunk(1, 2, b"b")], [message(0)])
+    assert not is_final(topic.scan())
+    assert is_final(replace(topic.scan(), part=range(1)))
+
+
+def test_a_scan_that_was_left_early_is_not_final(tmp_path):
+    topic = topic_with(tmp_path, [message(0)], [message(1)])
+    scan = topic.scan()
+    assert next(iter(scan)).num_rows == 1
+    assert not scan.is_final
+    assert scan.count() == 2
+    assert scan.is_final
+
+
+# Counting, and tables without columns.
+
+
+def test_counting_decompresses_and_decrypts_nothing(tmp_path):
+    lz4 = frame(metadata(compression=1, uncompressed_size=99, messages_in_batch=3), b"no lz4")
+    encrypted = metadata(messages_in_batch=2)
+    encrypted.encryption_key.add(name=b"k", wrapped=b"w")
+    topic = topic_with(tmp_path, [message(0), BATCH, lz4, DAMAGE["broken LZ4"], frame(encrypted, b"x" * 40)])
+    assert topic.count() == 1 + 2 + 3 + 1 + 2
+    assert topic.count(on_encrypted="null") == 1 + 2 + 3 + 1 + 1
+    assert topic.count(on_encrypted="skip") == 1 + 2 + 3 + 1
+
+
+def test_counting_tells_of_damage_and_of_what_it_reads(tmp_path):
+    entries = [message(0), DAMAGE["CRC32C"], chunk(0), transaction(1)]
+    topic = topic_with(tmp_path, entries)
+    with pytest.raises(CorruptMessageError, match="entry 1:1"):
+        topic.count()
+    scan = topic.scan(on_corrupt="skip")
+    seen = []
+    scan.on_read = seen.append
+    assert scan.count() == 1
+    assert sum(seen) == sum(map(len, entries))
+    assert [one.first_entry for one in scan.skipped] == [1]
+    assert scan.incomplete == [Incomplete(1, 2, 1, 3)]
+    assert not scan.is_final
+
+
+def test_a_table_without_columns_has_its_rows(tmp_path):
+    topic = topic_with(tmp_path, [message(i) for i in range(5)], [BATCH])
+    scan = topic.scan(columns=[])
+    assert scan.schema == pa.schema([])
+    assert [(batch.num_rows, batch.num_columns) for batch in scan] == [(5, 0), (2, 0)]
+    assert scan.to_table().num_rows == pa.table(scan).num_rows == pl.DataFrame(scan).height == 7
+    assert scan.to_reader().read_all().num_rows == 7
+    assert scan.to_pandas().shape == (7, 0)
+
+
 # Transactions.
 
 
@@ -224,6 +315,18 @@ def test_only_messages_of_committed_transactions_are_there(tmp_path):
     everything = topic.scan(transactions="all").to_table()
     assert everything.schema.names == [*DEFAULT_COLUMNS, "txn_state"]
     assert everything["txn_state"].to_pylist() == ["committed", "aborted", None, "open", "committed"]
+
+
+def test_outcomes_are_read_ahead_no_further_than_to_the_last_that_is_needed(tmp_path):
+    later = [message(i, key=b"k" * 60) for i in range(4)]
+    size = 128 + 4 * (12 + len(later[0]))
+    first = offload([transaction(0), marker(COMMIT)])
+    second = offload([transaction(0, 2), *later, marker(ABORT, 2)], 2, uuid=2, block_size=size)
+    topic = topic_of(tmp_path, first, damaged(second, size + 128, b"\xff\xff\xff\xff"))
+    batches = iter(topic.scan(columns=["entry_id"]))
+    assert next(batches).num_rows == 1
+    with pytest.raises(CorruptLedgerError):
+        next(batches)
 
 
 def test_markers_come_when_they_are_asked_for_and_tell_the_same_state_in_every_part(tmp_path):
@@ -279,6 +382,10 @@ def test_moments_of_every_kind():
         assert milliseconds_of(same) == ms, same
     assert milliseconds_of("2026-11-01") == ms - 12 * 3600 * 1000
     assert milliseconds_of("2026-11-01T12:00:00.001Z") == ms + 1
+    assert milliseconds_of(date(2026, 11, 1)) == ms - 12 * 3600 * 1000
+    for wrong in (1.5, True, b"2026-11-01", [], timedelta(1), moment.time()):
+        with pytest.raises(InvalidNameError, match="is no time"):
+            milliseconds_of(wrong)
 
 
 def test_a_range_of_time_by_any_of_them(tmp_path):

@@ -1,0 +1,112 @@
+"""``ledgerfs count``: messages per topic."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from ledgerfs.cli.compile_notice import announce_compiling
+from ledgerfs.cli.left_out import say_left_out
+from ledgerfs.cli.notices import notice
+from ledgerfs.cli.options import bucket_argument, json_option
+from ledgerfs.cli.output import human_size, print_json, printable, progress, say, show, table
+from ledgerfs.cli.scan_options import scan_options
+from ledgerfs.errors import CorruptObjectError, ObjectNotFoundError, StaleObjectError, UnsupportedFormatError
+from ledgerfs.vfs.bucket import Bucket, Topic
+from ledgerfs.vfs.catalog import TopicInfo
+from ledgerfs.vfs.layout import Progress
+
+_DAMAGE = (CorruptObjectError, ObjectNotFoundError, StaleObjectError, UnsupportedFormatError)
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """The messages of one topic; None where damage ended the count."""
+
+    info: TopicInfo
+    messages: int | None
+    is_damaged: bool
+
+
+@click.command()
+@bucket_argument
+@click.argument("topics", metavar="[TOPIC]...", nargs=-1)
+@scan_options
+@json_option
+@click.pass_context
+def count(
+    context: click.Context, bucket: Bucket, topics: tuple[str, ...], scan: dict[str, Any], *, as_json: bool
+) -> None:
+    """Count the messages of topics, of all if none is named, as a reader of Pulsar would see them.
+
+    Reads every entry, but decompresses and decrypts nothing. Entries and bytes are those of the whole topic, also where a range of time
+    is asked for. Damage does not keep the other topics from being counted: a damaged topic gets a dash (or with --on-corrupt skip the
+    number of what is left), standard error tells why, and the exit code is 1.
+
+    \b
+    Examples:
+      ledgerfs count s3://tier
+      ledgerfs count s3://tier persistent://public/default/orders --start 2026-11-01
+      ledgerfs count s3://tier --json | jq 'map(.messages) | add'
+    """
+    with progress() as update:
+        bucket.load_catalog(update)
+    scan.pop("columns", None)
+    wanted = {bucket.topic(name).managed_ledger for name in topics}
+    infos = [info for info in bucket.topics() if not topics or info.managed_ledger in wanted]
+    announce_compiling()
+    with progress(in_bytes=True) as update:
+        counts = _count_all(bucket, infos, scan, update)
+    if as_json:
+        print_json([_as_json(one) for one in counts])
+    else:
+        _print_table(counts)
+    if not topics:
+        notice(bucket)
+    if any(one.is_damaged for one in counts):
+        context.exit(1)
+
+
+def _count_all(bucket: Bucket, infos: list[TopicInfo], options: dict[str, Any], update: Progress) -> list[Count]:
+    done, total = 0, sum(info.bytes for info in infos)
+
+    def add(size: int) -> None:
+        nonlocal done
+        done += size
+        update("counting", done, total)
+
+    counts = []
+    for info in infos:
+        scan = Topic(bucket, info.managed_ledger).scan((), **options)
+        scan.on_read = add
+        try:
+            messages: int | None = scan.count()
+            is_damaged = say_left_out(scan)
+        except _DAMAGE as error:
+            say(f"{info.name}: {error}")
+            messages, is_damaged = None, True
+        counts.append(Count(info, messages, is_damaged))
+    return counts
+
+
+def _print_table(counts: list[Count]) -> None:
+    if not counts:
+        return
+    rows = table("topic", "messages", "entries", "bytes", right=("messages", "entries", "bytes"))
+    for one in counts:
+        messages = "-" if one.messages is None else f"{one.messages:,}"
+        rows.add_row(printable(one.info.name), messages, f"{one.info.entries:,}", human_size(one.info.bytes))
+    messages = f"{sum(one.messages or 0 for one in counts):,}"
+    entries = f"{sum(one.info.entries for one in counts):,}"
+    rows.add_row("total", messages, entries, human_size(sum(one.info.bytes for one in counts)))
+    show(rows)
+
+
+def _as_json(one: Count) -> dict[str, Any]:
+    return {
+        "name": one.info.name,
+        "messages": one.messages,
+        "entries": one.info.entries,
+        "bytes": one.info.bytes,
+        "damaged": one.is_damaged,
+    }

@@ -1,0 +1,97 @@
+"""``ledgerfs head``: the first messages of a topic."""
+
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ledgerfs.cli.compile_notice import announce_compiling
+from ledgerfs.cli.left_out import say_left_out
+from ledgerfs.cli.message_text import message_lines
+from ledgerfs.cli.options import bucket_argument
+from ledgerfs.cli.output import progress
+from ledgerfs.cli.scan_options import scan_options
+from ledgerfs.vfs.bucket import Bucket
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from ledgerfs.vfs.scan import Scan
+
+_OF_EVERY_MESSAGE = ("ledger_id", "entry_id", "batch_index", "publish_time")
+_SHOWN = ("event_time", "key", "key_bytes", "ordering_key", "properties", "value")
+
+
+@click.command()
+@click.option("-n", "messages", default=10, show_default=True, type=click.IntRange(min=0), help="How many messages.")
+@click.option("--full", is_flag=True, help="Show long values whole; without it a terminal gets one line a value.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, as in the view jsonl.")
+@bucket_argument
+@click.argument("topic")
+@scan_options
+@click.pass_context
+def head(
+    context: click.Context,
+    bucket: Bucket,
+    topic: str,
+    messages: int,
+    scan: dict[str, Any],
+    *,
+    full: bool,
+    as_json: bool,
+) -> None:
+    """Show the first messages of a topic: id, time of publishing, and what they hold.
+
+    Bytes are shown as text, with \\x.. for what is not UTF-8 or would drive the terminal. Only as much is read as these messages take.
+
+    \b
+    Examples:
+      ledgerfs head -n 5 s3://tier persistent://public/default/orders
+      ledgerfs head s3://tier public/default/orders --start 2026-11-01T12:00:00Z --columns key,value
+      ledgerfs head s3://tier public/default/orders --json | jq .key
+    """
+    with progress() as update:
+        bucket.load_catalog(update)
+    announce_compiling()
+    columns: tuple[str, ...] | None = scan.pop("columns", None)
+    if as_json:
+        found = bucket.topic(topic).scan(columns, **scan)
+        _print_json(found, messages)
+    else:
+        shown = columns or (*_SHOWN, *(("txn_id", "txn_state") if scan.get("transactions") == "all" else ()))
+        names = tuple(dict.fromkeys((*_OF_EVERY_MESSAGE, *shown)))
+        found = bucket.topic(topic).scan(names, **scan)
+        _print_text(found, messages, shown, is_cut=sys.stdout.isatty() and not full)
+    if say_left_out(found):
+        context.exit(1)
+
+
+def _print_json(scan: "Scan", messages: int) -> None:
+    # numba and pyarrow, which these import, would make every other command start later; so below.
+    from ledgerfs.messages.json_lines import json_lines
+
+    sys.stdout.flush()
+    for batch in _first(scan, messages):
+        sys.stdout.buffer.write(json_lines(batch))
+    sys.stdout.buffer.flush()
+
+
+def _print_text(scan: "Scan", messages: int, shown: tuple[str, ...], *, is_cut: bool) -> None:
+    from ledgerfs.vfs.python_values import python_rows
+
+    width = shutil.get_terminal_size().columns if is_cut else None
+    for batch in _first(scan, messages):
+        for row in python_rows(batch):
+            click.echo("\n".join(message_lines(row, shown, width)))
+
+
+def _first(scan: "Scan", messages: int) -> "Iterator[pa.RecordBatch]":
+    """Yield the first rows of a scan, and read no further than they are."""
+    missing = messages
+    batches = iter(scan)
+    while missing > 0 and (batch := next(batches, None)) is not None:
+        yield batch.slice(0, missing)
+        missing -= batch.num_rows

@@ -1,0 +1,63 @@
+"""A message as lines of text for people: its id and time, then a line for each field."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from ledgerfs.cli.output import human_size, printable
+
+_INDENT = "  "
+
+
+def message_lines(row: dict[str, Any], names: Sequence[str], width: int | None = None) -> list[str]:
+    """Return the lines of one message, in which what is not UTF-8, or would drive a terminal, is escaped.
+
+    Parameters
+    ----------
+    row
+        Values of columns of the message table: ``ledger_id``, ``entry_id``, ``batch_index``, ``publish_time``, and all of ``names``.
+    names
+        The columns that get a line each, unless they are null; a null ``value``, which is a tombstone, gets one, too.
+    width
+        Cut lines to this many characters, with a note of how long the value is; None: never.
+
+    """
+    index = "" if row["batch_index"] is None else f":{row['batch_index']}"
+    lines = [f"{row['ledger_id']}:{row['entry_id']}{index}  {_time(row['publish_time'])}"]
+    label = max((len(name) for name in names), default=0)
+    for name in names:
+        value = row[name]
+        if name == "value" or value not in (None, []):
+            front = f"{_INDENT}{name:{label}}{_INDENT}"
+            lines.append(front + _text(value, None if width is None else max(1, width - len(front))))
+    return lines
+
+
+def _text(value: Any, room: int | None) -> str:  # noqa: ANN401  (whatever a column holds)
+    if value is None:
+        return "(null)"
+    if isinstance(value, bytes):
+        return _fit(_of_bytes(value, room), room, human_size(len(value)))
+    if isinstance(value, list):
+        return _fit(
+            ", ".join(f"{printable(name)}={printable(text)}" for name, text in value), room, f"{len(value)} of them"
+        )
+    text = _time(value) if isinstance(value, datetime) else printable(str(value))
+    return _fit(text, room, f"{len(text)} characters")
+
+
+def _of_bytes(value: bytes, room: int | None) -> str:
+    """Return bytes as text; no more of it than the room could show, where a character takes four bytes at most."""
+    shown = value if room is None else value[: 4 * room + 4]
+    return printable(shown.decode("utf-8", "backslashreplace"))
+
+
+def _fit(text: str, room: int | None, size: str) -> str:
+    if room is None or len(text) <= room:
+        return text
+    note = f"… ({size}; --full)"
+    return text[: max(1, room - len(note))] + note
+
+
+def _time(time: datetime | None) -> str:
+    return "-" if time is None else time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,165 @@
+"""One message by its id, for little more than what reading its entry costs."""
+
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from ledgerfs.errors import CorruptMessageError, NotFoundError
+from ledgerfs.messages.compression import DEFAULT_MAX_MESSAGE_BYTES
+from ledgerfs.messages.decode import TopicDecoder
+from ledgerfs.vfs.earlier_chunks import LEDGERS_AROUND, EarlierChunks
+from ledgerfs.vfs.entry_fields import chunk_at, chunked_id_at, chunks_of, markers_at
+from ledgerfs.vfs.layout import LedgerReader
+from ledgerfs.vfs.message_id import MessageId
+from ledgerfs.vfs.python_values import python_rows
+from ledgerfs.vfs.scan import make_scan
+from ledgerfs.vfs.topic_entries import Place, read_entries
+
+if TYPE_CHECKING:
+    from ledgerfs.vfs.bucket import Topic
+
+MOST_BYTES_AHEAD = 1 << 30
+"""How far behind a part of a chunked message its further parts are looked for, bytes of entries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message: a row of the message table in Python's values (``docs/messages.md`` tells what each is).
+
+    Attributes
+    ----------
+    id
+        As Pulsar prints it: ``ledger:entry:partition``, and ``:index`` in a batch; the partition is -1 outside partitioned topics.
+        A chunked message has that of its last part.
+    publish_time, event_time, broker_time, deliver_at_time
+        UTC; None also for what no calendar holds.
+    properties
+        Names and values in their order, duplicates kept.
+
+    """
+
+    id: str
+    topic: str
+    ledger_id: int
+    entry_id: int
+    batch_index: int | None
+    publish_time: datetime | None
+    event_time: datetime | None
+    key: str | None
+    key_bytes: bytes | None
+    ordering_key: bytes | None
+    value: bytes | None
+    properties: list[tuple[str, str]]
+    producer_name: str
+    sequence_id: int
+    schema_version: bytes | None
+    partition: int | None
+    broker_index: int | None
+    broker_time: datetime | None
+    txn_id: str | None
+    deliver_at_time: datetime | None
+    replicated_from: str | None
+
+    @classmethod
+    def of(cls, row: pa.RecordBatch) -> "Message":
+        """Make the value of a table of one row and all `COLUMNS`."""
+        (values,) = python_rows(row)
+        partition = -1 if values["partition"] is None else values["partition"]
+        index = "" if values["batch_index"] is None else f":{values['batch_index']}"
+        return cls(f"{values['ledger_id']}:{values['entry_id']}:{partition}{index}", **values)
+
+
+COLUMNS = tuple(field.name for field in fields(Message) if field.name != "id")
+
+
+def read_message(
+    topic: "Topic",
+    given: Any,  # noqa: ANN401  (checked)
+    *,
+    private_keys: Any = None,  # noqa: ANN401  (as make_scan's)
+    on_encrypted: str = "raise",
+    include_markers: bool = False,
+    check_checksums: bool = True,
+    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
+) -> Message:
+    """Return one message of a topic, whatever became of its transaction. Raises as `Topic.message` tells."""
+    identity = MessageId.of(given)
+    scan = make_scan(
+        topic.name,
+        (),
+        columns=COLUMNS,
+        private_keys=private_keys,
+        on_encrypted=on_encrypted,
+        include_markers=include_markers,
+        check_checksums=check_checksums,
+        max_message_bytes=max_message_bytes,
+    )
+    decoder = TopicDecoder(topic.name, scan.options, scan.decrypt)
+    ledger = _ledger_of(topic, identity)
+    (batch,) = ledger.batches(identity.entry_id, identity.entry_id)
+    entries, keep = decoder.walk(batch, identity.ledger_id)
+    if markers_at(entries, np.array([0]))[0] and not include_markers:
+        raise identity.not_found("the entry is a marker of the broker, not a message")
+    if chunk_at(entries, 0) is None:
+        table = decoder.decode(batch, identity.ledger_id, entries, keep)
+    else:
+        table = _join(topic, identity, decoder, chunked_id_at(batch, entries, 0))
+    if not table.num_rows:
+        raise identity.not_found(
+            "the entry is encrypted, and left out" if on_encrypted == "skip" else "the entry has no message"
+        )
+    row = identity.row(table.column("batch_index").to_pylist(), table.column("partition")[0].as_py())
+    return Message.of(table.slice(row, 1))
+
+
+def _ledger_of(topic: "Topic", identity: MessageId) -> LedgerReader:
+    try:
+        ledger = topic.bucket.ledger(identity.ledger_id, topic=topic.name)
+    except NotFoundError as error:
+        raise identity.not_found(error.reason) from error
+    if identity.entry_id > ledger.last_entry:
+        raise identity.not_found(f"the ledger ends with entry {ledger.last_entry}")
+    return ledger
+
+
+def _join(topic: "Topic", identity: MessageId, decoder: TopicDecoder, chunked_id: bytes) -> pa.RecordBatch:
+    """Read the chunked message of which an entry is a part, from that part on; what is before is looked for when it is missed."""
+    ledgers = topic.ledgers
+    start = _place(ledgers, identity.first or identity.last, identity)
+    # Damage among the entries around is not this message's.
+    joiner = decoder.beginner()
+    joiner.chunks.earlier = EarlierChunks(ledgers, start, joiner)
+    size = 0
+    for place, batch in read_entries(ledgers, start, Place(start.number + 1 + LEDGERS_AROUND, 0), joiner.skipped):
+        ledger_id = ledgers[place.number].ref.ledger_id
+        entries, keep = joiner.walk(batch, ledger_id)
+        table = joiner.decode(batch, ledger_id, entries, keep & chunks_of(chunked_id, batch, entries))
+        if table.num_rows:
+            # An id of first and last part names both.
+            if identity.first and (ledger_id, table.column("entry_id")[0].as_py()) != identity.last:
+                raise identity.not_found(
+                    f"no chunked message begins at {identity.first[0]}:{identity.first[1]} and ends here"
+                )
+            return table
+        size += int(batch.lengths.sum())
+        if joiner.chunks.incomplete or size > MOST_BYTES_AHEAD:
+            break
+    if joiner.skipped:
+        damage = joiner.skipped[0]
+        raise CorruptMessageError.of(
+            damage.ledger_id, damage.first_entry, f"{damage.reason} (looking for the parts of message {identity})"
+        )
+    raise identity.not_found(
+        f"the entry is a part of a chunked message whose other parts are not all within {LEDGERS_AROUND} ledgers before and behind it"
+    )
+
+
+def _place(ledgers: list[LedgerReader], position: tuple[int, int], identity: MessageId) -> Place:
+    ledger_id, entry_id = position
+    for number, ledger in enumerate(ledgers):
+        if ledger.ref.ledger_id == ledger_id and entry_id <= ledger.last_entry:
+            return Place(number, entry_id)
+    raise identity.not_found(f"its first part, {ledger_id}:{entry_id}, is not in this topic")
