@@ -49,7 +49,7 @@ def export(
     announce_compiling()
     with progress(in_bytes=True) as update:
         report = export_topic(bucket.topic(topic), out, kind, overwrite=overwrite, progress=update, **scan)
-    is_damaged = say_left_out(report)  # type: ignore[arg-type]
+    is_damaged = say_left_out(report)
     if report.skipped_before:
         say(f"{report.topic}: {report.skipped_before:,} damaged entries were left out before")
     kept = f"; {report.kept:,} kept from before" if report.kept else ""

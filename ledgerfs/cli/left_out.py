@@ -1,16 +1,38 @@
 """A word on what a scan left out: damaged entries, chunked messages that are not whole."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ledgerfs.cli.output import say
 
 if TYPE_CHECKING:
-    from ledgerfs.vfs.scan import Scan
+    from collections.abc import Sequence
+
+    from ledgerfs.messages.chunks import Incomplete
+    from ledgerfs.messages.decode import Skipped
 
 _MOST_LINES = 10
 
 
-def say_left_out(scan: "Scan") -> bool:
+class LeavesOut(Protocol):
+    """What a scan and an export tell when they are done."""
+
+    @property
+    def topic(self) -> str:
+        """Name of the topic."""
+        ...
+
+    @property
+    def skipped(self) -> "Sequence[Skipped]":
+        """Damaged entries."""
+        ...
+
+    @property
+    def incomplete(self) -> "Sequence[Incomplete]":
+        """Chunked messages of which parts are missing."""
+        ...
+
+
+def say_left_out(scan: LeavesOut) -> bool:
     """Say on standard error what a scan left out, the first places each on a line; return whether there was damage."""
     for one in scan.skipped[:_MOST_LINES]:
         entries = f"{one.ledger_id}:{one.first_entry}" + (

@@ -85,10 +85,17 @@ _OF_ENTRY = {
 }
 _OF_ENTRY_PAIRS = np.array([[int(message), int(meta)] for message, meta in _OF_ENTRY.items()])
 
-_DEFAULTS = np.zeros(len(Message), np.int64)
-_DEFAULTS[[Message.KEY_AT, Message.ORDERING_KEY_AT]] = ABSENT
-_DEFAULTS[Message.PAYLOAD_SIZE] = -1
-_MAPS = (_OF_ENTRY_PAIRS, _DEFAULTS, BATCHED_FIELDS)
+_UNSAID = {
+    Message.PAYLOAD_SIZE: -1,
+    Message.PROPERTIES: 0,
+    Message.KEY_AT: ABSENT,
+    Message.KEY_IS_BASE64: 0,
+    Message.ORDERING_KEY_AT: ABSENT,
+    Message.COMPACTED_OUT: 0,
+}
+"""What a message of a batch is that does not say it, nor has it from its entry; sizes mean nothing where there is no place."""
+_UNSAID_PAIRS = np.array([[int(column), value] for column, value in _UNSAID.items()])
+_MAPS = (_OF_ENTRY_PAIRS, _UNSAID_PAIRS, BATCHED_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,10 +318,10 @@ def _move_head(source, table, row, heads, head):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _fill(entries, i, table, start, stop, of_entry, defaults):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+def _fill(entries, i, table, start, stop, of_entry, unsaid):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
     """Set the columns of some messages of a batch to what they are unless a message says something else."""
-    for column in range(defaults.size):
-        table[column, start:stop] = defaults[column]
+    for k in range(unsaid.shape[0]):
+        table[unsaid[k, 0], start:stop] = unsaid[k, 1]
     for k in range(of_entry.shape[0] - 4, of_entry.shape[0]):
         table[of_entry[k, 0], start:stop] = entries[of_entry[k, 1], i]
     table[0, start:stop] = i

@@ -33,7 +33,7 @@ _STATUS_TEXT = {
     Status.IMPOSSIBLE_TIME: "its publish time is one that no calendar holds",
     Status.BROKEN_BATCH: "its payload is not the batch that its metadata promises",
 }
-_PORTION = 16 << 20
+_PORTION = 8 << 20
 
 _OF_PAYLOAD = frozenset({"event_time", "key", "key_bytes", "ordering_key", "value", "properties", "sequence_id"})
 """Columns that a batch keeps inside its payload."""
