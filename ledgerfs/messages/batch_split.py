@@ -173,12 +173,14 @@ def _head_sizes(entries: Int64Table) -> Int64:
 def split_unopened(data: Bytes, entries: Int64Table, limit: int = LARGEST) -> Messages:
     """Return the messages without a look at the payloads, which may still be compressed: entry and batch index only.
 
-    A batch that claims more messages than its uncompressed size, of at most ``limit`` bytes, could hold sets the status of its entry.
+    A batch that claims more messages than its bytes could hold, or those that it claims to decompress to, which are at most ``limit``, sets
+    the status of its entry.
     """
     is_batch = entries[Meta.BATCH_SIZE] != ABSENT
     kept = _kept_of_batches(data, entries)
     plain = _plain_sizes(entries)
-    counts = _counts(entries, np.where(plain <= limit, plain, -1) // SMALLEST_MESSAGE, is_batch)
+    is_possible = (entries[Meta.COMPRESSION] == 0) | (plain <= limit)
+    counts = _counts(entries, np.where(is_possible, plain, -1) // SMALLEST_MESSAGE, is_batch)
     of_entry = np.repeat(np.arange(counts.size), counts)
     index = np.arange(of_entry.size) - (np.cumsum(counts) - counts)[of_entry]
     unknown = np.zeros(of_entry.size, np.int64)
@@ -199,21 +201,25 @@ def _kept_of_batches(data: Bytes, entries: Int64Table) -> dict[int, list[int]]:
             entries[Meta.STATUS, row] = Status.BROKEN_METADATA
         else:
             entries[Meta.KEPT_OF_BATCH, row] = len(kept[row])
+            if min(kept[row], default=0) < 0:
+                entries[Meta.STATUS, row] = Status.BROKEN_BATCH
     return kept
 
 
 def _name_kept(messages: Messages, kept: Mapping[int, list[int]]) -> None:
     """Give messages of compacted batches the indexes that they had in their whole batch."""
-    index = messages[Message.BATCH_INDEX]
     for row, indexes in kept.items():
-        of_batch = (messages[Message.ENTRY] == row) & (index >= 0)
-        index[of_batch] = np.array(indexes, np.int64)[index[of_batch]]
+        start, stop = np.searchsorted(messages[Message.ENTRY], (row, row + 1))
+        index = messages[Message.BATCH_INDEX][start:stop]
+        index[index >= 0] = np.array(indexes, np.int64)[index[index >= 0]]
 
 
 def _counts(entries: Int64Table, room: Int64, is_batch: npt.NDArray[np.bool_]) -> Int64:
     """Return how many messages each entry has, after a look at whether there is room for them."""
-    batch_size = np.where(entries[Meta.KEPT_OF_BATCH] == ABSENT, entries[Meta.BATCH_SIZE], entries[Meta.KEPT_OF_BATCH])
-    entries[Meta.STATUS][is_batch & ((batch_size < 0) | (batch_size > room))] = Status.BROKEN_BATCH
+    claimed, kept = entries[Meta.BATCH_SIZE], entries[Meta.KEPT_OF_BATCH]
+    batch_size = np.where(kept == ABSENT, claimed, kept)
+    # Compacted or not: to the kernel, an entry whose own size is negative is no batch.
+    entries[Meta.STATUS][is_batch & ((claimed < 0) | (batch_size > room))] = Status.BROKEN_BATCH
     is_valid = entries[Meta.STATUS] == Status.VALID
     return np.where(is_valid, np.where(is_batch, batch_size, 1), 0)
 

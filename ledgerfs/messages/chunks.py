@@ -7,10 +7,14 @@ ledger. Parts are kept until the last one comes; how much may wait is bounded, a
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from hashlib import sha256
 
 MAX_WAITING_BYTES = 256 << 20
 MAX_WAITING_MESSAGES = 1000
 MAX_ENDED = 10_000
+_LONGEST_ID = 256
+_COST_OF_PART = 64
+"""What keeping a part costs beside its bytes, of which it may have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,9 @@ class ChunkJoiner:
 
         As Pulsar's consumer does: a first part begins anew, a repeated one is ignored, a gap gives the message up.
         """
+        if len(chunked_id) > _LONGEST_ID:
+            # Pulsar's are short; others may be megabytes, of which thousands would be remembered.
+            chunked_id = sha256(chunked_id).digest()
         if chunk == 0:
             self._give_up(chunked_id)
             self._ended.pop(chunked_id, None)
@@ -78,8 +85,8 @@ class ChunkJoiner:
             self._give_up(chunked_id)
             return None
         waiting.parts.append(payload)
-        waiting.size += len(payload)
-        self._bytes += len(payload)
+        waiting.size += len(payload) + _COST_OF_PART
+        self._bytes += len(payload) + _COST_OF_PART
         if len(waiting.parts) == waiting.chunks:
             self._forget(chunked_id)
             self._end(chunked_id)

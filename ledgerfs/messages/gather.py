@@ -47,6 +47,7 @@ def gather_text(data: Bytes, at: Int64, size: Int64, valid: Mask | None = None) 
         try:
             text.validate(full=True)
         except pa.ArrowInvalid:
+            check_size(3 * target.size)  # U+FFFD has three bytes
             return pa.array([_decoded(one) for one in text.view(pa.binary()).to_pylist()], pa.string())
     return text
 
@@ -56,9 +57,11 @@ def gather_properties(data: Bytes, at: Int64, end: Int64, fields: Int64, counts:
 
     ``fields`` is the number of the property field in the metadata at ``data[at[i] : end[i]]``, which has ``counts[i]`` of them.
     """
-    offsets = np.zeros(at.size + 1, np.int32)
-    np.cumsum(counts, out=offsets[1:])
-    places = np.zeros((int(offsets[-1]), 4), np.int64)
+    offsets = empty(at.size + 1, np.int32)
+    total = _lay_out(counts, _ALL, offsets)
+    check_size(total)
+    places = empty(4 * total, np.int64).reshape(total, 4)
+    places.fill(0)
     _find_properties(data, at, end, fields, offsets, places)
     keys = gather_text(data, places[:, 0], places[:, 1])
     values = gather_text(data, places[:, 2], places[:, 3])
@@ -89,14 +92,19 @@ def masked(values: "npt.NDArray[Any]", valid: Mask | None, kind: pa.DataType) ->
     return pa.Array.from_buffers(kind, values.size, [_bitmap(valid), pa.py_buffer(np.ascontiguousarray(values))])
 
 
-def _gather(data: Bytes, at: Int64, size: Int64, valid: Mask | None) -> tuple["npt.NDArray[np.int32]", Bytes]:
-    """Return offsets and bytes of a column."""
-    offsets = empty(at.size + 1, np.int32)
-    total = _lay_out(size, _ALL if valid is None else valid, offsets)
+def check_size(total: int) -> None:
+    """Raise `CorruptObjectError` for more bytes, or items, than the offsets of an array can count."""
     if not 0 <= total <= _LARGEST_COLUMN:
         raise CorruptObjectError(
             f"{total} bytes in one column of one batch of messages, which repeat what their entry says"
         )
+
+
+def _gather(data: Bytes, at: Int64, size: Int64, valid: Mask | None) -> tuple["npt.NDArray[np.int32]", Bytes]:
+    """Return offsets and bytes of a column."""
+    offsets = empty(at.size + 1, np.int32)
+    total = _lay_out(size, _ALL if valid is None else valid, offsets)
+    check_size(total)
     target = empty(total, np.uint8)
     _copy_all(data, at, offsets, target)
     return offsets, target

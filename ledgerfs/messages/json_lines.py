@@ -27,6 +27,7 @@ from ledgerfs.messages.json_values import (
     times,
 )
 from ledgerfs.messages.kernel_arrays import copy_bytes
+from ledgerfs.messages.memory import empty
 
 ROWS_AT_ONCE = 4096
 """How many rows to convert at a time: their lines stay in the CPU's cache while column after column is written into them."""
@@ -61,7 +62,7 @@ def json_lines(batch: pa.RecordBatch) -> pa.Buffer:
     for field in fields:
         _add_sizes(sizes, field.before.size + field.after.size, field.values.sizes)
     places = _places_of(sizes)
-    out = np.empty(places[-1], np.uint8)
+    out = empty(int(places[-1]), np.uint8)
     at = places[:-1].copy()
     for field in fields:
         field.values.write(out, _frame(out, at, field.before, field.after, field.values.sizes))

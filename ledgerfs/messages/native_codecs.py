@@ -73,7 +73,10 @@ def _library(module: str, *names: str) -> ctypes.CDLL | None:
     spec = find_spec(module)
     if spec is None or spec.origin is None:
         return None
-    library = ctypes.CDLL(spec.origin)
+    try:
+        library = ctypes.CDLL(spec.origin)
+    except OSError:  # where all is one program, the module is no file
+        return None
     return library if all(hasattr(library, name) for name in names) else None
 
 

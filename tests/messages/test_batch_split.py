@@ -94,6 +94,33 @@ def test_a_compacted_batch_of_more_messages_than_it_has_room_for_is_damage(kept)
     assert table[Meta.STATUS, 0] == Status.BROKEN_BATCH
 
 
+@pytest.mark.parametrize("codec", [0, 1])
+@pytest.mark.parametrize("kept", [[], [0], [0] * 9])
+@pytest.mark.parametrize("take_apart", [split, unopened])
+def test_a_compacted_batch_of_fewer_messages_than_none_is_damage(kept, codec, take_apart):
+    """To the kernel it would be no batch but one message, for which there was no room."""
+    plain = b"".join(framed(*single) for single in SINGLES * 3)
+    head = metadata(messages_in_batch=-5, kept_index=kept, compression=codec, uncompressed_size=len(plain))
+    packed = head.SerializeToString() + b"\xfa\x01\x00"
+    messages, table = take_apart(frame(packed, compress(codec, plain)), frame(metadata()))
+    assert indexes_of(messages) == [(1, None)]
+    assert table[Meta.STATUS, 0] == Status.BROKEN_BATCH
+
+
+@pytest.mark.parametrize("take_apart", [split, unopened])
+def test_a_compacted_batch_that_keeps_what_no_batch_has_is_damage(take_apart):
+    meta = metadata(messages_in_batch=9, kept_index=[3, -1])
+    messages, table = take_apart(frame(meta, framed(*SINGLES[0]) * 2))
+    assert len(messages) == 0
+    assert table[Meta.STATUS, 0] == Status.BROKEN_BATCH
+
+
+def test_a_plain_batch_above_the_limit_is_none_that_was_decompressed():
+    entry = batched(SINGLES * 9)
+    for column in ("entry_id", "value"):
+        assert decode_entries([entry], columns=[column], max_message_bytes=9).num_rows == 27
+
+
 @pytest.mark.parametrize("claimed", HOSTILE)
 @pytest.mark.parametrize("take_apart", [split, unopened])
 def test_hostile_counts_are_damage_and_allocate_nothing(claimed, take_apart):

@@ -88,6 +88,7 @@ def test_numbers_of_parts_that_cannot_be_are_no_message():
 
 def test_no_more_bytes_wait_than_are_allowed(monkeypatch):
     monkeypatch.setattr(module, "MAX_WAITING_BYTES", 100)
+    monkeypatch.setattr(module, "_COST_OF_PART", 0)
     joiner = ChunkJoiner()
     for i in range(5):
         assert add(joiner, i, 0, 2, b"%d" % i, bytes(40)) is None
@@ -97,6 +98,28 @@ def test_no_more_bytes_wait_than_are_allowed(monkeypatch):
     assert add(joiner, 6, 0, 2, b"large", bytes(101)) is None
     assert joiner._bytes == 0
     assert len(joiner.finish()) == 5
+
+
+def test_empty_parts_without_end_are_given_up(monkeypatch):
+    monkeypatch.setattr(module, "MAX_WAITING_BYTES", 10_000)
+    joiner = ChunkJoiner()
+    for i in range(1000):
+        add(joiner, i, i, 2**31 - 1, data=b"")
+    (given_up,) = joiner.finish()
+    assert given_up.parts < 200
+
+
+def test_of_ids_of_any_length_little_is_remembered():
+    joiner = ChunkJoiner()
+    identities = [bytes([i]) * 100_000 for i in range(50)]
+    tracemalloc.start()
+    try:
+        for i, identity in enumerate(identities):
+            add(joiner, i, i % 2, identity=bytes(bytearray(identity)))
+        assert tracemalloc.get_traced_memory()[0] < 500_000
+    finally:
+        tracemalloc.stop()
+    assert [add(joiner, 100 + i, i, identity=identities[0]) for i in (1, 2)] == [None, b"012"]
 
 
 def test_no_more_messages_wait_than_are_allowed(monkeypatch):
@@ -149,7 +172,7 @@ def test_any_parts_in_any_order(parts):
             elif chunk > len(got):
                 del waiting[identity]
         assert joiner.add((1, i), identity, chunk, chunks, data) == expected
-    assert joiner._bytes == sum(len(one) for _, got in waiting.values() for one in got)
+    assert joiner._bytes == sum(len(one) + module._COST_OF_PART for _, got in waiting.values() for one in got)
     joiner.finish()
     assert joiner._bytes == 0
 

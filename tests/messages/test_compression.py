@@ -128,6 +128,17 @@ def test_a_snappy_stream_that_claims_another_length_allocates_nothing(claimed):
     assert allocated_by(SNAPPY, varint(claimed) + b"\x08abc", 3) < 100_000
 
 
+def test_a_snappy_stream_that_claims_another_length_in_more_bytes_than_necessary():
+    """The library allocates, without Python's knowledge, whatever it reads there."""
+    with pytest.raises(DecompressionError, match="4294967295 bytes where 0 are claimed"):
+        opened(SNAPPY, b"\xff\xff\xff\xff\x8f\x00abc", 0)
+
+
+def test_bytes_behind_a_zstd_frame_are_an_error():
+    with pytest.raises(DecompressionError):
+        opened(ZSTD, compress(ZSTD, PLAIN) + b"more", len(PLAIN))
+
+
 def test_a_snappy_length_without_an_end_is_an_error():
     for stored in (b"", b"\x80", b"\xff" * 5, b"\xff" * 11):
         with pytest.raises(DecompressionError):

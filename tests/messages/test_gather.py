@@ -2,9 +2,12 @@
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ledgerfs.errors import CorruptObjectError
+from ledgerfs.messages import gather as module
 from ledgerfs.messages.gather import gather_bytes, gather_properties, gather_text, masked
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, MessageMetadataRecord, Property
 from tests.support.entries import metadata
@@ -134,3 +137,19 @@ def test_masked_numbers(values):
     assert array.to_pylist() == [n if good else None for n, good in values]
     twice = np.stack([numbers, numbers], axis=1)
     assert masked(twice[:, 1], mask, pa.int64()) == array  # a column of a table is not contiguous
+
+
+@pytest.mark.parametrize("counts", [[2**31], [2**30, 2**30], [2**32 + 1], [2**63 - 1, 2**63 - 1, 2]])
+def test_more_properties_than_offsets_can_count_are_an_error(counts):
+    numbers = np.array(counts, np.int64)
+    with pytest.raises(CorruptObjectError):
+        gather_properties(np.zeros(1, np.uint8), numbers * 0, numbers * 0, numbers * 0, numbers)
+
+
+def test_text_that_grows_beyond_what_offsets_can_count_by_its_replacement_is_an_error(monkeypatch):
+    monkeypatch.setattr(module, "_LARGEST_COLUMN", 30)
+    source = np.frombuffer(b"\xff" * 11, np.uint8)
+    zero, one = np.zeros(1, np.int64), np.ones(1, np.int64)
+    assert gather_text(source, zero, 10 * one).to_pylist() == ["\ufffd" * 10]
+    with pytest.raises(CorruptObjectError):
+        gather_text(source, zero, 11 * one)
