@@ -49,6 +49,14 @@ class CacheFolder:
             self._is_usable = True
             return self.path
 
+    def require(self) -> Path:
+        """Return the folder, as `make`, but never a temporary one, where that would be of no use; raises `OSError`."""
+        with self._lock:
+            if not (self._is_usable and self.path.is_dir()):
+                _prepare(self.path)
+                self._is_usable = True
+            return self.path
+
     def max_bytes(self, held: int) -> int:
         """Return what the folder may hold, of which it holds ``held`` already; all in bytes."""
         with self._lock:

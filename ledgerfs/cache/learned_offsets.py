@@ -3,41 +3,123 @@
 An index tells only where blocks of many MiB begin. With about one known position a MiB, finding an item again costs one small read.
 """
 
-from bisect import bisect_left, bisect_right, insort
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 
 from ledgerfs.cache.fork_lock import ForkLock
 
 STEP = 1 << 20
 """Bytes between two positions that are kept."""
 
-_AFTER_ALL = 1 << 63
+MAX_PAIRS = 16384
+"""Positions that are kept of one object, 256 KiB of memory; they lie farther apart in objects of more than some 10 GiB."""
+
+Pairs = npt.NDArray[np.int64]
+"""Rows of (item, offset)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Items and where they begin, both ascending. Replaced whole, so that whoever looks needs no lock."""
+
+    items: "array[int]"
+    offsets: "array[int]"
+
+
+_NOTHING = _Known(array("q"), array("q"))
 
 
 class LearnedOffsets:
-    """Known (item, offset) pairs of one object, ascending in both. Safe in threads; never more than one pair for each `STEP` / 2 bytes."""
+    """Known (item, offset) pairs of one object, ascending in both. Safe in threads and after a fork.
 
-    __slots__ = ("_known", "_lock")
+    Never more than one pair for each half of ``step`` bytes, nor more than `MAX_PAIRS`.
 
-    def __init__(self) -> None:
-        self._known: list[tuple[int, int]] = []
+    Attributes
+    ----------
+    learned
+        How many pairs `learn` has added so far: larger than before where there is something to keep.
+    cleared
+        How often pairs turned out to be wrong: larger than before where what is kept elsewhere is not to be trusted.
+
+    """
+
+    __slots__ = ("__weakref__", "_known", "_lock", "_near", "cleared", "learned")
+
+    def __init__(self, step: int = STEP) -> None:
+        self.learned = 0
+        self.cleared = 0
+        self._known = _NOTHING
+        self._near = step // 2
         self._lock = ForkLock()
+
+    @classmethod
+    def of_array(cls, pairs: Pairs) -> "LearnedOffsets":
+        """Return what `to_array` gave; of other pairs those that ascend and lie far enough apart."""
+        made = cls()
+        made._keep(_thinned(pairs.tolist(), made._near))
+        return made
+
+    def to_array(self) -> Pairs:
+        """Return all pairs."""
+        known = self._known
+        return np.column_stack([np.array(known.items, np.int64), np.array(known.offsets, np.int64)])
+
+    def __len__(self) -> int:
+        return len(self._known.items)
 
     def learn(self, item: int, offset: int) -> None:
         """Remember that ``item`` begins at ``offset``, unless a neighbour is known."""
         with self._lock:
-            at = bisect_left(self._known, (item, offset))
-            neighbours = self._known[max(0, at - 1) : at + 1]
-            if all(abs(offset - known) >= STEP // 2 for _, known in neighbours):
-                insort(self._known, (item, offset))
+            items, offsets = self._known.items, self._known.offsets
+            at = bisect_left(items, item)
+            neighbours = offsets[max(0, at - 1) : at + 1]
+            if all(abs(offset - known) >= self._near for known in neighbours):
+                self._keep(
+                    _Known(
+                        items[:at] + array("q", [item]) + items[at:], offsets[:at] + array("q", [offset]) + offsets[at:]
+                    )
+                )
+                self.learned += 1
+
+    def clear(self) -> bool:
+        """Forget all pairs; return whether there were any."""
+        with self._lock:
+            had_any = len(self) > 0
+            self._known = _NOTHING
+            self.cleared += had_any
+            return had_any
 
     def at_or_before(self, item: int) -> tuple[int, int] | None:
         """Return the last known pair whose item is not behind ``item``."""
-        with self._lock:
-            at = bisect_right(self._known, (item, _AFTER_ALL))
-            return self._known[at - 1] if at else None
+        known = self._known
+        at = bisect_right(known.items, item)
+        return (known.items[at - 1], known.offsets[at - 1]) if at else None
 
     def at_or_after(self, item: int) -> tuple[int, int] | None:
         """Return the first known pair whose item is not before ``item``."""
-        with self._lock:
-            at = bisect_left(self._known, (item, -1))
-            return self._known[at] if at < len(self._known) else None
+        known = self._known
+        at = bisect_left(known.items, item)
+        return (known.items[at], known.offsets[at]) if at < len(known.items) else None
+
+    def _keep(self, known: _Known) -> None:
+        while len(known.items) > MAX_PAIRS:
+            self._near *= 2
+            known = _thinned(zip(known.items, known.offsets, strict=True), self._near)
+        self._known = known
+
+
+def _thinned(pairs: Iterable[tuple[int, int]], near: int) -> _Known:
+    """Return the pairs that ascend, each at least ``near`` bytes behind the one before."""
+    items, offsets = array("q"), array("q")
+    last_item, last_offset = -1, -near
+    for item, offset in pairs:
+        if item > last_item and offset - last_offset >= near:
+            items.append(item)
+            offsets.append(offset)
+            last_item, last_offset = item, offset
+    return _Known(items, offsets)

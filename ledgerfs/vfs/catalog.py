@@ -4,7 +4,8 @@ A million ledgers are one numpy table of some 230 bytes a row, not a million obj
 for that ledger. A catalog never changes: a refresh makes a new one. It pickles.
 """
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -204,17 +205,31 @@ class Catalog:
         ledgers["name"] = new_row[ledgers["name"]]
         has_data = ledgers["data_size"] >= 0
         table = _ranked(ledgers[has_data])
-        sorted_names = tuple(names[i] for i in order)
+        ranked_names = tuple(names[i] for i in order)
+        return cls.of_ranked(ranked_names, table, ledgers[~has_data], orphans, bad_indexes=bad_indexes, others=others)
+
+    @classmethod
+    def of_ranked(
+        cls,
+        names: tuple[str | None, ...],
+        ledgers: Table,
+        lost: Table,
+        orphans: Table,
+        *,
+        bad_indexes: Iterable[BadIndex] = (),
+        others: OtherKeys,
+    ) -> "Catalog":
+        """Index what `of` sorted and ranked."""
         return cls(
-            names=sorted_names,
-            ledgers=table,
-            lost=ledgers[~has_data],
+            names=names,
+            ledgers=ledgers,
+            lost=lost,
             orphans=orphans,
             bad_indexes=tuple(bad_indexes),
             others=others,
-            _name_rows={name: row for row, name in enumerate(sorted_names)},
-            _starts=np.searchsorted(table["name"], np.arange(len(names) + 1)),
-            _by_id=np.argsort(table["ledger_id"], kind="stable"),
+            _name_rows={name: row for row, name in enumerate(names)},
+            _starts=np.searchsorted(ledgers["name"], np.arange(len(names) + 1)),
+            _by_id=np.argsort(ledgers["ledger_id"]),
         )
 
     @property
@@ -229,17 +244,23 @@ class Catalog:
 
     def topics(self) -> list[TopicInfo]:
         """Sum up each topic, sorted by managed-ledger name."""
-        primary = self.ledgers[self.ledgers["copy"] == 0]
-        if not primary.size:
+        is_primary = self.ledgers["copy"] == 0
+
+        def column(name: str) -> npt.NDArray[np.int64]:
+            # Column by column: a copy of all rows would double the memory.
+            values: npt.NDArray[np.int64] = self.ledgers[name][is_primary]
+            return values
+
+        rows, starts, counts = np.unique(column("name"), return_index=True, return_counts=True)
+        if not rows.size:
             return []
-        rows, starts = np.unique(primary["name"], return_index=True)
-        counts = np.diff(np.append(starts, primary.size))
         # Python integers: sums of hostile 63-bit lengths must not wrap.
-        entries = _exact_sums(primary["last_entry"], starts) + counts
-        sizes = _exact_sums(primary["length"], starts)
-        created = np.where(primary["created_ms"] > 0, primary["created_ms"], np.iinfo(np.int64).max)
+        entries = _exact_sums(column("last_entry"), starts) + counts
+        sizes = _exact_sums(column("length"), starts)
+        created = column("created_ms")
+        created[created <= 0] = np.iinfo(np.int64).max
         oldest = np.minimum.reduceat(created, starts)
-        newest = np.maximum.reduceat(primary["uploaded_ms"], starts)
+        newest = np.maximum.reduceat(column("uploaded_ms"), starts)
         unknown = np.iinfo(np.int64).max
         return [
             TopicInfo(
@@ -271,8 +292,8 @@ class Catalog:
     def copies_of(self, managed_ledger: str | None, ledger_id: int) -> list[LedgerRef]:
         """Return all copies of one ledger of one managed ledger, that to be read first; empty when there is none."""
         rows = self._rows_of(managed_ledger)
-        found = _equal_run(self.ledgers["ledger_id"][rows.start : rows.stop], ledger_id)
-        return [self.ref(rows.start + row) for row in found]
+        ids = self.ledgers["ledger_id"]
+        return [self.ref(row) for row in _equal_run(rows, ledger_id, lambda row: int(ids[row]))]
 
     def find(
         self, ledger_id: int, managed_ledgers: Sequence[str | None] | None = None, uuid: str | None = None
@@ -281,8 +302,9 @@ class Catalog:
 
         Raises `NotFoundError`, and `AmbiguousLedgerError` when several topics have such a ledger and ``managed_ledgers`` names none.
         """
-        found = _equal_run(self.ledgers["ledger_id"][self._by_id], ledger_id)
-        refs = [self.ref(int(self._by_id[row])) for row in found]
+        ids, by_id = self.ledgers["ledger_id"], self._by_id
+        found = _equal_run(range(by_id.size), ledger_id, lambda place: int(ids[by_id[place]]))
+        refs = [self.ref(row) for row in sorted(by_id[found.start : found.stop].tolist())]
         if managed_ledgers is not None:
             refs = [ref for ref in refs if ref.managed_ledger in managed_ledgers]
         refs = [ref for ref in refs if (ref.copy == 0 if uuid is None else ref.uuid == uuid)]
@@ -402,11 +424,11 @@ def _ranked(table: Table) -> Table:
     return table
 
 
-def _equal_run(column: npt.NDArray[np.int64], value: int) -> range:
-    """Return the positions of ``value``, which may be any integer, in an ascending column."""
-    if not -(2**63) <= value < 2**63:
-        return range(0)
-    return range(int(np.searchsorted(column, value, "left")), int(np.searchsorted(column, value, "right")))
+def _equal_run(places: range, value: int, value_at: Callable[[int], int]) -> range:
+    """Return those of ``places`` that have ``value``, where values ascend; looks at a few of them only."""
+    low = bisect_left(places, value, key=value_at)
+    high = bisect_right(places, value, lo=low, key=value_at)
+    return places[low:high]
 
 
 def _exact_sums(column: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]) -> npt.NDArray[np.object_]:

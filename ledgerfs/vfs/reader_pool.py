@@ -3,6 +3,8 @@
 from cachetools import LRUCache
 
 from ledgerfs.cache.fork_lock import ForkLock
+from ledgerfs.cache.learned_offsets import LearnedOffsets
+from ledgerfs.cache.offset_file import OffsetFile
 from ledgerfs.vfs.catalog import LedgerRef
 from ledgerfs.vfs.layout import BucketLayout, LedgerReader
 
@@ -10,12 +12,22 @@ _READERS = 1024
 
 
 class ReaderPool:
-    """The readers of one bucket, the least recently used dropped. A replaced object gets a reader of its own."""
+    """The readers of one bucket, the least recently used dropped. A replaced object gets a reader of its own.
 
-    __slots__ = ("_layout", "_lock", "_readers")
+    Parameters
+    ----------
+    layout
+        The dialect of the bucket.
+    offset_file
+        Where what readers learn is kept for other processes; None where it is not.
 
-    def __init__(self, layout: BucketLayout) -> None:
+    """
+
+    __slots__ = ("_layout", "_lock", "_offset_file", "_readers")
+
+    def __init__(self, layout: BucketLayout, offset_file: OffsetFile | None = None) -> None:
         self._layout = layout
+        self._offset_file = offset_file
         self._readers: LRUCache[LedgerRef, LedgerReader] = LRUCache(_READERS)
         self._lock = ForkLock()
 
@@ -24,5 +36,13 @@ class ReaderPool:
         with self._lock:
             reader = self._readers.get(ref)
             if reader is None:
-                reader = self._readers[ref] = self._layout.open_ledger(ref)
-            return reader
+                reader = self._readers[ref] = self._layout.open_ledger(ref, self._offsets_of(ref))
+        if self._offset_file is not None:
+            self._offset_file.save_if_due()
+        return reader
+
+    def _offsets_of(self, ref: LedgerRef) -> LearnedOffsets | None:
+        """Return what is known of a ledger; nothing where the store has no versions, by which it would be known again."""
+        if self._offset_file is None or not ref.data.version:
+            return None
+        return self._offset_file.offsets_of(ref.data.key.encode(), ref.data.version.encode())

@@ -4,11 +4,12 @@ import threading
 from contextlib import contextmanager
 from itertools import accumulate, pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgerfs.cache.learned_offsets import STEP, LearnedOffsets
+from ledgerfs.cache.learned_offsets import MAX_PAIRS, STEP, LearnedOffsets
 
 NEAR = STEP // 2
 
@@ -105,25 +106,30 @@ def test_lookups_agree_with_the_slow_reference_in_any_order_of_learning(data):
         assert learned.at_or_after(item) == min((pair for pair in kept if pair[0] >= item), default=None)
 
 
-@pytest.mark.parametrize("comparison", [1, 2])
-def test_thread_that_learns_a_neighbour_meanwhile_waits(comparison):
-    """The rival starts in the middle of learning, at one of the two searches; two neighbours would be one too many."""
+@pytest.mark.parametrize("place", ["search", "distance"])
+def test_thread_that_learns_a_neighbour_meanwhile_waits(place):
+    """The rival starts in the middle of learning, where its place is sought or found free; two neighbours would be one too many."""
     learned = LearnedOffsets()
     learned.learn(0, 0)
     rival = threading.Thread(target=learned.learn, args=(11, 2 * STEP + 1), daemon=True)
-    compared = []
+
+    def pause():
+        if rival.ident is None:
+            rival.start()
+            rival.join(timeout=0.1)
 
     class PausingItem(int):
-        __hash__ = int.__hash__
+        def __gt__(self, other):
+            pause()
+            return int(self) > int(other)
 
-        def __eq__(self, other):
-            compared.append(other)
-            if len(compared) == comparison:
-                rival.start()
-                rival.join(timeout=0.1)
-            return int(self) == int(other)
+    class PausingOffset(int):
+        def __sub__(self, other):
+            pause()
+            return int(self) - other
 
-    learned.learn(PausingItem(10), 2 * STEP)
+    learned.learn(*((PausingItem(10), 2 * STEP) if place == "search" else (10, PausingOffset(2 * STEP))))
+    assert rival.ident is not None
     rival.join(timeout=10)
     assert len(known_pairs(learned)) == 2
 
@@ -162,3 +168,52 @@ def test_threads_that_learn_and_look_up_at_once_see_only_true_pairs():
         item < after and after_offset - offset >= NEAR for (item, offset), (after, after_offset) in pairwise(known)
     )
     assert all(truth[item] == offset for item, offset in known)
+
+
+@settings(deadline=None, max_examples=100)
+@given(positions())
+def test_an_array_tells_all_and_makes_the_same_again(pairs):
+    learned = LearnedOffsets()
+    for item, offset in pairs:
+        learned.learn(item, offset)
+    again = LearnedOffsets.of_array(learned.to_array())
+    assert known_pairs(again) == [tuple(row) for row in learned.to_array().tolist()] == known_pairs(learned)
+    assert again.learned == 0
+    assert learned.learned == len(learned) == len(again)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "kept"),
+    [
+        ([(5, STEP), (4, 2 * STEP)], [(5, STEP)]),
+        ([(5, STEP), (5, 2 * STEP)], [(5, STEP)]),
+        ([(5, STEP), (6, 0), (7, 3 * STEP)], [(5, STEP), (7, 3 * STEP)]),
+        ([(5, STEP), (6, STEP + NEAR - 1), (7, STEP + NEAR)], [(5, STEP), (7, STEP + NEAR)]),
+        ([(-5, STEP), (6, -1), (7, 0)], [(7, 0)]),
+    ],
+)
+def test_pairs_that_contradict_each_other_are_not_taken_over(pairs, kept):
+    assert known_pairs(LearnedOffsets.of_array(np.array(pairs, np.int64))) == kept
+
+
+def test_a_huge_object_keeps_fewer_positions_a_byte_never_more_than_the_bound():
+    learned = LearnedOffsets()
+    for item in range(3 * MAX_PAIRS):
+        learned.learn(item, item * STEP)
+        assert len(learned) <= MAX_PAIRS
+    assert len(learned) > MAX_PAIRS // 3
+    assert all(offset == item * STEP for item, offset in known_pairs(learned))
+    assert all(after - before <= 4 * STEP for (_, before), (_, after) in pairwise(known_pairs(learned)))
+    assert learned.at_or_before(3 * MAX_PAIRS)[0] >= 3 * MAX_PAIRS - 4
+    many = np.repeat(np.arange(3 * MAX_PAIRS, dtype=np.int64)[:, None], 2, axis=1) * [1, STEP]
+    assert len(LearnedOffsets.of_array(many)) <= MAX_PAIRS
+
+
+def test_what_is_cleared_is_forgotten_and_learned_anew():
+    learned = LearnedOffsets()
+    assert not learned.clear()
+    learned.learn(1, STEP)
+    assert learned.clear()
+    assert (known_pairs(learned), learned.cleared) == ([], 1)
+    learned.learn(1, 0)
+    assert known_pairs(learned) == [(1, 0)]

@@ -1,0 +1,195 @@
+"""What was learned about where items begin, kept from one process to the next.
+
+The file is read when the first object is asked for. What was learned since is merged into it, together with what other processes have put
+there meanwhile, at most every some seconds, and at the end of the process. What a killed process had not written yet is lost.
+"""
+
+import os
+import time
+from dataclasses import dataclass
+from hashlib import blake2b
+from struct import Struct
+from weakref import WeakSet, finalize
+
+import numpy as np
+from cachetools import LRUCache
+
+from ledgerfs.cache.cache_folder import CacheFolder
+from ledgerfs.cache.fork_lock import ForkLock
+from ledgerfs.cache.kept_file import KeptFile, read_table, write_table
+from ledgerfs.cache.learned_offsets import LearnedOffsets
+from ledgerfs.cache.offset_table import GROUP, OffsetTable, Origin
+from ledgerfs.cache.sealed_file import SealedWriter
+
+MAX_BYTES = 32 << 20
+"""Size of a file, which the pairs of 2 TiB fill; what was learned longest ago goes first."""
+
+SAVE_SECONDS = 10.0
+"""Time between two merges, at least."""
+
+_SHARE = 50
+"""Merging takes at most this part of the time."""
+
+_LAST_PATIENCE = 1.0
+_HANDED_OUT = 2048
+_SHARED_FILES = 16
+_HEADER = Struct("<QQ")
+_LAYOUT = (1, GROUP.descr)
+
+
+@dataclass(slots=True)
+class _HandedOut:
+    """The offsets of one object, which a reader has, and what had become of them when they were written to the file."""
+
+    offsets: LearnedOffsets
+    learned: int = 0
+    cleared: int = 0
+
+    @property
+    def has_news(self) -> bool:
+        return self.offsets.learned > self.learned or self.is_disproved
+
+    @property
+    def is_disproved(self) -> bool:
+        return self.offsets.cleared > self.cleared
+
+    def settle(self, learned: int, cleared: int) -> None:
+        self.learned, self.cleared = learned, cleared
+
+
+class _State:
+    """What is known, and what of it is not in the file yet. Apart from `OffsetFile`, so that it is there when that one goes."""
+
+    __slots__ = ("__weakref__", "_due", "_file", "_handed_out", "_lock", "_table")
+
+    def __init__(self, file: KeptFile) -> None:
+        self._file = file
+        self._table: OffsetTable | None = None
+        self._handed_out: dict[Origin, _HandedOut] = {}
+        self._due = time.monotonic() + SAVE_SECONDS
+        self._lock = ForkLock()
+        _states.add(self)
+
+    def offsets_of(self, origin: Origin) -> LearnedOffsets:
+        with self._lock:
+            handed = self._handed_out.pop(origin, None)
+            if handed is None:
+                if self._table is None:
+                    self._table = self._file.load(_parse) or OffsetTable.empty()
+                handed = _HandedOut(self._table.offsets_of(origin))
+            self._handed_out[origin] = handed
+            if len(self._handed_out) > 2 * _HANDED_OUT:
+                self.save()
+            return handed.offsets
+
+    def save_if_due(self) -> None:
+        if time.monotonic() >= self._due:
+            self.save()
+
+    def save(self, patience: float = 0.0) -> None:
+        """Merge the news into the file; where other processes hold it longer than ``patience`` seconds, they wait for the next time."""
+        with self._lock:
+            began = time.monotonic()
+            self._merge(patience)
+            ended = time.monotonic()
+            self._due = ended + max(SAVE_SECONDS, _SHARE * (ended - began))
+            for origin in list(self._handed_out)[:-_HANDED_OUT]:
+                del self._handed_out[origin]
+
+    def disown(self) -> None:
+        """Leave what was learned so far to the parent process."""
+        for handed in self._handed_out.values():
+            handed.settle(handed.offsets.learned, handed.offsets.cleared)
+
+    def _merge(self, patience: float) -> None:
+        news = {origin: handed for origin, handed in self._handed_out.items() if handed.has_news}
+        counts = {origin: (handed.offsets.learned, handed.offsets.cleared) for origin, handed in news.items()}
+        disproved = {origin for origin, handed in news.items() if handed.is_disproved}
+        learned = {origin: handed.offsets for origin, handed in news.items()}
+
+        def write(sink: SealedWriter) -> None:
+            found = self._file.load(_parse) or OffsetTable.empty()
+            self._table = found.merged(learned, MAX_BYTES, disproved)
+            _write(sink, self._table)
+
+        if news and self._file.save(write, patience):
+            for origin, handed in news.items():
+                handed.settle(*counts[origin])
+
+
+class OffsetFile:
+    """The learned offsets of the objects of one bucket. Safe in threads, processes, and after a fork.
+
+    Parameters
+    ----------
+    folder
+        Where the file lies.
+    identity
+        What the objects belong to.
+
+    """
+
+    __slots__ = ("__weakref__", "_state")
+
+    def __init__(self, folder: CacheFolder, identity: str) -> None:
+        self._state = _State(KeptFile(folder, "offsets", identity, _LAYOUT))
+        finalize(self, self._state.save, _LAST_PATIENCE)
+
+    def save_if_due(self) -> None:
+        """Write out what was learned, unless that was done some seconds ago."""
+        self._state.save_if_due()
+
+    def save(self) -> None:
+        """Write out now what was learned."""
+        self._state.save()
+
+    def offsets_of(self, key: bytes, version: bytes) -> LearnedOffsets:
+        """Return what is known of an object in this version, for the caller to learn more: it is kept too."""
+        return self._state.offsets_of(Origin(_digest(key), _digest(version)))
+
+
+def shared_offset_file(folder: CacheFolder, identity: str) -> OffsetFile:
+    """Return the file, the same one for all who ask in this process.
+
+    It is held here, since a reader may outlive its bucket, and what it learns then is to be kept too.
+    """
+    name = (str(folder.path), identity)
+    with _shared_lock:
+        file = _shared.get(name)
+        if file is None:
+            file = _shared[name] = OffsetFile(folder, identity)
+        return file
+
+
+_shared: "LRUCache[tuple[str, str], OffsetFile]" = LRUCache(_SHARED_FILES)
+_shared_lock = ForkLock()
+
+
+def _digest(text: bytes) -> int:
+    return int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
+
+
+def _write(sink: SealedWriter, table: OffsetTable) -> None:
+    sink.write(_HEADER.pack(len(table.groups), len(table.pairs)))
+    write_table(sink, table.groups)
+    write_table(sink, table.pairs)
+
+
+def _parse(descriptor: int, size: int) -> OffsetTable:
+    groups_count, pairs_count = _HEADER.unpack(os.pread(descriptor, _HEADER.size, 0))
+    if size != _HEADER.size + GROUP.itemsize * groups_count + 16 * pairs_count:
+        raise ValueError("its size and its counts differ")
+    groups, pairs = np.empty(groups_count, GROUP), np.empty((pairs_count, 2), np.int64)
+    read_table(descriptor, read_table(descriptor, _HEADER.size, groups), pairs)
+    return OffsetTable.of(groups, pairs)
+
+
+_states: "WeakSet[_State]" = WeakSet()
+
+
+def _disown_all() -> None:
+    for state in list(_states):
+        state.disown()
+
+
+os.register_at_fork(after_in_child=_disown_all)
