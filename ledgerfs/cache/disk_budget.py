@@ -1,0 +1,125 @@
+"""How much the processes that share a folder of pieces may write to it before somebody has to sweep it.
+
+They count together: to the file ``written`` each appends a byte for every page that it is about to write. So its size is what was written
+since the last sweep, whoever wrote it; its time of access, which nobody else changes, is when that sweep was.
+"""
+
+import errno
+import fcntl
+import logging
+import os
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from ledgerfs.cache.disk_sweep import PAGE, PART_FLAGS, pages, room, sweep
+from ledgerfs.cache.fork_lock import ForkLock
+from ledgerfs.cache.part_file import part_file
+
+_LOG = logging.getLogger("ledgerfs.cache")
+_WRITTEN = "written"
+_LOCK = "sweep.part"
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_SWEEP_SECONDS = 86400.0
+_LOOK_SECONDS = 3600.0
+_SWEEP_SHARE = 20
+_STOP_SHARE = 10
+_PIECE_SHARE = 4
+
+
+class DiskBudget:
+    """The bound of one folder. A sweep leaves 90 % of it at most, is due when 5 % more are written, and 10 % more are never written."""
+
+    __slots__ = ("_budget", "_folder", "_lock", "_next_look", "_sweeper")
+
+    def __init__(self, folder: Path, budget: int) -> None:
+        self._folder = folder
+        self._budget = budget
+        self._lock = ForkLock()
+        self._sweeper = 0
+        self._next_look = 0.0
+
+    def admit(self, size: int) -> bool:
+        """Note a file that will be written; false if it must not be. Raises `OSError`, ENOSPC where the disk is too full for it."""
+        wanted = pages(size)
+        if wanted * PAGE > self._budget // _PIECE_SHARE:
+            return False
+        if room(self._folder) < wanted * PAGE:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        descriptor = os.open(self._folder / _WRITTEN, _FLAGS | os.O_CREAT, 0o600)
+        try:
+            found = os.fstat(descriptor)
+            is_admitted = found.st_size * PAGE < self._budget // _STOP_SHARE
+            if is_admitted:
+                os.write(descriptor, bytes(wanted))
+        finally:
+            os.close(descriptor)
+        if _is_due(found, wanted, self._budget):
+            self.sweep_soon()
+        return is_admitted
+
+    def look(self) -> None:
+        """Sweep if that is due, as idle pieces have to go even where nobody writes."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return
+        self._next_look = now + _LOOK_SECONDS
+        try:
+            found = (self._folder / _WRITTEN).stat()
+        except OSError:
+            return
+        if found.st_uid == os.geteuid() and _is_due(found, 0, self._budget):
+            self.sweep_soon()
+
+    def sweep_soon(self, *, is_full: bool = False) -> None:
+        """Sweep in a thread, unless one does so already."""
+        with self._lock:
+            # The threads of a parent do not live on in its forked child.
+            if self._sweeper == os.getpid():
+                return
+            self._sweeper = os.getpid()
+        try:
+            threading.Thread(target=self._sweep_once, args=(is_full,), name="ledgerfs-sweep", daemon=True).start()
+        except RuntimeError:
+            # No more threads, or the interpreter is ending: the next writer will sweep.
+            self._sweeper = 0
+
+    def _sweep_once(self, is_full: bool) -> None:
+        try:
+            self.sweep(is_full=is_full)
+        except OSError as error:
+            _LOG.info("%s cannot be swept: %s", self._folder, error)
+        finally:
+            self._sweeper = 0
+
+    def sweep(self, *, is_full: bool = False) -> None:
+        """Sweep now, unless another process does; raises `OSError`."""
+        with (
+            suppress(BlockingIOError),
+            part_file(self._folder / _LOCK, PART_FLAGS | os.O_CREAT, fcntl.LOCK_EX | fcntl.LOCK_NB),
+        ):
+            counted = self._written()
+            sweep(self._folder, self._budget, is_full=is_full)
+            self._forget(counted)
+
+    def _written(self) -> int:
+        try:
+            return (self._folder / _WRITTEN).stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def _forget(self, counted: int) -> None:
+        """Take off what the sweep has counted; only now, as a sweep may be killed. What is appended just now may be lost: a few pieces."""
+        descriptor = os.open(self._folder / _WRITTEN, _FLAGS | os.O_CREAT, 0o600)
+        try:
+            os.ftruncate(descriptor, max(0, os.fstat(descriptor).st_size - counted))
+            os.utime(descriptor, ns=(time.time_ns(), time.time_ns()))
+        finally:
+            os.close(descriptor)
+
+
+def _is_due(found: os.stat_result, more: int, budget: int) -> bool:
+    """Whether much was written since the last sweep, or it was long ago; or in the future, where the clock jumped."""
+    is_much = (found.st_size + more) * PAGE >= budget // _SWEEP_SHARE
+    return is_much or abs(time.time() - found.st_atime) > _SWEEP_SECONDS

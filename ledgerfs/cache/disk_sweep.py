@@ -1,0 +1,148 @@
+"""Takes out of a folder of pieces what was not used for longest, until the rest is within its bound.
+
+``<folder>/<2 digits>/<digest>/<start>-<end>`` is a piece, ``<start>-<end>.part`` one that is being written or whose writer was killed.
+What is held is counted anew from the folder each time, so that no crash and no other process can make the count wrong for long.
+"""
+
+import fcntl
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from ledgerfs.cache.part_file import part_file
+from ledgerfs.cache.range_piece import piece_named
+
+PAGE = 4096
+"""What a file takes of the disk is a multiple of this."""
+
+IDLE_SECONDS = 30 * 86400
+"""Pieces that were not used for so long go, whatever room there is."""
+
+PART = ".part"
+"""How the name of a piece ends while it is being written."""
+
+PART_FLAGS = os.O_RDWR | os.O_NOFOLLOW
+"""How a part that may be there is opened."""
+
+_OBJECT = re.compile(r"[0-9a-f]{64}\Z")
+_PREFIX = re.compile(r"[0-9a-f]{2}\Z")
+_MIN_FREE = 1 << 30
+_FREE_SHARE = 20
+_TARGET = 0.9
+_UNKNOWN_ROOM = 1 << 62
+
+
+class _Held(NamedTuple):
+    """One piece: when it was used last (ns since 1970), what it takes of the disk, and where it is."""
+
+    used_ns: int
+    size: int
+    object_path: str
+    name: str
+
+
+def pages(size: int) -> int:
+    """Return what a file of this size takes of the disk, in pages."""
+    return -(-size // PAGE)
+
+
+def room(folder: Path) -> int:
+    """Return how many bytes may be written before the file system becomes too full for others; raises `OSError`."""
+    found = os.statvfs(folder)
+    if not found.f_blocks:
+        # Some network file systems do not tell.
+        return _UNKNOWN_ROOM
+    return found.f_frsize * found.f_bavail - min(_MIN_FREE, found.f_frsize * found.f_blocks // _FREE_SHARE)
+
+
+def sweep(folder: Path, budget: int, *, is_full: bool = False) -> None:
+    """Remove dead parts, idle pieces, and the least recently used ones beyond 90 % of the budget; raises `OSError`.
+
+    Parameters
+    ----------
+    folder
+        The folder of pieces.
+    budget
+        Bytes that it may take of the disk.
+    is_full
+        A write has failed for want of room, which quotas cause as well: a tenth of what is held goes in any case.
+
+    """
+    now = time.time_ns()
+    pieces = sorted(_pieces(folder, now))
+    held = sum(piece.size for piece in pieces)
+    allowed = min(budget, held + room(folder), held if is_full else budget)
+    target = int(_TARGET * allowed)
+    emptied = set()
+    for piece in pieces:
+        if held <= target and piece.used_ns > now - IDLE_SECONDS * 10**9:
+            break
+        with suppress(OSError):
+            Path(piece.object_path, piece.name).unlink(missing_ok=True)
+            held -= piece.size
+        emptied.add(piece.object_path)
+    for path in emptied:
+        _remove_if_empty(path)
+
+
+def _pieces(folder: Path, now: int) -> Iterator[_Held]:
+    for prefix in _folders(str(folder), _PREFIX):
+        for path in _folders(prefix, _OBJECT):
+            is_empty = True
+            for piece in _pieces_of(path, now):
+                is_empty = False
+                yield piece
+            if is_empty:
+                _remove_if_empty(path)
+
+
+def _folders(path: str, name: re.Pattern[str]) -> Iterator[str]:
+    with suppress(OSError), os.scandir(path) as entries:
+        for entry in entries:
+            if name.match(entry.name) and entry.is_dir(follow_symlinks=False):
+                yield entry.path
+
+
+def _pieces_of(path: str, now: int) -> Iterator[_Held]:
+    """Yield the pieces of an object; removes dead parts on the way, and links and pipes that have the names of pieces."""
+    with suppress(OSError), os.scandir(path) as entries:
+        for entry in entries:
+            if piece_named(entry.name.removesuffix(PART)) is None:
+                continue
+            if not entry.is_file(follow_symlinks=False):
+                _remove(entry.path)
+            elif entry.name.endswith(PART):
+                remove_part(Path(entry.path))
+            else:
+                with suppress(FileNotFoundError):
+                    found = entry.stat(follow_symlinks=False)
+                    yield _Held(_used(entry.path, found, now), pages(found.st_size) * PAGE, path, entry.name)
+
+
+def remove_part(path: Path) -> None:
+    """Remove a part that no process is writing."""
+    with suppress(OSError), part_file(path, PART_FLAGS, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        pass
+
+
+def _used(path: str, found: os.stat_result, now: int) -> int:
+    """Return when a piece was used; one used in the future, before the clock was set right, is used now and ages from now on."""
+    if found.st_atime_ns <= now:
+        return found.st_atime_ns
+    with suppress(OSError):
+        os.utime(path, ns=(now, found.st_mtime_ns), follow_symlinks=False)
+    return now
+
+
+def _remove(path: str) -> None:
+    with suppress(OSError):
+        Path(path).unlink()
+
+
+def _remove_if_empty(path: str) -> None:
+    with suppress(OSError):
+        Path(path).rmdir()
