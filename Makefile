@@ -29,6 +29,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.catalog
 	$(BIN)/python -m benchmarks.cat
 	$(BIN)/python -m benchmarks.decode
+	$(BIN)/python -m benchmarks.read
 
 clean:
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis
