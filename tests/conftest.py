@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ledgerfs.cache.block_cache import process_cache
 from tests.support.s3 import FaultProxy, S3Server
 
 GOLDEN_ARCHIVE = Path(__file__).parent / "data" / "golden" / "pulsar-s3.tar.xz"
@@ -33,11 +34,24 @@ def _no_cloud_of_ours() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep rendered files out of the home of whoever runs the tests."""
+    """Keep catalogs and rendered files out of the home of whoever runs the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LEDGERFS_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         patch.delenv("LEDGERFS_DISK_CACHE_BYTES", raising=False)
+        patch.delenv("LEDGERFS_CATALOG_MAX_AGE", raising=False)
+        patch.delenv("LEDGERFS_CACHE_BYTES", raising=False)
+        # A store that always fails is given up sooner than users would like.
+        patch.setenv("LEDGERFS_STORE_TIMEOUT", "24")
         yield
+
+
+@pytest.fixture(autouse=True)
+def _cache_of_the_test(
+    _cache_of_the_tests: None, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Give each test a cache of its own, so that none begins with the catalogs of others; what modules share has the cache of all."""
+    process_cache.clear()
+    monkeypatch.setenv("LEDGERFS_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture(scope="session")

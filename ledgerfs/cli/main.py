@@ -45,6 +45,7 @@ Examples:
   ledgerfs head -n 5 s3://tier persistent://public/default/orders
   ledgerfs export s3://tier persistent://public/default/orders orders/ --format parquet
   ledgerfs verify s3://tier
+  ledgerfs count s3://tier --stats            # and what that asked of the store; --trace prints each request
 
 \b
 Options of the storage are those of its fsspec filesystem: -o endpoint_url=http://host:9000, -o anon=true.

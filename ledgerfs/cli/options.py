@@ -1,4 +1,4 @@
-"""What the commands have in common: the bucket and the options of its storage."""
+"""What the commands have in common: the bucket, the options of its storage, and what is told of the traffic with it."""
 
 import json
 from collections.abc import Callable
@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
+from ledgerfs.cli.traffic_options import say_stats_at_end, traffic_options
 from ledgerfs.vfs.bucket import Bucket, open_bucket
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -19,13 +20,13 @@ _OPTION_HELP = (
 
 
 def bucket_argument(command: Command) -> Command:
-    """Add the argument BUCKET and the option -o; the command gets an opened `Bucket` as ``bucket``."""
+    """Add the argument BUCKET and the options -o, --stats and --trace; the command gets an opened `Bucket` as ``bucket``."""
     option = click.option(
         "-o", "--option", "storage_options", multiple=True, metavar="KEY=VALUE", help=_OPTION_HELP, callback=_storage_options,
         is_eager=True, expose_value=False,
     )  # fmt: skip
     argument = click.argument("bucket", metavar="BUCKET", callback=_open)
-    return argument(option(command))
+    return argument(option(traffic_options(command)))
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON: exact bytes, times in ISO 8601 UTC.")
@@ -53,4 +54,6 @@ def _value(text: str) -> Any:  # noqa: ANN401  (whatever JSON knows)
 def _open(context: click.Context, _: click.Parameter, url: str) -> Bucket:
     if not url:
         raise click.BadParameter("the bucket's URL is empty")
-    return open_bucket(url, context.meta.get("ledgerfs.storage_options"))
+    bucket = open_bucket(url, context.meta.get("ledgerfs.storage_options"))
+    say_stats_at_end(context, bucket)
+    return bucket

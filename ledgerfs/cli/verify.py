@@ -32,7 +32,7 @@ def verify(context: click.Context, bucket: Bucket, quick: bool, as_json: bool) -
       ledgerfs verify --json s3://tier | jq '.findings[] | select(.severity == "damage")'
     """
     with progress() as update:
-        bucket.load_catalog(update)
+        bucket.load_catalog(update, listed=True)
     with progress(in_bytes=True) as update:
         report = verify_bucket(bucket, quick=quick, progress=update)
     if as_json:

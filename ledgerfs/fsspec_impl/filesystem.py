@@ -16,12 +16,13 @@ from fsspec.callbacks import DEFAULT_CALLBACK
 from fsspec.spec import AbstractFileSystem
 from fsspec.utils import isfilelike, stringify_path
 
+from ledgerfs.cache.block_cache import process_cache
 from ledgerfs.errors import IsADirectoryPathError, LedgerfsError, NotFoundError, ReadOnlyError, UnusableUrlError
 from ledgerfs.fsspec_impl import arrow_threads  # noqa: F401  (waits at the end of the program)
 from ledgerfs.fsspec_impl.ledger_file import LedgerFile
 from ledgerfs.vfs.bucket import Bucket, shared_bucket
 from ledgerfs.vfs.catalog import LedgerRef, time_of
-from ledgerfs.vfs.tree import Node
+from ledgerfs.vfs.tree import Node, OpenFile
 
 _BLOCK_SIZE = 1 << 20
 _COPY_SIZE = 8 << 20
@@ -46,9 +47,14 @@ class LedgerFileSystem(AbstractFileSystem):
     fs
         That filesystem itself, instead of the two.
     cache_dir
-        Folder for rendered files (``jsonl/``, ``arrow/``, ``parquet/``); None for ``$LEDGERFS_CACHE_DIR``, else ``~/.cache/ledgerfs``.
+        Folder for what is kept on disk: catalogs, files of ``jsonl/``, ``arrow/``, ``parquet/``, and byte ranges of remote objects. None for
+        ``$LEDGERFS_CACHE_DIR``, else ``~/.cache/ledgerfs``, then without byte ranges.
     scan_options
         What `ledgerfs.vfs.bucket.Topic.scan` takes, for what is in those files: ``{"private_keys": …}``, ``{"transactions": "all"}``, ….
+    catalog_max_age
+        Seconds for which a listing by any process here is good enough; None for ``$LEDGERFS_CATALOG_MAX_AGE``, else 0 (`open_bucket`).
+    cache_bytes
+        What this process may hold of remote objects in memory, all filesystems together (`open_bucket`).
 
     """
 
@@ -65,6 +71,8 @@ class LedgerFileSystem(AbstractFileSystem):
         *,
         cache_dir: str | None = None,
         scan_options: dict[str, Any] | None = None,
+        catalog_max_age: float | None = None,
+        cache_bytes: int | None = None,
         **options: Any,  # noqa: ANN401  (fsspec is not typed)
     ) -> None:
         super().__init__(**options)
@@ -75,7 +83,9 @@ class LedgerFileSystem(AbstractFileSystem):
         else:
             fs = fs if fs is not None else fsspec.filesystem(target_protocol, **(target_options or {}))
             root = fs._strip_protocol(fo)  # noqa: SLF001
-        self.bucket: Bucket = shared_bucket(fs, root, cache_dir, scan_options)
+        if cache_bytes is not None:
+            process_cache.resize(cache_bytes)
+        self.bucket: Bucket = shared_bucket(fs, root, cache_dir, scan_options, catalog_max_age)
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:  # noqa: ANN401  (a path or a list of them)
@@ -88,6 +98,13 @@ class LedgerFileSystem(AbstractFileSystem):
         """Make the next look list the bucket again; indexes that are known and unchanged are not read again."""
         self.bucket.expire()
         super().invalidate_cache(path)
+
+    def stats(self) -> dict[str, int]:
+        """Return what was asked of the store in this process, as in `ledgerfs.vfs.traffic.TrafficStats`.
+
+        Instances for the same bucket and options count together.
+        """
+        return self.bucket.stats().as_dict()
 
     def ls(self, path: str, detail: bool = True, refresh: bool = False, **_: Any) -> list[Any]:  # noqa: ANN401
         """List a directory, topics by name and ledgers by id; for a file, itself."""
@@ -173,15 +190,14 @@ class LedgerFileSystem(AbstractFileSystem):
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:  # noqa: ANN401
         """Return a file's bytes from ``start`` to ``end``; negative offsets count from its end."""
         opened = self.bucket.tree.open(self._strip_protocol(path))
-        low, high, _step = slice(start, end).indices(opened.size)
-        return opened.read(low, high)
+        return opened.read_ranges([_inside(opened, start, end)])[0]
 
     def cat_ranges(
         self,
         paths: list[str],
         starts: int | list[int | None] | None,
         ends: int | list[int | None] | None,
-        max_gap: int | None = None,  # noqa: ARG002  (a hint, which only ever saves requests)
+        max_gap: int | None = None,  # noqa: ARG002  (near ranges are always read together)
         on_error: str = "return",
         **_: Any,  # noqa: ANN401
     ) -> list[Any]:
@@ -193,16 +209,31 @@ class LedgerFileSystem(AbstractFileSystem):
         if not len(low) == len(high) == len(paths):
             raise ValueError("paths, starts and ends differ in length")
 
-        def outcome(path: str, start: int | None, end: int | None) -> bytes | LedgerfsError:
-            try:
-                return self.cat_file(path, start=start, end=end)
-            except LedgerfsError as error:
-                if on_error != "return":
-                    raise
-                return error
+        rows: dict[str, list[int]] = {}
+        for row, path in enumerate(paths):
+            rows.setdefault(path, []).append(row)
 
+        def read_file(path: str) -> list[Any]:
+            return self._read_ranges(path, [(low[row], high[row]) for row in rows[path]], on_error)
+
+        found: list[Any] = [b""] * len(paths)
         with ThreadPoolExecutor(_RANGE_THREADS, thread_name_prefix="ledgerfs-ranges") as pool:
-            return list(pool.map(outcome, paths, low, high))
+            for path, outcomes in zip(rows, pool.map(read_file, rows), strict=True):
+                for row, outcome in zip(rows[path], outcomes, strict=True):
+                    found[row] = outcome
+        return found
+
+    def _read_ranges(self, path: str, ranges: list[tuple[int | None, int | None]], on_error: str) -> list[Any]:
+        """Return the ranges of one file, near ones read together; a range that fails alone hides none of the others."""
+        try:
+            opened = self.bucket.tree.open(self._strip_protocol(path))
+            return opened.read_ranges([_inside(opened, *one) for one in ranges])
+        except LedgerfsError as error:
+            if on_error != "return":
+                raise
+            if len(ranges) == 1:
+                return [error]
+            return [outcome for one in ranges for outcome in self._read_ranges(path, [one], on_error)]
 
     def get_file(
         self,
@@ -284,6 +315,12 @@ class LedgerFileSystem(AbstractFileSystem):
 
     mkdir = makedirs = rmdir = rm = rm_file = _rm = touch = pipe = pipe_file = _refuse
     cp_file = copy = mv = put = put_file = _refuse_copy
+
+
+def _inside(opened: OpenFile, start: int | None, end: int | None) -> tuple[int, int]:
+    """Return a range as Python's slices mean it: negative offsets count from the end."""
+    low, high, _step = slice(start, end).indices(opened.size)
+    return low, max(low, high)
 
 
 def _info(node: Node) -> dict[str, Any]:

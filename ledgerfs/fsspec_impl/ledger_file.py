@@ -1,4 +1,4 @@
-"""An open file of the tree, with the buffering, seeking and pickling that fsspec gives every file."""
+"""An open file of the tree, with the seeking, line reading and pickling that fsspec gives every file."""
 
 from typing import Any
 
@@ -8,14 +8,45 @@ from ledgerfs.vfs.tree import OpenFile
 
 
 class LedgerFile(AbstractBufferedFile):
-    """A file opened for reading. Not for several threads at once: each opens its own, which costs nothing."""
+    """A file opened for reading. Not for several threads at once: each opens its own, which costs nothing.
 
-    def __init__(self, fs: Any, path: str, opened: OpenFile, **options: Any) -> None:  # noqa: ANN401  (fsspec is not typed)
+    What is behind the reader is fetched ahead and kept below this layer, for all readers of the process, so none of fsspec's caches is in
+    between unless ``cache_type`` names one.
+    """
+
+    def __init__(
+        self,
+        fs: Any,  # noqa: ANN401  (fsspec is not typed)
+        path: str,
+        opened: OpenFile,
+        cache_type: str = "none",
+        **options: Any,  # noqa: ANN401
+    ) -> None:
         self._opened: OpenFile | None = opened
-        super().__init__(fs, path, mode="rb", size=opened.size, **options)
+        self._is_cached = cache_type != "none"
+        super().__init__(fs, path, mode="rb", size=opened.size, cache_type=cache_type, **options)
+
+    def read(self, length: int | None = -1) -> bytes:
+        """Return the next ``length`` bytes, all that are left if it is negative or None."""
+        if self._is_cached:
+            data: bytes = super().read(-1 if length is None else length)
+            return data
+        end = self.size if length is None or length < 0 else min(self.size, self.loc + length)
+        data = self._fetch_range(self.loc, max(self.loc, end))
+        self.loc += len(data)
+        return data
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401  (whatever has bytes to be written to)
+        """Fill a buffer with the next bytes; return how many there were."""
+        if self._opened is None or self._is_cached:
+            count: int = super().readinto(buffer)
+            return count
+        count = self._opened.read_into(self.loc, memoryview(buffer).cast("B"))
+        self.loc += count
+        return count
 
     def close(self) -> None:
-        """Close, and let go of what the file holds of the machine, such as the descriptor of a rendered file."""
+        """Close, and let go of what the file holds: a descriptor, parts on their way."""
         super().close()
         self._opened = None
 

@@ -1,5 +1,6 @@
 """A bucket as a user sees it: topics, ledgers, and the tree."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -7,19 +8,26 @@ from typing import TYPE_CHECKING, Any
 import fsspec
 from cachetools import LRUCache
 
+from ledgerfs.cache.block_cache import BlockCache, process_cache
 from ledgerfs.cache.cache_folder import cache_folder
+from ledgerfs.cache.disk_ranges import DiskRanges
 from ledgerfs.cache.fork_lock import ForkLock
+from ledgerfs.cache.offset_file import shared_offset_file
 from ledgerfs.cache.rendered_files import RenderedFiles
 from ledgerfs.errors import InvalidNameError, NotFoundError, UnusableUrlError
 from ledgerfs.formats.topic_names import UNKNOWN_DIRECTORY, managed_ledger_of, topic_of
 from ledgerfs.vfs.catalog import Catalog, LedgerRef, TopicInfo
+from ledgerfs.vfs.catalog_file import CatalogFile, max_age_of
 from ledgerfs.vfs.layout import BucketLayout, LedgerReader, Progress
-from ledgerfs.vfs.object_store import ObjectStore
+from ledgerfs.vfs.object_store import RawStore
 from ledgerfs.vfs.pulsar_blob import PulsarBlobLayout
 from ledgerfs.vfs.reader_pool import ReaderPool
+from ledgerfs.vfs.store_identity import identity_of
 from ledgerfs.vfs.stores import open_store
+from ledgerfs.vfs.stores.bucket_store import BucketStore
 from ledgerfs.vfs.stores.failures import translate
 from ledgerfs.vfs.stores.fsspec_handle import FsspecHandle, without_credentials
+from ledgerfs.vfs.traffic import TrafficStats
 from ledgerfs.vfs.tree import Tree
 from ledgerfs.vfs.views import make_views
 from ledgerfs.vfs.views.ledger_tables import LedgerTables
@@ -35,15 +43,29 @@ class Bucket:
     """An opened bucket. Nothing is requested before something is asked for; then the catalog is loaded once and kept until `refresh`.
 
     Safe in threads and after a fork; pickles without its catalog.
+
+    Parameters
+    ----------
+    store
+        Where its objects are.
+    cache_dir, scan_options, catalog_max_age
+        As `open_bucket` explains them.
+    identity
+        What tells the bucket from all others, by which catalog and learned offsets are kept on disk; None where nothing is to be kept.
+
     """
 
     __slots__ = (
         "__weakref__",
         "_catalog",
+        "_catalog_file",
         "_expired",
+        "_is_listed",
         "_layout",
         "_lock",
+        "_max_age",
         "_options",
+        "_raw_store",
         "_readers",
         "_tree",
         "_views",
@@ -51,47 +73,70 @@ class Bucket:
     )
 
     def __init__(
-        self, store: ObjectStore, cache_dir: str | None = None, scan_options: Mapping[str, Any] | None = None
+        self,
+        store: RawStore,
+        cache_dir: str | None = None,
+        scan_options: Mapping[str, Any] | None = None,
+        catalog_max_age: float | None = None,
+        identity: str | None = None,
     ) -> None:
-        self.store = store
-        self._options = (cache_dir, dict(scan_options or {}))
-        self._layout: BucketLayout = PulsarBlobLayout(store)
-        self._readers = ReaderPool(self._layout)
+        self._raw_store = store
+        self.store = BucketStore(store, identity, self.expire, _disk_ranges(cache_dir))
+        self._options = (cache_dir, dict(scan_options or {}), catalog_max_age, identity)
+        self._max_age = max_age_of(catalog_max_age)
+        self._layout: BucketLayout = PulsarBlobLayout(self.store)
+        self._catalog_file, offsets = None, None
+        if identity is not None:
+            folder = cache_folder("catalogs", cache_dir)
+            self._catalog_file, offsets = CatalogFile(folder, identity), shared_offset_file(folder, identity)
+        self._readers = ReaderPool(self._layout, offsets)
         tables = LedgerTables(self, self._options[1])
         self._views = make_views(tables, RenderedFiles(cache_folder("rendered", cache_dir)))
         self._lock = ForkLock()
         self._catalog: Catalog | None = None
         self._expired = False
+        self._is_listed = False
         self._tree: Tree | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (type(self), (self.store, *self._options))
+        return (type(self), (self._raw_store, *self._options))
 
     def __repr__(self) -> str:
         return f"<bucket {self.store.url}>"
 
     @property
     def catalog(self) -> Catalog:
-        """The table of all ledgers; one listing and one GET an index on first use."""
+        """The table of all ledgers; on first use one listing, and one GET for each index that no process has read before."""
         return self.load_catalog()
 
-    def load_catalog(self, progress: Progress | None = None) -> Catalog:
+    def load_catalog(self, progress: Progress | None = None, *, listed: bool = False) -> Catalog:
         """Return the catalog, loading it on first use, with word of how far that is.
 
-        Raises `NotFoundError` (no such bucket), `AccessDeniedError`, `StoreError`.
+        With ``listed`` not one that another process has listed, however young. Raises `NotFoundError` (no such bucket),
+        `AccessDeniedError`, `StoreError`.
         """
         with self._lock:
-            if self._catalog is None or self._expired:
+            if self._catalog is None and not (self._expired or listed) and self._max_age > 0:
+                self._catalog = self._kept_catalog(self._max_age)
+            if self._catalog is None or self._expired or (listed and not self._is_listed):
                 return self.refresh(progress)
             return self._catalog
 
     def refresh(self, progress: Progress | None = None) -> Catalog:
         """List the bucket again; only indexes that are new or changed are read."""
         with self._lock:
-            self._catalog = self._layout.load_catalog(self._catalog, progress)
+            listed_ms = int(time.time() * 1000)
+            previous = self._kept_catalog() if self._catalog is None else self._catalog
+            self._catalog = self._layout.load_catalog(previous, progress)
             self._expired = False
+            self._is_listed = True
             self._tree = None
+            if self._catalog_file is not None:
+                self._catalog_file.save(self._catalog, listed_ms)
             return self._catalog
+
+    def _kept_catalog(self, max_age: float | None = None) -> Catalog | None:
+        return None if self._catalog_file is None else self._catalog_file.load(max_age)
 
     def expire(self) -> None:
         """Make the next use refresh the catalog."""
@@ -105,6 +150,10 @@ class Bucket:
             if self._tree is None:
                 self._tree = Tree(catalog, self._readers, self._views)
             return self._tree
+
+    def stats(self) -> TrafficStats:
+        """Return what was asked of the store through this bucket in this process, and what came of it."""
+        return self.store.traffic.stats()
 
     def topics(self) -> list[TopicInfo]:
         """Return what the bucket holds of each topic, sorted by name."""
@@ -139,6 +188,11 @@ class Bucket:
     def reader(self, ref: LedgerRef) -> LedgerReader:
         """Return the reader of one row of the catalog, whichever copy it is."""
         return self._readers.reader(ref)
+
+    def uncached_reader(self, ref: LedgerRef) -> LedgerReader:
+        """Return a reader of the same that asks the store itself for every byte."""
+        store = BucketStore(self._raw_store, None, self.expire, cache=BlockCache(0))
+        return PulsarBlobLayout(store).open_ledger(ref)
 
     def readers_of(self, managed_ledger: str | None) -> list[LedgerReader]:
         """Return the ledgers of one managed ledger, ascending by id, each once."""
@@ -219,6 +273,8 @@ def open_bucket(
     *,
     cache_dir: str | None = None,
     scan_options: Mapping[str, Any] | None = None,
+    catalog_max_age: float | None = None,
+    cache_bytes: int | None = None,
 ) -> Bucket:
     """Open a bucket by any URL that fsspec knows: ``s3://tier``, ``gs://…``, ``abfs://…``, ``file:///…``, a local path.
 
@@ -229,9 +285,17 @@ def open_bucket(
     storage_options
         What the URL's filesystem takes, such as ``{"endpoint_url": …, "key": …, "secret": …}`` for s3fs.
     cache_dir
-        Folder for rendered files of the tree; None for ``$LEDGERFS_CACHE_DIR``, else ``~/.cache/ledgerfs``.
+        Folder for what is kept on disk: catalogs, rendered files, and byte ranges of remote objects. None for ``$LEDGERFS_CACHE_DIR``, else
+        ``~/.cache/ledgerfs``, then without byte ranges.
     scan_options
         What `Topic.scan` takes, for the tables that are files of the tree: ``{"private_keys": …}``, ``{"transactions": "all"}``, ….
+    catalog_max_age
+        Seconds for which a listing by any process here is good enough to open the bucket without another one; None for
+        ``$LEDGERFS_CATALOG_MAX_AGE``, else 0: the bucket is always listed. `Bucket.refresh` and `verify` list in any case.
+
+    cache_bytes
+        What this process may hold of remote objects in memory, for all its buckets together; None leaves it at ``$LEDGERFS_CACHE_BYTES``,
+        else a quarter of the memory, at most 1 GiB.
 
     Raises
     ------
@@ -239,7 +303,15 @@ def open_bucket(
         No filesystem of that name, or its library is not installed. A bucket that does not exist is told when it is first used.
 
     """
-    return Bucket(_store_of(url, dict(storage_options or {})), cache_dir, scan_options)
+    if cache_bytes is not None:
+        process_cache.resize(cache_bytes)
+    fs, root = _filesystem_of(url, dict(storage_options or {}))
+    return Bucket(open_store(fs, root), cache_dir, scan_options, catalog_max_age, identity_of(fs, root))
+
+
+def _disk_ranges(cache_dir: str | None) -> DiskRanges | None:
+    """Return where byte ranges are kept on disk: only in a folder that was asked for."""
+    return None if cache_dir is None else DiskRanges(cache_folder("ranges", cache_dir).path)
 
 
 def shared_bucket(
@@ -247,18 +319,20 @@ def shared_bucket(
     root: str,
     cache_dir: str | None = None,
     scan_options: Mapping[str, Any] | None = None,
+    catalog_max_age: float | None = None,
 ) -> Bucket:
     """Return the bucket over a folder of an fsspec filesystem, the same one for the same arguments in this process.
 
     fsspec makes an instance of our filesystem for each thread; they share one catalog by this.
     """
     handle = FsspecHandle.of(fs)
-    options = (sorted(handle.options.items()), cache_dir, sorted((scan_options or {}).items()))
-    identity = (handle.cls, repr(handle.args), repr(options), root)
+    options = (sorted(handle.options.items()), cache_dir, sorted((scan_options or {}).items()), catalog_max_age)
+    arguments = (handle.cls, repr(handle.args), repr(options), root)
     with _shared_lock:
-        bucket = _shared.get(identity)
+        bucket = _shared.get(arguments)
         if bucket is None:
-            bucket = _shared[identity] = Bucket(open_store(fs, root), cache_dir, scan_options)
+            bucket = Bucket(open_store(fs, root), cache_dir, scan_options, catalog_max_age, identity_of(fs, root))
+            _shared[arguments] = bucket
         return bucket
 
 
@@ -266,7 +340,7 @@ _shared: "LRUCache[tuple[type, str, str, str], Bucket]" = LRUCache(_SHARED_BUCKE
 _shared_lock = ForkLock()
 
 
-def _store_of(url: str, storage_options: dict[str, Any]) -> ObjectStore:
+def _filesystem_of(url: str, storage_options: dict[str, Any]) -> tuple[Any, str]:
     try:
         fs, root = fsspec.core.url_to_fs(url, **storage_options)
     except ImportError as error:
@@ -279,4 +353,4 @@ def _store_of(url: str, storage_options: dict[str, Any]) -> ObjectStore:
         raise translate(error, without_credentials(url)) from error
     except Exception as error:
         raise UnusableUrlError(without_credentials(str(error)), key=without_credentials(url)) from error
-    return open_store(fs, root)
+    return fs, root

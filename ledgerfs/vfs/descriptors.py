@@ -9,7 +9,7 @@ _SENDFILE_CANNOT = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 _CHUNK = 1 << 20
 
 
-def write_all(descriptor: int, data: bytes) -> None:
+def write_all(descriptor: int, data: bytes | memoryview) -> None:
     """Write all of ``data``: a pipe may take less at a time."""
     rest = memoryview(data)
     while rest:

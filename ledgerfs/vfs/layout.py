@@ -7,14 +7,22 @@ Each dialect (Pulsar's blob offloader now; its filesystem offloader, Redpanda an
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from ledgerfs.cache.learned_offsets import LearnedOffsets
+from ledgerfs.errors import CorruptLedgerError
 from ledgerfs.formats.index import OffloadIndex
 from ledgerfs.vfs.catalog import Catalog, LedgerRef
+from ledgerfs.vfs.contents import Contents
+from ledgerfs.vfs.object_store import KeepingStore, ReadRequest
+from ledgerfs.vfs.object_window import Parts
 
 if TYPE_CHECKING:
     from ledgerfs.formats.records import EntryBatch
 
 Progress = Callable[[str, int, int | None], None]
 """Called as (what is being done, how much of it is done, how much there is or None)."""
+
+OnDamage = Callable[[int, int, CorruptLedgerError], None]
+"""Called for entries that cannot be read as (first id, last id, why)."""
 
 
 class Entry(NamedTuple):
@@ -57,24 +65,35 @@ class LedgerReader(Protocol):
         """Bytes of all records, headers included: the size of the ledger's ``.entries`` file."""
         ...
 
+    @property
+    def store(self) -> KeepingStore:
+        """Where its objects are."""
+        ...
+
+    def expect(self) -> None:
+        """Begin to fetch what the first read needs; returns at once."""
+        ...
+
     def read(self, first: int, last: int) -> list[Entry]:
         """Return the entries ``first`` to ``last``, both included."""
         ...
 
-    def batches(self, first: int, last: int) -> "Iterator[EntryBatch]":
-        """Yield the same entries in whole buffers, for bulk work."""
+    def plan(self, first: int, last: int, *, is_known: bool = False) -> "Iterator[ReadRequest]":
+        """Yield the reads that `batches` wants for many entries, small ones first unless it is known that all will be read."""
+        ...
+
+    def batches(
+        self, first: int, last: int, parts: Parts | None = None, on_damage: OnDamage | None = None
+    ) -> "Iterator[EntryBatch]":
+        """Yield the same entries in whole buffers, for bulk work, from the parts of `plan` if they are given."""
         ...
 
     def block_front(self, block: int, size: int) -> bytes:
         """Return the first ``size`` bytes of a block's records, or all it has: a look that costs little."""
         ...
 
-    def read_records(self, start: int, end: int) -> bytes:
-        """Return bytes ``start`` (included) to ``end`` (excluded) of the ledger's ``.entries`` file."""
-        ...
-
-    def send_records(self, start: int, end: int, descriptor: int) -> None:
-        """Write the same bytes to a file descriptor."""
+    def open_records(self) -> Contents:
+        """Return the ledger's ``.entries`` file, opened."""
         ...
 
     def describe(self) -> dict[str, Any]:
@@ -89,6 +108,6 @@ class BucketLayout(Protocol):
         """List the bucket; what ``previous`` knows of unchanged ledgers is not asked for again."""
         ...
 
-    def open_ledger(self, ref: LedgerRef) -> LedgerReader:
-        """Return a reader; nothing is requested before it is used."""
+    def open_ledger(self, ref: LedgerRef, offsets: LearnedOffsets | None = None) -> LedgerReader:
+        """Return a reader, which starts with what is known of offsets, and adds to it; nothing is requested before it is used."""
         ...

@@ -5,23 +5,23 @@ are checked on the way: anything else than the expected id, and any length that 
 offset. Every read names the version of the object that the catalog saw.
 """
 
-from bisect import bisect_right
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from ledgerfs.cache.learned_offsets import STEP, LearnedOffsets
-from ledgerfs.errors import CorruptLedgerError, EntryRangeError, LedgerfsError, StaleObjectError
-from ledgerfs.formats.block import RECORD_HEADER_BYTES
+from ledgerfs.cache.learned_offsets import LearnedOffsets
+from ledgerfs.cache.read_ahead import cut_parts
+from ledgerfs.cache.single_flight import SingleFlight
+from ledgerfs.errors import CorruptIndexError, CorruptLedgerError, EntryRangeError, LedgerfsError, StaleObjectError
 from ledgerfs.formats.index import OffloadIndex, parse_index
-from ledgerfs.vfs.block_map import BlockMap, block_ends
+from ledgerfs.vfs.block_map import BlockMap
 from ledgerfs.vfs.catalog import LedgerRef
 from ledgerfs.vfs.description import describe_ledger
-from ledgerfs.vfs.layout import Entry
-from ledgerfs.vfs.object_store import ObjectStore, ReadRequest
-from ledgerfs.vfs.object_window import ObjectWindow
+from ledgerfs.vfs.entry_places import LOOK, Anchor, EntryPlaces
+from ledgerfs.vfs.layout import Entry, OnDamage
+from ledgerfs.vfs.object_store import KeepingStore, ReadRequest
+from ledgerfs.vfs.object_window import ObjectWindow, Parts, open_parts
 from ledgerfs.vfs.padding_proof import PaddingProof
+from ledgerfs.vfs.record_file import RecordFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,19 +31,28 @@ if TYPE_CHECKING:
 
 
 class PulsarLedgerReader:
-    """`LedgerReader` of one data and index object. Safe in threads and after a fork: what it keeps is only ever replaced whole."""
+    """`LedgerReader` of one data and index object. Safe in threads and after a fork: what it keeps is only ever replaced whole.
 
-    __slots__ = ("_block_map", "_index", "_offsets", "_store", "ref")
+    Parameters
+    ----------
+    offsets
+        Where earlier passes, perhaps in other processes, found entries.
 
-    def __init__(self, store: ObjectStore, ref: LedgerRef) -> None:
+    """
+
+    __slots__ = ("_block_map", "_index", "_learned", "_maps", "_places", "ref", "store")
+
+    def __init__(self, store: KeepingStore, ref: LedgerRef, offsets: LearnedOffsets | None = None) -> None:
         self.ref = ref
-        self._store = store
+        self.store = store
         self._index: OffloadIndex | None = None
         self._block_map: BlockMap | None = None
-        self._offsets = LearnedOffsets()
+        self._maps: SingleFlight[BlockMap] = SingleFlight()
+        self._learned = LearnedOffsets() if offsets is None else offsets
+        self._places: EntryPlaces | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (type(self), (self._store, self.ref))
+        return (type(self), (self.store, self.ref))
 
     def __repr__(self) -> str:
         return f"<ledger {self.ref.ledger_id} of {self.ref.topic}: {self.ref.entries} entries, {self.ref.length} bytes>"
@@ -71,11 +80,31 @@ class PulsarLedgerReader:
     @property
     def index(self) -> OffloadIndex:
         """The parsed index object; one GET on first use."""
-        if self._index is None:
-            stat = self.ref.index
-            data = self._store.read(ReadRequest(stat.key, 0, stat.size, stat.version))
-            self._index = parse_index(data, key=stat.key)
-        return self._index
+        index = self._index
+        if index is None:
+            data = self.store.read(self._index_request)
+            try:
+                index = parse_index(data, key=self.ref.index.key)
+                self._require_known(index)
+            except LedgerfsError:
+                self.store.forget(self.ref.index)
+                raise
+            self._index = index
+        return index
+
+    @property
+    def places(self) -> EntryPlaces:
+        """Where entries are."""
+        places = self._places
+        if places is None:
+            places = EntryPlaces(self.index, self.ref.data.key, self.ref.data.size, self._learned)
+            self._places = places
+        return places
+
+    def expect(self) -> None:
+        """Begin to read the index, where that takes a while: it will be needed soon."""
+        if self._index is None and self.store.is_remote and self.ref.index.version:
+            self.store.start(self._index_request)
 
     def read(self, first: int, last: int) -> list[Entry]:
         """Return the entries ``first`` to ``last``, both included.
@@ -84,151 +113,233 @@ class PulsarLedgerReader:
         """
         return [Entry(entry_id, data) for batch in self.batches(first, last) for entry_id, data in batch]
 
-    def batches(self, first: int, last: int) -> "Iterator[EntryBatch]":
-        """Yield the same entries a window at a time (up to 8 MiB, more only for a larger entry)."""
+    def plan(self, first: int, last: int, *, is_known: bool = False) -> "Iterator[ReadRequest]":
+        """Yield the reads that `batches` wants for the entries ``first`` to ``last``, if these are many; caches do not keep them.
+
+        The first ones are small unless it is known that all will be read.
+        """
+        start = self.places.before(first, is_single=False)
+        end, _ = self.places.reach(start, first, last, is_single=False)
+        for part in cut_parts(start.offset, end, is_known=is_known):
+            yield self.request(*part, is_kept=False)
+
+    def batches(
+        self, first: int, last: int, parts: Parts | None = None, on_damage: OnDamage | None = None
+    ) -> "Iterator[EntryBatch]":
+        """Yield the same entries a window at a time (up to 8 MiB, more only for a larger entry).
+
+        ``parts`` are those of `plan`, perhaps among those of other ledgers. With ``on_damage``, which is told, the rest of a damaged block
+        is left out.
+        """
         if not 0 <= first <= last <= self.last_entry:
             raise EntryRangeError(
                 f"entries {first} to {last} asked for; the ledger has 0 to {self.last_entry}", key=self.ref.data.key
             )
-        for block in self._blocks_of(first, last):
-            for stretch in self._walk(block, first, last):
-                batch = stretch.batch
-                end = batch.first_entry + len(batch) - 1
-                if end >= first:
-                    yield batch.slice(max(first, batch.first_entry), end)
+        is_single = parts is None and (last - first + 1) * self.records_size <= LOOK * self.ref.entries
+        if is_single:
+            self.places.approach(first, lambda start, end: self.store.read(self.request(start, end)))
+        start = self.places.before(first, is_single=is_single)
+        if parts is not None and _leads_to(parts, self.ref.data.key, start.offset):
+            window = ObjectWindow(parts, self.ref.data.key, start.offset)
+            yield from self._walk(window, start, first, last, on_damage, is_single=False)
+            window.finish()
+        else:
+            if parts is not None:
+                # Planned before something was learned or forgotten; what is behind is of use to the next ledger.
+                ObjectWindow(parts, self.ref.data.key, 0).finish()
+            with open_parts(self.store, self._parts_from(start, first, last, is_single=is_single)) as own:
+                window = ObjectWindow(own, self.ref.data.key, start.offset)
+                yield from self._walk(window, start, first, last, on_damage, is_single=is_single)
 
     def block_front(self, block: int, size: int) -> bytes:
         """Return the first ``size`` bytes of a block's records, or all it has if that is less: one read of so much.
 
         Raises `CorruptLedgerError` where the object ends before the block's records begin.
         """
-        start = self.index.blocks[block].offset + self.index.header_length
-        end = min(start + size, self._block_end(block))
-        return self._store.read(self._request(start, end)) if end > start else b""
+        start = self.places.start_of(block).offset
+        end = min(start + size, self._end_of(block))
+        return self.store.read(self.request(start, end)) if end > start else b""
+
+    def open_records(self) -> RecordFile:
+        """Return the ``.entries`` file, opened; costs no request."""
+        return RecordFile(self)
 
     def read_records(self, start: int, end: int) -> bytes:
         """Return bytes ``start`` to ``end`` of the ``.entries`` file, without a look at what they are.
 
         Raises `EntryRangeError` outside the file, and `CorruptLedgerError` when index and data object contradict each other.
         """
-        ranges = self._ranges(start, end)
-        if len(ranges) == 1:
-            return self._store.read(self._request(*ranges[0]))
-        return b"".join(self._read_all(ranges))
+        return self.open_records().read_ranges([(start, end)])[0]
 
-    def send_records(self, start: int, end: int, descriptor: int) -> None:
-        """Write the same bytes to a file descriptor; raises as `read_records`."""
-        for object_start, object_end in self._ranges(start, end):
-            self._store.send(self._request(object_start, object_end), descriptor)
-
-    @property
-    def block_map(self) -> BlockMap:
-        """The map from file to object; costs a small read for each block but the last."""
-        if self._block_map is None:
-            self._block_map = BlockMap.of(self.index, self._paddings())
-        return self._block_map
-
-    def describe(self) -> dict[str, Any]:
-        """Return index, ledger metadata, blocks and object metadata."""
-        heads = [self._store.head(stat.key) for stat in (self.ref.data, self.ref.index)]
-        return describe_ledger(self.ref, self.index, *heads)
-
-    def _ranges(self, start: int, end: int) -> list[tuple[int, int]]:
+    def object_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the ranges of the data object that are bytes ``start`` to ``end`` of the ``.entries`` file; raises as `read_records`."""
         if not 0 <= start <= end <= self.records_size:
             raise EntryRangeError(
                 f"bytes {start} to {end} asked for; the file has {self.records_size}", key=self.ref.data.key
             )
         return self.block_map.ranges(start, end)
 
-    def _blocks_of(self, first: int, last: int) -> range:
-        blocks = self.index.blocks
-        low = bisect_right(blocks, first, key=lambda block: block.first_entry) - 1
-        high = bisect_right(blocks, last, key=lambda block: block.first_entry)
-        return range(low, high)
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the map is known already."""
+        return self._block_map is not None
 
-    def _walk(self, block: int, first: int, last: int) -> "Iterator[Stretch]":
-        """Yield what one block has of the entries ``first`` to ``last``, perhaps with some entries before ``first``."""
+    @property
+    def block_map(self) -> BlockMap:
+        """The map from file to object; costs a small read for each block but the last."""
+        known = self._block_map
+        if known is None:
+            known = self._maps.run(None, lambda: BlockMap.of(self.index, self._paddings()))
+            self._block_map = known
+        return known
+
+    def describe(self) -> dict[str, Any]:
+        """Return index, ledger metadata, blocks and object metadata."""
+        heads = [self.store.head(stat.key) for stat in (self.ref.data, self.ref.index)]
+        return describe_ledger(self.ref, self.index, *heads)
+
+    def request(self, start: int, end: int, *, is_kept: bool = True) -> ReadRequest:
+        """Return what asks the store for bytes of the data object, of the version that the catalog saw."""
+        return ReadRequest(self.ref.data.key, start, end, self.ref.data.version, is_kept)
+
+    @property
+    def _index_request(self) -> ReadRequest:
+        stat = self.ref.index
+        return ReadRequest(stat.key, 0, stat.size, stat.version)
+
+    def _parts_from(self, start: Anchor, first: int, last: int, *, is_single: bool) -> "Iterator[ReadRequest]":
+        end, enough = self.places.reach(start, first, last, is_single=is_single)
+        begin = start.offset
+        if is_single:
+            begin = min(end, begin + enough)
+            yield self.request(start.offset, begin)
+        for part in cut_parts(begin, end):
+            yield self.request(*part, is_kept=is_single)
+
+    def _walk(
+        self,
+        window: ObjectWindow,
+        start: Anchor,
+        first: int,
+        last: int,
+        on_damage: OnDamage | None,
+        *,
+        is_single: bool,
+    ) -> "Iterator[EntryBatch]":
+        for block in self.places.blocks_of(first, last):
+            end = min(last, self.places.last_entry_of(block))
+            try:
+                for stretch in self._stretches(window, block, start, end, is_single=is_single):
+                    batch = stretch.batch
+                    behind = batch.first_entry + len(batch)
+                    if behind > first:
+                        yield batch.slice(max(first, batch.first_entry), behind - 1)
+                        first = behind
+            except CorruptLedgerError as error:
+                if on_damage is None:
+                    raise
+                on_damage(first, end, error)
+                first = end + 1
+            if end < last:
+                start = self.places.start_of(block + 1)
+
+    def _stretches(
+        self, window: ObjectWindow, block: int, start: Anchor, last: int, *, is_single: bool
+    ) -> "Iterator[Stretch]":
+        """Yield a block's entries up to ``last``, from ``start`` on; what contradicts itself is asked for once more before it is damage."""
         # numba, which this imports, is not needed by those who only copy bytes.
         from ledgerfs.vfs.record_walk import walk_records
 
-        blocks = self.index.blocks
-        end = self._block_end(block)
-        if block + 1 < len(blocks):
-            last = min(last, blocks[block + 1].first_entry - 1)
-        entry, offset = self._nearest(block, first)
-        limit = self._offsets.at_or_after(last + 1)
-        window = ObjectWindow(self._store, self.ref.data, offset, min(end, limit[1]) if limit else end)
+        key = self.ref.data.key
         try:
-            for stretch in walk_records(window, entry, last, end, self.ref.data.key):
-                self._learn(stretch)
+            window.skip_to(start.offset)
+            for stretch in walk_records(window, start.entry, last, self.places.end_of(block), key):
+                self.places.learn(stretch, is_single=is_single)
                 yield stretch
         except CorruptLedgerError as error:
-            raise self._damage(error.reason, error.offset) from error
+            if not (self.places.forget() or self.store.is_remote):
+                raise self._damage(error) from error
+        else:
+            return
+        self.store.forget(self.ref.data)
+        start = self.places.start_of(block)
+        with open_parts(self.store, self._parts_from(start, start.entry, last, is_single=False)) as parts:
+            try:
+                yield from walk_records(
+                    ObjectWindow(parts, key, start.offset), start.entry, last, self.places.end_of(block), key
+                )
+            except CorruptLedgerError as error:
+                raise self._damage(error) from error
 
-    def _nearest(self, block: int, entry: int) -> tuple[int, int]:
-        """Return an entry of ``block`` at or before ``entry`` whose offset is known, and that offset."""
-        start = self.index.blocks[block]
-        known = self._offsets.at_or_before(entry)
-        if known is not None and known[0] >= start.first_entry:
-            return known
-        return start.first_entry, start.offset + self.index.header_length
+    def _end_of(self, block: int) -> int:
+        try:
+            return self.places.end_of(block)
+        except CorruptLedgerError as error:
+            raise self._damage(error) from error
 
-    def _learn(self, stretch: "Stretch") -> None:
-        """Remember the first record of each MiB that was passed."""
-        starts = stretch.batch.offsets + (stretch.position - RECORD_HEADER_BYTES)
-        for i in np.flatnonzero(np.diff(starts // STEP)).tolist():
-            self._offsets.learn(stretch.batch.first_entry + i + 1, int(starts[i + 1]))
-
-    def _block_end(self, block: int) -> int:
-        """Return where a block ends, checked against the object's real size."""
-        index, size = self.index, self.ref.data.size
-        end = min(block_ends(index)[block], size)
-        start = index.blocks[block]
-        if start.offset + index.header_length > end:
-            raise self._damage(
-                f"entries from {start.first_entry} on are not in the object: the index places them at byte {start.offset}, "
-                f"the blocks end at byte {min(index.data_length, size)}",
-                start.offset,
+    def _require_known(self, index: OffloadIndex) -> None:
+        """Raise for an index that says something else than it said to the catalog."""
+        ref, metadata = self.ref, index.metadata
+        found = (metadata.last_entry, metadata.length, index.data_length, len(index.blocks))
+        if found != (ref.last_entry, ref.length, ref.data_length, ref.blocks):
+            if not self.store.is_current(ref.index):
+                raise _replaced(ref.index.key)
+            raise CorruptIndexError(
+                "the index tells other sizes than when it was read for the catalog", key=ref.index.key, offset=0
             )
-        return end
+
+    def _require_plausible(self) -> None:
+        index, size = self.index, self.ref.data.size
+        if not index.is_plausible or size < index.data_length:
+            raise self._damage(
+                CorruptLedgerError(
+                    f"index and object contradict each other: {index.data_length} bytes by the index, {size} in the store, "
+                    f"{index.metadata.records_size} of records expected; `ledgerfs verify` tells which entries are left, "
+                    "`read(first, last)` reads them",
+                    key=self.ref.data.key,
+                    offset=min(index.data_length, size),
+                )
+            )
 
     def _paddings(self) -> list[int]:
         """Return the exact padding of each block, proved as `ledgerfs.vfs.padding_proof` tells."""
-        index = self.index
-        if not index.is_plausible or self.ref.data.size < index.data_length:
-            raise self._damage(
-                f"index and object contradict each other: {index.data_length} bytes by the index, {self.ref.data.size} in the store, "
-                f"{index.metadata.records_size} of records expected; `ledgerfs verify` tells which entries are left, "
-                "`read(first, last)` reads them",
-                min(index.data_length, self.ref.data.size),
-            )
+        self._require_plausible()
         proof = PaddingProof(
-            index, self.ref.data.key, lambda start, end: self._store.read(self._request(start, end)), self._end_of
+            self.index,
+            self.ref.data.key,
+            lambda start, end: self.store.read(self.request(start, end)),
+            self._end_of_records,
         )
         try:
             return proof.paddings()
         except CorruptLedgerError as error:
-            raise self._damage(error.reason, error.offset) from error
+            self.store.forget(self.ref.data)
+            raise self._damage(error) from error
 
-    def _end_of(self, block: int) -> int:
+    def _end_of_records(self, block: int) -> int:
         """Walk all records of a block; return the offset behind the last one."""
-        (stretch,) = deque(self._walk(block, 0, self.last_entry), maxlen=1)
+        start, last = self.places.start_of(block), self.places.last_entry_of(block)
+        with open_parts(self.store, self._parts_from(start, start.entry, last, is_single=False)) as parts:
+            window = ObjectWindow(parts, self.ref.data.key, start.offset)
+            (stretch,) = deque(self._stretches(window, block, start, last, is_single=False), maxlen=1)
         return stretch.behind
 
-    def _request(self, start: int, end: int) -> ReadRequest:
-        return ReadRequest(self.ref.data.key, start, end, self.ref.data.version)
-
-    def _read_all(self, ranges: list[tuple[int, int]]) -> list[bytes]:
-        pieces = []
-        for outcome in self._store.read_many(self._request(start, end) for start, end in ranges):
-            if isinstance(outcome, LedgerfsError):
-                raise outcome
-            pieces.append(outcome)
-        return pieces
-
-    def _damage(self, reason: str, offset: int | None) -> LedgerfsError:
+    def _damage(self, error: CorruptLedgerError) -> LedgerfsError:
         """Return the error for bytes that contradict; in a store that cannot read by version they may be of another object."""
         stat = self.ref.data
-        if stat.version and self._store.head(stat.key).stat.version != stat.version:
-            return StaleObjectError("the object was replaced; open it again", key=stat.key)
-        return CorruptLedgerError(reason, key=stat.key, offset=offset)
+        if not self.store.is_current(stat):
+            return _replaced(stat.key)
+        # It may be the index that is wrong, which nothing but the records contradicts.
+        self._index = self._places = self._block_map = None
+        self.store.forget(self.ref.index)
+        return CorruptLedgerError(error.reason, key=stat.key, offset=error.offset)
+
+
+def _replaced(key: str) -> StaleObjectError:
+    return StaleObjectError("the object was replaced; open it again", key=key)
+
+
+def _leads_to(parts: Parts, key: str, offset: int) -> bool:
+    """Whether the next of some parts is of this object, and begins early enough."""
+    part = parts.peek()
+    return part is not None and part.key == key and part.start <= offset

@@ -16,6 +16,7 @@ from ledgerfs.vfs.layout import LedgerReader
 from ledgerfs.vfs.message_id import MessageId
 from ledgerfs.vfs.python_values import python_rows
 from ledgerfs.vfs.scan import make_scan
+from ledgerfs.vfs.second_look import walk_entries
 from ledgerfs.vfs.topic_entries import Place, read_entries
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def read_message(
     decoder = TopicDecoder(topic.name, scan.options, scan.decrypt)
     ledger = _ledger_of(topic, identity)
     (batch,) = ledger.batches(identity.entry_id, identity.entry_id)
-    entries, keep = decoder.walk(batch, identity.ledger_id)
+    ((_, batch, entries, keep),) = walk_entries(decoder, [ledger], [(Place(0, identity.entry_id), batch)])
     if markers_at(entries, np.array([0]))[0] and not include_markers:
         raise identity.not_found("the entry is a marker of the broker, not a message")
     if chunk_at(entries, 0) is None:
@@ -133,9 +134,9 @@ def _join(topic: "Topic", identity: MessageId, decoder: TopicDecoder, chunked_id
     joiner = decoder.beginner()
     joiner.chunks.earlier = EarlierChunks(ledgers, start, joiner)
     size = 0
-    for place, batch in read_entries(ledgers, start, Place(start.number + 1 + LEDGERS_AROUND, 0), joiner.skipped):
+    found = read_entries(ledgers, start, Place(start.number + 1 + LEDGERS_AROUND, 0), joiner.skipped)
+    for place, batch, entries, keep in walk_entries(joiner, ledgers, found):
         ledger_id = ledgers[place.number].ref.ledger_id
-        entries, keep = joiner.walk(batch, ledger_id)
         table = joiner.decode(batch, ledger_id, entries, keep & chunks_of(chunked_id, batch, entries))
         if table.num_rows:
             # An id of first and last part names both.

@@ -6,9 +6,14 @@ of `ledgerfs.errors`, never return a body of another length than asked, and may 
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from ledgerfs.cache.block_cache import Buffer, Pending
 from ledgerfs.errors import LedgerfsError
+from ledgerfs.vfs.traffic import Traffic
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +49,16 @@ class ObjectHead:
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """Bytes ``start`` (included) to ``end`` (excluded) of an object; with ``version``, of that version or not at all."""
+    """Bytes ``start`` (included) to ``end`` (excluded) of an object; with ``version``, of that version or not at all.
+
+    ``is_kept`` says whether they are worth a place in memory afterwards: what passes over many bytes once would push out all others.
+    """
 
     key: str
     start: int
     end: int
     version: str = ""
+    is_kept: bool = True
 
 
 class ObjectStore(Protocol):
@@ -58,6 +67,16 @@ class ObjectStore(Protocol):
     @property
     def url(self) -> str:
         """Where the bucket is, without credentials."""
+        ...
+
+    @property
+    def traffic(self) -> Traffic:
+        """What was asked of the store in this process."""
+        ...
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether a read costs the time of many kilobytes: then reading ahead, joining reads and keeping bytes pay."""
         ...
 
     def list_pages(self) -> Iterator[list[ObjectStat]]:
@@ -72,7 +91,14 @@ class ObjectStore(Protocol):
         """Return exactly the bytes asked for.
 
         Raises `StaleObjectError` when the object is not of ``request.version`` any more, `ObjectNotFoundError`, `AccessDeniedError`, and
-        `StoreError` when the store still fails, or sends a body of another length, after retries.
+        `StoreError` when the store still fails, or sends other bytes than those, after retries in bounded time.
+        """
+        ...
+
+    def start(self, request: ReadRequest) -> Pending:
+        """Begin to read; the result is what `read` returns or raises.
+
+        Cancelling it gives the connection back where the store can be interrupted (S3), and else keeps a read from beginning.
         """
         ...
 
@@ -88,4 +114,24 @@ class ObjectStore(Protocol):
 
         A request that fails yields its error in its place, so that one bad object does not hide the others.
         """
+        ...
+
+
+class RawStore(ObjectStore, Protocol):
+    """A store that keeps nothing, and tells when a read is done."""
+
+    def start(self, request: ReadRequest) -> "Future[Buffer]":
+        """Begin to read."""
+        ...
+
+
+class KeepingStore(ObjectStore, Protocol):
+    """A store that may keep what it read."""
+
+    def forget(self, stat: ObjectStat) -> None:
+        """Drop what is kept of an object, in which damage was found: the next read asks the store itself."""
+        ...
+
+    def is_current(self, stat: ObjectStat) -> bool:
+        """Ask the store whether an object is still of this version, and have the bucket listed again where it is not."""
         ...

@@ -1,49 +1,61 @@
-"""Reading an object forwards: a buffer that grows at its end and is used up at its front."""
+"""Reading an object forwards: parts that arrive one after the other, seen as one run of bytes."""
 
-from ledgerfs.vfs.object_store import ObjectStat, ObjectStore, ReadRequest
+from collections.abc import Iterable
 
-FIRST_READ = 1 << 20
-LARGEST_READ = 8 << 20
+from ledgerfs.cache.read_ahead import ReadAhead
+from ledgerfs.vfs.object_store import ObjectStore, ReadRequest
+
+Parts = ReadAhead[ReadRequest]
+
+_REMOTE_PARTS = 16
+_NEAR_PARTS = 2
+
+
+def open_parts(store: ObjectStore, plan: Iterable[ReadRequest], *, is_known: bool = False) -> Parts:
+    """Return the parts of a plan, read ahead as far as the store is worth it; ``is_known`` if all of them will be read."""
+    return ReadAhead(store.start, plan, _REMOTE_PARTS if store.is_remote else _NEAR_PARTS, is_known=is_known)
 
 
 class ObjectWindow:
-    """A window on bytes ``start`` to ``end`` of one version of an object.
+    """A window on an object, from ``position`` to the end of its parts in a plan, which may go on with other objects.
 
-    Reads are 1 MiB first and double up to 8 MiB, so that a look at a few entries stays cheap and a whole pass is fast. No byte is
-    fetched twice. For one reader in one thread.
+    Parts are used where they are: only an item that begins in one part and ends in the next is copied. For one reader in one thread.
 
     Attributes
     ----------
     buffer
-        The bytes that are fetched and not used up.
+        Bytes that are fetched and not used up; perhaps not all, but never none while there are any.
     position
         Offset in the object of the buffer's first byte.
 
     """
 
-    __slots__ = ("_end", "_fetched", "_next_read", "_object", "_store", "buffer", "position")
+    __slots__ = ("_behind", "_key", "_parts", "buffer", "position")
 
-    def __init__(self, store: ObjectStore, stat: ObjectStat, start: int, end: int) -> None:
-        self._store = store
-        self._object = stat
-        self._end = end
-        self._fetched = start
-        self._next_read = FIRST_READ
+    def __init__(self, parts: Parts, key: str, position: int) -> None:
+        self._parts = parts
+        self._key = key
+        self._behind = memoryview(b"")
         self.buffer = memoryview(b"")
-        self.position = start
+        self.position = position
 
     def fill(self, size: int) -> bool:
-        """Fetch until the buffer holds ``size`` bytes; return whether it does. At the end of the window it may hold fewer."""
-        if len(self.buffer) >= size:
-            return True
-        missing = size - len(self.buffer)
-        stop = min(self._end, self._fetched + max(missing, self._next_read))
-        if stop > self._fetched:
-            data = self._store.read(ReadRequest(self._object.key, self._fetched, stop, self._object.version))
-            self.buffer = memoryview(b"".join((self.buffer, data)) if self.buffer else data)
-            self._fetched = stop
-            self._next_read = min(2 * self._next_read, LARGEST_READ)
-        return len(self.buffer) >= size
+        """Fetch until the buffer holds ``size`` bytes; return whether it does. At the end of the parts it may hold fewer."""
+        if not self.buffer:
+            self.buffer, self._behind = self._behind, memoryview(b"")
+        while len(self.buffer) < size:
+            if not self._behind:
+                part = self._next_part()
+                if part is None:
+                    return False
+                if not self.buffer:
+                    self.buffer = part
+                    continue
+                self._behind = part
+            missing = size - len(self.buffer)
+            self.buffer = memoryview(b"".join((self.buffer, self._behind[:missing])))
+            self._behind = self._behind[missing:]
+        return True
 
     def consume(self, size: int) -> None:
         """Drop the first ``size`` bytes of the buffer."""
@@ -51,9 +63,27 @@ class ObjectWindow:
         self.position += size
 
     def skip_to(self, position: int) -> None:
-        """Go forward to an offset of the object; bytes in between that were not fetched are never fetched."""
-        if position - self.position <= len(self.buffer):
-            self.consume(position - self.position)
-        else:
-            self.buffer = memoryview(b"")
-            self.position = self._fetched = position
+        """Go forward to an offset of the object; parts in between that were not taken are left out."""
+        step = min(position - self.position, len(self.buffer))
+        self.consume(step)
+        step = min(position - self.position, len(self._behind))
+        self._behind = self._behind[step:]
+        self.position += step
+        self.position = max(self.position, position)
+
+    def finish(self) -> None:
+        """Leave out what the plan still has of this object."""
+        while (part := self._parts.peek()) is not None and part.key == self._key:
+            self._parts.skip()
+
+    def _next_part(self) -> memoryview | None:
+        """Take the part that has the byte behind those at hand."""
+        wanted = self.position + len(self.buffer)
+        while (part := self._parts.peek()) is not None and part.key == self._key:
+            if part.end <= wanted:
+                self._parts.skip()
+            elif part.start <= wanted:
+                return memoryview(self._parts.take())[wanted - part.start :]
+            else:
+                break
+        return None

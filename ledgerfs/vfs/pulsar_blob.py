@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.errors import (
     AccessDeniedError,
     CorruptIndexError,
@@ -38,7 +39,7 @@ from ledgerfs.vfs.catalog import (
 )
 from ledgerfs.vfs.layout import LedgerReader, Progress
 from ledgerfs.vfs.ledger_reader import PulsarLedgerReader
-from ledgerfs.vfs.object_store import ObjectStore, ReadRequest
+from ledgerfs.vfs.object_store import KeepingStore, ObjectStore, ReadRequest
 
 _CHUNK = 32768
 _SIZE = list(LISTED.names or ()).index("size")
@@ -50,7 +51,7 @@ class PulsarBlobLayout:
 
     __slots__ = ("_store",)
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: KeepingStore) -> None:
         self._store = store
 
     def load_catalog(self, previous: Catalog | None = None, progress: Progress | None = None) -> Catalog:
@@ -63,15 +64,17 @@ class PulsarBlobLayout:
         known, known_rows = _known_rows(listing.indexes, previous, names)
         unseen = listing.indexes[~known]
         fetched, bad = self._read_indexes(unseen, names, progress)
+        if not known_rows.size and bad and len(bad) == unseen.size and all(_is_the_stores(one) for one in bad):
+            raise bad[0].error
         self._name_the_nameless(fetched, names)
         ledgers = np.concatenate([known_rows, fetched])
         _set_data_columns(ledgers, listing.data)
         orphans = listing.data[match_rows(listing.data, listing.indexes) < 0]
         return Catalog.of(names.texts, ledgers, orphans, bad, listing.others)
 
-    def open_ledger(self, ref: LedgerRef) -> LedgerReader:
+    def open_ledger(self, ref: LedgerRef, offsets: LearnedOffsets | None = None) -> LedgerReader:
         """Return a reader of one ledger; its index is read when it is first needed."""
-        return PulsarLedgerReader(self._store, ref)
+        return PulsarLedgerReader(self._store, ref, offsets)
 
     def _read_indexes(self, unseen: Table, names: "_Names", progress: Progress | None) -> tuple[Table, list[BadIndex]]:
         chunks, bad = [np.empty(0, LEDGER)], []
@@ -90,12 +93,6 @@ class PulsarBlobLayout:
                     # One object that cannot be read hides none of the others.
                     bad.append(BadIndex(key, error))
             chunks.append(np.array(rows, LEDGER))
-        if (
-            unseen.size
-            and len(bad) == unseen.size
-            and all(isinstance(b.error, AccessDeniedError | StoreError) for b in bad)
-        ):
-            raise bad[0].error  # not the objects are at fault
         return np.concatenate(chunks), bad
 
     def _name_the_nameless(self, ledgers: Table, names: "_Names") -> None:
@@ -115,6 +112,11 @@ class PulsarBlobLayout:
         except NotFoundError:
             return None
         return _KEEPS_NO_METADATA if metadata is None else parse_user_metadata(metadata).managed_ledger
+
+
+def _is_the_stores(bad: BadIndex) -> bool:
+    """Whether not the object is at fault."""
+    return isinstance(bad.error, AccessDeniedError | StoreError)
 
 
 class _NoMetadata:
@@ -177,7 +179,9 @@ def _known_rows(indexes: Table, previous: Catalog | None, names: _Names) -> tupl
     same_version = (candidates["index_version"] == indexes["version"]) & (indexes["version"] != b"")
     known = (matches >= 0) & same_version & (candidates["index_size"] == indexes["size"])
     rows = candidates[known]
-    new_row = np.array([names.row_of(name) for name in previous.names], np.int32)
+    new_row = np.zeros(len(previous.names), np.int32)
+    for row in np.unique(rows["name"]).tolist():
+        new_row[row] = names.row_of(previous.names[row])
     rows["name"] = new_row[rows["name"]]
     return known, rows
 

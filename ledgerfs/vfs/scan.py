@@ -20,6 +20,7 @@ from ledgerfs.vfs.entry_fields import rows_in_transactions
 from ledgerfs.vfs.layout import LedgerReader
 from ledgerfs.vfs.moments import Moment, milliseconds_of
 from ledgerfs.vfs.outcomes import Outcomes
+from ledgerfs.vfs.second_look import walk_entries
 from ledgerfs.vfs.time_pruning import CLOCK_SLACK_MS, TimePruning, TimeRange
 from ledgerfs.vfs.topic_entries import Place, read_entries
 
@@ -122,9 +123,9 @@ class Scan:
         are_outcomes_told = "txn_state" in decoder.schema.names
         start, stop = self._reach()
         decoder.chunks.earlier = EarlierChunks(self.ledgers, start, decoder)
-        for place, batch in read_entries(self.ledgers, start, stop, self.skipped if is_damage_skipped else None):
+        found = read_entries(self.ledgers, start, stop, self.skipped if is_damage_skipped else None)
+        for place, batch, entries, keep in walk_entries(decoder, self.ledgers, found):
             ledger_id = self.ledgers[place.number].ref.ledger_id
-            entries, keep = decoder.walk(batch, ledger_id)
             rows = rows_in_transactions(entries, keep)
             if rows.size and (self.transactions == "committed" or are_outcomes_told):
                 outcomes.look_ahead(place, entries, rows)

@@ -1,13 +1,16 @@
 """The entries of a topic, one ledger behind the other."""
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
-from ledgerfs.errors import CorruptLedgerError
+from ledgerfs.errors import CorruptLedgerError, LedgerfsError
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.decode import Skipped
-from ledgerfs.vfs.layout import LedgerReader
+from ledgerfs.vfs.layout import LedgerReader, OnDamage
+from ledgerfs.vfs.object_store import ReadRequest
+from ledgerfs.vfs.object_window import open_parts
+
+_INDEXES_AHEAD = 4
 
 
 class Place(NamedTuple):
@@ -17,32 +20,54 @@ class Place(NamedTuple):
     entry: int
 
 
+class _Span(NamedTuple):
+    """The entries that are wanted of one ledger, both ends included."""
+
+    number: int
+    first: int
+    last: int
+
+
 def read_entries(
     ledgers: Sequence[LedgerReader], start: Place, stop: Place, skipped: list[Skipped] | None = None
 ) -> Iterator[tuple[Place, EntryBatch]]:
     """Yield the entries from ``start`` on and before ``stop`` a window at a time, each with the place of its first one.
 
-    Damaged records raise `CorruptLedgerError`, unless there is a list ``skipped``: then that gets a note, and reading goes on with the
-    next block.
+    The next ledger is on its way while the end of one is read. Damaged records raise `CorruptLedgerError`, unless there is a list
+    ``skipped``: then that gets a note, and reading goes on with the next block.
     """
+    spans = [span for span in _spans(ledgers, start, stop) if span.first <= span.last]
+    if not spans:
+        return
+    with open_parts(ledgers[spans[0].number].store, _plan(ledgers, spans)) as parts:
+        for number, first, last in spans:
+            ledger = ledgers[number]
+            on_damage = None if skipped is None else _noting(ledger.ref.ledger_id, skipped)
+            for batch in ledger.batches(first, last, parts, on_damage):
+                yield Place(number, batch.first_entry), batch
+
+
+def _spans(ledgers: Sequence[LedgerReader], start: Place, stop: Place) -> Iterator[_Span]:
     for number in range(start.number, min(stop.number + 1, len(ledgers))):
         ledger = ledgers[number]
         first = start.entry if number == start.number else ledger.first_entry
         last = stop.entry - 1 if number == stop.number else ledger.last_entry
-        if first > last:
-            continue
-        batches = ledger.batches(first, last) if skipped is None else _around_damage(ledger, first, last, skipped)
-        for batch in batches:
-            yield Place(number, batch.first_entry), batch
+        yield _Span(number, first, last)
 
 
-def _around_damage(ledger: LedgerReader, first: int, last: int, skipped: list[Skipped]) -> Iterator[EntryBatch]:
-    inside = (block.first_entry for block in ledger.index.blocks if first < block.first_entry <= last)
-    for entry, behind in pairwise([first, *inside, last + 1]):
-        following = entry
+def _plan(ledgers: Sequence[LedgerReader], spans: Sequence[_Span]) -> Iterator[ReadRequest]:
+    for i, (number, first, last) in enumerate(spans):
+        for span in spans[i + 1 : i + 1 + _INDEXES_AHEAD] if i == 0 else spans[i + _INDEXES_AHEAD :][:1]:
+            ledgers[span.number].expect()
         try:
-            for batch in ledger.batches(entry, behind - 1):
-                following = batch.first_entry + len(batch)
-                yield batch
-        except CorruptLedgerError as error:
-            skipped.append(Skipped(ledger.ref.ledger_id, following, behind - 1, str(error)))
+            yield from ledgers[number].plan(first, last, is_known=i > 0)
+        except LedgerfsError:
+            # Raised again when this ledger's turn has come, behind all that is before it.
+            continue
+
+
+def _noting(ledger_id: int, skipped: list[Skipped]) -> OnDamage:
+    def note(first: int, last: int, error: CorruptLedgerError) -> None:
+        skipped.append(Skipped(ledger_id, first, last, str(error)))
+
+    return note

@@ -4,7 +4,7 @@ Paths are computed from the catalog, never stored: a topic costs an entry in a d
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ledgerfs.errors import IsADirectoryPathError, LedgerfsError, NotADirectoryPathError, NotFoundError
@@ -148,6 +148,17 @@ class OpenFile:
         """Return bytes ``start`` to ``end``, fewer only at the file's end."""
         end = min(end, self.size)
         return self.contents.read(start, end) if start < end else b""
+
+    def read_into(self, start: int, buffer: memoryview) -> int:
+        """Fill ``buffer`` with the bytes from ``start`` on; return how many there were: fewer only at the file's end."""
+        count = max(0, min(len(buffer), self.size - start))
+        if count:
+            self.contents.read_into(start, buffer[:count])
+        return count
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Return the bytes of each range, fewer only at the file's end, and fetch little else."""
+        return self.contents.read_ranges([(min(start, self.size), min(end, self.size)) for start, end in ranges])
 
     def send(self, start: int, end: int, descriptor: int) -> None:
         """Write the same bytes to a file descriptor, in the kernel where the content is in a local file."""

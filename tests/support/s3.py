@@ -58,11 +58,29 @@ class S3Server:
 
 @dataclass(slots=True)
 class Fault:
-    """What the proxy does to the next ``times`` requests that ``matches`` (method, path, headers)."""
+    """What the proxy does to ``times`` requests that ``matches`` (method, path, headers).
+
+    The first ``after`` of them pass, and then each ``every``-th one is meant. ``action`` is done before the request is passed on, such as
+    replacing the object; with the kind ``""`` it is passed on as it is.
+    """
 
     kind: str
     times: int = 1_000_000
     matches: Callable[[str, str, Any], bool] = lambda method, path, headers: method == "GET" and "range" in headers
+    after: int = 0
+    every: int = 1
+    action: Callable[[], None] | None = None
+    met: int = 0
+
+    def meets(self, handler: BaseHTTPRequestHandler) -> bool:
+        """Count a request, and tell whether this one is meant."""
+        if self.times <= 0 or not self.matches(handler.command, handler.path, handler.headers):
+            return False
+        self.met += 1
+        if self.met <= self.after or (self.met - self.after - 1) % self.every:
+            return False
+        self.times -= 1
+        return True
 
 
 @dataclass(slots=True)
@@ -78,15 +96,23 @@ class Seen:
 class FaultProxy:
     """An HTTP proxy before an S3 server that fails by request.
 
-    Kinds: ``short`` (half a body, then close), ``cut`` (half a body, honestly announced), ``reset``, ``slow``, ``unranged`` (the whole
-    object instead of a range), or a status code.
+    Kinds of no answer: ``reset``, ``slow``, ``hang`` (accepts and never answers), ``stall`` (half a body, then nothing, the connection
+    open), or a status code. Kinds of wrong bodies: ``short`` (half of it, then close), ``cut`` (half of it, honestly announced),
+    ``longer`` (announced so), ``endless`` (longer, without its length), ``unranged`` (the whole object instead of a range),
+    ``shifted`` (as many bytes from elsewhere, honestly announced), ``replaced`` (another object's bytes, with its ETag), ``flip`` (one
+    bit is another, which only a checksum tells).
     """
 
     target: tuple[str, int]
     faults: list[Fault] = field(default_factory=list)
     seen: list[Seen] = field(default_factory=list)
+    flips: list[tuple[str, int]] = field(default_factory=list)
+    """Path and offset in the object of each byte that was flipped."""
+    replay: dict[Any, tuple[int, dict[str, str], bytes]] | None = None
+    """Answers of the server, given again for the same request, where that is wanted: the server takes longer than all the rest."""
     _server: Any = None
     _lock: Any = field(default_factory=threading.Lock)
+    _stopped: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> "FaultProxy":
         proxy = self
@@ -118,38 +144,54 @@ class FaultProxy:
         return {**CREDENTIALS, "endpoint_url": self.endpoint}
 
     def stop(self) -> None:
+        self._stopped.set()
         self._server.shutdown()
         self._server.server_close()
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
         fault = self._take(handler)
         self.seen.append(Seen(handler.command, handler.path, handler.headers.get("range")))
-        if fault == "reset":
+        if fault == "hang":
+            self._stopped.wait(60)
+        # A connection that was kept open outlives the server.
+        if fault in {"reset", "hang"} or self._stopped.is_set():
             handler.connection.close()
             handler.close_connection = True
             return
         if fault.isdigit():
-            code = {"500": "InternalError", "503": "SlowDown", "404": "NoSuchKey", "403": "AccessDenied"}[fault]
+            code = _CODES.get(fault, fault)
             body = f"<Error><Code>{code}</Code><Message>{code}</Message></Error>".encode()
             self._send(handler, int(fault), {"Content-Type": "application/xml"}, body, len(body))
             return
         if fault == "slow":
             time.sleep(0.3)
+        if fault == "shifted":
+            _shift_range(handler)
         status, headers, body = self._forward(handler, unranged=fault == "unranged")
         claimed = len(body)
-        if fault in {"short", "cut"}:
-            body = body[: len(body) // 2]
-        self._send(handler, status, headers, body, len(body) if fault == "cut" else claimed)
+        if fault in _SPOILT:
+            if fault == "flip" and body:
+                first = int(headers.get("Content-Range", "bytes 0-").removeprefix("bytes ").partition("-")[0])
+                self.flips.append((handler.path, first + len(body) // 2))
+            headers, body = _SPOILT[fault](headers, body)
+        self._send(handler, status, headers, body, claimed if fault in {"short", "stall"} else len(body))
+        if fault == "stall":
+            self._stopped.wait(60)
 
     def _take(self, handler: BaseHTTPRequestHandler) -> str:
         with self._lock:
-            for fault in self.faults:
-                if fault.times > 0 and fault.matches(handler.command, handler.path, handler.headers):
-                    fault.times -= 1
-                    return fault.kind
-        return ""
+            met = next((fault for fault in self.faults if fault.meets(handler)), None)
+        if met is None:
+            return ""
+        if met.action is not None:
+            met.action()
+        return met.kind
 
     def _forward(self, handler: BaseHTTPRequestHandler, *, unranged: bool) -> tuple[int, dict[str, str], bytes]:
+        asked = (handler.command, handler.path, unranged, handler.headers.get("range"), handler.headers.get("if-match"))
+        if self.replay is not None and asked in self.replay:
+            return self.replay[asked]
+        replay = self.replay
         connection = http.client.HTTPConnection(*self.target)
         headers = {name: value for name, value in handler.headers.items() if not (unranged and name.lower() == "range")}
         connection.request(handler.command, handler.path, headers=headers)
@@ -158,11 +200,13 @@ class FaultProxy:
         kept = {
             name: value
             for name, value in response.getheaders()
-            if name.lower() not in {"content-length", "transfer-encoding"}
+            if name.lower() not in {"content-length", "transfer-encoding", "connection"}
         }
         if handler.command == "HEAD":
             kept["Content-Length"] = response.getheader("content-length", "0")
         connection.close()
+        if replay is not None:
+            replay[asked] = response.status, kept, body
         return response.status, kept, body
 
     def _send(
@@ -171,9 +215,60 @@ class FaultProxy:
         handler.send_response(status)
         for name, value in headers.items():
             handler.send_header(name, value)
-        if "Content-Length" not in headers:
+        if not {"Content-Length", "Connection"} & set(headers):
             handler.send_header("Content-Length", str(claimed))
-        if len(body) != claimed:
+        if len(body) != claimed or "Connection" in headers:
             handler.close_connection = True
         handler.end_headers()
-        handler.wfile.write(body)
+        if handler.command != "HEAD":
+            handler.wfile.write(body)
+
+
+_CODES = {
+    "403": "AccessDenied",
+    "404": "NoSuchKey",
+    "429": "TooManyRequests",
+    "500": "InternalError",
+    "503": "SlowDown",
+}
+
+Headers = dict[str, str]
+
+
+def _shift_range(handler: BaseHTTPRequestHandler) -> None:
+    start, end = handler.headers["range"].removeprefix("bytes=").split("-")
+    handler.headers.replace_header("range", f"bytes={int(start) - 1}-{int(end) - 1}")
+
+
+def _half(headers: Headers, body: bytes) -> tuple[Headers, bytes]:
+    return headers, body[: len(body) // 2]
+
+
+def _longer(headers: Headers, body: bytes) -> tuple[Headers, bytes]:
+    return headers, body + body[:100]
+
+
+def _endless(headers: Headers, body: bytes) -> tuple[Headers, bytes]:
+    return {**headers, "Connection": "close"}, body + body[:100]
+
+
+def _replaced(headers: Headers, body: bytes) -> tuple[Headers, bytes]:
+    return {**headers, "ETag": '"00000000000000000000000000000000"'}, bytes(byte ^ 0x5A for byte in body)
+
+
+def _flipped(headers: Headers, body: bytes) -> tuple[Headers, bytes]:
+    # A store that sends checksums of its own is read by clients that compare them.
+    headers = {name: value for name, value in headers.items() if not name.lower().startswith("x-amz-checksum")}
+    middle = len(body) // 2
+    return headers, body[:middle] + bytes([byte ^ 1 for byte in body[middle : middle + 1]]) + body[middle + 1 :]
+
+
+_SPOILT: dict[str, Callable[[Headers, bytes], tuple[Headers, bytes]]] = {
+    "short": _half,
+    "cut": _half,
+    "stall": _half,
+    "longer": _longer,
+    "endless": _endless,
+    "replaced": _replaced,
+    "flip": _flipped,
+}

@@ -17,6 +17,10 @@ class CountingStore:
         self.requests.append(request)
         return self.store.read(request)
 
+    def start(self, request: ReadRequest) -> Any:
+        self.requests.append(request)
+        return self.store.start(request)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.store, name)
 

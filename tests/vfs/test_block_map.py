@@ -42,7 +42,7 @@ def test_the_file_is_the_records_whatever_the_entries_end_in(
 def counting(ledger: LedgerReader) -> list[int]:
     """Have a reader's requests remembered; return the list of their sizes."""
     asked: list[int] = []
-    store = ledger._store  # type: ignore[attr-defined]
+    store = ledger.store  # type: ignore[attr-defined]
 
     class Counting:
         def read(self, request: ReadRequest) -> bytes:
@@ -52,7 +52,7 @@ def counting(ledger: LedgerReader) -> list[int]:
         def __getattr__(self, name: str) -> object:
             return getattr(store, name)
 
-    ledger._store = Counting()  # type: ignore[attr-defined]
+    ledger.store = Counting()  # type: ignore[attr-defined]
     return asked
 
 

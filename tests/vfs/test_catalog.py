@@ -123,7 +123,10 @@ def test_every_topic_that_is_listed_can_be_opened(tmp_path: Path) -> None:
     assert bucket.ledger(4, topic="_unknown").ref.managed_ledger is None
 
 
-def test_one_index_that_the_store_fails_at_hides_no_others(proxy: FaultProxy, s3: S3Server, s3_bucket: str) -> None:
+def test_one_index_that_the_store_fails_at_hides_no_others(
+    proxy: FaultProxy, s3: S3Server, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "6")
     made = [offload([b"x"], i, uuid=i) for i in (1, 2)]
     for one in made:
         for key, data in one.objects.items():
@@ -197,7 +200,7 @@ def test_names_come_from_user_metadata_only_where_the_index_has_none(s3: S3Serve
 
 
 def test_one_forbidden_index_is_a_finding_and_all_forbidden_are_an_error(
-    proxy: FaultProxy, s3: S3Server, s3_bucket: str
+    proxy: FaultProxy, s3: S3Server, s3_bucket: str, tmp_path: Path
 ) -> None:
     made = [offload([b"x"], i, uuid=i) for i in (1, 2)]
     for one in made:
@@ -209,7 +212,7 @@ def test_one_forbidden_index_is_a_finding_and_all_forbidden_are_an_error(
     assert [type(bad.error) for bad in catalog.bad_indexes] == [AccessDeniedError]
     proxy.faults = [Fault("403", matches=lambda method, path, headers: "-index" in path)]
     with pytest.raises(AccessDeniedError) as caught:
-        open_bucket(f"s3://{s3_bucket}", proxy.options).topics()
+        open_bucket(f"s3://{s3_bucket}", proxy.options, cache_dir=str(tmp_path)).topics()
     assert CREDENTIALS["secret"] not in str(caught.value)
 
 

@@ -1,8 +1,9 @@
-"""Object stores: what each promises, over real S3, a folder and memory; and what faults of the store become."""
+"""Object stores: what each promises, over real S3, a folder and memory."""
 
+import contextlib
 import os
 import pickle
-from collections.abc import Callable, Iterator
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ import pytest
 from ledgerfs.errors import (
     AccessDeniedError,
     BucketNotFoundError,
-    LedgerfsError,
     ObjectNotFoundError,
     StaleObjectError,
     StoreError,
@@ -20,7 +20,7 @@ from ledgerfs.errors import (
 )
 from ledgerfs.vfs.object_store import ObjectStore, ReadRequest
 from ledgerfs.vfs.stores import open_store
-from tests.support.s3 import CREDENTIALS, Fault, FaultProxy, S3Server
+from tests.support.s3 import CREDENTIALS, FaultProxy, S3Server
 
 BODY = bytes(range(256)) * 40
 
@@ -180,67 +180,42 @@ def test_no_repr_shows_credentials(s3: S3Server, s3_bucket: str) -> None:
     assert "@" not in memory.url
 
 
-@pytest.fixture
-def faulty(proxy: FaultProxy, s3: S3Server, s3_bucket: str) -> Callable[..., ObjectStore]:
-    s3.client.put_object(Bucket=s3_bucket, Key="a", Body=BODY)
-
-    def make(*faults: Fault) -> ObjectStore:
-        proxy.faults = list(faults)
-        fs = fsspec.filesystem(
-            "s3", **proxy.options, config_kwargs={"retries": {"max_attempts": 1}}, skip_instance_cache=True
-        )
-        return open_store(fs, s3_bucket)
-
-    return make
-
-
-@pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    def soon() -> Iterator[float]:
-        yield from (0.001, 0.001, 0.001)
-
-    for module in ("s3_store", "fsspec_store"):
-        monkeypatch.setattr(f"ledgerfs.vfs.stores.{module}.retry_delays", soon)
-
-
-@pytest.mark.parametrize("kind", ["short", "cut", "unranged", "500", "503", "slow", "reset"])
-def test_a_passing_fault_is_retried(kind: str, faulty: Callable[..., ObjectStore]) -> None:
-    store = faulty(Fault(kind, times=2))
-    assert store.read(ReadRequest("a", 1000, 3000)) == BODY[1000:3000]
-
-
-@pytest.mark.parametrize("kind", ["short", "cut", "unranged"])
-def test_a_body_of_another_length_or_place_is_never_used(kind: str, faulty: Callable[..., ObjectStore]) -> None:
-    store = faulty(Fault(kind))
-    with pytest.raises(LedgerfsError) as caught:
-        store.read(ReadRequest("a", 1000, 3000))
-    assert caught.value.key == "a"
-    (outcome,) = store.read_many([ReadRequest("a", 1000, 3000)])
-    assert isinstance(outcome, LedgerfsError)
-
-
-def test_an_ignored_range_of_the_right_length_is_noticed(
-    faulty: Callable[..., ObjectStore], s3: S3Server, s3_bucket: str
+@pytest.mark.parametrize("answered_before", [False, True])
+def test_a_store_that_is_not_there_is_unreachable_soon(
+    answered_before: bool, monkeypatch: pytest.MonkeyPatch, s3_bucket: str, proxy: FaultProxy
 ) -> None:
-    store = faulty(Fault("unranged"))
-    with pytest.raises(LedgerfsError):
-        store.read(ReadRequest("a", 1, len(BODY)))
-
-
-@pytest.mark.parametrize(("status", "error"), [("404", ObjectNotFoundError), ("403", AccessDeniedError)])
-def test_refusals_are_told_at_once(
-    status: str, error: type[LedgerfsError], faulty: Callable[..., ObjectStore], proxy: FaultProxy
-) -> None:
-    store = faulty(Fault(status))
-    with pytest.raises(error):
-        store.read(ReadRequest("a", 0, 10))
-    assert len(proxy.seen) == 1
-
-
-def test_a_store_that_is_not_there_is_unreachable(tmp_path: Path) -> None:
-    options = {"retries": {"max_attempts": 0}, "connect_timeout": 0.2}
-    fs = fsspec.filesystem("s3", **CREDENTIALS, endpoint_url="http://127.0.0.1:9", config_kwargs=options)
-    fs.retries = 1
-    store = open_store(fs, "tier")
+    monkeypatch.setattr("ledgerfs.vfs.stores.retries._FIRST_CONTACT_SECONDS", 0.5)
+    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "1.5")
+    fs = fsspec.filesystem("s3", **proxy.options)
+    warm, cold = open_store(fs, s3_bucket), open_store(fs, s3_bucket)
+    list(warm.list_pages())
+    store = warm if answered_before else cold
+    proxy.stop()
+    began = time.monotonic()
     with pytest.raises(StoreUnreachableError):
         list(store.list_pages())
+    # A store that answered before is waited for: it may be restarting.
+    assert (time.monotonic() - began > 0.75) is answered_before
+    assert time.monotonic() - began < 3
+
+
+def test_reads_begin_together_and_their_futures_tell_bytes_or_our_error(filled: tuple[ObjectStore, Any, str]) -> None:
+    store, _, _ = filled
+    version = version_of(store, "a")
+    futures = [store.start(ReadRequest("a", i, i + 100, version)) for i in range(40)]
+    assert [future.result() for future in futures] == [BODY[i : i + 100] for i in range(40)]
+    error = store.start(ReadRequest("missing", 5, 9)).exception()
+    assert isinstance(error, ObjectNotFoundError)
+    assert (error.key, error.offset) == ("missing", 5)
+    assert store.start(ReadRequest("a", 7, 7)).result() == b""
+
+
+def test_a_forked_child_begins_reads_of_its_own(filled: tuple[ObjectStore, Any, str]) -> None:
+    store, _, _ = filled
+    assert store.start(ReadRequest("a", 0, 9)).result() == BODY[:9]
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(BaseException):
+            os._exit(0 if store.start(ReadRequest("a", 3, 9)).result(timeout=20) == BODY[3:9] else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

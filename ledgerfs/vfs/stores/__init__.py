@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ledgerfs.vfs.object_store import ObjectStore
+from ledgerfs.vfs.object_store import RawStore
 from ledgerfs.vfs.stores.fsspec_handle import FsspecHandle
 from ledgerfs.vfs.stores.fsspec_store import FsspecStore
 from ledgerfs.vfs.stores.local_store import LocalStore
@@ -11,7 +11,7 @@ from ledgerfs.vfs.stores.s3_store import S3Store
 __all__ = ["open_store"]
 
 
-def open_store(fs: Any, root: str) -> ObjectStore:  # noqa: ANN401  (fsspec is not typed)
+def open_store(fs: Any, root: str) -> RawStore:  # noqa: ANN401  (fsspec is not typed)
     """Return the store over folder ``root`` of an fsspec filesystem."""
     handle = FsspecHandle.of(fs)
     root = root.rstrip("/")

@@ -31,13 +31,12 @@ def read_in_loop(
         # The next window is under way while the caller works on this one.
         following = _start_window(loop, read, iterator)
         try:
-            outcomes = window.result()
-        except BaseException:
+            yield from window.result()
+        except BaseException:  # also when the caller stops early
             for future in (window, following):
                 if future is not None:
                     future.cancel()
             raise
-        yield from outcomes
         window = following
 
 

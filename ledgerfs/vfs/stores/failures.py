@@ -1,12 +1,12 @@
-"""What can go wrong between us and a store, told in our own errors, and what is worth another try.
+"""What can go wrong between us and a store, told in our own errors.
 
 fsspec's filesystems raise what their client libraries raise, often without an errno (``facts/fsspec-fuse.md`` §2.2). Those libraries are
 optional, so their exceptions are known by the names of their classes.
 """
 
 import errno
-import random
-from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
 
 from ledgerfs.errors import (
     AccessDeniedError,
@@ -32,8 +32,8 @@ _NO_CREDENTIALS = frozenset(
         "ClientAuthenticationError",
     }
 )
-_TIMEOUT = frozenset({"ConnectTimeoutError", "ReadTimeoutError", "ServerTimeoutError", "FSTimeoutError"})
-_UNREACHABLE = frozenset(
+TIMEOUT = frozenset({"ConnectTimeoutError", "ReadTimeoutError", "ServerTimeoutError", "FSTimeoutError"})
+UNREACHABLE = frozenset(
     {
         "EndpointConnectionError",
         "HTTPClientError",
@@ -43,66 +43,71 @@ _UNREACHABLE = frozenset(
         "gaierror",
     }
 )
-_BROKEN_BODY = frozenset(
+BROKEN_BODY = frozenset(
     {"FlexibleChecksumError", "ClientPayloadError", "IncompleteReadError", "ResponseStreamingError", "IncompleteRead"}
 )
-_BUSY = frozenset({errno.EREMOTEIO, errno.EBUSY, errno.EAGAIN})
+BUSY = frozenset({errno.EREMOTEIO, errno.EBUSY, errno.EAGAIN})
 
 
-class ShortBodyError(StoreError):
-    """The store sent fewer or more bytes than asked for."""
+class WrongBodyError(StoreError):
+    """The store sent other bytes than asked for."""
 
 
-def short_body(key: str, start: int, wanted: int, got: int) -> ShortBodyError:
+def short_body(key: str, start: int, wanted: int, got: int) -> WrongBodyError:
     """Return the error for a body of ``got`` bytes where ``wanted`` were asked for from byte ``start`` on."""
-    return ShortBodyError(f"the store sent {got} bytes where {wanted} were asked for", key=key, offset=start)
+    return WrongBodyError(f"the store sent {got} bytes where {wanted} were asked for", key=key, offset=start)
 
 
-def translate(error: BaseException, key: str) -> LedgerfsError:
+def short_object(key: str, start: int, size: int) -> StoreError:
+    """Return the error for bytes that an object of ``size`` bytes does not have; asking again changes nothing."""
+    return StoreError(f"the object ends before what was asked for: it has {size} bytes", key=key, offset=start)
+
+
+def replaced(key: str, start: int | None = None) -> StaleObjectError:
+    """Return the error for an object that is of another version than asked for."""
+    return StaleObjectError("the object was replaced; open it again", key=key, offset=start)
+
+
+def names_of(error: BaseException) -> frozenset[str]:
+    """Return the names of an error's class and of those it is made from."""
+    return frozenset(cls.__name__ for cls in type(error).__mro__)
+
+
+def answer_of(error: BaseException) -> Mapping[str, Any]:
+    """Return what botocore made of the store's answer; s3fs raises errors of its own with the original as their cause."""
+    answer = getattr(error.__cause__ or error, "response", None)
+    return answer if isinstance(answer, dict) else {}
+
+
+def status_of(error: BaseException) -> int | None:
+    """Return the HTTP status of the answer, where there was one: each library has it in another place."""
+    places = (answer_of(error).get("ResponseMetadata", {}).get("HTTPStatusCode"),)
+    places += tuple(getattr(error, name, None) for name in ("status", "status_code", "code"))
+    return next((status for status in places if isinstance(status, int)), None)
+
+
+def translate(error: BaseException, key: str, offset: int | None = None) -> LedgerfsError:
     """Return our error for whatever a filesystem raised about object (or bucket) ``key``."""
     if isinstance(error, LedgerfsError):
         return error
-    names = {cls.__name__ for cls in type(error).__mro__}
+    names = names_of(error)
     text = without_credentials(" ".join(str(error).split())) or type(error).__name__
-    if _is_precondition_failure(error):
-        return StaleObjectError("the object was replaced; open it again", key=key)
+    if answer_of(error).get("Error", {}).get("Code") in {"PreconditionFailed", "412"}:
+        return replaced(key, offset)
     if isinstance(error, TypeError):
         return UnusableUrlError(f"the storage does not take these options: {text}", key=key)
     if isinstance(error, FileNotFoundError):
-        return ObjectNotFoundError("no such object", key=key)
+        return ObjectNotFoundError("no such object", key=key, offset=offset)
     if isinstance(error, PermissionError) or names & _NO_CREDENTIALS:
         hint = "check the credentials (for S3: AWS_* environment, profile, options key and secret, or anon=true)"
-        return AccessDeniedError(f"access denied: {text.rstrip('.')}; {hint}", key=key)
-    return _store_failure(error, names, text, key)
+        return AccessDeniedError(f"access denied: {text.rstrip('.')}; {hint}", key=key, offset=offset)
+    return _store_failure(error, text, key, offset)
 
 
-def is_transient(error: BaseException) -> bool:
-    """Whether the same request may succeed when it is sent again."""
-    if isinstance(error, LedgerfsError):
-        return isinstance(error, ShortBodyError | StoreTimeoutError)
-    names = {cls.__name__ for cls in type(error).__mro__}
-    if isinstance(error, ConnectionError | TimeoutError) or names & (_TIMEOUT | _UNREACHABLE | _BROKEN_BODY):
-        return True
-    return isinstance(error, OSError) and error.errno in _BUSY
-
-
-def retry_delays() -> Iterator[float]:
-    """Yield the seconds to wait before each further try: three, growing, with jitter so that many readers do not return at once."""
-    for base in (0.1, 0.4, 1.6):
-        yield base * random.uniform(0.5, 1.5)  # noqa: S311  (jitter, not cryptography)
-
-
-def _store_failure(error: BaseException, names: set[str], text: str, key: str) -> StoreError:
-    if isinstance(error, TimeoutError) or names & _TIMEOUT:
-        return StoreTimeoutError(f"the store did not answer in time: {text}", key=key)
-    if isinstance(error, ConnectionError) or names & _UNREACHABLE:
-        return StoreUnreachableError(f"the store cannot be reached: {text}", key=key)
-    return StoreError(f"the store failed: {type(error).__name__}: {text}", key=key)
-
-
-def _is_precondition_failure(error: BaseException) -> bool:
-    """Whether S3 refused an ``If-Match``; s3fs turns that into a plain OSError with the original as its cause."""
-    response = getattr(error.__cause__ or error, "response", None)
-    if not isinstance(response, dict):
-        return False
-    return response.get("Error", {}).get("Code") in {"PreconditionFailed", "412"}
+def _store_failure(error: BaseException, text: str, key: str, offset: int | None) -> StoreError:
+    names = names_of(error)
+    if isinstance(error, TimeoutError) or names & TIMEOUT:
+        return StoreTimeoutError(f"the store did not answer in time: {text}", key=key, offset=offset)
+    if isinstance(error, ConnectionError) or names & UNREACHABLE:
+        return StoreUnreachableError(f"the store cannot be reached: {text}", key=key, offset=offset)
+    return StoreError(f"the store failed: {type(error).__name__}: {text}", key=key, offset=offset)

@@ -32,8 +32,13 @@ class FsspecHandle:
         options = {name: value for name, value in fs.storage_options.items() if name not in {"asynchronous", "loop"}}
         handle = cls(type(fs), tuple(fs.storage_args), options)
         if handle.is_kind("s3fs.core", "S3FileSystem"):
-            # botocore's default of 10 connections would make every window of concurrent reads wait in line.
-            config = {"max_pool_connections": _MAX_POOL_CONNECTIONS, **(options.get("config_kwargs") or {})}
+            # botocore's default of 10 connections would make every window of concurrent reads wait in line, and tries of its own below
+            # ours would multiply with them.
+            config = {
+                "max_pool_connections": _MAX_POOL_CONNECTIONS,
+                "retries": {"max_attempts": 0},
+                **(options.get("config_kwargs") or {}),
+            }
             handle = cls(handle.cls, handle.args, {**options, "config_kwargs": config})
         return handle
 

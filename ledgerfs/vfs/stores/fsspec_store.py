@@ -1,20 +1,27 @@
 """Any fsspec filesystem as an object store: Google Cloud Storage, Azure, memory, SFTP, a cache in front of another one.
 
 A read cannot name a version here, since fsspec has no word for it: the version is compared when a read comes out short, and by the caller
-when what was read contradicts itself.
+when what was read contradicts itself. Nor can a try be interrupted: how long one hangs is up to the filesystem.
 """
 
-import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
-from ledgerfs.errors import BucketNotFoundError, LedgerfsError, StaleObjectError, StoreError
+from ledgerfs.cache.block_cache import Buffer
+from ledgerfs.errors import BucketNotFoundError, LedgerfsError, StoreError
 from ledgerfs.vfs.descriptors import write_all
 from ledgerfs.vfs.object_store import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.vfs.stores.concurrent_reads import read_in_threads
-from ledgerfs.vfs.stores.failures import ShortBodyError, is_transient, retry_delays, short_body, translate
+from ledgerfs.vfs.stores.failures import replaced, short_body, short_object, translate
 from ledgerfs.vfs.stores.fsspec_handle import FsspecHandle, without_credentials
+from ledgerfs.vfs.stores.reading_threads import FILESYSTEM_THREADS, read_at_once
+from ledgerfs.vfs.stores.retries import Tries, retry
+from ledgerfs.vfs.stores.sent_requests import Asked, Sent
+from ledgerfs.vfs.traffic import Traffic
+
+Result = TypeVar("Result")
 
 _TIME_KEYS = ("LastModified", "last_modified", "updated", "modified", "mtime", "created")
 _VERSION_KEYS = ("ETag", "etag", "generation", "md5Hash", "content_md5", "uid")
@@ -24,36 +31,33 @@ _METADATA_KEYS = ("metadata", "Metadata")
 class FsspecStore:
     """A folder of a filesystem that fsspec knows."""
 
-    __slots__ = ("_handle", "_in_memory", "_root")
+    __slots__ = ("_handle", "_has_answered", "_in_memory", "_root", "traffic")
 
     def __init__(self, handle: FsspecHandle, root: str) -> None:
         self._handle = handle
         self._root = root
         self._in_memory = handle.is_kind("fsspec.implementations.memory", "MemoryFileSystem")
+        self._has_answered = False
+        self.traffic = Traffic()
 
     @property
     def url(self) -> str:
         """The folder as a URL."""
         return without_credentials(str(self._handle.fs.unstrip_protocol(self._root)))
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether reads go anywhere else than to memory."""
+        return not self._in_memory
+
     def list_pages(self) -> Iterator[list[ObjectStat]]:
         """Yield the filesystem's own listing, asked anew."""
-        fs = self._handle.fs
-        try:
-            fs.invalidate_cache(self._root)
-            items = fs.ls(self._root, detail=True)
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise BucketNotFoundError("no such bucket or folder", key=self.url) from error
-        except Exception as error:
-            raise translate(error, self.url) from error
+        items = self._ask(Asked("LIST", self.url), lambda _: self._listed())
         yield [self._sized(item) for item in items]
 
     def head(self, key: str) -> ObjectHead:
         """Ask for one object's information."""
-        try:
-            info = self._handle.fs.info(self._path(key))
-        except Exception as error:
-            raise translate(error, key) from error
+        info = self._info(key, self._path(key))
         metadata = next((info[name] for name in _METADATA_KEYS if isinstance(info.get(name), Mapping)), None)
         return ObjectHead(_stat_of({**info, "name": key}), metadata)
 
@@ -61,16 +65,12 @@ class FsspecStore:
         """Read one range, tried again when it breaks."""
         if request.end <= request.start:
             return b""
-        delays = retry_delays()
-        while True:
-            try:
-                data = self._handle.fs.cat_file(self._path(request.key), start=request.start, end=request.end)
-                return self._checked(request, data)
-            except Exception as error:
-                delay = next(delays, None)
-                if delay is None or not is_transient(error):
-                    raise self._final(error, request) from error
-                time.sleep(delay)
+        return self._ask(Asked.to_read(request), lambda sent: self._cat(request, sent))
+
+    def start(self, request: ReadRequest) -> "Future[Buffer]":
+        """Read in another thread, or at once from memory."""
+        read: Callable[[ReadRequest], Buffer] = self.read
+        return read_at_once(read, request) if self._in_memory else FILESYSTEM_THREADS.start(read, request)
 
     def send(self, request: ReadRequest, descriptor: int) -> None:
         """Read, and write what was read."""
@@ -86,10 +86,7 @@ class FsspecStore:
         """Return the listed object; one of a listing without sizes (HTTP) is asked for by itself."""
         if info.get("type") == "directory" or info.get("size") is not None:
             return _stat_of(info)
-        try:
-            single = self._handle.fs.info(info["name"])
-        except Exception as error:
-            raise translate(error, str(info["name"])) from error
+        single = self._info(str(info["name"]), info["name"])
         if single.get("size") is None:
             raise StoreError("this store tells no sizes, without which nothing can be read", key=str(info["name"]))
         return _stat_of({**info, **single, "name": info["name"]})
@@ -100,28 +97,57 @@ class FsspecStore:
         except LedgerfsError as error:
             return error
 
-    def _checked(self, request: ReadRequest, data: bytes) -> bytes:
+    def _ask(self, asked: Asked, exchange: Callable[[Sent], Result]) -> Result:
+        """Make one request, tried again as `retries` has it; all errors are ours."""
+        tries = Tries(asked.size, is_first_contact=not self._has_answered)
+
+        def attempt() -> Result:
+            with Sent(asked, self.traffic, tries.number) as sent:
+                return exchange(sent)
+
+        try:
+            result = retry(attempt, tries, asked.tell_retry)
+        except Exception as error:
+            raise tries.given_up(error, translate(error, asked.key, asked.offset)) from error
+        self._has_answered = True
+        return result
+
+    def _listed(self) -> list[dict[str, Any]]:
+        fs = self._handle.fs
+        fs.invalidate_cache(self._root)
+        try:
+            items: list[dict[str, Any]] = fs.ls(self._root, detail=True)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise BucketNotFoundError("no such bucket or folder", key=self.url) from error
+        return items
+
+    def _info(self, key: str, path: str) -> dict[str, Any]:
+        info: dict[str, Any] = self._ask(Asked("HEAD", key), lambda _: self._handle.fs.info(path))
+        return info
+
+    def _cat(self, request: ReadRequest, sent: Sent) -> bytes:
+        data: bytes = self._handle.fs.cat_file(self._path(request.key), start=request.start, end=request.end)
+        sent.received = len(data)
         if self._in_memory and request.version:
             # Here asking costs nothing.
             created = _seconds(self._handle.fs.created(self._path(request.key)))
             if not request.version.startswith(f"{created:.6f}/"):
-                raise StaleObjectError("the object was replaced; open it again", key=request.key)
+                raise replaced(request.key, request.start)
         if len(data) != request.end - request.start:
-            raise short_body(request.key, request.start, request.end - request.start, len(data))
+            raise self._wrong_length(request, len(data))
         return data
 
-    def _final(self, error: Exception, request: ReadRequest) -> LedgerfsError:
-        """Return what to raise in the end: a short body may mean that the object was replaced."""
-        if isinstance(error, ShortBodyError) and request.version:
-            try:
-                self._require_version(request)
-            except LedgerfsError as changed:
-                return changed
-        return translate(error, request.key)
-
-    def _require_version(self, request: ReadRequest) -> None:
-        if self.head(request.key).stat.version != request.version:
-            raise StaleObjectError("the object was replaced; open it again", key=request.key)
+    def _wrong_length(self, request: ReadRequest, got: int) -> LedgerfsError:
+        """Return the error for a body of another length than asked for, which may be because the object is another one by now."""
+        try:
+            stat = self.head(request.key).stat
+        except LedgerfsError as error:
+            return error
+        if request.version and stat.version != request.version:
+            return replaced(request.key, request.start)
+        if got < request.end - request.start and stat.size < request.end:
+            return short_object(request.key, request.start, stat.size)
+        return short_body(request.key, request.start, request.end - request.start, got)
 
     def _path(self, key: str) -> str:
         return f"{self._root}/{key}"
@@ -134,7 +160,8 @@ def _stat_of(info: Mapping[str, Any]) -> ObjectStat:
     modified = next((_seconds(info[name]) for name in _TIME_KEYS if info.get(name) is not None), 0.0)
     size = int(info.get("size") or 0)
     # Listings and single look-ups of one filesystem differ in quotes and in how they write a time.
-    version = next((str(info[name]).strip('"') for name in _VERSION_KEYS if info.get(name)), f"{modified:.6f}/{size}")
+    time = f"{modified:.6f}/{size}" if modified else ""
+    version = next((str(info[name]).strip('"') for name in _VERSION_KEYS if info.get(name)), time)
     return ObjectStat(key, size, int(modified * 1000), version)
 
 

@@ -2,14 +2,20 @@
 
 import os
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from stat import S_ISREG
 
-from ledgerfs.errors import BucketNotFoundError, LedgerfsError, StaleObjectError
+from ledgerfs.cache.block_cache import Buffer
+from ledgerfs.cache.part_buffers import part_buffer
+from ledgerfs.errors import BucketNotFoundError, LedgerfsError
 from ledgerfs.vfs.descriptors import copy_range
 from ledgerfs.vfs.object_store import ObjectHead, ObjectStat, ReadRequest
-from ledgerfs.vfs.stores.failures import short_body, translate
+from ledgerfs.vfs.stores.failures import replaced, short_body, translate
+from ledgerfs.vfs.stores.reading_threads import FOLDER_THREADS
+from ledgerfs.vfs.stores.sent_requests import Asked, Sent
+from ledgerfs.vfs.traffic import Traffic
 
 _PAGE = 4096
 
@@ -17,10 +23,13 @@ _PAGE = 4096
 class LocalStore:
     """The files of one folder. Subfolders are listed by name only; folders keep no user metadata."""
 
-    __slots__ = ("_root",)
+    __slots__ = ("_root", "traffic")
 
     def __init__(self, root: str) -> None:
         self._root = root
+        self.traffic = Traffic()
+
+    is_remote = False
 
     @property
     def url(self) -> str:
@@ -30,7 +39,7 @@ class LocalStore:
     def list_pages(self) -> Iterator[list[ObjectStat]]:
         """Yield the files of the folder."""
         try:
-            with os.scandir(self._root) as entries:
+            with Sent(Asked("LIST", self.url), self.traffic), os.scandir(self._root) as entries:
                 page: list[ObjectStat] = []
                 for entry in entries:
                     page.append(_stat_of_entry(entry))
@@ -46,30 +55,50 @@ class LocalStore:
     def head(self, key: str) -> ObjectHead:
         """Return the file's size and version."""
         try:
-            return ObjectHead(_stat_of(key, Path(self._root, key).stat()), None)
+            with Sent(Asked("HEAD", key), self.traffic):
+                return ObjectHead(_stat_of(key, Path(self._root, key).stat()), None)
         except OSError as error:
             raise translate(error, key) from error
 
     def read(self, request: ReadRequest) -> bytes:
         """Read with one ``pread``; the version is checked on the open file, so it is that of the bytes."""
         wanted = request.end - request.start
-        with self._opened(request) as source:
+        with self._opened(request) as (source, sent):
             try:
                 data = os.pread(source, wanted, request.start)
                 while len(data) < wanted and (more := os.pread(source, wanted - len(data), request.start + len(data))):
                     data += more
             except OSError as error:
-                raise translate(error, request.key) from error
-        if len(data) != wanted:
-            raise short_body(request.key, request.start, wanted, len(data))
+                raise translate(error, request.key, request.start) from error
+            sent.received = len(data)
+            if len(data) != wanted:
+                raise short_body(request.key, request.start, wanted, len(data))
         return data
+
+    def start(self, request: ReadRequest) -> "Future[Buffer]":
+        """Read in another thread."""
+        return FOLDER_THREADS.start(self._read_part, request)
+
+    def _read_part(self, request: ReadRequest) -> Buffer:
+        """Read as `read` does, into memory that is used again."""
+        buffer = part_buffer(request.end - request.start)
+        with self._opened(request) as (source, sent):
+            try:
+                while rest := buffer[sent.received :]:
+                    count = os.preadv(source, [rest], request.start + sent.received)
+                    if not count:
+                        raise short_body(request.key, request.start, len(buffer), sent.received)
+                    sent.received += count
+            except OSError as error:
+                raise translate(error, request.key, request.start) from error
+        return buffer.toreadonly()
 
     def send(self, request: ReadRequest, descriptor: int) -> None:
         """Let the kernel copy from file to descriptor; where it cannot, read and write."""
-        with self._opened(request) as source:
-            sent = copy_range(source, request.start, request.end, descriptor)
-        if sent != request.end - request.start:
-            raise short_body(request.key, request.start, request.end - request.start, sent)
+        with self._opened(request) as (source, sent):
+            sent.received = copy_range(source, request.start, request.end, descriptor)
+            if sent.received != request.end - request.start:
+                raise short_body(request.key, request.start, request.end - request.start, sent.received)
 
     def read_many(self, requests: Iterable[ReadRequest]) -> Iterator[bytes | LedgerfsError]:
         """Read one after another: threads do not make a local disk faster than the page cache."""
@@ -80,18 +109,19 @@ class LocalStore:
                 yield error
 
     @contextmanager
-    def _opened(self, request: ReadRequest) -> Iterator[int]:
-        """Open the file of the version asked for."""
-        try:
-            descriptor = os.open(f"{self._root}/{request.key}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError as error:
-            raise translate(error, request.key) from error
-        try:
-            if request.version and _stat_of(request.key, os.fstat(descriptor)).version != request.version:
-                raise StaleObjectError("the file was replaced; open it again", key=request.key)
-            yield descriptor
-        finally:
-            os.close(descriptor)
+    def _opened(self, request: ReadRequest) -> Iterator[tuple[int, Sent]]:
+        """Open the file of the version asked for, as one request."""
+        with Sent(Asked.to_read(request), self.traffic) as sent:
+            try:
+                descriptor = os.open(f"{self._root}/{request.key}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            except OSError as error:
+                raise translate(error, request.key, request.start) from error
+            try:
+                if request.version and _stat_of(request.key, os.fstat(descriptor)).version != request.version:
+                    raise replaced(request.key, request.start)
+                yield descriptor, sent
+            finally:
+                os.close(descriptor)
 
 
 def _stat_of_entry(entry: "os.DirEntry[str]") -> ObjectStat:

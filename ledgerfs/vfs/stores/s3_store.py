@@ -1,32 +1,54 @@
-"""S3 through s3fs, at the level of its requests.
+"""S3 through the clients of s3fs and botocore, at the level of their requests.
 
-Above that level s3fs cannot ask for one version of an object (``If-Match``), shows no user metadata with a body, and keeps every listing
-for ever (``facts/fsspec-fuse.md`` §2). Credentials, endpoints, retries and the event loop stay s3fs's.
+Above that level s3fs cannot ask for one version of an object (``If-Match``), shows no user metadata with a body, keeps every listing for
+ever (``facts/fsspec-fuse.md`` §2), and tries again on its own, around what botocore tries again. Credentials, endpoints, options of
+requests and the event loop stay s3fs's; what a failed request becomes is decided here. Many small reads go through s3fs's event loop,
+single and large ones through botocore in threads, which costs less (`ledgerfs.vfs.stores.s3_transfers`).
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from fsspec.asyn import sync
-
-from ledgerfs.errors import BucketNotFoundError, LedgerfsError, StaleObjectError
+from ledgerfs.cache.block_cache import Buffer
+from ledgerfs.errors import BucketNotFoundError, LedgerfsError, ObjectNotFoundError
 from ledgerfs.vfs.descriptors import write_all
 from ledgerfs.vfs.object_store import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.vfs.stores.concurrent_reads import read_in_loop
-from ledgerfs.vfs.stores.failures import is_transient, retry_delays, short_body, translate
+from ledgerfs.vfs.stores.failures import replaced, short_body, short_object, status_of, translate
 from ledgerfs.vfs.stores.fsspec_handle import FsspecHandle, without_credentials
+from ledgerfs.vfs.stores.retries import Tries, retry, retry_async
+from ledgerfs.vfs.stores.s3_body import check_answer, read_body
+from ledgerfs.vfs.stores.s3_transfers import S3Client, Transfer, is_known_to_botocore
+from ledgerfs.vfs.stores.sent_requests import Asked, Sent
+from ledgerfs.vfs.stores.silence import Silence, bounded
+from ledgerfs.vfs.traffic import Traffic
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+Result = TypeVar("Result")
+Exchange = Callable[[Any, Sent, Silence], Awaitable[Result]]
+"""One request with s3fs's filesystem, from sending it to the last byte."""
 
 
 class S3Store:
     """A bucket, or a prefix in one, of any S3-speaking store."""
 
-    __slots__ = ("_bucket", "_handle", "_prefix")
+    __slots__ = ("_bucket", "_client", "_handle", "_has_answered", "_prefix", "traffic")
 
     def __init__(self, handle: FsspecHandle, root: str) -> None:
         self._handle = handle
         self._bucket, _, prefix = root.partition("/")
-        self._prefix = f"{prefix}/" if prefix else ""
+        self._prefix = f"{prefix.rstrip('/')}/" if prefix else ""
+        self._has_answered = False
+        self._client = S3Client() if is_known_to_botocore(handle.options) else None
+        self.traffic = Traffic()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self._handle, f"{self._bucket}/{self._prefix}"))
+
+    is_remote = True
 
     @property
     def url(self) -> str:
@@ -35,30 +57,36 @@ class S3Store:
 
     def list_pages(self) -> Iterator[list[ObjectStat]]:
         """Yield a page of the listing at a time; keys behind a further ``/`` are one folder each."""
-        fs = self._handle.fs
-        pages = self._pages(fs)
-        try:
-            while page := sync(fs.loop, anext, pages, None):
-                yield self._folders(page) + self._objects(page)
-        except FileNotFoundError as error:
-            raise BucketNotFoundError("no such bucket", key=self.url) from error
-        except Exception as error:
-            raise translate(error, self.url) from error
+        token: dict[str, str] = {}
+        while True:
+            try:
+                page = self._wait_for(self._page(token))
+            except ObjectNotFoundError as error:
+                raise BucketNotFoundError("no such bucket", key=self.url) from error
+            yield self._folders(page) + self._objects(page)
+            if not page.get("IsTruncated"):
+                return
+            token = {"ContinuationToken": page["NextContinuationToken"]}
 
     def head(self, key: str) -> ObjectHead:
         """One HEAD: size, ETag, time and user metadata."""
-        fs = self._handle.fs
-        try:
-            answer = sync(fs.loop, fs._call_s3, "head_object", Bucket=self._bucket, Key=self._prefix + key)  # noqa: SLF001
-        except Exception as error:
-            raise translate(error, key) from error
-        stat = ObjectStat(key, answer["ContentLength"], _milliseconds(answer["LastModified"]), answer.get("ETag", ""))
-        return ObjectHead(stat, answer.get("Metadata", {}))
+        return self._wait_for(self._head(key))
 
     def read(self, request: ReadRequest) -> bytes:
         """One ranged GET with ``If-Match``, tried again when it breaks."""
-        data: bytes = sync(self._handle.fs.loop, self._read, request)
-        return data
+        future = self.start(request)
+        try:
+            data = future.result()
+        finally:
+            future.cancel()  # for Ctrl-C, which ends the waiting alone
+        return data if isinstance(data, bytes) else bytes(data)
+
+    def start(self, request: ReadRequest) -> "Future[Buffer]":
+        """Begin the GET; cancelling ends it and closes its connection."""
+        client = self._client
+        if client is None:
+            return asyncio.run_coroutine_threadsafe(self._read_part(request), self._handle.fs.loop)
+        return Transfer(request).begin(lambda transfer: self._transfer(client, transfer))
 
     def send(self, request: ReadRequest, descriptor: int) -> None:
         """Read, and write what was read."""
@@ -68,44 +96,151 @@ class S3Store:
         """Keep some dozen GETs under way."""
         return read_in_loop(self._handle.fs.loop, self._read, requests)
 
+    def _wait_for(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._handle.fs.loop)
+        try:
+            return future.result()
+        finally:
+            future.cancel()  # for Ctrl-C, which ends the waiting alone
+
+    def _transfer(self, client: S3Client, transfer: Transfer) -> Buffer:
+        """Read in a thread."""
+        request = transfer.request
+        if request.end <= request.start:
+            return b""
+        asked = Asked.to_read(request)
+        try:
+            fs = self._handle.fs
+            known = client.of(fs)
+        except Exception as error:
+            raise translate(error, asked.key, asked.offset) from error
+        tries = Tries(asked.size, is_first_contact=not self._has_answered)
+
+        def attempt() -> Buffer:
+            with Sent(asked, self.traffic, tries.number) as sent:
+                return self._noting_answers(lambda: transfer.receive(self._answer(fs, known, request), sent, tries))
+
+        try:
+            return retry(attempt, tries, asked.tell_retry, transfer.sleep)
+        except Exception as error:
+            raise tries.given_up(error, translate(error, asked.key, asked.offset)) from error
+
+    def _answer(self, fs: Any, client: Any, request: ReadRequest) -> dict[str, Any]:  # noqa: ANN401
+        method = client.get_object
+        try:
+            answer: dict[str, Any] = method(**self._arguments(fs, method, **self._get_arguments(request)))
+        except Exception as error:
+            translated = _translated(error)
+            if status_of(translated) == 416:
+                raise self._wait_for(self._out_of_range(request)) from error
+            raise translated from error
+        return answer
+
+    def _noting_answers(self, call: Callable[[], Result]) -> Result:
+        """Remember whether the store ever answered."""
+        try:
+            result = call()
+        except Exception as error:
+            self._has_answered |= status_of(error) is not None
+            raise
+        self._has_answered = True
+        return result
+
+    async def _read_part(self, request: ReadRequest) -> Buffer:
+        return await self._read(request)
+
     async def _read(self, request: ReadRequest) -> bytes:
         if request.end <= request.start:
             return b""
-        delays = retry_delays()
-        while True:
-            try:
-                return await self._get(request)
-            except Exception as error:
-                delay = next(delays, None)
-                if delay is None or not is_transient(error):
-                    raise translate(error, request.key) from error
-                await asyncio.sleep(delay)
 
-    async def _get(self, request: ReadRequest) -> bytes:
-        match = {"IfMatch": request.version} if request.version else {}
-        answer = await self._handle.fs._call_s3(  # noqa: SLF001
-            "get_object",
-            Bucket=self._bucket,
-            Key=self._prefix + request.key,
-            Range=f"bytes={request.start}-{request.end - 1}",
-            **match,
-        )
+        async def exchange(fs: Any, sent: Sent, silence: Silence) -> bytes:  # noqa: ANN401  (s3fs is not typed)
+            return await self._get(fs, request, sent, silence)
+
+        return await self._ask(Asked.to_read(request), exchange)
+
+    async def _head(self, key: str) -> ObjectHead:
+        async def exchange(fs: Any, _: Sent, __: Silence) -> ObjectHead:  # noqa: ANN401
+            answer = await self._call(fs, "head_object", Key=self._prefix + key)
+            modified = _milliseconds(answer["LastModified"])
+            stat = ObjectStat(key, answer["ContentLength"], modified, answer.get("ETag", ""))
+            return ObjectHead(stat, answer.get("Metadata", {}))
+
+        return await self._ask(Asked("HEAD", key), exchange)
+
+    async def _page(self, token: dict[str, str]) -> dict[str, Any]:
+        async def exchange(fs: Any, _: Sent, __: Silence) -> dict[str, Any]:  # noqa: ANN401
+            page: dict[str, Any] = await self._call(fs, "list_objects_v2", Prefix=self._prefix, Delimiter="/", **token)
+            return page
+
+        return await self._ask(Asked("LIST", self.url), exchange)
+
+    async def _get(self, fs: Any, request: ReadRequest, sent: Sent, silence: Silence) -> bytes:  # noqa: ANN401
+        try:
+            answer = await self._call(fs, "get_object", **self._get_arguments(request))
+        except OSError as error:
+            if status_of(error) == 416:
+                raise await self._out_of_range(request) from error
+            raise
         body = answer["Body"]
         try:
-            data: bytes = await body.read()
+            check_answer(answer, request)
+            return await read_body(body, request, sent, silence)
         finally:
             body.close()
-        if request.version and answer.get("ETag", request.version) != request.version:
-            raise StaleObjectError("the object was replaced; open it again", key=request.key)
-        if len(data) != request.end - request.start or not _starts_at(answer, request.start):
-            raise short_body(request.key, request.start, request.end - request.start, len(data))
-        return data
 
-    def _pages(self, fs: Any) -> AsyncIterator[dict[str, Any]]:  # noqa: ANN401  (s3fs is not typed)
-        pages: AsyncIterator[dict[str, Any]] = fs._list_pages(  # noqa: SLF001
-            "list_objects_v2", Bucket=self._bucket, Prefix=self._prefix, Delimiter="/", **fs.req_kw
-        )
-        return pages
+    async def _out_of_range(self, request: ReadRequest) -> LedgerfsError:
+        """Return the error for a range that the object does not have: it may be another object by now."""
+        try:
+            stat = (await self._head(request.key)).stat
+        except LedgerfsError as error:
+            return error
+        if request.version and stat.version != request.version:
+            return replaced(request.key, request.start)
+        if stat.size < request.end:
+            return short_object(request.key, request.start, stat.size)
+        return short_body(request.key, request.start, request.end - request.start, 0)
+
+    async def _ask(self, asked: Asked, exchange: Exchange[Result]) -> Result:
+        """Make one request, tried again as `retries` has it; all errors are ours."""
+        try:
+            fs = self._handle.fs
+            # Not part of a try: it loads botocore's descriptions of S3, which takes its time once.
+            await fs.set_session()
+        except Exception as error:
+            raise translate(error, asked.key, asked.offset) from error
+        tries = Tries(asked.size, is_first_contact=not self._has_answered)
+        try:
+            return await retry_async(lambda: self._try(fs, asked, tries, exchange), tries, asked.tell_retry)
+        except Exception as error:
+            raise tries.given_up(error, translate(error, asked.key, asked.offset)) from error
+
+    async def _try(self, fs: Any, asked: Asked, tries: Tries, exchange: Exchange[Result]) -> Result:  # noqa: ANN401
+        with Sent(asked, self.traffic, tries.number) as sent:
+            try:
+                async with bounded(tries, asked) as silence:
+                    result = await exchange(fs, sent, silence)
+            except Exception as error:
+                self._has_answered |= status_of(error) is not None
+                raise
+        self._has_answered = True
+        return result
+
+    async def _call(self, fs: Any, operation: str, **arguments: Any) -> Any:  # noqa: ANN401
+        """Send one request with the options that s3fs adds to each (payer, keys of encryption), and without its retries."""
+        method = getattr(await fs.get_s3(self._bucket), operation)
+        try:
+            return await method(**self._arguments(fs, method, **arguments))
+        except Exception as error:
+            raise _translated(error) from error
+
+    def _arguments(self, fs: Any, method: Any, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Return the arguments of a request with those that s3fs adds."""
+        added: dict[str, Any] = fs._get_s3_method_kwargs(method, Bucket=self._bucket, **arguments)  # noqa: SLF001
+        return added
+
+    def _get_arguments(self, request: ReadRequest) -> dict[str, str]:
+        match = {"IfMatch": request.version} if request.version else {}
+        return {"Key": self._prefix + request.key, "Range": f"bytes={request.start}-{request.end - 1}", **match}
 
     def _folders(self, page: dict[str, Any]) -> list[ObjectStat]:
         return [
@@ -122,12 +257,15 @@ class S3Store:
         ]
 
 
-def _starts_at(answer: dict[str, Any], start: int) -> bool:
-    """Whether the body is from the offset asked for: a server that ignores ``Range`` sends the object's start."""
-    content_range = answer.get("ContentRange")
-    if content_range is None:
-        return start == 0
-    return str(content_range).startswith(f"bytes {start}-")
+def _translated(error: Exception) -> Exception:
+    """Return the operating system's error for one of botocore, as s3fs has it; others as they are."""
+    # s3fs is there when there is a filesystem of it, and otherwise may not be installed.
+    from s3fs.errors import translate_boto_error
+
+    translated: Exception = translate_boto_error(error)
+    if translated is not error:
+        translated.__cause__ = error
+    return translated
 
 
 def _milliseconds(time: Any) -> int:  # noqa: ANN401  (botocore gives a datetime)

@@ -1,6 +1,7 @@
 """What listing and indexes alone tell: pairs that are not pairs, sizes that do not agree. Reads no data."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -22,18 +23,18 @@ _NAMES_SHOWN = 5
 _COMPARED = 4096
 
 
-def check_catalog(bucket: Bucket) -> Iterator[Finding]:
+def check_catalog(bucket: Bucket, catalog: Catalog) -> Iterator[Finding]:
     """Yield what is wrong with the bucket as a whole, and with ledgers whose sizes contradict each other."""
-    catalog = bucket.catalog
     for bad in catalog.bad_indexes:
         key, error = bad.key, bad.error
         severity = severity_of(error)
         kind = "deleted-meanwhile" if severity is Severity.REMARK else "unreadable-index"
         yield Finding(severity, kind, error.reason, key.index_key, error.offset, key.ledger_id)
-    yield from _unpaired(bucket)
+    yield from _unpaired(bucket, catalog)
     ledgers = catalog.ledgers
     for row in np.flatnonzero(~is_sound(ledgers)):
-        yield _guarded(bucket, catalog.ref(int(row)), _contradiction)
+        ref = catalog.ref(int(row))
+        yield _guarded(bucket, ref, partial(_contradiction, severity=_severity_of_copy(catalog, ref)))
     for row in np.flatnonzero(ledgers["odd_index"]):
         yield _guarded(bucket, catalog.ref(int(row)), _oddity)
     for row in np.flatnonzero(ledgers["copy"] > 0):
@@ -63,9 +64,8 @@ def _guarded(bucket: Bucket, ref: LedgerRef, check: Callable[[Bucket, LedgerRef]
         return _about(ref, severity, kind, error.reason, error.offset, index=True)
 
 
-def _unpaired(bucket: Bucket) -> Iterator[Finding]:
+def _unpaired(bucket: Bucket, catalog: Catalog) -> Iterator[Finding]:
     """Yield data without index and index without data: damage, unless a complete copy of the same ledger is there."""
-    catalog = bucket.catalog
     for orphan in catalog.orphans:
         key = key_of(orphan)
         has_copy = any(
@@ -105,13 +105,14 @@ def _oddity(bucket: Bucket, ref: LedgerRef) -> Finding:
     return _about(ref, Severity.DAMAGE, "odd-index", str(bucket.reader(ref).index.oddity), 4, index=True)
 
 
-def _contradiction(bucket: Bucket, ref: LedgerRef) -> Finding:
-    """Say what index and size of the data object contradict each other in; a remark where a complete copy is read instead."""
-    severity = (
-        Severity.REMARK
-        if ref.copy > 0 and bucket.catalog.copies_of(ref.managed_ledger, ref.ledger_id)[0].is_sound
-        else Severity.DAMAGE
-    )
+def _severity_of_copy(catalog: Catalog, ref: LedgerRef) -> Severity:
+    """Return how bad damage to a copy is: a remark where a complete one is read instead."""
+    is_read = ref.copy == 0 or not catalog.copies_of(ref.managed_ledger, ref.ledger_id)[0].is_sound
+    return Severity.DAMAGE if is_read else Severity.REMARK
+
+
+def _contradiction(bucket: Bucket, ref: LedgerRef, *, severity: Severity) -> Finding:
+    """Say what index and size of the data object contradict each other in."""
     size = ref.data.size
     if size < ref.data_length:
         message = f"the object has {size} bytes, its index says {ref.data_length}: the end is missing"

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ledgerfs.cache.read_ahead import cut_parts
 from ledgerfs.errors import (
     CorruptLedgerError,
     LedgerfsError,
@@ -20,8 +21,8 @@ from ledgerfs.formats.user_metadata import parse_user_metadata
 from ledgerfs.messages.entry_checksum import EntryState, check_entries
 from ledgerfs.vfs.block_map import block_ends
 from ledgerfs.vfs.layout import LedgerReader
-from ledgerfs.vfs.object_store import ObjectStore
-from ledgerfs.vfs.object_window import LARGEST_READ, ObjectWindow
+from ledgerfs.vfs.object_store import ReadRequest
+from ledgerfs.vfs.object_window import ObjectWindow, open_parts
 from ledgerfs.vfs.record_walk import Stretch, walk_records
 from ledgerfs.vfs.verification.catalog_checks import severity_of
 from ledgerfs.vfs.verification.findings import Finding, Severity
@@ -46,7 +47,6 @@ class LedgerCheck:
 
     """
 
-    store: ObjectStore
     ledger: LedgerReader
     on_bytes: OnBytes
     entries: int = 0
@@ -80,7 +80,7 @@ class LedgerCheck:
     def _missing(self, error: ObjectNotFoundError) -> None:
         """Tell a ledger that was deleted since the listing from one whose data object is lost."""
         try:
-            self.store.head(self.ledger.ref.index.key)
+            self.ledger.store.head(self.ledger.ref.index.key)
         except ObjectNotFoundError:
             self._find(
                 Severity.REMARK,
@@ -94,13 +94,15 @@ class LedgerCheck:
 
     def _check_data(self, index: OffloadIndex) -> None:
         size = self.ledger.ref.data.size
-        window = ObjectWindow(self.store, self.ledger.ref.data, 0, size)
-        ends = block_ends(index)
-        for block, end in enumerate(ends):
-            before = window.position
-            self._check_block(window, index, block, min(end, size))
-            self.bytes += window.position - before
-            self.on_bytes(window.position - before)
+        stat = self.ledger.ref.data
+        plan = (ReadRequest(stat.key, *part, stat.version) for part in cut_parts(0, size, is_known=True))
+        with open_parts(self.ledger.store, plan) as parts:
+            window = ObjectWindow(parts, stat.key, 0)
+            for block, end in enumerate(block_ends(index)):
+                before = window.position
+                self._check_block(window, index, block, min(end, size))
+                self.bytes += window.position - before
+                self.on_bytes(window.position - before)
         self._check_totals(index)
 
     def _check_block(self, window: ObjectWindow, index: OffloadIndex, block: int, end: int) -> None:
@@ -172,8 +174,10 @@ class LedgerCheck:
     def _check_padding(self, window: ObjectWindow, end: int) -> None:
         # The padding's pattern has a period of 4, so pieces of a multiple of 4 can be compared one by one.
         while window.position < end:
-            piece = min(end - window.position, LARGEST_READ)
-            window.fill(piece)
+            rest = end - window.position
+            if not window.fill(min(rest, 4)):
+                raise CorruptLedgerError("the object ends in its padding", offset=window.position)
+            piece = min(rest, len(window.buffer) // 4 * 4) if rest > len(window.buffer) else rest
             wrong = first_wrong_padding(window.buffer[:piece])
             if wrong is not None:
                 self._damage("wrong-padding", "neither an entry nor padding", window.position + wrong)
@@ -204,7 +208,7 @@ class LedgerCheck:
     def _check_metadata(self) -> None:
         """Ask for the user metadata of both objects, where the store keeps any."""
         for stat in (self.ledger.ref.data, self.ledger.ref.index):
-            metadata = self.store.head(stat.key).metadata
+            metadata = self.ledger.store.head(stat.key).metadata
             if metadata is None:
                 return
             refused = parse_user_metadata(metadata).broker_refuses

@@ -5,6 +5,7 @@ from typing import Self
 
 from ledgerfs.errors import AccessDeniedError, ObjectNotFoundError
 from ledgerfs.vfs.bucket import Bucket
+from ledgerfs.vfs.catalog import Catalog
 from ledgerfs.vfs.layout import LedgerReader, Progress
 from ledgerfs.vfs.ordered_map import ordered_map
 from ledgerfs.vfs.verification.catalog_checks import check_catalog
@@ -21,28 +22,28 @@ def verify(bucket: Bucket, *, quick: bool = False, progress: Progress | None = N
     """Check a bucket and return what was found.
 
     ``quick`` compares listing and indexes only, which also finds truncated offloads that Pulsar calls successful; otherwise every object is
-    read in full, ``threads`` at a time, in at most 17 MiB of memory each (more only for larger entries). Raises `StoreUnreachableError` and
-    whatever keeps the catalog from loading; everything else is a finding.
+    read in full, ``threads`` at a time, within the process's budget of memory (`ledgerfs.cache.block_cache`). Raises
+    `StoreUnreachableError` and whatever keeps the catalog from loading; everything else is a finding.
     """
-    bucket.load_catalog(progress)
-    findings = list(check_catalog(bucket))
+    catalog = bucket.load_catalog(progress, listed=True)
+    findings = list(check_catalog(bucket, catalog))
     entries = read = 0
-    ledgers = int(bucket.catalog.ledgers.size)
+    ledgers = int(catalog.ledgers.size)
     if not quick and ledgers:
         # numba, which this imports, is not needed for a quick look.
         from ledgerfs.vfs.verification.ledger_checks import LedgerCheck
 
-        with _Meter(int(bucket.catalog.ledgers["data_size"].sum()), progress) as meter:
-            readers = (bucket.reader(ref) for ref in bucket.catalog.refs())
+        with _Meter(int(catalog.ledgers["data_size"].sum()), progress) as meter:
+            readers = (bucket.uncached_reader(ref) for ref in catalog.refs())
 
             def check_one(reader: LedgerReader) -> LedgerCheck:
-                return LedgerCheck(bucket.store, reader, meter.add).run()
+                return LedgerCheck(reader, meter.add).run()
 
             for check in ordered_map(check_one, readers, threads, "ledgerfs-verify"):
                 findings += check.findings
                 entries += check.entries
                 read += check.bytes
-        findings += _metadata_remark(bucket)
+        findings += _metadata_remark(bucket, catalog)
     findings.sort(key=lambda finding: list(Severity).index(finding.severity))
     return Report(quick, ledgers, entries, read, tuple(findings))
 
@@ -73,9 +74,9 @@ class _Meter:
                 self._progress("verifying", self._done, self._total)
 
 
-def _metadata_remark(bucket: Bucket) -> list[Finding]:
+def _metadata_remark(bucket: Bucket, catalog: Catalog) -> list[Finding]:
     """Remark once that a store keeps no user metadata, which a broker that reads a copy of it would miss."""
-    for ref in bucket.catalog.refs():
+    for ref in catalog.refs():
         try:
             keeps_metadata = bucket.store.head(ref.index.key).metadata is not None
         except ObjectNotFoundError:

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 
 from ledgerfs.cache.rendered_files import RenderedFiles
+from ledgerfs.vfs.contents import Contents
 from ledgerfs.vfs.views.entries import EntriesView
 from ledgerfs.vfs.views.info import InfoView
 from ledgerfs.vfs.views.ledger_tables import LedgerTables
 from ledgerfs.vfs.views.rendered import RenderedView
-from ledgerfs.vfs.views.view import Contents, View
+from ledgerfs.vfs.views.view import View
 
 __all__ = ["Contents", "View", "make_views"]
 

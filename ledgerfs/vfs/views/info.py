@@ -1,6 +1,7 @@
 """The view ``info``: index, ledger metadata, blocks and object metadata as one JSON document; made on open, and kept for a while."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cachetools import LRUCache
@@ -27,6 +28,14 @@ class Document:
     def read(self, start: int, end: int) -> bytes:
         """Return a part."""
         return self.data[start:end]
+
+    def read_into(self, start: int, buffer: memoryview) -> None:
+        """Fill ``buffer`` from ``start`` on."""
+        buffer[:] = self.data[start : start + len(buffer)]
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Return some parts."""
+        return [self.read(start, end) for start, end in ranges]
 
     def send(self, start: int, end: int, descriptor: int) -> None:
         """Write a part."""

@@ -1,5 +1,6 @@
 """The views ``jsonl``, ``arrow``, ``parquet``: the message table of each ledger as a file, rendered when it is opened first."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -26,6 +27,14 @@ class Rendered:
     def read(self, start: int, end: int) -> bytes:
         """Read from the cached file."""
         return self.file.read(start, end)
+
+    def read_into(self, start: int, buffer: memoryview) -> None:
+        """Fill ``buffer`` from ``start`` on."""
+        buffer[:] = self.read(start, start + len(buffer))
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Return some parts."""
+        return [self.read(start, end) for start, end in ranges]
 
     def send(self, start: int, end: int, descriptor: int) -> None:
         """Let the kernel copy from the cached file."""

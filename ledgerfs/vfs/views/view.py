@@ -1,26 +1,10 @@
-"""The seam between the tree and what its files hold."""
+"""The seam between the tree and what its files show."""
 
 from typing import Protocol
 
 from ledgerfs.vfs.catalog import LedgerRef
+from ledgerfs.vfs.contents import Contents
 from ledgerfs.vfs.layout import LedgerReader
-
-
-class Contents(Protocol):
-    """The content of one open file: its size is known, and any number of threads may read it."""
-
-    @property
-    def size(self) -> int:
-        """Bytes, exactly."""
-        ...
-
-    def read(self, start: int, end: int) -> bytes:
-        """Return bytes ``start`` to ``end``, which are inside the content."""
-        ...
-
-    def send(self, start: int, end: int, descriptor: int) -> None:
-        """Write the same bytes to a file descriptor, in the kernel where it can do that."""
-        ...
 
 
 class View(Protocol):

@@ -1,0 +1,330 @@
+"""Byte ranges of objects in memory: one budget for the process, the least recently used ranges dropped, reads under way shared.
+
+An object's ranges never overlap. A range that is asked for is put together from what is there, what another reader already waits for, and
+what has to be fetched, so that no byte is fetched twice while it is here or on its way. What the bytes mean is nobody's business here.
+"""
+
+import logging
+import os
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Hashable, Iterator
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from cachetools import LRUCache
+
+from ledgerfs.cache.fork_lock import ForkLock
+from ledgerfs.cache.memory_size import memory_size
+
+MOST_BYTES = 1 << 30
+"""What the process keeps at most, unless it is told otherwise; a quarter of its memory if that is less."""
+
+BYTES_VARIABLE = "LEDGERFS_CACHE_BYTES"
+
+
+_log = logging.getLogger("ledgerfs.cache")
+
+
+Buffer = bytes | memoryview
+"""Bytes that nobody changes."""
+
+
+class Pending(Protocol):
+    """A read that was begun."""
+
+    def result(self) -> Buffer:
+        """Wait for the bytes; raises what reading them raised."""
+        ...
+
+    def cancel(self) -> object:
+        """Tell that nobody wants them any more."""
+        ...
+
+
+Fetch = Callable[[int, int], "Future[Buffer]"]
+"""Begins to read bytes ``start`` to ``end`` of the object it was made for."""
+
+
+@dataclass(slots=True, eq=False)
+class _Range:
+    """Bytes ``start`` to ``end`` of an object, here or on their way.
+
+    Attributes
+    ----------
+    data
+        Done when they are here.
+    read
+        What fetches them, once it was begun.
+    readers
+        How many wait for them; when the last one leaves, fetching ends.
+    is_kept
+        Whether they stay when they were read.
+
+    """
+
+    start: int
+    end: int
+    is_kept: bool
+    data: "Future[Buffer]" = field(default_factory=Future)
+    read: "Future[Buffer] | None" = None
+    readers: int = 0
+
+
+class _Ranges:
+    """The ranges of one object, ascending."""
+
+    __slots__ = ("_ranges", "_starts")
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ranges: list[_Range] = []
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def between(self, start: int, end: int) -> list[_Range]:
+        """Return the ranges that have bytes between ``start`` and ``end``."""
+        low = bisect_right(self._starts, start) - 1
+        if low < 0 or self._ranges[low].end <= start:
+            low += 1
+        return self._ranges[low : bisect_left(self._starts, end)]
+
+    def add(self, new: _Range) -> None:
+        at = bisect_left(self._starts, new.start)
+        self._starts.insert(at, new.start)
+        self._ranges.insert(at, new)
+
+    def remove(self, old: _Range) -> None:
+        at = bisect_left(self._starts, old.start)
+        if at < len(self._ranges) and self._ranges[at] is old:
+            del self._starts[at], self._ranges[at]
+
+
+class RangeRead:
+    """A range that was asked for: a `Pending` made of pieces."""
+
+    __slots__ = ("_cache", "_end", "_name", "_pieces", "_start", "fetched", "waits")
+
+    def __init__(self, cache: "BlockCache", name: Hashable, start: int, end: int) -> None:
+        self._cache = cache
+        self._name = name
+        self._start = start
+        self._end = end
+        self._pieces: list[_Range] = []
+        self.fetched = 0
+        """Bytes that had to be fetched for it."""
+        self.waits = 0
+        """Pieces that another reader was already waiting for."""
+
+    def result(self) -> Buffer:
+        """Wait for all pieces; return exactly the bytes asked for. Raises what fetching one of them raised.
+
+        Once it was cancelled, or has raised, it raises `CancelledError`.
+        """
+        if not self._pieces and self._start < self._end:
+            raise CancelledError
+        try:
+            pieces = [(piece, piece.data.result()) for piece in self._pieces]
+        except CancelledError:
+            raise
+        except BaseException:
+            self.cancel()
+            raise
+        if len(pieces) == 1:
+            piece, data = pieces[0]
+            return data[self._start - piece.start : self._end - piece.start]
+        views = (
+            memoryview(data)[max(0, self._start - piece.start) : self._end - piece.start] for piece, data in pieces
+        )
+        return b"".join(views)
+
+    def cancel(self) -> None:
+        """Leave; what nobody else waits for is not fetched any further."""
+        self._cache._leave(self._name, self._pieces)  # noqa: SLF001  (the two are one subject)
+        self._pieces = []
+
+
+class BlockCache:
+    """The ranges that a process keeps. Safe in threads; a forked child begins with an empty one.
+
+    Parameters
+    ----------
+    budget
+        Bytes in all: what is kept, and what readers hold ahead of themselves (`reserve`).
+
+    """
+
+    def __init__(self, budget: int) -> None:
+        self._lock = ForkLock()
+        self._budget = budget
+        self._reserved = 0
+        self._clear()
+
+    @property
+    def budget(self) -> int:
+        """Bytes that may be kept."""
+        return self._budget
+
+    @property
+    def size(self) -> int:
+        """Bytes that are kept."""
+        return int(self._kept.currsize)
+
+    def resize(self, budget: int) -> None:
+        """Change the budget; what is too much is dropped."""
+        with self._lock:
+            self._budget = budget
+            self._shrink(0)
+
+    def begin(self, name: Hashable, start: int, end: int, fetch: Fetch, *, keep: bool = True) -> RangeRead:
+        """Begin to read bytes ``start`` to ``end`` of the object ``name``, which says its version too; ``fetch`` gets what is not here."""
+        read = RangeRead(self, name, start, end)
+        with self._lock:
+            self._leave_parent()
+            ranges = self._objects.setdefault(name, _Ranges())
+            missing = [_Range(*gap, keep) for gap in _gaps(start, end, ranges.between(start, end))]
+            for piece in missing:
+                ranges.add(piece)
+            for piece in ranges.between(start, end):
+                piece.readers += 1
+                piece.is_kept |= keep
+                read._pieces.append(piece)  # noqa: SLF001
+                if piece.data.done():
+                    self._kept.get((name, piece.start))
+            read.fetched = sum(piece.end - piece.start for piece in missing)
+            read.waits = sum(not piece.data.done() for piece in read._pieces) - len(missing)  # noqa: SLF001
+            if not ranges:
+                del self._objects[name]
+        for number, piece in enumerate(missing):
+            try:
+                self._fetch(name, piece, fetch)
+            except BaseException as error:
+                # Whoever joined the others would wait for ever.
+                for lost in missing[number:]:
+                    self._fail(name, lost, error)
+                raise
+        return read
+
+    def clear(self) -> None:
+        """Drop everything; reads under way go on for those who wait for them."""
+        with self._lock:
+            for name in list(self._objects):
+                self.forget(name)
+
+    def forget(self, name: Hashable) -> None:
+        """Drop all that is kept of an object; reads under way go on, but are not kept."""
+        with self._lock:
+            ranges = self._objects.pop(name, None)
+            for piece in [] if ranges is None else ranges.between(0, 1 << 63):
+                piece.is_kept = False
+                self._kept.pop((name, piece.start), None)
+
+    def reserve(self, size: int, *, is_needed: bool = False) -> bool:
+        """Take bytes of the budget for what a reader holds ahead of itself, up to half of it; what ``is_needed`` is always granted."""
+        with self._lock:
+            self._leave_parent()
+            if not is_needed and self._reserved + size > self._budget // 2:
+                return False
+            self._reserved += size
+            self._shrink(0)
+            return True
+
+    def release(self, size: int) -> None:
+        """Give back what was taken."""
+        with self._lock:
+            self._reserved = max(0, self._reserved - size)
+
+    def _fetch(self, name: Hashable, piece: _Range, fetch: Fetch) -> None:
+        read = piece.read = fetch(piece.start, piece.end)
+        read.add_done_callback(lambda done: self._arrived(name, piece, done))
+        if piece.data.cancelled():
+            # Everybody left in between.
+            read.cancel()
+
+    def _arrived(self, name: Hashable, piece: _Range, read: "Future[Buffer]") -> None:
+        if read.cancelled():
+            self._fail(name, piece, CancelledError())
+        elif (error := read.exception()) is not None:
+            self._fail(name, piece, error)
+        else:
+            self._keep(name, piece, read.result())
+
+    def _keep(self, name: Hashable, piece: _Range, data: Buffer) -> None:
+        with self._lock:
+            if not piece.data.set_running_or_notify_cancel():
+                return  # nobody wants it any more, and it was removed
+            room = piece.end - piece.start
+            if piece.is_kept and room <= self._budget - self._reserved:
+                self._shrink(room)
+                self._kept[name, piece.start] = piece
+            else:
+                self._remove(name, piece)
+            piece.data.set_result(data)
+
+    def _fail(self, name: Hashable, piece: _Range, error: BaseException) -> None:
+        with self._lock:
+            self._remove(name, piece)
+            if piece.data.set_running_or_notify_cancel():
+                piece.data.set_exception(error)
+
+    def _leave(self, name: Hashable, pieces: list[_Range]) -> None:
+        abandoned = []
+        with self._lock:
+            for piece in pieces:
+                piece.readers -= 1
+                if not piece.readers and piece.data.cancel():
+                    self._remove(name, piece)
+                    abandoned.append(piece)
+        for piece in abandoned:
+            if piece.read is not None:
+                piece.read.cancel()
+
+    def _remove(self, name: Hashable, piece: _Range) -> None:
+        ranges = self._objects.get(name)
+        if ranges is not None:
+            ranges.remove(piece)
+            if not ranges:
+                del self._objects[name]
+
+    def _shrink(self, room: int) -> None:
+        """Drop ranges until there is room for some more bytes."""
+        while self._kept and self._kept.currsize + room > self._budget - self._reserved:
+            (name, _), piece = self._kept.popitem()
+            self._remove(name, piece)
+
+    def _leave_parent(self) -> None:
+        """Begin anew in a forked child: nobody will finish what the parent's threads were at."""
+        if self._process != os.getpid():
+            self._clear()
+
+    def _clear(self) -> None:
+        self._process = os.getpid()
+        self._reserved = 0
+        self._objects: dict[Hashable, _Ranges] = {}
+        self._kept: LRUCache[tuple[Hashable, int], _Range] = LRUCache(
+            1 << 62, getsizeof=lambda piece: piece.end - piece.start
+        )
+
+
+def _gaps(start: int, end: int, ranges: list[_Range]) -> Iterator[tuple[int, int]]:
+    for one in ranges:
+        if one.start > start:
+            yield start, one.start
+        start = max(start, one.end)
+    if start < end:
+        yield start, end
+
+
+def default_budget() -> int:
+    """Return the bytes of `BYTES_VARIABLE`, else a quarter of the memory, at most `MOST_BYTES`."""
+    text = os.environ.get(BYTES_VARIABLE, "").strip()
+    if text.isdigit():
+        return int(text)
+    if text:
+        _log.warning("%s=%r is no number of bytes, and left out", BYTES_VARIABLE, text)
+    return min(MOST_BYTES, memory_size() // 4)
+
+
+process_cache = BlockCache(default_budget())
+"""The one of this process."""

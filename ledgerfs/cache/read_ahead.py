@@ -1,0 +1,168 @@
+"""Reading parts in the order of a plan, the next ones fetched while the reader works on the one before.
+
+A reader that only looks at the beginning costs one small part. One that goes on is believed more with every part it takes: twice as many
+are under way, up to the store's limit. What is under way is taken from the process's budget of memory (`ledgerfs.cache.block_cache`), so
+that many readers share it; each always has one part.
+"""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Generic, Protocol, Self, TypeVar
+
+from ledgerfs.cache.block_cache import BlockCache, Buffer, Pending, process_cache
+
+MIB = 1 << 20
+PART_BYTES = 8 * MIB
+"""Bytes of a part, once a reader is believed: parts end at multiples of it, so that readers of one object ask for the same ones."""
+
+_FIRST_PARTS = (MIB, MIB, 2 * MIB, 4 * MIB)
+
+
+class Part(Protocol):
+    """A range to be read."""
+
+    @property
+    def start(self) -> int:
+        """Offset of its first byte."""
+        ...
+
+    @property
+    def end(self) -> int:
+        """Offset behind its last byte."""
+        ...
+
+
+PartT = TypeVar("PartT", bound=Part)
+
+
+def cut_parts(start: int, end: int, *, is_known: bool = False) -> Iterator[tuple[int, int]]:
+    """Yield the parts of a range: small ones at first, unless it is known that all of it will be read."""
+    if not is_known:
+        for size in _FIRST_PARTS:
+            if start < end:
+                stop = min(end, start + size)
+                yield start, stop
+                start = stop
+    while start < end:
+        stop = min(end, (start // PART_BYTES + 1) * PART_BYTES)
+        yield start, stop
+        start = stop
+
+
+@dataclass(frozen=True, slots=True)
+class _Flight(Generic[PartT]):
+    part: PartT
+    read: Pending
+
+
+class ReadAhead(Generic[PartT]):
+    """The parts of a plan, taken in its order. For one thread at a time; close it, or let ``with`` do so.
+
+    Parameters
+    ----------
+    begin
+        Begins to read a part.
+    plan
+        The parts; asked for the next one only when it is about to be read.
+    most
+        Parts under way at a time, at most; with 1, each is read when it is taken.
+    is_known
+        Whether all of the plan will be read: then the most are under way from the first part on.
+
+    """
+
+    __slots__ = ("_begin", "_cache", "_depth", "_flights", "_most", "_plan", "_process", "_taken", "_waiting")
+
+    def __init__(
+        self,
+        begin: Callable[[PartT], Pending],
+        plan: Iterable[PartT],
+        most: int,
+        *,
+        is_known: bool = False,
+        cache: BlockCache = process_cache,
+    ) -> None:
+        self._begin = begin
+        self._plan = iter(plan)
+        self._waiting: PartT | None = None
+        self._most = max(1, most)
+        self._depth = self._most if is_known else 1
+        self._cache = cache
+        self._flights: deque[_Flight[PartT]] = deque()
+        self._taken = 0
+        self._process = os.getpid()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def peek(self) -> PartT | None:
+        """Return the part that comes next; None at the end of the plan."""
+        self._launch()
+        return self._flights[0].part if self._flights else None
+
+    def take(self) -> Buffer:
+        """Wait for the next part; raises what reading it raised, `IndexError` at the end of the plan."""
+        self._launch()
+        flight = self._flights[0]
+        data = flight.read.result()
+        self._drop_first()
+        self._taken += 1
+        self._depth = min(2 * self._depth, self._most)
+        if self._taken > 1 and self._most > 1:
+            self._launch()
+        return data
+
+    def skip(self) -> None:
+        """Leave the next part out."""
+        self._flights[0].read.cancel()
+        self._drop_first()
+
+    def close(self) -> None:
+        """End what is under way."""
+        if self._process != os.getpid():
+            self._flights.clear()
+        while self._flights:
+            self.skip()
+        self._plan, self._waiting = iter(()), None
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _launch(self) -> None:
+        """Begin parts until as many are under way as the reader is worth, and the budget allows."""
+        if self._process != os.getpid():
+            self._begin_anew()
+        while len(self._flights) < self._depth:
+            if self._waiting is None:
+                self._waiting = next(self._plan, None)
+            if self._waiting is None or not self._begin_one(self._waiting):
+                return
+            self._waiting = None
+
+    def _begin_one(self, part: PartT) -> bool:
+        if not self._cache.reserve(part.end - part.start, is_needed=not self._flights):
+            return False
+        try:
+            self._flights.append(_Flight(part, self._begin(part)))
+        except BaseException:
+            self._cache.release(part.end - part.start)
+            raise
+        return True
+
+    def _drop_first(self) -> None:
+        part = self._flights.popleft().part
+        self._cache.release(part.end - part.start)
+
+    def _begin_anew(self) -> None:
+        """Ask again in a forked child, where what the parent asked for never arrives."""
+        self._process = os.getpid()
+        parts = [flight.part for flight in self._flights]
+        self._flights.clear()
+        for part in parts:
+            self._cache.reserve(part.end - part.start, is_needed=True)
+            self._flights.append(_Flight(part, self._begin(part)))

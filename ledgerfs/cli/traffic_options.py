@@ -1,0 +1,84 @@
+"""``--stats`` and ``--trace``: what a command asked of the store, in sum and request by request, on standard error."""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from ledgerfs.cli.output import human_size, say
+from ledgerfs.vfs.bucket import Bucket
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_LOGGER = logging.getLogger("ledgerfs.store")
+_STATS_WANTED = "ledgerfs.stats_wanted"
+
+
+def traffic_options(command: Command) -> Command:
+    """Add the two options; neither is an argument of the command."""
+    stats = click.option(
+        "--stats",
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=_want_stats,
+        help="At the end, say on standard error what was asked of the store.",
+    )
+    trace = click.option(
+        "--trace",
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=_trace,
+        help="Print each request to the store, as it is done, on standard error.",
+    )
+    return stats(trace(command))
+
+
+def say_stats_at_end(context: click.Context, bucket: Bucket) -> None:
+    """Have the sums printed when the command is over, however it ends, where ``--stats`` asked for them."""
+    if not context.meta.get(_STATS_WANTED):
+        return
+    began = time.monotonic()
+
+    def say_stats() -> None:
+        stats = bucket.stats()
+        say(
+            f"stats: requests {stats.requests}, bytes asked {_bytes(stats.bytes_asked)}, "
+            f"bytes used {_bytes(stats.bytes_used)}, hits {stats.hits}, waits {stats.waits}, "
+            f"retries {stats.retries}, seconds {time.monotonic() - began:.2f}"
+        )
+
+    context.call_on_close(say_stats)
+
+
+def _bytes(size: int) -> str:
+    return f"{size} ({human_size(size)})"
+
+
+def _want_stats(context: click.Context, _: click.Parameter, is_wanted: bool) -> None:
+    context.meta[_STATS_WANTED] = is_wanted
+
+
+class _Trace(logging.Handler):
+    """Prints what the stores log, one line a request."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one line."""
+        say(f"trace: {record.getMessage()}")
+
+
+def _trace(context: click.Context, _: click.Parameter, is_wanted: bool) -> None:
+    if not is_wanted:
+        return
+    handler, level = _Trace(), _LOGGER.level
+
+    def end() -> None:
+        _LOGGER.removeHandler(handler)
+        _LOGGER.setLevel(level)
+
+    _LOGGER.addHandler(handler)
+    _LOGGER.setLevel(logging.DEBUG)
+    context.call_on_close(end)

@@ -1,0 +1,29 @@
+"""The seam between the tree and what its files hold."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class Contents(Protocol):
+    """The content of one open file: its size is known, and any number of threads may read it."""
+
+    @property
+    def size(self) -> int:
+        """Bytes, exactly."""
+        ...
+
+    def read(self, start: int, end: int) -> bytes:
+        """Return bytes ``start`` to ``end``, which are inside the content; what is behind them may be fetched ahead."""
+        ...
+
+    def read_into(self, start: int, buffer: memoryview) -> None:
+        """Fill ``buffer`` with the bytes from ``start`` on, which the content has; otherwise as `read`."""
+        ...
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Return the bytes of each range, and fetch little else."""
+        ...
+
+    def send(self, start: int, end: int, descriptor: int) -> None:
+        """Write bytes ``start`` to ``end`` to a file descriptor, in the kernel where it can do that."""
+        ...
