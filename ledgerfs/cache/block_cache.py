@@ -243,6 +243,8 @@ class BlockCache:
             read.cancel()
 
     def _arrived(self, name: Hashable, piece: _Range, read: "Future[Buffer]") -> None:
+        # Futures keep their callbacks, and this one the piece: a circle would hold the bytes until the garbage collector comes by.
+        piece.read = None
         if read.cancelled():
             self._fail(name, piece, CancelledError())
         elif (error := read.exception()) is not None:

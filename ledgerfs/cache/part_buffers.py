@@ -10,7 +10,7 @@ import numpy as np
 from ledgerfs.cache.fork_lock import ForkLock
 
 _SIZE = 8 << 20
-_IDLE = 8
+_IDLE = 16
 """Buffers that wait for the next reader, at most; others go back to the system."""
 
 _idle: list["np.ndarray[tuple[int], np.dtype[np.uint8]]"] = []

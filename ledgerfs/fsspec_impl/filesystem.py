@@ -47,8 +47,8 @@ class LedgerFileSystem(AbstractFileSystem):
     fs
         That filesystem itself, instead of the two.
     cache_dir
-        Folder for what is kept on disk: catalogs, files of ``jsonl/``, ``arrow/``, ``parquet/``, and byte ranges of remote objects. None for
-        ``$LEDGERFS_CACHE_DIR``, else ``~/.cache/ledgerfs``, then without byte ranges.
+        Folder for what is kept on disk: catalogs, files of ``jsonl/``, ``arrow/``, ``parquet/``, and byte ranges of remote objects. None
+        for ``$LEDGERFS_CACHE_DIR``, else ``~/.cache/ledgerfs``, then without byte ranges.
     scan_options
         What `ledgerfs.vfs.bucket.Topic.scan` takes, for what is in those files: ``{"private_keys": …}``, ``{"transactions": "all"}``, ….
     catalog_max_age

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ledgerfs.cache.read_ahead import cut_parts
 from ledgerfs.vfs.descriptors import write_all
 from ledgerfs.vfs.object_reader import ObjectReader
@@ -41,8 +43,10 @@ class RecordFile:
     def read_into(self, start: int, buffer: memoryview) -> None:
         """Fill ``buffer`` from ``start`` on, as `read`."""
         at = 0
+        # numpy lets other threads run while it copies, which receive what comes next.
+        target = np.frombuffer(buffer, np.uint8)
         for piece in self._pieces(start, start + len(buffer)):
-            buffer[at : at + len(piece)] = piece
+            np.copyto(target[at : at + len(piece)], np.frombuffer(piece, np.uint8))
             at += len(piece)
 
     def send(self, start: int, end: int, descriptor: int) -> None:

@@ -5,11 +5,9 @@ when what was read contradicts itself. Nor can a try be interrupted: how long on
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ledgerfs.cache.block_cache import Buffer
 from ledgerfs.errors import BucketNotFoundError, LedgerfsError, StoreError
 from ledgerfs.vfs.descriptors import write_all
 from ledgerfs.vfs.object_store import ObjectHead, ObjectStat, ReadRequest
@@ -20,6 +18,11 @@ from ledgerfs.vfs.stores.reading_threads import FILESYSTEM_THREADS, read_at_once
 from ledgerfs.vfs.stores.retries import Tries, retry
 from ledgerfs.vfs.stores.sent_requests import Asked, Sent
 from ledgerfs.vfs.traffic import Traffic
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from ledgerfs.cache.block_cache import Buffer
 
 Result = TypeVar("Result")
 

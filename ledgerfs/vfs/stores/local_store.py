@@ -2,10 +2,10 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from stat import S_ISREG
+from typing import TYPE_CHECKING
 
 from ledgerfs.cache.block_cache import Buffer
 from ledgerfs.cache.part_buffers import part_buffer
@@ -16,6 +16,9 @@ from ledgerfs.vfs.stores.failures import replaced, short_body, translate
 from ledgerfs.vfs.stores.reading_threads import FOLDER_THREADS
 from ledgerfs.vfs.stores.sent_requests import Asked, Sent
 from ledgerfs.vfs.traffic import Traffic
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 _PAGE = 4096
 

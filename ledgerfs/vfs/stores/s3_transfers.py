@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from http.client import HTTPResponse
 from typing import Any
 
 from ledgerfs.cache.block_cache import Buffer
@@ -64,14 +65,17 @@ class Transfer:
         request = self.request
         wanted = request.end - request.start
         buffer = part_buffer(wanted)
+        source = _source_of(body)
         while sent.received < wanted:
             self._check(tries)
-            count = body.readinto(buffer[sent.received : sent.received + _PIECE])
+            count = source.readinto(buffer[sent.received : sent.received + _PIECE])
             if not count:
                 break
             sent.received += count
-        if sent.received < wanted or body.read(1):
+        if sent.received < wanted or source.read(1):
             raise short_body(request.key, request.start, wanted, sent.received)
+        if source is not body:
+            body._raw_stream.release_conn()  # noqa: SLF001  (as `_source_of`)
         return buffer.toreadonly()
 
     def _check(self, tries: Tries) -> None:
@@ -94,6 +98,15 @@ class Transfer:
                 self.future.set_result(data)
 
 
+def _source_of(body: Any) -> Any:  # noqa: ANN401  (botocore's, or http.client's)
+    """Return what reads from the socket into memory of ours: the response below urllib3's, which copies everything twice.
+
+    There is no public way to it; where it is not found, or has no length to hold on to, the body itself will do.
+    """
+    response = getattr(getattr(body, "_raw_stream", None), "_fp", None)
+    return response if isinstance(response, HTTPResponse) and response.length is not None else body
+
+
 class _Left(Exception):  # noqa: N818  (nobody is there to see it)
     """Nobody wants the bytes any more."""
 
@@ -114,6 +127,11 @@ class S3Client:
             if self._process != os.getpid():
                 self._client = _make_client(fs)
                 self._process = os.getpid()
+            if not hasattr(fs, "_kwargs_helper"):
+                # s3fs makes it with its own session, which a process that only reads bytes, such as a forked child, never opens.
+                from s3fs.utils import ParamKwargsHelper
+
+                fs._kwargs_helper = ParamKwargsHelper(self._client)  # noqa: SLF001
             return self._client
 
 
