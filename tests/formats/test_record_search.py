@@ -71,4 +71,5 @@ def test_bytes_made_to_be_followed_again_and_again_cost_little() -> None:
     data = block([b""] * 40_000)[0] * 2
     start = time.perf_counter()
     find_records(data, 0, 1 << 40, len(data))
-    assert time.perf_counter() - start < 5
+    # Each link of each chain followed to its end would take hours.
+    assert time.perf_counter() - start < 60

@@ -74,7 +74,7 @@ def test_every_read_gives_the_right_bytes_or_our_error(
         ]
         return [f"{one.reading.name} {one.schedule}: {one.run()}" for one in made]
 
-    with ThreadPoolExecutor(3) as pool:
+    with ThreadPoolExecutor(len(READINGS)) as pool:
         told = [one for of_reading in pool.map(try_one, range(len(READINGS))) for one in of_reading]
     _ran[kind] = len(told)
     with capsys.disabled():

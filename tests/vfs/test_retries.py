@@ -12,6 +12,11 @@ from ledgerfs.vfs.stores.failures import WrongBodyError
 from ledgerfs.vfs.stores.retries import Tries, is_transient, retry, retry_async, store_timeout
 
 
+@pytest.fixture(autouse=True)
+def _default_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LEDGERFS_STORE_TIMEOUT")
+
+
 class Clock:
     """Time that passes only in sleeps, and in requests that take some."""
 

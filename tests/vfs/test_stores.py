@@ -196,7 +196,7 @@ def test_a_store_that_is_not_there_is_unreachable_soon(
         list(store.list_pages())
     # A store that answered before is waited for: it may be restarting.
     assert (time.monotonic() - began > 0.75) is answered_before
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 15
 
 
 def test_reads_begin_together_and_their_futures_tell_bytes_or_our_error(filled: tuple[ObjectStore, Any, str]) -> None:
