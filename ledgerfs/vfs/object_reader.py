@@ -75,11 +75,12 @@ class ObjectReader:
 
     def close(self) -> None:
         """End what is under way."""
-        if self._ahead is not None:
-            self._ahead.close()
-        self._ahead = None
-        self._held.clear()
-        self._strays = 0
+        with self._lock:
+            if self._ahead is not None:
+                self._ahead.close()
+            self._ahead = None
+            self._held.clear()
+            self._strays = 0
 
     def _leave_parent(self) -> None:
         """Begin anew in a forked child: another thread of the parent may have been in the middle of taking a part."""

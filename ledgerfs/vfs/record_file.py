@@ -84,7 +84,12 @@ class RecordFile:
         if start == 0 and not self._ledger.is_mapped:
             # The first records come while the blocks' ends are looked at.
             forwards.expect()
-        return [piece for one in self._ledger.object_ranges(start, end) for piece in forwards.read(*one)]
+        try:
+            ranges = self._ledger.object_ranges(start, end)
+        except BaseException:
+            forwards.close()
+            raise
+        return [piece for one in ranges for piece in forwards.read(*one)]
 
     def _forwards(self) -> ObjectReader:
         if self._object is None:

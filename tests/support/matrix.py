@@ -1,6 +1,7 @@
 """The fault matrix: a bucket that can be replaced and deleted, the ways to read it, and what may come of a fault."""
 
 import random
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -66,6 +67,7 @@ class World:
     proxy: FaultProxy
     now: dict[int, Offload | None] = field(default_factory=dict)
     past: list[dict[int, Offload | None]] = field(default_factory=list)
+    changing: Any = field(default_factory=threading.Lock)
 
     @cached_property
     def store(self) -> RawStore:
@@ -73,11 +75,12 @@ class World:
         return open_store(fsspec.filesystem("s3", **self.proxy.options), self.bucket)
 
     def put(self, *made: Offload) -> None:
-        for one in made:
-            for key, data in one.objects.items():
-                self.s3.client.put_object(Bucket=self.bucket, Key=key, Body=data)
-            self.now = {**self.now, one.ledger_id: one}
-        self._changed()
+        with self.changing:
+            for one in made:
+                for key, data in one.objects.items():
+                    self.s3.client.put_object(Bucket=self.bucket, Key=key, Body=data)
+                self.now = {**self.now, one.ledger_id: one}
+            self._changed()
 
     def restore(self) -> None:
         """Put back what there was at first."""
@@ -92,10 +95,11 @@ class World:
 
     def delete(self, ledger_id: int) -> None:
         made = self.now[ledger_id]
-        self.now = {**self.now, ledger_id: None}
-        for key in [] if made is None else made.objects:
-            self.s3.client.delete_object(Bucket=self.bucket, Key=key)
-        self._changed()
+        with self.changing:
+            self.now = {**self.now, ledger_id: None}
+            for key in [] if made is None else made.objects:
+                self.s3.client.delete_object(Bucket=self.bucket, Key=key)
+            self._changed()
 
     def replace_data(self) -> None:
         self.put(make_ledger(1, len(self.past)))
@@ -236,12 +240,16 @@ class Combination:
             told = self._check_outcome(outcome)
         seconds = time.monotonic() - began
         assert seconds < MOST_SECONDS, f"{self}: {seconds:.1f} s"
+        if told == "right" and self.kind in CHANGES:
+            # Nobody came by what changed: what was listed is what is read, from caches perhaps, until somebody lists anew.
+            self.world.proxy.faults = []
+            self.fs.bucket.refresh()
         self._check_afterwards()
         return told
 
     def _fault(self) -> Fault:
         kind, action, matches = self.kind, None, self.reading.faulty
-        if self.kind in {"replaced", "deleted", "index replaced"}:
+        if self.kind in CHANGES:
             kind = ""
             action = {
                 "replaced": self.world.replace_data,
@@ -316,6 +324,10 @@ class Combination:
 
     def _check_afterwards(self) -> None:
         self.world.proxy.faults = []
+        # A change that a request set off goes on in the proxy's thread, while other requests have failed already.
+        time.sleep(0.05)
+        with self.world.changing:
+            pass
         if self.kind == "flip" and self.reading.name in {"entries", "read"}:
             # Whoever reads bytes cannot know; the next who knows checksums does, and cleans up for all.
             assert _scan(self.fs) == _rows(self.world.now), f"{self}: the next scan"
@@ -336,6 +348,9 @@ class Combination:
         else:
             assert self.reading.read(self.fs) == expected, f"{self}: afterwards"
 
+
+CHANGES = frozenset({"replaced", "deleted", "index replaced"})
+"""What happens to the bucket itself."""
 
 PASSING = frozenset({"short", "reset", "500", "503", "unranged", "slow", "hang"})
 """What a retry gets over."""

@@ -6,8 +6,8 @@ What is demanded of each combination:
   at all. An entry whose checksum is wrong is named by its id, since a decoder does not know where in an object it stood.
 * Within bounded time.
 * When the fault has gone, the same read in the same process of the same bucket gives the right bytes; after an object was replaced or
-  deleted, that of the bucket as it is now, without anybody calling `refresh`. Only the catalog is refreshed: one that lacks ledgers
-  because of their indexes says so, and stays as it is until then.
+  deleted, and the read came by that, those of the bucket as it is now, without anybody calling `refresh`. The catalog is refreshed: one
+  that lacks ledgers because of their indexes says so, and stays as it is until then.
 * **A flipped byte.** Scan, message and verify compare checksums, so they never return a wrong row. The ``entries`` file and ``read`` pass
   on what BookKeeper stored, record by record or in bytes, and have nothing to compare: there a flip in an entry goes unnoticed, and is
   kept in the caches. To demand more would be to demand that each read of some bytes reads all of each entry and knows what entries are.

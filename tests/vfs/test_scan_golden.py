@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 from ledgerfs import open_bucket
+from ledgerfs.cache import read_ahead
 from ledgerfs.errors import EncryptedMessageError
 from ledgerfs.messages.table_schema import DEFAULT_COLUMNS
-from ledgerfs.vfs import object_window
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.scan import Scan
 
@@ -83,8 +83,8 @@ def test_every_topic_is_what_the_java_reader_returned(
     golden_url: str, golden: Path, window: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if window is not None:
-        monkeypatch.setattr(object_window, "FIRST_READ", window)
-        monkeypatch.setattr(object_window, "LARGEST_READ", window)
+        monkeypatch.setattr(read_ahead, "PART_BYTES", window)
+        monkeypatch.setattr(read_ahead, "_FIRST_PARTS", (window,))
     bucket = open_bucket(golden_url)
     seen = 0
     for topic in bucket.topics():
@@ -205,9 +205,9 @@ def test_ledgers_that_miss_the_range_are_not_read(bucket: Bucket, monkeypatch: p
     read: list[int] = []
     batches = type(bucket.ledger(26)).batches
 
-    def remember(ledger: Any, first: int, last: int) -> Any:
+    def remember(ledger: Any, *arguments: Any) -> Any:
         read.append(ledger.ref.ledger_id)
-        return batches(ledger, first, last)
+        return batches(ledger, *arguments)
 
     monkeypatch.setattr(type(bucket.ledger(26)), "batches", remember)
     assert bucket.topic(PLAIN).scan(columns=["key"], end_time="2020-01-01").to_table().num_rows == 0

@@ -185,7 +185,7 @@ def test_a_store_that_is_not_there_is_unreachable_soon(
     answered_before: bool, monkeypatch: pytest.MonkeyPatch, s3_bucket: str, proxy: FaultProxy
 ) -> None:
     monkeypatch.setattr("ledgerfs.vfs.stores.retries._FIRST_CONTACT_SECONDS", 0.5)
-    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "1.5")
+    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "6")
     fs = fsspec.filesystem("s3", **proxy.options)
     warm, cold = open_store(fs, s3_bucket), open_store(fs, s3_bucket)
     list(warm.list_pages())
@@ -195,7 +195,7 @@ def test_a_store_that_is_not_there_is_unreachable_soon(
     with pytest.raises(StoreUnreachableError):
         list(store.list_pages())
     # A store that answered before is waited for: it may be restarting.
-    assert (time.monotonic() - began > 0.75) is answered_before
+    assert (time.monotonic() - began > 2.5) is answered_before
     assert time.monotonic() - began < 15
 
 
