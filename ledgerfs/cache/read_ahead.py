@@ -1,8 +1,8 @@
 """Reading parts in the order of a plan, the next ones fetched while the reader works on the one before.
 
-A reader that only looks at the beginning costs one small part. One that goes on is believed more with every part it takes: twice as many
-are under way, up to the store's limit. What is under way is taken from the process's budget of memory (`ledgerfs.cache.block_cache`), so
-that many readers share it; each always has one part.
+A reader that only looks at the beginning costs one small part. One that goes on is believed more with every part it takes: four times as
+many are under way, up to the store's limit. What is under way is taken from the process's budget of memory (`ledgerfs.cache.block_cache`),
+so that many readers share it; each always has one part.
 """
 
 import os
@@ -16,6 +16,8 @@ from ledgerfs.cache.block_cache import BlockCache, Buffer, Pending, process_cach
 MIB = 1 << 20
 PART_BYTES = 8 * MIB
 """Bytes of a part, once a reader is believed: parts end at multiples of it, so that readers of one object ask for the same ones."""
+
+_GROWTH = 4
 
 _FIRST_PARTS = (MIB, MIB, 2 * MIB, 4 * MIB)
 
@@ -112,7 +114,7 @@ class ReadAhead(Generic[PartT]):
         data = flight.read.result()
         self._drop_first()
         self._taken += 1
-        self._depth = min(2 * self._depth, self._most)
+        self._depth = min(_GROWTH * self._depth, self._most)
         if self._taken > 1 and self._most > 1:
             self._launch()
         return data

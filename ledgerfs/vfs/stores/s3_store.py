@@ -19,6 +19,7 @@ from ledgerfs.vfs.stores.failures import replaced, short_body, short_object, sta
 from ledgerfs.vfs.stores.fsspec_handle import FsspecHandle, without_credentials
 from ledgerfs.vfs.stores.retries import Tries, retry, retry_async
 from ledgerfs.vfs.stores.s3_body import check_answer, read_body
+from ledgerfs.vfs.stores.s3_get import LeanGet
 from ledgerfs.vfs.stores.s3_transfers import S3Client, Transfer, is_known_to_botocore
 from ledgerfs.vfs.stores.sent_requests import Asked, Sent
 from ledgerfs.vfs.stores.silence import Silence, bounded
@@ -111,30 +112,30 @@ class S3Store:
         asked = Asked.to_read(request)
         try:
             fs = self._handle.fs
-            known = client.of(fs)
+            known, lean = client.of(fs)
         except Exception as error:
             raise translate(error, asked.key, asked.offset) from error
         tries = Tries(asked.size, is_first_contact=not self._has_answered)
 
         def attempt() -> Buffer:
             with Sent(asked, self.traffic, tries.number) as sent:
-                return self._noting_answers(lambda: transfer.receive(self._answer(fs, known, request), sent, tries))
+                return self._noting_answers(
+                    lambda: transfer.receive(self._answer(fs, known, lean, request), sent, tries)
+                )
 
         try:
             return retry(attempt, tries, asked.tell_retry, transfer.sleep)
         except Exception as error:
             raise tries.given_up(error, translate(error, asked.key, asked.offset)) from error
 
-    def _answer(self, fs: Any, client: Any, request: ReadRequest) -> dict[str, Any]:  # noqa: ANN401
-        method = client.get_object
+    def _answer(self, fs: Any, client: Any, lean: LeanGet, request: ReadRequest) -> dict[str, Any]:  # noqa: ANN401
         try:
-            answer: dict[str, Any] = method(**self._arguments(fs, method, **self._get_arguments(request)))
+            return lean.get_object(self._arguments(fs, client.get_object, **self._get_arguments(request)))
         except Exception as error:
             translated = _translated(error)
             if status_of(translated) == 416:
                 raise self._wait_for(self._out_of_range(request)) from error
             raise translated from error
-        return answer
 
     def _noting_answers(self, call: Callable[[], Result]) -> Result:
         """Remember whether the store ever answered."""
