@@ -120,7 +120,6 @@ def entry_by_id(site: Site) -> None:
             f"requests {statistics.median(requests):g}, worst {max(requests)}; KiB {statistics.median(sizes):.0f}, "
             f"worst {max(sizes):.0f}; ms {statistics.median(times):.1f}, worst {max(times):.1f}",
         )
-    say("second visit nearby, another process", "1 request, <= 64 KiB", "not measured: offsets are not kept yet")
 
 
 def random_entries(runs: int, site: Site) -> None:

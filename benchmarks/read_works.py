@@ -136,8 +136,6 @@ def visits(site: Site) -> Callable[[], list[Visits]]:
     _warm_bucket(site, "large")
     large = site.large
 
-    # A second visit by a new process, with offsets that an earlier one learned and kept with the catalog but without its bytes, belongs
-    # here as soon as offsets are kept: `nearby` has bytes in memory besides.
     def one(name: str, entry: int) -> Visits:
         ledger = open_bucket(f"s3://{name}", site.store.options).ledger(LEDGER_ID)
         assert ledger.index.blocks
