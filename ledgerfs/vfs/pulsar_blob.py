@@ -37,6 +37,7 @@ from ledgerfs.vfs.catalog import (
     listed_row,
     match_rows,
 )
+from ledgerfs.vfs.index_digests import IndexDigests
 from ledgerfs.vfs.layout import LedgerReader, Progress
 from ledgerfs.vfs.ledger_reader import PulsarLedgerReader
 from ledgerfs.vfs.object_store import KeepingStore, ObjectStore, ReadRequest
@@ -77,11 +78,12 @@ class PulsarBlobLayout:
         return PulsarLedgerReader(self._store, ref, offsets)
 
     def _read_indexes(self, unseen: Table, names: "_Names", progress: Progress | None) -> tuple[Table, list[BadIndex]]:
-        chunks, bad = [np.empty(0, LEDGER)], []
+        chunks, bad, digests = [np.empty(0, LEDGER)], [], IndexDigests(self._store)
         for low in range(0, unseen.size, _CHUNK):
             listed = unseen[low : low + _CHUNK]
             keys, rows = keys_of(listed), []
-            outcomes = self._store.read_many(_index_requests(keys, listed))
+            requests = list(_index_requests(keys, listed))
+            outcomes = map(digests.checked, requests, self._store.read_many(requests))
             for i, (key, row, outcome) in enumerate(zip(keys, listed.tolist(), outcomes, strict=True), low + 1):
                 if progress is not None and (i % 256 == 0 or i == unseen.size):
                     progress("reading indexes", i, unseen.size)

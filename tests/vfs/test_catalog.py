@@ -12,9 +12,11 @@ from ledgerfs import open_bucket
 from ledgerfs.errors import AccessDeniedError, AmbiguousLedgerError, CorruptIndexError, NotFoundError
 from ledgerfs.formats.object_names import KeyKind
 from ledgerfs.vfs.catalog import LEDGER, Catalog, OtherKeys, match_rows
+from ledgerfs.vfs.index_digests import IndexDigests
 from ledgerfs.vfs.object_store import ReadRequest
 from ledgerfs.vfs.pulsar_blob import PulsarBlobLayout
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
+from tests.support.remote import RemoteFolder
 from tests.support.s3 import CREDENTIALS, Fault, FaultProxy, S3Server
 
 
@@ -197,6 +199,32 @@ def test_names_come_from_user_metadata_only_where_the_index_has_none(s3: S3Serve
         "persistent://t/n/old",
         "_unknown",
     ]
+
+
+def test_a_bit_of_an_index_that_flips_on_the_way_is_neither_believed_nor_kept(
+    proxy: FaultProxy, s3: S3Server, s3_bucket: str
+) -> None:
+    for one in [offload([b"x" * i], i, uuid=i) for i in (1, 2, 3)]:
+        for key, data in one.objects.items():
+            s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data)
+    right = open_bucket(f"s3://{s3_bucket}", s3.options).catalog
+    proxy.faults = [Fault("flip", times=1, matches=lambda method, path, headers: path.endswith("-index"))]
+    for _ in range(2):
+        found = open_bucket(f"s3://{s3_bucket}", proxy.options).catalog
+        assert (found.ledgers == right.ledgers).all()
+        assert found.bad_indexes == ()
+
+
+def test_etags_that_are_no_digests_cost_one_more_read(tmp_path: Path) -> None:
+    made = offload([b"x"], 1)
+    folder = put_in_folder(tmp_path, made).removeprefix("file://")
+    store = RemoteFolder(folder)
+    digests = IndexDigests(store)
+    requests = [ReadRequest(f"{made.uuid}-ledger-1-index", 0, len(made.index), "0" * 32) for _ in range(3)]
+    asked: list[ReadRequest] = []
+    store.read_many = lambda found: (asked.append(one) or made.index for one in found)  # type: ignore[method-assign,misc,assignment,return-value]
+    assert [digests.checked(request, made.index) for request in requests] == [made.index] * 3
+    assert len(asked) == 1
 
 
 def test_one_forbidden_index_is_a_finding_and_all_forbidden_are_an_error(
