@@ -36,6 +36,7 @@ from ledgerfs.messages.decode import DecodeOptions
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, MessageMetadataRecord
 from ledgerfs.messages.table_schema import DEFAULT_COLUMNS, schema_of
 from ledgerfs.vfs.bucket import open_bucket
+from ledgerfs.vfs.object_store import ReadRequest
 from ledgerfs.vfs.record_walk import STRETCH
 from ledgerfs.vfs.scan import Scan
 from tests.support.ledgers import offload, record
@@ -156,7 +157,16 @@ class InMemory:
         if window:
             self.windows.append(memoryview(b"".join(window)))
 
-    def batches(self, first: int, last: int) -> Iterator[EntryBatch]:
+    @property
+    def store(self) -> SimpleNamespace:
+        """A store that is never asked: nothing is planned of it."""
+        return SimpleNamespace(is_remote=False, start=None)
+
+    def plan(self, *_: int, **__: bool) -> Iterator[ReadRequest]:
+        """Yield nothing: what is in memory need not be read ahead."""
+        yield from ()
+
+    def batches(self, first: int, last: int, *_: object) -> Iterator[EntryBatch]:
         """Yield all entries, found anew."""
         assert (first, last) == (self.first_entry, self.last_entry)
         for window, entry in [*zip(self.windows, self.firsts, strict=True)] * self.rounds:
