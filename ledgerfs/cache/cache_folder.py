@@ -61,7 +61,7 @@ class CacheFolder:
         """Return what the folder may hold, of which it holds ``held`` already; all in bytes."""
         with self._lock:
             if self._max_bytes is None:
-                self._max_bytes = _bytes_of_environment()
+                self._max_bytes = disk_bytes_of_environment()
             if self._max_bytes is None:
                 free = shutil.disk_usage(self.path).free
                 self._max_bytes = min(_MAX_BYTES, (free + held) // _FREE_SHARE)
@@ -115,7 +115,8 @@ def _prepare(path: Path) -> None:
         fcntl.flock(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _bytes_of_environment() -> int | None:
+def disk_bytes_of_environment() -> int | None:
+    """Return the bytes of ``$LEDGERFS_DISK_CACHE_BYTES``, None where it is not set; raises `InvalidNameError`."""
     text = os.environ.get(_BYTES_VARIABLE)
     if not text:
         return None

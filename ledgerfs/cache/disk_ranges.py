@@ -14,19 +14,19 @@ from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
 
+from ledgerfs.cache.cache_folder import disk_bytes_of_environment
 from ledgerfs.cache.disk_budget import DiskBudget
 from ledgerfs.cache.disk_sweep import PART, PART_FLAGS
 from ledgerfs.cache.fork_lock import ForkLock
 from ledgerfs.cache.part_file import part_file
 from ledgerfs.cache.piece_list import PieceList, piece_list
 from ledgerfs.cache.range_piece import MAX_PIECE_BYTES, Piece, piece_named, read_piece, write_piece
-from ledgerfs.errors import CacheWriteError, InvalidNameError
+from ledgerfs.errors import CacheWriteError
 
 DEFAULT_DISK_BYTES = 10 << 30
 """What a folder may hold where ``$LEDGERFS_DISK_CACHE_BYTES`` does not say it."""
 
 _LOG = logging.getLogger("ledgerfs.cache")
-_BYTES_VARIABLE = "LEDGERFS_DISK_CACHE_BYTES"
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _LOOK_SECONDS = 1.0
@@ -54,7 +54,9 @@ class DiskRanges:
 
     def __init__(self, folder: Path, budget: int | None = None) -> None:
         self._folder = folder
-        self._budget = DiskBudget(folder, _bytes_of_environment() if budget is None else budget)
+        if budget is None:
+            budget = disk_bytes_of_environment()
+        self._budget = DiskBudget(folder, DEFAULT_DISK_BYTES if budget is None else budget)
         self._lock = ForkLock()
         self._objects: OrderedDict[str, PieceList] = OrderedDict()
         self._paused_until = 0.0
@@ -269,12 +271,3 @@ def _note_use(descriptor: int) -> None:
 def _remove(path: Path) -> None:
     with suppress(OSError):
         path.unlink()
-
-
-def _bytes_of_environment() -> int:
-    text = os.environ.get(_BYTES_VARIABLE)
-    if not text:
-        return DEFAULT_DISK_BYTES
-    if not text.isdecimal():
-        raise InvalidNameError("not a number of bytes", key=f"{_BYTES_VARIABLE}={text}")
-    return int(text)

@@ -4,7 +4,6 @@
 What is held is counted anew from the folder each time, so that no crash and no other process can make the count wrong for long.
 """
 
-import fcntl
 import os
 import re
 import time
@@ -13,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from ledgerfs.cache.part_file import part_file
+from ledgerfs.cache.part_file import remove_dead
 from ledgerfs.cache.range_piece import piece_named
 
 PAGE = 4096
@@ -116,17 +115,11 @@ def _pieces_of(path: str, now: int) -> Iterator[_Held]:
             if not entry.is_file(follow_symlinks=False):
                 _remove(entry.path)
             elif entry.name.endswith(PART):
-                remove_part(Path(entry.path))
+                remove_dead(Path(entry.path))
             else:
                 with suppress(FileNotFoundError):
                     found = entry.stat(follow_symlinks=False)
                     yield _Held(_used(entry.path, found, now), pages(found.st_size) * PAGE, path, entry.name)
-
-
-def remove_part(path: Path) -> None:
-    """Remove a part that no process is writing."""
-    with suppress(OSError), part_file(path, PART_FLAGS, fcntl.LOCK_EX | fcntl.LOCK_NB):
-        pass
 
 
 def _used(path: str, found: os.stat_result, now: int) -> int:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ledgerfs.cache.cache_folder import CacheFolder
-from ledgerfs.cache.part_file import PartFile, part_file, remove_dead
+from ledgerfs.cache.part_file import PartFile, part_file, whole_files
 from ledgerfs.cache.sealed_file import SealedWriter, is_intact, read_seal
 from ledgerfs.errors import CacheWriteError
 
@@ -150,16 +150,8 @@ def read_table(descriptor: int, start: int, table: npt.NDArray[np.generic]) -> i
 
 
 def _remove_idle(folder: Path) -> None:
-    """Remove what was not opened for long, and what killed processes left; what is not ours is left alone."""
+    """Remove what was not opened for long, and what killed processes left."""
     limit = time.time() - IDLE_SECONDS
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if not _NAME.match(entry.name):
-                continue
-            if entry.name.endswith(".part"):
-                remove_dead(Path(entry.path))
-                continue
-            with suppress(FileNotFoundError):
-                stat = entry.stat(follow_symlinks=False)
-                if max(stat.st_atime, stat.st_mtime) < limit:
-                    Path(entry.path).unlink()
+    for path, stat in whole_files(folder, _NAME):
+        if max(stat.st_atime, stat.st_mtime) < limit:
+            path.unlink(missing_ok=True)

@@ -5,6 +5,7 @@ Its maker holds a lock on it, which the kernel releases when the maker ends, how
 
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -35,9 +36,25 @@ def part_file(path: Path, flags: int = os.O_RDWR | os.O_CREAT, lock: int = fcntl
 
 
 def remove_dead(path: Path) -> None:
-    """Remove a part that no process is making."""
-    with suppress(OSError), part_file(path, os.O_RDWR, fcntl.LOCK_EX | fcntl.LOCK_NB):
+    """Remove a part that no process is making; a link is not followed."""
+    with suppress(OSError), part_file(path, os.O_RDWR | os.O_NOFOLLOW, fcntl.LOCK_EX | fcntl.LOCK_NB):
         pass
+
+
+def whole_files(folder: Path, name: re.Pattern[str]) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield the files of such names that are no parts, and remove dead parts of such names on the way.
+
+    What is not ours is left alone, and a folder that is gone is empty.
+    """
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            if not name.match(entry.name):
+                continue
+            if entry.name.endswith(".part"):
+                remove_dead(Path(entry.path))
+                continue
+            with suppress(FileNotFoundError):
+                yield Path(entry.path), entry.stat(follow_symlinks=False)
 
 
 def cannot_write(folder: Path, error: OSError) -> CacheWriteError:

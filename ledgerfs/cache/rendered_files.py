@@ -9,17 +9,17 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import BinaryIO, cast
 from weakref import WeakValueDictionary, finalize
 
 from cachetools import LRUCache
 
 from ledgerfs.cache.cache_folder import CacheFolder
 from ledgerfs.cache.fork_lock import ForkLock
-from ledgerfs.cache.part_file import PartFile, cannot_write, part_file, remove_dead
+from ledgerfs.cache.part_file import PartFile, cannot_write, part_file, whole_files
 from ledgerfs.cache.sealed_file import ALWAYS, Seal, SealedWriter, is_intact, read_seal
 from ledgerfs.cache.single_flight import SingleFlight
 from ledgerfs.errors import StaleObjectError
@@ -165,41 +165,19 @@ class RenderedFiles:
 
         A single file that is larger than the bound is removed at once: whoever has it open reads on.
         """
-        files = sorted(_files(folder), key=lambda file: (file.name == newest, file.used_ns))
-        held = sum(file.size for file in files)
+        files = sorted(whole_files(folder, _NAME), key=lambda file: (file[0].name == newest, file[1].st_atime_ns))
+        held = sum(stat.st_size for _, stat in files)
         limit = self._folder.max_bytes(held)
-        if files and files[-1].name == newest and files[-1].size > limit:
+        if files and files[-1][0].name == newest and files[-1][1].st_size > limit:
             files = files[-1:]
-        for file in files:
+        for path, stat in files:
             if held <= limit:
                 return
-            (folder / file.name).unlink(missing_ok=True)
-            held -= file.size
+            path.unlink(missing_ok=True)
+            held -= stat.st_size
 
     def _path(self, key: str) -> Path:
         return self._folder.path / f"{key}.file"
-
-
-class _File(NamedTuple):
-    """One file of the folder: when it was last opened (ns since 1970), and how large it is."""
-
-    name: str
-    used_ns: int
-    size: int
-
-
-def _files(folder: Path) -> Iterator[_File]:
-    """Yield the whole files; removes dead parts on the way. What is not ours is left alone, and a folder that is gone is empty."""
-    with suppress(FileNotFoundError), os.scandir(folder) as entries:
-        for entry in entries:
-            if not _NAME.match(entry.name):
-                continue
-            if entry.name.endswith(".part"):
-                remove_dead(Path(entry.path))
-                continue
-            with suppress(FileNotFoundError):
-                stat = entry.stat(follow_symlinks=False)
-                yield _File(entry.name, stat.st_atime_ns, stat.st_size)
 
 
 def _identity(file: CachedFile) -> tuple[int, int]:

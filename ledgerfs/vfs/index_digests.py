@@ -34,6 +34,7 @@ class IndexDigests:
         return again
 
     def _is_doubtful(self, request: ReadRequest, data: bytes) -> bool:
+        if not self._are_digests or request.end == request.start:
+            return False
         digest = _MD5.fullmatch(request.version)
-        is_known = self._are_digests and digest is not None and request.end > request.start
-        return is_known and digest is not None and hashlib.md5(data, usedforsecurity=False).hexdigest() != digest[1]
+        return digest is not None and hashlib.md5(data, usedforsecurity=False).hexdigest() != digest[1]

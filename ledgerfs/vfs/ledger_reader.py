@@ -114,14 +114,12 @@ class PulsarLedgerReader:
         return [Entry(entry_id, data) for batch in self.batches(first, last) for entry_id, data in batch]
 
     def plan(self, first: int, last: int, *, is_known: bool = False) -> "Iterator[ReadRequest]":
-        """Yield the reads that `batches` wants for the entries ``first`` to ``last``, if these are many; caches do not keep them.
+        """Return the reads that `batches` wants for the entries ``first`` to ``last``, if these are many; caches do not keep them.
 
         The first ones are small unless it is known that all will be read.
         """
         start = self.places.before(first, is_single=False)
-        end, _ = self.places.reach(start, first, last, is_single=False)
-        for part in cut_parts(start.offset, end, is_known=is_known):
-            yield self.request(*part, is_kept=False)
+        return self._parts_from(start, first, last, is_single=False, is_known=is_known)
 
     def batches(
         self, first: int, last: int, parts: Parts | None = None, on_damage: OnDamage | None = None
@@ -207,13 +205,15 @@ class PulsarLedgerReader:
         stat = self.ref.index
         return ReadRequest(stat.key, 0, stat.size, stat.version)
 
-    def _parts_from(self, start: Anchor, first: int, last: int, *, is_single: bool) -> "Iterator[ReadRequest]":
+    def _parts_from(
+        self, start: Anchor, first: int, last: int, *, is_single: bool, is_known: bool = False
+    ) -> "Iterator[ReadRequest]":
         end, enough = self.places.reach(start, first, last, is_single=is_single)
         begin = start.offset
         if is_single:
             begin = min(end, begin + enough)
             yield self.request(start.offset, begin)
-        for part in cut_parts(begin, end):
+        for part in cut_parts(begin, end, is_known=is_known):
             yield self.request(*part, is_kept=is_single)
 
     def _walk(

@@ -19,12 +19,12 @@ _MESSAGE = re.compile(rb"<Message>([^<]*)</Message>")
 class LeanGet:
     """The GETs of one client of botocore. Safe in threads."""
 
-    __slots__ = ("_base", "_client", "_is_used", "_region")
+    __slots__ = ("_base", "_is_used", "_region", "client")
 
     def __init__(self, client: Any) -> None:  # noqa: ANN401  (botocore is not typed)
         from botocore import UNSIGNED
 
-        self._client = client
+        self.client = client
         self._base: dict[str, str] = {}
         self._region = client.meta.region_name if client.meta.region_name not in {None, "aws-global"} else "us-east-1"
         self._is_used = client.meta.config.signature_version in {"s3v4", UNSIGNED}
@@ -32,7 +32,7 @@ class LeanGet:
     def get_object(self, arguments: dict[str, str]) -> dict[str, Any]:
         """Return what botocore's ``get_object`` returns of a body and its headers; raises as it."""
         if not (self._is_used and set(arguments) <= _PLAIN) or not re.fullmatch(r"[a-z0-9.-]+", arguments["Bucket"]):
-            answer: dict[str, Any] = self._client.get_object(**arguments)
+            answer: dict[str, Any] = self.client.get_object(**arguments)
             return answer
         response = self._send(arguments)
         if response.status_code in {200, 206}:
@@ -48,21 +48,21 @@ class LeanGet:
         from botocore.auth import S3SigV4Auth
         from botocore.awsrequest import AWSRequest
 
-        headers = {"Range": arguments["Range"], "User-Agent": self._client.meta.config.user_agent}
+        headers = {"Range": arguments["Range"], "User-Agent": self.client.meta.config.user_agent}
         if "IfMatch" in arguments:
             headers["If-Match"] = arguments["IfMatch"]
         url = self._url(arguments["Bucket"], arguments["Key"])
         request = AWSRequest(method="GET", url=url, headers=headers, stream_output=True)
-        credentials = self._client._request_signer._credentials  # noqa: SLF001  (there is no other way to those it uses)
+        credentials = self.client._request_signer._credentials  # noqa: SLF001  (there is no other way to those it uses)
         if credentials is not None:
             S3SigV4Auth(credentials, "s3", self._region).add_auth(request)
-        return self._client._endpoint.http_session.send(request.prepare())  # noqa: SLF001  (with its proxies and certificates)
+        return self.client._endpoint.http_session.send(request.prepare())  # noqa: SLF001  (with its proxies and certificates)
 
     def _url(self, bucket: str, key: str) -> str:
         """Return an object's address, in the style that the client has for the bucket."""
         base = self._base.get(bucket)
         if base is None:
-            signed = self._client.generate_presigned_url(
+            signed = self.client.generate_presigned_url(
                 "get_object", Params={"Bucket": bucket, "Key": "k"}, ExpiresIn=60
             )
             base = self._base[bucket] = urlunsplit(urlsplit(signed)._replace(query="")).removesuffix("k")

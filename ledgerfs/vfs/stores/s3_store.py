@@ -27,6 +27,7 @@ from ledgerfs.vfs.traffic import Traffic
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+from contextlib import contextmanager
 
 Result = TypeVar("Result")
 Exchange = Callable[[Any, Sent, Silence], Awaitable[Result]]
@@ -112,40 +113,38 @@ class S3Store:
         asked = Asked.to_read(request)
         try:
             fs = self._handle.fs
-            known, lean = client.of(fs)
+            lean = client.of(fs)
         except Exception as error:
             raise translate(error, asked.key, asked.offset) from error
         tries = Tries(asked.size, is_first_contact=not self._has_answered)
 
         def attempt() -> Buffer:
-            with Sent(asked, self.traffic, tries.number) as sent:
-                return self._noting_answers(
-                    lambda: transfer.receive(self._answer(fs, known, lean, request), sent, tries)
-                )
+            with Sent(asked, self.traffic, tries.number) as sent, self._noting_answers():
+                return transfer.receive(self._answer(fs, lean, request), sent, tries)
 
         try:
             return retry(attempt, tries, asked.tell_retry, transfer.sleep)
         except Exception as error:
             raise tries.given_up(error, translate(error, asked.key, asked.offset)) from error
 
-    def _answer(self, fs: Any, client: Any, lean: LeanGet, request: ReadRequest) -> dict[str, Any]:  # noqa: ANN401
+    def _answer(self, fs: Any, lean: LeanGet, request: ReadRequest) -> dict[str, Any]:  # noqa: ANN401
         try:
-            return lean.get_object(self._arguments(fs, client.get_object, **self._get_arguments(request)))
+            return lean.get_object(self._arguments(fs, lean.get_object, **self._get_arguments(request)))
         except Exception as error:
             translated = _translated(error)
             if status_of(translated) == 416:
                 raise self._wait_for(self._out_of_range(request)) from error
             raise translated from error
 
-    def _noting_answers(self, call: Callable[[], Result]) -> Result:
+    @contextmanager
+    def _noting_answers(self) -> Iterator[None]:
         """Remember whether the store ever answered."""
         try:
-            result = call()
+            yield
         except Exception as error:
             self._has_answered |= status_of(error) is not None
             raise
         self._has_answered = True
-        return result
 
     async def _read_part(self, request: ReadRequest) -> Buffer:
         return await self._read(request)
@@ -216,15 +215,9 @@ class S3Store:
             raise tries.given_up(error, translate(error, asked.key, asked.offset)) from error
 
     async def _try(self, fs: Any, asked: Asked, tries: Tries, exchange: Exchange[Result]) -> Result:  # noqa: ANN401
-        with Sent(asked, self.traffic, tries.number) as sent:
-            try:
-                async with bounded(tries, asked) as silence:
-                    result = await exchange(fs, sent, silence)
-            except Exception as error:
-                self._has_answered |= status_of(error) is not None
-                raise
-        self._has_answered = True
-        return result
+        with Sent(asked, self.traffic, tries.number) as sent, self._noting_answers():
+            async with bounded(tries, asked) as silence:
+                return await exchange(fs, sent, silence)
 
     async def _call(self, fs: Any, operation: str, **arguments: Any) -> Any:  # noqa: ANN401
         """Send one request with the options that s3fs adds to each (payer, keys of encryption), and without its retries."""

@@ -115,27 +115,25 @@ class _Left(Exception):  # noqa: N818  (nobody is there to see it)
 class S3Client:
     """botocore's client for what an s3fs filesystem is for, made on first use, and anew in a forked child."""
 
-    __slots__ = ("_client", "_lean", "_lock", "_process")
+    __slots__ = ("_lean", "_lock", "_process")
 
     def __init__(self) -> None:
-        self._client: Any = None
         self._lean: LeanGet | None = None
         self._process = 0
         self._lock = ForkLock()
 
-    def of(self, fs: Any) -> tuple[Any, LeanGet]:  # noqa: ANN401  (s3fs and botocore are not typed)
+    def of(self, fs: Any) -> LeanGet:  # noqa: ANN401  (s3fs is not typed)
         """Return the client, and a way around most of it."""
         with self._lock:
             if self._lean is None or self._process != os.getpid():
-                self._client = _make_client(fs)
-                self._lean = LeanGet(self._client)
+                self._lean = LeanGet(_make_client(fs))
                 self._process = os.getpid()
             if not hasattr(fs, "_kwargs_helper"):
                 # s3fs makes it with its own session, which a process that only reads bytes, such as a forked child, never opens.
                 from s3fs.utils import ParamKwargsHelper
 
-                fs._kwargs_helper = ParamKwargsHelper(self._client)  # noqa: SLF001
-            return self._client, self._lean
+                fs._kwargs_helper = ParamKwargsHelper(self._lean.client)  # noqa: SLF001
+            return self._lean
 
 
 def is_known_to_botocore(options: dict[str, Any]) -> bool:
