@@ -21,17 +21,23 @@ __all__ = [
     "EncryptedMessageError",
     "EntryRangeError",
     "InvalidNameError",
+    "InvalidRowsError",
     "IsADirectoryPathError",
+    "LedgerExistsError",
     "LedgerfsError",
     "NotADirectoryPathError",
     "NotFoundError",
+    "ObjectExistsError",
     "ObjectNotFoundError",
     "ReadOnlyError",
+    "RefusedLedgerError",
     "StaleObjectError",
     "StoreError",
     "StoreTimeoutError",
     "StoreUnreachableError",
+    "UncertainWriteError",
     "UnsupportedFormatError",
+    "UnsupportedWriteError",
     "UnusableUrlError",
 ]
 
@@ -166,6 +172,38 @@ class StoreTimeoutError(StoreUnreachableError):
     """The store did not answer in time."""
 
     code = errno.ETIMEDOUT
+
+
+class UncertainWriteError(StoreError):
+    """Nobody knows whether a write was done: the store failed while it was under way, and cannot be asked."""
+
+
+class ObjectExistsError(LedgerfsError, FileExistsError):
+    """There is such an object already, which is never written over."""
+
+    code = errno.EEXIST
+
+
+class LedgerExistsError(ObjectExistsError):
+    """The bucket has a ledger of this id already."""
+
+
+class RefusedLedgerError(LedgerfsError):
+    """What cannot become a ledger that a broker serves: no entries, gaps between them, one that is larger than a block."""
+
+    code = errno.EINVAL
+
+
+class InvalidRowsError(LedgerfsError):
+    """Rows, or a file of them, that cannot be written as messages."""
+
+    code = errno.EINVAL
+
+
+class UnsupportedWriteError(LedgerfsError):
+    """What this store cannot do, or what nobody offers to do."""
+
+    code = errno.ENOTSUP
 
 
 class CacheWriteError(LedgerfsError):

@@ -15,6 +15,8 @@ from ledgerfs.vfs.traffic import Traffic
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from ledgerfs.vfs.object_writes import WritableStore
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectStat:
@@ -118,7 +120,12 @@ class ObjectStore(Protocol):
 
 
 class RawStore(ObjectStore, Protocol):
-    """A store that keeps nothing, and tells when a read is done."""
+    """A store that keeps nothing, tells when a read is done, and can be written to."""
+
+    @property
+    def writes(self) -> "WritableStore":
+        """Its write side."""
+        ...
 
     def start(self, request: ReadRequest) -> "Future[Buffer]":
         """Begin to read."""

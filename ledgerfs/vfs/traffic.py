@@ -23,6 +23,8 @@ class TrafficStats:
         Reads that were answered from memory or disk.
     waits
         Reads that waited for the request of another reader.
+    bytes_sent
+        Bytes of objects that were sent to the store, each try counted.
 
     """
 
@@ -33,6 +35,7 @@ class TrafficStats:
     bytes_used: int = 0
     hits: int = 0
     waits: int = 0
+    bytes_sent: int = 0
 
     def as_dict(self) -> dict[str, int]:
         """Return the counts by their names."""

@@ -5,7 +5,6 @@ when what was read contradicts itself. Nor can a try be interrupted: how long on
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ledgerfs.errors import BucketNotFoundError, LedgerfsError, StoreError
@@ -14,6 +13,8 @@ from ledgerfs.vfs.object_store import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.vfs.stores.concurrent_reads import read_in_threads
 from ledgerfs.vfs.stores.failures import replaced, short_body, short_object, translate
 from ledgerfs.vfs.stores.fsspec_handle import FsspecHandle, without_credentials
+from ledgerfs.vfs.stores.fsspec_info import seconds_of, stat_of
+from ledgerfs.vfs.stores.fsspec_writes import FsspecWrites
 from ledgerfs.vfs.stores.reading_threads import FILESYSTEM_THREADS, read_at_once
 from ledgerfs.vfs.stores.retries import Tries, retry
 from ledgerfs.vfs.stores.sent_requests import Asked, Sent
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-_TIME_KEYS = ("LastModified", "last_modified", "updated", "modified", "mtime", "created")
-_VERSION_KEYS = ("ETag", "etag", "generation", "md5Hash", "content_md5", "uid")
 _METADATA_KEYS = ("metadata", "Metadata")
 
 
@@ -53,6 +52,11 @@ class FsspecStore:
         """Whether reads go anywhere else than to memory."""
         return not self._in_memory
 
+    @property
+    def writes(self) -> FsspecWrites:
+        """The write side."""
+        return FsspecWrites(self._handle, self._root, self.traffic)
+
     def list_pages(self) -> Iterator[list[ObjectStat]]:
         """Yield the filesystem's own listing, asked anew."""
         items = self._ask(Asked("LIST", self.url), lambda _: self._listed())
@@ -62,7 +66,7 @@ class FsspecStore:
         """Ask for one object's information."""
         info = self._info(key, self._path(key))
         metadata = next((info[name] for name in _METADATA_KEYS if isinstance(info.get(name), Mapping)), None)
-        return ObjectHead(_stat_of({**info, "name": key}), metadata)
+        return ObjectHead(stat_of({**info, "name": key}), metadata)
 
     def read(self, request: ReadRequest) -> bytes:
         """Read one range, tried again when it breaks."""
@@ -88,11 +92,11 @@ class FsspecStore:
     def _sized(self, info: Mapping[str, Any]) -> ObjectStat:
         """Return the listed object; one of a listing without sizes (HTTP) is asked for by itself."""
         if info.get("type") == "directory" or info.get("size") is not None:
-            return _stat_of(info)
+            return stat_of(info)
         single = self._info(str(info["name"]), info["name"])
         if single.get("size") is None:
             raise StoreError("this store tells no sizes, without which nothing can be read", key=str(info["name"]))
-        return _stat_of({**info, **single, "name": info["name"]})
+        return stat_of({**info, **single, "name": info["name"]})
 
     def _outcome(self, request: ReadRequest) -> bytes | LedgerfsError:
         try:
@@ -133,7 +137,7 @@ class FsspecStore:
         sent.received = len(data)
         if self._in_memory and request.version:
             # Here asking costs nothing.
-            created = _seconds(self._handle.fs.created(self._path(request.key)))
+            created = seconds_of(self._handle.fs.created(self._path(request.key)))
             if not request.version.startswith(f"{created:.6f}/"):
                 raise replaced(request.key, request.start)
         if len(data) != request.end - request.start:
@@ -154,26 +158,3 @@ class FsspecStore:
 
     def _path(self, key: str) -> str:
         return f"{self._root}/{key}"
-
-
-def _stat_of(info: Mapping[str, Any]) -> ObjectStat:
-    key = str(info["name"]).rstrip("/").rpartition("/")[2]
-    if info.get("type") == "directory":
-        return ObjectStat(f"{key}/", 0, 0, "")
-    modified = next((_seconds(info[name]) for name in _TIME_KEYS if info.get(name) is not None), 0.0)
-    size = int(info.get("size") or 0)
-    # Listings and single look-ups of one filesystem differ in quotes and in how they write a time.
-    time = f"{modified:.6f}/{size}" if modified else ""
-    version = next((str(info[name]).strip('"') for name in _VERSION_KEYS if info.get(name)), time)
-    return ObjectStat(key, size, int(modified * 1000), version)
-
-
-def _seconds(moment: Any) -> float:  # noqa: ANN401  (each filesystem has its own)
-    if isinstance(moment, datetime):
-        return moment.timestamp()
-    if isinstance(moment, str):
-        try:
-            return datetime.fromisoformat(moment).timestamp()
-        except ValueError:
-            return 0.0
-    return float(moment)

@@ -13,6 +13,8 @@ from ledgerfs.errors import BucketNotFoundError, LedgerfsError
 from ledgerfs.vfs.descriptors import copy_range
 from ledgerfs.vfs.object_store import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.vfs.stores.failures import replaced, short_body, translate
+from ledgerfs.vfs.stores.local_stat import stat_of
+from ledgerfs.vfs.stores.local_writes import LocalWrites, is_part
 from ledgerfs.vfs.stores.reading_threads import FOLDER_THREADS
 from ledgerfs.vfs.stores.sent_requests import Asked, Sent
 from ledgerfs.vfs.traffic import Traffic
@@ -39,12 +41,19 @@ class LocalStore:
         """The folder as a URL."""
         return f"file://{self._root}"
 
+    @property
+    def writes(self) -> LocalWrites:
+        """The write side."""
+        return LocalWrites(self._root, self.traffic)
+
     def list_pages(self) -> Iterator[list[ObjectStat]]:
-        """Yield the files of the folder."""
+        """Yield the files of the folder, but for those that are being written."""
         try:
             with Sent(Asked("LIST", self.url), self.traffic), os.scandir(self._root) as entries:
                 page: list[ObjectStat] = []
                 for entry in entries:
+                    if is_part(entry.name):
+                        continue
                     page.append(_stat_of_entry(entry))
                     if len(page) == _PAGE:
                         yield page
@@ -59,7 +68,7 @@ class LocalStore:
         """Return the file's size and version."""
         try:
             with Sent(Asked("HEAD", key), self.traffic):
-                return ObjectHead(_stat_of(key, Path(self._root, key).stat()), None)
+                return ObjectHead(stat_of(key, Path(self._root, key).stat()), None)
         except OSError as error:
             raise translate(error, key) from error
 
@@ -120,7 +129,7 @@ class LocalStore:
             except OSError as error:
                 raise translate(error, request.key, request.start) from error
             try:
-                if request.version and _stat_of(request.key, os.fstat(descriptor)).version != request.version:
+                if request.version and stat_of(request.key, os.fstat(descriptor)).version != request.version:
                     raise replaced(request.key, request.start)
                 yield descriptor, sent
             finally:
@@ -136,9 +145,4 @@ def _stat_of_entry(entry: "os.DirEntry[str]") -> ObjectStat:
     if not S_ISREG(stat.st_mode):
         # Folders, and pipes, sockets and devices, which are not ours to open.
         return ObjectStat(f"{entry.name}/", 0, 0, "")
-    return _stat_of(entry.name, stat)
-
-
-def _stat_of(key: str, stat: os.stat_result) -> ObjectStat:
-    version = f"{stat.st_ino:x}-{stat.st_mtime_ns:x}-{stat.st_size:x}"
-    return ObjectStat(key, stat.st_size, stat.st_mtime_ns // 1_000_000, version)
+    return stat_of(entry.name, stat)

@@ -21,6 +21,7 @@ from ledgerfs.vfs.stores.retries import Tries, retry, retry_async
 from ledgerfs.vfs.stores.s3_body import check_answer, read_body
 from ledgerfs.vfs.stores.s3_get import LeanGet
 from ledgerfs.vfs.stores.s3_transfers import S3Client, Transfer, is_known_to_botocore
+from ledgerfs.vfs.stores.s3_writes import S3Writes
 from ledgerfs.vfs.stores.sent_requests import Asked, Sent
 from ledgerfs.vfs.stores.silence import Silence, bounded
 from ledgerfs.vfs.traffic import Traffic
@@ -56,6 +57,11 @@ class S3Store:
     def url(self) -> str:
         """The bucket as a URL."""
         return without_credentials(f"s3://{self._bucket}/{self._prefix}".rstrip("/"))
+
+    def relative(self, name: str) -> str | None:
+        """Return the key of an object by its whole name in the bucket; None for one that is not directly in the opened folder."""
+        key = name.removeprefix(self._prefix)
+        return key if name.startswith(self._prefix) and key and "/" not in key else None
 
     def list_pages(self) -> Iterator[list[ObjectStat]]:
         """Yield a page of the listing at a time; keys behind a further ``/`` are one folder each."""
@@ -97,6 +103,55 @@ class S3Store:
     def read_many(self, requests: Iterable[ReadRequest]) -> Iterator[bytes | LedgerfsError]:
         """Keep some dozen GETs under way."""
         return read_in_loop(self._handle.fs.loop, self._read, requests)
+
+    @property
+    def writes(self) -> S3Writes:
+        """The write side."""
+        return S3Writes(self)
+
+    def request(self, asked: Asked, operation: str, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Make one request that is no read, with botocore's name for it, and wait for its answer; it is tried again as `retries` has it.
+
+        Raises only our errors; what the store answered is their cause.
+        """
+        client = self._client
+        if client is None:
+            return self._wait_for(self._request_in_loop(asked, operation, arguments))
+        try:
+            fs = self._handle.fs
+            method = getattr(client.of(fs).client, operation)
+        except Exception as error:
+            raise translate(error, asked.key) from error
+        tries = Tries(asked.size, is_first_contact=not self._has_answered)
+
+        def attempt() -> dict[str, Any]:
+            with Sent(asked, self.traffic, tries.number), self._noting_answers():
+                try:
+                    answer: dict[str, Any] = method(**self._arguments(fs, method, **self._named(arguments)))
+                except Exception as error:
+                    raise _translated(error) from error
+                return answer
+
+        try:
+            return retry(attempt, tries, asked.tell_retry)
+        except Exception as error:
+            raise tries.given_up(error, translate(error, asked.key)) from error
+
+    async def _request_in_loop(self, asked: Asked, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        async def exchange(fs: Any, _: Sent, __: Silence) -> dict[str, Any]:  # noqa: ANN401
+            answer: dict[str, Any] = await self._call(fs, operation, **self._named(arguments))
+            return answer
+
+        return await self._ask(asked, exchange)
+
+    def _named(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments with the object's whole name in its bucket, if they are about one."""
+        names: dict[str, Any] = {
+            name: self._prefix + arguments[name] for name in ("Key", "Prefix") if name in arguments
+        }
+        if "CopySource" in arguments:
+            names["CopySource"] = {"Bucket": self._bucket, "Key": self._prefix + arguments["CopySource"]}
+        return {**arguments, **names}
 
     def _wait_for(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         future = asyncio.run_coroutine_threadsafe(coroutine, self._handle.fs.loop)

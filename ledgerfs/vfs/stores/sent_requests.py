@@ -21,7 +21,7 @@ _WARN_AFTER_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a store is asked for: ``GET``, ``HEAD`` or ``LIST``, of which object, and of a GET which bytes."""
+    """What a store is asked for: ``GET``, ``HEAD``, ``LIST``, ``PUT``, ``POST``, ``DELETE``, of which object, of which bytes."""
 
     operation: str
     key: str
@@ -34,7 +34,7 @@ class Asked:
         return cls("GET", request.key, request.start, request.end)
 
     def __str__(self) -> str:
-        return f"GET {self.key} {self.start}-{self.end}" if self.operation == "GET" else f"{self.operation} {self.key}"
+        return f"{self.operation} {self.key} {self.start}-{self.end}" if self.size else f"{self.operation} {self.key}"
 
     @property
     def size(self) -> int:
@@ -67,7 +67,8 @@ class Sent:
         self.received = 0
 
     def __enter__(self) -> Self:
-        self._traffic.count(requests=1, bytes_asked=self._asked.size, retries=int(self._number > 1))
+        way = "bytes_sent" if self._asked.operation == "PUT" else "bytes_asked"
+        self._traffic.count(requests=1, retries=int(self._number > 1), **{way: self._asked.size})
         self._began = time.monotonic()
         return self
 

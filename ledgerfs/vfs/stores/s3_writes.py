@@ -1,0 +1,129 @@
+"""Writing to S3-speaking stores: uploads in parts, and small objects at once, neither ever in the place of another object."""
+
+from collections.abc import Iterator, Mapping
+
+from ledgerfs.errors import LedgerfsError, ObjectExistsError, ObjectNotFoundError
+from ledgerfs.vfs.object_store import ObjectStat, ReadRequest
+from ledgerfs.vfs.object_writes import UnfinishedUpload
+from ledgerfs.vfs.stores.failures import replaced
+from ledgerfs.vfs.stores.s3_requests import S3Requests, create, uncertain
+from ledgerfs.vfs.stores.s3_upload import S3Upload
+from ledgerfs.vfs.stores.sent_requests import Asked
+
+_SMALLEST_PART = 5 << 20
+_MOST_PARTS = 10_000
+_LARGEST_COPY = 5 << 30
+_COPIED_PART = 512 << 20
+
+
+class S3Writes:
+    """`WritableStore` of a bucket, or a prefix in one."""
+
+    __slots__ = ("_store",)
+
+    smallest_part = _SMALLEST_PART
+    most_parts = _MOST_PARTS
+    keeps_metadata = True
+
+    def __init__(self, store: S3Requests) -> None:
+        self._store = store
+
+    def begin_upload(self, key: str, metadata: Mapping[str, str], part_size: int) -> S3Upload:
+        """Return an upload; the store hears of it when its first part ends."""
+        return S3Upload(self._store, key, metadata, part_size)
+
+    def put(self, key: str, data: bytes, metadata: Mapping[str, str]) -> ObjectStat:
+        """One PUT, the answer of which is checked, and which is settled by a look where there is none."""
+        asked = Asked("PUT", key, 0, len(data))
+        arguments = {"Key": key, "Body": data, "Metadata": dict(metadata), "ContentType": "application/octet-stream"}
+        try:
+            create(self._store, asked, "put_object", **arguments)
+        except LedgerfsError as error:
+            if not self._is_there(key, data, error):
+                raise
+        stat = self._store.head(key).stat
+        if stat.size != len(data):
+            raise replaced(key)
+        return stat
+
+    def delete(self, key: str) -> None:
+        """One DELETE."""
+        try:
+            self._store.request(Asked("DELETE", key), "delete_object", Key=key)
+        except ObjectNotFoundError:
+            return
+
+    def set_metadata(self, stat: ObjectStat, metadata: Mapping[str, str]) -> None:
+        """Copy the object onto itself, in parts if it is too large for one copy."""
+        if stat.size > _LARGEST_COPY:
+            self._copy_in_parts(stat, metadata)
+            return
+        self._store.request(
+            Asked("PUT", stat.key),
+            "copy_object",
+            Key=stat.key,
+            CopySource=stat.key,
+            CopySourceIfMatch=stat.version,
+            Metadata=dict(metadata),
+            MetadataDirective="REPLACE",
+            ContentType="application/octet-stream",
+        )
+
+    def unfinished_uploads(self) -> Iterator[UnfinishedUpload]:
+        """Yield what the store lists of them; raises `StoreError` where it does not."""
+        marker: dict[str, str] = {}
+        while True:
+            page = self._store.request(Asked("LIST", "uploads"), "list_multipart_uploads", Prefix="", **marker)
+            for item in page.get("Uploads", []):
+                key = self._store.relative(item["Key"])
+                if key is not None:
+                    yield UnfinishedUpload(key, item["UploadId"], int(item["Initiated"].timestamp() * 1000))
+            if not page.get("IsTruncated"):
+                return
+            marker = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
+
+    def end_unfinished(self, upload: UnfinishedUpload) -> None:
+        """Abort the upload."""
+        try:
+            asked = Asked("DELETE", upload.key)
+            self._store.request(asked, "abort_multipart_upload", Key=upload.key, UploadId=upload.token)
+        except ObjectNotFoundError:
+            return
+
+    def _is_there(self, key: str, data: bytes, error: LedgerfsError) -> bool:
+        """Whether the object is what was to be put, although the store said otherwise, or nothing: an earlier try may have done it."""
+        try:
+            stat = self._store.head(key).stat
+            return stat.size == len(data) and self._store.read(ReadRequest(key, 0, stat.size, stat.version)) == data
+        except ObjectNotFoundError:
+            return False
+        except LedgerfsError:
+            if isinstance(error, ObjectExistsError):
+                raise error from None
+            raise uncertain(key, error) from error
+
+    def _copy_in_parts(self, stat: ObjectStat, metadata: Mapping[str, str]) -> None:
+        key = stat.key
+        begun = self._store.request(
+            Asked("POST", key), "create_multipart_upload", Key=key, Metadata=dict(metadata), ContentType="application/octet-stream"
+        )  # fmt: skip
+        upload, parts = UnfinishedUpload(key, begun["UploadId"], 0), []
+        try:
+            for number, start in enumerate(range(0, stat.size, _COPIED_PART), 1):
+                answer = self._store.request(
+                    Asked("PUT", key),
+                    "upload_part_copy",
+                    Key=key,
+                    CopySource=key,
+                    CopySourceIfMatch=stat.version,
+                    CopySourceRange=f"bytes={start}-{min(start + _COPIED_PART, stat.size) - 1}",
+                    PartNumber=number,
+                    UploadId=upload.token,
+                )
+                parts.append({"PartNumber": number, "ETag": answer["CopyPartResult"]["ETag"]})
+            self._store.request(
+                Asked("POST", key), "complete_multipart_upload", Key=key, UploadId=upload.token, MultipartUpload={"Parts": parts}
+            )  # fmt: skip
+        except BaseException:
+            self.end_unfinished(upload)
+            raise

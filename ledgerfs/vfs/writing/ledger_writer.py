@@ -1,0 +1,231 @@
+"""Writing one ledger: entries become blocks, blocks the parts of an upload, and last of all the index is put.
+
+Whatever happens before that, the bucket shows no such ledger: not while parts are sent, not when the data object is complete, and not when
+anything fails, after which nothing is left that the store lets us remove (``facts/pulsar-format.md`` §1.1, §2.4).
+"""
+
+import logging
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from ledgerfs.errors import (
+    LedgerfsError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    RefusedLedgerError,
+    StaleObjectError,
+    UncertainWriteError,
+)
+from ledgerfs.formats.block import BLOCK_HEADER_BYTES, BlockHeader, build_block_header, build_padding
+from ledgerfs.formats.index import IndexedBlock, OffloadIndex, build_index
+from ledgerfs.formats.records import EntryBatch
+from ledgerfs.vfs.object_store import ObjectStat, RawStore
+from ledgerfs.vfs.writing.new_ledger import NewLedger, require_block_size
+
+if TYPE_CHECKING:
+    from ledgerfs.vfs.object_writes import Upload
+
+_log = logging.getLogger("ledgerfs.store")
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenLedger:
+    """A ledger that is in the bucket.
+
+    Attributes
+    ----------
+    data, index
+        Its objects, as the store has them.
+    contents
+        What the index object says.
+
+    """
+
+    ledger: NewLedger
+    data: ObjectStat
+    index: ObjectStat
+    contents: OffloadIndex
+
+
+@dataclass(slots=True)
+class _Blocks:
+    """The blocks of the ledger, and how far the last one is filled."""
+
+    size: int
+    table: list[IndexedBlock] = field(default_factory=list)
+    offset: int = 0
+    used: int = 0
+
+    @property
+    def room(self) -> int:
+        """Bytes that the present block still takes; 0 where there is none."""
+        return self.size - self.used if self.used else 0
+
+
+class LedgerWriter:
+    """Takes the entries of one ledger in order, from id 0 on; `commit` makes them a ledger of the bucket.
+
+    For ``with``: an exception, or leaving without `commit`, aborts. Holds up to four blocks in memory. For one thread.
+
+    Raises
+    ------
+    RefusedLedgerError
+        Block sizes that the store does not take; and, of the entries, those of another id than the next one, too large ones, too many for
+        the store's number of parts, and none at all. No request was made before the first block was full.
+
+    """
+
+    __slots__ = ("_blocks", "_data", "_entries", "_is_open", "_ledger", "_length", "_most_parts", "_store", "_upload")
+
+    def __init__(self, store: RawStore, ledger: NewLedger) -> None:
+        writes = store.writes
+        require_block_size(ledger.block_size, writes.smallest_part)
+        self._store = store
+        self._ledger = ledger
+        self._most_parts = writes.most_parts
+        metadata = ledger.user_metadata_as("data")
+        self._upload: Upload = writes.begin_upload(ledger.key.data_key, metadata, ledger.block_size)
+        self._blocks = _Blocks(ledger.block_size)
+        self._entries = 0
+        self._length = 0
+        self._is_open = True
+        self._data: ObjectStat | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._is_open:
+            self.abort()
+
+    @property
+    def entries(self) -> int:
+        """How many entries were added."""
+        return self._entries
+
+    def add(self, batch: EntryBatch) -> None:
+        """Add the next entries, whose records follow each other in the batch's buffer; they are copied, or gone, when this returns."""
+        if not len(batch):
+            return
+        self._check(batch)
+        start = int(batch.offsets[0]) - 12
+        ends = batch.offsets + batch.lengths - start
+        done = done_bytes = 0
+        while done < len(batch):
+            fitting = int(np.searchsorted(ends, done_bytes + self._blocks.room, side="right"))
+            if fitting == done:
+                self._begin_block(batch.first_entry + done)
+                continue
+            end = int(ends[fitting - 1])
+            self._write(batch.buffer[start + done_bytes : start + end])
+            done, done_bytes = fitting, end
+        self._entries += len(batch)
+        self._length += int(batch.lengths.sum())
+
+    def seal(self) -> None:
+        """End the last block, whose size only now is known, and send it; nothing can be added then."""
+        blocks = self._blocks
+        if not self._entries:
+            reason = "there is not one entry, and Pulsar offloads no empty ledgers"
+            raise RefusedLedgerError(reason, key=self._ledger.key.data_key)
+        if blocks.used:
+            first = blocks.table[-1].first_entry
+            self._upload.replace_front(build_block_header(BlockHeader(BLOCK_HEADER_BYTES, blocks.used, first)))
+            self._upload.end_part()
+            blocks.offset += blocks.used
+            blocks.used = 0
+
+    def commit(self) -> WrittenLedger:
+        """Complete the data object, then put the index. An error says that there is no such ledger, but for `UncertainWriteError`."""
+        self.seal()
+        metadata = replace(self._ledger.metadata, length=self._length, last_entry=self._entries - 1)
+        index = OffloadIndex(self._blocks.offset, BLOCK_HEADER_BYTES, metadata, tuple(self._blocks.table))
+        try:
+            self._data = self._upload.complete()
+        except BaseException:
+            self.abort()
+            raise
+        self._is_open = False
+        written = put_index(self._store, self._ledger, index, self._data)
+        return WrittenLedger(self._ledger, self._data, written, index)
+
+    def abort(self) -> None:
+        """Leave nothing in the bucket."""
+        self._is_open = False
+        self._upload.abort()
+
+    def _check(self, batch: EntryBatch) -> None:
+        if batch.first_entry != self._entries:
+            raise RefusedLedgerError(
+                f"entry {batch.first_entry} comes where entry {self._entries} should; a ledger has every entry, in order, from 0 on",
+                key=self._ledger.key.data_key,
+            )
+        largest = int(batch.lengths.argmax())
+        self._ledger.require_fitting(batch.first_entry + largest, int(batch.lengths[largest]))
+
+    def _begin_block(self, first_entry: int) -> None:
+        """End the present block with padding, and begin the next one as if it were to be full."""
+        blocks = self._blocks
+        if blocks.used:
+            self._upload.write(build_padding(blocks.room))
+            self._upload.end_part()
+            blocks.offset += blocks.size
+        if len(blocks.table) == self._most_parts:
+            raise RefusedLedgerError(
+                f"more than {self._most_parts} blocks of {blocks.size} bytes, which this store cannot take; use larger blocks",
+                key=self._ledger.key.data_key,
+            )
+        blocks.table.append(IndexedBlock(first_entry, len(blocks.table) + 1, blocks.offset))
+        blocks.used = 0
+        self._write(build_block_header(BlockHeader(BLOCK_HEADER_BYTES, blocks.size, first_entry)))
+
+    def _write(self, data: bytes | memoryview) -> None:
+        self._upload.write(data)
+        self._blocks.used += len(data)
+
+
+def put_index(store: RawStore, ledger: NewLedger, index: OffloadIndex, data: ObjectStat) -> ObjectStat:
+    """Put the index of a complete data object; removes that object when there will be no index, and nobody else has written one."""
+    key = ledger.key
+    try:
+        _require_same(store, data)
+        written = store.writes.put(key.index_key, build_index(index), ledger.user_metadata_as("index"))
+    except (UncertainWriteError, ObjectExistsError, StaleObjectError):
+        # Somebody's index may refer to the data object.
+        raise
+    except BaseException:
+        _remove_data(store, key.index_key, data)
+        raise
+    try:
+        _require_same(store, data)
+    except StaleObjectError:
+        store.writes.delete(key.index_key)
+        raise
+    return written
+
+
+def _require_same(store: RawStore, data: ObjectStat) -> None:
+    """Raise `StaleObjectError` when another writer has replaced or removed the data object meanwhile."""
+    try:
+        found = store.head(data.key).stat
+    except ObjectNotFoundError:
+        found = None
+    if found is None or found.size != data.size or found.version != data.version:
+        reason = "another writer replaced or removed the data object while its index was to be written"
+        raise StaleObjectError(reason, key=data.key)
+
+
+def _remove_data(store: RawStore, index_key: str, data: ObjectStat) -> None:
+    """Remove a data object that gets no index, unless it has one, or the store does not tell."""
+    try:
+        try:
+            store.head(index_key)
+        except ObjectNotFoundError:
+            store.writes.delete(data.key)
+    except LedgerfsError as error:
+        _log.warning("%s stays without an index, until `ledgerfs repair` removes it: %s", data.key, error)
