@@ -9,6 +9,7 @@ component of the tree is ever empty, ``.``, ``..``, or holds a slash.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, quote_plus, unquote_plus
 
@@ -19,6 +20,7 @@ UNKNOWN_DIRECTORY = "_unknown"
 
 # Pulsar's NamedEntity accepts exactly these characters in tenants, clusters and namespaces.
 _ENTITY = re.compile(r"[-=:.\w]+\Z", re.ASCII)
+_HIDDEN = {"%2E": ".", "%2E%2E": ".."}
 _RESERVED = (OTHER_DIRECTORY, UNKNOWN_DIRECTORY)
 
 
@@ -96,6 +98,27 @@ def directory_of(managed_ledger: str | None) -> tuple[str, ...]:
         return parsed.directory
     # An empty name is a lone "%", which quoting never makes.
     return OTHER_DIRECTORY, _visible(quote(managed_ledger, safe="", errors="surrogatepass") or "%")
+
+
+def managed_ledger_in(directory: Sequence[str]) -> str:
+    """Return the managed ledger of a topic's directory below a view: what `ManagedLedgerName.directory` makes, undone.
+
+    Raises `InvalidNameError` for directories that are no topic's, saying how the topic that was perhaps meant is written.
+    """
+    path = "/".join(directory)
+    if len(directory) != 3 or directory[0] in _RESERVED:
+        raise InvalidNameError("not the directory of a topic; expected <tenant>/<namespace>/<topic>", key=path)
+    tenant, namespace, encoded = (_HIDDEN.get(component, component) for component in directory)
+    entities = "/".join([tenant, *namespace.split("%2F")])
+    name = f"{entities}/persistent/{encoded}"
+    parsed = parse_managed_ledger_name(name)
+    if parsed is None or parsed.directory != tuple(directory):
+        meant = parse_managed_ledger_name(f"{entities}/persistent/{encode_topic(encoded)}")
+        hint = "" if meant is None else f"; the topic of that name is {'/'.join(meant.directory)}"
+        raise InvalidNameError(
+            f"not the directory of a topic, whose name is URL-encoded as Java does it{hint}", key=path
+        )
+    return name
 
 
 def managed_ledger_of(topic: str) -> str:

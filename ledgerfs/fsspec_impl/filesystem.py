@@ -1,4 +1,4 @@
-"""`LedgerFileSystem`: the tree of a bucket for fsspec, read side.
+"""`LedgerFileSystem`: the tree of a bucket for fsspec.
 
 All of it is answered by ``vfs``: this module only speaks fsspec's language. Whatever the store fails at is raised, never taken for an empty
 directory: fsspec's own ``walk``, ``find``, ``exists`` would do that (``facts/fsspec-fuse.md`` §1.3).
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import fsspec
@@ -17,12 +17,24 @@ from fsspec.spec import AbstractFileSystem
 from fsspec.utils import isfilelike, stringify_path
 
 from ledgerfs.cache.block_cache import process_cache
-from ledgerfs.errors import IsADirectoryPathError, LedgerfsError, NotFoundError, ReadOnlyError, UnusableUrlError
+from ledgerfs.errors import (
+    IsADirectoryPathError,
+    LedgerfsError,
+    NotFoundError,
+    ReadOnlyError,
+    UnsupportedWriteError,
+    UnusableUrlError,
+)
 from ledgerfs.fsspec_impl import arrow_threads  # noqa: F401  (waits at the end of the program)
 from ledgerfs.fsspec_impl.ledger_file import LedgerFile
 from ledgerfs.vfs.bucket import Bucket, shared_bucket
 from ledgerfs.vfs.catalog import LedgerRef, time_of
 from ledgerfs.vfs.tree import Node, OpenFile
+from ledgerfs.vfs.writing.target import require_writable
+
+if TYPE_CHECKING:
+    from ledgerfs.fsspec_impl.ledger_upload import LedgerUpload
+    from ledgerfs.fsspec_impl.tree_writes import TreeWrites
 
 _BLOCK_SIZE = 1 << 20
 _COPY_SIZE = 8 << 20
@@ -55,6 +67,9 @@ class LedgerFileSystem(AbstractFileSystem):
         Seconds for which a listing by any process here is good enough; None for ``$LEDGERFS_CATALOG_MAX_AGE``, else 0 (`open_bucket`).
     cache_bytes
         What this process may hold of remote objects in memory, all filesystems together (`open_bucket`).
+    write_options
+        Options of everything that is written: ``{"block_size": bytes}`` (64 MiB), ``{"if_exists": "fail" | "skip" | "new-copy"}``. A single
+        ``open``, ``put``, ``cp`` or ``pipe`` takes them, too, and ``transform`` (`ledgerfs.messages.transforms`).
 
     """
 
@@ -73,6 +88,7 @@ class LedgerFileSystem(AbstractFileSystem):
         scan_options: dict[str, Any] | None = None,
         catalog_max_age: float | None = None,
         cache_bytes: int | None = None,
+        write_options: dict[str, Any] | None = None,
         **options: Any,  # noqa: ANN401  (fsspec is not typed)
     ) -> None:
         super().__init__(**options)
@@ -86,6 +102,7 @@ class LedgerFileSystem(AbstractFileSystem):
         if cache_bytes is not None:
             process_cache.resize(cache_bytes)
         self.bucket: Bucket = shared_bucket(fs, root, cache_dir, scan_options, catalog_max_age)
+        self._write_options = dict(write_options or {})
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:  # noqa: ANN401  (a path or a list of them)
@@ -93,6 +110,13 @@ class LedgerFileSystem(AbstractFileSystem):
             return [cls._strip_protocol(one) for one in path]
         stripped: str = super()._strip_protocol(stringify_path(path))
         return stripped.strip("/")
+
+    @property
+    def _writes(self) -> "TreeWrites":
+        # numba, which this imports, is not needed by those who read.
+        from ledgerfs.fsspec_impl.tree_writes import TreeWrites
+
+        return TreeWrites(self.bucket, self._write_options)
 
     def invalidate_cache(self, path: str | None = None) -> None:
         """Make the next look list the bucket again; indexes that are known and unchanged are not read again."""
@@ -262,6 +286,55 @@ class LedgerFileSystem(AbstractFileSystem):
         finally:
             part.unlink(missing_ok=True)
 
+    def put_file(
+        self,
+        lpath: str,
+        rpath: str,
+        callback: Any = DEFAULT_CALLBACK,  # noqa: ANN401
+        mode: str = "overwrite",  # noqa: ARG002  (nothing is ever written over)
+        **options: Any,  # noqa: ANN401
+    ) -> None:
+        """Make a local file of records a ledger of the bucket, which is offloading. ``options`` are those of `open` for writing.
+
+        All of the file is looked through before anything is sent. Raises `LedgerExistsError`, `RefusedLedgerError`, `InvalidNameError`.
+        """
+        if Path(lpath).is_dir():
+            self.makedirs(rpath, exist_ok=True)
+            return
+        callback.set_size(Path(lpath).stat().st_size)
+        self._writes.put(self._strip_protocol(rpath), lpath, self.open, callback.relative_update, options)
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **options: Any) -> None:  # noqa: ANN401, ARG002
+        """Make the bytes of a file of records a ledger of the bucket, as `put_file`."""
+        self._writes.pipe(self._strip_protocol(path), value, self.open, options)
+
+    def cp_file(self, path1: str, path2: str, **options: Any) -> None:  # noqa: ANN401
+        """Copy a ledger within the bucket, as `put_file`; what BookKeeper knew of it goes with it."""
+        self._writes.copy(self._strip_protocol(path1), self._strip_protocol(path2), self.open, options)
+
+    def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:  # noqa: ANN401
+        """Delete ledgers: of each the index object first, then the data object. A topic without ledgers is no directory any more."""
+        found = self.expand_path(path, recursive=recursive, maxdepth=maxdepth)
+        self._writes.remove([one for one in found if not (recursive and self.isdir(one))])
+
+    def rm_file(self, path: str) -> None:
+        """Delete one ledger."""
+        self._writes.remove([self._strip_protocol(path)])
+
+    _rm = rm_file
+
+    def makedirs(self, path: str, exist_ok: bool = True) -> None:  # noqa: ARG002
+        """Do nothing, as object stores do: directories are there as soon as something is in them. Refuses outside ``entries``."""
+        require_writable(self._strip_protocol(path))
+
+    def mkdir(self, path: str, create_parents: bool = True, **_: Any) -> None:  # noqa: ANN401, ARG002
+        """Do nothing, as `makedirs`."""
+        self.makedirs(path)
+
+    def mv(self, path1: str, path2: str, *_: Any, **__: Any) -> None:  # noqa: ANN401, ARG002
+        """Refuse: a ledger's topic is told in its index object, so renaming is copying and removing, each of which may fail."""
+        raise UnsupportedWriteError("ledgers are not renamed; copy (if_exists='new-copy'), then remove", key=path1)
+
     def created(self, path: str) -> datetime:
         """When the ledger was created in BookKeeper; its upload where that is not known."""
         return time_of(self._ref(path).created_ms) or self.modified(path)
@@ -288,8 +361,10 @@ class LedgerFileSystem(AbstractFileSystem):
         *,
         size: int | None = None,  # noqa: ARG002  (fsspec's pickles of files name it; ours is exact)
         **kwargs: Any,  # noqa: ANN401
-    ) -> LedgerFile:
+    ) -> "LedgerFile | LedgerUpload":
         path = self._strip_protocol(path)
+        if mode in {"wb", "xb"}:
+            return self._writes.create(path, block_size=block_size, **kwargs)
         if mode != "rb":
             raise ReadOnlyError.at(path)
         return LedgerFile(self, path, self.bucket.tree.open(path), block_size=block_size or _BLOCK_SIZE, **kwargs)
@@ -310,11 +385,7 @@ class LedgerFileSystem(AbstractFileSystem):
     def _refuse(self, path: Any, *_: Any, **__: Any) -> None:  # noqa: ANN401
         raise ReadOnlyError.at(", ".join(path) if isinstance(path, list | dict) else str(path))
 
-    def _refuse_copy(self, _: Any, target: Any, *__: Any, **___: Any) -> None:  # noqa: ANN401
-        self._refuse(target)
-
-    mkdir = makedirs = rmdir = rm = rm_file = _rm = touch = pipe = pipe_file = _refuse
-    cp_file = copy = mv = put = put_file = _refuse_copy
+    touch = rmdir = _refuse
 
 
 def _inside(opened: OpenFile, start: int | None, end: int | None) -> tuple[int, int]:

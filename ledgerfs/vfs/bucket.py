@@ -69,6 +69,7 @@ class Bucket:
         "_readers",
         "_tree",
         "_views",
+        "_written",
         "store",
     )
 
@@ -97,6 +98,7 @@ class Bucket:
         self._expired = False
         self._is_listed = False
         self._tree: Tree | None = None
+        self._written: dict[int, str | None] = {}
 
     def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (self._raw_store, *self._options))
@@ -131,12 +133,41 @@ class Bucket:
             self._expired = False
             self._is_listed = True
             self._tree = None
+            self._written.clear()
             if self._catalog_file is not None:
                 self._catalog_file.save(self._catalog, listed_ms)
             return self._catalog
 
     def _kept_catalog(self, max_age: float | None = None) -> Catalog | None:
         return None if self._catalog_file is None else self._catalog_file.load(max_age)
+
+    @property
+    def raw_store(self) -> RawStore:
+        """The store itself, with its write side; what it is asked is not kept."""
+        return self._raw_store
+
+    def known_ledger(self, ledger_id: int) -> str | None:
+        """Return the managed ledger that has a ledger of this id (``_unknown`` for one without a name); None for no ledger.
+
+        As of the last listing, and of what this bucket's user has written and removed since: many writes in a row cost one listing.
+        """
+        with self._lock:
+            catalog = self.load_catalog() if self._catalog is None else self._catalog
+            if ledger_id in self._written:
+                return self._written[ledger_id]
+            return catalog.owner_of(ledger_id)
+
+    def note_written(self, ledger_id: int, managed_ledger: str) -> None:
+        """Make the next look list the bucket again, and know of the ledger until then."""
+        with self._lock:
+            self._written[ledger_id] = managed_ledger
+            self.expire()
+
+    def note_removed(self, ledger_id: int) -> None:
+        """Make the next look list the bucket again, and know until then that the ledger is gone."""
+        with self._lock:
+            self._written[ledger_id] = None
+            self.expire()
 
     def expire(self) -> None:
         """Make the next use refresh the catalog."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ledgerfs.errors import AmbiguousLedgerError, LedgerfsError, NotFoundError
 from ledgerfs.formats.ledger_metadata import records_size
 from ledgerfs.formats.object_names import KeyKind, LedgerKey, uuid_from_halves, uuid_halves
-from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.formats.topic_names import UNKNOWN_DIRECTORY, topic_of
 from ledgerfs.vfs.object_store import ObjectStat
 
 Table = npt.NDArray[np.void]
@@ -294,6 +294,14 @@ class Catalog:
         rows = self._rows_of(managed_ledger)
         ids = self.ledgers["ledger_id"]
         return [self.ref(row) for row in _equal_run(rows, ledger_id, lambda row: int(ids[row]))]
+
+    def owner_of(self, ledger_id: int) -> str | None:
+        """Return the name of a managed ledger that has a readable ledger of this id (``_unknown`` for one without); None for no ledger."""
+        ids, by_id = self.ledgers["ledger_id"], self._by_id
+        found = _equal_run(range(by_id.size), ledger_id, lambda place: int(ids[by_id[place]]))
+        if not found:
+            return None
+        return self.names[int(self.ledgers["name"][by_id[found.start]])] or UNKNOWN_DIRECTORY
 
     def find(
         self, ledger_id: int, managed_ledgers: Sequence[str | None] | None = None, uuid: str | None = None

@@ -81,6 +81,10 @@ class WritableStore(Protocol):
         """Whether objects keep user metadata, which a broker looks for."""
         ...
 
+    def make_folder(self) -> None:
+        """Make the folder that was opened, where the store has such things; a bucket of an object store is for its owner to make."""
+        ...
+
     def begin_upload(self, key: str, metadata: Mapping[str, str], part_size: int) -> Upload:
         """Return an upload whose parts have at most ``part_size`` bytes; costs no request. It holds up to four parts in memory."""
         ...

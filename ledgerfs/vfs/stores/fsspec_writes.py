@@ -47,6 +47,15 @@ class FsspecWrites:
         """Whether it is known how this filesystem takes user metadata."""
         return self._option is not None
 
+    def make_folder(self) -> None:
+        """Make the folder where there is none, but in object stores, whose top folders are buckets."""
+        if self.keeps_metadata:
+            return
+        try:
+            self._handle.fs.makedirs(self._root, exist_ok=True)
+        except Exception as error:
+            raise translate(error, self._root) from error
+
     def begin_upload(self, key: str, metadata: Mapping[str, str], part_size: int) -> "FsspecUpload":  # noqa: ARG002
         """Return an upload; the filesystem hears of it when its first part ends."""
         options = {} if self._option is None else {self._option: dict(metadata)}

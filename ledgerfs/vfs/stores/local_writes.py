@@ -43,6 +43,13 @@ class LocalWrites:
         self._root = root
         self._traffic = traffic
 
+    def make_folder(self) -> None:
+        """Make the folder, but none above it."""
+        try:
+            Path(self._root).mkdir(exist_ok=True)
+        except OSError as error:
+            raise translate(error, self._root) from error
+
     def begin_upload(self, key: str, metadata: Mapping[str, str], part_size: int) -> "LocalUpload":  # noqa: ARG002
         """Return an upload; its file is made when the first bytes come."""
         return LocalUpload(self._root, key, self._traffic)

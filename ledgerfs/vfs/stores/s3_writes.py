@@ -28,6 +28,9 @@ class S3Writes:
     def __init__(self, store: S3Requests) -> None:
         self._store = store
 
+    def make_folder(self) -> None:
+        """Do nothing: there are no folders."""
+
     def begin_upload(self, key: str, metadata: Mapping[str, str], part_size: int) -> S3Upload:
         """Return an upload; the store hears of it when its first part ends."""
         return S3Upload(self._store, key, metadata, part_size)

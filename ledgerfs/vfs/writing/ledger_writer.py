@@ -78,13 +78,13 @@ class LedgerWriter:
 
     """
 
-    __slots__ = ("_blocks", "_data", "_entries", "_is_open", "_ledger", "_length", "_most_parts", "_store", "_upload")
+    __slots__ = ("_blocks", "_data", "_entries", "_is_open", "_length", "_most_parts", "_store", "_upload", "ledger")
 
     def __init__(self, store: RawStore, ledger: NewLedger) -> None:
         writes = store.writes
         require_block_size(ledger.block_size, writes.smallest_part)
         self._store = store
-        self._ledger = ledger
+        self.ledger = ledger
         self._most_parts = writes.most_parts
         metadata = ledger.user_metadata_as("data")
         self._upload: Upload = writes.begin_upload(ledger.key.data_key, metadata, ledger.block_size)
@@ -132,7 +132,7 @@ class LedgerWriter:
         blocks = self._blocks
         if not self._entries:
             reason = "there is not one entry, and Pulsar offloads no empty ledgers"
-            raise RefusedLedgerError(reason, key=self._ledger.key.data_key)
+            raise RefusedLedgerError(reason, key=self.ledger.key.data_key)
         if blocks.used:
             first = blocks.table[-1].first_entry
             self._upload.replace_front(build_block_header(BlockHeader(BLOCK_HEADER_BYTES, blocks.used, first)))
@@ -143,7 +143,7 @@ class LedgerWriter:
     def commit(self) -> WrittenLedger:
         """Complete the data object, then put the index. An error says that there is no such ledger, but for `UncertainWriteError`."""
         self.seal()
-        metadata = replace(self._ledger.metadata, length=self._length, last_entry=self._entries - 1)
+        metadata = replace(self.ledger.metadata, length=self._length, last_entry=self._entries - 1)
         index = OffloadIndex(self._blocks.offset, BLOCK_HEADER_BYTES, metadata, tuple(self._blocks.table))
         try:
             self._data = self._upload.complete()
@@ -151,8 +151,8 @@ class LedgerWriter:
             self.abort()
             raise
         self._is_open = False
-        written = put_index(self._store, self._ledger, index, self._data)
-        return WrittenLedger(self._ledger, self._data, written, index)
+        written = put_index(self._store, self.ledger, index, self._data)
+        return WrittenLedger(self.ledger, self._data, written, index)
 
     def abort(self) -> None:
         """Leave nothing in the bucket."""
@@ -163,10 +163,10 @@ class LedgerWriter:
         if batch.first_entry != self._entries:
             raise RefusedLedgerError(
                 f"entry {batch.first_entry} comes where entry {self._entries} should; a ledger has every entry, in order, from 0 on",
-                key=self._ledger.key.data_key,
+                key=self.ledger.key.data_key,
             )
         largest = int(batch.lengths.argmax())
-        self._ledger.require_fitting(batch.first_entry + largest, int(batch.lengths[largest]))
+        self.ledger.require_fitting(batch.first_entry + largest, int(batch.lengths[largest]))
 
     def _begin_block(self, first_entry: int) -> None:
         """End the present block with padding, and begin the next one as if it were to be full."""
@@ -178,7 +178,7 @@ class LedgerWriter:
         if len(blocks.table) == self._most_parts:
             raise RefusedLedgerError(
                 f"more than {self._most_parts} blocks of {blocks.size} bytes, which this store cannot take; use larger blocks",
-                key=self._ledger.key.data_key,
+                key=self.ledger.key.data_key,
             )
         blocks.table.append(IndexedBlock(first_entry, len(blocks.table) + 1, blocks.offset))
         blocks.used = 0

@@ -1,0 +1,135 @@
+"""A file of the tree, opened for writing: the bytes of a file of records, which become a ledger of the bucket when it is closed.
+
+fsspec closes files whatever happens in the ``with`` around them, and its own buffered files then complete half an object
+(``facts/fsspec-fuse.md`` §1.4). Here an exception, in whichever of the two ``with`` it passes, aborts.
+"""
+
+import io
+import sys
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from ledgerfs.formats.records import EntryBatch
+from ledgerfs.vfs.writing.ledger_writer import LedgerWriter, WrittenLedger
+from ledgerfs.vfs.writing.record_stream import RecordStream
+
+
+class LedgerUpload(io.RawIOBase):
+    """A file opened for writing, front to end, by one thread.
+
+    Parameters
+    ----------
+    path
+        The file's path, for errors.
+    autocommit
+        Whether closing makes the ledger appear; else `commit` does, or `discard` drops it (fsspec's transactions).
+    on_commit
+        Is told when the ledger is there.
+
+    Attributes
+    ----------
+    ledger
+        What is to be written.
+    written
+        The ledger, once it is in the bucket.
+
+    """
+
+    mode = "wb"
+
+    def __init__(
+        self,
+        path: str,
+        writer: LedgerWriter,
+        on_commit: Callable[[], None],
+        *,
+        autocommit: bool = True,
+    ) -> None:
+        super().__init__()
+        self.path = path
+        self.written: WrittenLedger | None = None
+        self.ledger = writer.ledger
+        self._writer: LedgerWriter | None = writer
+        self._stream = RecordStream(path, writer.ledger.largest_entry)
+        self._on_commit = on_commit
+        self._autocommit = autocommit
+        self._position = 0
+        self._exception = sys.exc_info()[1]
+
+    @property
+    def name(self) -> str:
+        """The path."""
+        return self.path
+
+    def writable(self) -> bool:
+        """Return true."""
+        return True
+
+    def tell(self) -> int:
+        """Return how many bytes were written."""
+        return self._position
+
+    def write(self, data: Any) -> int:  # noqa: ANN401  (whatever has bytes)
+        """Take the next bytes of the file; raises `RefusedLedgerError` as soon as they are none of a ledger's, and then aborts."""
+        view = memoryview(data).cast("B")
+        for batch in self._stream.feed(view):
+            self.add(batch)
+        self._position += len(view)
+        return len(view)
+
+    def add(self, batch: EntryBatch) -> None:
+        """Take entries, in place of their bytes."""
+        if self._writer is None:
+            raise ValueError("I/O operation on closed file.")
+        try:
+            self._writer.add(batch)
+        except BaseException:
+            self.discard()
+            raise
+
+    def close(self) -> None:
+        """Make the ledger appear, unless an exception is under way that was not when the file was opened, or this is a transaction."""
+        if self.closed:
+            return
+        super().close()
+        if self._writer is None:
+            return
+        exception = sys.exc_info()[1]
+        if exception is not None and exception is not self._exception:
+            self.discard()
+            return
+        try:
+            if self._position:
+                self._stream.finish()
+            self._writer.seal()
+        except BaseException:
+            self.discard()
+            raise
+        if self._autocommit:
+            self.commit()
+
+    def commit(self) -> None:
+        """Make the ledger appear, at once."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            self.written = writer.commit()
+            self._on_commit()
+
+    def discard(self) -> None:
+        """Drop all of it; nothing is left in the bucket."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.abort()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self.discard()
+        self.close()
+
+    def __del__(self) -> None:
+        # A file that nobody closed was not meant to be complete.
+        if getattr(self, "_writer", None) is not None and self._autocommit:
+            self.discard()
