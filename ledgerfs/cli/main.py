@@ -18,7 +18,9 @@ from ledgerfs.cli.export import export
 from ledgerfs.cli.head import head
 from ledgerfs.cli.info import info
 from ledgerfs.cli.ls import ls
+from ledgerfs.cli.offload import offload
 from ledgerfs.cli.output import say
+from ledgerfs.cli.rm import rm
 from ledgerfs.cli.topics import topics
 from ledgerfs.cli.verify import verify
 from ledgerfs.errors import (
@@ -59,7 +61,7 @@ def cli() -> None:
     """Open an Apache Pulsar tiered-storage bucket without a broker."""
 
 
-for command in (topics, ls, cat, head, count, export, info, verify):
+for command in (topics, ls, cat, head, count, export, info, verify, offload, rm):
     cli.add_command(command)
 
 

@@ -29,18 +29,35 @@ def bucket_argument(command: Command) -> Command:
     return argument(option(traffic_options(command)))
 
 
+def target_argument(command: Command) -> Command:
+    """Add the argument TARGET and the option -O; the command gets an opened `Bucket` as ``target``."""
+    option = click.option(
+        "-O", "--target-option", "target_options", multiple=True, metavar="KEY=VALUE", is_eager=True, expose_value=False,
+        help="As -o, for TARGET.", callback=_target_options,
+    )  # fmt: skip
+    return click.argument("target", metavar="TARGET", callback=_open_target)(option(command))
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON: exact bytes, times in ISO 8601 UTC.")
 
 
 def _storage_options(context: click.Context, _: click.Parameter, values: tuple[str, ...]) -> None:
     """Keep the options for `_open`."""
+    context.meta["ledgerfs.storage_options"] = _parsed(values)
+
+
+def _target_options(context: click.Context, _: click.Parameter, values: tuple[str, ...]) -> None:
+    context.meta["ledgerfs.target_options"] = _parsed(values)
+
+
+def _parsed(values: tuple[str, ...]) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for text in values:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise click.BadParameter(f"{text!r} is not KEY=VALUE")
         options[name] = value if name in _TEXTS else _value(value)
-    context.meta["ledgerfs.storage_options"] = options
+    return options
 
 
 def _value(text: str) -> Any:  # noqa: ANN401  (whatever JSON knows)
@@ -49,6 +66,12 @@ def _value(text: str) -> Any:  # noqa: ANN401  (whatever JSON knows)
         return json.loads(text)
     except json.JSONDecodeError:
         return text
+
+
+def _open_target(context: click.Context, _: click.Parameter, url: str) -> Bucket:
+    if not url:
+        raise click.BadParameter("the bucket's URL is empty")
+    return open_bucket(url, context.meta.get("ledgerfs.target_options"))
 
 
 def _open(context: click.Context, _: click.Parameter, url: str) -> Bucket:

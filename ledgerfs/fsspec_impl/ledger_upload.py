@@ -51,7 +51,7 @@ class LedgerUpload(io.RawIOBase):
         self.written: WrittenLedger | None = None
         self.ledger = writer.ledger
         self._writer: LedgerWriter | None = writer
-        self._stream = RecordStream(path, writer.ledger.largest_entry)
+        self._stream = RecordStream(path, writer.ledger.largest_taken)
         self._on_commit = on_commit
         self._autocommit = autocommit
         self._position = 0

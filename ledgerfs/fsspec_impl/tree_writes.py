@@ -38,7 +38,7 @@ class TreeWrites:
         """Open a path for writing; raises what is known to be wrong with it."""
         managed_ledger, ledger_id = target_of(path)
         given = self._options(options)
-        wanted = {name: given.get(name) for name in ("uuid", "block_size", "metadata", "user_metadata")}
+        wanted = {name: given.get(name) for name in _OPTIONS if name != "if_exists"}
         writer = open_writer(self.bucket, Wanted(managed_ledger, ledger_id, **wanted), _policy(given))
 
         def note() -> None:
@@ -70,7 +70,7 @@ class TreeWrites:
             "metadata": reader.index.metadata,
             "user_metadata": copied_user_metadata(reader, managed_ledger),
         }
-        self._write(path, OffloadedLedger(reader, transform), open_path, lambda _: None, {**known, **options})
+        self._write(path, OffloadedLedger(reader), open_path, lambda _: None, {**known, **options})
 
     def remove(self, paths: Sequence[str]) -> None:
         """Delete ledgers, all of which have to be there; names of copies are those of before."""

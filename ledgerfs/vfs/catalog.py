@@ -295,13 +295,16 @@ class Catalog:
         ids = self.ledgers["ledger_id"]
         return [self.ref(row) for row in _equal_run(rows, ledger_id, lambda row: int(ids[row]))]
 
-    def owner_of(self, ledger_id: int) -> str | None:
-        """Return the name of a managed ledger that has a readable ledger of this id (``_unknown`` for one without); None for no ledger."""
+    def all_of(self, ledger_id: int) -> list[LedgerRef]:
+        """Return every ledger of this id, of whatever topic, and all its copies."""
         ids, by_id = self.ledgers["ledger_id"], self._by_id
         found = _equal_run(range(by_id.size), ledger_id, lambda place: int(ids[by_id[place]]))
-        if not found:
-            return None
-        return self.names[int(self.ledgers["name"][by_id[found.start]])] or UNKNOWN_DIRECTORY
+        return [self.ref(row) for row in sorted(by_id[found.start : found.stop].tolist())]
+
+    def owner_of(self, ledger_id: int) -> str | None:
+        """Return the name of a managed ledger that has a readable ledger of this id (``_unknown`` for one without); None for no ledger."""
+        found = self.all_of(ledger_id)
+        return found[0].managed_ledger or UNKNOWN_DIRECTORY if found else None
 
     def find(
         self, ledger_id: int, managed_ledgers: Sequence[str | None] | None = None, uuid: str | None = None
@@ -310,9 +313,7 @@ class Catalog:
 
         Raises `NotFoundError`, and `AmbiguousLedgerError` when several topics have such a ledger and ``managed_ledgers`` names none.
         """
-        ids, by_id = self.ledgers["ledger_id"], self._by_id
-        found = _equal_run(range(by_id.size), ledger_id, lambda place: int(ids[by_id[place]]))
-        refs = [self.ref(row) for row in sorted(by_id[found.start : found.stop].tolist())]
+        refs = self.all_of(ledger_id)
         if managed_ledgers is not None:
             refs = [ref for ref in refs if ref.managed_ledger in managed_ledgers]
         refs = [ref for ref in refs if (ref.copy == 0 if uuid is None else ref.uuid == uuid)]

@@ -19,7 +19,13 @@ from ledgerfs.errors import (
     StaleObjectError,
     UncertainWriteError,
 )
-from ledgerfs.formats.block import BLOCK_HEADER_BYTES, BlockHeader, build_block_header, build_padding
+from ledgerfs.formats.block import (
+    BLOCK_HEADER_BYTES,
+    RECORD_HEADER_BYTES,
+    BlockHeader,
+    build_block_header,
+    build_padding,
+)
 from ledgerfs.formats.index import IndexedBlock, OffloadIndex, build_index
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.vfs.object_store import ObjectStat, RawStore
@@ -78,7 +84,18 @@ class LedgerWriter:
 
     """
 
-    __slots__ = ("_blocks", "_data", "_entries", "_is_open", "_length", "_most_parts", "_store", "_upload", "ledger")
+    __slots__ = (
+        "_blocks",
+        "_data",
+        "_entries",
+        "_is_open",
+        "_length",
+        "_most_parts",
+        "_store",
+        "_taken",
+        "_upload",
+        "ledger",
+    )
 
     def __init__(self, store: RawStore, ledger: NewLedger) -> None:
         writes = store.writes
@@ -90,6 +107,7 @@ class LedgerWriter:
         self._upload: Upload = writes.begin_upload(ledger.key.data_key, metadata, ledger.block_size)
         self._blocks = _Blocks(ledger.block_size)
         self._entries = 0
+        self._taken = 0
         self._length = 0
         self._is_open = True
         self._data: ObjectStat | None = None
@@ -105,15 +123,28 @@ class LedgerWriter:
 
     @property
     def entries(self) -> int:
-        """How many entries were added."""
+        """How many entries the ledger has."""
         return self._entries
 
     def add(self, batch: EntryBatch) -> None:
         """Add the next entries, whose records follow each other in the batch's buffer; they are copied, or gone, when this returns."""
         if not len(batch):
             return
-        self._check(batch)
-        start = int(batch.offsets[0]) - 12
+        if batch.first_entry != self._taken:
+            raise RefusedLedgerError(
+                f"entry {batch.first_entry} comes where entry {self._taken} should; a ledger has every entry, in order, from 0 on",
+                key=self.ledger.key.data_key,
+            )
+        self._taken += len(batch)
+        if self.ledger.transform is None:
+            self._add(batch)
+        else:
+            for made in self.ledger.transform(batch, self._entries):
+                self._add(made)
+
+    def _add(self, batch: EntryBatch) -> None:
+        self.ledger.require_fitting(batch)
+        start = int(batch.offsets[0]) - RECORD_HEADER_BYTES
         ends = batch.offsets + batch.lengths - start
         done = done_bytes = 0
         while done < len(batch):
@@ -158,15 +189,6 @@ class LedgerWriter:
         """Leave nothing in the bucket."""
         self._is_open = False
         self._upload.abort()
-
-    def _check(self, batch: EntryBatch) -> None:
-        if batch.first_entry != self._entries:
-            raise RefusedLedgerError(
-                f"entry {batch.first_entry} comes where entry {self._entries} should; a ledger has every entry, in order, from 0 on",
-                key=self.ledger.key.data_key,
-            )
-        largest = int(batch.lengths.argmax())
-        self.ledger.require_fitting(batch.first_entry + largest, int(batch.lengths[largest]))
 
     def _begin_block(self, first_entry: int) -> None:
         """End the present block with padding, and begin the next one as if it were to be full."""

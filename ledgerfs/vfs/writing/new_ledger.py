@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from ledgerfs import __version__
@@ -11,6 +12,10 @@ from ledgerfs.formats.ledger_metadata import MANAGED_LEDGER_KEY, DigestType, Ens
 from ledgerfs.formats.object_names import LedgerKey
 from ledgerfs.formats.topic_names import parse_managed_ledger_name
 from ledgerfs.formats.user_metadata import FORMAT_VERSION, OffloadUserMetadata, build_user_metadata
+
+if TYPE_CHECKING:
+    from ledgerfs.formats.records import EntryBatch
+    from ledgerfs.messages.transforms import EntryTransform
 
 DEFAULT_BLOCK_SIZE = 64 << 20
 """Bytes of a block, as Pulsar's default for S3 has it."""
@@ -37,6 +42,8 @@ class NewLedger:
         User metadata of its objects, without ``role``.
     block_size
         Bytes of each block but the last.
+    transform
+        What entries become on their way; None leaves them as they are.
 
     """
 
@@ -44,18 +51,26 @@ class NewLedger:
     metadata: LedgerMetadata
     user_metadata: Mapping[str, str]
     block_size: int = DEFAULT_BLOCK_SIZE
+    transform: "EntryTransform | None" = None
 
     @property
     def largest_entry(self) -> int:
         """Bytes of the largest entry that fits a block."""
         return self.block_size - BLOCK_HEADER_BYTES - RECORD_HEADER_BYTES
 
-    def require_fitting(self, entry: int, size: int) -> None:
-        """Raise `RefusedLedgerError` for an entry of ``size`` bytes that does not fit a block."""
+    @property
+    def largest_taken(self) -> int:
+        """Bytes of the largest entry that may come: what a transform makes of one is for it to say."""
+        return self.largest_entry if self.transform is None else LARGEST_BLOCK_SIZE
+
+    def require_fitting(self, batch: "EntryBatch") -> None:
+        """Raise `RefusedLedgerError` if one of the entries does not fit a block."""
+        largest = int(batch.lengths.argmax())
+        size = int(batch.lengths[largest])
         if size > self.largest_entry:
             raise RefusedLedgerError(
-                f"entry {entry} has {size} bytes, a block of {self.block_size} holds {self.largest_entry}: Pulsar itself would lose it and "
-                "all behind it, and report success (facts/pulsar-format.md §2.5); use larger blocks",
+                f"entry {batch.first_entry + largest} has {size} bytes, and a block holds one of {self.largest_entry}: Pulsar itself would "
+                "lose it and all behind it, and report success (facts/pulsar-format.md §2.5); use larger blocks",
                 key=self.key.data_key,
             )
 

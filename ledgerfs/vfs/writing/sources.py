@@ -1,6 +1,6 @@
 """What a ledger can be written from: anything with entries in order, which can be looked through before the first byte is sent."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,7 +16,6 @@ from ledgerfs.vfs.writing.record_stream import RecordStream, check_records
 
 if TYPE_CHECKING:
     from ledgerfs.formats.records import EntryBatch
-    from ledgerfs.messages.transforms import EntryTransform
 
 _PIECE = 8 << 20
 
@@ -52,11 +51,11 @@ class RecordBytes:
 
     def check(self, ledger: NewLedger) -> None:
         """Look through all records."""
-        check_records(self.name, [self.data], ledger.largest_entry)
+        check_records(self.name, [self.data], ledger.largest_taken)
 
     def batches(self, ledger: NewLedger) -> "Iterator[EntryBatch]":
         """Yield the entries where they are."""
-        stream = RecordStream(self.name, ledger.largest_entry)
+        stream = RecordStream(self.name, ledger.largest_taken)
         yield from stream.feed(self.data)
         stream.finish()
 
@@ -78,11 +77,11 @@ class RecordFile:
     def check(self, ledger: NewLedger) -> None:
         """Look through all records."""
         with self._pieces() as pieces:
-            check_records(self.name, pieces, ledger.largest_entry)
+            check_records(self.name, pieces, ledger.largest_taken)
 
     def batches(self, ledger: NewLedger) -> "Iterator[EntryBatch]":
         """Yield the entries, from memory that the next ones use again."""
-        stream = RecordStream(self.name, ledger.largest_entry)
+        stream = RecordStream(self.name, ledger.largest_taken)
         with self._pieces() as pieces:
             for piece in pieces:
                 yield from stream.feed(piece)
@@ -96,41 +95,26 @@ class RecordFile:
 
 @dataclass(frozen=True, slots=True)
 class OffloadedLedger:
-    """A ledger of a bucket. Every entry's checksum is checked, so that damage is not copied on as if it were whole.
-
-    Attributes
-    ----------
-    transform
-        What makes other entries of them; None leaves them as they are.
-
-    """
+    """A ledger of a bucket. Every entry's checksum is checked, so that damage is not copied on as if it were whole."""
 
     reader: LedgerReader
-    transform: "EntryTransform | None" = None
 
     @property
     def size(self) -> int:
-        """Bytes of the records before any transform."""
+        """Bytes of the records."""
         return self.reader.records_size
 
     def check(self, ledger: NewLedger) -> None:
         """Look at all entries, if blocks are smaller than where the entries come from: else they are known to fit."""
-        if self.transform is None and ledger.block_size < largest_block(self.reader):
+        if ledger.transform is None and ledger.block_size < largest_block(self.reader):
             for batch in self.reader.batches(0, self.reader.last_entry):
-                largest = int(batch.lengths.argmax())
-                ledger.require_fitting(batch.first_entry + largest, int(batch.lengths[largest]))
+                ledger.require_fitting(batch)
 
     def batches(self, ledger: NewLedger) -> "Iterator[EntryBatch]":  # noqa: ARG002  (as `EntrySource` has it)
         """Yield the entries; raises `CorruptLedgerError` for one whose checksum is wrong."""
-        following = 0
         for batch in self.reader.batches(0, self.reader.last_entry):
             self._check_sums(batch)
-            if self.transform is None:
-                yield batch
-                continue
-            for made in self.transform(batch, following):
-                following += len(made)
-                yield made
+            yield batch
 
     def _check_sums(self, batch: "EntryBatch") -> None:
         result = check_entries(batch)
@@ -141,6 +125,21 @@ class OffloadedLedger:
                 f"entry {entry} has a wrong checksum or frame; `ledgerfs verify` tells where; the ledger is not copied",
                 key=self.reader.ref.data.key,
             )
+
+
+@dataclass(frozen=True, slots=True)
+class EntryBatches:
+    """Entries that somebody makes, once: nothing can be told of them before they come."""
+
+    made: "Iterable[EntryBatch]"
+    size: int | None = None
+
+    def check(self, ledger: NewLedger) -> None:
+        """Do nothing."""
+
+    def batches(self, ledger: NewLedger) -> "Iterator[EntryBatch]":  # noqa: ARG002  (as `EntrySource` has it)
+        """Yield the entries."""
+        return iter(self.made)
 
 
 def largest_block(reader: LedgerReader) -> int:

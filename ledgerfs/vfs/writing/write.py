@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from ledgerfs.errors import LedgerExistsError, RefusedLedgerError
 from ledgerfs.formats.ledger_metadata import LedgerMetadata
@@ -22,6 +23,9 @@ from ledgerfs.vfs.writing.new_ledger import (
     require_topic,
 )
 from ledgerfs.vfs.writing.sources import EntrySource
+
+if TYPE_CHECKING:
+    from ledgerfs.messages.transforms import EntryTransform
 
 
 class IfExists(StrEnum):
@@ -46,6 +50,8 @@ class Wanted:
         BookKeeper's metadata, where it is known.
     user_metadata
         User metadata of its objects; None for what makes a broker accept them.
+    transform
+        What entries become on their way.
 
     """
 
@@ -55,6 +61,7 @@ class Wanted:
     block_size: int | None = None
     metadata: LedgerMetadata | None = None
     user_metadata: Mapping[str, str] | None = None
+    transform: "EntryTransform | None" = None
 
     def new_ledger(self) -> NewLedger:
         """Return what the writer needs; raises `InvalidNameError` for names that are no topic's, and ids that no ledger has."""
@@ -65,9 +72,8 @@ class Wanted:
             else of_topic(self.metadata, self.managed_ledger)
         )
         user_metadata = made_up_user_metadata(self.managed_ledger) if self.user_metadata is None else self.user_metadata
-        return NewLedger(
-            new_key(self.ledger_id, self.uuid), metadata, user_metadata, self.block_size or DEFAULT_BLOCK_SIZE
-        )
+        key, block_size = new_key(self.ledger_id, self.uuid), self.block_size or DEFAULT_BLOCK_SIZE
+        return NewLedger(key, metadata, user_metadata, block_size, self.transform)
 
 
 def is_there(bucket: Bucket, ledger_id: int, if_exists: IfExists) -> bool:
@@ -93,19 +99,13 @@ def open_writer(bucket: Bucket, wanted: Wanted, if_exists: IfExists = IfExists.F
 
 
 def write_ledger(
-    bucket: Bucket,
-    wanted: Wanted,
-    source: EntrySource,
-    if_exists: IfExists = IfExists.FAIL,
-    progress: Progress | None = None,
-) -> WrittenLedger | None:
-    """Write all entries of a source as one ledger; returns None when there is such a ledger and that is to be skipped.
+    bucket: Bucket, wanted: Wanted, source: EntrySource, progress: Progress | None = None
+) -> WrittenLedger:
+    """Write all entries of a source as one ledger, whatever ledgers there are (`is_there` tells).
 
-    Nothing is sent before the source was looked through, as far as it can be. Raises what `open_writer`, the source and `LedgerWriter`
-    raise; there is no such ledger then.
+    Nothing is sent before the source was looked through, as far as it can be. Raises what `Wanted.new_ledger`, the source and
+    `LedgerWriter` raise; there is no such ledger then.
     """
-    if is_there(bucket, wanted.ledger_id, if_exists):
-        return None
     ledger = wanted.new_ledger()
     with LedgerWriter(bucket.raw_store, ledger) as writer:
         source.check(ledger)

@@ -1,0 +1,127 @@
+"""``ledgerfs offload``: the ledgers of a bucket into another one."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ledgerfs.cli.options import bucket_argument, target_argument
+from ledgerfs.cli.output import human_size, print_json, progress, say
+from ledgerfs.cli.sizes import Size
+from ledgerfs.vfs.bucket import Bucket
+from ledgerfs.vfs.catalog import Catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledgerfs.messages.transforms import EntryTransform
+    from ledgerfs.vfs.writing.bucket_copy import CopiedLedger
+
+_CODECS = ("none", "lz4", "zlib", "zstd", "snappy")
+
+
+@click.command()
+@bucket_argument
+@target_argument
+@click.option("--topic", "topics", multiple=True, help="Only this topic; may be repeated.")
+@click.option("--block-size", type=Size(), help="Of the copies, such as 64MiB.  [default: as in the source]")
+@click.option(
+    "--if-exists",
+    type=click.Choice(["skip", "fail", "new-copy"]),
+    default="skip",
+    show_default=True,
+    help="What to do with a ledger that the target has.",
+)
+@click.option("--new-uuid", is_flag=True, help="Give copies names of their own, by which no broker finds them.")
+@click.option(
+    "--recompress", type=click.Choice(_CODECS), help="Compress payloads anew; ids of messages stay what they are."
+)
+@click.option("--unbatch", is_flag=True, help="One message an entry, in ledgers with new ids.")
+@click.option("--no-check", is_flag=True, help="Do not read copies back.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: what became of each ledger.")
+@click.pass_context
+def offload(
+    context: click.Context,
+    /,
+    bucket: Bucket,
+    target: Bucket,
+    *,
+    topics: tuple[str, ...],
+    as_json: bool,
+    **options: Any,  # noqa: ANN401  (click's)
+) -> None:
+    """Copy the ledgers of BUCKET into TARGET, another bucket or a folder, and read the copies back.
+
+    A broker that is pointed at the copy serves it: ledgers keep their names, and without --block-size they come out byte for byte. Run it
+    again after an interruption: what is there is skipped. Damaged ledgers are named and not copied (exit code 1).
+
+    \b
+    Examples:
+      ledgerfs offload s3://tier s3://tier-backup
+      ledgerfs offload s3://tier /backup/tier --topic persistent://public/default/orders
+      ledgerfs offload s3://tier s3://tier -O endpoint_url=https://other:9000 --block-size 64MiB
+      ledgerfs offload s3://tier s3://archive --recompress zstd
+    """
+    # numba, which this imports, is not needed by those who list and copy files.
+    from ledgerfs.vfs.writing.bucket_copy import CopyOptions, Outcome, copy_ledgers, rows_to_copy
+    from ledgerfs.vfs.writing.write import IfExists
+
+    target.raw_store.writes.make_folder()
+    with progress() as update:
+        catalog = bucket.load_catalog(update)
+    wanted = [bucket.topic(topic).managed_ledger for topic in topics] if topics else None
+    is_renumbered = options["unbatch"]
+    chosen = CopyOptions(
+        block_size=options["block_size"],
+        if_exists=IfExists(options["if_exists"]),
+        new_uuid=options["new_uuid"],
+        transform=_transform(options["unbatch"], options["recompress"]),
+        first_ledger_id=_free_id(catalog, target.catalog) if is_renumbered else None,
+        check=not options["no_check"],
+    )
+    rows = rows_to_copy(catalog, wanted, all_copies=not (options["new_uuid"] or is_renumbered))
+    counts = dict.fromkeys(Outcome, 0)
+    size = 0
+    told: list[dict[str, Any]] = []
+    with progress(in_bytes=True) as update:
+        for one in copy_ledgers(bucket, target, rows, chosen, update):
+            counts[one.outcome] += 1
+            size += one.source.length if one.outcome is Outcome.COPIED else 0
+            if one.error is not None:
+                say(f"failed  ledger {one.source.ledger_id} of {one.source.topic}: {one.error}")
+            if as_json:
+                told.append(_as_json(one))
+    if as_json:
+        print_json(told)
+    else:
+        checked = "" if options["no_check"] else ", read back and whole"
+        copied = f"ledgers copied: {counts[Outcome.COPIED]:,} ({human_size(size)} of entries{checked})"
+        rest = f"there already: {counts[Outcome.SKIPPED]:,}, failed: {counts[Outcome.FAILED]:,}"
+        click.echo(f"{copied}, {rest}")
+    if counts[Outcome.FAILED]:
+        context.exit(1)
+
+
+def _transform(is_unbatched: bool, codec: str | None) -> "Callable[[], EntryTransform] | None":
+    if not (is_unbatched or codec):
+        return None
+    from ledgerfs.messages.transforms import recompress, unbatch
+
+    return partial(unbatch, codec or "none") if is_unbatched else partial(recompress, codec or "none")
+
+
+def _free_id(*catalogs: Catalog) -> int:
+    """Return a ledger id above all that there are."""
+    return 1 + max((int(one.ledgers["ledger_id"].max()) for one in catalogs if one.ledgers.size), default=-1)
+
+
+def _as_json(one: "CopiedLedger") -> dict[str, Any]:
+    return {
+        "topic": one.source.topic,
+        "ledger_id": one.ledger_id,
+        "uuid": one.uuid,
+        "source_ledger_id": one.source.ledger_id,
+        "source_uuid": one.source.uuid,
+        "outcome": one.outcome.value,
+        "error": None if one.error is None else str(one.error),
+    }

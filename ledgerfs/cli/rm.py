@@ -1,0 +1,50 @@
+"""``ledgerfs rm``: ledgers, deleted."""
+
+import click
+
+from ledgerfs.cli.options import bucket_argument
+from ledgerfs.cli.output import human_size, printable, say
+from ledgerfs.errors import IsADirectoryPathError
+from ledgerfs.vfs.bucket import Bucket
+from ledgerfs.vfs.tree import Node
+
+
+@click.command()
+@bucket_argument
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@click.option("-r", "--recursive", is_flag=True, help="Delete all ledgers of a directory.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+def rm(bucket: Bucket, paths: tuple[str, ...], *, recursive: bool, yes: bool) -> None:
+    """Delete ledgers of the tree's entries/: of each the index object first, then the data object.
+
+    A broker that still knows them can no longer read them.
+
+    \b
+    Examples:
+      ledgerfs rm s3://tier entries/public/default/orders/58.entries
+      ledgerfs rm s3://tier -r entries/public/default/orders --yes
+    """
+    # numba, which this imports, is not needed by those who list and copy files.
+    from ledgerfs.vfs.writing.target import removable
+    from ledgerfs.vfs.writing.write import remove_ledger
+
+    tree = bucket.tree
+    nodes = {node.path: node for path in paths for node in _files(bucket, path, recursive=recursive)}
+    keys = [removable(tree, path) for path in nodes]
+    size = sum(node.size or 0 for node in nodes.values())
+    if not yes:
+        for path in nodes:
+            say(printable(path))
+        click.confirm(f"Delete {len(keys):,} ledgers, {human_size(size)} of records?", abort=True, err=True)
+    for key in keys:
+        remove_ledger(bucket, key)
+    say(f"deleted: {len(keys):,} ledgers, {human_size(size)} of records")
+
+
+def _files(bucket: Bucket, path: str, *, recursive: bool) -> list[Node]:
+    node = bucket.tree.node(path)
+    if not node.is_directory:
+        return [node]
+    if not recursive:
+        raise IsADirectoryPathError("is a directory; -r deletes all ledgers in it", key=path)
+    return [one for one in bucket.tree.walk(path) if not one.is_directory]

@@ -1,0 +1,260 @@
+"""Offloading from one bucket into another: every ledger as Pulsar itself would have written it there, read back before it counts as copied.
+
+Ledgers keep their uuid, by which a broker that is pointed at the copy finds them. What is there already is left alone, so a copy that was
+interrupted is taken up by starting it again.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ledgerfs.errors import (
+    CorruptLedgerError,
+    LedgerExistsError,
+    LedgerfsError,
+    StaleObjectError,
+    StoreUnreachableError,
+)
+from ledgerfs.formats.object_names import LedgerKey
+from ledgerfs.vfs.bucket import Bucket
+from ledgerfs.vfs.catalog import Catalog, LedgerRef, is_sound
+from ledgerfs.vfs.layout import Progress
+from ledgerfs.vfs.ordered_map import ordered_map
+from ledgerfs.vfs.verification.findings import Severity
+from ledgerfs.vfs.writing.copies import copied_user_metadata, own_block_size
+from ledgerfs.vfs.writing.ledger_writer import WrittenLedger
+from ledgerfs.vfs.writing.sources import OffloadedLedger
+from ledgerfs.vfs.writing.write import IfExists, Wanted, ref_of, remove_ledger, require_new_ids, write_ledger
+
+if TYPE_CHECKING:
+    from ledgerfs.messages.transforms import EntryTransform
+
+_SMALL_LEDGER = 16 << 20
+"""Bytes of a ledger that is copied beside others: what takes time there is waiting for answers."""
+
+_THREADS = 4
+
+Rows = npt.NDArray[np.int64]
+"""Rows of a catalog's table of ledgers."""
+
+
+class Outcome(StrEnum):
+    """What became of a ledger."""
+
+    COPIED = "copied"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedLedger:
+    """One ledger of the source, and what became of it.
+
+    Attributes
+    ----------
+    uuid, ledger_id
+        What it is called in the target.
+    error
+        Why it is not there.
+
+    """
+
+    source: LedgerRef
+    outcome: Outcome
+    ledger_id: int
+    uuid: str | None
+    error: LedgerfsError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CopyOptions:
+    """How ledgers are copied.
+
+    Attributes
+    ----------
+    block_size
+        Bytes; None for that of each ledger, with which data objects come out byte for byte.
+    if_exists
+        What to do with a ledger of which the target has another copy.
+    new_uuid
+        Whether copies get names of their own; no broker finds them, and they stand beside the ones that are there.
+    transform
+        Makes the transform of one ledger; None leaves entries as they are.
+    first_ledger_id
+        Ids of the copies, from here on; None keeps each ledger's own.
+    check
+        Whether each copy is read back.
+
+    """
+
+    block_size: int | None = None
+    if_exists: IfExists = IfExists.SKIP
+    new_uuid: bool = False
+    transform: "Callable[[], EntryTransform] | None" = None
+    first_ledger_id: int | None = None
+    check: bool = True
+
+
+def rows_to_copy(catalog: Catalog, managed_ledgers: Sequence[str | None] | None, *, all_copies: bool) -> Rows:
+    """Return the ledgers of some topics, or of all, in the order of topics and ids, as rows of ``catalog.ledgers``.
+
+    With ``all_copies`` also the further complete copies, one of which may be the one that a broker knows.
+    """
+    table = catalog.ledgers
+    wanted = (table["copy"] == 0) | (all_copies & is_sound(table))
+    if managed_ledgers is not None:
+        named = [row for row, name in enumerate(catalog.names) if name in managed_ledgers]
+        wanted &= np.isin(table["name"], named)
+    return np.flatnonzero(wanted)
+
+
+def copy_ledgers(
+    source: Bucket, target: Bucket, rows: Rows, options: CopyOptions | None = None, progress: Progress | None = None
+) -> Iterator[CopiedLedger]:
+    """Copy ledgers (`rows_to_copy`), yielding what became of each, in order.
+
+    What is wrong with one of them is told there; an unreachable store raises. Small ledgers are copied four at a time, others one after
+    another, so that no more than four blocks are in memory.
+    """
+    catalog = source.catalog
+    table = catalog.ledgers[["length", "last_entry"]][rows]
+    total = sum(table["length"].tolist()) + 12 * (sum(table["last_entry"].tolist()) + len(table))
+    copy = _Copy(source, target, options or CopyOptions(), target.load_catalog(listed=True), _Meter(total, progress))
+    numbered = ((number, catalog.ref(row)) for number, row in enumerate(rows.tolist()))
+    for is_small, some in groupby(numbered, lambda one: one[1].records_size <= _SMALL_LEDGER):
+        if is_small:
+            yield from ordered_map(copy.run, some, _THREADS, "ledgerfs-copy")
+        else:
+            yield from map(copy.run, some)
+
+
+class _Meter:
+    """Adds up bytes from several threads."""
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self._total = total
+        self._progress = progress
+        self._done = 0
+        self._lock = Lock()
+
+    def add(self, size: int) -> None:
+        """Count bytes that are copied."""
+        with self._lock:
+            self._done += size
+            if self._progress is not None:
+                self._progress("offloading", self._done, self._total)
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """One run of copying.
+
+    Attributes
+    ----------
+    there
+        What the target had when it began.
+
+    """
+
+    source: Bucket
+    target: Bucket
+    options: CopyOptions
+    there: Catalog
+    meter: _Meter
+
+    def run(self, numbered: tuple[int, LedgerRef]) -> CopiedLedger:
+        """Copy one ledger."""
+        number, ref = numbered
+        first = self.options.first_ledger_id
+        ledger_id = ref.ledger_id if first is None else first + number
+        uuid = None if self.options.new_uuid or first is not None else ref.uuid
+        told = 0
+
+        def tell(_: str, done: int, __: int | None) -> None:
+            nonlocal told
+            self.meter.add(done - told)
+            told = done
+
+        try:
+            if self._is_skipped(ref, ledger_id, uuid):
+                return CopiedLedger(ref, Outcome.SKIPPED, ledger_id, uuid)
+            written = self._write(ref, ledger_id, uuid, tell)
+        except StoreUnreachableError:
+            raise
+        except LedgerfsError as error:
+            return CopiedLedger(ref, Outcome.FAILED, ledger_id, uuid, error)
+        finally:
+            tell("", ref.records_size, None)
+        return CopiedLedger(ref, Outcome.COPIED, ledger_id, written.ledger.key.uuid)
+
+    def _is_skipped(self, ref: LedgerRef, ledger_id: int, uuid: str | None) -> bool:
+        there = {one.uuid: one for one in self.there.all_of(ledger_id)}
+        policy = self.options.if_exists
+        if uuid in there:
+            is_same = _is_same(there[uuid], ref)
+            if policy is IfExists.FAIL or not is_same:
+                what = "this ledger" if is_same else "another ledger of this name, or half of this one"
+                raise LedgerExistsError(f"the target has {what} already", key=there[uuid].data.key)
+            return True
+        # Copies that an earlier run brought from the same bucket stand in nobody's way.
+        is_sibling = uuid is not None and set(there) <= {one.uuid for one in self.source.catalog.all_of(ledger_id)}
+        if not there or is_sibling or policy is IfExists.NEW_COPY:
+            return False
+        if policy is IfExists.SKIP:
+            return True
+        raise LedgerExistsError("the target has a ledger of this id already", key=f"ledger {ledger_id}")
+
+    def _write(self, ref: LedgerRef, ledger_id: int, uuid: str | None, tell: Progress) -> WrittenLedger:
+        if ref.managed_ledger is None or not ref.is_sound:
+            why = (
+                "belongs to no topic that is known"
+                if ref.managed_ledger is None
+                else "is damaged, as `ledgerfs verify` tells"
+            )
+            raise CorruptLedgerError(f"the ledger {why}; it is not copied", key=ref.data.key)
+        reader = self.source.reader(ref)
+        transform = None if self.options.transform is None else self.options.transform()
+        require_new_ids(ledger_id, ref.ledger_id, keeps_ids=transform is None or transform.keeps_ids)
+        wanted = Wanted(
+            ref.managed_ledger,
+            ledger_id,
+            uuid,
+            self.options.block_size or own_block_size(reader),
+            reader.index.metadata,
+            copied_user_metadata(reader, ref.managed_ledger),
+            transform,
+        )
+        written = write_ledger(self.target, wanted, OffloadedLedger(reader), tell)
+        if self.options.check:
+            self._read_back(written)
+        return written
+
+    def _read_back(self, written: WrittenLedger) -> None:
+        """Read all of the copy as `verify` does; one that is not whole is removed, and raises."""
+        # pyarrow and numba, which this imports, are needed here only.
+        from ledgerfs.vfs.verification.ledger_checks import LedgerCheck
+
+        check = LedgerCheck(self.target.uncached_reader(ref_of(written)), lambda _: None).run()
+        wrong = [finding for finding in check.findings if finding.severity is not Severity.REMARK]
+        if check.entries != written.contents.metadata.entries and not wrong:
+            raise StaleObjectError("the copy was replaced or removed before it was read back", key=written.data.key)
+        if wrong:
+            key = written.ledger.key
+            remove_ledger(self.target, LedgerKey(key.uuid, key.ledger_id, is_index=False))
+            reason = f"the copy was not whole when it was read back, and is removed: {wrong[0].message}"
+            raise CorruptLedgerError(reason, key=wrong[0].key, offset=wrong[0].offset)
+
+
+def _is_same(found: LedgerRef, ref: LedgerRef) -> bool:
+    """Whether what is in the target is a whole copy of a ledger, as far as its index tells."""
+    return found.is_sound and (found.managed_ledger, found.last_entry, found.length) == (
+        ref.managed_ledger,
+        ref.last_entry,
+        ref.length,
+    )

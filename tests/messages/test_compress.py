@@ -1,0 +1,70 @@
+"""Payloads compressed as Pulsar's clients do it."""
+
+import random
+import zlib
+
+import numpy as np
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledgerfs.errors import InvalidNameError
+from ledgerfs.messages.compress import codec_named, compress
+from ledgerfs.messages.compression import Compression, decompress
+from ledgerfs.messages.native_compression import (
+    compressor_functions,
+    most_compressed,
+    native_compressors,
+    put_compressed,
+)
+
+CODECS = [codec for codec in Compression if codec != Compression.NONE]
+PLAIN = st.one_of(st.binary(max_size=300), st.binary(min_size=1, max_size=9).map(lambda piece: piece * 9000))
+
+
+@given(PLAIN, st.sampled_from(CODECS))
+def test_what_is_compressed_is_read_again(plain, codec):
+    for given_as in (plain, memoryview(plain)):
+        assert decompress(codec, memoryview(compress(codec, given_as)), len(plain), len(plain)) == plain
+
+
+def test_no_compression_leaves_the_bytes():
+    assert compress(Compression.NONE, memoryview(b"abc")) == b"abc"
+
+
+def test_frames_are_those_that_clients_write():
+    plain = b"again and " * 50
+    assert zstandard.frame_content_size(compress(Compression.ZSTD, plain)) == len(plain)
+    assert zstandard.get_frame_parameters(compress(Compression.ZSTD, plain)).has_checksum is False
+    assert zlib.decompress(compress(Compression.ZLIB, plain)) == plain
+    assert compress(Compression.SNAPPY, plain)[:2] == b"\xf4\x03"  # the length, 500, and no frame
+
+
+@pytest.mark.parametrize("codec", sorted(native_compressors()))
+def test_kernels_compress_the_same(codec):
+    """For LZ4 to other bytes, as its package calls another function of the library."""
+    dice = random.Random(1)
+    pieces = [b"", b"a", dice.randbytes(5000), b"again and " * 30_000, dice.randbytes(200_000)]
+    with compressor_functions(codec) as functions:
+        for plain in pieces:
+            source = np.frombuffer(b"before" + plain, np.uint8)
+            target = np.zeros(3 + most_compressed(len(plain)), np.uint8)
+            end = put_compressed(functions, int(codec), source, 6, len(plain), target, 3)
+            made = target[3:end].tobytes()
+            if codec == Compression.LZ4:
+                assert decompress(codec, memoryview(made), len(plain), len(plain)) == plain
+            else:
+                assert made == compress(codec, plain)
+            assert not target[:3].any()
+
+
+@pytest.mark.parametrize("codec", Compression)
+def test_codecs_are_named_in_any_case(codec):
+    assert codec_named(codec.name.lower()) is codec
+    assert codec_named(codec.name) is codec
+
+
+def test_another_name_is_an_error_that_says_which_there_are():
+    with pytest.raises(InvalidNameError, match=r"'brotli'.*none, lz4, zlib, zstd, snappy"):
+        codec_named("brotli")

@@ -1,0 +1,277 @@
+"""Entries whose payloads are compressed by another codec: all else of them stays."""
+
+import struct
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ledgerfs.errors import CorruptMessageError, InvalidNameError
+from ledgerfs.messages import native_compression
+from ledgerfs.messages import recompress as module
+from ledgerfs.messages.compression import Compression
+from ledgerfs.messages.entry_checksum import EntryState, check_entries
+from ledgerfs.messages.proto.message_metadata_pb2 import (
+    BatchedMetadataRecord,
+    BrokerMetadataRecord,
+    EncryptionKey,
+    MessageMetadataRecord,
+)
+from ledgerfs.messages.recompress import Recompress
+from ledgerfs.messages.transforms import recompress
+from tests.messages.test_decode_roundtrip import TOPICS, decoded, topics
+from tests.support.entries import (
+    LZ4,
+    NONE,
+    SNAPPY,
+    ZLIB,
+    ZSTD,
+    batch_of,
+    batched,
+    compress,
+    frame,
+    framed,
+    metadata,
+    varint,
+)
+from tests.support.transforms import entries_of, golden_ledgers, rows_of, transformed
+
+NAMES = [codec.name.lower() for codec in Compression]
+SETTINGS = settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+GOLDEN = (
+    *(f"{kind}-{codec}" for kind in ("batched", "single") for codec in NAMES),
+    "batched-by-key",
+    "json-batched",
+    "txn",
+    "chunked",
+    "encrypted",
+    "plain",
+    "blocks",
+)
+PLAIN = b"again and " * 100
+
+
+def packed(codec: int, plain: bytes = PLAIN, **fields: object) -> bytes:
+    return frame(metadata(compression=codec, uncompressed_size=len(plain), **fields), compress(codec, plain))
+
+
+def parts_of(entry: bytes) -> tuple[bytes, bytes, bytes]:
+    """Return what stands before the metadata's size, the metadata, and the payload."""
+    at = 0
+    if entry[:2] == b"\x0e\x02":
+        at = 6 + struct.unpack_from(">I", entry, 2)[0]
+    if entry[at : at + 2] == b"\x0e\x01":
+        at += 6
+    end = at + 4 + struct.unpack_from(">I", entry, at)[0]
+    return entry[:at], entry[at + 4 : end], entry[end:]
+
+
+def codec_of(entry: bytes) -> int:
+    return MessageMetadataRecord.FromString(parts_of(entry)[1]).compression
+
+
+@pytest.mark.parametrize("codec", NAMES)
+@pytest.mark.parametrize("topic", GOLDEN)
+def test_golden_topics_read_the_same(golden_url, topic, codec):
+    for entries in golden_ledgers(golden_url, topic):
+        made = transformed(recompress(codec), entries)
+        assert rows_of(made, without=()) == rows_of(entries, without=())
+        if topic not in {"encrypted", "chunked", "txn"}:
+            assert {codec_of(entry) for entry in made} == {Compression[codec.upper()]}
+
+
+@pytest.mark.parametrize("codec", NAMES[1:])
+def test_there_and_back_is_the_metadata_that_a_java_client_wrote(golden_url, codec):
+    """The payload need not be: there is more than one way to compress the same bytes."""
+    for entries in golden_ledgers(golden_url, f"batched-{codec}") + golden_ledgers(golden_url, f"single-{codec}"):
+        for other in NAMES:
+            made = transformed(recompress(codec), transformed(recompress(other), entries))
+            assert [parts_of(one)[1] for one in made] == [parts_of(one)[1] for one in entries]
+            assert rows_of(made, without=()) == rows_of(entries, without=())
+
+
+def test_without_compression_a_batch_is_what_a_java_client_writes(golden_url):
+    for entries in golden_ledgers(golden_url, "batched-none"):
+        assert transformed(recompress("none"), transformed(recompress("zstd"), entries)) == entries
+
+
+@SETTINGS
+@given(topic=st.sampled_from(TOPICS), made=topics(), codec=st.sampled_from(NAMES))
+def test_everything_that_could_be_sent_reads_the_same(topic, made, codec):
+    _, batches = made
+    changed = [
+        (ledger, first, entries_of(recompress(codec), batch_of(entries, first), first))
+        for ledger, first, entries in batches
+    ]
+    options = {"columns": None, "include_markers": True}
+    assert decoded(topic, changed, **options) == decoded(topic, batches, **options)
+    for ledger, _, entries in changed:
+        assert set(check_entries(batch_of(entries)).states) <= {EntryState.VALID, EntryState.NO_CHECKSUM}, ledger
+
+
+@SETTINGS
+@given(made=topics(), codec=st.sampled_from(NAMES))
+def test_metadata_is_kept_byte_for_byte_but_for_compression(made, codec):
+    for _, _, entries in made[1]:
+        for before, after in zip(entries, transformed(recompress(codec), entries), strict=True):
+            (front, head, _), (new_front, new_head, _) = parts_of(before), parts_of(after)
+            assert fields_of(new_head) == fields_of(head)
+            assert len(new_front) == len(front)
+            assert new_front[:-4] == front[:-4]
+
+
+def fields_of(head: bytes) -> list[bytes]:
+    """Return the fields of metadata as they are, but for those of compression; a slow reading of the wire format."""
+    fields, at = [], 0
+
+    def number(at: int) -> tuple[int, int]:
+        value = shift = 0
+        while True:
+            value |= (head[at] & 0x7F) << shift
+            shift, at = shift + 7, at + 1
+            if head[at - 1] < 0x80:
+                return value, at
+
+    while at < len(head):
+        start = at
+        tag, at = number(at)
+        size = {0: 0, 1: 8, 2: 0, 5: 4}[tag & 7]
+        if tag & 7 == 0:
+            _, at = number(at)
+        elif tag & 7 == 2:
+            size, at = number(at)
+        at += size
+        if tag not in {8 * 8, 8 * 9}:
+            fields.append(head[start:at])
+    return fields
+
+
+def test_compression_stands_where_it_does_in_what_clients_write():
+    meta = metadata(key=b"k", event_time_ms=9, schema_version=b"v")
+    (made,) = transformed(recompress("lz4"), [frame(meta, PLAIN)])
+    meta.compression, meta.uncompressed_size = LZ4, len(PLAIN)
+    assert made == frame(meta, compress(LZ4, PLAIN))
+
+
+def test_fields_in_any_order_and_more_than_once_leave_one_compression():
+    head = varint(8 * 9) + b"\x05" + metadata(compression=ZSTD, key=b"k").SerializeToString() + varint(8 * 8) + b"\x01"
+    head += varint(8 * 9) + varint(len(PLAIN)) + varint(8 * 1000) + b"\x07"
+    (made,) = transformed(recompress("none"), [frame(head, compress(LZ4, PLAIN))])
+    expected = varint(8 * 9) + varint(len(PLAIN)) + metadata(key=b"k").SerializeToString() + varint(8 * 1000) + b"\x07"
+    assert parts_of(made)[1:] == (expected, PLAIN)
+
+
+def test_without_compression_there_is_no_codec_and_only_a_message_alone_has_a_size():
+    single = framed(BatchedMetadataRecord(), b"abc")
+    alone, batch = transformed(recompress("none"), [packed(LZ4), packed(LZ4, single, messages_in_batch=1)])
+    alone_metadata, batch_metadata = (MessageMetadataRecord.FromString(parts_of(one)[1]) for one in (alone, batch))
+    assert not alone_metadata.HasField("compression")
+    assert alone_metadata.uncompressed_size == len(PLAIN)
+    assert not batch_metadata.HasField("compression")
+    assert not batch_metadata.HasField("uncompressed_size")
+
+
+@pytest.mark.parametrize("broker", [None, BrokerMetadataRecord(), BrokerMetadataRecord(last_index=0x0E01_0000_0000)])
+@pytest.mark.parametrize("checksum", [True, False])
+def test_frames_stay_what_they_are(broker, checksum):
+    (made,) = transformed(recompress("zstd"), [frame(metadata(), PLAIN, broker=broker, checksum=checksum)])
+    expected = metadata(compression=ZSTD, uncompressed_size=len(PLAIN))
+    assert made == frame(expected, compress(ZSTD, PLAIN), broker=broker, checksum=checksum)
+
+
+LEFT_ALONE = {
+    "encrypted": frame(metadata(compression=ZSTD, uncompressed_size=9, encryption_key=[EncryptionKey()]), b"secret"),
+    "chunk": frame(metadata(compression=ZSTD, uncompressed_size=9, chunks=2, chunk=0, chunked_id=b"a"), b"half"),
+    "marker": frame(metadata(marker_type=21), b""),
+    "same codec": packed(LZ4),
+}
+
+
+@pytest.mark.parametrize("kind", LEFT_ALONE)
+def test_what_cannot_be_opened_or_need_not_be_is_kept_as_it_is(kind):
+    batch = batch_of([LEFT_ALONE[kind]], 7)
+    assert list(recompress("lz4")(batch, 7)) == [batch]
+    others = [packed(SNAPPY), LEFT_ALONE[kind], packed(NONE)]
+    assert transformed(recompress("lz4"), others) == [packed(LZ4), LEFT_ALONE[kind], packed(LZ4)]
+
+
+def test_ids_are_those_asked_for():
+    assert entries_of(recompress("lz4"), batch_of([packed(LZ4)] * 3, 5), 100) == [packed(LZ4)] * 3
+    assert entries_of(recompress("lz4"), batch_of([packed(NONE)] * 3, 5), 100) == [packed(LZ4)] * 3
+
+
+def test_nothing_makes_nothing():
+    assert list(recompress("lz4")(batch_of([]), 0)) == []
+    assert recompress("lz4").keeps_ids
+
+
+@pytest.mark.parametrize("codec", NAMES)
+def test_an_empty_payload_reads_the_same(codec):
+    entries = [frame(metadata(value_is_null=True)), packed(ZLIB, b"")]
+    assert rows_of(transformed(recompress(codec), entries)) == rows_of(entries)
+
+
+def damaged() -> dict[str, tuple[bytes, str]]:
+    wrong = bytearray(packed(LZ4))
+    wrong[-1] ^= 1
+    return {
+        "checksum": (bytes(wrong), "CRC32C"),
+        "checksum of what stays": (bytes(LEFT_ALONE["marker"][:-1] + b"\x63"), "CRC32C"),
+        "no frame": (b"\x00", "frame"),
+        "no metadata": (frame(b"\xff\xff", b""), "protobuf"),
+        "no field": (frame(b"", b""), "lacks"),
+        "lz4": (frame(metadata(compression=LZ4, uncompressed_size=99), b"\xff" * 9), "LZ4"),
+        "zlib": (frame(metadata(compression=ZLIB, uncompressed_size=99), b"\xff" * 9), "ZLIB"),
+        "zstd": (frame(metadata(compression=ZSTD, uncompressed_size=99), b"\xff" * 9), "ZSTD"),
+        "snappy": (frame(metadata(compression=SNAPPY, uncompressed_size=99), b"\x63\xff"), "SNAPPY"),
+        "no size": (frame(metadata(compression=LZ4), compress(LZ4, PLAIN)), "without its uncompressed size"),
+        "smaller": (frame(metadata(compression=LZ4, uncompressed_size=5), compress(LZ4, PLAIN)), "LZ4|5"),
+        "huge": (frame(metadata(compression=ZSTD, uncompressed_size=2**32 - 1), compress(ZSTD, PLAIN)), "limit"),
+        "unknown codec": (frame(metadata(compression=9, uncompressed_size=1), b"a"), "unknown compression 9"),
+    }
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd", "zlib"])
+@pytest.mark.parametrize("kind", sorted(damaged()))
+def test_damage_is_an_error_that_names_the_entry(kind, codec):
+    if (kind, codec) in {("zstd", "zstd"), ("huge", "zstd"), ("zlib", "zlib")}:
+        pytest.skip("stays as it is")
+    entry, reason = damaged()[kind]
+    with pytest.raises(CorruptMessageError, match=f"entry 41: .*({reason})"):
+        list(recompress(codec)(batch_of([packed(LZ4), entry], 40), 3))
+
+
+def test_the_limit_is_for_one_payload():
+    batch = batch_of([packed(LZ4, bytes(1000))] * 50)
+    assert len(entries_of(Recompress(Compression.NONE, 1000), batch)) == 50
+    with pytest.raises(CorruptMessageError, match="1000 uncompressed bytes, more than the limit of 999"):
+        list(Recompress(Compression.NONE, 999)(batch, 0))
+
+
+def test_what_becomes_much_larger_comes_in_pieces(monkeypatch):
+    monkeypatch.setattr(module, "_PORTION", 5000)
+    entries = [packed(ZSTD, bytes(size)) for size in (1000, 20_000, 1000, 1000, 1000, 1000, 0, 9000)]
+    made = list(recompress("none")(batch_of(entries), 0))
+    assert [len(one) for one in made] == [1, 1, 5, 1]
+    assert rows_of(transformed(recompress("none"), entries)) == rows_of(entries)
+
+
+@pytest.mark.parametrize("codec", NAMES)
+def test_where_builds_hide_their_functions_all_reads_the_same(golden_url, monkeypatch, codec):
+    entries = golden_ledgers(golden_url, "batched-snappy")[0] + golden_ledgers(golden_url, "single-lz4")[0]
+    native = transformed(recompress(codec), entries)
+    monkeypatch.setattr(native_compression, "_lz4", lambda: None)
+    monkeypatch.setattr(native_compression, "_zstd", lambda: None)
+    made = transformed(recompress(codec), entries)
+    assert rows_of(made, without=()) == rows_of(native, without=())
+    assert codec == "lz4" or made == native
+
+
+def test_a_codec_must_be_one_that_there_is():
+    with pytest.raises(InvalidNameError):
+        recompress("gzip")
+
+
+def test_batches_stay_batches():
+    entries = [batched([(BatchedMetadataRecord(key=b"a"), b"1"), (BatchedMetadataRecord(key=b"b"), b"2")])]
+    assert rows_of(transformed(recompress("zlib"), entries), without=()) == rows_of(entries, without=())

@@ -1,0 +1,53 @@
+"""What tests of transforms share: applying one to entries, and the rows that must not change."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ledgerfs import open_bucket
+from ledgerfs.formats.records import EntryBatch, ScanStop, scan_records
+from ledgerfs.messages.decode import DecodeOptions, TopicDecoder
+from ledgerfs.messages.table_schema import MESSAGE_SCHEMA
+from ledgerfs.messages.transforms import EntryTransform
+from tests.support.entries import TOPIC, batch_of, decode
+
+PLACES = ("entry_id", "batch_index")
+
+
+def entries_of(transform: EntryTransform, batch: EntryBatch, first_entry: int = 0) -> list[bytes]:
+    """Return what becomes of entries, after a check of what every transform promises."""
+    entries: list[bytes] = []
+    for made in transform(batch, first_entry):
+        assert made.first_entry == first_entry + len(entries)
+        start = int(made.offsets[0]) - 12
+        scan = scan_records(made.buffer, start, made.first_entry, len(made))
+        assert scan.stop == ScanStop.COMPLETE
+        np.testing.assert_array_equal(scan.batch.offsets, made.offsets)
+        np.testing.assert_array_equal(scan.batch.lengths, made.lengths)
+        assert scan.position == made.offsets[-1] + made.lengths[-1]
+        entries += [bytes(entry) for _, entry in made]
+    if transform.keeps_ids:
+        assert len(entries) == len(batch)
+    return entries
+
+
+def transformed(transform: EntryTransform, entries: Iterable[bytes]) -> list[bytes]:
+    return entries_of(transform, batch_of(entries))
+
+
+def rows_of(entries: Iterable[bytes], without: Sequence[str] = PLACES, **options: Any) -> list[dict[str, Any]]:
+    """Return all that a reader sees."""
+    columns = [name for name in MESSAGE_SCHEMA.names if name not in without]
+    settings = {"columns": columns, "include_markers": True, "on_encrypted": "null", "max_message_bytes": 1 << 30}
+    table = decode(TopicDecoder(TOPIC, DecodeOptions(**{**settings, **options})), batch_of(entries))
+    # datetime ends with the year 9999.
+    arrays = [column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in table.columns]
+    return pa.RecordBatch.from_arrays(arrays, columns).to_pylist()
+
+
+def golden_ledgers(url: str, topic: str) -> list[list[bytes]]:
+    """Return the entries of every ledger of a golden topic."""
+    ledgers = open_bucket(url).topic(f"persistent://public/golden/{topic}").ledgers
+    return [[bytes(entry) for _, entry in ledger.read(0, ledger.last_entry)] for ledger in ledgers]
