@@ -18,8 +18,9 @@ DOCUMENTED_ENDPOINT = "http://127.0.0.1:9000"
 
 @pytest.fixture(scope="module")
 def tier(s3: S3Server, golden: Path) -> dict[str, str]:
-    """The environment of a user whose bucket is ``s3://tier``."""
+    """The environment of a user whose buckets are ``s3://tier``, and ``s3://tier-backup`` for what is written."""
     s3.make_golden_bucket("tier", golden)
+    s3.make_bucket("tier-backup", {})
     return {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",

@@ -16,6 +16,7 @@ from ledgerfs.cli.cat import cat
 from ledgerfs.cli.count import count
 from ledgerfs.cli.export import export
 from ledgerfs.cli.head import head
+from ledgerfs.cli.import_rows import import_rows
 from ledgerfs.cli.info import info
 from ledgerfs.cli.ls import ls
 from ledgerfs.cli.offload import offload
@@ -47,6 +48,8 @@ Examples:
   ledgerfs head -n 5 s3://tier persistent://public/default/orders
   ledgerfs export s3://tier persistent://public/default/orders orders/ --format parquet
   ledgerfs verify s3://tier
+  ledgerfs offload s3://tier s3://tier-backup
+  ledgerfs import rows.parquet s3://tier persistent://public/default/orders
   ledgerfs count s3://tier --stats            # and what that asked of the store; --trace prints each request
 
 \b
@@ -61,7 +64,7 @@ def cli() -> None:
     """Open an Apache Pulsar tiered-storage bucket without a broker."""
 
 
-for command in (topics, ls, cat, head, count, export, info, verify, offload, rm):
+for command in (topics, ls, cat, head, count, export, info, verify, offload, import_rows, rm):
     cli.add_command(command)
 
 

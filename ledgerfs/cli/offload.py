@@ -8,16 +8,19 @@ import click
 from ledgerfs.cli.options import bucket_argument, target_argument
 from ledgerfs.cli.output import human_size, print_json, progress, say
 from ledgerfs.cli.sizes import Size
+from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.catalog import Catalog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ledgerfs.messages.transforms import EntryTransform
+    from ledgerfs.vfs.verification.findings import Finding
     from ledgerfs.vfs.writing.bucket_copy import CopiedLedger
 
 _CODECS = ("none", "lz4", "zlib", "zstd", "snappy")
+_NO_LEDGERS = frozenset({"unreadable-index", "index-without-data", "data-without-index"})
 
 
 @click.command()
@@ -64,19 +67,19 @@ def offload(
     """
     # numba, which this imports, is not needed by those who list and copy files.
     from ledgerfs.vfs.writing.bucket_copy import CopyOptions, Outcome, copy_ledgers, rows_to_copy
-    from ledgerfs.vfs.writing.write import IfExists
+    from ledgerfs.vfs.writing.write import IfExists, free_ledger_id
 
-    target.raw_store.writes.make_folder()
     with progress() as update:
         catalog = bucket.load_catalog(update)
     wanted = [bucket.topic(topic).managed_ledger for topic in topics] if topics else None
+    target.raw_store.writes.make_folder()
     is_renumbered = options["unbatch"]
     chosen = CopyOptions(
         block_size=options["block_size"],
         if_exists=IfExists(options["if_exists"]),
         new_uuid=options["new_uuid"],
         transform=_transform(options["unbatch"], options["recompress"]),
-        first_ledger_id=_free_id(catalog, target.catalog) if is_renumbered else None,
+        first_ledger_id=free_ledger_id(bucket, target) if is_renumbered else None,
         check=not options["no_check"],
     )
     rows = rows_to_copy(catalog, wanted, all_copies=not (options["new_uuid"] or is_renumbered))
@@ -91,6 +94,11 @@ def offload(
                 say(f"failed  ledger {one.source.ledger_id} of {one.source.topic}: {one.error}")
             if as_json:
                 told.append(_as_json(one))
+    for finding in _no_ledgers(bucket, catalog, wanted):
+        counts[Outcome.FAILED] += 1
+        say(f"failed  {finding.key}: {finding.message}")
+        if as_json:
+            told.append(_finding_as_json(finding))
     if as_json:
         print_json(told)
     else:
@@ -110,9 +118,28 @@ def _transform(is_unbatched: bool, codec: str | None) -> "Callable[[], EntryTran
     return partial(unbatch, codec or "none") if is_unbatched else partial(recompress, codec or "none")
 
 
-def _free_id(*catalogs: Catalog) -> int:
-    """Return a ledger id above all that there are."""
-    return 1 + max((int(one.ledgers["ledger_id"].max()) for one in catalogs if one.ledgers.size), default=-1)
+def _no_ledgers(bucket: Bucket, catalog: Catalog, managed_ledgers: "list[str | None] | None") -> "Iterator[Finding]":
+    """Yield what is left of ledgers of which there is no other copy; of some topics, as far as it is known whose they are."""
+    from ledgerfs.vfs.verification.catalog_checks import check_catalog
+    from ledgerfs.vfs.verification.findings import Severity
+
+    topics = None if managed_ledgers is None else {topic_of(name) for name in managed_ledgers}
+    for finding in check_catalog(bucket, catalog):
+        is_wanted = topics is None or finding.topic in topics
+        if finding.kind in _NO_LEDGERS and finding.severity is not Severity.REMARK and is_wanted:
+            yield finding
+
+
+def _finding_as_json(finding: "Finding") -> dict[str, Any]:
+    return {
+        "topic": finding.topic,
+        "ledger_id": finding.ledger_id,
+        "uuid": None,
+        "source_ledger_id": finding.ledger_id,
+        "source_uuid": (finding.key or "").partition("-ledger-")[0],
+        "outcome": "failed",
+        "error": finding.message,
+    }
 
 
 def _as_json(one: "CopiedLedger") -> dict[str, Any]:

@@ -72,8 +72,17 @@ class Wanted:
             else of_topic(self.metadata, self.managed_ledger)
         )
         user_metadata = made_up_user_metadata(self.managed_ledger) if self.user_metadata is None else self.user_metadata
-        key, block_size = new_key(self.ledger_id, self.uuid), self.block_size or DEFAULT_BLOCK_SIZE
+        key = new_key(self.ledger_id, self.uuid)
+        block_size = DEFAULT_BLOCK_SIZE if self.block_size is None else self.block_size
         return NewLedger(key, metadata, user_metadata, block_size, self.transform)
+
+
+def free_ledger_id(*buckets: Bucket) -> int:
+    """Return a ledger id above all that some buckets have, also those of which only half is there."""
+    catalogs = [bucket.catalog for bucket in buckets]
+    tables = [table["ledger_id"] for one in catalogs for table in (one.ledgers, one.lost, one.orphans)]
+    whole = [int(ids.max()) for ids in tables if ids.size]
+    return 1 + max([*whole, *(bad.key.ledger_id for one in catalogs for bad in one.bad_indexes)], default=-1)
 
 
 def is_there(bucket: Bucket, ledger_id: int, if_exists: IfExists) -> bool:

@@ -1,0 +1,98 @@
+"""``ledgerfs import``: rows of a file as messages of a new ledger."""
+
+from typing import Any
+
+import click
+
+from ledgerfs.cli.compile_notice import announce_compiling
+from ledgerfs.cli.options import bucket_argument
+from ledgerfs.cli.output import human_size, print_json, progress, say
+from ledgerfs.cli.sizes import Size
+from ledgerfs.vfs.bucket import Bucket
+
+_CODECS = ("none", "lz4", "zlib", "zstd", "snappy")
+
+
+@click.command("import")
+@click.argument("rows", metavar="ROWS")
+@bucket_argument
+@click.argument("topic")
+@click.option("--ledger-id", type=click.IntRange(min=0), help="Of the new ledger.  [default: one above all in BUCKET]")
+@click.option(
+    "--batch",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="Messages an entry at most; 1: no batches.",
+)
+@click.option("--compression", type=click.Choice(_CODECS), default="none", show_default=True, help="Of payloads.")
+@click.option("--producer-name", default="ledgerfs", show_default=True, help="Of rows that have none.")
+@click.option("--block-size", type=Size(), default="64MiB", show_default=True, help="Of the ledger's data object.")
+@click.option(
+    "--max-entry-size", type=Size(), default="5MiB", show_default=True, help="Of an entry; Pulsar's maxMessageSize."
+)
+@click.option(
+    "--if-exists",
+    type=click.Choice(["fail", "new-copy"]),
+    default="fail",
+    show_default=True,
+    help="What to do when BUCKET has a ledger of this id.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: what was written.")
+def import_rows(bucket: Bucket, *, rows: str, topic: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401  (click's)
+    """Write the rows of a file as messages of TOPIC, in a new ledger of BUCKET.
+
+    ROWS is a Parquet, Arrow, JSON lines or CSV file, a folder of such files, a pattern, or a URL of one. Columns are those of
+    `ledgerfs export`: value, key or key_bytes, properties, event_time, publish_time, ordering_key, producer_name, sequence_id,
+    schema_version, deliver_at_time, replicated_from; what only tells where a message was (topic, ledger_id, …) is left out.
+
+    A broker learns of the ledger when it is put into its metadata; ledgerfs reads it at once.
+
+    \b
+    Examples:
+      ledgerfs import rows.parquet s3://tier persistent://public/default/orders
+      ledgerfs import rows.parquet s3://tier public/default/orders --batch 1000 --compression zstd
+      ledgerfs import export/ s3://tier public/default/restored --ledger-id 1000
+    """
+    # pyarrow and numba, which these import, are not needed by those who list and copy files.
+    from ledgerfs.messages.encode import EncodeOptions
+    from ledgerfs.vfs.row_files import open_rows
+    from ledgerfs.vfs.writing import imports
+    from ledgerfs.vfs.writing.write import IfExists
+
+    source = open_rows(rows)
+    encoding = EncodeOptions(
+        options["batch"], options["compression"], options["producer_name"], options["max_entry_size"]
+    )
+    with progress() as update:
+        bucket.load_catalog(update)
+    announce_compiling()
+    with progress() as update:
+        done = imports.import_rows(
+            bucket,
+            source,
+            topic,
+            ledger_id=options["ledger_id"],
+            options=encoding,
+            block_size=options["block_size"],
+            if_exists=IfExists(options["if_exists"]),
+            progress=update,
+        )
+    key, metadata = done.written.ledger.key, done.written.contents.metadata
+    ignored = (*source.ignored_columns, *done.ignored_columns)
+    if as_json:
+        print_json(
+            {
+                "ledger_id": key.ledger_id,
+                "uuid": key.uuid,
+                "messages": done.messages,
+                "entries": metadata.entries,
+                "length": metadata.length,
+                "ignored_columns": list(ignored),
+            }
+        )
+        return
+    left_out = f"; not used: {', '.join(ignored)}" if ignored else ""
+    say(
+        f"ledger {key.ledger_id}: {done.messages:,} messages in {metadata.entries:,} entries, {human_size(metadata.length)}{left_out}"
+    )
