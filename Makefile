@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test lint protos bench clean
+.PHONY: setup demo test interop lint protos bench clean
 
 setup: $(READY)
 
@@ -16,6 +16,15 @@ demo: $(READY)
 
 test: $(READY) lint
 	$(BIN)/python -m pytest
+
+# Against a real Pulsar. It needs Java 17, Maven and Go, and says so where they are missing; what they fetch is kept in ~/.cache.
+interop: $(READY)-interop
+	$(BIN)/python -m interop.machine
+	$(BIN)/python -m pytest interop -x -ra
+
+$(READY)-interop: $(READY)
+	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --compile-bytecode -c constraints.txt -e '.[interop]'
+	touch $@
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -30,6 +39,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.cat
 	$(BIN)/python -m benchmarks.decode
 	$(BIN)/python -m benchmarks.read
+	$(BIN)/python -m benchmarks.write
 
 clean:
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis

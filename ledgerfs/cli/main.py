@@ -21,6 +21,7 @@ from ledgerfs.cli.info import info
 from ledgerfs.cli.ls import ls
 from ledgerfs.cli.offload import offload
 from ledgerfs.cli.output import say
+from ledgerfs.cli.repair import repair
 from ledgerfs.cli.rm import rm
 from ledgerfs.cli.topics import topics
 from ledgerfs.cli.verify import verify
@@ -48,6 +49,7 @@ Examples:
   ledgerfs head -n 5 s3://tier persistent://public/default/orders
   ledgerfs export s3://tier persistent://public/default/orders orders/ --format parquet
   ledgerfs verify s3://tier
+  ledgerfs repair s3://tier
   ledgerfs offload s3://tier s3://tier-backup
   ledgerfs import rows.parquet s3://tier persistent://public/default/orders
   ledgerfs count s3://tier --stats            # and what that asked of the store; --trace prints each request
@@ -64,7 +66,7 @@ def cli() -> None:
     """Open an Apache Pulsar tiered-storage bucket without a broker."""
 
 
-for command in (topics, ls, cat, head, count, export, info, verify, offload, import_rows, rm):
+for command in (topics, ls, cat, head, count, export, info, verify, offload, import_rows, repair, rm):
     cli.add_command(command)
 
 

@@ -1,0 +1,97 @@
+"""One cluster for the whole run, what was produced into it, and what Pulsar's own reader returned of that."""
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from interop import machine
+from interop.cluster import Cluster
+from interop.comparison import in_the_same_words
+from interop.java_client import JavaClient, Lines
+from interop.keys import make_key_pair
+from interop.processes import Processes
+from interop.s3_server import S3Server
+from interop.stages import stage, table
+from interop.workload import Workload, make_workload
+
+_FOLDER = pytest.StashKey[Path]()
+
+
+@pytest.fixture(scope="session")
+def folder(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """Everything that the run writes; it stays, with the logs in it, when a test failed."""
+    made = Path(tempfile.mkdtemp(prefix="interop-"))
+    request.config.stash[_FOLDER] = made
+    # What ends last: ledgerfs notes what it learned when the process ends, and would make the folder anew.
+    removal = weakref.finalize(machine, shutil.rmtree, made, ignore_errors=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LEDGERFS_CACHE_DIR", str(made / "cache"))
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+            patch.setenv(name, "/dev/null")
+        for name in ("AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+            patch.delenv(name, raising=False)
+        yield made
+    if request.session.testsfailed:
+        removal.detach()
+
+
+@pytest.fixture(scope="session")
+def processes(folder: Path) -> Iterator[Processes]:
+    """The servers; none of them runs on afterwards."""
+    made = Processes(folder)
+    try:
+        yield made
+    finally:
+        made.stop_all()
+
+
+@pytest.fixture(scope="session")
+def original(folder: Path, processes: Processes) -> S3Server:
+    """The server with the bucket that Pulsar writes."""
+    return S3Server("s3-original", folder / "s3-original", processes).start()
+
+
+@pytest.fixture(scope="session")
+def cluster(folder: Path, processes: Processes, original: S3Server) -> Cluster:
+    """A running Pulsar."""
+    machine.require_commands()
+    with stage("start Pulsar"):
+        made = Cluster(folder, processes)
+        made.start(original)
+    return made
+
+
+@pytest.fixture(scope="session")
+def java(folder: Path, cluster: Cluster) -> JavaClient:
+    """The Java client, with the keys of the encrypted topics."""
+    classes = machine.compiled_clients(folder / "classes")
+    return JavaClient(cluster, classes, make_key_pair(folder / "keys"))
+
+
+@pytest.fixture(scope="session")
+def workload(cluster: Cluster, java: JavaClient) -> Workload:
+    """Topics that only the bucket has."""
+    return make_workload(cluster, java)
+
+
+@pytest.fixture(scope="session")
+def truth(cluster: Cluster, java: JavaClient, workload: Workload, original: S3Server) -> Lines:
+    """What Pulsar's reader returns of each topic, from the objects that Pulsar wrote."""
+    with stage("restart the broker"):
+        cluster.restart_broker(original)
+    with stage("Pulsar's reader"):
+        return in_the_same_words(java.read(workload.topics))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say where the time went, and where the logs of a failed run are."""
+    terminalreporter.section("stages")
+    for line in table():
+        terminalreporter.write_line(line)
+    if terminalreporter.stats.keys() & {"failed", "error"} and _FOLDER in config.stash:
+        terminalreporter.write_line(f"logs and data of this run: {config.stash[_FOLDER]}")

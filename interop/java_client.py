@@ -1,0 +1,50 @@
+"""The Java client: it produces, and its reader says what a topic holds."""
+
+import json
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from interop.cluster import Cluster, java_command
+from interop.keys import KeyPair
+from interop.processes import LEASH
+
+Lines = dict[str, list[dict[str, Any]]]
+
+
+class JavaClientError(Exception):
+    """Produce or Dump failed; the text is what it said."""
+
+
+@dataclass(frozen=True)
+class JavaClient:
+    """``classes`` has Produce and Dump compiled."""
+
+    cluster: Cluster
+    classes: Path
+    keys: KeyPair
+
+    def produce(self, namespace: str, old_namespace: str, *, seed: int, round_number: int) -> None:
+        """Write one round of every kind of message."""
+        numbers = (str(seed), str(round_number))
+        self._run("Produce", namespace, old_namespace, *numbers, str(self.keys.public))
+
+    def read(self, topics: Sequence[str]) -> Lines:
+        """Return what a reader returns, from the start of each topic to its end."""
+        with TemporaryDirectory(dir=self.cluster.folder) as folder:
+            self._run("Dump", folder, str(self.keys.private), *topics)
+            return {topic: _lines(Path(folder, f"{number}.jsonl")) for number, topic in enumerate(topics)}
+
+    def _run(self, main: str, *arguments: str) -> None:
+        command = java_command(main, self.cluster.service_url, *arguments, heap="1g", quiet=True, classes=self.classes)
+        done = subprocess.run([*LEASH, *command], capture_output=True, text=True, timeout=240, check=False)
+        if done.returncode:
+            raise JavaClientError(f"{main}: exit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    with path.open() as lines:
+        return [json.loads(line) for line in lines]

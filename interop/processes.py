@@ -1,0 +1,102 @@
+"""Servers that end with whoever started them, in whatever way that is."""
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+LEASH = ("setpriv", "--pdeathsig", "KILL", "--")
+"""Goes before a command: the kernel kills it when this process is gone, however that came."""
+
+
+class ServerFailedError(Exception):
+    """A server ended, or never listened; the text shows the end of its log."""
+
+
+@dataclass
+class Processes:
+    """Processes by name, each with a log in ``folder``."""
+
+    folder: Path
+    _running: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
+
+    def start(
+        self, name: str, command: Sequence[str], environment: Mapping[str, str], port: int, seconds: float = 90
+    ) -> None:
+        """Start a server and wait until it listens on ``port``.
+
+        It has a session of its own, so that Ctrl-C leaves it to ``stop_all``.
+        """
+        with self.log(name).open("ab") as log:
+            self._running[name] = subprocess.Popen(
+                [*LEASH, *command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=os.environ | environment,
+                cwd=self.folder,
+                start_new_session=True,
+            )
+        self._wait_for(name, port, seconds)
+
+    def stop(self, name: str, seconds: float = 30) -> None:
+        """Ask a server to end; insist after ``seconds``."""
+        process = self._running.pop(name, None)
+        if process is None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def stop_all(self) -> None:
+        """End all at once; nobody waits for what they still have to say."""
+        for process in self._running.values():
+            process.kill()
+        for process in self._running.values():
+            process.wait()
+        self._running.clear()
+
+    def log(self, name: str) -> Path:
+        """Return where a server's output goes."""
+        return self.folder / f"{name}.log"
+
+    def _wait_for(self, name: str, port: int, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while not _listens(port):
+            if self._running[name].poll() is not None or time.monotonic() > end:
+                tail = self.log(name).read_text(errors="replace")[-3000:]
+                raise ServerFailedError(f"{name} does not listen on port {port}:\n{tail}")
+            time.sleep(0.1)
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens on, below those that the kernel hands out to clients."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(15_000, 32_000)
+        if port not in found and not _listens(port) and _can_bind(port):
+            found.append(port)
+    return found
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _can_bind(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True

@@ -1,0 +1,134 @@
+"""What ledgerfs wrote from Pulsar's objects, served by a real broker that has nothing else."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+
+import pytest
+
+from interop.cluster import Cluster
+from interop.comparison import differences, in_the_same_words, read_with_ledgerfs
+from interop.java_client import JavaClient, Lines
+from interop.objects import Shape, shapes
+from interop.processes import Processes
+from interop.rewrite import offload, verify
+from interop.s3_server import S3Server
+from interop.stages import stage
+from interop.workload import Workload
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Rewriting:
+    """One way to write every ledger anew; ``block_size`` is what comes of it, Pulsar's if nothing else is asked for."""
+
+    name: str
+    options: tuple[str, ...]
+    block_size: int = 5 * MIB
+    codec: str | None = None
+
+
+REWRITINGS = [
+    Rewriting("copy", ()),
+    Rewriting("larger-blocks", ("--block-size", "6MiB"), 6 * MIB),
+    Rewriting("one-block", ("--block-size", "64MiB"), 64 * MIB),
+    Rewriting("zstd", ("--recompress", "zstd"), codec="zstd"),
+    Rewriting("lz4", ("--recompress", "lz4", "--block-size", "64MiB"), 64 * MIB, "lz4"),
+]
+
+
+@pytest.fixture(scope="module")
+def before(original: S3Server, truth: Lines) -> dict[int, Shape]:
+    """The ledgers as Pulsar wrote them."""
+    return shapes(original)
+
+
+@pytest.fixture(scope="module", params=REWRITINGS, ids=lambda rewriting: rewriting.name)
+def rewriting(request: pytest.FixtureRequest) -> Rewriting:
+    """The tests of one rewriting follow each other."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def rewritten(
+    rewriting: Rewriting, folder: Path, processes: Processes, original: S3Server, truth: Lines
+) -> Iterator[S3Server]:
+    """A second server, with every ledger of the first one written by ledgerfs."""
+    name = f"s3-{rewriting.name}"
+    server = S3Server(name, folder / name, processes).start()
+    with stage("ledgerfs offload"):
+        offload(original, server, rewriting.options)
+    yield server
+    server.stop()
+
+
+def test_keys_and_user_metadata_are_those_of_pulsar(rewritten: S3Server, original: S3Server) -> None:
+    ours, theirs = rewritten.objects(), original.objects()
+    assert ours.keys() == theirs.keys()
+    for key, metadata in theirs.items():
+        for name in ("role", "managedledgername", "s3managedledgeroffloaderformatversion"):
+            assert ours[key][name] == metadata[name], key
+
+
+def test_the_objects_have_the_shape_that_was_asked_for(
+    rewriting: Rewriting, rewritten: S3Server, before: dict[int, Shape]
+) -> None:
+    after = shapes(rewritten)
+    assert after.keys() == before.keys()
+    for ledger, shape in after.items():
+        assert shape.entries == before[ledger].entries
+        assert shape.codecs == _codecs_wanted(before[ledger].codecs, rewriting.codec), ledger
+        assert shape.blocks >= ceil(shape.data_length / rewriting.block_size)
+        assert (shape.blocks == 1) == (shape.data_length <= rewriting.block_size)
+    if rewriting.codec is None:
+        assert all(shape.length == before[ledger].length for ledger, shape in after.items())
+        assert max(shape.blocks for shape in before.values()) >= 4
+    else:
+        assert sum(shape.length for shape in after.values()) < 0.9 * sum(shape.length for shape in before.values())
+
+
+def test_with_pulsars_block_size_it_is_pulsars_data_object(
+    rewriting: Rewriting, rewritten: S3Server, original: S3Server
+) -> None:
+    data = [key for key in original.objects() if not key.endswith("-index")]
+    same = [key for key in data if rewritten.bytes_of(key) == original.bytes_of(key)]
+    if rewriting.name == "copy":
+        assert same == data
+    else:
+        assert len(same) < len(data)
+
+
+def test_the_rewritten_bucket_is_whole(rewritten: S3Server) -> None:
+    with stage("ledgerfs verify"):
+        verify(rewritten)
+
+
+def test_ledgerfs_reads_the_same(rewritten: S3Server, java: JavaClient, truth: Lines) -> None:
+    with stage("ledgerfs reads"):
+        found = read_with_ledgerfs(rewritten, java.keys)
+    assert differences(found, truth) == []
+
+
+def test_a_broker_serves_the_same_from_it(
+    rewritten: S3Server, original: S3Server, cluster: Cluster, java: JavaClient, workload: Workload, truth: Lines
+) -> None:
+    """Nobody else could: BookKeeper has none of these ledgers, the first server is down, and the broker is new."""
+    original.stop()
+    try:
+        with stage("restart the broker"):
+            cluster.restart_broker(rewritten)
+        with stage("Pulsar's reader"):
+            found = in_the_same_words(java.read(workload.topics))
+    finally:
+        original.start()
+    assert differences(found, truth) == []
+
+
+def _codecs_wanted(before: Counter[str], codec: str | None) -> Counter[str]:
+    """Return how many entries are to have which codec: all that may be touched have the one asked for."""
+    if codec is None:
+        return before
+    return Counter({"other": before["other"], codec: before.total() - before["other"]}) + Counter()

@@ -1,0 +1,55 @@
+"""What the run is about: topics of two rounds, offloaded, and gone from BookKeeper, so that only the bucket has them."""
+
+from dataclasses import dataclass
+
+from interop.cluster import Cluster
+from interop.java_client import JavaClient
+from interop.python_client import PythonClient
+from interop.stages import stage
+
+NAMESPACE = "public/messages"
+# Tenant, cluster, namespace: as before Pulsar 2. No namespace of today may be called like the cluster beside it.
+OLD_NAMESPACE = "public/interop/old"
+SEED = 7
+ROUNDS = 2
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Each topic's offloaded ledgers."""
+
+    ledgers: dict[str, list[int]]
+
+    @property
+    def topics(self) -> list[str]:
+        """All topics, each partition one."""
+        return sorted(self.ledgers)
+
+
+def make_workload(cluster: Cluster, java: JavaClient) -> Workload:
+    """Produce, offload, and let BookKeeper's copies be deleted."""
+    _prepare(cluster)
+    python = PythonClient(cluster.service_url, NAMESPACE, java.keys)
+    for round_number in range(ROUNDS):
+        with stage("produce"):
+            java.produce(NAMESPACE, OLD_NAMESPACE, seed=SEED, round_number=round_number)
+            python.produce(seed=SEED, round_number=round_number)
+            for topic in _topics(cluster):
+                cluster.admin.unload(topic)
+    with stage("offload"):
+        ledgers = {topic: cluster.admin.offload(topic) for topic in _topics(cluster)}
+    with stage("delete from BookKeeper"):
+        cluster.wait_until_deleted_from_bookkeeper({ledger for ids in ledgers.values() for ledger in ids})
+    return Workload(ledgers)
+
+
+def _prepare(cluster: Cluster) -> None:
+    admin = cluster.admin
+    admin.call("PUT", "v2/tenants/public", {"allowedClusters": ["interop"], "adminRoles": []}, accept=(409,))
+    admin.make_namespace(NAMESPACE)
+    admin.make_namespace(OLD_NAMESPACE)
+    admin.call("PUT", f"v2/persistent/{NAMESPACE}/partitioned/partitions", 3)
+
+
+def _topics(cluster: Cluster) -> list[str]:
+    return [*cluster.admin.topics(NAMESPACE), *cluster.admin.topics(OLD_NAMESPACE)]

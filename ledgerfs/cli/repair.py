@@ -1,0 +1,136 @@
+"""``ledgerfs repair``: what of a bucket's damage can be mended in the bucket itself, and mending it."""
+
+import re
+from typing import Any
+
+import click
+
+from ledgerfs.cli.options import bucket_argument, json_option
+from ledgerfs.cli.output import print_json, printable, progress, say
+from ledgerfs.vfs.bucket import Bucket
+from ledgerfs.vfs.repair import Outcome, Repair, RepairPlan, plan_repair
+from ledgerfs.vfs.verification import Severity
+
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_DURATION = re.compile(r"(\d{1,9})([smhdw]?)\Z", re.ASCII)
+
+
+def _seconds(_: click.Context, __: click.Parameter, text: str) -> int:
+    match = _DURATION.match(text.strip())
+    if match is None:
+        raise click.BadParameter(f"{text!r} is no duration such as 90m, 24h or 7d")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+@click.command()
+@bucket_argument
+@click.option("--yes", is_flag=True, help="Do it. Without this nothing is changed.")
+@click.option(
+    "--older-than", "older_than_s", default="24h", show_default=True, metavar="AGE", callback=_seconds,
+    help="Leave alone what was written more recently (90m, 24h, 7d): a broker may be about to go on with it.",
+)  # fmt: skip
+@click.option(
+    "--ledger", "ledgers", type=click.IntRange(0), multiple=True, metavar="ID",
+    help="Look at this ledger only; may be repeated.",
+)  # fmt: skip
+@click.option(
+    "--topic", metavar="TOPIC", help="Whose those of the ledgers of --ledger are of which nothing tells the topic."
+)
+@click.option("--full", is_flag=True, help="Read every byte first, as `ledgerfs verify` does, to name all damage.")
+@click.option(
+    "--no-metadata", is_flag=True, help="Do not ask for the user metadata of every object, which is a request each."
+)
+@json_option
+@click.pass_context
+def repair(
+    context: click.Context,
+    bucket: Bucket,
+    *,
+    yes: bool,
+    older_than_s: int,
+    ledgers: tuple[int, ...],
+    topic: str | None,
+    full: bool,
+    no_metadata: bool,
+    as_json: bool,
+) -> None:
+    """Say what can be mended in a bucket; with --yes, mend it.
+
+    Rebuilds lost and unreadable indexes from whole data objects, deletes data objects and indexes that are left over beside a complete
+    copy, ends unfinished uploads, and restores the user metadata without which a broker refuses an object. Deletes nothing that is not
+    proved to be garbage, and says why.
+
+    Exit code 0: nothing is left to do; 1: there is something to do (without --yes), something failed, or there is damage that cannot be
+    mended; 3: the store did not let us look at everything.
+
+    \b
+    Examples:
+      ledgerfs repair s3://tier
+      ledgerfs repair s3://tier --yes
+      ledgerfs repair s3://tier --ledger 58 --topic persistent://public/default/orders --yes
+      ledgerfs repair s3://tier --json | jq '.items[] | select(.action != "nothing")'
+    """
+    if topic is not None and not ledgers:
+        raise click.UsageError("--topic says whose the ledgers of --ledger are; name them")
+    with progress() as update:
+        plan = plan_repair(
+            bucket, topic=topic, ledgers=ledgers or None, older_than_s=older_than_s, full=full, metadata=not no_metadata, progress=update
+        )  # fmt: skip
+    outcomes = _carry_out(plan, as_json=as_json) if yes else []
+    if as_json:
+        print_json(_as_json(plan, outcomes, yes=yes))
+    else:
+        _print_plan(plan, outcomes, yes=yes)
+    is_left = any(item.severity is Severity.DAMAGE for item in plan.left)
+    if is_left or (any(outcome.error for outcome in outcomes) if yes else plan.to_do):
+        context.exit(1)
+    if any(item.severity is Severity.UNCHECKED for item in plan.left):
+        context.exit(3)
+
+
+def _carry_out(plan: RepairPlan, *, as_json: bool) -> list[Outcome]:
+    """Do all that can be done, and say each as it is done: what is interrupted has told what it did."""
+    outcomes = []
+    for outcome in plan.carry_out():
+        outcomes.append(outcome)
+        (say if as_json else _echo)(_outcome_line(outcome))
+    return outcomes
+
+
+def _echo(line: str) -> None:
+    click.echo(printable(line))
+
+
+def _print_plan(plan: RepairPlan, outcomes: list[Outcome], *, yes: bool) -> None:
+    if not yes:
+        for item in plan.to_do:
+            _echo(f"would {item.action_name}  {_line(item)}")
+    for item in plan.left:
+        _echo(f"nothing  {_line(item)}")
+    failed = sum(outcome.error is not None for outcome in outcomes)
+    if yes:
+        _echo(f"done: {len(outcomes) - failed:,}; failed: {failed:,}; nothing done about: {len(plan.left):,}")
+        return
+    hint = "; --yes does it" if plan.to_do else ""
+    _echo(f"to do: {len(plan.to_do):,}; nothing can or need be done about: {len(plan.left):,}{hint}")
+
+
+def _line(item: Repair) -> str:
+    whose = f" ({item.topic})" if item.topic else ""
+    return f"{item.kind}  {item.key or ''}{': ' if item.key else ''}{item.reason}{whose}"
+
+
+def _outcome_line(outcome: Outcome) -> str:
+    if outcome.error is None:
+        return f"done  {outcome.repair.action_name}  {_line(outcome.repair)}"
+    return f"failed  {outcome.repair.action_name}  {outcome.repair.key}: {outcome.error.reason}"
+
+
+def _as_json(plan: RepairPlan, outcomes: list[Outcome], *, yes: bool) -> dict[str, Any]:
+    done = [
+        {**one.repair.as_json(), "done": one.error is None, "error": None if one.error is None else one.error.reason}
+        for one in outcomes
+    ]
+    planned = [] if yes else [{**item.as_json(), "done": False, "error": None} for item in plan.to_do]
+    left = [{**item.as_json(), "done": False, "error": None} for item in plan.left]
+    return {"dry_run": not yes, "items": [*planned, *done, *left]}
