@@ -26,8 +26,8 @@ from ledgerfs.messages.stored_payloads import stored_payloads
 
 Int64 = npt.NDArray[np.int64]
 
-_PORTION_BYTES = 6 << 20
-_PORTION_ROWS = 1 << 16
+_PORTION_BYTES = 4 << 20
+_PORTION_ROWS = 1 << 15
 """Entries are made of so much at a time: enough that calls cost nothing, little enough that a few portions fit into memory."""
 
 _LAST_TIME = 2**63 // 1000 - 1

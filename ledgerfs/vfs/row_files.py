@@ -25,8 +25,8 @@ from ledgerfs.vfs.json_rows import JSON_SCHEMA, json_rows
 from ledgerfs.vfs.stores.failures import translate
 from ledgerfs.vfs.stores.fsspec_handle import without_credentials
 
-_ROWS = 1 << 16
-_BYTES = 16 << 20
+_ROWS = 1 << 15
+_BYTES = 4 << 20
 """A batch of a Parquet file has at most so many rows, and about so many bytes."""
 
 _CSV_BLOCK = 16 << 20
