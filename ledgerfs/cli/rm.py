@@ -14,7 +14,8 @@ from ledgerfs.vfs.tree import Node
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option("-r", "--recursive", is_flag=True, help="Delete all ledgers of a directory.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-def rm(bucket: Bucket, paths: tuple[str, ...], *, recursive: bool, yes: bool) -> None:
+@click.pass_context
+def rm(context: click.Context, /, bucket: Bucket, paths: tuple[str, ...], *, recursive: bool, yes: bool) -> None:
     """Delete ledgers of the tree's entries/: of each the index object first, then the data object.
 
     A broker that still knows them can no longer read them.
@@ -35,7 +36,9 @@ def rm(bucket: Bucket, paths: tuple[str, ...], *, recursive: bool, yes: bool) ->
     if not yes:
         for path in nodes:
             say(printable(path))
-        click.confirm(f"Delete {len(keys):,} ledgers, {human_size(size)} of records?", abort=True, err=True)
+        if not click.confirm(f"Delete {len(keys):,} ledgers, {human_size(size)} of records?", err=True):
+            say("nothing was deleted")
+            context.exit(1)
     for key in keys:
         remove_ledger(bucket, key)
     say(f"deleted: {len(keys):,} ledgers, {human_size(size)} of records")

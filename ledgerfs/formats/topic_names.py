@@ -113,12 +113,19 @@ def managed_ledger_in(directory: Sequence[str]) -> str:
     name = f"{entities}/persistent/{encoded}"
     parsed = parse_managed_ledger_name(name)
     if parsed is None or parsed.directory != tuple(directory):
-        meant = parse_managed_ledger_name(f"{entities}/persistent/{encode_topic(encoded)}")
-        hint = "" if meant is None else f"; the topic of that name is {'/'.join(meant.directory)}"
+        hint = _how_it_is_written(entities, encoded)
         raise InvalidNameError(
             f"not the directory of a topic, whose name is URL-encoded as Java does it{hint}", key=path
         )
     return name
+
+
+def _how_it_is_written(entities: str, local_name: str) -> str:
+    try:
+        meant = parse_managed_ledger_name(f"{entities}/persistent/{encode_topic(local_name)}")
+    except UnicodeEncodeError:
+        return ""
+    return "" if meant is None else f"; the topic of that name is {'/'.join(meant.directory)}"
 
 
 def managed_ledger_of(topic: str) -> str:

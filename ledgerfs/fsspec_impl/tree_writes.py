@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ledgerfs.errors import InvalidNameError, IsADirectoryPathError
+from ledgerfs.errors import InvalidNameError
 from ledgerfs.fsspec_impl.ledger_upload import LedgerUpload
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.writing.copies import copied_user_metadata, own_block_size
 from ledgerfs.vfs.writing.sources import EntrySource, OffloadedLedger, RecordBytes, RecordFile
-from ledgerfs.vfs.writing.target import removable, target_of
+from ledgerfs.vfs.writing.target import removable, require_writable, target_of
 from ledgerfs.vfs.writing.write import IfExists, Wanted, is_there, open_writer, remove_ledger, require_new_ids
 
 Open = Callable[..., AbstractContextManager[LedgerUpload]]
@@ -55,10 +55,14 @@ class TreeWrites:
         self._write(path, RecordBytes(path, data), open_path, lambda _: None, options)
 
     def copy(self, source: str, path: str, open_path: Open, options: dict[str, Any]) -> None:
-        """Copy one ledger of the bucket to another path, with all that is told of it but whose it is."""
+        """Copy one ledger of the bucket to another path, with all that is told of it but whose it is.
+
+        Of a directory nothing: fsspec hands each of them over when it copies recursively, and they need not be made.
+        """
         node = self.bucket.tree.node(source)
         if node.ref is None:
-            raise IsADirectoryPathError("is a directory", key=source)
+            require_writable(path)
+            return
         if not source.endswith(".entries"):
             raise InvalidNameError("only files of entries/ are copied within a bucket", key=source)
         reader = self.bucket.reader(node.ref)
@@ -91,7 +95,10 @@ class TreeWrites:
                 tell(int(batch.lengths.sum()) + 12 * len(batch))
 
     def _options(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options of a write; those that fsspec adds for others are left out."""
+        """Return the options of a write; those that fsspec adds for others are left out, and none of those of all writes is."""
+        unknown = ", ".join(sorted(set(self.defaults) - set(_OPTIONS)))
+        if unknown:
+            raise InvalidNameError(f"no option of a write; there are {', '.join(_OPTIONS)}", key=unknown)
         named = {name: value for name, value in given.items() if name in _OPTIONS and value is not None}
         return {**self.defaults, **named}
 

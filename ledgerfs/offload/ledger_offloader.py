@@ -16,6 +16,7 @@ from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.layout import LedgerReader
 
 if TYPE_CHECKING:
+    from ledgerfs.cache.block_cache import Buffer
     from ledgerfs.formats.ledger_metadata import LedgerMetadata
     from ledgerfs.formats.records import EntryBatch
     from ledgerfs.messages.transforms import EntryTransform
@@ -58,7 +59,7 @@ class LedgerEntries:
     """
 
     ledger_id: int
-    entries: "Path | str | bytes | Iterable[EntryBatch]"
+    entries: "Path | str | Buffer | Iterable[EntryBatch]"
     metadata: "LedgerMetadata | None" = None
 
 
@@ -146,7 +147,7 @@ def _source_of(ledger: LedgerEntries) -> "EntrySource":
     entries = ledger.entries
     if isinstance(entries, Path | str):
         return RecordFile.at(entries)
-    if isinstance(entries, bytes):
+    if isinstance(entries, bytes | bytearray | memoryview):
         return RecordBytes(f"ledger {ledger.ledger_id}", entries)
     return EntryBatches(entries)
 

@@ -15,6 +15,7 @@ from ledgerfs.cache.fork_lock import ForkLock
 from ledgerfs.cache.offset_file import shared_offset_file
 from ledgerfs.cache.rendered_files import RenderedFiles
 from ledgerfs.errors import InvalidNameError, NotFoundError, UnusableUrlError
+from ledgerfs.formats.object_names import LedgerKey
 from ledgerfs.formats.topic_names import UNKNOWN_DIRECTORY, managed_ledger_of, topic_of
 from ledgerfs.vfs.catalog import Catalog, LedgerRef, TopicInfo
 from ledgerfs.vfs.catalog_file import CatalogFile, max_age_of
@@ -67,6 +68,7 @@ class Bucket:
         "_options",
         "_raw_store",
         "_readers",
+        "_removed",
         "_tree",
         "_views",
         "_written",
@@ -98,7 +100,8 @@ class Bucket:
         self._expired = False
         self._is_listed = False
         self._tree: Tree | None = None
-        self._written: dict[int, str | None] = {}
+        self._written: dict[int, str] = {}
+        self._removed: set[LedgerKey] = set()
 
     def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (self._raw_store, *self._options))
@@ -134,6 +137,7 @@ class Bucket:
             self._is_listed = True
             self._tree = None
             self._written.clear()
+            self._removed.clear()
             if self._catalog_file is not None:
                 self._catalog_file.save(self._catalog, listed_ms)
             return self._catalog
@@ -146,27 +150,33 @@ class Bucket:
         """The store itself, with its write side; what it is asked is not kept."""
         return self._raw_store
 
-    def known_ledger(self, ledger_id: int) -> str | None:
+    def known_ledger(self, ledger_id: int, *, is_sound: bool = False) -> str | None:
         """Return the managed ledger that has a ledger of this id (``_unknown`` for one without a name); None for no ledger.
 
-        As of the last listing, and of what this bucket's user has written and removed since: many writes in a row cost one listing.
+        As of the last listing, and of what this bucket's user has written and removed since: many writes in a row cost one listing. With
+        ``is_sound`` only ledgers count whose sizes agree.
         """
         with self._lock:
             catalog = self.load_catalog() if self._catalog is None else self._catalog
             if ledger_id in self._written:
                 return self._written[ledger_id]
-            return catalog.owner_of(ledger_id)
+            for ref in catalog.all_of(ledger_id):
+                is_gone = LedgerKey(ref.uuid, ref.ledger_id, is_index=False) in self._removed
+                if not is_gone and (ref.is_sound or not is_sound):
+                    return ref.managed_ledger or UNKNOWN_DIRECTORY
+            return None
 
-    def note_written(self, ledger_id: int, managed_ledger: str) -> None:
+    def note_written(self, ledger_id: int, managed_ledger: str | None) -> None:
         """Make the next look list the bucket again, and know of the ledger until then."""
         with self._lock:
-            self._written[ledger_id] = managed_ledger
+            self._written[ledger_id] = managed_ledger or UNKNOWN_DIRECTORY
             self.expire()
 
-    def note_removed(self, ledger_id: int) -> None:
-        """Make the next look list the bucket again, and know until then that the ledger is gone."""
+    def note_removed(self, key: LedgerKey) -> None:
+        """Make the next look list the bucket again, and know until then that this copy of the ledger is gone."""
         with self._lock:
-            self._written[ledger_id] = None
+            self._written.pop(key.ledger_id, None)
+            self._removed.add(key)
             self.expire()
 
     def expire(self) -> None:

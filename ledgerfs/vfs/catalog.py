@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ledgerfs.errors import AmbiguousLedgerError, LedgerfsError, NotFoundError
 from ledgerfs.formats.ledger_metadata import records_size
 from ledgerfs.formats.object_names import KeyKind, LedgerKey, uuid_from_halves, uuid_halves
-from ledgerfs.formats.topic_names import UNKNOWN_DIRECTORY, topic_of
+from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.vfs.object_store import ObjectStat
 
 Table = npt.NDArray[np.void]
@@ -300,11 +300,6 @@ class Catalog:
         ids, by_id = self.ledgers["ledger_id"], self._by_id
         found = _equal_run(range(by_id.size), ledger_id, lambda place: int(ids[by_id[place]]))
         return [self.ref(row) for row in sorted(by_id[found.start : found.stop].tolist())]
-
-    def owner_of(self, ledger_id: int) -> str | None:
-        """Return the name of a managed ledger that has a readable ledger of this id (``_unknown`` for one without); None for no ledger."""
-        found = self.all_of(ledger_id)
-        return found[0].managed_ledger or UNKNOWN_DIRECTORY if found else None
 
     def find(
         self, ledger_id: int, managed_ledgers: Sequence[str | None] | None = None, uuid: str | None = None

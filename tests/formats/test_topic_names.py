@@ -11,6 +11,7 @@ from ledgerfs.formats.topic_names import (
     decode_topic,
     directory_of,
     encode_topic,
+    managed_ledger_in,
     managed_ledger_of,
     parse_managed_ledger_name,
     topic_of,
@@ -336,3 +337,100 @@ def test_any_text_names_a_canonical_managed_ledger_or_is_invalid(topic):
     assert domain == "persistent"
     assert encode_topic(decode_topic(encoded)) == encoded
     assert (parse_managed_ledger_name(name) is None) == (entities_[0] in {"_other", "_unknown"})
+
+
+@pytest.mark.parametrize(
+    ("directory", "name"),
+    [
+        (("a", "b", "c"), "a/b/persistent/c"),
+        (("a", "b", "c-partition-3"), "a/b/persistent/c-partition-3"),
+        (("a", "b%2Fc", "d"), "a/b/c/persistent/d"),
+        (("a", "b%2Fc", "d%2Fe"), "a/b/c/persistent/d%2Fe"),
+        (("a", ".%2F..", "d"), "a/./../persistent/d"),
+        (("%2E", "%2E%2E", "%2E"), "./../persistent/."),
+        (("a", "b", "%2E%2E"), "a/b/persistent/.."),
+        (("a", "b", "x+y%7E*"), "a/b/persistent/x+y%7E*"),
+        (("a", "b", "_other"), "a/b/persistent/_other"),
+        (("a", "_unknown", "c"), "a/_unknown/persistent/c"),
+    ],
+)
+def test_directories_of_topics_name_their_managed_ledger(directory, name):
+    assert managed_ledger_in(directory) == name
+    assert directory_of(name) == directory
+
+
+@pytest.mark.parametrize(
+    "directory",
+    [
+        (),
+        ("a",),
+        ("a", "b"),
+        ("a", "b", "c", "d"),
+        ("_other", "b", "c"),
+        ("_unknown", "b", "c"),
+        ("_other", "a%2Fb"),
+        ("_unknown",),
+        ("", "b", "c"),
+        ("a", "", "c"),
+        ("a", "b", ""),
+        (".", "b", "c"),
+        ("a", "..", "c"),
+        ("a", "b", "."),
+        ("a", "b", "%2e"),
+        ("a", "b", "%252E%"),
+        ("a", "b", "a%2Fb"),
+        ("a", "b%2fc", "d"),
+        ("a", "b%2F", "d"),
+        ("a", "%2Fb", "d"),
+        ("a", "b%2Fc%2Fd", "e"),
+        ("a%2Fb", "c", "d"),
+        ("a", "b c", "d"),
+        ("a", "ü", "d"),
+        ("a", "b", "ü"),
+        ("a", "b", "x y"),
+        ("a", "b", "%20"),
+        ("a", "b", "%FF"),
+        ("a", "b", "%"),
+        ("a", "b", "c/d"),
+        ("a", "b", "\udcff"),
+        ("a", "\udcff", "c"),
+        ("a", "b", "c\n"),
+    ],
+)
+def test_directories_of_no_topic_are_invalid(directory):
+    with pytest.raises(InvalidNameError) as caught:
+        managed_ledger_in(directory)
+    assert caught.value.errno == errno.EINVAL
+    assert caught.value.key == "/".join(directory)
+
+
+@pytest.mark.parametrize(
+    ("encoded", "meant"), [("x y", "a/b/x+y"), ("~", "a/b/%7E"), ("ü", "a/b/%C3%BC"), ("..", "a/b/%2E%2E")]
+)
+def test_an_invalid_directory_is_told_how_it_is_written(encoded, meant):
+    with pytest.raises(InvalidNameError) as caught:
+        managed_ledger_in(("a", "b", encoded))
+    assert caught.value.reason.endswith(f"; the topic of that name is {meant}")
+    assert directory_of(managed_ledger_in(tuple(meant.split("/")))) == tuple(meant.split("/"))
+
+
+@quick
+@given(entities, st.none() | entities, entities, local_names)
+def test_the_directory_of_any_topic_leads_back_to_it(tenant, cluster, namespace, local):
+    parts = [tenant, namespace] if cluster is None else [tenant, cluster, namespace]
+    name = "/".join([*parts, "persistent", encode_topic(local)])
+    if parse_managed_ledger_name(name) is not None:
+        assert managed_ledger_in(directory_of(name)) == name
+
+
+@quick
+@given(
+    st.lists(tricky_parts | entities | st.tuples(entities, entities).map("%2F".join) | any_name, min_size=2, max_size=4)
+)
+def test_any_directory_is_that_of_its_managed_ledger_or_invalid(directory):
+    try:
+        name = managed_ledger_in(directory)
+    except InvalidNameError:
+        return
+    assert parse_managed_ledger_name(name) is not None
+    assert directory_of(name) == tuple(directory)

@@ -167,24 +167,29 @@ def test_a_copy_that_fails_leaves_nothing(truncated_url: str, tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
+VIEW = "info/public/golden/plain/26.json"
+
+
 @pytest.mark.parametrize(
     ("call", "arguments"),
     [
-        ("open", (PLAIN, "wb")),
+        ("open", (VIEW, "wb")),
+        ("open", (VIEW, "ab")),
         ("open", (PLAIN, "ab")),
-        ("pipe_file", (PLAIN, b"")),
-        ("rm", (PLAIN,)),
-        ("rm_file", (PLAIN,)),
-        ("mkdir", ("entries/a",)),
-        ("makedirs", ("entries/a/b",)),
+        ("pipe_file", (VIEW, b"")),
+        ("rm", (VIEW,)),
+        ("rm_file", (VIEW,)),
+        ("mkdir", ("info/a",)),
+        ("makedirs", ("a/b",)),
         ("rmdir", ("entries/public",)),
         ("touch", (PLAIN,)),
-        ("mv", (PLAIN, "entries/x")),
-        ("cp_file", (PLAIN, "entries/x")),
-        ("put_file", ("/etc/hostname", "entries/x")),
+        ("cp_file", (PLAIN, "jsonl/x")),
+        ("put_file", ("/etc/hostname", "jsonl/x")),
     ],
 )
-def test_nothing_can_be_changed(call: str, arguments: tuple[Any, ...], fs: LedgerFileSystem) -> None:
+def test_what_is_no_file_of_entries_cannot_be_changed(
+    call: str, arguments: tuple[Any, ...], fs: LedgerFileSystem
+) -> None:
     with pytest.raises(ReadOnlyError) as caught:
         getattr(fs, call)(*arguments)
     assert caught.value.errno == 30

@@ -29,8 +29,9 @@ from ledgerfs.vfs.ordered_map import ordered_map
 from ledgerfs.vfs.verification.findings import Severity
 from ledgerfs.vfs.writing.copies import copied_user_metadata, own_block_size
 from ledgerfs.vfs.writing.ledger_writer import WrittenLedger
+from ledgerfs.vfs.writing.new_ledger import NewLedger, new_key, require_block_size
 from ledgerfs.vfs.writing.sources import OffloadedLedger
-from ledgerfs.vfs.writing.write import IfExists, Wanted, ref_of, remove_ledger, require_new_ids, write_ledger
+from ledgerfs.vfs.writing.write import IfExists, ref_of, remove_ledger, require_new_ids, write_ledger
 
 if TYPE_CHECKING:
     from ledgerfs.messages.transforms import EntryTransform
@@ -119,13 +120,16 @@ def copy_ledgers(
 ) -> Iterator[CopiedLedger]:
     """Copy ledgers (`rows_to_copy`), yielding what became of each, in order.
 
-    What is wrong with one of them is told there; an unreachable store raises. Small ledgers are copied four at a time, others one after
-    another, so that no more than four blocks are in memory.
+    What is wrong with one of them is told there; an unreachable store raises, and so does a block size that the target refuses. Small
+    ledgers are copied four at a time, others one after another, so that no more than four blocks are in memory.
     """
+    options = options or CopyOptions()
+    if options.block_size is not None:
+        require_block_size(options.block_size, target.raw_store.writes.smallest_part)
     catalog = source.catalog
     table = catalog.ledgers[["length", "last_entry"]][rows]
     total = sum(table["length"].tolist()) + 12 * (sum(table["last_entry"].tolist()) + len(table))
-    copy = _Copy(source, target, options or CopyOptions(), target.load_catalog(listed=True), _Meter(total, progress))
+    copy = _Copy(source, target, options, target.load_catalog(listed=True), _Meter(total, progress))
     numbered = ((number, catalog.ref(row)) for number, row in enumerate(rows.tolist()))
     for is_small, some in groupby(numbered, lambda one: one[1].records_size <= _SMALL_LEDGER):
         if is_small:
@@ -207,30 +211,25 @@ class _Copy:
         if not there or is_sibling or policy is IfExists.NEW_COPY:
             return False
         if policy is IfExists.SKIP:
-            return True
+            # A damaged one is no reason to leave the whole one behind.
+            return any(one.is_sound for one in there.values())
         raise LedgerExistsError("the target has a ledger of this id already", key=f"ledger {ledger_id}")
 
     def _write(self, ref: LedgerRef, ledger_id: int, uuid: str | None, tell: Progress) -> WrittenLedger:
-        if ref.managed_ledger is None or not ref.is_sound:
-            why = (
-                "belongs to no topic that is known"
-                if ref.managed_ledger is None
-                else "is damaged, as `ledgerfs verify` tells"
-            )
-            raise CorruptLedgerError(f"the ledger {why}; it is not copied", key=ref.data.key)
+        if not ref.is_sound:
+            reason = "the ledger is damaged, as `ledgerfs verify` tells; it is not copied"
+            raise CorruptLedgerError(reason, key=ref.data.key)
         reader = self.source.reader(ref)
         transform = None if self.options.transform is None else self.options.transform()
         require_new_ids(ledger_id, ref.ledger_id, keeps_ids=transform is None or transform.keeps_ids)
-        wanted = Wanted(
-            ref.managed_ledger,
-            ledger_id,
-            uuid,
-            self.options.block_size or own_block_size(reader),
+        ledger = NewLedger(
+            new_key(ledger_id, uuid),
             reader.index.metadata,
             copied_user_metadata(reader, ref.managed_ledger),
+            own_block_size(reader) if self.options.block_size is None else self.options.block_size,
             transform,
         )
-        written = write_ledger(self.target, wanted, OffloadedLedger(reader), tell)
+        written = write_ledger(self.target, ledger, OffloadedLedger(reader), tell)
         if self.options.check:
             self._read_back(written)
         return written

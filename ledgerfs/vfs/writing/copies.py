@@ -11,7 +11,7 @@ def own_block_size(reader: LedgerReader) -> int:
     return largest if len(reader.index.blocks) > 1 else max(largest, DEFAULT_BLOCK_SIZE)
 
 
-def copied_user_metadata(reader: LedgerReader, managed_ledger: str) -> dict[str, str]:
+def copied_user_metadata(reader: LedgerReader, managed_ledger: str | None) -> dict[str, str]:
     """Return the user metadata of a ledger's index object, with what a broker looks for; costs a HEAD."""
     metadata = reader.store.head(reader.ref.index.key).metadata
     return completed_user_metadata(metadata, managed_ledger)

@@ -9,7 +9,7 @@ from ledgerfs import __version__
 from ledgerfs.errors import InvalidNameError, RefusedLedgerError
 from ledgerfs.formats.block import BLOCK_HEADER_BYTES, RECORD_HEADER_BYTES
 from ledgerfs.formats.ledger_metadata import MANAGED_LEDGER_KEY, DigestType, Ensemble, LedgerMetadata, LedgerState
-from ledgerfs.formats.object_names import LedgerKey
+from ledgerfs.formats.object_names import LedgerKey, parse_ledger_key
 from ledgerfs.formats.topic_names import parse_managed_ledger_name
 from ledgerfs.formats.user_metadata import FORMAT_VERSION, OffloadUserMetadata, build_user_metadata
 
@@ -80,10 +80,16 @@ class NewLedger:
 
 
 def new_key(ledger_id: int, uuid: str | None = None) -> LedgerKey:
-    """Return the names of a ledger's objects, with a fresh uuid unless one is given; raises `InvalidNameError` for ids no ledger has."""
+    """Return the names of a ledger's objects, with a fresh uuid unless one is given.
+
+    Raises `InvalidNameError` for ids that no ledger has, and for a uuid that is not written as Java does it: nobody would find the objects.
+    """
     if not 0 <= ledger_id <= _LARGEST_LEDGER_ID:
         raise InvalidNameError("a ledger id is a number from 0 to 2^63 - 1", key=str(ledger_id))
-    return LedgerKey(str(uuid4()) if uuid is None else uuid, ledger_id, is_index=False)
+    key = LedgerKey(str(uuid4()) if uuid is None else uuid, ledger_id, is_index=False)
+    if parse_ledger_key(key.data_key) != key:
+        raise InvalidNameError("not a uuid, of 32 digits in lower case, 8-4-4-4-12", key=uuid)
+    return key
 
 
 def require_block_size(block_size: int, smallest: int) -> None:
@@ -127,21 +133,20 @@ def of_topic(metadata: LedgerMetadata, managed_ledger: str) -> LedgerMetadata:
     return replace(metadata, custom=(*kept, *names.items()))
 
 
-def made_up_user_metadata(managed_ledger: str) -> dict[str, str]:
-    """Return the user metadata that makes a broker accept an object."""
+def made_up_user_metadata(managed_ledger: str | None) -> dict[str, str]:
+    """Return the user metadata that makes a broker accept an object; a ledger that is nobody's says nothing of that."""
     software = f"ledgerfs-{__version__}"
     return build_user_metadata(OffloadUserMetadata(FORMAT_VERSION, software, managed_ledger=managed_ledger))
 
 
-def completed_user_metadata(metadata: Mapping[str, str] | None, managed_ledger: str) -> dict[str, str]:
+def completed_user_metadata(metadata: Mapping[str, str] | None, managed_ledger: str | None) -> dict[str, str]:
     """Return the user metadata of a copied object: what it had, the topic it is of now, and what a broker looks for."""
     made_up = made_up_user_metadata(managed_ledger)
     if not metadata:
         return made_up
     kept = {key.lower(): value for key, value in metadata.items()}
-    software = {key: value for key, value in made_up.items() if key not in kept}
     needed = build_user_metadata(OffloadUserMetadata(FORMAT_VERSION, managed_ledger=managed_ledger))
-    return {**software, **kept, **needed}
+    return {**made_up, **kept, **needed}
 
 
 def _custom(managed_ledger: str) -> tuple[tuple[str, bytes], ...]:

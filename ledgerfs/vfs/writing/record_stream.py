@@ -101,18 +101,20 @@ class RecordStream:
             )
             raise self._refusal(reason, offset)
         if scan.stop == ScanStop.MORE_BYTES and scan.found is not None and scan.found > self._largest_entry:
-            raise self._too_large(entry, scan.found)
+            raise self._too_large(entry, scan.found, offset)
 
     def _require_size(self, scan: Scan) -> None:
         lengths = scan.batch.lengths
         if lengths.size and int(lengths.max()) > self._largest_entry:
             i = int((lengths > self._largest_entry).argmax())
-            raise self._too_large(scan.batch.first_entry + i, int(lengths[i]))
+            offset = self._position + int(scan.batch.offsets[i]) - RECORD_HEADER_BYTES
+            raise self._too_large(scan.batch.first_entry + i, int(lengths[i]), offset)
 
-    def _too_large(self, entry: int, size: int) -> RefusedLedgerError:
+    def _too_large(self, entry: int, size: int, offset: int) -> RefusedLedgerError:
         return self._refusal(
             f"entry {entry} claims {size} bytes, and a block holds one of {self._largest_entry}: Pulsar itself would lose it and all "
-            "behind it, and report success (facts/pulsar-format.md §2.5); use larger blocks"
+            "behind it, and report success (facts/pulsar-format.md §2.5); use larger blocks",
+            offset,
         )
 
     def _refusal(self, reason: str, offset: int | None = None) -> RefusedLedgerError:

@@ -17,9 +17,10 @@ def target_of(path: str) -> tuple[str, int]:
 
     Raises `ReadOnlyError` outside ``entries``, `InvalidNameError` for a directory that is no topic's and a file that is no ledger's.
     """
-    view, *directory, name = require_writable(path).split("/")
-    if view == name:
+    _view, *directory = require_writable(path).split("/")
+    if not directory:
         raise IsADirectoryPathError("is a directory", key=path)
+    name = directory.pop()
     match = _FILE_NAME.match(name)
     if match is None:
         raise InvalidNameError("not the name of a ledger's file; expected <ledger id>.entries", key=path)

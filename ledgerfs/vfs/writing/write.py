@@ -87,11 +87,12 @@ def free_ledger_id(*buckets: Bucket) -> int:
 
 def is_there(bucket: Bucket, ledger_id: int, if_exists: IfExists) -> bool:
     """Whether the ledger is to be skipped; raises `LedgerExistsError` where it is not to be there."""
-    found = bucket.known_ledger(ledger_id)
-    if found is None or if_exists is IfExists.NEW_COPY:
+    if if_exists is IfExists.NEW_COPY:
         return False
-    if if_exists is IfExists.SKIP:
-        return True
+    # A damaged one is no reason to leave a whole one out.
+    found = bucket.known_ledger(ledger_id, is_sound=if_exists is IfExists.SKIP)
+    if found is None or if_exists is IfExists.SKIP:
+        return found is not None
     raise LedgerExistsError(
         f"the bucket has ledger {ledger_id} already, of {topic_of(found)}; ids are unique in a cluster, and nothing is written over: "
         "remove it first, or ask for a new copy (if_exists='new-copy')",
@@ -108,14 +109,14 @@ def open_writer(bucket: Bucket, wanted: Wanted, if_exists: IfExists = IfExists.F
 
 
 def write_ledger(
-    bucket: Bucket, wanted: Wanted, source: EntrySource, progress: Progress | None = None
+    bucket: Bucket, wanted: Wanted | NewLedger, source: EntrySource, progress: Progress | None = None
 ) -> WrittenLedger:
     """Write all entries of a source as one ledger, whatever ledgers there are (`is_there` tells).
 
     Nothing is sent before the source was looked through, as far as it can be. Raises what `Wanted.new_ledger`, the source and
     `LedgerWriter` raise; there is no such ledger then.
     """
-    ledger = wanted.new_ledger()
+    ledger = wanted.new_ledger() if isinstance(wanted, Wanted) else wanted
     with LedgerWriter(bucket.raw_store, ledger) as writer:
         source.check(ledger)
         done = 0
@@ -125,7 +126,7 @@ def write_ledger(
             if progress is not None:
                 progress(f"ledger {ledger.key.ledger_id}", done, source.size)
         written = writer.commit()
-    bucket.note_written(ledger.key.ledger_id, wanted.managed_ledger)
+    bucket.note_written(ledger.key.ledger_id, ledger.metadata.managed_ledger)
     return written
 
 
@@ -152,7 +153,7 @@ def remove_ledger(bucket: Bucket, key: LedgerKey) -> None:
     """Delete a ledger's two objects, the index first: what is left if that is all that works is no ledger any more."""
     writes = bucket.raw_store.writes
     writes.delete(key.index_key)
-    bucket.note_removed(key.ledger_id)
+    bucket.note_removed(key)
     writes.delete(key.data_key)
 
 

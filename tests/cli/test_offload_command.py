@@ -1,0 +1,279 @@
+"""``ledgerfs offload`` as a user runs it."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from ledgerfs import open_bucket
+from ledgerfs.cli.sizes import Size
+from ledgerfs.vfs.verification.verify import verify
+from tests.support.commands import on_terminal, output, run
+from tests.support.ledgers import offload, put_in_folder
+from tests.support.s3 import CREDENTIALS, S3Server
+from tests.support.s3_log import changes, requests_of
+
+PLAIN = "persistent://public/golden/plain"
+COPIED = "ledgers copied: {} ({} of entries, read back and whole), there already: {}, failed: {}\n"
+
+
+def objects_in(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def env_of(s3: S3Server) -> dict[str, str]:
+    return {
+        "AWS_ACCESS_KEY_ID": CREDENTIALS["key"],
+        "AWS_SECRET_ACCESS_KEY": CREDENTIALS["secret"],
+        "AWS_ENDPOINT_URL": s3.endpoint,
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+
+
+def some_golden(golden: Path, folder: Path, *ids: int) -> str:
+    folder.mkdir()
+    for path in (golden / "bucket").iterdir():
+        if int(path.name.removesuffix("-index").rpartition("-")[2]) in ids:
+            shutil.copy(path, folder)
+    return str(folder)
+
+
+def rows_of(url: str, topic: str) -> list[dict[str, Any]]:
+    table = open_bucket(url).topic(topic).scan(on_encrypted="null").to_table()
+    return table.drop_columns(["ledger_id", "entry_id", "batch_index"]).to_pylist()
+
+
+def test_a_bucket_becomes_a_folder_of_the_same_files(golden: Path, golden_url: str, tmp_path: Path) -> None:
+    target = tmp_path / "copy"
+    done = run("offload", golden_url, str(target))
+    assert done.stdout.decode() == COPIED.format(104, "25.4 MiB", 0, 0)
+    assert done.stderr == b""
+    assert objects_in(target) == objects_in(golden / "bucket")
+    assert output("offload", golden_url, f"file://{target}") == COPIED.format(0, "0 B", 104, 0)
+    for path in sorted(target.iterdir())[:20]:
+        path.unlink()
+    # Data objects whose index is gone are found to be the same, and are only given it back.
+    assert run("offload", golden_url, str(target)).stdout.decode().endswith("failed: 0\n")
+    assert objects_in(target) == objects_in(golden / "bucket")
+
+
+def test_to_a_folder_of_a_bucket_on_s3_with_options_of_the_target(
+    golden: Path, tmp_path: Path, s3: S3Server, s3_bucket: str
+) -> None:
+    source = some_golden(golden, tmp_path / "source", 42, 26)
+    options = [
+        f"-Oendpoint_url={s3.endpoint}",
+        "-O",
+        f"key={CREDENTIALS['key']}",
+        "-O",
+        f"secret={CREDENTIALS['secret']}",
+    ]
+    url = f"s3://{s3_bucket}/backup/of tier"
+    text = COPIED.format(2, "11.2 MiB", 0, 0)
+    assert output("offload", source, url, *options) == text
+    listed = s3.client.list_objects_v2(Bucket=s3_bucket)["Contents"]
+    assert {one["Key"] for one in listed} == {f"backup/of tier/{name}" for name in objects_in(tmp_path / "source")}
+    assert sorted(one["ETag"].strip('"').partition("-")[2] for one in listed) == ["", "", "1", "3"]
+    with requests_of(s3_bucket) as seen:
+        assert output("offload", source, url, *options) == COPIED.format(0, "0 B", 2, 0)
+    assert changes(seen) == []
+    # And back.
+    back = tmp_path / "back"
+    source_options = [option.replace("-O", "-o") for option in options]
+    assert output("offload", url, str(back), *source_options) == text
+    assert objects_in(back) == objects_in(tmp_path / "source")
+
+
+def test_between_buckets_with_credentials_of_the_environment(s3: S3Server, s3_golden: str, s3_bucket: str) -> None:
+    topics = ["--topic", PLAIN, "--topic", "public/golden/q?x=1&y=#2", "--topic", "public/golden/persistent/txn"]
+    done = output("offload", s3_golden, f"s3://{s3_bucket}", *topics, "--json", env=env_of(s3))
+    rows = json.loads(done)
+    assert [row["ledger_id"] for row in rows] == [26, 84, 123, 81, 120, 154, 69, 118, 152]
+    assert {row["outcome"] for row in rows} == {"copied"}
+    first = rows[0]
+    assert set(first) == {"topic", "ledger_id", "uuid", "source_ledger_id", "source_uuid", "outcome", "error"}
+    assert first["topic"] == PLAIN
+    assert first["uuid"] == first["source_uuid"]
+    assert first["error"] is None
+    for row in rows:
+        key = f"{row['uuid']}-ledger-{row['ledger_id']}"
+        heads = [s3.client.head_object(Bucket=bucket, Key=key)["Metadata"] for bucket in ("golden", s3_bucket)]
+        assert heads[0] == heads[1]
+
+
+def test_a_topic_that_is_not_there_changes_nothing(golden_url: str, tmp_path: Path) -> None:
+    target = tmp_path / "copy"
+    for topic, says in [
+        ("public/golden/nobody", "persistent://public/golden/nobody: no ledger of this topic in the bucket"),
+        ("a/b", "not a persistent topic"),
+    ]:
+        done = run("offload", golden_url, str(target), "--topic", PLAIN, "--topic", topic, code=2)
+        assert says in done.stderr.decode()
+        assert done.stderr.count(b"\n") == 1
+    assert not target.exists()
+
+
+@pytest.mark.parametrize("name", ["file", "no/such"])
+def test_targets_that_cannot_be_made_are_one_line(name: str, golden_url: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    done = run("offload", golden_url, str(tmp_path / name), "--topic", PLAIN, code=3)
+    assert str(tmp_path / name).encode() in done.stderr
+    assert done.stderr.count(b"\n") == 1
+    assert not (tmp_path / "no").exists()
+
+
+def test_no_target_is_made_for_a_source_that_is_not_there(tmp_path: Path) -> None:
+    run("offload", str(tmp_path / "nowhere"), str(tmp_path / "copy"), code=3)
+    assert not (tmp_path / "copy").exists()
+
+
+def test_larger_blocks(golden: Path, tmp_path: Path) -> None:
+    source = some_golden(golden, tmp_path / "source", 42, 26)
+    for text, offsets in (("7MiB", [0, 7 << 20]), ("64 MiB", [0])):
+        target = tmp_path / text
+        output("offload", source, str(target), "--block-size", text)
+        bucket = open_bucket(str(target))
+        assert [block.offset for block in bucket.ledger(42).index.blocks] == offsets
+        assert not verify(bucket).is_damaged
+
+
+@pytest.mark.parametrize("size", ["0", "x"])
+def test_sizes_that_are_none_are_wrong_usage_and_nothing_is_copied(size: str, golden_url: str, tmp_path: Path) -> None:
+    done = run("offload", golden_url, str(tmp_path / "copy"), "--block-size", size, code=2)
+    assert done.stdout == b""
+    assert list(tmp_path.rglob("*-ledger-*")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("5242880", 5 << 20),
+        ("64MiB", 64 << 20),
+        ("64 mib", 64 << 20),
+        ("1.5 GiB", 3 << 29),
+        ("6MB", 6_000_000),
+        ("7M", 7 << 20),
+        ("0", 0),
+        ("1e6", None),
+        ("-1", None),
+        ("1.5.2MiB", None),
+        ("MiB", None),
+        ("64MiBs", None),
+        ("\u0665", None),
+        ("", None),
+    ],
+)
+def test_sizes_as_people_write_them(text: str, size: int | None) -> None:
+    if size is not None:
+        assert Size().convert(text, None, None) == size
+        return
+    with pytest.raises(click.BadParameter, match="is no size"):
+        Size().convert(text, None, None)
+
+
+def test_recompressed_and_unbatched(golden: Path, tmp_path: Path) -> None:
+    source = some_golden(golden, tmp_path / "source", 37, 91, 130, 44)
+    topics = ["persistent://public/golden/batched-zstd", "persistent://public/golden/encrypted"]
+    assert "failed: 0" in output("offload", source, str(tmp_path / "lz4"), "--recompress", "lz4")
+    text = output("offload", source, str(tmp_path / "split"), "--unbatch", "--recompress", "zlib")
+    assert text.startswith("ledgers copied: 4 (")
+    for name in ("lz4", "split"):
+        for topic in topics:
+            assert rows_of(str(tmp_path / name), topic) == rows_of(source, topic)
+    ids = [ref.ledger_id for ref in open_bucket(str(tmp_path / "split")).catalog.refs()]
+    assert sorted(ids) == [131, 132, 133, 134]
+    assert {ref.ledger_id for ref in open_bucket(str(tmp_path / "lz4")).catalog.refs()} == {37, 91, 130, 44}
+
+
+def test_ledgers_that_are_there(golden: Path, tmp_path: Path) -> None:
+    source = some_golden(golden, tmp_path / "source", 26)
+    target = str(tmp_path / "copy")
+    output("offload", source, target)
+    done = run("offload", source, target, "--if-exists", "fail", code=1)
+    assert done.stdout.decode() == COPIED.format(0, "0 B", 0, 1)
+    assert f"failed  ledger 26 of {PLAIN}: " in done.stderr.decode()
+    assert "already" in done.stderr.decode()
+    text = output("offload", source, target, "--new-uuid", "--if-exists", "new-copy", "--no-check")
+    assert text == "ledgers copied: 1 (50.2 KiB of entries), there already: 0, failed: 0\n"
+    assert len(objects_in(tmp_path / "copy")) == 4
+    # Both copies go on.
+    assert output("offload", target, str(tmp_path / "both")).startswith("ledgers copied: 2 (")
+    assert objects_in(tmp_path / "both") == objects_in(tmp_path / "copy")
+
+
+def test_damaged_ledgers_are_named_and_not_copied(golden: Path, truncated_url: str, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    url = some_golden(golden, source, 26, 33, 42, 44, 45)
+    for path in Path(truncated_url.removeprefix("file://")).iterdir():
+        shutil.copy(path, source)
+    by_id = {path.name.rpartition("-ledger-")[2]: path for path in source.iterdir()}
+    data = bytearray(by_id["42"].read_bytes())
+    data[-1] ^= 1
+    by_id["42"].write_bytes(data)
+    by_id["44-index"].write_bytes(b"no index")
+    by_id["45"].unlink()
+    (source / by_id["33"].name.replace("33", "34")).write_bytes(by_id["33"].read_bytes())
+    done = run("offload", url, str(tmp_path / "copy"), code=1)
+    assert done.stdout.decode().endswith("there already: 0, failed: 5\n")
+    errors = done.stderr.decode().splitlines()
+    assert len(errors) == 5
+    assert [line for line in errors if line.startswith("failed  ledger 201 of ") and "damaged" in line]
+    assert [line for line in errors if line.startswith("failed  ledger 42 of ") and "checksum" in line]
+    # Of these there is no ledger to be copied.
+    assert [line for line in errors if by_id["44-index"].name in line]
+    assert [line for line in errors if by_id["45-index"].name in line and "without its data object" in line]
+    assert [line for line in errors if "-ledger-34: data object without an index" in line]
+    assert {path.rpartition("-ledger-")[2] for path in objects_in(tmp_path / "copy")} == {
+        "26",
+        "26-index",
+        "33",
+        "33-index",
+    }
+    rows = json.loads(output("offload", url, str(tmp_path / "copy"), "--json", code=1))
+    assert {row["source_ledger_id"]: row["outcome"] for row in rows} == {
+        26: "skipped", 33: "skipped", 34: "failed", 42: "failed", 44: "failed", 45: "failed", 201: "failed"
+    }  # fmt: skip
+    assert all((row["error"] is not None) == (row["outcome"] == "failed") for row in rows)
+    # Whoever asks for a topic is not told of the others.
+    assert output("offload", url, str(tmp_path / "one"), "--topic", PLAIN).startswith("ledgers copied: 1 (")
+
+
+def test_halves_of_ledgers_that_are_whole_elsewhere_are_no_failure(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    made = [offload([b"entry"] * 9, 5, uuid=uuid) for uuid in (1, 2, 3)]
+    url = put_in_folder(source, *made)
+    (source / f"{made[1].uuid}-ledger-5").unlink()
+    (source / f"{made[2].uuid}-ledger-5-index").unlink()
+    assert output("offload", url, str(tmp_path / "copy")).startswith("ledgers copied: 1 (")
+    assert objects_in(tmp_path / "copy") == made[0].objects
+
+
+def test_an_empty_bucket_is_copied_as_one(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    assert output("offload", str(tmp_path / "source"), str(tmp_path / "copy")) == COPIED.format(0, "0 B", 0, 0)
+    assert output("offload", str(tmp_path / "source"), str(tmp_path / "copy"), "--json") == "[]\n"
+    assert output("offload", str(tmp_path / "source"), str(tmp_path / "copy"), "--unbatch").startswith(
+        "ledgers copied: 0"
+    )
+
+
+def test_progress_on_a_terminal(golden_url: str, tmp_path: Path) -> None:
+    out, err = on_terminal("offload", golden_url, str(tmp_path / "copy"), columns=100)
+    assert out == COPIED.format(104, "25.4 MiB", 0, 0)
+    assert "offloading" in err
+    assert "MiB" in err
+
+
+def test_help_has_examples_and_wrong_usage_is_code_2(golden_url: str, tmp_path: Path) -> None:
+    text = output("offload", "--help")
+    assert "Examples:\n" in text
+    for option in ("--topic", "--block-size", "--if-exists", "--recompress", "--unbatch", "--new-uuid", "-O"):
+        assert option in text
+    assert run("offload", golden_url, code=2).stdout == b""
+    run("offload", golden_url, str(tmp_path / "copy"), "-Onothing", code=2)
+    run("offload", golden_url, "", code=2)
+    assert list(tmp_path.iterdir()) == []

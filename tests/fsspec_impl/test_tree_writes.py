@@ -1,0 +1,865 @@
+"""Writing through fsspec: every way to put a file, what is refused, and that what is there is seen at once."""
+
+import contextlib
+import errno
+import gzip
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pytest
+from fsspec.callbacks import Callback
+
+from ledgerfs import open_bucket
+from ledgerfs.errors import (
+    InvalidNameError,
+    IsADirectoryPathError,
+    LedgerExistsError,
+    LedgerfsError,
+    NotFoundError,
+    ReadOnlyError,
+    RefusedLedgerError,
+)
+from ledgerfs.formats.index import parse_index
+from ledgerfs.fsspec_impl import LedgerFileSystem
+from ledgerfs.messages.transforms import recompress, unbatch
+from ledgerfs.vfs.verification.verify import verify
+from tests.support.ledgers import offload, put_in_folder
+from tests.support.s3 import S3Server
+from tests.support.s3_log import changes, requests_of
+
+TOPIC = "entries/public/default/orders"
+PATH = f"{TOPIC}/7.entries"
+ENTRIES = [b"", b"one", b"two " * 500, b"x" * 3_000]
+RECORDS = offload(ENTRIES).records
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "bucket"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def fs(folder: Path) -> LedgerFileSystem:
+    return LedgerFileSystem(fo=str(folder), target_protocol="file")
+
+
+@pytest.fixture
+def s3_fs(s3: S3Server, s3_bucket: str) -> LedgerFileSystem:
+    return LedgerFileSystem(fo=s3_bucket, target_protocol="s3", target_options=s3.options)
+
+
+@pytest.fixture
+def copied(golden: Path, folder: Path) -> LedgerFileSystem:
+    """The golden topics ``blocks`` and ``batched-zstd``, in a folder that may be changed."""
+    for key in golden_keys(golden, 42, 99, 37, 91, 130):
+        shutil.copy(golden / "bucket" / key, folder)
+    return LedgerFileSystem(fo=str(folder), target_protocol="file")
+
+
+def golden_keys(golden: Path, *ids: int) -> list[str]:
+    names = [path.name for path in (golden / "bucket").iterdir()]
+    return [name for name in names for one in ids if name.removesuffix("-index").endswith(f"-ledger-{one}")]
+
+
+def objects_in(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def rows_of(fs: LedgerFileSystem, topic: str) -> list[dict[str, Any]]:
+    table = open_bucket(fs.bucket.store.url).topic(topic).scan().to_table()
+    without = {"topic", "ledger_id", "entry_id", "batch_index"}
+    return table.select([name for name in table.column_names if name not in without]).to_pylist()
+
+
+def put_local(fs: LedgerFileSystem, file: Path) -> None:
+    fs.put(str(file), PATH)
+
+
+def put_file(fs: LedgerFileSystem, file: Path) -> None:
+    fs.put_file(str(file), f"/{PATH}")
+
+
+def put_into_topic(fs: LedgerFileSystem, file: Path) -> None:
+    fs.put(str(file), f"ledger://{TOPIC}/")
+
+
+def put_folder(fs: LedgerFileSystem, file: Path) -> None:
+    fs.put(f"{file.parent}/", TOPIC, recursive=True)
+
+
+def upload(fs: LedgerFileSystem, file: Path) -> None:
+    fs.upload(str(file), PATH)
+
+
+def pipe(fs: LedgerFileSystem, file: Path) -> None:
+    fs.pipe(PATH, file.read_bytes())
+
+
+def pipe_many(fs: LedgerFileSystem, file: Path) -> None:
+    fs.pipe({PATH: file.read_bytes()})
+
+
+def pipe_file(fs: LedgerFileSystem, file: Path) -> None:
+    fs.pipe_file(PATH, file.read_bytes())
+
+
+def pipe_memory(fs: LedgerFileSystem, file: Path) -> None:
+    fs.pipe_file(PATH, memoryview(bytearray(file.read_bytes())))
+
+
+def open_whole(fs: LedgerFileSystem, file: Path) -> None:
+    with fs.open(PATH, "wb") as out:
+        assert out.write(file.read_bytes()) == file.stat().st_size
+
+
+def open_exclusively(fs: LedgerFileSystem, file: Path) -> None:
+    with fs.open(PATH, "xb") as out:
+        out.write(file.read_bytes())
+
+
+def open_in_chunks(fs: LedgerFileSystem, file: Path) -> None:
+    data = file.read_bytes()
+    with fs.open(PATH, "wb") as out:
+        for start in range(0, len(data), 7):
+            assert out.tell() == start
+            out.write(bytearray(data[start : start + 7]))
+        out.flush()
+
+
+def open_without_with(fs: LedgerFileSystem, file: Path) -> None:
+    out = fs.open(PATH, "wb")
+    out.write(file.read_bytes())
+    assert not fs.exists(PATH)
+    out.close()
+    out.close()
+
+
+def open_chained(fs: LedgerFileSystem, file: Path) -> None:
+    with fsspec.open(f"ledger://{PATH}::{fs.bucket.store.url}", "wb") as out, file.open("rb") as source:
+        shutil.copyfileobj(source, out, 1000)
+
+
+WAYS: list[Callable[[LedgerFileSystem, Path], None]] = [
+    put_local,
+    put_file,
+    put_into_topic,
+    put_folder,
+    upload,
+    pipe,
+    pipe_many,
+    pipe_file,
+    pipe_memory,
+    open_whole,
+    open_exclusively,
+    open_in_chunks,
+    open_without_with,
+    open_chained,
+]
+
+
+@pytest.mark.parametrize("write", WAYS, ids=lambda one: one.__name__)
+def test_every_way_to_write_makes_a_whole_ledger_that_is_seen_at_once(
+    write: Callable[[LedgerFileSystem, Path], None], fs: LedgerFileSystem, folder: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "source" / "7.entries"
+    source.parent.mkdir()
+    source.write_bytes(RECORDS)
+    other = LedgerFileSystem(fo=str(folder), target_protocol="file", cache_dir=str(tmp_path / "cache"))
+    assert other.find("entries") == fs.find("entries") == []
+    assert not fs.exists(PATH)
+
+    write(fs, source)
+
+    if write is open_chained:
+        fs.invalidate_cache()
+    assert fs.exists(PATH)
+    assert fs.ls(TOPIC, detail=False) == [PATH]
+    assert fs.info(PATH)["size"] == len(RECORDS)
+    assert fs.info(PATH)["entries"] == len(ENTRIES)
+    assert fs.cat_file(PATH) == RECORDS
+    assert fs.find("jsonl") == ["jsonl/public/default/orders/7.jsonl"]
+    assert other.find("entries") == []
+    other.invalidate_cache()
+    assert other.cat_file(PATH) == RECORDS
+
+    (index,) = [data for name, data in objects_in(folder).items() if name.endswith("-index")]
+    assert len(objects_in(folder)) == 2
+    metadata = parse_index(index).metadata
+    assert metadata.managed_ledger == "public/default/persistent/orders"
+    assert (metadata.length, metadata.last_entry) == (sum(map(len, ENTRIES)), 3)
+
+
+def test_what_is_put_is_whole_to_verify(copied: LedgerFileSystem, s3_fs: LedgerFileSystem, folder: Path) -> None:
+    paths = copied.find("entries")
+    assert len(paths) == 5
+    for path in paths:
+        s3_fs.pipe_file(path, copied.cat_file(path))
+    report = verify(s3_fs.bucket)
+    assert not report.findings
+    assert (report.ledgers, report.entries) == (5, sum(copied.info(path)["entries"] for path in paths))
+    assert s3_fs.find("entries") == paths
+    assert [s3_fs.cat_file(path) for path in paths] == [copied.cat_file(path) for path in paths]
+
+
+def test_on_s3_a_broker_finds_its_user_metadata(s3_fs: LedgerFileSystem, s3: S3Server, s3_bucket: str) -> None:
+    s3_fs.pipe_file(PATH, RECORDS)
+    uuid = s3_fs.info(PATH)["uuid"]
+    for suffix, role in (("", "data"), ("-index", "index")):
+        metadata = s3.client.head_object(Bucket=s3_bucket, Key=f"{uuid}-ledger-7{suffix}")["Metadata"]
+        assert metadata["s3managedledgeroffloaderformatversion"] == "1"
+        assert metadata["managedledgername"] == "public/default/persistent/orders"
+        assert metadata["role"] == role
+
+
+def test_a_whole_tree_goes_from_one_bucket_to_another(golden: Path, fs: LedgerFileSystem, tmp_path: Path) -> None:
+    source = LedgerFileSystem(fo=f"{golden}/bucket", target_protocol="file")
+    source.get("entries", str(tmp_path / "tree"), recursive=True)
+    fs.put(f"{tmp_path}/tree/", "entries", recursive=True)
+    assert fs.find("entries") == source.find("entries")
+    for path in source.find("entries"):
+        assert fs.cat_file(path) == source.cat_file(path)
+    assert not verify(fs.bucket).is_damaged
+
+
+def test_a_glob_of_files_goes_into_a_topic(fs: LedgerFileSystem, tmp_path: Path) -> None:
+    for ledger_id in (3, 20, 100):
+        (tmp_path / f"{ledger_id}.entries").write_bytes(offload([b"%d" % ledger_id]).records)
+    (tmp_path / "notes.txt").write_bytes(b"")
+    fs.put(f"{tmp_path}/*.entries", f"{TOPIC}/")
+    assert fs.ls(TOPIC, detail=False) == [f"{TOPIC}/{ledger_id}.entries" for ledger_id in (3, 20, 100)]
+
+
+# Copies within a bucket
+
+
+def test_a_copy_within_the_bucket_keeps_what_bookkeeper_knew(copied: LedgerFileSystem, folder: Path) -> None:
+    source = "entries/public/golden/blocks/42.entries"
+    target = "entries/public/other/bl%2Focks-partition-0/7.entries"
+    with pytest.raises(InvalidNameError):
+        copied.cp_file(source, target)
+    target = "entries/public/other/blocks-partition-0/7.entries"
+    copied.cp(source, target)
+    assert copied.cat_file(target) == copied.cat_file(source)
+    old, new = (copied.info(path)["uuid"] for path in (source, target))
+    assert old != new
+    objects = objects_in(folder)
+    assert objects[f"{new}-ledger-7"] == objects[f"{old}-ledger-42"]
+    was, made = parse_index(objects[f"{old}-ledger-42-index"]), parse_index(objects[f"{new}-ledger-7-index"])
+    assert made.metadata.managed_ledger == "public/other/persistent/blocks-partition-0"
+    assert (made.blocks, made.data_length) == (was.blocks, was.data_length)
+    assert made.metadata.ensembles == was.metadata.ensembles
+    assert made.metadata.created_ms == was.metadata.created_ms
+    assert made.metadata.digest_type == was.metadata.digest_type
+    assert not verify(copied.bucket).is_damaged
+
+
+def test_a_copy_on_s3_keeps_user_metadata_but_whose_it_is(
+    golden: Path, s3: S3Server, s3_golden: str, s3_fs: LedgerFileSystem, s3_bucket: str
+) -> None:
+    for key in golden_keys(golden, 26):
+        s3.client.copy({"Bucket": "golden", "Key": key}, s3_bucket, key)
+    s3_fs.cp_file("entries/public/golden/plain/26.entries", "entries/public/golden/copy/9.entries")
+    uuid = s3_fs.info("entries/public/golden/copy/9.entries")["uuid"]
+    for suffix, role in (("", "data"), ("-index", "index")):
+        metadata = s3.client.head_object(Bucket=s3_bucket, Key=f"{uuid}-ledger-9{suffix}")["Metadata"]
+        assert metadata["managedledgername"] == "public/golden/persistent/copy"
+        assert metadata["pulsarclustername"] == "interop"
+        assert metadata["s3managedledgeroffloadersoftwareversion"] == "4.0.7"
+        assert metadata["role"] == role
+
+
+def test_a_topic_is_copied_recursively(copied: LedgerFileSystem) -> None:
+    source, target = "entries/public/golden/batched-zstd", "entries/public/golden/copy"
+    with pytest.raises(LedgerExistsError):
+        copied.cp(source, target, recursive=True)
+    assert not copied.exists(target)
+    copied.cp(f"{source}/", target, recursive=True, if_exists="new-copy")
+    assert copied.ls(target, detail=False) == [f"{target}/{ledger_id}.entries" for ledger_id in (37, 91, 130)]
+    for path in copied.ls(target, detail=False):
+        assert copied.cat_file(path) == copied.cat_file(path.replace(target, source))
+
+
+def test_what_cannot_be_copied(copied: LedgerFileSystem) -> None:
+    source = "entries/public/golden/blocks/42.entries"
+    with pytest.raises(InvalidNameError, match=r"only files of entries/"):
+        copied.cp_file("jsonl/public/golden/blocks/42.jsonl", "entries/public/golden/other/1.entries")
+    with pytest.raises(NotFoundError):
+        copied.cp_file("entries/public/golden/blocks/43.entries", "entries/public/golden/other/1.entries")
+    with pytest.raises(ReadOnlyError):
+        copied.cp_file(source, "jsonl/public/golden/blocks/1.jsonl")
+    with pytest.raises(ReadOnlyError):
+        copied.cp_file("entries/public", "jsonl/public")
+    with pytest.raises(LedgerExistsError):
+        copied.cp_file(source, source)
+    with pytest.raises(RefusedLedgerError, match="other ids"):
+        copied.cp_file(source, "entries/public/golden/other/42.entries", transform=unbatch(), if_exists="new-copy")
+    assert len(copied.find("entries")) == 5
+
+
+# Transforms
+
+
+def test_transforms_on_the_way_change_no_message(copied: LedgerFileSystem, tmp_path: Path) -> None:
+    name = "persistent://public/golden/batched-zstd"
+    expected = rows_of(copied, name)
+    assert len(expected) > 300
+    for number, ledger_id in enumerate((37, 91, 130)):
+        source = f"entries/public/golden/batched-zstd/{ledger_id}.entries"
+        local = tmp_path / f"{ledger_id}.entries"
+        local.write_bytes(copied.cat_file(source))
+        copied.cp_file(source, f"entries/public/golden/split/{200 + number}.entries", transform=unbatch())
+        copied.put(str(local), f"entries/public/golden/put/{300 + number}.entries", transform=unbatch("lz4"))
+        copied.cp(source, f"entries/public/golden/none/{400 + number}.entries", transform=recompress("none"))
+        with copied.open(
+            f"entries/public/golden/zstd/{500 + number}.entries", "wb", transform=recompress("zstd")
+        ) as out:
+            out.write(local.read_bytes())
+        copied.pipe_file(f"entries/public/golden/pipe/{600 + number}.entries", local.read_bytes(), transform=unbatch())
+    for topic in ("split", "put", "none", "zstd", "pipe"):
+        assert rows_of(copied, f"persistent://public/golden/{topic}") == expected
+    infos = [copied.info(f"entries/public/golden/{path}") for path in ("batched-zstd/37.entries", "none/400.entries")]
+    assert infos[0]["entries"] == infos[1]["entries"]
+    assert infos[0]["size"] < infos[1]["size"]
+    assert copied.info("entries/public/golden/split/200.entries")["entries"] > infos[0]["entries"]
+    assert not verify(copied.bucket).is_damaged
+
+
+def test_a_transform_of_damaged_entries_leaves_nothing(fs: LedgerFileSystem, folder: Path) -> None:
+    with pytest.raises(LedgerfsError, match="entry"):
+        fs.pipe_file(PATH, RECORDS, transform=recompress("zstd"))
+    assert objects_in(folder) == {}
+
+
+def test_a_transform_for_all_writes(copied: LedgerFileSystem, folder: Path) -> None:
+    fs = LedgerFileSystem(fo=str(folder), target_protocol="file", write_options={"transform": recompress("none")})
+    fs.cp("entries/public/golden/batched-zstd/37.entries", "entries/public/golden/none/1.entries")
+    assert (
+        fs.info("entries/public/golden/none/1.entries")["size"]
+        > fs.info("entries/public/golden/batched-zstd/37.entries")["size"]
+    )
+
+
+# If there is such a ledger
+
+
+@pytest.fixture
+def taken(folder: Path) -> dict[str, bytes]:
+    """A ledger 7 of another topic."""
+    put_in_folder(folder, offload([b"other"], 7, name="public/default/persistent/other"))
+    return objects_in(folder)
+
+
+def write_each_way(fs: LedgerFileSystem, file: Path, **options: Any) -> list[Callable[[], Any]]:
+    def open_it() -> None:
+        with fs.open(PATH, "wb", **options) as out:
+            out.write(RECORDS)
+
+    return [
+        lambda: fs.put(str(file), PATH, **options),
+        lambda: fs.pipe_file(PATH, RECORDS, **options),
+        lambda: fs.cp_file("entries/public/default/other/7.entries", PATH, **options),
+        open_it,
+    ]
+
+
+def source_file(tmp_path: Path) -> Path:
+    file = tmp_path / "7.entries"
+    file.write_bytes(RECORDS)
+    return file
+
+
+@pytest.mark.parametrize("by", ["call", "default", "write_options"])
+def test_an_id_that_another_topic_has_is_refused(
+    by: str, taken: dict[str, bytes], folder: Path, tmp_path: Path
+) -> None:
+    defaults = {"if_exists": "fail"} if by == "write_options" else None
+    fs = LedgerFileSystem(fo=str(folder), target_protocol="file", write_options=defaults)
+    for write in write_each_way(fs, source_file(tmp_path), **({"if_exists": "fail"} if by == "call" else {})):
+        with pytest.raises(
+            LedgerExistsError, match="has ledger 7 already, of persistent://public/default/other"
+        ) as caught:
+            write()
+        assert caught.value.errno == errno.EEXIST
+        assert isinstance(caught.value, FileExistsError)
+    assert objects_in(folder) == taken
+
+
+@pytest.mark.parametrize("by", ["call", "write_options"])
+def test_an_id_that_is_there_is_skipped(by: str, taken: dict[str, bytes], folder: Path, tmp_path: Path) -> None:
+    options = {"if_exists": "skip"}
+    fs = LedgerFileSystem(
+        fo=str(folder), target_protocol="file", write_options=options if by == "write_options" else None
+    )
+    *writes, opened = write_each_way(fs, source_file(tmp_path), **(options if by == "call" else {}))
+    for write in writes:
+        write()
+    # A file that is open cannot be skipped.
+    with pytest.raises(LedgerExistsError):
+        opened()
+    assert objects_in(folder) == taken
+    assert not fs.exists(PATH)
+
+
+@pytest.mark.parametrize("by", ["call", "write_options"])
+def test_another_copy_of_an_id_that_is_there(by: str, taken: dict[str, bytes], folder: Path, tmp_path: Path) -> None:
+    options = {"if_exists": "new-copy"}
+    fs = LedgerFileSystem(
+        fo=str(folder), target_protocol="file", write_options=options if by == "write_options" else None
+    )
+    for write in write_each_way(fs, source_file(tmp_path), **(options if by == "call" else {})):
+        write()
+    assert len(objects_in(folder)) == 10
+    names = fs.ls(TOPIC, detail=False)
+    assert names[0] == PATH
+    assert len(names) == 4
+    assert all("/7@" in name for name in names[1:])
+    sizes = sorted(fs.info(name)["size"] for name in names)
+    assert sizes == [17, *[len(RECORDS)] * 3]
+
+
+def test_a_call_overrides_the_option_of_all(taken: dict[str, bytes], folder: Path) -> None:
+    fs = LedgerFileSystem(fo=str(folder), target_protocol="file", write_options={"if_exists": "skip"})
+    with pytest.raises(LedgerExistsError):
+        fs.pipe_file(PATH, RECORDS, if_exists="fail")
+    fs.pipe_file(PATH, RECORDS, if_exists="new-copy")
+    assert fs.exists(PATH)
+
+
+def test_options_that_are_none_are_named(folder: Path) -> None:
+    fs = LedgerFileSystem(fo=str(folder), target_protocol="file", write_options={"blocksize": 1000})
+    with pytest.raises(InvalidNameError, match="blocksize"):
+        fs.pipe_file(PATH, RECORDS)
+    fs = LedgerFileSystem(fo=str(folder), target_protocol="file", write_options={"if_exists": "replace"})
+    with pytest.raises(InvalidNameError, match="fail, skip, new-copy"):
+        fs.pipe_file(PATH, RECORDS)
+    assert objects_in(folder) == {}
+
+
+def test_block_sizes_by_call_and_by_write_options(folder: Path) -> None:
+    fs = LedgerFileSystem(fo=str(folder), target_protocol="file", write_options={"block_size": 3200})
+    fs.pipe_file(PATH, RECORDS)
+    fs.pipe_file(f"{TOPIC}/8.entries", RECORDS, block_size=4000)
+    with fs.open(f"{TOPIC}/9.entries", "wb", block_size=10_000) as out:
+        out.write(RECORDS)
+    made = {offload(ENTRIES, block_size=size).data for size in (3200, 4000, 10_000)}
+    assert len(made) == 3
+    assert made == {data for name, data in objects_in(folder).items() if not name.endswith("-index")}
+
+
+# What is refused, before a byte is sent
+
+NO_TOPICS = [
+    "entries/_other/a/1.entries",
+    "entries/_other/a%2Fb/c/1.entries",
+    "entries/_unknown/1.entries",
+    "entries/_unknown/a/b/1.entries",
+    "entries/1.entries",
+    "entries/a/1.entries",
+    "entries/a/b/1.entries",
+    "entries/a/b/c/d/1.entries",
+    "entries/a//c/1.entries",
+    "entries/a/b/c d/1.entries",
+    "entries/a/b/c%20d/1.entries",
+    "entries/a/b/c%2fd/1.entries",
+    "entries/a/b/c%2Fd/1.entries",
+    "entries/a/b/%41/1.entries",
+    "entries/a/b/~/1.entries",
+    "entries/a/b/ü/1.entries",
+    "entries/a/b/\udcff/1.entries",
+    "entries/a/b/%FF/1.entries",
+    "entries/a/b/../1.entries",
+    "entries/a/b/./1.entries",
+    "entries/../b/c/1.entries",
+    "entries/a b/c/d/1.entries",
+    "entries/a/x%2Fy%2Fz/c/1.entries",
+    "entries/a/x%2fy/c/1.entries",
+    "entries/a/%2Fy/c/1.entries",
+    f"{TOPIC}/1",
+    f"{TOPIC}/1.jsonl",
+    f"{TOPIC}/x.entries",
+    f"{TOPIC}/01.entries",
+    f"{TOPIC}/-1.entries",
+    f"{TOPIC}/+1.entries",
+    f"{TOPIC}/\u0661.entries",
+    f"{TOPIC}/9223372036854775808.entries",
+    f"{TOPIC}/99999999999999999999.entries",
+    f"{TOPIC}/1.entries.entries",
+    f"{TOPIC}/1.entries\n",
+    f"{TOPIC}/1@00000000-0000-0000-0000-000000000001.entries",
+]
+
+
+@pytest.mark.parametrize("path", NO_TOPICS)
+def test_paths_that_name_no_ledger_of_a_topic_are_refused(path: str, fs: LedgerFileSystem, folder: Path) -> None:
+    for write in (lambda: fs.pipe_file(path, RECORDS), lambda: fs.open(path, "wb")):
+        with pytest.raises(InvalidNameError) as caught:
+            write()
+        assert caught.value.errno == errno.EINVAL
+    assert objects_in(folder) == {}
+
+
+@pytest.mark.parametrize(
+    ("path", "written"),
+    [
+        ("a b", "a+b"),
+        ("~", "%7E"),
+        ("ü", "%C3%BC"),
+        ("q?x=1", "q%3Fx%3D1"),
+    ],
+)
+def test_the_refusal_says_how_the_topic_is_written(path: str, written: str, fs: LedgerFileSystem) -> None:
+    with pytest.raises(InvalidNameError) as caught:
+        fs.pipe_file(f"entries/public/default/{path}/1.entries", RECORDS)
+    assert str(caught.value).endswith(f"the topic of that name is public/default/{written}")
+    fs.pipe_file(f"entries/public/default/{written}/1.entries", RECORDS)
+    assert fs.info(f"entries/public/default/{written}/1.entries")["topic"] == f"persistent://public/default/{path}"
+
+
+def test_odd_topics_and_legacy_names_come_out_as_they_went_in(fs: LedgerFileSystem) -> None:
+    topics = {
+        "entries/public/cluster%2Fns/orders": "persistent://public/cluster/ns/orders",
+        "entries/public/cluster%2Fns/a%2Fb": "persistent://public/cluster/ns/a/b",
+        "entries/public/default/orders-partition-3": "persistent://public/default/orders-partition-3",
+        "entries/public/default/1.entries": "persistent://public/default/1.entries",
+        "entries/public/default/%2E%2E": "persistent://public/default/..",
+        "entries/%2E/%2E%2E/%2E": "persistent://./../.",
+        "entries/public/default/_other": "persistent://public/default/_other",
+        "entries/public/default/%F0%9F%98%80": "persistent://public/default/\U0001f600",
+    }
+    for ledger_id, directory in enumerate(topics):
+        fs.pipe_file(f"{directory}/{ledger_id}.entries", RECORDS)
+    for ledger_id, (directory, topic) in enumerate(topics.items()):
+        assert fs.info(f"{directory}/{ledger_id}.entries")["topic"] == topic
+    assert sorted(fs.find("entries")) == sorted(f"{directory}/{i}.entries" for i, directory in enumerate(topics))
+
+
+@pytest.mark.parametrize("view", ["jsonl", "arrow", "parquet", "info", "nonsense", ""])
+def test_nothing_but_entries_is_written_to(view: str, fs: LedgerFileSystem, folder: Path, tmp_path: Path) -> None:
+    path = f"{view}/public/default/orders/7.entries"
+    file = str(source_file(tmp_path))
+    calls: list[Callable[[], Any]] = [
+        lambda: fs.pipe_file(path, RECORDS),
+        lambda: fs.open(path, "wb"),
+        lambda: fs.put(file, path),
+        lambda: fs.put_file(file, path),
+        lambda: fs.mkdir(f"{view}/a"),
+        lambda: fs.makedirs(f"{view}/a/b"),
+        lambda: fs.rm_file(path),
+        lambda: fs.touch(path),
+        lambda: fs.rmdir(view),
+    ]
+    for call in calls:
+        with pytest.raises(ReadOnlyError) as caught:
+            call()
+        assert caught.value.errno == errno.EROFS
+    assert objects_in(folder) == {}
+
+
+def test_directories_are_there_when_something_is_in_them(fs: LedgerFileSystem, folder: Path) -> None:
+    fs.mkdir("entries/a")
+    fs.mkdir(TOPIC)
+    fs.makedirs(TOPIC, exist_ok=True)
+    fs.makedirs("entries")
+    assert objects_in(folder) == {}
+    assert not fs.exists(TOPIC)
+    with pytest.raises(IsADirectoryPathError):
+        fs.open("entries", "wb")
+    fs.pipe_file(PATH, RECORDS)
+    assert fs.isdir(TOPIC)
+    with pytest.raises(InvalidNameError):
+        fs.pipe_file(TOPIC, RECORDS)
+
+
+def test_what_is_not_offered_says_so_with_an_errno(copied: LedgerFileSystem, folder: Path) -> None:
+    path = "entries/public/golden/blocks/42.entries"
+    before = objects_in(folder)
+    calls: list[tuple[int, Callable[[], Any]]] = [
+        (errno.EROFS, lambda: copied.touch(path)),
+        (errno.EROFS, lambda: copied.rmdir("entries/public")),
+        (errno.ENOTSUP, lambda: copied.mv(path, PATH)),
+        (errno.ENOTSUP, lambda: copied.move(path, PATH)),
+        (errno.ENOTSUP, lambda: copied.rename(path, PATH)),
+        (errno.EROFS, lambda: copied.open(path, "ab")),
+        (errno.EROFS, lambda: copied.open(path, "r+b")),
+        (errno.EEXIST, lambda: copied.open(path, "wb")),
+        (errno.EEXIST, lambda: copied.open(path, "xb")),
+    ]
+    for number, call in calls:
+        with pytest.raises(LedgerfsError) as caught:
+            call()
+        assert caught.value.errno == number
+    assert objects_in(folder) == before
+
+
+def with_padding(entry: int) -> bytes:
+    return RECORDS + bytes.fromhex("fedcdead") * entry
+
+
+SPOILT = [
+    (b"", "not one entry", 0),
+    (RECORDS[12:], "entry 1 stands where entry 0 should", 0),
+    (RECORDS + RECORDS, "entry 0 stands where entry 4 should", len(RECORDS)),
+    (RECORDS[:-1], "ends within entry 3", len(RECORDS) - 3012),
+    (with_padding(1), "ends within entry 4", len(RECORDS)),
+    (with_padding(3), "claims a length of", len(RECORDS)),
+    (gzip.compress(RECORDS), "stands where entry 0 should", 0),
+]
+
+
+@pytest.mark.parametrize(("data", "says", "offset"), SPOILT, ids=range(len(SPOILT)))
+def test_files_that_are_no_records_are_refused_before_a_byte_is_sent(
+    data: bytes, says: str, offset: int, s3_fs: LedgerFileSystem, s3_bucket: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "7.entries"
+    file.write_bytes(data)
+    with requests_of(s3_bucket) as seen:
+        for write in (lambda: s3_fs.put(str(file), PATH), lambda: s3_fs.pipe_file(PATH, data)):
+            with pytest.raises(RefusedLedgerError, match=says) as caught:
+                write()
+            assert caught.value.offset == offset
+    assert changes(seen) == []
+    assert not s3_fs.exists(PATH)
+
+
+def test_oversized_entries_sizes_of_blocks_and_taken_ids_are_refused_before_a_byte_is_sent(
+    s3_fs: LedgerFileSystem, s3: S3Server, s3_bucket: str, tmp_path: Path
+) -> None:
+    for key, data in offload([b"x"], 5, name="a/b/persistent/c").objects.items():
+        s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data)
+    large = offload([b"a", b"b" * ((5 << 20) - 139)], block_size=6 << 20).records
+    file = tmp_path / "large.entries"
+    file.write_bytes(large)
+    with requests_of(s3_bucket) as seen:
+        for write in (
+            lambda: s3_fs.put(str(file), PATH, block_size=5 << 20),
+            lambda: s3_fs.pipe_file(PATH, large, block_size=5 << 20),
+        ):
+            with pytest.raises(RefusedLedgerError, match=r"§2\.5") as caught:
+                write()
+            assert caught.value.offset == 13
+        for size in (0, 1 << 20, (5 << 20) - 1, 2**31):
+            with pytest.raises(RefusedLedgerError, match=f"blocks of {size} bytes"):
+                s3_fs.put(str(file), PATH, block_size=size)
+        with pytest.raises(LedgerExistsError):
+            s3_fs.put(str(file), f"{TOPIC}/5.entries")
+        with pytest.raises(InvalidNameError):
+            s3_fs.put(str(file), "entries/_other/x/5.entries")
+    assert changes(seen) == []
+    s3_fs.put(str(file), PATH, block_size=(5 << 20) + 1)
+    assert s3_fs.cat_file(PATH) == large
+
+
+def test_text_and_compression_fail_and_leave_nothing(fs: LedgerFileSystem, folder: Path, tmp_path: Path) -> None:
+    def write_text() -> None:
+        with fs.open(PATH, "w") as out:
+            out.write("this is a text, no file of records")
+
+    def write_some_text() -> None:
+        with fs.open(PATH, "wt") as out:
+            out.write("short")
+
+    def write_compressed() -> None:
+        with fs.open(PATH, "wb", compression="gzip") as out:
+            out.write(RECORDS)
+
+    for write in (write_text, write_some_text, write_compressed, lambda: fs.write_text(PATH, "text, and more of it")):
+        with pytest.raises(RefusedLedgerError):
+            write()
+        assert objects_in(folder) == {}
+    assert not fs.exists(PATH)
+
+
+def test_a_file_that_is_open_is_for_writing_only(fs: LedgerFileSystem, folder: Path) -> None:
+    with fs.open(PATH, "wb") as out:
+        assert (out.writable(), out.readable(), out.seekable()) == (True, False, False)
+        for call in (out.read, lambda: out.seek(0), lambda: out.truncate(0)):
+            with pytest.raises((OSError, NotImplementedError)):
+                call()
+        out.write(RECORDS)
+    with pytest.raises(ValueError, match="closed"):
+        out.write(RECORDS)
+    assert fs.cat_file(PATH) == RECORDS
+
+
+def test_an_exception_under_way_leaves_nothing(fs: LedgerFileSystem, folder: Path) -> None:
+    def fail() -> None:
+        with fs.open(PATH, "wb") as out:
+            out.write(RECORDS)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert objects_in(folder) == {}
+
+
+def test_a_refused_write_that_somebody_overlooks_makes_no_half_of_a_ledger(fs: LedgerFileSystem, folder: Path) -> None:
+    out = fs.open(PATH, "wb")
+    out.write(RECORDS)
+    with pytest.raises(RefusedLedgerError):
+        out.write(RECORDS)
+    out.close()
+    assert objects_in(folder) == {}
+    text = fs.open(PATH, "w", encoding="latin-1", newline="")
+    text.write(RECORDS.decode("latin-1"))
+    text.flush()
+    with pytest.raises(RefusedLedgerError):
+        print("and a line of text that is no record", file=text, flush=True)
+    with contextlib.suppress(RefusedLedgerError, ValueError):
+        text.close()
+    assert objects_in(folder) == {}
+    assert not fs.exists(PATH)
+
+
+# Callbacks
+
+
+class Sizes(Callback):
+    def __init__(self) -> None:
+        super().__init__()
+        self.updates: list[int] = []
+
+    def relative_update(self, inc: int = 1) -> None:
+        self.updates.append(inc)
+        super().relative_update(inc)
+
+
+def test_callbacks_get_the_size_and_all_bytes(fs: LedgerFileSystem, tmp_path: Path) -> None:
+    file = tmp_path / "large.entries"
+    file.write_bytes(offload([b"x" * 1_000_000] * 20, block_size=5 << 20).records)
+    seen = Sizes()
+    fs.put_file(str(file), PATH, callback=seen)
+    assert seen.size == seen.value == file.stat().st_size
+    assert len(seen.updates) > 2
+    of_files = Callback()
+    (tmp_path / "two").mkdir()
+    for ledger_id in (8, 9):
+        (tmp_path / "two" / f"{ledger_id}.entries").write_bytes(RECORDS)
+    fs.put(f"{tmp_path}/two/", TOPIC, recursive=True, callback=of_files)
+    assert of_files.size == of_files.value >= 2
+
+
+# Removing
+
+
+def test_what_is_removed_is_gone_at_once(copied: LedgerFileSystem, folder: Path, tmp_path: Path) -> None:
+    other = LedgerFileSystem(fo=str(folder), target_protocol="file", cache_dir=str(tmp_path / "cache"))
+    assert len(other.find("entries")) == 5
+    copied.rm("entries/public/golden/blocks/42.entries")
+    assert copied.ls("entries/public/golden/blocks", detail=False) == ["entries/public/golden/blocks/99.entries"]
+    assert not copied.exists("entries/public/golden/blocks/42.entries")
+    copied.rm_file("entries/public/golden/blocks/99.entries")
+    assert not copied.exists("entries/public/golden/blocks")
+    copied.rm("entries/public/golden/batched-zstd/1*.entries")
+    copied.rm(["entries/public/golden/batched-zstd/37.entries"])
+    assert [path.rpartition("/")[2] for path in copied.find("entries")] == ["91.entries"]
+    copied.rm("entries/public", recursive=True)
+    assert copied.find("entries") == []
+    assert objects_in(folder) == {}
+    other.invalidate_cache()
+    assert other.find("entries") == []
+
+
+def test_what_is_not_removed(copied: LedgerFileSystem, folder: Path) -> None:
+    before = objects_in(folder)
+    kept = "entries/public/golden/blocks/42.entries"
+    for error, path in [
+        (NotFoundError, "entries/public/golden/blocks/43.entries"),
+        (FileNotFoundError, "entries/public/golden/nothing*"),
+        (IsADirectoryPathError, "entries/public/golden/blocks"),
+        (ReadOnlyError, "jsonl/public/golden/blocks/42.jsonl"),
+    ]:
+        with pytest.raises(error):
+            copied.rm(path)
+    with pytest.raises(ReadOnlyError):
+        copied.rm("", recursive=True)
+    with pytest.raises(ReadOnlyError):
+        copied.rm([kept, "jsonl/public/golden/blocks/99.jsonl"])
+    with pytest.raises(FileNotFoundError):
+        copied.rm([kept, "entries/public/golden/blocks/43.entries"])
+    assert objects_in(folder) == before
+
+
+def test_copies_are_removed_by_their_names(folder: Path) -> None:
+    made = [offload([b"%d" % uuid], 5, uuid=uuid) for uuid in (1, 2, 3)]
+    put_in_folder(folder, *made)
+    fs = LedgerFileSystem(fo=str(folder), target_protocol="file")
+    first, second, third = fs.ls(TOPIC, detail=False)
+    gone = fs.info(second)["uuid"]
+    fs.rm(second)
+    assert {name[:36] for name in objects_in(folder)} == {one.uuid for one in made} - {gone}
+    assert fs.ls(TOPIC, detail=False) == [first, third]
+    fs.rm(TOPIC, recursive=True)
+    assert objects_in(folder) == {}
+
+
+def test_an_id_is_free_again_when_its_ledger_is_removed(fs: LedgerFileSystem) -> None:
+    for data in (RECORDS, offload([b"again"]).records):
+        fs.pipe_file(PATH, data)
+        assert fs.cat_file(PATH) == data
+        with pytest.raises(LedgerExistsError):
+            fs.pipe_file(PATH, data)
+        fs.rm(PATH)
+    assert not fs.exists(PATH)
+
+
+def test_an_id_is_not_free_while_another_copy_is_there(folder: Path) -> None:
+    put_in_folder(folder, *(offload([b"x"], 7, uuid=uuid) for uuid in (1, 2)))
+    fs = LedgerFileSystem(fo=str(folder), target_protocol="file")
+    fs.rm(fs.ls(TOPIC, detail=False)[1])
+    with contextlib.suppress(LedgerExistsError):
+        fs.pipe_file(PATH, RECORDS)
+    assert len(objects_in(folder)) == 2
+
+
+def test_indexes_go_before_data(s3_fs: LedgerFileSystem, s3_bucket: str) -> None:
+    for ledger_id in (1, 2):
+        s3_fs.pipe_file(f"{TOPIC}/{ledger_id}.entries", RECORDS)
+    with requests_of(s3_bucket) as seen:
+        s3_fs.rm(TOPIC, recursive=True)
+    deleted = [request.removeprefix("DELETE ").partition("?")[0] for request in changes(seen)]
+    assert len(deleted) == 4
+    assert deleted[0] == f"{deleted[1]}-index"
+    assert deleted[2] == f"{deleted[3]}-index"
+
+
+# Many in a row, and what others build on it
+
+
+def test_many_writes_cost_one_listing(s3_fs: LedgerFileSystem, s3_bucket: str) -> None:
+    with requests_of(s3_bucket) as seen:
+        for ledger_id in range(5):
+            s3_fs.pipe_file(f"{TOPIC}/{ledger_id}.entries", RECORDS)
+        with pytest.raises(LedgerExistsError):
+            s3_fs.pipe_file(f"{TOPIC}/3.entries", RECORDS)
+    assert len([request for request in seen if request.startswith("GET ?")]) == 1
+    assert len(s3_fs.ls(TOPIC)) == 5
+
+
+def test_a_generic_copy_between_filesystems_writes_ledgers(copied: LedgerFileSystem, s3_fs: LedgerFileSystem) -> None:
+    generic: Any = fsspec.filesystem("generic", default_method="current")
+    assert generic is not None
+    path = "entries/public/golden/blocks/42.entries"
+    with copied.open(path) as source, s3_fs.open(path, "wb") as out:
+        shutil.copyfileobj(source, out, 1 << 20)
+    assert s3_fs.cat_file(path) == copied.cat_file(path)
+
+
+def test_pyarrow_writes_through_it(fs: LedgerFileSystem) -> None:
+    from pyarrow.fs import FSSpecHandler, PyFileSystem
+
+    with PyFileSystem(FSSpecHandler(fs)).open_output_stream(PATH) as out:
+        out.write(pa.py_buffer(RECORDS))
+    assert fs.cat_file(PATH) == RECORDS
+
+
+def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    fs = LedgerFileSystem(fo=str(tmp_path / "nowhere"), target_protocol="file")
+    with pytest.raises(NotFoundError):
+        fs.pipe_file(PATH, RECORDS)
+    assert not (tmp_path / "nowhere").exists()
