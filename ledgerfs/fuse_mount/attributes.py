@@ -1,0 +1,79 @@
+"""What ``stat`` shows of a path of the tree."""
+
+import hashlib
+import stat
+from dataclasses import dataclass
+
+from ledgerfs.vfs.catalog import LedgerRef
+from ledgerfs.vfs.tree import Node
+
+BLOCK_BYTES = 1 << 20
+"""What tools are told to read at a time (``st_blksize``)."""
+
+_FILE, _DIRECTORY = stat.S_IFREG, stat.S_IFDIR
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """The attributes of a file or a directory.
+
+    Attributes
+    ----------
+    inode
+        The same for the same path, in every mount of the bucket.
+    size
+        Bytes; None for a file that has to be rendered before anybody knows.
+    changed_ms, created_ms
+        When the ledger was complete in the bucket, and created in BookKeeper; ms since 1970 UTC. 0 for directories.
+
+    """
+
+    inode: int
+    is_directory: bool
+    size: int | None
+    changed_ms: int = 0
+    created_ms: int = 0
+
+    def mode(self, *, is_writable: bool) -> int:
+        """Return type and permissions: everybody may read; the owner may add to directories where that is allowed."""
+        if self.is_directory:
+            return _DIRECTORY | (0o755 if is_writable else 0o555)
+        return _FILE | 0o444
+
+
+def attributes_of(node: Node) -> Attributes:
+    """Return the attributes of a node of the tree."""
+    ref = node.ref
+    if ref is None:
+        return directory(node.path)
+    created_ms = ref.uploaded_ms if ref.created_ms is None else ref.created_ms
+    return Attributes(inode_of(node.path), False, node.size, ref.uploaded_ms, created_ms)
+
+
+def directory(path: str) -> Attributes:
+    """Return the attributes of a directory."""
+    return Attributes(inode_of(path), True, 0)
+
+
+def inode_of(path: str) -> int:
+    """Return a number that stays with a path: 63 bits of a digest, of which no two of a million paths are likely to be the same."""
+    return (
+        int.from_bytes(hashlib.blake2b(path.encode("utf-8", "surrogateescape"), digest_size=8).digest(), "big") >> 1 | 2
+    )
+
+
+def extended_attributes(ref: LedgerRef) -> dict[str, bytes]:
+    """Return what ``getfattr -d`` shows of a ledger, whichever view it is seen in."""
+    values = {
+        "ledger_id": ref.ledger_id,
+        "uuid": ref.uuid,
+        "topic": ref.topic,
+        "entries": ref.entries,
+        "length": ref.length,
+        "blocks": ref.blocks,
+        "data_key": ref.data.key,
+        "index_key": ref.index.key,
+        "data_version": ref.data.version,
+        "index_version": ref.index.version,
+    }
+    return {f"user.ledgerfs.{name}": str(value).encode("utf-8", "surrogateescape") for name, value in values.items()}
