@@ -4,15 +4,27 @@ fsspec closes files whatever happens in the ``with`` around them, and its own bu
 (``facts/fsspec-fuse.md`` §1.4). Here an exception, in whichever of the two ``with`` it passes, aborts.
 """
 
+import atexit
 import io
+import os
 import sys
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
+from weakref import WeakSet
 
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.vfs.writing.ledger_writer import LedgerWriter, WrittenLedger
 from ledgerfs.vfs.writing.record_stream import RecordStream
+
+_open_uploads: "WeakSet[LedgerUpload]" = WeakSet()
+
+
+@atexit.register
+def _drop_open_uploads() -> None:
+    """Drop what nobody closed or committed while the store can still be asked; when Python takes its modules down it cannot."""
+    for upload in list(_open_uploads):
+        upload.drop()
 
 
 class LedgerUpload(io.RawIOBase):
@@ -56,11 +68,17 @@ class LedgerUpload(io.RawIOBase):
         self._autocommit = autocommit
         self._position = 0
         self._exception = sys.exc_info()[1]
+        self._process = os.getpid()
+        _open_uploads.add(self)
 
     @property
     def name(self) -> str:
         """The path."""
         return self.path
+
+    def readinto(self, _: Any) -> int:  # noqa: ANN401  (whatever has bytes)
+        """Refuse."""
+        raise io.UnsupportedOperation("not readable")
 
     def writable(self) -> bool:
         """Return true."""
@@ -72,9 +90,15 @@ class LedgerUpload(io.RawIOBase):
 
     def write(self, data: Any) -> int:  # noqa: ANN401  (whatever has bytes)
         """Take the next bytes of the file; raises `RefusedLedgerError` as soon as they are none of a ledger's, and then aborts."""
+        if self._writer is None:
+            raise ValueError("I/O operation on closed file.")
         view = memoryview(data).cast("B")
-        for batch in self._stream.feed(view):
-            self.add(batch)
+        try:
+            for batch in self._stream.feed(view):
+                self.add(batch)
+        except BaseException:
+            self.discard()
+            raise
         self._position += len(view)
         return len(view)
 
@@ -130,6 +154,10 @@ class LedgerUpload(io.RawIOBase):
         self.close()
 
     def __del__(self) -> None:
-        # A file that nobody closed was not meant to be complete.
-        if getattr(self, "_writer", None) is not None and self._autocommit:
+        # A file that nobody closed was not meant to be complete; nor can anybody commit this one any more.
+        self.drop()
+
+    def drop(self) -> None:
+        """Discard what nobody will end any more; not in a forked child, whose parent may still write."""
+        if getattr(self, "_writer", None) is not None and self._process == os.getpid():
             self.discard()

@@ -81,6 +81,11 @@ class WritableStore(Protocol):
         """Whether objects keep user metadata, which a broker looks for."""
         ...
 
+    @property
+    def can_set_metadata(self) -> bool:
+        """Whether `set_metadata` works."""
+        ...
+
     def make_folder(self) -> None:
         """Make the folder that was opened, where the store has such things; a bucket of an object store is for its owner to make."""
         ...

@@ -2,6 +2,8 @@
 
 import http.client
 import json
+import socket
+import struct
 import threading
 import time
 from collections.abc import Callable
@@ -101,6 +103,13 @@ class FaultProxy:
     ``longer`` (announced so), ``endless`` (longer, without its length), ``unranged`` (the whole object instead of a range),
     ``shifted`` (as many bytes from elsewhere, honestly announced), ``replaced`` (another object's bytes, with its ETag), ``flip`` (one
     bit is another, which only a checksum tells).
+
+    Of requests that write: a kind with ``done-`` before it is passed on, and only its answer is lost, or another one. ``half``: the
+    connection breaks in the middle of the request's body; ``halved``: the server gets half of it, honestly announced. ``200-error``: an
+    error with the status 200, as S3 answers a completion it has begun. ``late``: the client gets no answer and gives up, and then the
+    request is done. ``resized``: the answer to a HEAD claims a byte less.
+
+    With ``is_conditional``, ``If-None-Match: *`` is obeyed also where moto does not: when an upload is completed.
     """
 
     target: tuple[str, int]
@@ -108,10 +117,13 @@ class FaultProxy:
     seen: list[Seen] = field(default_factory=list)
     flips: list[tuple[str, int]] = field(default_factory=list)
     """Path and offset in the object of each byte that was flipped."""
+    is_conditional: bool = False
     replay: dict[Any, tuple[int, dict[str, str], bytes]] | None = None
     """Answers of the server, given again for the same request, where that is wanted: the server takes longer than all the rest."""
     _server: Any = None
+    _busy: int = 0
     _lock: Any = field(default_factory=threading.Lock)
+    _completing: Any = field(default_factory=threading.Lock)
     _stopped: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> "FaultProxy":
@@ -126,11 +138,22 @@ class FaultProxy:
             def do_HEAD(self) -> None:
                 proxy.answer(self)
 
+            def do_PUT(self) -> None:
+                proxy.answer(self)
+
+            def do_POST(self) -> None:
+                proxy.answer(self)
+
+            def do_DELETE(self) -> None:
+                proxy.answer(self)
+
             def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
                 """Say nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
+        # A client that is killed is no news.
+        self._server.handle_error = lambda request, address: None
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return self
 
@@ -148,27 +171,55 @@ class FaultProxy:
         self._server.shutdown()
         self._server.server_close()
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is under way, be it that nobody waits for it any more."""
+        return self._busy > 0
+
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
+        with self._lock:
+            self._busy += 1
+        try:
+            self._answer(handler)
+        finally:
+            with self._lock:
+                self._busy -= 1
+
+    def _answer(self, handler: BaseHTTPRequestHandler) -> None:
         fault = self._take(handler)
         self.seen.append(Seen(handler.command, handler.path, handler.headers.get("range")))
+        length = int(handler.headers.get("content-length", 0))
+        if fault == "half":
+            handler.rfile.read(length // 2)
+        # An answer while the client still sends would be a reset to it.
+        sent = b"" if fault in {"half", "reset"} else handler.rfile.read(length)
+        if fault == "halved":
+            sent = sent[: length // 2]
         if fault == "hang":
             self._stopped.wait(60)
+        if fault == "late":
+            self._wait_for_leaving(handler)
+        if fault.startswith("done-") or fault == "late":
+            self._forward(handler, sent)
+            fault = fault.removeprefix("done-")
         # A connection that was kept open outlives the server.
-        if fault in {"reset", "hang"} or self._stopped.is_set():
-            handler.connection.close()
-            handler.close_connection = True
+        if fault in {"reset", "hang", "half", "late"} or self._stopped.is_set():
+            _reset(handler)
             return
-        if fault.isdigit():
-            code = _CODES.get(fault, fault)
+        if fault.isdigit() or fault == "200-error":
+            status = int(fault.removesuffix("-error"))
+            code = "InternalError" if status == 200 else _CODES.get(fault, fault)
             body = f"<Error><Code>{code}</Code><Message>{code}</Message></Error>".encode()
-            self._send(handler, int(fault), {"Content-Type": "application/xml"}, body, len(body))
+            self._send(handler, status, {"Content-Type": "application/xml"}, body, len(body))
             return
         if fault == "slow":
             time.sleep(0.3)
         if fault == "shifted":
             _shift_range(handler)
-        status, headers, body = self._forward(handler, unranged=fault == "unranged")
+        status, headers, body = self._forward(handler, sent, unranged=fault == "unranged")
         claimed = len(body)
+        if fault == "resized":
+            headers["Content-Length"] = str(int(headers["Content-Length"]) - 1)
         if fault in _SPOILT:
             if fault == "flip" and body:
                 first = int(headers.get("Content-Range", "bytes 0-").removeprefix("bytes ").partition("-")[0])
@@ -177,6 +228,18 @@ class FaultProxy:
         self._send(handler, status, headers, body, claimed if fault in {"short", "stall"} else len(body))
         if fault == "stall":
             self._stopped.wait(60)
+
+    def _wait_for_leaving(self, handler: BaseHTTPRequestHandler) -> None:
+        """Wait until the client has closed the connection."""
+        handler.connection.settimeout(0.1)
+        while not self._stopped.is_set():
+            try:
+                if not handler.connection.recv(1):
+                    return
+            except TimeoutError:
+                continue
+            except OSError:
+                return
 
     def _take(self, handler: BaseHTTPRequestHandler) -> str:
         with self._lock:
@@ -187,14 +250,36 @@ class FaultProxy:
             met.action()
         return met.kind
 
-    def _forward(self, handler: BaseHTTPRequestHandler, *, unranged: bool) -> tuple[int, dict[str, str], bytes]:
+    def _forward(
+        self, handler: BaseHTTPRequestHandler, sent: bytes = b"", *, unranged: bool = False
+    ) -> tuple[int, dict[str, str], bytes]:
+        is_completion = handler.command == "POST" and "uploadId=" in handler.path
+        if not (self.is_conditional and is_completion and handler.headers.get("if-none-match") == "*"):
+            return self._pass_on(handler, sent, unranged=unranged)
+        with self._completing:
+            connection = http.client.HTTPConnection(*self.target)
+            # moto knows nobody, so nobody signs.
+            connection.request("HEAD", handler.path.partition("?")[0])
+            is_there = connection.getresponse().status == 200
+            connection.close()
+            if is_there:
+                body = b"<Error><Code>PreconditionFailed</Code><Message>If-None-Match</Message></Error>"
+                return 412, {"Content-Type": "application/xml"}, body
+            return self._pass_on(handler, sent, unranged=unranged)
+
+    def _pass_on(
+        self, handler: BaseHTTPRequestHandler, sent: bytes, *, unranged: bool
+    ) -> tuple[int, dict[str, str], bytes]:
         asked = (handler.command, handler.path, unranged, handler.headers.get("range"), handler.headers.get("if-match"))
-        if self.replay is not None and asked in self.replay:
-            return self.replay[asked]
-        replay = self.replay
+        replay = self.replay if handler.command in {"GET", "HEAD"} else None
+        if replay is not None and asked in replay:
+            return replay[asked]
         connection = http.client.HTTPConnection(*self.target)
-        headers = {name: value for name, value in handler.headers.items() if not (unranged and name.lower() == "range")}
-        connection.request(handler.command, handler.path, headers=headers)
+        dropped = {"range"} if unranged else set()
+        if handler.command in {"PUT", "POST", "DELETE"}:
+            dropped |= {"content-length", "expect", "connection"}
+        headers = {name: value for name, value in handler.headers.items() if name.lower() not in dropped}
+        connection.request(handler.command, handler.path, body=sent or None, headers=headers)
         response = connection.getresponse()
         body = response.read()
         kept = {
@@ -225,14 +310,26 @@ class FaultProxy:
 
 
 _CODES = {
+    "400": "InvalidArgument",
     "403": "AccessDenied",
     "404": "NoSuchKey",
+    "409": "ConditionalRequestConflict",
+    "412": "PreconditionFailed",
     "429": "TooManyRequests",
     "500": "InternalError",
+    "501": "NotImplemented",
     "503": "SlowDown",
 }
 
 Headers = dict[str, str]
+
+
+def _reset(handler: BaseHTTPRequestHandler) -> None:
+    if handler.command in {"PUT", "POST", "DELETE"}:
+        # What is still unread, or comes yet, would keep the connection half open.
+        handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    handler.connection.close()
+    handler.close_connection = True
 
 
 def _shift_range(handler: BaseHTTPRequestHandler) -> None:

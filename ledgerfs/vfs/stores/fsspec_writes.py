@@ -1,7 +1,7 @@
 """Writing to any filesystem of fsspec: one upload from the first byte to the last, as each filesystem does it.
 
-fsspec has no word for "only if there is none": there is a look before and after. What is half written may show under its key until it is
-removed; nobody takes a data object without an index for a ledger.
+fsspec has no word for "only if there is none": there is a look before, and where an object appears only when its file is closed, another
+one then. What is half written may show under its key until it is removed; nobody takes a data object without an index for a ledger.
 """
 
 import logging
@@ -10,12 +10,13 @@ from contextlib import suppress
 from typing import Any
 
 from ledgerfs.cache.block_cache import Buffer
-from ledgerfs.errors import ObjectExistsError, ObjectNotFoundError, StoreError, UnsupportedWriteError
+from ledgerfs.errors import LedgerfsError, ObjectExistsError, ObjectNotFoundError, StoreError, UnsupportedWriteError
 from ledgerfs.vfs.object_store import ObjectHead, ObjectStat
 from ledgerfs.vfs.object_writes import UnfinishedUpload
 from ledgerfs.vfs.stores.failures import translate
 from ledgerfs.vfs.stores.fsspec_handle import FsspecHandle
 from ledgerfs.vfs.stores.fsspec_info import stat_of
+from ledgerfs.vfs.stores.s3_requests import uncertain
 from ledgerfs.vfs.stores.sent_requests import Asked, Sent
 from ledgerfs.vfs.traffic import Traffic
 
@@ -35,6 +36,7 @@ class FsspecWrites:
 
     smallest_part = 1
     most_parts = 2**31 - 1
+    can_set_metadata = False
 
     def __init__(self, handle: FsspecHandle, root: str, traffic: Traffic) -> None:
         self._handle = handle
@@ -58,8 +60,10 @@ class FsspecWrites:
 
     def begin_upload(self, key: str, metadata: Mapping[str, str], part_size: int) -> "FsspecUpload":  # noqa: ARG002
         """Return an upload; the filesystem hears of it when its first part ends."""
-        options = {} if self._option is None else {self._option: dict(metadata)}
-        return FsspecUpload(self._handle.fs, f"{self._root}/{key}", key, options, self._traffic)
+        path, fs = f"{self._root}/{key}", self._handle.fs
+        if self._option is None:
+            return FsspecUpload(fs, path, key, {}, self._traffic)
+        return FsspecUpload(fs, path, key, {self._option: dict(metadata)}, self._traffic, is_hidden=True)
 
     def put(self, key: str, data: bytes, metadata: Mapping[str, str]) -> ObjectStat:
         """Write an object as an upload of one part."""
@@ -67,6 +71,15 @@ class FsspecWrites:
         try:
             upload.write(data)
             return upload.complete()
+        except ObjectExistsError:
+            upload.abort()
+            raise
+        except LedgerfsError as error:
+            is_begun = upload.is_begun
+            upload.abort()
+            if is_begun and not upload.is_gone():
+                raise uncertain(key, error) from error
+            raise
         except BaseException:
             upload.abort()
             raise
@@ -95,19 +108,44 @@ class FsspecWrites:
 
 
 class FsspecUpload:
-    """`Upload` through one file that is open for writing."""
+    """`Upload` through one file that is open for writing; ``is_hidden`` where nothing of that shows before it is closed."""
 
-    __slots__ = ("_file", "_fs", "_key", "_options", "_part", "_path", "_sent", "_traffic")
+    __slots__ = ("_file", "_fs", "_is_hidden", "_key", "_options", "_part", "_path", "_sent", "_traffic")
 
-    def __init__(self, fs: Any, path: str, key: str, options: dict[str, Any], traffic: Traffic) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        fs: Any,  # noqa: ANN401
+        path: str,
+        key: str,
+        options: dict[str, Any],
+        traffic: Traffic,
+        *,
+        is_hidden: bool = False,
+    ) -> None:
         self._fs = fs
         self._path = path
         self._key = key
         self._options = options
         self._traffic = traffic
+        self._is_hidden = is_hidden
         self._file: Any = None
         self._part = bytearray()
         self._sent = 0
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether there may be something of it in the store."""
+        return self._file is not None
+
+    def is_gone(self) -> bool:
+        """Whether the store says that there is no such object."""
+        try:
+            self._head()
+        except ObjectNotFoundError:
+            return True
+        except LedgerfsError:
+            return False
+        return False
 
     def write(self, data: Buffer) -> None:
         """Keep bytes until the part ends."""
@@ -135,6 +173,9 @@ class FsspecUpload:
         if self._part or self._file is None:
             self.end_part()
         try:
+            if self._is_hidden:
+                self._require_absent()
+                self._is_hidden = False
             self._file.close()
             stat = self._head().stat
         except Exception as error:
@@ -154,12 +195,21 @@ class FsspecUpload:
             file.discard()
         with suppress(Exception):
             file.closed = True
+        if self._is_hidden:
+            # What is there is another writer's.
+            return
         try:
-            self._fs.rm_file(self._path)
+            if not self._has_index():
+                self._fs.rm_file(self._path)
         except FileNotFoundError:
             return
         except Exception as error:  # noqa: BLE001  (whatever a filesystem raises)
             _log.warning("%s: half of it may stay: %s", self._key, translate(error, self._key))
+
+    def _has_index(self) -> bool:
+        """Whether another writer has made this a ledger meanwhile."""
+        self._fs.invalidate_cache(self._path.rpartition("/")[0])
+        return bool(self._fs.exists(f"{self._path}-index"))
 
     def _require_absent(self) -> None:
         try:

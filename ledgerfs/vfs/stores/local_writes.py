@@ -1,4 +1,7 @@
-"""Writing to a local folder: under another name until it is whole, then linked to its own, which fails where there is such a file."""
+"""Writing to a local folder: under another name until it is whole, then linked to its own, which fails where there is such a file.
+
+One that is there with the same bytes counts as written, as in S3: most likely an earlier run did it, and was interrupted.
+"""
 
 import errno
 import logging
@@ -7,10 +10,11 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 from uuid import uuid4
 
 from ledgerfs.cache.block_cache import Buffer
-from ledgerfs.errors import ObjectExistsError, UnsupportedWriteError
+from ledgerfs.errors import BucketNotFoundError, ObjectExistsError, UnsupportedWriteError
 from ledgerfs.vfs.descriptors import write_all
 from ledgerfs.vfs.object_store import ObjectStat
 from ledgerfs.vfs.object_writes import UnfinishedUpload
@@ -22,6 +26,7 @@ from ledgerfs.vfs.traffic import Traffic
 _log = logging.getLogger("ledgerfs.store")
 
 _PART_NAME = re.compile(r"\.(?P<key>.+)\.[0-9a-f]{32}\.part\Z", re.ASCII)
+_PIECE = 1 << 20
 _CANNOT_LINK = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
 
 
@@ -37,6 +42,7 @@ class LocalWrites:
 
     smallest_part = 1
     most_parts = 2**31 - 1
+    can_set_metadata = False
     keeps_metadata = False
 
     def __init__(self, root: str, traffic: Traffic) -> None:
@@ -47,6 +53,10 @@ class LocalWrites:
         """Make the folder, but none above it."""
         try:
             Path(self._root).mkdir(exist_ok=True)
+        except FileNotFoundError as error:
+            raise BucketNotFoundError(
+                "the folder cannot be made: there is none to make it in", key=self._root
+            ) from error
         except OSError as error:
             raise translate(error, self._root) from error
 
@@ -156,26 +166,49 @@ class LocalUpload:
         os.fsync(self._descriptor)
         try:
             os.link(self._part, self._path, follow_symlinks=False)
+            stat = os.fstat(self._descriptor)
+        except FileExistsError:
+            stat = self._same()
         except OSError as error:
             if error.errno not in _CANNOT_LINK:
                 raise
-            self._rename()
-        stat = os.fstat(self._descriptor)
+            stat = self._rename()
         self._part.unlink(missing_ok=True)
         self._close()
         _sync_folder(self._path.parent)
         return stat_of(self._key, stat)
 
-    def _rename(self) -> None:
+    def _rename(self) -> os.stat_result:
         """Rename where the file system has no links: two writers at once may both succeed, the later one's file stays."""
-        if self._path.exists():
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self._path))
+        if os.path.lexists(self._path):
+            return self._same()
         self._part.rename(self._path)
+        return self._path.stat()
+
+    def _same(self) -> os.stat_result:
+        """Return the file that is there if it has the same bytes; raises `FileExistsError`."""
+        other = FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self._path))
+        if not self._path.is_file():
+            raise other
+        with self._path.open("rb", buffering=0) as there, self._part.open("rb", buffering=0) as part:
+            stat = os.fstat(there.fileno())
+            if stat.st_size != self._sent or not _is_same(there, part):
+                raise other
+            # Whoever wrote it may have been killed before it was on the disk.
+            os.fsync(there.fileno())
+        return stat
 
     def _close(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def _is_same(one: BinaryIO, other: BinaryIO) -> bool:
+    while piece := one.read(_PIECE):
+        if piece != other.read(len(piece)):
+            return False
+    return not other.read(1)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -1,10 +1,11 @@
 """What all writing to S3-speaking stores is made of: requests, and how to create an object only where there is none.
 
-``If-None-Match: *`` has the store itself refuse the second one of two writers. Not all stores know it; so there is a look before, too, and
-what an answer leaves open is settled by asking for the object.
+``If-None-Match: *`` has the store itself refuse the second one of two writers. Some stores do not know it, and of those not all say so; so
+there is a look before, too (`require_absent`), and what an answer leaves open is settled by asking for the object.
 """
 
 import hashlib
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from ledgerfs.errors import LedgerfsError, ObjectExistsError, ObjectNotFoundError, StoreError, UncertainWriteError
@@ -19,8 +20,14 @@ _UNKNOWN_CONDITION = frozenset({"NotImplemented", "InvalidArgument", "Unsupporte
 class S3Requests(Protocol):
     """What this module needs of the store."""
 
-    def request(self, asked: Asked, operation: str, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401  (botocore's)
-        """Make one request."""
+    def request(
+        self,
+        asked: Asked,
+        operation: str,
+        is_wanted: Callable[[], bool] = lambda: True,
+        **arguments: Any,  # noqa: ANN401  (botocore's)
+    ) -> dict[str, Any]:
+        """Make one request, tried again as long as it is wanted."""
         ...
 
     def head(self, key: str) -> ObjectHead:
@@ -37,16 +44,17 @@ class S3Requests(Protocol):
 
 
 def create(store: S3Requests, asked: Asked, operation: str, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Make a request that creates an object where there is none; raises `ObjectExistsError` where there is one."""
+    """Make a request that creates an object where there is none; raises `ObjectExistsError` where there is one.
+
+    The caller has looked before.
+    """
     try:
         return store.request(asked, operation, IfNoneMatch="*", **arguments)
-    except StoreError as error:
-        if not _is_unknown(error):
-            raise
     except LedgerfsError as error:
-        if status_of(error.__cause__ or error) not in _REFUSED:
+        if status_of(error.__cause__ or error) in _REFUSED:
+            raise exists(asked.key) from error
+        if not (isinstance(error, StoreError) and _is_unknown(error)):
             raise
-        raise exists(asked.key) from error
     require_absent(store, asked.key)
     return store.request(asked, operation, **arguments)
 

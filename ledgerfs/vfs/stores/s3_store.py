@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ledgerfs.cache.block_cache import Buffer
-from ledgerfs.errors import BucketNotFoundError, LedgerfsError, ObjectNotFoundError
+from ledgerfs.errors import BucketNotFoundError, LedgerfsError, ObjectNotFoundError, StoreError
 from ledgerfs.vfs.descriptors import write_all
 from ledgerfs.vfs.object_store import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.vfs.stores.concurrent_reads import read_in_loop
@@ -109,10 +109,16 @@ class S3Store:
         """The write side."""
         return S3Writes(self)
 
-    def request(self, asked: Asked, operation: str, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401
+    def request(
+        self,
+        asked: Asked,
+        operation: str,
+        is_wanted: Callable[[], bool] = lambda: True,
+        **arguments: Any,  # noqa: ANN401
+    ) -> dict[str, Any]:
         """Make one request that is no read, with botocore's name for it, and wait for its answer; it is tried again as `retries` has it.
 
-        Raises only our errors; what the store answered is their cause.
+        Raises only our errors; what the store answered is their cause. What is not wanted any more is not tried again.
         """
         client = self._client
         if client is None:
@@ -125,6 +131,8 @@ class S3Store:
         tries = Tries(asked.size, is_first_contact=not self._has_answered)
 
         def attempt() -> dict[str, Any]:
+            if not is_wanted():
+                raise StoreError("given up, since nobody wants it any more", key=asked.key)
             with Sent(asked, self.traffic, tries.number), self._noting_answers():
                 try:
                     answer: dict[str, Any] = method(**self._arguments(fs, method, **self._named(arguments)))

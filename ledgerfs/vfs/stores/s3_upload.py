@@ -11,13 +11,16 @@ from ledgerfs.cache.block_cache import Buffer
 from ledgerfs.errors import LedgerfsError, ObjectExistsError, ObjectNotFoundError, StoreError
 from ledgerfs.vfs.object_store import ObjectStat
 from ledgerfs.vfs.stores.reading_threads import ReadingThreads
-from ledgerfs.vfs.stores.s3_requests import S3Requests, create, etag_of_parts, uncertain
+from ledgerfs.vfs.stores.s3_requests import S3Requests, create, etag_of_parts, require_absent, uncertain
 from ledgerfs.vfs.stores.sent_requests import Asked
 
 _log = logging.getLogger("ledgerfs.store")
 
 _UNDER_WAY = 3
 """Parts that are sent while another one is filled: four in memory."""
+
+_LARGE_PART = 32 << 20
+"""Bytes from which on one part less is under way, so that all of them together leave room for whatever reads what is written."""
 
 _THREADS = ReadingThreads(16, "ledgerfs-upload")
 _PATIENCE_SECONDS = 5.0
@@ -26,8 +29,8 @@ _PATIENCE_SECONDS = 5.0
 class S3Upload:
     """`Upload` of one object."""
 
-    __slots__ = ("_etags", "_free", "_is_over", "_key", "_metadata", "_numbers", "_part", "_part_size", "_sent", "_size", "_store",
-                 "_token", "_under_way", "_used")  # fmt: skip
+    __slots__ = ("_etags", "_free", "_is_ended", "_is_over", "_key", "_metadata", "_numbers", "_part", "_part_size", "_sent", "_size",
+                 "_store", "_token", "_under_way", "_used")  # fmt: skip
 
     def __init__(self, store: S3Requests, key: str, metadata: Mapping[str, str], part_size: int) -> None:
         self._store = store
@@ -43,6 +46,7 @@ class S3Upload:
         self._size = 0
         self._token: str | None = None
         self._is_over = False
+        self._is_ended = False
 
     def write(self, data: Buffer) -> None:
         """Copy bytes into the part's memory; numpy lets other threads run meanwhile."""
@@ -68,28 +72,32 @@ class S3Upload:
         self._part, self._used = None, 0
         if self._token is None:
             self._token = self._begin()
-        while len(self._under_way) >= _UNDER_WAY:
+        while len(self._under_way) >= (_UNDER_WAY if self._part_size < _LARGE_PART else _UNDER_WAY - 1):
             self._take()
         self._numbers += 1
         self._under_way.append(_THREADS.start(self._send, self._token, self._numbers, part, self._size))
         self._size += len(part)
+        if len(part) < self._part_size:
+            # Only the last part is short; many files of a transaction may wait in this state for their end.
+            self._finish_parts()
 
     def complete(self) -> ObjectStat:
         """Complete the upload, unless there is such an object; settle by a look what the answer leaves open."""
         self.end_part()
-        while self._under_way:
-            self._take()
+        self._finish_parts()
         etags = [self._etags[number] for number in range(1, self._numbers + 1)]
-        parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, 1)]
-        asked = Asked("POST", self._key)
-        failure = None
+        failure: LedgerfsError | None = None
+        made: str | None = None
         try:
-            create(
-                self._store, asked, "complete_multipart_upload", Key=self._key, UploadId=self._token, MultipartUpload={"Parts": parts}
-            )  # fmt: skip
-        except LedgerfsError as error:
+            require_absent(self._store, self._key)
+        except ObjectExistsError as error:
             failure = error
-        stat = self._completed(etags, failure)
+        else:
+            try:
+                made = self._complete(etags)
+            except LedgerfsError as error:
+                failure = error
+        stat = self._completed(etags, failure, made)
         if failure is None:
             self._is_over = True
         else:
@@ -106,14 +114,30 @@ class S3Upload:
             return
         self._is_over = True
         _wait(under_way)
+        self._is_ended = True
+        self._end(self._token)
+
+    def _end(self, token: str) -> None:
+        """Have the store drop the upload."""
         try:
-            self._store.request(
-                Asked("DELETE", self._key), "abort_multipart_upload", Key=self._key, UploadId=self._token
-            )
+            self._store.request(Asked("DELETE", self._key), "abort_multipart_upload", Key=self._key, UploadId=token)
         except ObjectNotFoundError:
             return
         except LedgerfsError as error:
             _log.warning("an unfinished upload stays in the store, until `ledgerfs repair` ends it: %s", error)
+
+    def _complete(self, etags: list[str]) -> str | None:
+        """Ask for the object; return what the store calls its version."""
+        parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, 1)]
+        asked, arguments = Asked("POST", self._key), {"UploadId": self._token, "MultipartUpload": {"Parts": parts}}
+        try:
+            answer = create(self._store, asked, "complete_multipart_upload", Key=self._key, **arguments)
+        except ObjectNotFoundError as error:
+            raise self._ended_elsewhere() from error
+        return answer.get("ETag")
+
+    def _ended_elsewhere(self) -> StoreError:
+        return StoreError("the store does not know this upload any more: somebody has ended it", key=self._key)
 
     def _begin(self) -> str:
         asked = Asked("POST", self._key)
@@ -124,43 +148,74 @@ class S3Upload:
         """Send one part; return its memory."""
         if not self._is_over:
             asked = Asked("PUT", self._key, offset, offset + len(part))
-            answer = self._store.request(
-                asked, "upload_part", Key=self._key, UploadId=token, PartNumber=number, Body=part
-            )
+            try:
+                answer = self._store.request(
+                    asked,
+                    "upload_part",
+                    lambda: not self._is_over,
+                    Key=self._key,
+                    UploadId=token,
+                    PartNumber=number,
+                    Body=part,
+                )
+            except ObjectNotFoundError as error:
+                raise self._ended_elsewhere() from error
             self._etags[number] = answer["ETag"]
+            if self._is_ended:
+                # It came after the end, which did not wait for it, and to some stores that brings the upload back.
+                self._end(token)
         return part
 
+    def _finish_parts(self) -> None:
+        """Wait for all parts, and keep no memory for others."""
+        while self._under_way:
+            self._take()
+        self._free.clear()
+
     def _take(self) -> None:
-        """Wait for the oldest part."""
-        part = self._under_way.popleft().result()
+        """Wait for the oldest part; Ctrl-C leaves it to `abort`, which waits for it, too."""
+        part = self._under_way[0].result()
+        self._under_way.popleft()
         if len(part) == self._part_size:
             self._free.append(part)
 
-    def _completed(self, etags: list[str], failure: LedgerfsError | None) -> ObjectStat:
-        """Return the object if it is the one that was to be completed, whatever the store said of that; else raise."""
+    def _completed(self, etags: list[str], failure: LedgerfsError | None, made: str | None) -> ObjectStat:
+        """Return the object if it is the one that was to be completed, whatever the store said of that; else raise.
+
+        One that the store called ``made`` when it completed this upload, and of which parts are missing, is removed.
+        """
         try:
             stat = self._store.head(self._key).stat
         except ObjectNotFoundError as error:
             raise failure or error from None
         except LedgerfsError as error:
             raise uncertain(self._key, failure or error) from error
-        if self._is_ours(stat, etags, is_sure=not isinstance(failure, ObjectExistsError)):
+        if stat.size == self._size and (stat.version == etag_of_parts(etags) or self._is_ours(stat, failure, made)):
             return stat
         if failure is not None:
             raise failure
         reason = f"the store has {stat.size} bytes, called {stat.version}, where {self._size} were sent in {len(etags)} parts"
+        if _is_named(stat, made):
+            self._remove()
         raise StoreError(reason, key=self._key)
 
-    def _is_ours(self, stat: ObjectStat, etags: list[str], *, is_sure: bool) -> bool:
-        """Whether an object is made of the parts; where ETags are no digests by size and number, if nobody else can have made it."""
-        if stat.size != self._size:
-            return False
-        expected = etag_of_parts(etags)
-        if expected is not None and stat.version == expected:
-            return True
+    def _remove(self) -> None:
+        try:
+            self._store.request(Asked("DELETE", self._key), "delete_object", Key=self._key)
+        except LedgerfsError as error:
+            _log.warning("%s stays without an index, until `ledgerfs repair` removes it: %s", self._key, error)
+
+    def _is_ours(self, stat: ObjectStat, failure: LedgerfsError | None, made: str | None) -> bool:
+        """Whether an object is made of the parts, where its ETag is no digest of theirs: if the store called it so, or by their number."""
+        if made is not None:
+            return _is_named(stat, made)
         count = stat.version.strip('"').rpartition("-")[2]
         is_counted = "-" in stat.version and count.isdigit()
-        return is_sure and (int(count) == len(etags) if is_counted else True)
+        return not isinstance(failure, ObjectExistsError) and (not is_counted or int(count) == self._numbers)
+
+
+def _is_named(stat: ObjectStat, made: str | None) -> bool:
+    return made is not None and stat.version.strip('"') == made.strip('"')
 
 
 def _wait(futures: list[Future[bytearray]]) -> None:

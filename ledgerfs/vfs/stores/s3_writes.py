@@ -1,12 +1,12 @@
 """Writing to S3-speaking stores: uploads in parts, and small objects at once, neither ever in the place of another object."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
-from ledgerfs.errors import LedgerfsError, ObjectExistsError, ObjectNotFoundError
+from ledgerfs.errors import LedgerfsError, ObjectExistsError, ObjectNotFoundError, StoreError
 from ledgerfs.vfs.object_store import ObjectStat, ReadRequest
 from ledgerfs.vfs.object_writes import UnfinishedUpload
-from ledgerfs.vfs.stores.failures import replaced
-from ledgerfs.vfs.stores.s3_requests import S3Requests, create, uncertain
+from ledgerfs.vfs.stores.s3_requests import S3Requests, create, require_absent, uncertain
 from ledgerfs.vfs.stores.s3_upload import S3Upload
 from ledgerfs.vfs.stores.sent_requests import Asked
 
@@ -24,6 +24,7 @@ class S3Writes:
     smallest_part = _SMALLEST_PART
     most_parts = _MOST_PARTS
     keeps_metadata = True
+    can_set_metadata = True
 
     def __init__(self, store: S3Requests) -> None:
         self._store = store
@@ -40,14 +41,28 @@ class S3Writes:
         asked = Asked("PUT", key, 0, len(data))
         arguments = {"Key": key, "Body": data, "Metadata": dict(metadata), "ContentType": "application/octet-stream"}
         try:
-            create(self._store, asked, "put_object", **arguments)
-        except LedgerfsError as error:
+            require_absent(self._store, key)
+        except ObjectExistsError as error:
             if not self._is_there(key, data, error):
                 raise
-        stat = self._store.head(key).stat
+        else:
+            self._create(data, asked, arguments)
+        try:
+            stat = self._store.head(key).stat
+        except ObjectNotFoundError:
+            raise
+        except LedgerfsError as error:
+            raise uncertain(key, error) from error
         if stat.size != len(data):
-            raise replaced(key)
+            raise uncertain(key, StoreError(f"the store has {stat.size} bytes where {len(data)} were put", key=key))
         return stat
+
+    def _create(self, data: bytes, asked: Asked, arguments: dict[str, Any]) -> None:
+        try:
+            create(self._store, asked, "put_object", **arguments)
+        except LedgerfsError as error:
+            if not self._is_there(asked.key, data, error):
+                raise
 
     def delete(self, key: str) -> None:
         """One DELETE."""
@@ -57,24 +72,23 @@ class S3Writes:
             return
 
     def set_metadata(self, stat: ObjectStat, metadata: Mapping[str, str]) -> None:
-        """Copy the object onto itself, in parts if it is too large for one copy."""
+        """Copy the object onto itself, in parts if it is too large for one copy; it stays in its storage class."""
+        head = self._store.request(Asked("HEAD", stat.key), "head_object", Key=stat.key)
+        kept: dict[str, Any] = {"StorageClass": head["StorageClass"]} if head.get("StorageClass") else {}
+        new: dict[str, Any] = {"Metadata": dict(metadata), "ContentType": "application/octet-stream", **kept}
+        source: dict[str, Any] = {
+            "CopySource": stat.key,
+            **({"CopySourceIfMatch": stat.version} if stat.version else {}),
+        }
         if stat.size > _LARGEST_COPY:
-            self._copy_in_parts(stat, metadata)
+            self._copy_in_parts(stat, new, source)
             return
-        self._store.request(
-            Asked("PUT", stat.key),
-            "copy_object",
-            Key=stat.key,
-            CopySource=stat.key,
-            CopySourceIfMatch=stat.version,
-            Metadata=dict(metadata),
-            MetadataDirective="REPLACE",
-            ContentType="application/octet-stream",
-        )
+        asked = Asked("PUT", stat.key)
+        self._store.request(asked, "copy_object", Key=stat.key, MetadataDirective="REPLACE", **source, **new)
 
     def unfinished_uploads(self) -> Iterator[UnfinishedUpload]:
         """Yield what the store lists of them; raises `StoreError` where it does not."""
-        marker: dict[str, str] = {}
+        marker: dict[str, Any] = {}
         while True:
             page = self._store.request(Asked("LIST", "uploads"), "list_multipart_uploads", Prefix="", **marker)
             for item in page.get("Uploads", []):
@@ -105,28 +119,22 @@ class S3Writes:
                 raise error from None
             raise uncertain(key, error) from error
 
-    def _copy_in_parts(self, stat: ObjectStat, metadata: Mapping[str, str]) -> None:
+    def _copy_in_parts(self, stat: ObjectStat, new: dict[str, Any], source: dict[str, Any]) -> None:
         key = stat.key
-        begun = self._store.request(
-            Asked("POST", key), "create_multipart_upload", Key=key, Metadata=dict(metadata), ContentType="application/octet-stream"
-        )  # fmt: skip
+        begun = self._store.request(Asked("POST", key), "create_multipart_upload", Key=key, **new)
         upload, parts = UnfinishedUpload(key, begun["UploadId"], 0), []
         try:
             for number, start in enumerate(range(0, stat.size, _COPIED_PART), 1):
+                part: dict[str, Any] = {
+                    "CopySourceRange": f"bytes={start}-{min(start + _COPIED_PART, stat.size) - 1}",
+                    "PartNumber": number,
+                }
                 answer = self._store.request(
-                    Asked("PUT", key),
-                    "upload_part_copy",
-                    Key=key,
-                    CopySource=key,
-                    CopySourceIfMatch=stat.version,
-                    CopySourceRange=f"bytes={start}-{min(start + _COPIED_PART, stat.size) - 1}",
-                    PartNumber=number,
-                    UploadId=upload.token,
+                    Asked("PUT", key), "upload_part_copy", Key=key, UploadId=upload.token, **source, **part
                 )
                 parts.append({"PartNumber": number, "ETag": answer["CopyPartResult"]["ETag"]})
-            self._store.request(
-                Asked("POST", key), "complete_multipart_upload", Key=key, UploadId=upload.token, MultipartUpload={"Parts": parts}
-            )  # fmt: skip
+            made: dict[str, Any] = {"UploadId": upload.token, "MultipartUpload": {"Parts": parts}}
+            self._store.request(Asked("POST", key), "complete_multipart_upload", Key=key, **made)
         except BaseException:
             self.end_unfinished(upload)
             raise

@@ -128,6 +128,7 @@ class LedgerWriter:
 
     def add(self, batch: EntryBatch) -> None:
         """Add the next entries, whose records follow each other in the batch's buffer; they are copied, or gone, when this returns."""
+        self._require_open()
         if not len(batch):
             return
         if batch.first_entry != self._taken:
@@ -136,11 +137,16 @@ class LedgerWriter:
                 key=self.ledger.key.data_key,
             )
         self._taken += len(batch)
-        if self.ledger.transform is None:
-            self._add(batch)
-        else:
-            for made in self.ledger.transform(batch, self._entries):
-                self._add(made)
+        try:
+            if self.ledger.transform is None:
+                self._add(batch)
+            else:
+                for made in self.ledger.transform(batch, self._entries):
+                    self._add(made)
+        except BaseException:
+            # What is missing now must never be committed.
+            self.abort()
+            raise
 
     def _add(self, batch: EntryBatch) -> None:
         self.ledger.require_fitting(batch)
@@ -160,6 +166,7 @@ class LedgerWriter:
 
     def seal(self) -> None:
         """End the last block, whose size only now is known, and send it; nothing can be added then."""
+        self._require_open()
         blocks = self._blocks
         if not self._entries:
             reason = "there is not one entry, and Pulsar offloads no empty ledgers"
@@ -171,10 +178,15 @@ class LedgerWriter:
             blocks.offset += blocks.used
             blocks.used = 0
 
-    def commit(self) -> WrittenLedger:
-        """Complete the data object, then put the index. An error says that there is no such ledger, but for `UncertainWriteError`."""
+    def commit(self, *, created_ms: int | None = None) -> WrittenLedger:
+        """Complete the data object, then put the index. An error says that there is no such ledger, but for `UncertainWriteError`.
+
+        ``created_ms`` is the creation of the ledger, ms since 1970 UTC, where that is only known now.
+        """
         self.seal()
-        metadata = replace(self.ledger.metadata, length=self._length, last_entry=self._entries - 1)
+        known = self.ledger.metadata
+        created_ms = known.created_ms if created_ms is None else created_ms
+        metadata = replace(known, length=self._length, last_entry=self._entries - 1, created_ms=created_ms)
         index = OffloadIndex(self._blocks.offset, BLOCK_HEADER_BYTES, metadata, tuple(self._blocks.table))
         try:
             self._data = self._upload.complete()
@@ -189,6 +201,10 @@ class LedgerWriter:
         """Leave nothing in the bucket."""
         self._is_open = False
         self._upload.abort()
+
+    def _require_open(self) -> None:
+        if not self._is_open:
+            raise ValueError("the ledger is written already, or given up")
 
     def _begin_block(self, first_entry: int) -> None:
         """End the present block with padding, and begin the next one as if it were to be full."""
@@ -226,8 +242,10 @@ def put_index(store: RawStore, ledger: NewLedger, index: OffloadIndex, data: Obj
     try:
         _require_same(store, data)
     except StaleObjectError:
-        store.writes.delete(key.index_key)
+        _remove_index(store, written)
         raise
+    except LedgerfsError as error:
+        raise _uncertain(key.data_key, error) from error
     return written
 
 
@@ -240,6 +258,22 @@ def _require_same(store: RawStore, data: ObjectStat) -> None:
     if found is None or found.size != data.size or found.version != data.version:
         reason = "another writer replaced or removed the data object while its index was to be written"
         raise StaleObjectError(reason, key=data.key)
+
+
+def _remove_index(store: RawStore, written: ObjectStat) -> None:
+    """Remove an index whose data object is another one by now, unless it is another one, too."""
+    try:
+        _require_same(store, written)
+        store.writes.delete(written.key)
+    except StaleObjectError:
+        return
+    except LedgerfsError as error:
+        raise _uncertain(written.key, error) from error
+
+
+def _uncertain(key: str, error: LedgerfsError) -> UncertainWriteError:
+    reason = f"the index was put, and the store cannot be asked any more; `ledgerfs verify` tells: {error.reason}"
+    return UncertainWriteError(reason, key=key)
 
 
 def _remove_data(store: RawStore, index_key: str, data: ObjectStat) -> None:
