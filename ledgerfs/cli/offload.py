@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ledgerfs.cache.block_cache import process_cache
 from ledgerfs.cli.options import bucket_argument, target_argument
 from ledgerfs.cli.output import human_size, print_json, progress, say
 from ledgerfs.cli.sizes import Size
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from ledgerfs.messages.transforms import EntryTransform
     from ledgerfs.vfs.verification.findings import Finding
     from ledgerfs.vfs.writing.bucket_copy import CopiedLedger
+
+_READ_BYTES = 64 << 20
+"""What may be in memory of the source, half of it read ahead; the rest of half a GiB is for what is written."""
 
 _CODECS = ("none", "lz4", "zlib", "zstd", "snappy")
 _NO_LEDGERS = frozenset({"unreadable-index", "index-without-data", "data-without-index"})
@@ -66,6 +70,8 @@ def offload(
       ledgerfs offload s3://tier s3://tier -O endpoint_url=https://other:9000 --block-size 64MiB
       ledgerfs offload s3://tier s3://archive --recompress zstd
     """
+    # What is read once is not worth keeping; parts on their way here and there are all that has to be in memory.
+    process_cache.resize(min(process_cache.budget, _READ_BYTES))
     # numba, which this imports, is not needed by those who list and copy files.
     from ledgerfs.vfs.writing.bucket_copy import CopyOptions, Outcome, copy_ledgers, rows_to_copy
     from ledgerfs.vfs.writing.write import IfExists, free_ledger_id

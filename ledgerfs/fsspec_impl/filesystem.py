@@ -4,6 +4,7 @@ All of it is answered by ``vfs``: this module only speaks fsspec's language. Wha
 directory: fsspec's own ``walk``, ``find``, ``exists`` would do that (``facts/fsspec-fuse.md`` §1.3).
 """
 
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -35,6 +36,10 @@ from ledgerfs.vfs.writing.target import require_writable
 if TYPE_CHECKING:
     from ledgerfs.fsspec_impl.ledger_upload import LedgerUpload
     from ledgerfs.fsspec_impl.tree_writes import TreeWrites
+
+_URL = ("ledger://", "ledger::")
+_CHAINED = re.compile(r"::[A-Za-z][A-Za-z0-9+.-]*://.*\Z", re.DOTALL)
+"""What a URL says of the bucket, which an instance knows."""
 
 _BLOCK_SIZE = 1 << 20
 _COPY_SIZE = 8 << 20
@@ -108,7 +113,8 @@ class LedgerFileSystem(AbstractFileSystem):
     def _strip_protocol(cls, path: Any) -> Any:  # noqa: ANN401  (a path or a list of them)
         if isinstance(path, list):
             return [cls._strip_protocol(one) for one in path]
-        stripped: str = super()._strip_protocol(stringify_path(path))
+        text = stringify_path(path)
+        stripped: str = super()._strip_protocol(_CHAINED.sub("", text) if text.startswith(_URL) else text)
         return stripped.strip("/")
 
     @property

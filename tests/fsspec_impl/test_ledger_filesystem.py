@@ -292,3 +292,9 @@ def test_a_store_without_sizes_in_its_listing_is_asked_for_each(golden: Path, fs
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_paths_may_be_whole_urls(fs: LedgerFileSystem, golden_url: str) -> None:
+    for url in (PLAIN, f"ledger://{PLAIN}", f"ledger://{PLAIN}::{golden_url}", f"/{PLAIN}"):
+        assert fs.info(url)["name"] == PLAIN
+    assert fs._strip_protocol("entries/tenant/a::b/topic") == "entries/tenant/a::b/topic"
