@@ -231,11 +231,19 @@ def damaged() -> dict[str, tuple[bytes, str]]:
     }
 
 
-@pytest.mark.parametrize("codec", ["none", "zstd", "zlib"])
-@pytest.mark.parametrize("kind", sorted(damaged()))
+STAYS_AS_IT_IS = {("zstd", "zstd"), ("huge", "zstd"), ("zlib", "zlib")}
+
+
+@pytest.mark.parametrize(
+    ("kind", "codec"),
+    [
+        (kind, codec)
+        for kind in sorted(damaged())
+        for codec in ("none", "zstd", "zlib")
+        if (kind, codec) not in STAYS_AS_IT_IS
+    ],
+)
 def test_damage_is_an_error_that_names_the_entry(kind, codec):
-    if (kind, codec) in {("zstd", "zstd"), ("huge", "zstd"), ("zlib", "zlib")}:
-        pytest.skip("stays as it is")
     entry, reason = damaged()[kind]
     with pytest.raises(CorruptMessageError, match=f"entry 41: .*({reason})"):
         list(recompress(codec)(batch_of([packed(LZ4), entry], 40), 3))
