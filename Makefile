@@ -40,6 +40,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.decode
 	$(BIN)/python -m benchmarks.read
 	$(BIN)/python -m benchmarks.write
+	$(BIN)/python -m benchmarks.mount
 
 clean:
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis

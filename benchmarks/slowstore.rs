@@ -169,7 +169,8 @@ fn serve(s: &Store, stream: TcpStream) -> std::io::Result<()> {
         let _under_way = if !key.is_empty() && method != "HEAD" { Some(UnderWay::new(s)) } else { None };
         std::thread::sleep(Duration::from_millis(s.latency));
         if key.is_empty() {
-            answer(&mut w, "200 OK", "application/xml", "", list(s, bucket, query).as_bytes())?;
+            let body = if method == "HEAD" { String::new() } else { list(s, bucket, query) };
+            answer(&mut w, "200 OK", "application/xml", "", body.as_bytes())?;
             continue;
         }
         let file = match File::open(format!("{}/{bucket}/{key}", s.root)) {

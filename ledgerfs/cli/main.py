@@ -19,11 +19,13 @@ from ledgerfs.cli.head import head
 from ledgerfs.cli.import_rows import import_rows
 from ledgerfs.cli.info import info
 from ledgerfs.cli.ls import ls
+from ledgerfs.cli.mount import mount
 from ledgerfs.cli.offload import offload
 from ledgerfs.cli.output import say
 from ledgerfs.cli.repair import repair
 from ledgerfs.cli.rm import rm
 from ledgerfs.cli.topics import topics
+from ledgerfs.cli.umount import umount
 from ledgerfs.cli.verify import verify
 from ledgerfs.errors import (
     AccessDeniedError,
@@ -52,6 +54,7 @@ Examples:
   ledgerfs repair s3://tier
   ledgerfs offload s3://tier s3://tier-backup
   ledgerfs import rows.parquet s3://tier persistent://public/default/orders
+  ledgerfs mount s3://tier /mnt/tier          # as a folder, until: ledgerfs umount /mnt/tier
   ledgerfs count s3://tier --stats            # and what that asked of the store; --trace prints each request
 
 \b
@@ -66,7 +69,7 @@ def cli() -> None:
     """Open an Apache Pulsar tiered-storage bucket without a broker."""
 
 
-for command in (topics, ls, cat, head, count, export, info, verify, offload, import_rows, repair, rm):
+for command in (topics, ls, cat, head, count, export, info, verify, offload, import_rows, repair, rm, mount, umount):
     cli.add_command(command)
 
 

@@ -43,14 +43,15 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON: 
 
 def _storage_options(context: click.Context, _: click.Parameter, values: tuple[str, ...]) -> None:
     """Keep the options for `_open`."""
-    context.meta["ledgerfs.storage_options"] = _parsed(values)
+    context.meta["ledgerfs.storage_options"] = parsed_options(values)
 
 
 def _target_options(context: click.Context, _: click.Parameter, values: tuple[str, ...]) -> None:
-    context.meta["ledgerfs.target_options"] = _parsed(values)
+    context.meta["ledgerfs.target_options"] = parsed_options(values)
 
 
-def _parsed(values: tuple[str, ...]) -> dict[str, Any]:
+def parsed_options(values: tuple[str, ...]) -> dict[str, Any]:
+    """Return the options of ``KEY=VALUE`` texts; raises `click.BadParameter`."""
     options: dict[str, Any] = {}
     for text in values:
         name, equals, value = text.partition("=")

@@ -3,7 +3,9 @@
 mfusepy takes libfuse 2 where both are there, which reads 128 KiB at a time (``facts/fsspec-fuse.md`` §3.1, §3.4); so 3 is asked for.
 """
 
+import ctypes
 import errno
+import itertools
 import os
 import stat
 from collections.abc import Iterator
@@ -15,13 +17,25 @@ os.environ.setdefault("FUSE_LIBRARY_NAME", "fuse3")
 import mfusepy
 
 from ledgerfs.fuse_mount.attributes import BLOCK_BYTES, Attributes
-from ledgerfs.fuse_mount.error_numbers import answering
+from ledgerfs.fuse_mount.error_numbers import answering, warn_once
 from ledgerfs.fuse_mount.operations import MountedBucket
 
 READ_BYTES = 1 << 20
 """The largest read that the kernel hands on."""
 
-_NAME_BYTES = 255
+_NAME_BYTES = 1024
+"""The longest name that Linux takes from FUSE (``FUSE_NAME_MAX``). It lists nothing of a directory that has a longer one."""
+
+_DIRECTORY = stat.S_IFDIR
+_READDIR_PLUS, _FILL_DIR_PLUS = 1, 2
+"""libfuse's: attributes are wanted with the names; here they are."""
+
+Pointer = Any
+"""To what is libfuse's, by ctypes, which has no types for it."""
+
+Listing = list[tuple[bytes, Attributes | None]]
+"""Names and attributes; none for ``.`` and ``..``."""
+
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_TRUNC
 
 
@@ -32,7 +46,10 @@ class Callbacks(mfusepy.Operations):
 
     def __init__(self, mounted: MountedBucket) -> None:
         self._mounted = mounted
+        mounted.on_gone = _forget
         self._owner = (os.getuid(), os.getgid())
+        self._directories = itertools.count(1)
+        self._listings: dict[int, Listing] = {}
 
     def init_with_config(self, conn_info: Any, config_3: Any) -> None:  # noqa: ANN401  (ctypes)
         """Ask for large reads, and many at a time."""
@@ -41,45 +58,61 @@ class Callbacks(mfusepy.Operations):
             conn_info.max_background = 64
         if config_3 is not None:
             config_3.use_ino = True
+            # An open file that is removed would be renamed otherwise.
+            config_3.hard_remove = True
 
     @answering
-    def getattr(self, path: str, fh: int | None = None) -> dict[str, Any]:
-        return self._stat(self._mounted.attributes(path))
+    def getattr(self, path: str | None, fh: int | None = None) -> Attributes:
+        return self._mounted.attributes(path, fh)
+
+    def opendir(self, path: str) -> int:
+        return next(self._directories)
 
     @answering
-    def readdir(self, path: str, fh: int) -> Iterator[tuple[str, dict[str, int], int]]:
-        found = list(self._mounted.names(path))
-        return self._entries(found)
+    def readdir(self, path: str | None, fh: int, offset: int) -> Listing:
+        """Return what is in a directory, the same as long as somebody reads on from one name to the next."""
+        if offset == 0 or fh not in self._listings:
+            self._listings[fh] = [(b".", None), (b"..", None), *self._listed(_still_there(path))]
+        return self._listings[fh]
+
+    def releasedir(self, path: str | None, fh: int) -> int:
+        self._listings.pop(fh, None)
+        return 0
 
     @answering
     def open(self, path: str, flags: int) -> int:
         if flags & _WRITE_FLAGS:
-            self._mounted.refuse_change(path)
+            self._mounted.refuse_writing(path)
         return self._mounted.open(path)
 
     @answering
-    def create(self, path: str, mode: int, fi: Any = None) -> int:  # noqa: ANN401
-        return self._mounted.create(path, _process())
+    def create(self, path: str, mode: int, flags: int) -> int:
+        if flags & os.O_ACCMODE != os.O_WRONLY:
+            self._mounted.require_new(path)
+            raise OSError(errno.ENOTSUP, f"{path}: files of a bucket are written only, front to end")
+        return self._mounted.create(path, _thread())
 
     @answering
-    def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
-        return self._mounted.read(fh, size, offset)
+    def read(self, fh: int, offset: int, buffer: memoryview) -> int:
+        """Fill the kernel's buffer, as `Session` calls it; not as mfusepy does, which would copy what is returned."""
+        return self._mounted.read_into(fh, offset, buffer)
 
     @answering
-    def write(self, path: str, data: bytes, offset: int, fh: int) -> int:
-        return self._mounted.write(fh, data, offset)
+    def write(self, path: str | None, data: bytes, offset: int, fh: int) -> int:
+        return self._mounted.write(fh, data, offset, _thread())
 
     @answering
-    def flush(self, path: str, fh: int) -> int:
-        self._mounted.flush(fh, _process())
+    def flush(self, path: str | None, fh: int) -> int:
+        self._mounted.flush(fh, _thread())
         return 0
 
     @answering
-    def fsync(self, path: str, datasync: int, fh: int) -> int:
+    def fsync(self, path: str | None, datasync: int, fh: int) -> int:
+        self._mounted.sync(fh)
         return 0
 
     @answering
-    def release(self, path: str, fh: int) -> int:
+    def release(self, path: str | None, fh: int) -> int:
         self._mounted.release(fh)
         return 0
 
@@ -99,8 +132,8 @@ class Callbacks(mfusepy.Operations):
         return 0
 
     @answering
-    def truncate(self, path: str, length: int, fh: int | None = None) -> int:
-        self._mounted.refuse_change(path)
+    def truncate(self, path: str | None, length: int, fh: int | None = None) -> int:
+        self._mounted.resize(_still_there(path), length)
         return 0
 
     @answering
@@ -109,15 +142,30 @@ class Callbacks(mfusepy.Operations):
         return 0
 
     @answering
-    def chmod(self, path: str, mode: int) -> int:
+    def link(self, target: str, source: str) -> int:
+        self._mounted.refuse_change(target)
+        return 0
+
+    @answering
+    def symlink(self, target: str, source: str) -> int:
+        self._mounted.refuse_change(target)
+        return 0
+
+    @answering
+    def mknod(self, path: str, mode: int, dev: int) -> int:
+        self._mounted.refuse_change(path)
+        return 0
+
+    @answering
+    def chmod(self, path: str | None, mode: int) -> int:
         return self._ignore_while_writing(path)
 
     @answering
-    def chown(self, path: str, uid: int, gid: int) -> int:
+    def chown(self, path: str | None, uid: int, gid: int) -> int:
         return self._ignore_while_writing(path)
 
     @answering
-    def utimens(self, path: str, times: Any = None) -> int:  # noqa: ANN401
+    def utimens(self, path: str | None, times: Any = None) -> int:  # noqa: ANN401
         return self._ignore_while_writing(path)
 
     @answering
@@ -142,32 +190,75 @@ class Callbacks(mfusepy.Operations):
         """Drop what is being written when the mount ends."""
         self._mounted.close()
 
-    def _ignore_while_writing(self, path: str) -> int:
+    def _ignore_while_writing(self, path: str | None) -> int:
         """Do nothing for a file that is copied in, as ``cp -p`` wants it; refuse for all others."""
-        self._mounted.require_incoming(path)
+        self._mounted.require_incoming(_still_there(path))
         return 0
 
-    def _entries(self, found: list[tuple[str, bool, int]]) -> Iterator[tuple[str, dict[str, int], int]]:
-        yield ".", {"st_mode": stat.S_IFDIR}, 0
-        yield "..", {"st_mode": stat.S_IFDIR}, 0
-        for name, is_directory, inode in found:
-            yield name, {"st_mode": stat.S_IFDIR if is_directory else stat.S_IFREG, "st_ino": inode}, 0
+    def _listed(self, path: str) -> Iterator[tuple[bytes, Attributes]]:
+        for name, shown in self._mounted.entries(path):
+            encoded = os.fsencode(name)
+            if len(encoded) <= _NAME_BYTES:
+                yield encoded, shown
+            else:
+                warn_once(f"{path}: Linux takes no name of more than {_NAME_BYTES} bytes; left out is {name}")
 
-    def _stat(self, shown: Attributes) -> dict[str, Any]:
-        changed, size = shown.changed_ms * 1_000_000, shown.size or 0
-        return {
-            "st_mode": shown.mode(is_writable=self._mounted.options.is_writable),
-            "st_ino": shown.inode,
-            "st_size": size,
-            "st_blocks": -(-size // 512),
-            "st_blksize": BLOCK_BYTES,
-            "st_nlink": 2 if shown.is_directory else 1,
-            "st_uid": self._owner[0],
-            "st_gid": self._owner[1],
-            "st_mtime": changed,
-            "st_ctime": changed,
-            "st_atime": changed,
-        }
+    def show(self, shown: Attributes, stat: Pointer) -> None:
+        """Fill the kernel's structure, which is all zeros, or of another file."""
+        size = shown.size or 0
+        stat.st_mode = shown.mode(is_writable=self._mounted.options.is_writable)
+        stat.st_ino = shown.inode
+        stat.st_size = size
+        stat.st_blocks = -(-size // 512)
+        stat.st_blksize = BLOCK_BYTES
+        stat.st_nlink = 2 if shown.is_directory else 1
+        stat.st_uid, stat.st_gid = self._owner
+        seconds, milliseconds = divmod(shown.changed_ms, 1000)
+        for time in (stat.st_mtimespec, stat.st_ctimespec, stat.st_atimespec):
+            time.tv_sec, time.tv_nsec = seconds, milliseconds * 1_000_000
+
+
+class Session(mfusepy.FUSE):
+    """mfusepy's way from libfuse to `Callbacks`, but for where it copies bytes, or has the kernel ask for each file by itself."""
+
+    def getattr_fuse_3(self, path: bytes | None, buf: Pointer, fip: Pointer) -> int:
+        handle = fip.contents.fh if fip else None
+        ctypes.memset(buf, 0, ctypes.sizeof(mfusepy.c_stat))
+        self.operations.show(self.operations.getattr(self._text(path), handle), buf.contents)
+        return 0
+
+    def read(self, path: bytes | None, buf: Pointer, size: int, offset: int, fip: Pointer) -> int:
+        """Have libfuse's buffer filled: a new one for each read would cost more than all else."""
+        buffer = (ctypes.c_ubyte * size).from_address(ctypes.addressof(buf.contents))
+        return int(self.operations.read(fip.contents.fh, offset, memoryview(buffer).cast("B")))
+
+    def readdir_fuse_3(  # noqa: PLR0917  (as libfuse calls it)
+        self, path: bytes | None, buf: Pointer, filler: Pointer, offset: int, fip: Pointer, flags: int
+    ) -> int:
+        """Tell names, and attributes too where the kernel takes them, from the one at ``offset`` until it has enough.
+
+        Attributes that are not known yet are left out: the kernel asks for them when somebody else does.
+        """
+        listing = self.operations.readdir(self._text(path), fip.contents.fh, offset)
+        stat, nothing = mfusepy.c_stat(), mfusepy.c_stat(st_mode=_DIRECTORY)
+        for at in range(offset, len(listing)):
+            name, shown = listing[at]
+            plus = 0
+            if shown is not None:
+                self.operations.show(shown, stat)
+                plus = flags & _READDIR_PLUS and (shown.size is not None) * _FILL_DIR_PLUS
+            if filler(buf, name, nothing if shown is None else stat, at + 1, plus):
+                break
+        return 0
+
+    def getxattr(self, path: bytes, name: bytes, value: Pointer, size: int, *rest: Pointer) -> int:
+        """Answer at once what ``ls -l`` asks of each file, and asks once where it is told that there is no such thing here."""
+        if not name.startswith(b"user."):
+            return -errno.ENOTSUP
+        return int(super().getxattr(path, name, value, size, *rest))
+
+    def _text(self, path: bytes | None) -> str | None:
+        return None if path is None else path.decode(self.encoding, self.errors)
 
 
 def serve(mounted: MountedBucket, mountpoint: str, url: str, options: dict[str, Any]) -> None:
@@ -182,9 +273,16 @@ def serve(mounted: MountedBucket, mountpoint: str, url: str, options: dict[str, 
         "negative_timeout": 0,
         "max_read": READ_BYTES,
         "ro": not mounted.options.is_writable,
+        **_threads(),
         **options,
     }
-    mfusepy.FUSE(Callbacks(mounted), mountpoint, foreground=True, **given)
+    Session(Callbacks(mounted), mountpoint, foreground=True, **given)
+
+
+def _threads() -> dict[str, int]:
+    """Return how many calls may wait for the store at a time: with libfuse's ten, ten hanging reads would keep all else waiting."""
+    knows_threads = (mfusepy.fuse_version_major, mfusepy.fuse_version_minor) >= (3, 12)
+    return {"max_threads": 64, "max_idle_threads": 10} if knows_threads else {}
 
 
 def widen_readahead(mountpoint: str) -> bool:
@@ -198,6 +296,19 @@ def widen_readahead(mountpoint: str) -> bool:
     return True
 
 
-def _process() -> int:
-    _, _, process = mfusepy.fuse_get_context()
-    return int(process)
+def _thread() -> int:
+    _, _, thread = mfusepy.fuse_get_context()
+    return int(thread)
+
+
+def _forget(path: str) -> None:
+    """Let the kernel forget what it knows of a path. Not while it writes to the file: both would wait for each other."""
+    library = mfusepy._libfuse  # noqa: SLF001  (it has no name for this)
+    library.fuse_invalidate_path(ctypes.c_void_p(library.fuse_get_context().contents.fuse), os.fsencode(f"/{path}"))
+
+
+def _still_there(path: str | None) -> str:
+    """Return the path, which is None for an open file that was removed."""
+    if path is None:
+        raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+    return path

@@ -5,21 +5,38 @@ Never nothing, and never a short read: a tool that reads damaged or unreachable 
 
 import errno
 import logging
+import threading
+import time
 from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from ledgerfs.errors import LedgerfsError, NotFoundError, StoreUnreachableError
+from cachetools import LRUCache
+
+from ledgerfs.errors import (
+    BucketNotFoundError,
+    LedgerfsError,
+    NotFoundError,
+    ObjectNotFoundError,
+    StoreUnreachableError,
+)
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 logger = logging.getLogger("ledgerfs.mount")
 
-_ORDINARY = frozenset({errno.ENOENT, errno.ENODATA, errno.EROFS, errno.EISDIR, errno.ENOTDIR, errno.EEXIST})
+_ORDINARY = frozenset(
+    {errno.ENOENT, errno.ENODATA, errno.EROFS, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY}
+)
 """What tools ask for all the time, and is no failure of anybody's."""
 
 _TRANSLATED = {errno.EHOSTUNREACH: errno.EIO}
+
+_GONE = (ObjectNotFoundError, BucketNotFoundError)
+
+_SILENT_SECONDS = 10.0
+"""For how long the same is not said again."""
 
 
 class MountError(OSError):
@@ -53,11 +70,39 @@ def answering(operation: Callable[Arguments, Result]) -> Callable[Arguments, Res
     return answer
 
 
+def warn_once(text: str) -> None:
+    """Log what is no failure, unless that was just done."""
+    if _is_news(text):
+        logger.warning("%s", text)
+
+
 def _log(operation: str, arguments: tuple[object, ...], error: Exception, number: int) -> None:
     where = " ".join(repr(one) for one in arguments if isinstance(one, str | int))
-    if number in _ORDINARY or (isinstance(error, LedgerfsError) and number == errno.ENOENT):
+    # That an object is gone which a listing or an index told of is no answer to a question whether it is there.
+    if number in _ORDINARY and not isinstance(error, _GONE):
         logger.debug("%s %s: %s", operation, where, error)
-    elif isinstance(error, OSError):
-        logger.error("%s %s: %s", operation, where, error)
-    else:
+    elif not isinstance(error, OSError):
         logger.error("%s %s: a defect of ledgerfs", operation, where, exc_info=error)
+    elif _is_news(_subject(error)):
+        logger.error("%s %s: %s", operation, where, error)
+
+
+def _subject(error: OSError) -> str:
+    """Return what an error is about: what it says, or the object, for its reason tells of tries and seconds."""
+    is_of_object = isinstance(error, LedgerfsError) and error.key is not None
+    return f"{type(error).__name__} {error.filename}" if is_of_object else str(error)
+
+
+def _is_news(text: str) -> bool:
+    """Whether this was not just said: the kernel asks again for what it could not read ahead, and ``close`` fails after ``write``."""
+    now = time.monotonic()
+    with _lock:
+        said = _said.get(text)
+        if said is not None and now - said < _SILENT_SECONDS:
+            return False
+        _said[text] = now
+        return True
+
+
+_said: LRUCache[str, float] = LRUCache(256)
+_lock = threading.Lock()

@@ -1,9 +1,17 @@
-"""Files that are being copied in: bytes as they come become a ledger, which appears when the file is closed."""
+"""Files that are being copied in: bytes as they come become a ledger, which appears when the file is closed.
+
+A ledger must not appear whose writer was killed, and ``flush`` comes for that one, too: `ledgerfs.fuse_mount.processes` tells them apart.
+What nobody can tell: a program that fails, or catches a signal, and closes the file in order, has closed it.
+"""
 
 import errno
 import os
 import threading
+import time
 
+from ledgerfs.errors import LedgerfsError
+from ledgerfs.fuse_mount.attributes import inode_of
+from ledgerfs.fuse_mount.processes import has_failed, is_held, process_of
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.writing.record_stream import RecordStream
 from ledgerfs.vfs.writing.target import target_of
@@ -15,52 +23,82 @@ class IncomingFile:
 
     Parameters
     ----------
-    process
-        Who opened it. Others that inherited it, such as the children of a shell, close it too, without having written all of it.
+    thread
+        Who opened it, as FUSE tells. Others that inherited it, such as the children of a shell, close it too, before all of it is written.
 
     Attributes
     ----------
+    path
+        Of the tree.
     size
         Bytes that came.
     is_there
         Whether the ledger is in the bucket.
+    changed_ms
+        When the last bytes came, or the ledger was complete; ms since 1970 UTC.
 
     """
 
-    def __init__(self, bucket: Bucket, path: str, process: int, block_size: int | None) -> None:
+    def __init__(self, bucket: Bucket, path: str, thread: int, block_size: int | None) -> None:
         managed_ledger, ledger_id = target_of(path)
         self._writer = open_writer(bucket, Wanted(managed_ledger, ledger_id, block_size=block_size))
         self._stream = RecordStream(path, self._writer.ledger.largest_taken)
         self._bucket = bucket
+        self.path = path
         self._name = (ledger_id, managed_ledger)
-        self._process = process
+        # Threads end; what they belonged to is not to be asked later.
+        self._writers = {thread: process_of(thread)}
         self._lock = threading.Lock()
         self._error: BaseException | None = None
         self.size = 0
         self.is_there = False
+        self.changed_ms = int(time.time() * 1000)
 
-    def write(self, data: bytes, offset: int) -> int:
+    def write(self, data: bytes, offset: int, thread: int = 0) -> int:
         """Take the next bytes; raises ``ENOTSUP`` for bytes elsewhere, and whatever is wrong with the records, now and from then on."""
         with self._lock:
             self._require_open()
-            if offset != self.size:
-                raise OSError(errno.ENOTSUP, "files of a bucket are written front to end")
+            if thread not in self._writers:
+                self._writers[thread] = process_of(thread)
             try:
+                if offset != self.size:
+                    raise self._not_in_order()
                 for batch in self._stream.feed(data):
                     self._writer.add(batch)
             except BaseException as error:
                 self._give_up(error)
                 raise
             self.size += len(data)
+            self.changed_ms = int(time.time() * 1000)
             return len(data)
 
-    def flush(self, process: int) -> None:
-        """Make the ledger appear if whoever opened the file closes it, and something was written; raises what keeps it from appearing."""
+    def resize(self, size: int) -> None:
+        """Raise ``ENOTSUP`` unless that is its size; bytes that were to be left out are missing from then on."""
+        with self._lock:
+            self._require_open()
+            if size != self.size:
+                error = self._not_in_order()
+                if self.size:
+                    self._give_up(error)
+                raise error
+
+    def flush(self, thread: int) -> None:
+        """Make the ledger appear when the last one closes it of those who write it; raises what keeps it from appearing."""
         with self._lock:
             if self._error is not None:
                 raise self._error
-            if process == self._process and self.size and not self.is_there:
-                self._commit()
+            if self.is_there:
+                return
+            processes = set(self._writers.values())
+            if process_of(thread) not in processes:
+                return
+            if has_failed(thread):
+                error = LedgerfsError("its writer was killed, or failed; nothing was written", key=self.path)
+                self._give_up(error)
+                raise error
+            if is_held(processes, inode_of(self.path)):
+                return
+            self._commit()
 
     def release(self) -> None:
         """End it when nobody has it open any more: what was written is committed, an empty file is dropped."""
@@ -70,13 +108,25 @@ class IncomingFile:
             if self.size:
                 self._commit()
             else:
-                self._writer.abort()
+                self._give_up(_given_up())
 
-    def abort(self) -> None:
-        """Drop it; nothing is left in the bucket."""
+    @property
+    def is_given_up(self) -> bool:
+        """Whether it can never appear."""
+        return self._error is not None
+
+    def sync(self) -> None:
+        """Raise what keeps it from appearing, as far as that is known."""
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+
+    def abort(self) -> bool:
+        """Drop it, unless the ledger is in the bucket; returns whether it is not."""
         with self._lock:
             if not self.is_there and self._error is None:
-                self._give_up(OSError(errno.EIO, os.strerror(errno.EIO)))
+                self._give_up(_given_up())
+            return not self.is_there
 
     def _commit(self) -> None:
         try:
@@ -86,14 +136,22 @@ class IncomingFile:
             self._give_up(error)
             raise
         self.is_there = True
+        self.changed_ms = int(time.time() * 1000)
         self._bucket.note_written(*self._name)
 
     def _give_up(self, error: BaseException) -> None:
         self._error = error
         self._writer.abort()
 
+    def _not_in_order(self) -> OSError:
+        return OSError(errno.ENOTSUP, f"{self.path}: files of a bucket are written front to end")
+
     def _require_open(self) -> None:
         if self._error is not None:
             raise self._error
         if self.is_there:
-            raise OSError(errno.EPERM, "the ledger is complete, and never changes")
+            raise OSError(errno.EPERM, f"{self.path}: the ledger is complete, and never changes")
+
+
+def _given_up() -> OSError:
+    return OSError(errno.EIO, os.strerror(errno.EIO))

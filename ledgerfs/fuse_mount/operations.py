@@ -10,15 +10,19 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ledgerfs.errors import (
     LedgerExistsError,
     LedgerfsError,
     NotADirectoryPathError,
     NotFoundError,
+    ObjectNotFoundError,
     ReadOnlyError,
+    StaleObjectError,
 )
 from ledgerfs.fuse_mount.attributes import Attributes, attributes_of, directory, extended_attributes, inode_of
 from ledgerfs.fuse_mount.incoming import IncomingFile
@@ -27,10 +31,16 @@ from ledgerfs.vfs.tree import Node, OpenFile, Tree
 from ledgerfs.vfs.writing.target import removable, require_writable, target_of
 from ledgerfs.vfs.writing.write import remove_ledger
 
+if TYPE_CHECKING:
+    from ledgerfs.vfs.catalog import Catalog
+
 logger = logging.getLogger("ledgerfs.mount")
 
 _TOPIC_DEPTH = 4
 """Components of a topic's directory in the view ``entries``."""
+
+_OUTDATED_SECONDS = 1.0
+"""How old a listing has to be at least before another one is asked what has become of an object that was replaced or removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +63,27 @@ class MountOptions:
     block_size: int | None = None
 
 
+@dataclass(slots=True)
+class _OpenFile:
+    """A file that is read.
+
+    Attributes
+    ----------
+    shown
+        What ``stat`` showed when it was opened, and still shows when the path is gone.
+    is_replaced
+        Whether the same path was opened since and had other bytes. The kernel keeps bytes by path, whoever reads them: those of the old
+        file would be taken for the new one's.
+
+    """
+
+    path: str
+    file: OpenFile
+    shown: Attributes
+    versions: tuple[str | None, ...]
+    is_replaced: bool = False
+
+
 class MountedBucket:
     """The operations of one mount. Any number of threads may call them."""
 
@@ -60,68 +91,94 @@ class MountedBucket:
         self._bucket = bucket
         self.options = options
         self._handles = itertools.count(1)
-        self._open: dict[int, OpenFile | IncomingFile] = {}
+        self._open: dict[int, _OpenFile | IncomingFile] = {}
         self._incoming: dict[str, IncomingFile] = {}
         self._made: set[str] = set()
         self._lock = threading.Lock()
         self._refreshing = threading.Lock()
+        self._catalog: Catalog = bucket.catalog
         self._tree = bucket.tree
+        self._totals: tuple[int, int] | None = None
         self._listed = time.monotonic()
+        self._is_outdated = False
+        self.on_gone: Callable[[str], None] = lambda _: None
+        """Called while a file is closed, or just after, which was shown while it was written, and did not become a ledger."""
 
     @property
     def open_handles(self) -> int:
         """How many files are open."""
         return len(self._open)
 
-    def attributes(self, path: str) -> Attributes:
-        """Return what ``stat`` shows. A file that was never rendered is rendered for it: a wrong size would cut it off for its reader."""
-        path = path.strip("/")
-        incoming = self._incoming.get(path)
-        if incoming is not None:
-            return Attributes(inode_of(path), False, incoming.size, int(time.time() * 1000))
-        node = self._node(path)
-        if node is None:
-            return directory(path)
-        shown = attributes_of(node)
-        if shown.size is None:
-            size = self.tree().open(path).size
-            shown = Attributes(shown.inode, False, size, shown.changed_ms, shown.created_ms)
-        return shown
+    def attributes(self, path: str | None, handle: int | None = None) -> Attributes:
+        """Return what ``stat`` shows. A file that was never rendered is rendered for it: a wrong size would cut it off for its reader.
 
-    def names(self, path: str) -> Iterator[tuple[str, bool, int]]:
-        """Yield what is in a directory: name, whether it is a directory, inode. Costs no request."""
+        An open file has attributes as long as it is open, also when there is no such path any more (None).
+        """
+        opened = None if handle is None else self._open.get(handle)
+        if path is None:
+            if opened is None:
+                raise _os_error(errno.ENOENT)
+            return _attributes_of(opened, opened.path) if isinstance(opened, IncomingFile) else opened.shown
+        try:
+            return self._attributes(path.strip("/"))
+        except NotFoundError:
+            if not isinstance(opened, _OpenFile):
+                raise
+            return opened.shown
+
+    def entries(self, path: str) -> Iterator[tuple[str, Attributes]]:
+        """Yield names and attributes of what is in a directory, with sizes where they are known. Costs no request.
+
+        Files that are being written are left out.
+        """
         path = path.strip("/")
         seen: set[str] = set()
         prefix = f"{path}/" if path else ""
         for node in self._children(path):
             name = node.path[len(prefix) :]
             seen.add(name)
-            yield name, node.is_directory, inode_of(node.path)
-        for made in [*self._made, *self._incoming]:
-            name = made[len(prefix) :]
-            if made.startswith(prefix) and name and "/" not in name and name not in seen:
-                yield name, made in self._made, inode_of(made)
+            yield name, attributes_of(node)
+        made = [(one, directory(one)) for one in list(self._made)]
+        complete = [
+            (one, _attributes_of(incoming, one)) for one, incoming in list(self._incoming.items()) if incoming.is_there
+        ]
+        for one, shown in [*made, *complete]:
+            name = one[len(prefix) :]
+            if one.startswith(prefix) and name and "/" not in name and name not in seen:
+                yield name, shown
 
     def open(self, path: str) -> int:
         """Open a file for reading, rendered if need be; returns its handle."""
         path = path.strip("/")
+        self._list_if_outdated()
+        if self._is_being_written(path):
+            raise OSError(errno.EBUSY, f"{path}: it is being written")
+        self._find_written(path)
+        tree = self.tree()
         try:
-            opened = self.tree().open(path)
-        except NotFoundError:
-            if not self._has_come(path):
-                raise
-            self.refresh()
-            opened = self.tree().open(path)
-        return self._keep(opened)
+            node, file = tree.node(path), tree.open(path)
+        except (StaleObjectError, ObjectNotFoundError):
+            self._is_outdated = True
+            raise
+        ref = node.ref
+        versions = () if ref is None else (ref.uuid, ref.data.version, ref.index.version)
+        shown = replace(attributes_of(node), size=file.size)
+        for other in list(self._open.values()):
+            if isinstance(other, _OpenFile) and other.path == path:
+                other.is_replaced |= (other.versions, other.shown.size) != (versions, file.size)
+        return self._keep(_OpenFile(path, file, shown, versions))
 
     def read(self, handle: int, size: int, offset: int) -> bytes:
         """Return bytes of an open file, fewer than asked for only at its end."""
-        opened = self._open[handle]
-        if isinstance(opened, IncomingFile):
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        return opened.read(offset, offset + size)
+        with self._reading(handle) as file:
+            return file.read(offset, offset + size)
 
-    def create(self, path: str, process: int) -> int:
+    def read_into(self, handle: int, offset: int, buffer: memoryview) -> int:
+        """Fill a buffer with bytes of an open file, and return how many there were: fewer only at its end."""
+        with self._reading(handle) as file:
+            return file.read_into(offset, buffer)
+
+    def create(self, path: str, thread: int) -> int:
         """Open a new file of ``entries`` for writing; raises what is wrong with its name, or that there is such a ledger."""
         path = path.strip("/")
         self._require_writable(path)
@@ -129,63 +186,105 @@ class MountedBucket:
         with self._lock:
             if path in self._incoming and not self._incoming[path].is_there:
                 raise LedgerExistsError("this file is being written already", key=path)
-            incoming = IncomingFile(self._bucket, path, process, self.options.block_size)
+            incoming = IncomingFile(self._bucket, path, thread, self.options.block_size)
             self._incoming[path] = incoming
         return self._keep(incoming)
 
-    def write(self, handle: int, data: bytes, offset: int) -> int:
+    def write(self, handle: int, data: bytes, offset: int, thread: int = 0) -> int:
         """Take bytes of a file that was created."""
-        return self._writing(handle).write(data, offset)
+        opened = self._opened(handle)
+        if not isinstance(opened, IncomingFile):
+            raise _os_error(errno.EBADF)
+        return opened.write(data, offset, thread)
 
-    def flush(self, handle: int, process: int) -> None:
-        """Complete a file that whoever created it closes."""
-        opened = self._open[handle]
+    def flush(self, handle: int, thread: int) -> None:
+        """Complete a file that the last one closes who writes it."""
+        opened = self._opened(handle)
         if isinstance(opened, IncomingFile):
-            opened.flush(process)
+            try:
+                opened.flush(thread)
+            finally:
+                if opened.is_given_up:
+                    self._forget(opened)
+
+    def sync(self, handle: int) -> None:
+        """Raise what went wrong with a file that is being written. That it is in the bucket, only closing it tells."""
+        opened = self._opened(handle)
+        if isinstance(opened, IncomingFile):
+            opened.sync()
 
     def release(self, handle: int) -> None:
         """Let go of a file that nobody has open any more."""
-        opened = self._open.pop(handle)
+        opened = self._open.pop(handle, None)
         if isinstance(opened, IncomingFile):
             try:
                 opened.release()
             finally:
-                self._forget_unless_there(opened)
+                if not opened.is_there:
+                    self._forget(opened)
 
     def make_directory(self, path: str) -> None:
         """Make a directory for files to come; it is there as long as the mount, or something is in it."""
         path = path.strip("/")
         self._require_writable(path)
         if path.count("/") >= _TOPIC_DEPTH:
-            raise OSError(errno.EPERM, "directories are tenants, namespaces and topics")
+            raise OSError(errno.EPERM, f"{path}: directories are tenants, namespaces and topics")
         if path.count("/") == _TOPIC_DEPTH - 1:
             target_of(f"{path}/0.entries")
         self._require_directory(path.rpartition("/")[0])
         if path in self._made or self._is_known(path):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+            raise _os_error(errno.EEXIST)
         self._made.add(path)
 
     def remove_directory(self, path: str) -> None:
         """Remove a directory that was made and has nothing in it."""
         path = path.strip("/")
         self._require_writable(path)
-        if next(iter(self.names(path)), None) is not None:
-            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+        is_used = any(one.startswith(f"{path}/") for one in list(self._incoming))
+        if is_used or next(iter(self.entries(path)), None) is not None:
+            raise _os_error(errno.ENOTEMPTY)
         self._made.discard(path)
 
     def remove(self, path: str) -> None:
-        """Delete a ledger: its index, then its data object."""
+        """Delete a ledger, its index first, then its data object; give up a file that is being written. Its directories stay for now."""
         path = path.strip("/")
         self._require_writable(path)
+        incoming = self._incoming.get(path)
+        if incoming is not None and incoming.abort():
+            self._incoming.pop(path, None)
+            return
+        self._find_written(path)
         remove_ledger(self._bucket, removable(self.tree(), path))
         self._incoming.pop(path, None)
+        self._made |= {path[:end] for end in _slashes(path)[1:]}
         self.refresh()
 
     def refuse_change(self, path: str) -> None:
         """Raise for whoever wants to change what is there: nothing but new files of ``entries`` can be written."""
         path = path.strip("/")
         self._require_writable(path)
-        raise OSError(errno.EPERM, "ledgers never change; copy a new file in")
+        raise OSError(errno.EPERM, f"{path}: ledgers never change; copy a new file in")
+
+    def refuse_writing(self, path: str) -> None:
+        """Raise for whoever opens a file to write to it; what is not there the kernel only remembers, and looks again by ``ESTALE``."""
+        path = path.strip("/")
+        self._require_writable(path)
+        if path not in self._incoming and not self._is_known(path):
+            raise _os_error(errno.ESTALE)
+        self.refuse_change(path)
+
+    def resize(self, path: str, size: int) -> None:
+        """Raise, unless it is a file being written that has this size anyway, as some tools want to make sure of."""
+        incoming = self._incoming.get(path.strip("/"))
+        if incoming is None or incoming.is_there:
+            self.refuse_change(path)
+        else:
+            incoming.resize(size)
+
+    def require_new(self, path: str) -> None:
+        """Raise unless a ledger may be written at this path, be it that there is one already."""
+        self._require_writable(path.strip("/"))
+        target_of(path)
 
     def require_incoming(self, path: str) -> None:
         """Raise as `refuse_change` unless the file is being written, or just was."""
@@ -200,8 +299,12 @@ class MountedBucket:
 
     def totals(self) -> tuple[int, int]:
         """Return how many ledgers there are, and how many bytes their entries have."""
-        topics = self._bucket.topics() if not self._refreshing.locked() else []
-        return sum(topic.ledgers for topic in topics), sum(topic.bytes for topic in topics)
+        totals = self._totals
+        if totals is None:
+            topics = self._catalog.topics()
+            totals = sum(topic.ledgers for topic in topics), sum(topic.bytes for topic in topics)
+            self._totals = totals
+        return totals
 
     def tree(self) -> Tree:
         """Return the tree that is shown, and have it looked for anew in the background if it is too old."""
@@ -225,18 +328,56 @@ class MountedBucket:
             self._list()
         except LedgerfsError as error:
             logger.warning("the bucket could not be listed again, what was known is shown: %s", error)
-            self._listed = time.monotonic()
+        except Exception:
+            logger.exception("the bucket could not be listed again, what was known is shown: a defect of ledgerfs")
         finally:
+            self._listed = time.monotonic()
             self._refreshing.release()
 
     def _list(self) -> None:
-        began = time.monotonic()
-        self._bucket.refresh()
-        self._tree, self._listed = self._bucket.tree, began
+        self._is_outdated = False
+        self._catalog = self._bucket.refresh()
+        self._tree, self._totals = self._bucket.tree, None
+        self._listed = time.monotonic()
         for path, incoming in list(self._incoming.items()):
             if incoming.is_there and self._is_known(path):
                 self._incoming.pop(path, None)
-        self._made -= {path for path in self._made if self._is_known(path)}
+        self._made -= {path for path in list(self._made) if self._is_known(path)}
+
+    def _list_if_outdated(self) -> None:
+        """List the bucket for whoever came by an object that is another one, or gone, and tries again; but not all the time."""
+        if self._is_outdated and time.monotonic() - self._listed > _OUTDATED_SECONDS:
+            try:
+                self.refresh()
+            except LedgerfsError as error:
+                logger.warning("the bucket could not be listed again, what was known is shown: %s", error)
+
+    def _find_written(self, path: str) -> None:
+        """List the bucket if a file was written that the last listing does not have."""
+        incoming = self._incoming.get(path)
+        if incoming is not None and incoming.is_there and not self._is_known(path):
+            self.refresh()
+
+    def _is_being_written(self, path: str) -> bool:
+        incoming = self._incoming.get(path)
+        return incoming is not None and not incoming.is_there
+
+    def _attributes(self, path: str) -> Attributes:
+        incoming = self._incoming.get(path)
+        if incoming is not None:
+            return _attributes_of(incoming, path)
+        self._list_if_outdated()
+        node = self._node(path)
+        if node is None:
+            return directory(path)
+        shown = attributes_of(node)
+        if shown.size is None:
+            try:
+                shown = replace(shown, size=self.tree().open(path).size)
+            except (StaleObjectError, ObjectNotFoundError):
+                self._is_outdated = True
+                raise
+        return shown
 
     def _node(self, path: str) -> Node | None:
         """Return what is at a path; None for a directory that was only made."""
@@ -261,26 +402,37 @@ class MountedBucket:
             return False
         return True
 
-    def _has_come(self, path: str) -> bool:
-        incoming = self._incoming.get(path)
-        return incoming is not None and incoming.is_there
-
-    def _keep(self, opened: OpenFile | IncomingFile) -> int:
+    def _keep(self, opened: _OpenFile | IncomingFile) -> int:
         handle = next(self._handles)
         self._open[handle] = opened
         return handle
 
-    def _writing(self, handle: int) -> IncomingFile:
-        opened = self._open[handle]
-        if not isinstance(opened, IncomingFile):
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        return opened
+    @contextmanager
+    def _reading(self, handle: int) -> Iterator[OpenFile]:
+        opened = self._opened(handle)
+        if isinstance(opened, IncomingFile):
+            raise _os_error(errno.EBADF)
+        if opened.is_replaced:
+            raise StaleObjectError("the file was replaced since it was opened; open it again", key=opened.path)
+        try:
+            yield opened.file
+        except (StaleObjectError, ObjectNotFoundError):
+            self._is_outdated = True
+            raise
 
-    def _forget_unless_there(self, incoming: IncomingFile) -> None:
-        if not incoming.is_there:
-            for path, one in list(self._incoming.items()):
-                if one is incoming:
-                    self._incoming.pop(path, None)
+    def _opened(self, handle: int) -> _OpenFile | IncomingFile:
+        try:
+            return self._open[handle]
+        except KeyError:
+            raise _os_error(errno.EBADF) from None
+
+    def _forget(self, incoming: IncomingFile) -> None:
+        """Show a file no more that will never be there; by now another one may be written at its path."""
+        with self._lock:
+            if self._incoming.get(incoming.path) is not incoming:
+                return
+            del self._incoming[incoming.path]
+        self.on_gone(incoming.path)
 
     def _require_writable(self, path: str) -> None:
         if not self.options.is_writable:
@@ -291,3 +443,15 @@ class MountedBucket:
         node = self._node(path)
         if node is not None and not node.is_directory:
             raise NotADirectoryPathError("not a directory", key=path)
+
+
+def _attributes_of(incoming: IncomingFile, path: str) -> Attributes:
+    return Attributes(inode_of(path), False, incoming.size, incoming.changed_ms, incoming.changed_ms)
+
+
+def _slashes(path: str) -> list[int]:
+    return [at for at, one in enumerate(path) if one == "/"]
+
+
+def _os_error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))

@@ -63,6 +63,7 @@ class Bucket:
         "_expired",
         "_is_listed",
         "_layout",
+        "_listing",
         "_lock",
         "_max_age",
         "_options",
@@ -96,6 +97,7 @@ class Bucket:
         tables = LedgerTables(self, self._options[1])
         self._views = make_views(tables, RenderedFiles(cache_folder("rendered", cache_dir)))
         self._lock = ForkLock()
+        self._listing = ForkLock()
         self._catalog: Catalog | None = None
         self._expired = False
         self._is_listed = False
@@ -120,27 +122,48 @@ class Bucket:
         With ``listed`` not one that another process has listed, however young. Raises `NotFoundError` (no such bucket),
         `AccessDeniedError`, `StoreError`.
         """
+        known = self._known_catalog(listed=listed)
+        if known is not None:
+            return known
+        with self._listing:
+            # Another thread may have listed it meanwhile.
+            known = self._known_catalog(listed=listed)
+            return self._list(progress) if known is None else known
+
+    def refresh(self, progress: Progress | None = None) -> Catalog:
+        """List the bucket again; only indexes that are new or changed are read. Others go on with what was known, until it is done."""
+        with self._listing:
+            return self._list(progress)
+
+    def _known_catalog(self, *, listed: bool) -> Catalog | None:
+        """Return the catalog if it is good enough."""
         with self._lock:
             if self._catalog is None and not (self._expired or listed) and self._max_age > 0:
                 self._catalog = self._kept_catalog(self._max_age)
-            if self._catalog is None or self._expired or (listed and not self._is_listed):
-                return self.refresh(progress)
-            return self._catalog
+            is_good = self._catalog is not None and not self._expired and (self._is_listed or not listed)
+            return self._catalog if is_good else None
 
-    def refresh(self, progress: Progress | None = None) -> Catalog:
-        """List the bucket again; only indexes that are new or changed are read."""
+    def _list(self, progress: Progress | None) -> Catalog:
         with self._lock:
             listed_ms = int(time.time() * 1000)
             previous = self._kept_catalog() if self._catalog is None else self._catalog
-            self._catalog = self._layout.load_catalog(previous, progress)
+            written, removed = dict(self._written), set(self._removed)
+            # What is written while the bucket is listed may not be in the listing.
             self._expired = False
+        try:
+            catalog = self._layout.load_catalog(previous, progress)
+        except BaseException:
+            self._expired = True
+            raise
+        with self._lock:
+            self._catalog = catalog
             self._is_listed = True
             self._tree = None
-            self._written.clear()
-            self._removed.clear()
-            if self._catalog_file is not None:
-                self._catalog_file.save(self._catalog, listed_ms)
-            return self._catalog
+            self._written = {key: name for key, name in self._written.items() if written.get(key) != name}
+            self._removed -= removed
+        if self._catalog_file is not None:
+            self._catalog_file.save(catalog, listed_ms)
+        return catalog
 
     def _kept_catalog(self, max_age: float | None = None) -> Catalog | None:
         return None if self._catalog_file is None else self._catalog_file.load(max_age)
@@ -156,8 +179,8 @@ class Bucket:
         As of the last listing, and of what this bucket's user has written and removed since: many writes in a row cost one listing. With
         ``is_sound`` only ledgers count whose sizes agree.
         """
+        catalog = self.load_catalog() if self._catalog is None else self._catalog
         with self._lock:
-            catalog = self.load_catalog() if self._catalog is None else self._catalog
             if ledger_id in self._written:
                 return self._written[ledger_id]
             for ref in catalog.all_of(ledger_id):
@@ -186,9 +209,9 @@ class Bucket:
     @property
     def tree(self) -> Tree:
         """The tree of views, topics and ledgers."""
+        catalog = self.catalog  # not with the lock held, which whoever lists the bucket needs in the end
         with self._lock:
-            catalog = self.catalog
-            if self._tree is None:
+            if self._tree is None or self._tree.catalog is not catalog:
                 self._tree = Tree(catalog, self._readers, self._views)
             return self._tree
 

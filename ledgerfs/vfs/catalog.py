@@ -8,6 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -327,20 +328,24 @@ class Catalog:
 
     def ref_of(self, ledger: np.void) -> LedgerRef:
         """Make the value of one row of ``ledgers`` or ``lost``."""
-        key = key_of(ledger)
+        # All fields at once: one by one, each would be an object of numpy's first.
+        row = cast("tuple[Any, ...]", ledger.item())
+        high, low, ledger_id, name, copy, last_entry, length, data_length, blocks, plausible, _, *stored = row
+        created_ms, data_size, data_ms, data_version, index_size, uploaded_ms, index_version = stored
+        key = LedgerKey(uuid_from_halves(high, low), ledger_id, is_index=False)
         return LedgerRef(
-            ledger_id=key.ledger_id,
+            ledger_id=ledger_id,
             uuid=key.uuid,
-            managed_ledger=self.names[int(ledger["name"])],
-            copy=int(ledger["copy"]),
-            last_entry=int(ledger["last_entry"]),
-            length=int(ledger["length"]),
-            data_length=int(ledger["data_length"]),
-            blocks=int(ledger["blocks"]),
-            created_ms=int(ledger["created_ms"]) or None,
-            data=_stat(key.data_key, ledger["data_size"], ledger["data_modified_ms"], ledger["data_version"]),
-            index=_stat(key.index_key, ledger["index_size"], ledger["uploaded_ms"], ledger["index_version"]),
-            is_sound=bool(is_sound(ledger)),
+            managed_ledger=self.names[name],
+            copy=copy,
+            last_entry=last_entry,
+            length=length,
+            data_length=data_length,
+            blocks=blocks,
+            created_ms=created_ms or None,
+            data=ObjectStat(key.data_key, data_size, data_ms, data_version.decode()),
+            index=ObjectStat(key.index_key, index_size, uploaded_ms, index_version.decode()),
+            is_sound=bool(plausible and data_size == data_length),
         )
 
     def _rows_of(self, managed_ledger: str | None) -> range:
@@ -441,7 +446,3 @@ def _exact_sums(column: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]) ->
     low = np.add.reduceat(column & 0xFFFF_FFFF, starts).astype(object)
     sums: npt.NDArray[np.object_] = high * 2**32 + low
     return sums
-
-
-def _stat(key: str, size: np.int64, modified_ms: np.int64, version: bytes) -> ObjectStat:
-    return ObjectStat(key, int(size), int(modified_ms), bytes(version).decode())

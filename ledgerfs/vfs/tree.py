@@ -52,12 +52,19 @@ _Directory = dict[str, "_Directory | _Topic"]
 
 
 class Tree:
-    """The paths of one state of the catalog."""
+    """The paths of one state of the catalog.
 
-    __slots__ = ("_catalog", "_readers", "_root", "_views")
+    Attributes
+    ----------
+    catalog
+        That state.
+
+    """
+
+    __slots__ = ("_readers", "_root", "_views", "catalog")
 
     def __init__(self, catalog: Catalog, readers: ReaderPool, views: Mapping[str, View]) -> None:
-        self._catalog = catalog
+        self.catalog = catalog
         self._readers = readers
         self._views = views
         self._root = _directories(catalog)
@@ -123,13 +130,13 @@ class Tree:
         view = self._views[parts[0]]
         match = _FILE_NAME.match(parts[-1])
         if isinstance(topic, _Topic) and match is not None and match[3] == view.suffix:
-            for ref in self._catalog.copies_of(topic.managed_ledger, int(match[1])):
+            for ref in self.catalog.copies_of(topic.managed_ledger, int(match[1])):
                 if (ref.copy == 0 and match[2] is None) or (ref.copy > 0 and match[2] == ref.uuid):
                     return Node("/".join(parts), ref, view.size(ref))
         raise NotFoundError("no such file or directory", key="/".join(parts))
 
     def _files(self, prefix: str, view: View, topic: _Topic) -> Iterator[Node]:
-        for ref in self._catalog.refs_of(topic.managed_ledger):
+        for ref in self.catalog.refs_of(topic.managed_ledger):
             yield Node(f"{prefix}{_file_name(ref, view)}", ref, view.size(ref))
 
 

@@ -10,7 +10,7 @@ import fsspec
 import pytest
 
 from ledgerfs import open_bucket
-from ledgerfs.errors import CorruptLedgerError, InvalidNameError, LedgerExistsError, RefusedLedgerError
+from ledgerfs.errors import CorruptLedgerError, LedgerExistsError, RefusedLedgerError
 from ledgerfs.messages.transforms import recompress, unbatch
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.verification.verify import verify

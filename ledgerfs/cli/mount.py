@@ -1,0 +1,129 @@
+"""``ledgerfs mount``: a bucket as a folder of this machine."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ledgerfs.cli.durations import Duration
+from ledgerfs.cli.options import parsed_options
+from ledgerfs.cli.output import say
+from ledgerfs.cli.sizes import Size
+from ledgerfs.fuse_mount.launching import mount_in_background
+from ledgerfs.fuse_mount.mount_request import MountRequest, absolute_url
+from ledgerfs.fuse_mount.mountpoint import MountFailedError, absolute, require_usable
+from ledgerfs.fuse_mount.option_names import SortedOptions, sort_options
+from ledgerfs.fuse_mount.unmounting import clear_if_dead
+
+_FUSE_CONF = Path("/etc/fuse.conf")
+_OPTION_HELP = (
+    "Option of the storage's filesystem, such as endpoint_url=http://host:9000, or of FUSE, such as uid=1000; may be "
+    "repeated."
+)
+
+
+@click.command()
+@click.argument("bucket", metavar="BUCKET")
+@click.argument("folder", metavar="FOLDER")
+@click.option("-o", "--option", "texts", multiple=True, metavar="OPTION", help=_OPTION_HELP)
+@click.option("--write", is_flag=True, help="Allow files to be copied into entries/, and to be removed there.")
+@click.option("--allow-other", is_flag=True, help="Let other users in.")
+@click.option(
+    "--refresh", type=Duration(), default="60s", show_default=True, help="How old a listing of the bucket may be."
+)
+@click.option(
+    "--cache-dir", type=click.Path(), help="Folder for what is kept on disk; with byte ranges, which are else not kept."
+)
+@click.option("--block-size", type=Size(), help="Of ledgers that are written, such as 64MiB.")
+@click.option("--foreground", is_flag=True, help="Serve here, until Ctrl-C or SIGTERM, and log to standard error.")
+@click.option("--log-file", type=click.Path(), help="[default: mounts/<folder>.log in the cache folder]")
+@click.option("--pid-file", type=click.Path(), help="Write the number of the process that serves here.")
+@click.option("--env-file", type=click.Path(), help="File of variables, such as AWS_ACCESS_KEY_ID=…, for that process.")
+@click.option("--trace", is_flag=True, help="Log each request to the store.")
+@click.option("--stats", is_flag=True, help="At the end, log what was asked of the store.")
+def mount(bucket: str, folder: str, texts: tuple[str, ...], **flags: Any) -> None:  # noqa: ANN401  (click's)
+    """Mount BUCKET on FOLDER, and return when it answers.
+
+    Exit code 2: it cannot be mounted there; 3: the store does not answer, or refuses.
+
+    \b
+    Examples:
+      ledgerfs mount s3://tier /mnt/tier
+      ls -l /mnt/tier/entries/public/default/orders
+      head -n 1 /mnt/tier/jsonl/public/default/orders/58.jsonl
+      ledgerfs umount /mnt/tier
+    """
+    options = sort_options(texts)
+    request = _request(bucket, folder, options, flags)
+    if clear_if_dead(request.mountpoint):
+        say(f"{request.mountpoint}: what a killed mount left was taken away")
+    require_usable(request.mountpoint, may_hide_files=options.may_hide_files)
+    if flags["foreground"]:
+        _serve_here(request)
+    elif mount_in_background(request) == 0:
+        say(f"{request.shown_url}: mounted; there are no offloaded ledgers in it")
+
+
+def _request(url: str, folder: str, options: SortedOptions, flags: dict[str, Any]) -> MountRequest:
+    if not url or not folder:
+        raise click.UsageError("the bucket's URL or the folder is empty")
+    if options.mount:
+        raise click.UsageError(f"-o {options.mount[0]}: is --{options.mount[0].replace('_', '-')} here")
+    if options.is_read_only and flags["write"]:
+        raise click.UsageError("--write and -o ro contradict each other")
+    return MountRequest(
+        url=absolute_url(url),
+        mountpoint=absolute(folder),
+        storage_options=parsed_options(tuple(options.storage)),
+        fuse_options=_fuse_options(options, allow_other=flags["allow_other"]),
+        cache_dir=_absolute(flags["cache_dir"]),
+        environment_file=_absolute(flags["env_file"]),
+        is_writable=flags["write"],
+        refresh_seconds=flags["refresh"],
+        block_size=flags["block_size"],
+        log_file=_absolute(flags["log_file"]),
+        pid_file=_absolute(flags["pid_file"]),
+        trace=flags["trace"],
+        stats=flags["stats"],
+    )
+
+
+def _fuse_options(options: SortedOptions, *, allow_other: bool) -> dict[str, Any]:
+    chosen: dict[str, Any] = dict(options.fuse)
+    if allow_other:
+        chosen["allow_other"] = True
+    if {"allow_other", "allow_root"} & chosen.keys():
+        if os.geteuid() != 0 and not _is_allowed():
+            reason = f"other users are let in by root only, unless {_FUSE_CONF} has a line user_allow_other"
+            raise MountFailedError(reason, key="--allow-other")
+        # What others may do is for the kernel to decide, by owner and mode; without this all could write who can look in.
+        chosen["default_permissions"] = True
+    return chosen
+
+
+def _is_allowed() -> bool:
+    try:
+        lines = _FUSE_CONF.read_text().splitlines()
+    except OSError:
+        return False
+    return any(line.strip() == "user_allow_other" for line in lines)
+
+
+def _serve_here(request: MountRequest) -> None:
+    # What serving takes is not loaded into the process that only starts another one.
+    from ledgerfs.fuse_mount.mount_log import log_to_file, log_to_standard_error
+    from ledgerfs.fuse_mount.service_notice import tell_systemd
+    from ledgerfs.fuse_mount.serving import serve_bucket
+
+    log_to_standard_error(request)
+    if request.log_file is not None:
+        log_to_file(request)
+    try:
+        serve_bucket(request, lambda _: tell_systemd("READY=1"))
+    finally:
+        tell_systemd("STOPPING=1")
+
+
+def _absolute(path: str | None) -> str | None:
+    return None if path is None else str(Path(path).absolute())

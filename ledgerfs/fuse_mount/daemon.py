@@ -1,0 +1,89 @@
+"""The process behind a mount: ``python -P -m ledgerfs.fuse_mount.daemon`` with a `MountRequest` on standard input.
+
+`ledgerfs.fuse_mount.launching` starts it anew instead of forking, so it has no threads but its own; tells it what to mount through a pipe,
+where nobody else can look; and waits for its one line on standard output: that the mount answers, or why there is none.
+"""
+
+import json
+import logging
+import os
+import sys
+
+from ledgerfs.errors import LedgerfsError
+from ledgerfs.fuse_mount.mount_log import log_to_file
+from ledgerfs.fuse_mount.mount_request import MountRequest
+from ledgerfs.fuse_mount.serving import serve_bucket
+from ledgerfs.vfs.bucket import Bucket
+from ledgerfs.vfs.stores.fsspec_handle import without_credentials
+
+logger = logging.getLogger("ledgerfs.mount")
+
+_NOISE = "Ignoring invalid max threads"
+"""What libfuse 3.12 to 3.14 say of their own default."""
+
+
+def main() -> int:
+    """Serve one mount; returns the exit code."""
+    request = MountRequest.from_json(sys.stdin.read())
+    is_told = False
+
+    def tell_ready(bucket: Bucket) -> None:
+        nonlocal is_told
+        _tell({"ledgers": sum(topic.ledgers for topic in bucket.topics())})
+        is_told = True
+        _leave_terminal(log)
+
+    log = os.devnull
+    try:
+        log = str(log_to_file(request))
+        serve_bucket(request, tell_ready)
+    except LedgerfsError as error:
+        if is_told:
+            logger.error("%s", error)  # noqa: TRY400  (ours say all there is)
+        else:
+            _tell(_described(error))
+        return 1
+    except BrokenPipeError:
+        logger.warning("not mounted: the command that wanted it is gone")
+        return 1
+    except Exception as error:
+        logger.exception("a defect of ledgerfs")
+        if not is_told:
+            _tell(_described(LedgerfsError(f"a defect of ledgerfs ({without_credentials(repr(error))}); see {log}")))
+        return 1
+    return 0
+
+
+def _tell(what: dict[str, object]) -> None:
+    """Write the line that is waited for. Raises `BrokenPipeError` when nobody waits any more: then nobody wants the mount."""
+    os.write(1, json.dumps(what).encode() + b"\n")
+
+
+def _described(error: LedgerfsError) -> dict[str, object]:
+    said = _said_by_libfuse()
+    reason = f"{error.reason}: {said}" if said else error.reason
+    return {"kind": type(error).__name__, "reason": reason, "key": error.key, "offset": error.offset}
+
+
+def _said_by_libfuse() -> str:
+    """Return what was written to standard error, a file that `launching` made: libfuse tells its reasons nowhere else."""
+    try:
+        lines = os.pread(2, 4000, 0).decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return " ".join(line.strip() for line in lines if not line.startswith(_NOISE))
+
+
+def _leave_terminal(log: str) -> None:
+    """Let go of the pipe and of all else that was inherited; what C libraries say goes to the log."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    errors = os.open(log, os.O_WRONLY | os.O_APPEND)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    os.dup2(errors, 2)
+    os.close(nothing)
+    os.close(errors)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

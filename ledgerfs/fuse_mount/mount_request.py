@@ -1,0 +1,62 @@
+"""What a user asked to be mounted, as it goes from the command to the process that serves: through a pipe, since it holds credentials."""
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ledgerfs.vfs.stores.fsspec_handle import without_credentials
+
+
+@dataclass(frozen=True, slots=True)
+class MountRequest:
+    """One mount. All paths are absolute.
+
+    Attributes
+    ----------
+    storage_options
+        Of the bucket's filesystem; never shown.
+    fuse_options
+        Of libfuse and the kernel, by their names; flags are True.
+    environment_file
+        File with further variables, such as credentials; read by the process that serves.
+    log_file
+        None: where `log_path` says.
+
+    """
+
+    url: str = field(repr=False)
+    mountpoint: str
+    storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
+    fuse_options: dict[str, Any] = field(default_factory=dict)
+    cache_dir: str | None = None
+    environment_file: str | None = None
+    is_writable: bool = False
+    refresh_seconds: float = 60.0
+    block_size: int | None = None
+    log_file: str | None = None
+    pid_file: str | None = None
+    trace: bool = False
+    stats: bool = False
+
+    @property
+    def shown_url(self) -> str:
+        """The URL as everybody may see it."""
+        return without_credentials(self.url)
+
+    def as_json(self) -> str:
+        """Return it as text for `from_json`."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "MountRequest":
+        """Return what `as_json` wrote."""
+        return cls(**json.loads(text))
+
+
+def absolute_url(url: str) -> str:
+    """Return a bucket's URL that means the same in another folder."""
+    for prefix in ("file://", "local://"):
+        if url.startswith(prefix) and "::" not in url:
+            return prefix + os.path.abspath(url.removeprefix(prefix))  # noqa: PTH100  (text in, text out)
+    return url if "://" in url or "::" in url else os.path.abspath(url)  # noqa: PTH100

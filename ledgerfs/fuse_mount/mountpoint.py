@@ -1,0 +1,116 @@
+"""The folder that a bucket is mounted on: what the kernel says of it, and whether it will do.
+
+The kernel's table is read, not the folder: whoever looks into a mount whose process hangs, hangs too.
+"""
+
+import errno
+import os
+import re
+import threading
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from ledgerfs.errors import LedgerfsError
+
+FILESYSTEM = "fuse.ledgerfs"
+"""What the kernel calls our mounts."""
+
+_ANSWER_SECONDS = 5.0
+_TABLE = Path("/proc/self/mountinfo")
+_ESCAPE = re.compile(rb"\\([0-7]{3})")
+
+
+class MountpointError(LedgerfsError):
+    """A folder that cannot be mounted on, or is not mounted."""
+
+    code = errno.EINVAL
+
+
+class MountFailedError(LedgerfsError):
+    """The system does not mount, or lacks what mounting takes."""
+
+    code = errno.EINVAL
+
+
+@dataclass(frozen=True, slots=True)
+class MountEntry:
+    """One line of the kernel's table of mounts."""
+
+    mountpoint: str
+    filesystem: str
+    source: str
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether ledgerfs mounted it."""
+        return self.filesystem == FILESYSTEM
+
+
+def absolute(mountpoint: str) -> str:
+    """Return a folder as the kernel names it, without looking at the folder itself."""
+    path = os.path.abspath(mountpoint)  # noqa: PTH100  (without ``..``, and with no look at the disk)
+    parent, name = os.path.split(path)
+    return os.path.join(os.path.realpath(parent), name)  # noqa: PTH118  (text in, text out)
+
+
+def mounted_at(mountpoint: str) -> MountEntry | None:
+    """Return what is mounted on an `absolute` folder, the topmost where several are; None for nothing."""
+    found = None
+    for line in _TABLE.read_bytes().splitlines():
+        before, _, behind = line.partition(b" - ")
+        where, (filesystem, source, *_) = before.split(b" ")[4], behind.split(b" ")
+        if _text(where) == mountpoint:
+            found = MountEntry(mountpoint, _text(filesystem), _text(source))
+    return found
+
+
+class Condition(Enum):
+    """What becomes of a question to the process that serves a mount."""
+
+    ANSWERS = "answers"
+    HANGS = "does not answer"
+    DEAD = "is gone"
+
+
+def condition_of(mountpoint: str) -> Condition:
+    """Return how the process that serves a folder does; waits some seconds for one that hangs."""
+    said: list[int | None] = []
+
+    def ask() -> None:
+        try:
+            # Attributes would come from the kernel's cache, as if somebody were there.
+            os.statvfs(mountpoint)
+            said.append(None)
+        except OSError as error:
+            said.append(error.errno)
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(_ANSWER_SECONDS)
+    if not said:
+        return Condition.HANGS
+    return Condition.DEAD if said[0] in {errno.ENOTCONN, errno.ECONNABORTED} else Condition.ANSWERS
+
+
+def require_usable(mountpoint: str, *, may_hide_files: bool = False) -> None:
+    """Raise `MountpointError` for what a bucket cannot be mounted on."""
+    entry = mounted_at(mountpoint)
+    if entry is not None:
+        what = f"{entry.source} is mounted here already"
+        advice = "; `ledgerfs umount` ends that" if entry.is_ours else ""
+        raise MountpointError(f"{what}{advice}", key=mountpoint)
+    try:
+        is_empty = not os.listdir(mountpoint)  # noqa: PTH208
+    except FileNotFoundError:
+        raise MountpointError("there is no such folder; make it first", key=mountpoint) from None
+    except NotADirectoryError:
+        raise MountpointError("not a folder", key=mountpoint) from None
+    except OSError as error:
+        raise MountpointError(error.strerror or str(error), key=mountpoint) from error
+    if not (is_empty or may_hide_files):
+        raise MountpointError("the folder is not empty; -o nonempty mounts over what is in it", key=mountpoint)
+
+
+def _text(field: bytes) -> str:
+    return os.fsdecode(_ESCAPE.sub(lambda match: bytes([int(match[1], 8)]), field))

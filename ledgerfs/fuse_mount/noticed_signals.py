@@ -1,0 +1,48 @@
+"""Signals as something to wait for, in the main thread.
+
+They go through a pipe, into which the interpreter's own handler writes. A main thread that waits on a lock or a queue misses the signal
+that comes just before it falls asleep: the handler that is to wake it runs in that same thread, some time after.
+"""
+
+import os
+import select
+import signal
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+
+class NoticedSignals:
+    """A queue of numbers: signals, and what other threads `put`."""
+
+    def __init__(self) -> None:
+        self._end, self._beginning = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._poll = select.poll()
+        self._poll.register(self._end, select.POLLIN)
+
+    @contextmanager
+    def noticing(self, numbers: Iterable[int]) -> Iterator[None]:
+        """Take these signals in, instead of what they did before. In the main thread only."""
+        before = {number: signal.signal(number, _nothing) for number in numbers}
+        wakeup = signal.set_wakeup_fd(self._beginning, warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(wakeup)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def put(self, number: int) -> None:
+        """Add a number below 256, from any thread."""
+        with suppress(BlockingIOError):  # full of signals that nobody looked at: one more does not matter
+            os.write(self._beginning, bytes([number]))
+
+    def next(self, seconds: float | None = None) -> int | None:
+        """Return the next number when it comes; None after some ``seconds`` without one."""
+        if not self._poll.poll(None if seconds is None else seconds * 1000):
+            return None
+        return os.read(self._end, 1)[0]
+
+
+def _nothing(_: int, __: FrameType | None) -> None:
+    """Do nothing: that there is a handler at all makes the interpreter write into the pipe."""

@@ -1,0 +1,88 @@
+"""What stands behind ``-o``: options of the mount, of libfuse, of the storage, and words that are meant for others.
+
+``/etc/fstab`` has one list for all of them, so a name decides.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ledgerfs.fuse_mount.mountpoint import MountpointError
+
+MOUNT_FLAGS = frozenset({"write", "trace", "stats"})
+MOUNT_VALUES = frozenset({"cache_dir", "refresh", "block_size", "log_file", "pid_file", "env_file"})
+"""Options of ``ledgerfs mount``, as they are written in ``/etc/fstab``."""
+
+_FUSE_FLAGS = frozenset(
+    {"allow_other", "allow_root", "auto_unmount", "default_permissions", "direct_io", "kernel_cache", "nodev", "noexec", "nosuid"}
+)  # fmt: skip
+_FUSE_VALUES = frozenset({"attr_timeout", "entry_timeout", "gid", "negative_timeout", "uid", "umask"})
+_IGNORED_TEXT = """
+    _netdev async atime auto defaults dev diratime dirsync exec group iversion lazytime loud mand netdev noatime noauto nodiratime nofail
+    noiversion nolazytime nomand norelatime nostrictatime nouser owner relatime rw silent strictatime suid sync user users
+"""
+_IGNORED = frozenset(_IGNORED_TEXT.split())
+_IGNORED_VALUES = frozenset({"comment", "helper", "uhelper", "user"})
+_OPENING, _CLOSING = "{[", "}]"
+
+
+@dataclass(frozen=True, slots=True)
+class SortedOptions:
+    """Options by whose they are.
+
+    Attributes
+    ----------
+    mount
+        ``write``, ``refresh=5m``.
+    fuse
+        Options of libfuse; flags are True.
+    storage
+        ``KEY=VALUE``, not looked at.
+
+    """
+
+    mount: list[str]
+    fuse: dict[str, str | bool]
+    storage: list[str]
+    is_read_only: bool = False
+    may_hide_files: bool = False
+
+
+def sort_options(options: Iterable[str]) -> SortedOptions:
+    """Return options by whose they are; raises `MountpointError` for a word that nobody knows."""
+    mount: list[str] = []
+    fuse: dict[str, str | bool] = {}
+    storage: list[str] = []
+    words: set[str] = set()
+    for option in options:
+        name, equals, value = option.partition("=")
+        if name in (MOUNT_VALUES if equals else MOUNT_FLAGS):
+            mount.append(option)
+        elif name in (_FUSE_VALUES if equals else _FUSE_FLAGS):
+            fuse[name] = value if equals else True
+        elif name in {"ro", "nonempty"} and not equals:
+            words.add(name)
+        elif not _is_for_others(name, has_value=bool(equals)):
+            if not (name and equals):
+                raise MountpointError("no option of the mount, and not KEY=VALUE", key=f"-o {option}")
+            storage.append(option)
+    return SortedOptions(mount, fuse, storage, "ro" in words, "nonempty" in words)
+
+
+def split_options(text: str) -> list[str]:
+    """Return the options of a list with commas; those inside quotes and brackets are part of a value."""
+    options, depth, is_quoted = [""], 0, False
+    for character in text:
+        if character == '"':
+            is_quoted = not is_quoted
+        elif not is_quoted:
+            depth += (character in _OPENING) - (character in _CLOSING)
+            if character == "," and depth <= 0:
+                options.append("")
+                continue
+        options[-1] += character
+    return [option for option in options if option]
+
+
+def _is_for_others(name: str, *, has_value: bool) -> bool:
+    """Whether an option is for mount(8), systemd, or the kernel's local file systems."""
+    return name.startswith(("x-", "X-")) or name in (_IGNORED_VALUES if has_value else _IGNORED)

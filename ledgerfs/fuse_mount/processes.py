@@ -1,0 +1,104 @@
+"""What ``/proc`` tells of the processes that write: who is killed, and who still has a file open.
+
+The kernel says ``flush`` whenever a descriptor is closed: by a program that is done with the file, by one that closes a copy of the
+descriptor, and by the kernel itself for a process that was killed. Only the first means that the file is whole. Where ``/proc`` does not
+tell, such as of processes in another container, a descriptor that is closed is taken for the last one; so it is before Linux 5.14, which
+was the first to tell inodes (``ino:``).
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+_PROC = Path("/proc")
+
+_EXITING, _SIGNALED = 0x4, 0x400
+"""``PF_EXITING`` and ``PF_SIGNALED`` of the kernel's ``sched.h``."""
+
+_FLAGS, _EXIT_CODE = 9 - 3, 52 - 3
+"""Fields of ``/proc/<pid>/stat`` (proc(5)), counted from the third, as the second may contain anything."""
+
+
+def process_of(thread: int) -> int:
+    """Return the process of a thread, whose number is what FUSE tells; the number itself where nobody knows."""
+    try:
+        for line in (_PROC / str(thread) / "status").read_text(errors="replace").splitlines():
+            if line.startswith("Tgid:"):
+                return int(line.split()[1])
+    except OSError:
+        pass
+    return thread
+
+
+def has_failed(thread: int) -> bool:
+    """Whether a thread ends, and leaves its files to be closed for it, killed by a signal or with an exit status other than 0."""
+    try:
+        fields = (_PROC / str(thread) / "stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return False
+    if not int(fields[_FLAGS]) & _EXITING:
+        return False
+    if _may_look_at(thread):
+        return fields[_EXIT_CODE] != b"0"
+    # The exit code is shown as 0 then. Threads may count as signaled when a process just exits: rather no ledger than half a one.
+    return bool(int(fields[_FLAGS]) & _SIGNALED)
+
+
+def is_held(processes: Iterable[int], inode: int) -> bool:
+    """Whether one of some processes has the file open for writing, or one that they started and that may write, too.
+
+    For a moment a child has all that its parent has; what is not for the program that it is to become is closed then.
+    """
+    known = set(processes)
+    return any(_has_open(one, inode) for one in known) or any(
+        _has_open(child, inode, unless=os.O_CLOEXEC)
+        for one in known
+        for child in _descendants(one)
+        if child not in known
+    )
+
+
+def _may_look_at(thread: int) -> bool:
+    try:
+        next((_PROC / str(thread) / "fd").iterdir(), None)
+    except PermissionError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _has_open(process: int, inode: int, unless: int = 0) -> bool:
+    try:
+        descriptors = list((_PROC / str(process) / "fdinfo").iterdir())
+    except OSError:
+        return False
+    return any(_is_writer(one, inode, unless) for one in descriptors)
+
+
+def _is_writer(path: Path, inode: int, unless: int) -> bool:
+    try:
+        fields = dict(line.split(":", 1) for line in path.read_text().splitlines() if ":" in line)
+    except (OSError, ValueError):
+        return False
+    flags = int(fields.get("flags", "0"), 8)
+    return fields.get("ino", "").strip() == str(inode) and flags & os.O_ACCMODE != os.O_RDONLY and not flags & unless
+
+
+def _descendants(process: int) -> Iterator[int]:
+    seen = {process}
+    waiting = [process]
+    while waiting:
+        for child in _children(waiting.pop()):
+            if child not in seen:
+                seen.add(child)
+                waiting.append(child)
+                yield child
+
+
+def _children(process: int) -> Iterator[int]:
+    try:
+        for thread in (_PROC / str(process) / "task").iterdir():
+            yield from map(int, (thread / "children").read_text().split())
+    except OSError:
+        return

@@ -1,0 +1,226 @@
+"""One mount from beginning to end, in the process that serves it.
+
+libfuse answers the kernel in threads of its own; the main thread stays Python's, for signals, of which nobody would hear inside libfuse's
+loop. So SIGTERM can wait for open files, and SIGUSR1 can list the bucket.
+"""
+
+import atexit
+import contextlib
+import errno
+import logging
+import os
+import resource
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+from ledgerfs.errors import LedgerfsError
+from ledgerfs.fuse_mount.environment_file import load_environment
+from ledgerfs.fuse_mount.mount_request import MountRequest
+from ledgerfs.fuse_mount.mountpoint import MountFailedError, mounted_at
+from ledgerfs.fuse_mount.noticed_signals import NoticedSignals
+from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
+from ledgerfs.fuse_mount.unmounting import detach
+from ledgerfs.vfs.bucket import Bucket, open_bucket
+
+logger = logging.getLogger("ledgerfs.mount")
+
+DRAIN_SECONDS = 10.0
+"""How long files that are open when the mount is to end may be read and written further."""
+
+_START_SECONDS = 60.0
+_OPEN_FILES = 1 << 16
+_ENDED = 0
+_STOPPING = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+
+
+def serve_bucket(request: MountRequest, ready: Callable[[Bucket], None]) -> None:
+    """Mount a bucket and serve it until somebody unmounts it or a signal ends it; ``ready`` is called when the mount answers.
+
+    Raises `LedgerfsError` for what keeps it from being mounted; then nothing is mounted.
+    """
+    binding = _binding()
+    if request.environment_file is not None:
+        load_environment(request.environment_file)
+    bucket = open_bucket(request.url, request.storage_options, cache_dir=request.cache_dir)
+    bucket.load_catalog(listed=True)
+    options = MountOptions(request.is_writable, request.refresh_seconds, request.block_size)
+    served = _Served(request, MountedBucket(bucket, options), binding)
+    _leave_folder()
+    with served.events.noticing([*_STOPPING, signal.SIGUSR1]):
+        try:
+            served.start()
+            with _pid_file(request.pid_file):
+                ready(bucket)
+                logger.info("%s is mounted on %s", request.shown_url, request.mountpoint)
+                served.until_ended()
+        except BaseException:
+            served.take_down()
+            raise
+        finally:
+            if request.stats:
+                _log_stats(bucket)
+        served.end()
+
+
+class _Served:
+    """The threads in which libfuse serves one mount, and the events that the main thread waits for."""
+
+    def __init__(self, request: MountRequest, mounted: MountedBucket, binding: ModuleType) -> None:
+        self._request = request
+        self._mounted = mounted
+        self._binding = binding
+        self.events = NoticedSignals()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._serve, name="ledgerfs-serve", daemon=True)
+
+    def start(self) -> None:
+        """Mount, and return when the mount answers; raises `MountFailedError`."""
+        self._thread.start()
+        deadline = time.monotonic() + _START_SECONDS
+        while True:
+            entry = mounted_at(self._request.mountpoint)
+            if entry is not None and entry.is_ours:
+                break
+            if not self._thread.is_alive() or time.monotonic() > deadline:
+                raise MountFailedError("libfuse could not mount the bucket", key=self._request.mountpoint)
+            time.sleep(0.005)
+        try:
+            self._binding.widen_readahead(self._request.mountpoint)
+        except OSError as error:
+            raise MountFailedError("the mount does not answer", key=self._request.mountpoint) from error
+
+    def until_ended(self) -> None:
+        """Wait until the mount is gone, or is to go, and then see to it that it goes."""
+        while True:
+            event = self.events.next()
+            if event == signal.SIGUSR1:
+                threading.Thread(target=self._refresh, name="ledgerfs-refresh", daemon=True).start()
+            elif event in _STOPPING:
+                logger.info("ending by %s", signal.Signals(event).name)
+                self._drain()
+                return
+            else:
+                return
+
+    def end(self) -> None:
+        """Drop what is still being written, and leave; where libfuse serves on, because somebody has files open, the process ends."""
+        self._drop_uploads()
+        self._thread.join(0.5)
+        logger.info("%s is no longer mounted on %s", self._request.shown_url, self._request.mountpoint)
+        if self._thread.is_alive():
+            # Nobody can call libfuse off from outside. The end of the process does, and is an error for whoever reads on.
+            atexit._run_exitfuncs()  # noqa: SLF001  (os._exit leaves them out)
+            logging.shutdown()
+            os._exit(0)
+        if self._error is not None:
+            raise MountFailedError("libfuse gave up", key=self._request.mountpoint) from self._error
+
+    def take_down(self) -> None:
+        """Leave no mount behind when something goes wrong."""
+        entry = mounted_at(self._request.mountpoint)
+        if self._thread.is_alive() and entry is not None and entry.is_ours:
+            with contextlib.suppress(OSError, LedgerfsError):
+                detach(self._request.mountpoint, lazy=True)
+        self._drop_uploads()
+
+    def _drop_uploads(self) -> None:
+        try:
+            self._mounted.close()
+        except OSError as error:
+            logger.error("an upload could not be dropped; `ledgerfs repair` finds it: %s", error)  # noqa: TRY400
+
+    def _serve(self) -> None:
+        request = self._request
+        try:
+            self._binding.serve(self._mounted, request.mountpoint, request.shown_url, request.fuse_options)
+        except BaseException as error:  # noqa: BLE001  (told by whoever waits for this thread)
+            self._error = error
+        finally:
+            self.events.put(_ENDED)
+
+    def _drain(self) -> None:
+        """Unmount; what is in use is taken away at once, and those who have it open get some time."""
+        if self._is_detached():
+            return
+        if self._is_detached(lazy=True):
+            self._wait_for_files()
+
+    def _is_detached(self, *, lazy: bool = False) -> bool:
+        try:
+            detach(self._request.mountpoint, lazy=lazy)
+        except OSError as error:
+            if lazy or error.errno != errno.EBUSY:
+                logger.error("cannot unmount: %s", error)  # noqa: TRY400  (the reason is all there is to tell)
+            return False
+        return True
+
+    def _wait_for_files(self) -> None:
+        """Wait until no file is open, for some seconds, or until a second signal."""
+        deadline = time.monotonic() + DRAIN_SECONDS
+        if self._mounted.open_handles:
+            logger.info("waiting %.0f s for %d open files", DRAIN_SECONDS, self._mounted.open_handles)
+        while self._mounted.open_handles and time.monotonic() < deadline:
+            if self.events.next(0.05) in {_ENDED, *_STOPPING}:
+                break
+        if self._mounted.open_handles:
+            logger.warning("%d files were still open, and are cut off", self._mounted.open_handles)
+
+    def _refresh(self) -> None:
+        try:
+            self._mounted.refresh()
+        except LedgerfsError as error:
+            logger.warning("the bucket could not be listed again, what was known is shown: %s", error)
+        else:
+            logger.info("the bucket was listed again")
+
+
+def _binding() -> ModuleType:
+    """Return the way to the kernel, where its libraries are installed."""
+    try:
+        from ledgerfs.fuse_mount import binding
+    except ImportError as error:
+        raise MountFailedError("mounting takes mfusepy; pip install 'ledgerfs[fuse]'") from error
+    except (OSError, AttributeError) as error:
+        raise MountFailedError("mounting takes libfuse 3; apt-get install fuse3") from error
+    return binding
+
+
+@contextmanager
+def _pid_file(path: str | None) -> Iterator[None]:
+    if path is None:
+        yield
+        return
+    try:
+        Path(path).write_text(f"{os.getpid()}\n")
+    except OSError as error:
+        raise MountFailedError(f"cannot write the process's number: {error.strerror}", key=path) from error
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            Path(path).unlink()
+
+
+def _log_stats(bucket: Bucket) -> None:
+    stats = bucket.stats()
+    logger.info(
+        "stats: requests %d, bytes asked %d, bytes used %d, hits %d, waits %d, retries %d",
+        *(stats.requests, stats.bytes_asked, stats.bytes_used, stats.hits, stats.waits, stats.retries),
+    )
+
+
+def _leave_folder() -> None:
+    """Keep no folder busy, and open as many files as allowed."""
+    cache = os.environ.get("LEDGERFS_CACHE_DIR")
+    if cache:
+        os.environ["LEDGERFS_CACHE_DIR"] = str(Path(cache).absolute())
+    os.chdir("/")
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if most == resource.RLIM_INFINITY else min(most, _OPEN_FILES)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))

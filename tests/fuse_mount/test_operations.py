@@ -1,0 +1,452 @@
+"""What a mount does, without a kernel: numbers of errors, threads that crowd it, listings that take long, and files that are given up."""
+
+import errno
+import inspect
+import logging
+import os
+import random
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ledgerfs.errors
+from ledgerfs.errors import (
+    LedgerExistsError,
+    LedgerfsError,
+    NotFoundError,
+    ObjectNotFoundError,
+    ReadOnlyError,
+    RefusedLedgerError,
+    StaleObjectError,
+    StoreError,
+)
+from ledgerfs.fuse_mount import error_numbers
+from ledgerfs.fuse_mount.attributes import inode_of
+from ledgerfs.fuse_mount.error_numbers import MountError, answering, errno_of
+from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
+from ledgerfs.fuse_mount.processes import has_failed, is_held, process_of
+from ledgerfs.vfs.bucket import Bucket, open_bucket
+from tests.support.ledgers import offload, put_in_folder
+from tests.support.matrix import TOPIC, make_ledger
+from tests.support.remote import RemoteFolder
+from tests.support.writes import records, wait_until
+
+FILE = f"/entries/{TOPIC}/20.entries"
+RECORDS = records([b"x" * 1012] * 30)
+ME = threading.get_native_id()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "bucket"
+    made.mkdir()
+    put_in_folder(made, make_ledger(1), make_ledger(2))
+    return made
+
+
+@pytest.fixture
+def mounted(folder: Path) -> Iterator[MountedBucket]:
+    made = MountedBucket(open_bucket(f"file://{folder}"), MountOptions(is_writable=True, refresh_seconds=3600))
+    yield made
+    made.close()
+    # A ledger is whole or nothing; nothing begun is left beside it.
+    assert len(ledger_20(folder)) in {0, 2}
+
+
+def ledger_20(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir() if "ledger-20" in path.name and not path.name.startswith(".")}
+
+
+def content(mounted: MountedBucket, path: str) -> bytes:
+    handle = mounted.open(path)
+    try:
+        return mounted.read(handle, 1 << 30, 0)
+    finally:
+        mounted.release(handle)
+
+
+NUMBERS = {
+    "AccessDeniedError": errno.EACCES, "AmbiguousLedgerError": errno.EINVAL, "BucketNotFoundError": errno.ENOENT,
+    "CacheWriteError": errno.ENOSPC, "EncryptedMessageError": errno.EACCES, "EntryRangeError": errno.EINVAL,
+    "InvalidNameError": errno.EINVAL, "InvalidRowsError": errno.EINVAL, "IsADirectoryPathError": errno.EISDIR,
+    "LedgerExistsError": errno.EEXIST, "NotADirectoryPathError": errno.ENOTDIR, "NotFoundError": errno.ENOENT,
+    "ObjectExistsError": errno.EEXIST, "ObjectNotFoundError": errno.ENOENT, "ReadOnlyError": errno.EROFS,
+    "RefusedLedgerError": errno.EINVAL, "StaleObjectError": errno.ESTALE, "StoreTimeoutError": errno.ETIMEDOUT,
+    "StoreUnreachableError": errno.ETIMEDOUT, "UnsupportedFormatError": errno.ENOTSUP, "UnsupportedWriteError": errno.ENOTSUP,
+    "UnusableUrlError": errno.EINVAL,
+}  # fmt: skip
+"""All others are ``EIO``."""
+
+OTHERS = {
+    OSError(errno.ENOSPC, "full"): errno.ENOSPC, OSError("no number"): errno.EIO, FileNotFoundError("no number"): errno.EIO,
+    PermissionError(errno.EACCES, "x"): errno.EACCES, TimeoutError("no number"): errno.EIO, OSError(errno.EHOSTUNREACH, "x"): errno.EIO,
+    OSError(-5, "x"): errno.EIO, ValueError("x"): errno.EIO, KeyError("x"): errno.EIO, MemoryError(): errno.EIO,
+    RecursionError(): errno.EIO,
+}  # fmt: skip
+
+
+def test_each_error_has_its_number() -> None:
+    ours = {
+        name: one
+        for name, one in inspect.getmembers(ledgerfs.errors, inspect.isclass)
+        if issubclass(one, LedgerfsError)
+    }
+    assert set(NUMBERS) <= set(ours)
+    for name, kind in ours.items():
+        assert errno_of(kind("why", key="k", offset=3)) == NUMBERS.get(name, errno.EIO), name
+    for error, number in OTHERS.items():
+        assert errno_of(error) == number, error
+
+
+@pytest.mark.parametrize(
+    ("error", "lines"),
+    [
+        (StoreError("no luck", key="key", offset=7), ["ERROR read '/a' 1: key at byte 7: no luck"]),
+        (ObjectNotFoundError("gone", key="key", offset=7), ["ERROR read '/a' 1: key at byte 7: gone"]),
+        (NotFoundError("no such file", key="a"), []),
+        (ReadOnlyError("no", key="a"), []),
+        (ValueError("what"), ["ERROR read '/a' 1: a defect of ledgerfs"] * 3),
+    ],
+)
+def test_each_error_is_said_once(error: Exception, lines: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    error_numbers._said.clear()
+
+    class Callbacks:
+        @answering
+        def read(self, path: str, size: int) -> None:
+            raise error
+
+    for _ in range(3):
+        with pytest.raises(MountError) as told:
+            Callbacks().read("/a", 1)
+        assert told.value.errno == errno_of(error)
+    shown = [record for record in caplog.records if record.levelno >= logging.INFO]
+    assert [f"{record.levelname} {record.message}" for record in shown] == lines
+    assert all(bool(record.exc_info) == isinstance(error, ValueError) for record in shown)
+
+
+def test_inodes_stay_and_are_no_others() -> None:
+    paths = [f"entries/tenant/space/topic-{i % 100}/{i}.entries" for i in range(20_000)]
+    assert len({inode_of(path) for path in paths}) == len(paths)
+    assert all(2 <= inode_of(path) < 1 << 63 for path in ["", "\udcff", *paths[:100]])
+
+
+def test_threads_that_crowd_it_leave_nothing_open(mounted: MountedBucket, folder: Path) -> None:
+    wanted = {number: make_ledger(number).records for number in (1, 2)}
+    stop = time.monotonic() + 4
+    files = [
+        f"/{view}/{TOPIC}/{number}.{suffix}"
+        for view, suffix in (("entries", "entries"), ("info", "json"), ("jsonl", "jsonl"))
+        for number in (1, 2)
+    ]
+    sizes = {file: mounted.attributes(file).size for file in files}
+    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+
+    def read(number: int) -> int:
+        source = random.Random(number)
+        handles = []
+        done = 0
+        while time.monotonic() < stop:
+            done += 1
+            kind = source.randrange(7)
+            file = source.choice(files)
+            if kind == 0 and len(handles) < 20:
+                handles.append(mounted.open(f"/entries/{TOPIC}/1.entries"))
+            elif kind == 1 and handles:
+                mounted.release(handles.pop(source.randrange(len(handles))))
+            elif kind == 2 and handles:
+                at = source.randrange(len(wanted[1]))
+                assert mounted.read(source.choice(handles), 5000, at) == wanted[1][at : at + 5000]
+            elif kind == 3:
+                assert mounted.attributes(file).size == sizes[file]
+            elif kind == 4:
+                assert len(list(mounted.entries(source.choice(["", "/entries", f"/jsonl/{TOPIC}"])))) in range(1, 6)
+            elif kind == 5 and source.random() < 0.1:
+                mounted.refresh()
+            elif kind == 6 and source.random() < 0.2:
+                assert len(content(mounted, file)) == sizes[file]
+                with pytest.raises(NotFoundError):
+                    mounted.open("/entries/nothing")
+        for handle in handles:
+            mounted.release(handle)
+        return done
+
+    def write(number: int) -> int:
+        done = 0
+        while time.monotonic() < stop:
+            path = f"/entries/{TOPIC}/{100 + number}.entries"
+            mounted.make_directory(f"/entries/t{number}")
+            handle = mounted.create(path, threading.get_native_id())
+            for at in range(0, len(RECORDS), 10_000):
+                mounted.write(handle, RECORDS[at : at + 10_000], at, threading.get_native_id())
+            mounted.flush(handle, threading.get_native_id())
+            mounted.release(handle)
+            assert content(mounted, path) == RECORDS
+            mounted.remove(path)
+            mounted.remove_directory(f"/entries/t{number}")
+            done += 1
+        return done
+
+    threads = threading.active_count()
+    with ThreadPoolExecutor(12) as pool:
+        reads = [pool.submit(read, number) for number in range(10)]
+        writes = [pool.submit(write, number) for number in range(2)]
+        assert all(one.result() > 3 for one in [*reads, *writes])
+    assert mounted.open_handles == 0
+    assert len(list(Path("/proc/self/fd").iterdir())) <= descriptors + 8
+    assert threading.active_count() <= threads + 8
+    assert len(list(folder.iterdir())) == 4
+
+
+class SlowFolder(RemoteFolder):
+    """A store whose listing begins when it is allowed to."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.may_list = threading.Event()
+        self.may_list.set()
+        self.listings = 0
+
+    def list_pages(self) -> Any:
+        self.listings += 1
+        assert self.may_list.wait(20)
+        return super().list_pages()
+
+
+def test_nobody_waits_for_a_listing(folder: Path) -> None:
+    store = SlowFolder(folder)
+    mounted = MountedBucket(Bucket(store), MountOptions(is_writable=True, refresh_seconds=0.05))
+    assert content(mounted, f"/entries/{TOPIC}/1.entries")
+    assert mounted.totals()[0] == 2
+    handle = mounted.open(f"/entries/{TOPIC}/2.entries")
+    put_in_folder(folder, make_ledger(3))
+    store.may_list.clear()
+    listings = store.listings
+    time.sleep(0.1)
+    mounted.attributes("/")
+    wait_until(lambda: store.listings > listings)
+    try:
+        with ThreadPoolExecutor(1) as pool:
+
+            def use() -> None:
+                assert [name for name, _ in mounted.entries(f"/entries/{TOPIC}")] == ["1.entries", "2.entries"]
+                assert mounted.attributes(f"/entries/{TOPIC}/1.entries").size == len(make_ledger(1).records)
+                assert content(mounted, f"/entries/{TOPIC}/1.entries") == make_ledger(1).records
+                assert mounted.read(handle, 10, 5) == make_ledger(2).records[5:15]
+                assert mounted.extended_attributes(f"/entries/{TOPIC}/1.entries")
+                assert mounted.totals()[0] == 2
+                mounted.release(handle)
+
+            pool.submit(use).result(timeout=5)
+        assert store.listings == listings + 1
+    finally:
+        store.may_list.set()
+    wait_until(lambda: len(list(mounted.entries(f"/entries/{TOPIC}"))) == 3)
+
+
+def test_a_listing_that_fails_changes_nothing(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = SlowFolder(folder)
+    mounted = MountedBucket(Bucket(store), MountOptions(refresh_seconds=0.05))
+    for error in (StoreError("no luck", key="bucket"), ValueError("a defect")):
+
+        def fail(error: Exception = error) -> Any:
+            raise error
+
+        store.list_pages = fail  # type: ignore[method-assign]
+        time.sleep(0.1)
+        caplog.clear()
+        mounted.attributes("/")
+        wait_until(lambda: "could not be listed" in caplog.text)
+        assert [name for name, _ in mounted.entries(f"/entries/{TOPIC}")] == ["1.entries", "2.entries"]
+        assert content(mounted, f"/entries/{TOPIC}/1.entries") == make_ledger(1).records
+    del store.list_pages
+    put_in_folder(folder, make_ledger(3))
+    time.sleep(0.1)
+    wait_until(lambda: len(list(mounted.entries(f"/entries/{TOPIC}"))) == 3)
+
+
+def write_all(mounted: MountedBucket, data: bytes, path: str = FILE) -> int:
+    handle = mounted.create(path, ME)
+    mounted.write(handle, data, 0, ME)
+    return handle
+
+
+def test_what_is_written_is_there_once_it_is_closed(mounted: MountedBucket, folder: Path) -> None:
+    handle = write_all(mounted, RECORDS[:1024])
+    assert ledger_20(folder) == set()
+    assert [name for name, _ in mounted.entries(f"/entries/{TOPIC}")] == ["1.entries", "2.entries"]
+    mounted.write(handle, RECORDS[1024:], 1024, ME)
+    shown = mounted.attributes(FILE)
+    mounted.flush(handle, ME)
+    assert len(ledger_20(folder)) == 2
+    after = mounted.attributes(FILE)
+    time.sleep(0.01)
+    # Nothing changes any more, so make and rsync are right about it.
+    assert mounted.attributes(FILE) == after
+    assert (after.inode, after.size) == (shown.inode, len(RECORDS))
+    with pytest.raises(OSError, match="complete"):
+        mounted.write(handle, RECORDS, len(RECORDS), ME)
+    mounted.flush(handle, ME)
+    mounted.release(handle)
+    assert content(mounted, FILE) == RECORDS
+    with pytest.raises(LedgerExistsError):
+        mounted.create(f"/entries/{TOPIC}/20.entries", ME)
+    mounted.remove(FILE)
+    assert ledger_20(folder) == set()
+    mounted.release(write_all(mounted, RECORDS))
+    assert content(mounted, FILE) == RECORDS
+
+
+@pytest.mark.parametrize("end", ["close", "release", "remove", "gap", "records", "resize"])
+def test_what_is_given_up_leaves_nothing_and_can_be_written_again(
+    mounted: MountedBucket, folder: Path, end: str
+) -> None:
+    gone: list[str] = []
+    mounted.on_gone = gone.append
+    handle = write_all(mounted, b"" if end == "release" else RECORDS)
+    if end == "close":
+        mounted.close()
+        with pytest.raises(OSError):
+            mounted.flush(handle, ME)
+    elif end == "remove":
+        mounted.remove(FILE)
+    elif end == "gap":
+        with pytest.raises(OSError, match="front to end"):
+            mounted.write(handle, RECORDS, 1 << 20, ME)
+    elif end == "records":
+        with pytest.raises(RefusedLedgerError):
+            mounted.write(handle, RECORDS, len(RECORDS), ME)
+    elif end == "resize":
+        with pytest.raises(OSError, match="front to end"):
+            mounted.resize(FILE, 1 << 20)
+    if end != "release":
+        with pytest.raises(OSError):
+            mounted.sync(handle)
+    mounted.release(handle)
+    assert mounted.open_handles == 0
+    assert ledger_20(folder) == set()
+    assert gone in ([], [FILE.strip("/")])
+    with pytest.raises(NotFoundError):
+        mounted.attributes(FILE)
+    mounted.release(write_all(mounted, RECORDS))
+    assert content(mounted, FILE) == RECORDS
+
+
+def test_handles_that_are_not_there_are_told(mounted: MountedBucket) -> None:
+    reading, writing = mounted.open(f"/entries/{TOPIC}/1.entries"), mounted.create(FILE, ME)
+    calls: list[Callable[[], object]] = [
+        lambda: mounted.read(99, 1, 0),
+        lambda: mounted.read_into(99, 0, memoryview(bytearray(1))),
+        lambda: mounted.write(99, b"", 0),
+        lambda: mounted.flush(99, ME),
+        lambda: mounted.read(writing, 1, 0),
+        lambda: mounted.write(reading, b"", 0),
+    ]
+    for call in calls:
+        with pytest.raises(OSError) as refused:
+            call()
+        assert refused.value.errno == errno.EBADF
+    mounted.release(99)
+    mounted.release(reading)
+    mounted.release(writing)
+
+
+def test_an_open_file_has_attributes_when_its_path_is_gone(mounted: MountedBucket, folder: Path) -> None:
+    path = f"/entries/{TOPIC}/1.entries"
+    handle = mounted.open(path)
+    shown = mounted.attributes(path)
+    mounted.remove(path)
+    for where in (path, None):
+        assert mounted.attributes(where, handle).size == shown.size
+    with pytest.raises(NotFoundError):
+        mounted.attributes(path)
+    mounted.release(handle)
+    with pytest.raises(NotFoundError):
+        mounted.attributes(path, handle)
+
+
+def test_the_old_file_is_not_read_any_more_when_the_new_one_is(mounted: MountedBucket, folder: Path) -> None:
+    """The kernel has one cache for both."""
+    path = f"/entries/{TOPIC}/1.entries"
+    old, same = mounted.open(path), mounted.open(path)
+    for key in make_ledger(1).objects:
+        (folder / key).unlink()
+    put_in_folder(folder, make_ledger(1, entries=12))
+    mounted.refresh()
+    with pytest.raises(StaleObjectError):
+        mounted.read(same, 10, 0)
+    new = mounted.open(path)
+    for handle in (old, same):
+        with pytest.raises(StaleObjectError):
+            mounted.read(handle, 10, 0)
+    assert mounted.read(new, 1 << 30, 0) == make_ledger(1, entries=12).records
+    for handle in (old, same, new):
+        mounted.release(handle)
+
+
+def test_whoever_comes_by_what_is_gone_has_the_bucket_listed(mounted: MountedBucket, folder: Path) -> None:
+    path = f"/entries/{TOPIC}/1.entries"
+    for key in make_ledger(1).objects:
+        (folder / key).unlink()
+    handle = mounted.open(path)
+    with pytest.raises(ObjectNotFoundError):
+        mounted.read(handle, 10, 0)
+    mounted.release(handle)
+    time.sleep(1.1)
+    with pytest.raises(NotFoundError):
+        mounted.attributes(path)
+    assert [name for name, _ in mounted.entries(f"/entries/{TOPIC}")] == ["2.entries"]
+
+
+def test_what_proc_tells_of_a_process(tmp_path: Path) -> None:
+    """Of one that goes on, one that is not there, and of what it and its children have open."""
+    assert process_of(ME) == os.getpid()
+    told: list[int] = []
+    thread = threading.Thread(target=lambda: told.append(process_of(threading.get_native_id())))
+    thread.start()
+    thread.join()
+    assert told == [os.getpid()]
+    assert process_of(1 << 30) == 1 << 30
+    assert not has_failed(ME)
+    assert not has_failed(1 << 30)
+    path = tmp_path / "file"
+    with path.open("wb") as file:
+        inode = os.fstat(file.fileno()).st_ino
+        assert is_held([os.getpid()], inode)
+        assert not is_held([os.getpid()], inode + 1)
+        children = []
+        for is_inherited in (False, True):
+            os.set_inheritable(file.fileno(), is_inherited)
+            children.append(os.fork())
+            if children[-1] == 0:
+                time.sleep(30)
+                os._exit(0)
+        file.close()
+        # The first would close it as soon as it became another program; it counts once it has written.
+        assert is_held([os.getpid()], inode)
+        os.kill(children[1], 9)
+        os.waitpid(children[1], 0)
+        assert not is_held([os.getpid()], inode)
+        assert is_held([children[0]], inode)
+        os.kill(children[0], 9)
+        os.waitpid(children[0], 0)
+    assert not is_held([os.getpid(), 1 << 30], inode)
+    with path.open("rb") as file:
+        assert not is_held([os.getpid()], inode)
+
+
+def test_rendered_files_are_not_rendered_for_a_listing(golden: Path, tmp_path: Path) -> None:
+    shutil.copytree(golden / "bucket", tmp_path / "copy")
+    put_in_folder(tmp_path / "copy", offload([b"no message"], 9999, uuid=9999))
+    mounted = MountedBucket(open_bucket(f"file://{tmp_path}/copy", cache_dir=str(tmp_path / "cache")), MountOptions())
+    assert sum(shown.size is None for _, shown in mounted.entries("/jsonl/public/golden/plain")) > 0
+    assert not (tmp_path / "cache" / "rendered").exists()
+    with pytest.raises(LedgerfsError):
+        mounted.attributes(f"/jsonl/{TOPIC}/9999.jsonl")
+    assert mounted.open_handles == 0
