@@ -43,7 +43,11 @@ _NO_LEDGERS = frozenset({"unreadable-index", "index-without-data", "data-without
 @click.option(
     "--recompress", type=click.Choice(_CODECS), help="Compress payloads anew; ids of messages stay what they are."
 )
-@click.option("--unbatch", is_flag=True, help="One message an entry, in ledgers with new ids; --recompress is then for what was a batch.")
+@click.option(
+    "--unbatch",
+    is_flag=True,
+    help="One message an entry, in ledgers with new ids; --recompress is then for what was a batch.",
+)
 @click.option("--no-check", is_flag=True, help="Do not read copies back.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: what became of each ledger.")
 @click.pass_context
