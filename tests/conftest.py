@@ -1,6 +1,7 @@
 """Fixtures that all tests share: the golden bucket on disk and on a real S3-speaking server."""
 
 import logging
+import subprocess
 import tarfile
 import uuid
 from collections.abc import Iterator
@@ -106,3 +107,17 @@ def proxy(s3: S3Server) -> Iterator[FaultProxy]:
     made = FaultProxy(s3.address).start()
     yield made
     made.stop()
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 512 KiB."""
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=512k", "ledgerfs-test", str(folder)], capture_output=True, check=False
+    )
+    if done.returncode:
+        pytest.skip(f"no tmpfs can be mounted here: {done.stderr.decode().strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)

@@ -5,12 +5,10 @@ from typing import Any
 import click
 
 from ledgerfs.cli.compile_notice import announce_compiling
-from ledgerfs.cli.options import bucket_argument
+from ledgerfs.cli.options import CODECS, bucket_argument
 from ledgerfs.cli.output import human_size, print_json, progress, say
 from ledgerfs.cli.sizes import Size
 from ledgerfs.vfs.bucket import Bucket
-
-_CODECS = ("none", "lz4", "zlib", "zstd", "snappy")
 
 
 @click.command("import")
@@ -25,7 +23,7 @@ _CODECS = ("none", "lz4", "zlib", "zstd", "snappy")
     show_default=True,
     help="Messages an entry at most; 1: no batches.",
 )
-@click.option("--compression", type=click.Choice(_CODECS), default="none", show_default=True, help="Of payloads.")
+@click.option("--compression", type=click.Choice(CODECS), default="none", show_default=True, help="Of payloads.")
 @click.option("--producer-name", default="ledgerfs", show_default=True, help="Of rows that have none.")
 @click.option("--block-size", type=Size(), default="64MiB", show_default=True, help="Of the ledger's data object.")
 @click.option(

@@ -1,12 +1,14 @@
 """``ledgerfs offload``: the ledgers of a bucket into another one."""
 
+from collections import Counter
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ledgerfs.cache.block_cache import process_cache
-from ledgerfs.cli.options import bucket_argument, target_argument
+from ledgerfs.cli.options import CODECS, bucket_argument, target_argument
 from ledgerfs.cli.output import human_size, print_json, progress, say
 from ledgerfs.cli.sizes import Size
 from ledgerfs.formats.topic_names import topic_of
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 _READ_BYTES = 64 << 20
 """What may be in memory of the source, half of it read ahead; the rest of half a GiB is for what is written."""
 
-_CODECS = ("none", "lz4", "zlib", "zstd", "snappy")
 _NO_LEDGERS = frozenset({"unreadable-index", "index-without-data", "data-without-index"})
 
 
@@ -41,7 +42,7 @@ _NO_LEDGERS = frozenset({"unreadable-index", "index-without-data", "data-without
 )
 @click.option("--new-uuid", is_flag=True, help="Give copies names of their own, by which no broker finds them.")
 @click.option(
-    "--recompress", type=click.Choice(_CODECS), help="Compress payloads anew; ids of messages stay what they are."
+    "--recompress", type=click.Choice(CODECS), help="Compress payloads anew; ids of messages stay what they are."
 )
 @click.option(
     "--unbatch",
@@ -77,7 +78,7 @@ def offload(
     # What is read once is not worth keeping; parts on their way here and there are all that has to be in memory.
     process_cache.resize(min(process_cache.budget, _READ_BYTES))
     # numba, which this imports, is not needed by those who list and copy files.
-    from ledgerfs.vfs.writing.bucket_copy import CopyOptions, Outcome, copy_ledgers, rows_to_copy
+    from ledgerfs.vfs.writing.bucket_copy import CopyOptions, copy_ledgers, rows_to_copy
     from ledgerfs.vfs.writing.write import IfExists, free_ledger_id
 
     with progress() as update:
@@ -94,31 +95,49 @@ def offload(
         check=not options["no_check"],
     )
     rows = rows_to_copy(catalog, wanted, all_copies=not (options["new_uuid"] or is_renumbered))
-    counts = dict.fromkeys(Outcome, 0)
-    size = 0
-    told: list[dict[str, Any]] = []
+    tally = _Tally([] if as_json else None)
     with progress(in_bytes=True) as update:
         for one in copy_ledgers(bucket, target, rows, chosen, update):
-            counts[one.outcome] += 1
-            size += one.source.length if one.outcome is Outcome.COPIED else 0
-            if one.error is not None:
-                say(f"failed  ledger {one.source.ledger_id} of {one.source.topic}: {one.error}")
-            if as_json:
-                told.append(_as_json(one))
+            tally.add(one)
     for finding in _no_ledgers(bucket, catalog, wanted):
-        counts[Outcome.FAILED] += 1
-        say(f"failed  {finding.key}: {finding.message}")
-        if as_json:
-            told.append(_finding_as_json(finding))
+        tally.add_missing(finding)
     if as_json:
-        print_json(told)
+        print_json(tally.told)
     else:
-        checked = "" if options["no_check"] else ", read back and whole"
-        copied = f"ledgers copied: {counts[Outcome.COPIED]:,} ({human_size(size)} of entries{checked})"
-        rest = f"there already: {counts[Outcome.SKIPPED]:,}, failed: {counts[Outcome.FAILED]:,}"
-        click.echo(f"{copied}, {rest}")
-    if counts[Outcome.FAILED]:
+        click.echo(tally.summary(is_checked=chosen.check))
+    if tally.counts["failed"]:
         context.exit(1)
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What became of the ledgers: each one where JSON is wanted, how many of each outcome, and bytes of entries that were copied."""
+
+    told: list[dict[str, Any]] | None
+    counts: Counter[str] = field(default_factory=Counter)
+    size: int = 0
+
+    def add(self, one: "CopiedLedger") -> None:
+        """Count a ledger, and say why it failed."""
+        self.counts[one.outcome.value] += 1
+        self.size += one.source.length if one.outcome.value == "copied" else 0
+        if one.error is not None:
+            say(f"failed  ledger {one.source.ledger_id} of {one.source.topic}: {one.error}")
+        if self.told is not None:
+            self.told.append(_as_json(one))
+
+    def add_missing(self, finding: "Finding") -> None:
+        """Count and name what is left of a ledger that cannot be copied."""
+        self.counts["failed"] += 1
+        say(f"failed  {finding.key}: {finding.message}")
+        if self.told is not None:
+            self.told.append(_finding_as_json(finding))
+
+    def summary(self, *, is_checked: bool) -> str:
+        """Return all of it in a line."""
+        checked = ", read back and whole" if is_checked else ""
+        copied = f"ledgers copied: {self.counts['copied']:,} ({human_size(self.size)} of entries{checked})"
+        return f"{copied}, there already: {self.counts['skipped']:,}, failed: {self.counts['failed']:,}"
 
 
 def _transform(is_unbatched: bool, codec: str | None) -> "Callable[[], EntryTransform] | None":

@@ -11,6 +11,9 @@ from ledgerfs.vfs.bucket import Bucket, open_bucket
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+CODECS = ("none", "lz4", "zlib", "zstd", "snappy")
+"""Names of compressions, here so that a command can offer them without the libraries."""
+
 _TEXTS = frozenset({"key", "secret", "token", "username", "password", "account_name", "account_key", "profile"})
 """Options that are texts, also when they look like numbers."""
 

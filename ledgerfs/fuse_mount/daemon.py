@@ -18,9 +18,6 @@ from ledgerfs.vfs.stores.fsspec_handle import without_credentials
 
 logger = logging.getLogger("ledgerfs.mount")
 
-_NOISE = "Ignoring invalid max threads"
-"""What libfuse 3.12 to 3.14 say of their own default."""
-
 
 def main() -> int:
     """Serve one mount; returns the exit code."""
@@ -71,7 +68,7 @@ def _said_by_libfuse() -> str:
         lines = os.pread(2, 4000, 0).decode(errors="replace").splitlines()
     except OSError:
         return ""
-    return " ".join(line.strip() for line in lines if not line.startswith(_NOISE))
+    return " ".join(line.strip() for line in lines)
 
 
 def _leave_terminal(log: str) -> None:

@@ -140,7 +140,7 @@ def split_batches(data: Bytes, entries: Int64Table, *, with_payloads: bool = Tru
     kept = _kept_of_batches(data, entries)
     if not (is_batch.any() or codecs.any() or entries[Meta.STATUS].any()):
         return _alone(data, entries)
-    plain = _plain_sizes(entries)
+    plain = plain_sizes(entries)
     counts = _counts(entries, plain // SMALLEST_MESSAGE, is_batch)
     total = int(plain[counts > 0].sum())
     if total > LARGEST:
@@ -158,7 +158,7 @@ def split_batches(data: Bytes, entries: Int64Table, *, with_payloads: bool = Tru
     return messages
 
 
-def _plain_sizes(entries: Int64Table) -> Int64:
+def plain_sizes(entries: Int64Table) -> Int64:
     """Return how many bytes each payload has, or claims to have when it is decompressed."""
     stored = entries[Meta.PAYLOAD_END] - entries[Meta.PAYLOAD_AT]
     sizes: Int64 = np.where(entries[Meta.COMPRESSION] == 0, stored, entries[Meta.UNCOMPRESSED_SIZE])
@@ -178,7 +178,7 @@ def split_unopened(data: Bytes, entries: Int64Table, limit: int = LARGEST) -> Me
     """
     is_batch = entries[Meta.BATCH_SIZE] != ABSENT
     kept = _kept_of_batches(data, entries)
-    plain = _plain_sizes(entries)
+    plain = plain_sizes(entries)
     is_possible = (entries[Meta.COMPRESSION] == 0) | (plain <= limit)
     counts = _counts(entries, np.where(is_possible, plain, -1) // SMALLEST_MESSAGE, is_batch)
     of_entry = np.repeat(np.arange(counts.size), counts)

@@ -40,13 +40,6 @@ def are_transparent(entries: Int64Table) -> Mask:
     return transparent
 
 
-def plain_sizes(entries: Int64Table) -> Int64:
-    """Return how many bytes each payload has, or claims to have when it is decompressed."""
-    stored = entries[Meta.PAYLOAD_END] - entries[Meta.PAYLOAD_AT]
-    sizes: Int64 = np.where(entries[Meta.COMPRESSION] == 0, stored, entries[Meta.UNCOMPRESSED_SIZE])
-    return sizes
-
-
 def spans(sizes: Int64, most: int) -> Iterator[tuple[int, int]]:
     """Cut a row of things into spans of at most ``most`` bytes each, or of one thing that has more."""
     behind = np.cumsum(sizes)

@@ -39,7 +39,7 @@ def native_functions(*, with_zstd: bool) -> Iterator[Int64]:
         if not context:
             raise MemoryError("no memory for a ZSTD context")
     try:
-        addresses = [_address(lz4, "LZ4_decompress_safe"), _address(zstd, "ZSTD_decompressDCtx"), context]
+        addresses = [address_of(lz4, "LZ4_decompress_safe"), address_of(zstd, "ZSTD_decompressDCtx"), context]
         yield np.array(addresses, np.int64)
     finally:
         if context and zstd is not None:
@@ -50,25 +50,25 @@ def native_functions(*, with_zstd: bool) -> Iterator[Int64]:
 def decompress_into(functions, codec, source, at, end, target, to, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
     """Decompress ``source[at:end]`` to ``target[to : to + size]``, and nowhere else; return whether it became just that."""
     if codec == 1:
-        return _call_lz4(functions[0], source, at, end - at, target, to, size) == size  # type: ignore[call-arg]
-    return _call_zstd(functions[1], functions[2], source, at, end - at, target, to, size) == size  # type: ignore[call-arg]
+        return call_lz4(functions[0], source, at, end - at, target, to, size) == size  # type: ignore[call-arg]
+    return call_zstd(functions[1], functions[2], source, at, end - at, target, to, size) == size  # type: ignore[call-arg]
 
 
 @cache
 def _lz4() -> ctypes.CDLL | None:
-    return _library("lz4.block._block", "LZ4_decompress_safe")
+    return c_library("lz4.block._block", "LZ4_decompress_safe")
 
 
 @cache
 def _zstd() -> ctypes.CDLL | None:
-    library = _library("zstandard._cffi", "ZSTD_createDCtx", "ZSTD_freeDCtx", "ZSTD_decompressDCtx")
+    library = c_library("zstandard._cffi", "ZSTD_createDCtx", "ZSTD_freeDCtx", "ZSTD_decompressDCtx")
     if library is not None:
         library.ZSTD_createDCtx.restype = ctypes.c_void_p
         library.ZSTD_freeDCtx.argtypes = [ctypes.c_void_p]
     return library
 
 
-def _library(module: str, *names: str) -> ctypes.CDLL | None:
+def c_library(module: str, *names: str) -> ctypes.CDLL | None:
     """Return the shared library of an extension module if it exports all the functions."""
     spec = find_spec(module)
     if spec is None or spec.origin is None:
@@ -80,7 +80,8 @@ def _library(module: str, *names: str) -> ctypes.CDLL | None:
     return library if all(hasattr(library, name) for name in names) else None
 
 
-def _address(library: ctypes.CDLL | None, name: str) -> int:
+def address_of(library: ctypes.CDLL | None, name: str) -> int:
+    """Return where a function of a library is; 0 where there is no library."""
     return 0 if library is None else ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
 
 
@@ -91,7 +92,7 @@ def _place(context: Any, builder: Any, array_type: Any, array: Any, at: Any) -> 
 
 
 @intrinsic
-def _call_lz4(typingctx, function, source, at, length, target, to, capacity):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, ARG001, PLR0917
+def call_lz4(typingctx, function, source, at, length, target, to, capacity):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, ARG001, PLR0917
     """``int LZ4_decompress_safe(const char* src, char* dst, int compressedSize, int dstCapacity)``."""
 
     def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
@@ -107,7 +108,7 @@ def _call_lz4(typingctx, function, source, at, length, target, to, capacity):  #
 
 
 @intrinsic
-def _call_zstd(typingctx, function, state, source, at, length, target, to, capacity):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, ARG001, PLR0917
+def call_zstd(typingctx, function, state, source, at, length, target, to, capacity):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, ARG001, PLR0917
     """``size_t ZSTD_decompressDCtx(ZSTD_DCtx*, void* dst, size_t dstCapacity, const void* src, size_t srcSize)``."""
 
     def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202

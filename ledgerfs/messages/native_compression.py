@@ -15,7 +15,7 @@ from ledgerfs.formats.kernel import kernel
 from ledgerfs.messages.compress import ZSTD_LEVEL
 from ledgerfs.messages.compression import Compression
 from ledgerfs.messages.kernel_arrays import copy_bytes
-from ledgerfs.messages.native_codecs import _address, _call_lz4, _call_zstd, _library
+from ledgerfs.messages.native_codecs import address_of, c_library, call_lz4, call_zstd
 
 Int64 = npt.NDArray[np.int64]
 
@@ -41,7 +41,7 @@ def compressor_functions(codec: Compression) -> Iterator[Int64]:
     try:
         if context and zstd is not None:
             zstd.ZSTD_CCtx_setParameter(context, _LEVEL_PARAMETER, ZSTD_LEVEL)
-        yield np.array([_address(lz4, "LZ4_compress_default"), _address(zstd, "ZSTD_compress2"), context], np.int64)
+        yield np.array([address_of(lz4, "LZ4_compress_default"), address_of(zstd, "ZSTD_compress2"), context], np.int64)
     finally:
         if context and zstd is not None:
             zstd.ZSTD_freeCCtx(context)
@@ -61,21 +61,21 @@ def put_compressed(functions, codec, source, at, size, target, to):  # type: ign
         return to + size
     room = min(most_compressed(size), 2**31 - 1)
     if codec == 1:
-        made = _call_lz4(functions[0], source, at, size, target, to, room)  # type: ignore[call-arg, var-annotated]
+        made = call_lz4(functions[0], source, at, size, target, to, room)  # type: ignore[call-arg, var-annotated]
     else:
-        made = _call_zstd(functions[1], functions[2], source, at, size, target, to, room)  # type: ignore[call-arg]
+        made = call_zstd(functions[1], functions[2], source, at, size, target, to, room)  # type: ignore[call-arg]
     return to + made if 0 < made <= room else -1
 
 
 @cache
 def _lz4() -> ctypes.CDLL | None:
-    return _library("lz4.block._block", "LZ4_compress_default")
+    return c_library("lz4.block._block", "LZ4_compress_default")
 
 
 @cache
 def _zstd() -> ctypes.CDLL | None:
     names = ("ZSTD_createCCtx", "ZSTD_freeCCtx", "ZSTD_CCtx_setParameter", "ZSTD_compress2")
-    library = _library("zstandard._cffi", *names)
+    library = c_library("zstandard._cffi", *names)
     if library is not None:
         library.ZSTD_createCCtx.restype = ctypes.c_void_p
         library.ZSTD_freeCCtx.argtypes = [ctypes.c_void_p]

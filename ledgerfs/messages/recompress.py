@@ -13,13 +13,13 @@ import numpy.typing as npt
 
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.records import EntryBatch
+from ledgerfs.messages.batch_split import plain_sizes
 from ledgerfs.messages.compress import compress
 from ledgerfs.messages.compression import LARGEST, Compression, DecompressionError, decompress
 from ledgerfs.messages.entry_opening import (
     are_transparent,
     corrupt_entry,
     opened_payloads,
-    plain_sizes,
     sound_entries,
     spans,
 )

@@ -14,14 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.messages.batch_split import Message, Messages, split_batches
+from ledgerfs.messages.batch_split import Message, Messages, plain_sizes, split_batches
 from ledgerfs.messages.compress import compress
 from ledgerfs.messages.compression import Compression
 from ledgerfs.messages.entry_opening import (
     are_transparent,
     corrupt_entry,
     opened_payloads,
-    plain_sizes,
     sound_entries,
     spans,
 )

@@ -64,4 +64,4 @@ def test_the_answer_is_the_same_without_them(hidden, monkeypatch):
     ("name", "function"), [("lz4.block._block", "LZ4_of_nobody"), ("lz4.block._nowhere", "f"), ("sys", "f")]
 )
 def test_what_is_not_there_or_no_file_or_hides_the_function_is_none(name, function):
-    assert module._library(name, function) is None
+    assert module.c_library(name, function) is None

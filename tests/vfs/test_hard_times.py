@@ -9,7 +9,6 @@ import sys
 import time
 import traceback
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -109,20 +108,6 @@ def test_two_processes_share_a_cache_folder(s3: S3Server, bucket: str, made: Off
     # What they left is whole, too.
     process_cache.clear()
     assert opened(s3, bucket, tmp_path).cat_file(FILE) == made.records
-
-
-@pytest.fixture
-def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 512 KiB."""
-    folder = tmp_path / "tiny"
-    folder.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=512k", "ledgerfs-test", str(folder)], capture_output=True, check=False
-    )
-    if done.returncode:
-        pytest.skip(f"no tmpfs can be mounted here: {done.stderr.decode().strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def test_a_full_disk_costs_nothing_but_what_it_would_have_kept(

@@ -430,20 +430,6 @@ def test_a_file_that_may_not_grow_is_told_and_leaves_nothing(limit: int, tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["warm-up"]
 
 
-@pytest.fixture
-def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 512 KiB."""
-    folder = tmp_path / "tiny"
-    folder.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=512k", "ledgerfs-test", str(folder)], capture_output=True, check=False
-    )
-    if done.returncode:
-        pytest.skip(f"no tmpfs can be mounted here: {done.stderr.decode().strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
 def test_a_full_disk_is_told_and_leaves_nothing(tiny_disk: Path, data: bytes) -> None:
     """Full in the middle of the data, at its end, when the index is written, and not at all."""
     bucket = tiny_disk / "bucket"

@@ -21,7 +21,6 @@ from ledgerfs.errors import (
     StaleObjectError,
     StoreUnreachableError,
 )
-from ledgerfs.formats.object_names import LedgerKey
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.catalog import Catalog, LedgerRef, is_sound
 from ledgerfs.vfs.layout import Progress
@@ -244,8 +243,7 @@ class _Copy:
         if check.entries != written.contents.metadata.entries and not wrong:
             raise StaleObjectError("the copy was replaced or removed before it was read back", key=written.data.key)
         if wrong:
-            key = written.ledger.key
-            remove_ledger(self.target, LedgerKey(key.uuid, key.ledger_id, is_index=False))
+            remove_ledger(self.target, written.ledger.key)
             reason = f"the copy was not whole when it was read back, and is removed: {wrong[0].message}"
             raise CorruptLedgerError(reason, key=wrong[0].key, offset=wrong[0].offset)
 
