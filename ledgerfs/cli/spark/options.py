@@ -1,0 +1,83 @@
+"""What the Spark commands have in common: the session, and the bucket that its workers will open."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ledgerfs.cli.options import parsed_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ledgerfs.spark.storage import Storage
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What was said about the session, which is opened when everything else about a command is known to be right."""
+
+    master: str | None
+    settings: dict[str, str]
+
+    def open(self, name: str) -> "SparkSession":
+        """Return the session. Raises `click.ClickException` where Spark is not installed, or cannot start."""
+        try:
+            from ledgerfs.spark.session import open_session
+        except ImportError as error:
+            raise click.ClickException(f"{error}; pip install 'ledgerfs[spark]', and Java 17") from error
+        return open_session(name, self.master, self.settings)
+
+
+def session_options(command: Command) -> Command:
+    """Add --master and --conf; the command gets a `Session` as ``session``."""
+
+    def keep(context: click.Context, parameter: click.Parameter, value: Any) -> Any:  # noqa: ANN401
+        context.meta[f"ledgerfs.spark.{parameter.name}"] = value
+        return value
+
+    master = click.option(
+        "--master", metavar="URL", callback=keep, is_eager=True, expose_value=False,
+        help="Spark's master: local[4], spark://host:7077, …  [default: what spark-submit says, else all cores of this machine]",
+    )  # fmt: skip
+    settings = click.option(
+        "--conf", "session", multiple=True, metavar="KEY=VALUE", callback=_session, help="A setting of Spark; may be repeated."
+    )  # fmt: skip
+    return master(settings(command))
+
+
+def storage_argument(command: Command) -> Command:
+    """Add the argument BUCKET and the option -o; the command gets a `Storage` as ``storage``."""
+    option = click.option(
+        "-o", "--option", "storage_options", multiple=True, metavar="KEY=VALUE", is_eager=True, expose_value=False,
+        callback=_keep_options,
+        help="Option of the storage's filesystem, such as endpoint_url=http://host:9000 or anon=true; may be repeated.",
+    )  # fmt: skip
+    return click.argument("storage", metavar="BUCKET", callback=_storage)(option(command))
+
+
+def _session(context: click.Context, _: click.Parameter, values: tuple[str, ...]) -> Session:
+    settings = {}
+    for text in values:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"{text!r} is not KEY=VALUE")
+        settings[name] = value
+    return Session(context.meta.get("ledgerfs.spark.master"), settings)
+
+
+def _keep_options(context: click.Context, _: click.Parameter, values: tuple[str, ...]) -> None:
+    context.meta["ledgerfs.storage_options"] = parsed_options(values)
+
+
+def _storage(context: click.Context, _: click.Parameter, url: str) -> "Storage":
+    if not url:
+        raise click.BadParameter("the bucket's URL is empty")
+    try:
+        from ledgerfs.spark.storage import Storage
+    except ImportError as error:
+        raise click.ClickException(f"{error}; pip install 'ledgerfs[spark]', and Java 17") from error
+    return Storage(url, context.meta.get("ledgerfs.storage_options") or {})

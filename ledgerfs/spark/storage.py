@@ -1,0 +1,89 @@
+"""How a bucket is reached from each of Spark's processes: the driver, the one that plans, and the workers.
+
+Options that a user gives travel with the plan, where logs and the UI may show them, so none of them is a credential. Those come from where
+each process finds them: Hadoop's settings, which Spark hands to every task, and the AWS conventions. Credentials that somebody has in
+Python travel inside of pickled functions, which nothing prints.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cachetools import LRUCache
+from pyspark import TaskContext
+
+from ledgerfs.cache.fork_lock import ForkLock
+from ledgerfs.errors import InvalidNameError
+from ledgerfs.spark.hadoop_settings import S3Settings, settings_of_files
+from ledgerfs.vfs.bucket import Bucket, open_bucket
+
+CREDENTIALS = frozenset(
+    {"key", "secret", "token", "password", "username", "account_key", "sas_token", "connection_string", "credential", "client_secret"}
+)  # fmt: skip
+"""Options of filesystems that nobody else should see."""
+
+_MOST_BUCKETS = 16
+_buckets: "LRUCache[str, Bucket]" = LRUCache(_MOST_BUCKETS)
+_lock = ForkLock()
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Storage:
+    """A bucket's URL and the options of its filesystem. Pickles; its repr shows the URL only.
+
+    Attributes
+    ----------
+    url
+        As `ledgerfs.open_bucket` takes it; ``s3a://`` is S3, too.
+    options
+        Of the URL's filesystem, as the user gave them.
+    settings
+        Hadoop's, where a session tells them (`ledgerfs.spark.register`); they come behind ``options``.
+    cache_dir, catalog_max_age
+        As `open_bucket` takes them.
+
+    """
+
+    url: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    cache_dir: str | None = None
+    catalog_max_age: float | None = None
+
+    def __repr__(self) -> str:
+        return f"Storage({self.url!r})"
+
+    @property
+    def filesystem_options(self) -> dict[str, Any]:
+        """Options of the filesystem in this process, credentials included where Hadoop's settings have some."""
+        return {**S3Settings.of(self.url, self._known_settings()).options, **self.options}
+
+    def bucket(self) -> Bucket:
+        """Return the bucket, in one process the same one for the same storage: its connections, caches and catalog serve all tasks."""
+        options = self.filesystem_options
+        told = json.dumps([self.url, options, self.cache_dir, self.catalog_max_age], sort_keys=True, default=repr)
+        with _lock:
+            bucket = _buckets.get(told)
+            if bucket is None:
+                bucket = open_bucket(
+                    self.url, options, cache_dir=self.cache_dir, catalog_max_age=self.catalog_max_age
+                )
+                _buckets[told] = bucket
+            return bucket
+
+    def _known_settings(self) -> dict[str, str]:
+        context = TaskContext.get()
+        of_task = dict(context._localProperties) if context is not None and context._localProperties else {}  # noqa: SLF001  (which has no other list)
+        return {**settings_of_files(), **of_task, **self.settings}
+
+
+def require_no_credentials(options: Mapping[str, Any]) -> None:
+    """Raise `InvalidNameError` for options that would show a credential in plans and logs."""
+    for name in options:
+        if name.lower() in CREDENTIALS:
+            raise InvalidNameError(
+                "credentials do not belong into a reader's options, which plans and logs show; give them as AWS_ACCESS_KEY_ID and "
+                "AWS_SECRET_ACCESS_KEY, as a role of the machine, or as Hadoop's fs.s3a.access.key and fs.s3a.secret.key",
+                key=name,
+            )

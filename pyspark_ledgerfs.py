@@ -1,0 +1,8 @@
+"""By this module's name Spark finds the data source ``ledgerfs``, without anybody registering it (``facts/spark-peers.md`` §1.5).
+
+Every Spark application on a machine with ledgerfs imports it, so it imports what is needed only when the source is used.
+"""
+
+__all__ = ["DefaultSource"]
+
+from ledgerfs.spark.data_source import LedgerfsDataSource as DefaultSource
