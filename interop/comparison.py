@@ -7,7 +7,7 @@ from interop.java_client import Lines
 from interop.keys import KEY_NAME, KeyPair
 from interop.s3_server import BUCKET, S3Server
 from ledgerfs import open_bucket
-from tests.vfs.test_scan_golden import rows_of, wanted
+from tests.support.golden_rows import rows_of, wanted
 
 
 def read_with_ledgerfs(s3: S3Server, keys: KeyPair) -> Lines:

@@ -7,21 +7,24 @@ Python travel inside of pickled functions, which nothing prints.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cachetools import LRUCache
 from pyspark import TaskContext
+from pyspark.sql import SparkSession
 
 from ledgerfs.cache.fork_lock import ForkLock
 from ledgerfs.errors import InvalidNameError
-from ledgerfs.spark.hadoop_settings import S3Settings, settings_of_files
+from ledgerfs.spark.hadoop_settings import S3Settings, only_s3, settings_of_files
 from ledgerfs.vfs.bucket import Bucket, open_bucket
 
 CREDENTIALS = frozenset(
     {"key", "secret", "token", "password", "username", "account_key", "sas_token", "connection_string", "credential", "client_secret"}
 )  # fmt: skip
 """Options of filesystems that nobody else should see."""
+
+_CREDENTIAL_ENDS = ("access.key", "secret.key", "session.token", "access_key_id", "secret_access_key", "session_token")
 
 _MOST_BUCKETS = 16
 _buckets: "LRUCache[str, Bucket]" = LRUCache(_MOST_BUCKETS)
@@ -61,16 +64,19 @@ class Storage:
 
     def bucket(self) -> Bucket:
         """Return the bucket, in one process the same one for the same storage: its connections, caches and catalog serve all tasks."""
-        options = self.filesystem_options
-        told = json.dumps([self.url, options, self.cache_dir, self.catalog_max_age], sort_keys=True, default=repr)
+        told = json.dumps(
+            [self.url, self.filesystem_options, self.cache_dir, self.catalog_max_age], sort_keys=True, default=repr
+        )
         with _lock:
             bucket = _buckets.get(told)
             if bucket is None:
-                bucket = open_bucket(
-                    self.url, options, cache_dir=self.cache_dir, catalog_max_age=self.catalog_max_age
-                )
-                _buckets[told] = bucket
+                bucket = _buckets[told] = self.open()
             return bucket
+
+    def open(self) -> Bucket:
+        """Return the bucket, opened anew, so that it is listed when it is used; with ``catalog_max_age`` unless that was done lately."""
+        options = self.filesystem_options
+        return open_bucket(self.url, options, cache_dir=self.cache_dir, catalog_max_age=self.catalog_max_age)
 
     def _known_settings(self) -> dict[str, str]:
         context = TaskContext.get()
@@ -78,10 +84,24 @@ class Storage:
         return {**settings_of_files(), **of_task, **self.settings}
 
 
+def storage_of(spark: SparkSession, where: Storage | str) -> Storage:
+    """Return a storage, or that of a URL, that knows what the session says of S3, for tasks and for this process."""
+    storage = Storage(where) if isinstance(where, str) else where
+    return replace(storage, settings={**session_settings(spark), **storage.settings})
+
+
+def session_settings(spark: SparkSession) -> dict[str, str]:
+    """Return Hadoop's settings of S3 as a session has them: from its own configuration and from Hadoop's files."""
+    pairs = spark.sparkContext.getConf().getAll()
+    return {**settings_of_files(), **only_s3(pairs)}
+
+
 def require_no_credentials(options: Mapping[str, Any]) -> None:
-    """Raise `InvalidNameError` for options that would show a credential in plans and logs."""
-    for name in options:
-        if name.lower() in CREDENTIALS:
+    """Raise `InvalidNameError` for options, at any depth, that would show a credential in plans and logs."""
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            require_no_credentials(value)
+        if name.lower() in CREDENTIALS or name.lower().endswith(_CREDENTIAL_ENDS):
             raise InvalidNameError(
                 "credentials do not belong into a reader's options, which plans and logs show; give them as AWS_ACCESS_KEY_ID and "
                 "AWS_SECRET_ACCESS_KEY, as a role of the machine, or as Hadoop's fs.s3a.access.key and fs.s3a.secret.key",

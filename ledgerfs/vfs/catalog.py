@@ -328,25 +328,7 @@ class Catalog:
 
     def ref_of(self, ledger: np.void) -> LedgerRef:
         """Make the value of one row of ``ledgers`` or ``lost``."""
-        # All fields at once: one by one, each would be an object of numpy's first.
-        row = cast("tuple[Any, ...]", ledger.item())
-        high, low, ledger_id, name, copy, last_entry, length, data_length, blocks, plausible, _, *stored = row
-        created_ms, data_size, data_ms, data_version, index_size, uploaded_ms, index_version = stored
-        key = LedgerKey(uuid_from_halves(high, low), ledger_id, is_index=False)
-        return LedgerRef(
-            ledger_id=ledger_id,
-            uuid=key.uuid,
-            managed_ledger=self.names[name],
-            copy=copy,
-            last_entry=last_entry,
-            length=length,
-            data_length=data_length,
-            blocks=blocks,
-            created_ms=created_ms or None,
-            data=ObjectStat(key.data_key, data_size, data_ms, data_version.decode()),
-            index=ObjectStat(key.index_key, index_size, uploaded_ms, index_version.decode()),
-            is_sound=bool(plausible and data_size == data_length),
-        )
+        return ref_of_row(ledger, self.names[int(ledger["name"])])
 
     def _rows_of(self, managed_ledger: str | None) -> range:
         row = self._name_rows.get(managed_ledger)
@@ -361,6 +343,29 @@ class Catalog:
             if bad.key.ledger_id == ledger_id:
                 raise bad.error
         return "no such ledger in this bucket"
+
+
+def ref_of_row(ledger: np.void, managed_ledger: str | None) -> LedgerRef:
+    """Make the value of one row of `LEDGER`, whose name is known."""
+    # All fields at once: one by one, each would be an object of numpy's first.
+    row = cast("tuple[Any, ...]", ledger.item())
+    high, low, ledger_id, _, copy, last_entry, length, data_length, blocks, plausible, _, *stored = row
+    created_ms, data_size, data_ms, data_version, index_size, uploaded_ms, index_version = stored
+    key = LedgerKey(uuid_from_halves(high, low), ledger_id, is_index=False)
+    return LedgerRef(
+        ledger_id=ledger_id,
+        uuid=key.uuid,
+        managed_ledger=managed_ledger,
+        copy=copy,
+        last_entry=last_entry,
+        length=length,
+        data_length=data_length,
+        blocks=blocks,
+        created_ms=created_ms or None,
+        data=ObjectStat(key.data_key, data_size, data_ms, data_version.decode()),
+        index=ObjectStat(key.index_key, index_size, uploaded_ms, index_version.decode()),
+        is_sound=bool(plausible and data_size == data_length),
+    )
 
 
 def time_of(milliseconds: int | None) -> datetime | None:

@@ -5,7 +5,7 @@ from itertools import islice
 
 from ledgerfs.messages.decode import TopicDecoder
 from ledgerfs.vfs.layout import LedgerReader
-from ledgerfs.vfs.topic_entries import Place, read_entries
+from ledgerfs.vfs.topic_entries import Place, Reach, read_entries
 
 LEDGERS_AROUND = 4
 """In how many ledgers before and behind its own a part's message is looked for."""
@@ -28,7 +28,7 @@ class EarlierChunks:
             return False
         self._step *= 2
         older = self._decoder.beginner()
-        for place, batch in read_entries(self._ledgers, further[-1], self._start, older.skipped):
+        for place, batch in read_entries(self._ledgers, Reach(further[-1], self._start), older.skipped):
             older.take_chunks([batch], self._ledgers[place.number].ref.ledger_id)
         self._decoder.chunks.recall(older.chunks)
         return True

@@ -19,6 +19,7 @@ from ledgerfs.vfs.export_folder import Exported, ExportFolder, version_of
 from ledgerfs.vfs.layout import Progress
 from ledgerfs.vfs.scan import Scan
 from ledgerfs.vfs.table_files import TABLE_KINDS, write_table
+from ledgerfs.vfs.topic_entries import Reach
 
 
 @dataclass(slots=True)
@@ -126,7 +127,7 @@ class _Export:
         """Export one ledger."""
         ref = self._refs[position]
         read_before = self._read
-        scan = replace(self._scan, part=range(position, position + 1), on_read=self._tell)
+        scan = replace(self._scan, part=Reach.of(range(position, position + 1)), on_read=self._tell)
         rows, size = self._write(ref, scan)
         skipped = sum(one.last_entry - one.first_entry + 1 for one in scan.skipped)
         exported = Exported(version_of(ref), rows, size, skipped, scan.is_final, self._later(position))

@@ -17,7 +17,7 @@ from ledgerfs.vfs.message_id import MessageId
 from ledgerfs.vfs.python_values import python_rows
 from ledgerfs.vfs.scan import make_scan
 from ledgerfs.vfs.second_look import walk_entries
-from ledgerfs.vfs.topic_entries import Place, read_entries
+from ledgerfs.vfs.topic_entries import Place, Reach, read_entries
 
 if TYPE_CHECKING:
     from ledgerfs.vfs.bucket import Topic
@@ -134,7 +134,8 @@ def _join(topic: "Topic", identity: MessageId, decoder: TopicDecoder, chunked_id
     joiner = decoder.beginner()
     joiner.chunks.earlier = EarlierChunks(ledgers, start, joiner)
     size = 0
-    found = read_entries(ledgers, start, Place(start.number + 1 + LEDGERS_AROUND, 0), joiner.skipped)
+    stop = Place(min(start.number + 1 + LEDGERS_AROUND, len(ledgers)), 0)
+    found = read_entries(ledgers, Reach(start, stop), joiner.skipped)
     for place, batch, entries, keep in walk_entries(joiner, ledgers, found):
         ledger_id = ledgers[place.number].ref.ledger_id
         table = joiner.decode(batch, ledger_id, entries, keep & chunks_of(chunked_id, batch, entries))

@@ -4,7 +4,7 @@ Ledgers come in the order of the topic and entries in the order of the ledger, s
 (markers, messages of transactions that were not committed) is left out unless it is asked for.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +22,12 @@ from ledgerfs.vfs.moments import Moment, milliseconds_of
 from ledgerfs.vfs.outcomes import Outcomes
 from ledgerfs.vfs.second_look import walk_entries
 from ledgerfs.vfs.time_pruning import CLOCK_SLACK_MS, TimePruning, TimeRange
-from ledgerfs.vfs.topic_entries import Place, read_entries
+from ledgerfs.vfs.topic_entries import Reach, read_entries
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from ledgerfs.vfs.entry_fields import Transaction
 
 _CHOICES = {
     "transactions": ("committed", "all"),
@@ -47,10 +49,13 @@ class Scan:
     Attributes
     ----------
     ledgers, part
-        All ledgers of the topic, and the positions of those that are wanted, None for all. The others are only asked for what belongs to
-        messages of these: earlier parts of chunked messages, later outcomes of transactions.
+        All ledgers of the topic, and which of their entries are wanted, None for all. The others are only asked for what belongs to
+        messages of these: earlier parts of chunked messages, later outcomes of transactions. A chunked message is where its last part is,
+        so parts that do not overlap never have the same message.
     clock_slack_ms
         How much earlier than a message before it one may be published; entries that then cannot be in the range of time are not read.
+    known_outcomes
+        Outcomes of transactions that scans of the same ledgers found before; what this one finds is added.
     on_read
         Called as entries are read, for those who show progress.
     skipped
@@ -69,8 +74,9 @@ class Scan:
     options: DecodeOptions
     transactions: str = "committed"
     decrypt: Decrypt | None = None
-    part: range | None = None
+    part: Reach | None = None
     clock_slack_ms: int = CLOCK_SLACK_MS
+    known_outcomes: "MutableMapping[Transaction, str]" = field(default_factory=dict, repr=False)
     on_read: OnRead | None = None
     skipped: list[Skipped] = field(default_factory=list)
     incomplete: list[Incomplete] = field(default_factory=list)
@@ -117,13 +123,13 @@ class Scan:
 
     def _read(self, options: DecodeOptions) -> Iterator[pa.RecordBatch]:
         is_damage_skipped = options.on_corrupt == "skip"
-        outcomes = Outcomes(self.ledgers, is_damage_skipped=is_damage_skipped)
+        outcomes = Outcomes(self.ledgers, self.known_outcomes, is_damage_skipped=is_damage_skipped)
         decoder = TopicDecoder(self.topic, options, self.decrypt, outcomes.state_of)
         self.skipped, self.incomplete, self.is_final = decoder.skipped, decoder.chunks.incomplete, False
         are_outcomes_told = "txn_state" in decoder.schema.names
-        start, stop = self._reach()
+        start, stop = reach = self._reach()
         decoder.chunks.earlier = EarlierChunks(self.ledgers, start, decoder)
-        found = read_entries(self.ledgers, start, stop, self.skipped if is_damage_skipped else None)
+        found = read_entries(self.ledgers, reach, self.skipped if is_damage_skipped else None)
         for place, batch, entries, keep in walk_entries(decoder, self.ledgers, found):
             ledger_id = self.ledgers[place.number].ref.ledger_id
             rows = rows_in_transactions(entries, keep)
@@ -140,9 +146,9 @@ class Scan:
         is_waiting = stop.number == len(self.ledgers) and _gives_up(decoder)
         self.is_final = not is_waiting and not outcomes.any_open
 
-    def _reach(self) -> tuple[Place, Place]:
+    def _reach(self) -> Reach:
         """Return where to begin and where to stop."""
-        part = range(len(self.ledgers)) if self.part is None else self.part
+        part = Reach.of(range(len(self.ledgers))) if self.part is None else self.part
         times = TimeRange(self.options.start_ms, self.options.end_ms, self.clock_slack_ms)
         return TimePruning(self.ledgers, part, times, self.options.check_checksums).reach()
 

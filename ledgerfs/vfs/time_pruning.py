@@ -6,7 +6,7 @@ block was published, for one small read. Blocks are halved with such reads until
 necessary is never wrong, since rows are filtered; what is not known for sure (damage, other clusters' times) cuts nothing off.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -19,7 +19,7 @@ from ledgerfs.formats.records import EntryBatch, ScanStop, scan_records
 from ledgerfs.messages.decode import DecodeOptions, TopicDecoder
 from ledgerfs.vfs.entry_fields import first_local_time
 from ledgerfs.vfs.layout import LedgerReader
-from ledgerfs.vfs.topic_entries import Place
+from ledgerfs.vfs.topic_entries import Place, Reach
 
 CLOCK_SLACK_MS = 10 * 60 * 1000
 """How much earlier than an entry before it one may be published: producers' clocks differ."""
@@ -55,43 +55,47 @@ class TimePruning:
     Attributes
     ----------
     part
-        Positions of the ledgers that are wanted at all.
+        The entries that are wanted at all.
     check_checksums
         Whether a publish time is trusted only if its entry's CRC32C is right.
 
     """
 
     ledgers: Sequence[LedgerReader]
-    part: range
+    part: Reach
     times: TimeRange
     check_checksums: bool = True
 
-    def reach(self) -> tuple[Place, Place]:
-        """Return the place from which on, and the place before which, all entries stand that can be in the range."""
-        start, stop = self._start(), self._stop()
-        return start, max(start, stop)
+    def reach(self) -> Reach:
+        """Return where all entries stand that can be in the range."""
+        start = max(self.part.start, self._start())
+        stop = min(self.part.stop, self._stop())
+        return Reach(start, max(start, stop))
 
     def _start(self) -> Place:
         if self.times.start_ms is None:
-            return Place(self.part.start, 0)
-        created = self._created()
-        low = max((n for n, time in created.items() if self.times.misses_all_before(time)), default=self.part.start)
-        high = min((n for n in created if n > low), default=self.part.stop)
+            return self.part.start
+        created, wanted = self._created(), self.part.ledgers
+        low = max((n for n, time in created.items() if self.times.misses_all_before(time)), default=wanted.start)
+        high = min((n for n in created if n > low), default=wanted.stop)
         blocks = _Blocks(self.ledgers, range(low, high), self.check_checksums)
-        return blocks.place(blocks.halve(lambda block: blocks.tells(block, self.times.misses_all_before))[0])
+        found = blocks.halve(self.part, lambda block: blocks.tells(block, self.times.misses_all_before))
+        return blocks.place(found[0])
 
     def _stop(self) -> Place:
         if self.times.end_ms is None:
-            return Place(self.part.stop, 0)
-        created = self._created()
-        high = min((n for n, time in created.items() if self.times.misses_all_behind(time)), default=self.part.stop)
-        low = max((n for n in created if n < high), default=self.part.start)
+            return self.part.stop
+        created, wanted = self._created(), self.part.ledgers
+        high = min((n for n, time in created.items() if self.times.misses_all_behind(time)), default=wanted.stop)
+        low = max((n for n in created if n < high), default=wanted.start)
         blocks = _Blocks(self.ledgers, range(low, high), self.check_checksums)
-        return blocks.place(blocks.halve(lambda block: not blocks.tells(block, self.times.misses_all_behind))[1])
+        found = blocks.halve(self.part, lambda block: not blocks.tells(block, self.times.misses_all_behind))
+        return blocks.place(found[1])
 
     def _created(self) -> dict[int, int]:
         """Return the ledgers of the part, and the next one, whose creation is known; only an old or odd index does not tell it."""
-        numbers = range(self.part.start, min(self.part.stop + 1, len(self.ledgers)))
+        wanted = self.part.ledgers
+        numbers = range(wanted.start, min(wanted.stop + 1, len(self.ledgers)))
         times = ((number, self.ledgers[number].ref.created_ms) for number in numbers)
         return {number: time for number, time in times if time is not None}
 
@@ -120,13 +124,23 @@ class _Blocks:
         number = self.numbers[row]
         return Place(number, self.ledgers[number].index.blocks[block - self._starts[row]].first_entry)
 
-    def halve(self, is_below: Callable[[int], bool]) -> tuple[int, int]:
-        """Return two blocks with too little between them for another look; ``is_below`` the first, not the second, unless it is an end."""
-        low, high = 0, self._starts[-1]
+    def halve(self, part: Reach, is_below: Callable[[int], bool]) -> tuple[int, int]:
+        """Return two blocks of a part with too little between them for another look; ``is_below`` the first, not the second, or an end."""
+        low, high = self._first_from(part.start), self._first_from(part.stop)
         while high - low >= self._worth:
             middle = (low + high) // 2
             low, high = (middle, high) if is_below(middle) else (low, middle)
         return low, high
+
+    def _first_from(self, place: Place) -> int:
+        """Return the first block that does not begin before a place; 0 or the number of blocks where that is in none of these ledgers."""
+        if place.number not in self.numbers:
+            return 0 if place.number < self.numbers.start else self._starts[-1]
+        start = self._starts[place.number - self.numbers.start]
+        if not place.entry:
+            return start
+        table = self.ledgers[place.number].index.blocks
+        return start + bisect_left(table, place.entry, key=lambda block: block.first_entry)
 
     def tells(self, block: int, is_cut: Callable[[int], bool]) -> bool:
         """Whether the time at which a block begins is known and ``is_cut``."""

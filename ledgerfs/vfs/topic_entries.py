@@ -20,6 +20,23 @@ class Place(NamedTuple):
     entry: int
 
 
+class Reach(NamedTuple):
+    """Entries of a topic from one place on, and before another."""
+
+    start: Place
+    stop: Place
+
+    @classmethod
+    def of(cls, ledgers: range) -> "Reach":
+        """Return all entries of ledgers that follow each other."""
+        return cls(Place(ledgers.start, 0), Place(ledgers.stop, 0))
+
+    @property
+    def ledgers(self) -> range:
+        """The ledgers that it has entries of."""
+        return range(self.start.number, self.stop.number + (self.stop.entry > 0))
+
+
 class _Span(NamedTuple):
     """The entries that are wanted of one ledger, both ends included."""
 
@@ -29,14 +46,14 @@ class _Span(NamedTuple):
 
 
 def read_entries(
-    ledgers: Sequence[LedgerReader], start: Place, stop: Place, skipped: list[Skipped] | None = None
+    ledgers: Sequence[LedgerReader], reach: Reach, skipped: list[Skipped] | None = None
 ) -> Iterator[tuple[Place, EntryBatch]]:
-    """Yield the entries from ``start`` on and before ``stop`` a window at a time, each with the place of its first one.
+    """Yield the entries of ``reach`` a window at a time, each with the place of its first one.
 
     The next ledger is on its way while the end of one is read. Damaged records raise `CorruptLedgerError`, unless there is a list
     ``skipped``: then that gets a note, and reading goes on with the next block.
     """
-    spans = [span for span in _spans(ledgers, start, stop) if span.first <= span.last]
+    spans = [span for span in _spans(ledgers, reach) if span.first <= span.last]
     if not spans:
         return
     with open_parts(ledgers[spans[0].number].store, _plan(ledgers, spans)) as parts:
@@ -47,8 +64,9 @@ def read_entries(
                 yield Place(number, batch.first_entry), batch
 
 
-def _spans(ledgers: Sequence[LedgerReader], start: Place, stop: Place) -> Iterator[_Span]:
-    for number in range(start.number, min(stop.number + 1, len(ledgers))):
+def _spans(ledgers: Sequence[LedgerReader], reach: Reach) -> Iterator[_Span]:
+    start, stop = reach
+    for number in reach.ledgers:
         ledger = ledgers[number]
         first = start.entry if number == start.number else ledger.first_entry
         last = stop.entry - 1 if number == stop.number else ledger.last_entry

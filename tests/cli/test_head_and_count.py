@@ -9,6 +9,7 @@ import pytest
 from ledgerfs import open_bucket
 from ledgerfs.cli.head import _first
 from ledgerfs.cli.message_text import message_lines
+from ledgerfs.vfs.topic_entries import Reach
 from tests.support.commands import on_terminal, output, run
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
@@ -220,4 +221,4 @@ def test_head_and_count_help_with_examples() -> None:
 
 def test_a_copy_of_a_scan_keeps_its_options(golden_url: str) -> None:
     scan = open_bucket(golden_url).topic(PLAIN).scan(["key"], clock_slack_ms=5)
-    assert replace(scan, part=range(1)).clock_slack_ms == 5
+    assert replace(scan, part=Reach.of(range(1))).clock_slack_ms == 5

@@ -11,7 +11,7 @@ import pytest
 from ledgerfs.cache import read_ahead
 from ledgerfs.cache.part_buffers import part_buffer
 from ledgerfs.vfs.object_reader import ObjectReader
-from ledgerfs.vfs.topic_entries import Place, read_entries
+from ledgerfs.vfs.topic_entries import Reach, read_entries
 from tests.support.ledgers import Offload, offload, put_in_folder
 from tests.support.remote import RemoteFolder, remote_ledger
 
@@ -207,7 +207,7 @@ def test_ledgers_of_a_topic_follow_each_other_without_a_pause(tmp_path: Path) ->
         put_in_folder(tmp_path, offload([b"x" * 1000] * 5000, ledger_id=ledger_id))
     ledgers, stores = zip(*(remote_ledger(f"file://{tmp_path}", n) for n in (1, 2, 3)), strict=True)
     seen, asked_at_first = 0, 0
-    for place, batch in read_entries(ledgers, Place(0, 0), Place(3, 0)):
+    for place, batch in read_entries(ledgers, Reach.of(range(3))):
         seen += len(batch)
         if place.number == 0:
             asked_at_first = len(stores[0].data_requests)

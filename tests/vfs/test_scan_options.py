@@ -20,6 +20,7 @@ from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord
 from ledgerfs.messages.table_schema import DEFAULT_COLUMNS
 from ledgerfs.vfs.bucket import Topic
 from ledgerfs.vfs.moments import milliseconds_of
+from ledgerfs.vfs.topic_entries import Reach
 from tests.support.entries import ZSTD, batched, compress, frame, framed, metadata
 from tests.support.ledgers import CREATED_MS, Offload, offload, put_in_folder
 
@@ -178,7 +179,7 @@ def chunk(number: int, count: int = 3, identity: bytes = b"a") -> bytes:
 def test_damage_where_earlier_chunks_are_looked_for_is_left_out_too(tmp_path):
     first = offload([message(0), chunk(0)])
     topic = topic_of(tmp_path, damaged(first, 128, b"\xff\xff\xff\xff"), offload([chunk(1), message(1)], 2, uuid=2))
-    scan = replace(topic.scan(on_corrupt="skip"), part=range(1, 2))
+    scan = replace(topic.scan(on_corrupt="skip"), part=Reach.of(range(1, 2)))
     assert ids_of(scan.to_table()) == [(2, 1)]
     assert len(scan.incomplete) == 1
 
@@ -201,7 +202,7 @@ def test_a_chunked_message_over_several_ledgers_is_in_the_part_of_its_last(tmp_p
     topic = topic_with(tmp_path, *([chunk(i, ledgers)] for i in range(ledgers)))
     whole = topic.scan().to_table()
     assert ids_of(whole) == [(ledgers, 0)]
-    last = replace(topic.scan(), part=range(ledgers - 1, ledgers))
+    last = replace(topic.scan(), part=Reach.of(range(ledgers - 1, ledgers)))
     assert last.to_table() == whole
     assert last.incomplete == []
 
@@ -209,7 +210,7 @@ def test_a_chunked_message_over_several_ledgers_is_in_the_part_of_its_last(tmp_p
 def test_a_part_does_not_tell_of_chunked_messages_that_go_on_behind_it(tmp_path):
     topic = topic_with(tmp_path, [chunk(0), chunk(0, 2, b"b"), message(1)], [chunk(1), chunk(2)], [chunk(1, 9, b"c")])
     scan = topic.scan()
-    parts = [replace(scan, part=range(i, i + 1)) for i in range(3)]
+    parts = [replace(scan, part=Reach.of(range(i, i + 1))) for i in range(3)]
     assert [part.to_table().num_rows for part in parts] == [1, 1, 0]
     # The last part looked back for "c", and so knows what else never became whole.
     told = [Incomplete(3, 0, 1, 9), Incomplete(1, 1, 1, 2)]
@@ -231,15 +232,15 @@ def test_rows_are_final_unless_a_later_ledger_could_change_them(tmp_path):
     topic = topic_with(tmp_path, [message(0), transaction(1), chunk(0)], [marker(COMMIT), chunk(1), chunk(2)])
     assert is_final(topic.scan())
     assert is_final(topic.scan(transactions="all"))
-    assert is_final(replace(topic.scan(), part=range(1)))
+    assert is_final(replace(topic.scan(), part=Reach.of(range(1))))
 
 
 def test_rows_that_wait_for_an_outcome_are_not_final(tmp_path):
     topic = topic_with(tmp_path, [message(0), transaction(1)], [message(2)])
     assert not is_final(topic.scan())
     assert not is_final(topic.scan(transactions="all"))
-    assert not is_final(replace(topic.scan(), part=range(1)))
-    assert is_final(replace(topic.scan(), part=range(1, 2)))
+    assert not is_final(replace(topic.scan(), part=Reach.of(range(1))))
+    assert is_final(replace(topic.scan(), part=Reach.of(range(1, 2))))
     # All messages without their states are what they are.
     assert is_final(topic.scan(columns=["value"], transactions="all"))
 
@@ -247,7 +248,7 @@ def test_rows_that_wait_for_an_outcome_are_not_final(tmp_path):
 def test_rows_that_wait_for_chunks_at_the_end_of_the_topic_are_not_final(tmp_path):
     topic = topic_with(tmp_path, [chunk(0), chunk(0, 2, b"b"), chunk(1, 2, b"b")], [message(0)])
     assert not is_final(topic.scan())
-    assert is_final(replace(topic.scan(), part=range(1)))
+    assert is_final(replace(topic.scan(), part=Reach.of(range(1))))
 
 
 def test_a_scan_that_was_left_early_is_not_final(tmp_path):
@@ -333,7 +334,7 @@ def test_markers_come_when_they_are_asked_for_and_tell_the_same_state_in_every_p
     topic = topic_with(tmp_path, [transaction(0)], [marker(COMMIT)])
     scan = topic.scan(columns=["ledger_id", "txn_state"], include_markers=True)
     assert scan.to_table().to_pydict() == {"ledger_id": [1, 2], "txn_state": ["committed", "committed"]}
-    second = replace(scan, part=range(1, 2)).to_table()
+    second = replace(scan, part=Reach.of(range(1, 2))).to_table()
     assert second.to_pydict() == {"ledger_id": [2], "txn_state": ["committed"]}
 
 

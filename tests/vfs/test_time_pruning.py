@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ledgerfs import open_bucket
 from ledgerfs.vfs import time_pruning
 from ledgerfs.vfs.bucket import Topic
+from ledgerfs.vfs.topic_entries import Reach
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, Offload, offload, put_in_folder
 from tests.support.stores import CountingStore, counting_bucket
@@ -109,7 +110,7 @@ def test_rows_are_those_of_the_whole_topic_that_are_in_the_range(
             scan = topic.scan(COLUMNS, transactions=transactions, start_time=start, end_time=end, clock_slack_ms=SLACK)
             assert scan.to_table() == in_range(whole, start, end)
             assert scan.count() == in_range(whole, start, end).num_rows
-            parts = [replace(scan, part=range(i, i + 1)).to_table() for i in range(len(ledgers))]
+            parts = [replace(scan, part=Reach.of(range(i, i + 1))).to_table() for i in range(len(ledgers))]
             assert pa.concat_tables(parts) == in_range(whole, start, end)
 
 

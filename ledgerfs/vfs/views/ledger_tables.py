@@ -85,13 +85,14 @@ class LedgerTables:
         """Return the ledger's rows of the topic's table; a copy stands in the place of the one that the topic is read from."""
         # pyarrow and numba, which this imports, are not needed by those who list and copy.
         from ledgerfs.vfs.scan import make_scan
+        from ledgerfs.vfs.topic_entries import Reach
 
         refs = list(self._topic_of(ref).refs)
         number = bisect_left(refs, ref.ledger_id, key=lambda one: one.ledger_id)
         is_there = number < len(refs) and refs[number].ledger_id == ref.ledger_id
         refs[number : number + is_there] = [ref]
         scan = make_scan(ref.topic, _Readers(self._source, refs), **self._scan_options)
-        return replace(scan, part=range(number, number + 1))
+        return replace(scan, part=Reach.of(range(number, number + 1)))
 
     def _topic_of(self, ref: LedgerRef) -> "_Topic":
         catalog = self._source.catalog

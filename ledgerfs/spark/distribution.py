@@ -1,0 +1,41 @@
+"""Work that is cut into parts by us, done by Spark's tasks: one part each."""
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+Part = TypeVar("Part")
+
+
+def distribute(
+    spark: SparkSession, parts: Iterable[Part], work: Callable[[Part], Iterator[pa.RecordBatch]], schema: StructType
+) -> DataFrame:
+    """Return what ``work`` yields for each part, as a DataFrame; nothing is done before somebody asks for its rows.
+
+    Parameters
+    ----------
+    spark
+        The session.
+    parts
+        Values that pickle, each small; they are sent to their own task only.
+    work
+        Runs in a Python worker, which may do it more than once; it travels to every task, so it is small, too.
+    schema
+        Of the batches.
+
+    """
+    pickled = [(pickle.dumps(part),) for part in parts]
+    context = spark.sparkContext
+    rows = context.parallelize(pickled, max(1, len(pickled)))
+    described = spark.createDataFrame(rows, "part binary", verifySchema=False)
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for part in batch.column(0):
+                yield from work(pickle.loads(part.as_py()))  # noqa: S301  (ours)
+
+    return described.mapInArrow(run, schema)

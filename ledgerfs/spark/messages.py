@@ -1,0 +1,63 @@
+"""Reading topics in Python, with what options of a data source cannot carry: functions, and credentials that only Python has."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from ledgerfs.spark.distribution import distribute
+from ledgerfs.spark.message_rows import read_partition, spark_schema
+from ledgerfs.spark.planning import plan
+from ledgerfs.spark.read_options import ReadOptions
+from ledgerfs.spark.storage import Storage, storage_of
+from ledgerfs.vfs.partitions import DEFAULT_PARTITION_BYTES, Partition
+
+EachBatch = Callable[[pa.RecordBatch], pa.RecordBatch]
+
+
+def read_messages(
+    spark: SparkSession,
+    storage: Storage | str,
+    *,
+    topics: Sequence[str] | None = None,
+    topics_pattern: str | None = None,
+    columns: Sequence[str] | None = None,
+    partition_bytes: int = DEFAULT_PARTITION_BYTES,
+    each_batch: EachBatch | None = None,
+    schema: StructType | None = None,
+    **scan: Any,  # noqa: ANN401  (those of Topic.scan)
+) -> DataFrame:
+    """Return messages of topics as a DataFrame; the bucket is listed now, and read when somebody asks for rows.
+
+    Parameters
+    ----------
+    spark, storage
+        The session; a bucket's URL, or a `Storage` with options of its filesystem.
+    topics, topics_pattern
+        Names of topics, or a regular expression that whole names match; all topics without both.
+    columns
+        Of the message table; the default ones if None.
+    partition_bytes
+        About how many bytes a task reads.
+    each_batch, schema
+        What becomes of the rows while they are in Python, and the columns that they have then.
+    scan
+        ``start_time``, ``end_time``, ``transactions``, ``private_keys``, … as `Topic.scan` takes them.
+
+    Raises
+    ------
+    NotFoundError, InvalidNameError, AccessDeniedError, StoreError
+        As `ledgerfs.spark.planning.plan`; what tasks raise arrives as an error of Spark's that has our message.
+
+    """
+    where = storage_of(spark, storage)
+    found = spark_schema(columns)
+    parts = plan(ReadOptions(where, topics, topics_pattern, scan, partition_bytes))
+
+    def read(partition: Partition) -> Iterator[pa.RecordBatch]:
+        batches = read_partition(partition, where, columns, scan)
+        return batches if each_batch is None else map(each_batch, batches)
+
+    return distribute(spark, parts, read, found if schema is None else schema)

@@ -1,0 +1,348 @@
+"""A bucket cut into parts that are read by themselves, perhaps on many machines: whole blocks, of about so many bytes.
+
+The plan is columns, however many ledgers there are, and a part is some kilobytes, which holds all that reading it takes but the store. What
+is cut never changes a row: a chunked message is in the part of its last chunk, a transaction's message in the part of its entry.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from ledgerfs.errors import InvalidNameError, NotFoundError
+from ledgerfs.formats.topic_names import managed_ledger_of, topic_of
+from ledgerfs.vfs.bucket import Bucket
+from ledgerfs.vfs.catalog import LEDGER, Catalog, LedgerRef, Table, ref_of_row
+from ledgerfs.vfs.topic_slice import TopicSlice
+
+if TYPE_CHECKING:
+    from ledgerfs.vfs.scan import Scan
+
+Mask = npt.NDArray[np.bool_]
+Int64 = npt.NDArray[np.int64]
+
+DEFAULT_PARTITION_BYTES = 128 << 20
+
+COST_OF_LEDGER = 1 << 20
+"""Bytes that take about as long to read as opening a ledger does: small ones do not gather in one part by thousands."""
+
+_EARLIER, _LATER = 1, 2
+"""Neighbours that a part is told of: a chunked message began before, a transaction ended behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Blocks of a topic that follow each other, from one of a ledger to one of the same or a later ledger.
+
+    Attributes
+    ----------
+    rows
+        Rows of `LEDGER`: the run's ledgers, and some neighbours.
+    position
+        Of the first row among the topic's ledgers.
+    before, count
+        Rows before the run's first ledger, and how many ledgers it has.
+    first_block, stop_block
+        Where it begins in its first ledger, and before which block of its last ledger it ends; None for the end.
+    topic_size, last_ledger
+        How many ledgers the topic had when the bucket was listed, and the id of its last one.
+
+    """
+
+    managed_ledger: str | None
+    rows: bytes
+    position: int
+    before: int
+    count: int
+    first_block: int
+    stop_block: int | None
+    topic_size: int
+    last_ledger: int
+
+    @property
+    def topic(self) -> str:
+        """``persistent://tenant/namespace/topic``."""
+        return topic_of(self.managed_ledger)
+
+    @property
+    def refs(self) -> list[LedgerRef]:
+        """The run's ledgers."""
+        return self._told[self.before : self.before + self.count]
+
+    @property
+    def _told(self) -> list[LedgerRef]:
+        return [ref_of_row(row, self.managed_ledger) for row in np.frombuffer(self.rows, LEDGER)]
+
+    def scan(self, bucket: Bucket, **options: Any) -> "Scan":  # noqa: ANN401  (those of make_scan)
+        """Return the run's messages as a table; ``options`` are those of `Topic.scan`."""
+        # pyarrow and numba, which these import, are not needed by those who plan.
+        from ledgerfs.vfs.scan import make_scan
+        from ledgerfs.vfs.topic_entries import Place, Reach
+
+        ledgers = TopicSlice(bucket, self.managed_ledger, self._told, self.position, self.topic_size, self.last_ledger)
+        first = self.position + self.before
+        start, stop = Place(first, 0), Place(first + self.count, 0)
+        if self.first_block:
+            start = Place(first, ledgers[first].index.blocks[self.first_block].first_entry)
+        if self.stop_block is not None:
+            last = first + self.count - 1
+            stop = Place(last, ledgers[last].index.blocks[self.stop_block].first_entry)
+        return replace(make_scan(self.topic, ledgers, **options), part=Reach(start, stop))
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """What is read at a time: runs of one topic or of several, in the order of the catalog."""
+
+    runs: tuple[Run, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlan(Sequence[Partition]):
+    """All parts; one is made when it is asked for.
+
+    Attributes
+    ----------
+    rows, first_blocks, stop_blocks, sizes
+        Of each piece: the row of its ledger in the catalog, its blocks, and about how many bytes they have.
+    starts
+        The first piece of each part, and the number of pieces.
+
+    """
+
+    catalog: Catalog
+    rows: Int64
+    first_blocks: Int64
+    stop_blocks: Int64
+    sizes: Int64
+    starts: Int64
+    _primary: "_Primary"
+
+    def __len__(self) -> int:
+        return self.starts.size - 1
+
+    @overload
+    def __getitem__(self, number: int) -> Partition: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Partition]: ...
+
+    def __getitem__(self, number: int | slice) -> Partition | Sequence[Partition]:
+        if isinstance(number, slice):
+            return [self[one] for one in range(*number.indices(len(self)))]
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        return Partition(tuple(self._runs(int(self.starts[number]), int(self.starts[number + 1]))))
+
+    def __iter__(self) -> Iterator[Partition]:
+        return (self[number] for number in range(len(self)))
+
+    @property
+    def bytes(self) -> int:
+        """About how many bytes all parts have."""
+        return int(self.sizes.sum())
+
+    def _runs(self, start: int, stop: int) -> Iterator[Run]:
+        """Yield pieces that follow each other as one."""
+        places = self._primary.places[self.rows[start:stop]]
+        topics = self._primary.topics[places]
+        joins = (
+            (np.diff(topics) == 0)
+            & (np.diff(places) <= 1)
+            & ((np.diff(places) == 0) | (self.first_blocks[start + 1 : stop] == 0))
+        )
+        edges = np.flatnonzero(~joins) + 1
+        for low, high in zip([0, *edges.tolist()], [*edges.tolist(), stop - start], strict=True):
+            yield self._run(start + low, start + high - 1, int(places[low]), int(places[high - 1]))
+
+    def _run(self, first: int, last: int, first_place: int, last_place: int) -> Run:
+        primary, table = self._primary, self.catalog.ledgers
+        topic = int(primary.topics[first_place])
+        begin, end = int(primary.starts[topic]), int(primary.starts[topic + 1])
+        low, high = max(begin, first_place - _EARLIER), min(end, last_place + 1 + _LATER)
+        stop_block = int(self.stop_blocks[last])
+        return Run(
+            managed_ledger=self.catalog.names[int(table["name"][primary.rows[first_place]])],
+            rows=table[primary.rows[low:high]].tobytes(),
+            position=low - begin,
+            before=first_place - low,
+            count=last_place - first_place + 1,
+            first_block=int(self.first_blocks[first]),
+            stop_block=None if stop_block >= int(table["blocks"][self.rows[last]]) else stop_block,
+            topic_size=end - begin,
+            last_ledger=int(table["ledger_id"][primary.rows[end - 1]]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Primary:
+    """The ledgers that are read, each once, in the catalog's order.
+
+    Attributes
+    ----------
+    rows
+        Their rows in the catalog.
+    places
+        For each row of the catalog, its place among them.
+    topics, starts
+        For each place the number of its topic, and for each topic its first place; at last the number of places.
+
+    """
+
+    rows: Int64
+    places: Int64
+    topics: Int64
+    starts: Int64
+
+    @classmethod
+    def of(cls, table: Table) -> "_Primary":
+        rows = np.flatnonzero(table["copy"] == 0)
+        places = np.zeros(table.size, np.int64)
+        places[rows] = np.arange(rows.size)
+        names = table["name"][rows]
+        begins = np.flatnonzero(np.append(True, np.diff(names) != 0)) if rows.size else rows
+        topics = np.repeat(np.arange(begins.size), np.diff(np.append(begins, rows.size)))
+        return cls(rows, places, topics, np.append(begins, rows.size))
+
+
+def wanted_ledgers(catalog: Catalog, topics: Sequence[str] | None = None, pattern: str | None = None) -> Mask:
+    """Return which rows of the catalog are ledgers of some topics, each ledger once.
+
+    Parameters
+    ----------
+    catalog
+        The bucket's.
+    topics
+        Names; that of a partitioned topic means all its partitions. None for all topics.
+    pattern
+        A regular expression, which the whole name (``persistent://…``, or without that) has to match; instead of ``topics``.
+
+    Raises
+    ------
+    NotFoundError
+        A topic of which the bucket has no ledger; no topic matches.
+    InvalidNameError
+        Both are given; a name that is none; no regular expression.
+
+    """
+    is_wanted: Mask = catalog.ledgers["copy"] == 0
+    if topics is None and pattern is None:
+        return is_wanted
+    if topics is not None and pattern is not None:
+        raise InvalidNameError("either topics or a pattern of their names", key=pattern)
+    names = _named(catalog, topics) if topics is not None else _matching(catalog, pattern or "")
+    is_named = np.array([name in names for name in catalog.names], bool)
+    is_wanted &= is_named[catalog.ledgers["name"]]
+    return is_wanted
+
+
+def _named(catalog: Catalog, topics: Sequence[str]) -> set[str | None]:
+    found: set[str | None] = set()
+    for topic in topics:
+        names = {name for name in _spellings(topic) if catalog.has(name)} or _partitions_of(catalog, topic)
+        if not names:
+            raise NotFoundError("no ledger of this topic in the bucket", key=topic)
+        found |= names
+    return found
+
+
+def _spellings(topic: str) -> list[str | None]:
+    """Return the managed ledgers that a name may mean: a topic's, or one of that very name."""
+    try:
+        return [managed_ledger_of(topic)]
+    except InvalidNameError:
+        return [None if topic == topic_of(None) else topic]
+
+
+def _partitions_of(catalog: Catalog, topic: str) -> set[str | None]:
+    stem = re.escape(topic_of(_spellings(topic)[0]))
+    partition = re.compile(rf"{stem}-partition-[0-9]+")
+    return {name for name in catalog.managed_ledgers if partition.fullmatch(topic_of(name))}
+
+
+def _matching(catalog: Catalog, pattern: str) -> set[str | None]:
+    try:
+        expression = re.compile(pattern)
+    except re.error as error:
+        raise InvalidNameError(f"no regular expression: {error}", key=pattern) from error
+    found = set()
+    for name in catalog.managed_ledgers:
+        topic = topic_of(name)
+        if expression.fullmatch(topic) or expression.fullmatch(topic.removeprefix("persistent://")):
+            found.add(name)
+    if not found:
+        raise NotFoundError("no topic of the bucket has such a name", key=pattern)
+    return found
+
+
+def within(catalog: Catalog, wanted: Mask, start_ms: int | None, end_ms: int | None, slack_ms: int) -> Mask:
+    """Return those of the wanted ledgers that may have messages of a range of time, as far as the catalog tells.
+
+    ``slack_ms`` is how far clocks may be off: `ledgerfs.vfs.time_pruning`, which looks closer when a part is read.
+    """
+    primary, table = _Primary.of(catalog.ledgers), catalog.ledgers
+    if not primary.rows.size or (start_ms is None and end_ms is None):
+        return wanted
+    created = table["created_ms"][primary.rows].astype(object)
+    is_known, places = created > 0, np.arange(primary.rows.size)
+    keep = np.ones(primary.rows.size, bool)
+    if start_ms is not None:
+        is_early = (is_known & (created + slack_ms < start_ms)).astype(bool)
+        last_early = np.maximum.reduceat(np.where(is_early, places, -1), primary.starts[:-1])
+        keep &= places >= last_early[primary.topics]
+    if end_ms is not None:
+        is_late = (is_known & (created - slack_ms >= end_ms)).astype(bool)
+        first_late = np.minimum.reduceat(np.where(is_late, places, places.size), primary.starts[:-1])
+        keep &= places < first_late[primary.topics]
+    may_have = np.zeros(table.size, bool)
+    may_have[primary.rows[keep]] = True
+    result: Mask = wanted & may_have
+    return result
+
+
+def plan_partitions(catalog: Catalog, wanted: Mask, partition_bytes: int = DEFAULT_PARTITION_BYTES) -> PartitionPlan:
+    """Cut the wanted ledgers into parts: large ones at blocks, small ones together. The same catalog always gives the same plan.
+
+    Parameters
+    ----------
+    catalog, wanted
+        The bucket's, and which of its rows are read; further copies of a ledger never are.
+    partition_bytes
+        About how many bytes of data objects a part has; never less than a block.
+
+    Raises
+    ------
+    InvalidNameError
+        Less than a byte.
+
+    """
+    if partition_bytes < 1:
+        raise InvalidNameError("1 byte or more", key=f"partition_bytes={partition_bytes}")
+    table = catalog.ledgers
+    rows = np.flatnonzero(wanted & (table["copy"] == 0))
+    blocks = np.maximum(table["blocks"][rows].astype(np.int64), 1)
+    sizes = np.clip(table["data_size"][rows], 0, None)
+    pieces = np.clip(-(-sizes // partition_bytes), 1, blocks)
+    of_row = np.repeat(np.arange(rows.size), pieces)
+    number = np.arange(of_row.size) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    first_blocks = number * blocks[of_row] // pieces[of_row]
+    stop_blocks = (number + 1) * blocks[of_row] // pieces[of_row]
+    piece_sizes = (sizes[of_row] / blocks[of_row] * (stop_blocks - first_blocks)).astype(np.int64)
+    starts = _packed(piece_sizes, partition_bytes)
+    return PartitionPlan(catalog, rows[of_row], first_blocks, stop_blocks, piece_sizes, starts, _Primary.of(table))
+
+
+def _packed(sizes: Int64, limit: int) -> Int64:
+    """Return where parts begin if each has as many pieces as fit, and at last the number of pieces."""
+    costs = np.maximum(sizes, min(COST_OF_LEDGER, limit))
+    ends = np.cumsum(costs).tolist()
+    starts, begin, before = [], 0, 0
+    while begin < len(ends):
+        starts.append(begin)
+        begin = max(begin + 1, bisect_right(ends, before + limit, lo=begin))
+        before = ends[begin - 1]
+    return np.array([*starts, len(ends)], np.int64)

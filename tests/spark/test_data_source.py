@@ -1,0 +1,268 @@
+"""``spark.read.format("ledgerfs")``: every golden topic as Pulsar's own reader returned it, however the bucket is cut into tasks."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyspark import TaskContext
+from pyspark.errors import AnalysisException, PythonException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+
+from ledgerfs import open_bucket
+from tests.support.entries import frame, metadata
+from tests.support.golden_rows import as_java_says, expected_of, wanted
+from tests.support.ledgers import offload, put_in_folder
+from tests.support.s3 import CREDENTIALS, S3Server
+
+PLAIN = "persistent://public/golden/plain"
+ENCRYPTED = "persistent://public/golden/encrypted"
+
+
+@pytest.fixture(scope="module")
+def url(golden: Path) -> str:
+    return str(golden / "bucket")
+
+
+def read(spark: SparkSession, url: str, **options: Any) -> DataFrame:
+    return spark.read.format("ledgerfs").options(**options).load(url)
+
+
+def in_order(table: pa.Table) -> pa.Table:
+    return table.sort_by([(name, "ascending") for name in ("topic", "ledger_id", "entry_id", "batch_index")])
+
+
+def texts(rows: list[dict[str, Any]]) -> list[str]:
+    return sorted(json.dumps(row, sort_keys=True) for row in rows)
+
+
+@pytest.mark.parametrize("size", ["1KiB", "1MiB", "64MiB", "1GiB"])
+def test_golden_topics_are_what_pulsar_read(spark: SparkSession, golden: Path, url: str, size: str) -> None:
+    """Rows as sets with their ids: nothing twice, nothing missing."""
+    table = read(spark, url, partitionBytes=size, onEncrypted="skip").toArrow()
+    names = {info.name for info in open_bucket(url).topics()} - {ENCRYPTED}
+    assert set(pc.unique(table["topic"]).to_pylist()) == names
+    for name in names:
+        rows = table.filter(pc.field("topic") == name).to_pylist()
+        assert texts([as_java_says(row) for row in rows]) == texts(wanted(expected_of(golden, name))), name
+    assert table.num_rows == 12_989 - 69
+
+
+@pytest.mark.parametrize("size", ["1KiB", "1GiB"])
+def test_private_keys_by_reference(spark: SparkSession, golden: Path, url: str, size: str) -> None:
+    keys = f"golden.key={golden / 'keys' / 'private.pem'}"
+    rows = read(spark, url, topic=ENCRYPTED, privateKeys=keys, partitionBytes=size).toArrow().to_pylist()
+    expected = expected_of(golden, ENCRYPTED, "expected-decrypted")
+    assert texts([as_java_says(row) for row in rows]) == texts(wanted(expected))
+    with pytest.raises(PythonException, match="EncryptedMessageError"):
+        read(spark, url, topic=ENCRYPTED).collect()
+
+
+def test_schema_is_that_of_the_message_table(spark: SparkSession, url: str) -> None:
+    schema = read(spark, url).schema
+    scan = open_bucket(url).topic(PLAIN).scan()
+    assert schema.names == scan.schema.names
+    assert all(field.nullable for field in schema)
+    assert dict(read(spark, url, columns="publish_time,properties,value").dtypes) == {
+        "publish_time": "timestamp", "properties": "map<string,string>", "value": "binary",
+    }  # fmt: skip
+
+
+def test_columns_by_option_and_by_schema(spark: SparkSession, url: str) -> None:
+    expected = open_bucket(url).topic(PLAIN).scan(["value", "entry_id"]).to_table().to_pylist()
+    by_option = read(spark, url, topic=PLAIN, columns=["value", "entry_id"])
+    assert by_option.columns == ["value", "entry_id"]
+    by_schema = spark.read.format("ledgerfs").option("topic", PLAIN).schema("value binary, entry_id long").load(url)
+    for frame_ in (by_option, by_schema):
+        found = [{"value": row.value and bytes(row.value), "entry_id": row.entry_id} for row in frame_.collect()]
+        assert sorted(map(repr, found)) == sorted(map(repr, expected))
+    with pytest.raises((AnalysisException, PythonException), match="is binary here, not string"):
+        spark.read.format("ledgerfs").option("topic", PLAIN).schema("value string").load(url).collect()
+
+
+def test_filters_give_what_pandas_gives(spark: SparkSession, url: str) -> None:
+    frame_ = read(spark, url, onEncrypted="null")
+    table = in_order(pa.concat_tables(
+        topic.scan(on_encrypted="null").to_table()
+        for topic in map(open_bucket(url).topic, (info.name for info in open_bucket(url).topics()))
+    ))  # fmt: skip
+    pandas = table.to_pandas()
+    middle = pandas["publish_time"].quantile(0.5)
+    late = frame_.filter(F.col("publish_time") > F.lit(middle.to_pydatetime()))
+    assert late.count() == int((pandas["publish_time"] > middle).sum())
+    by_key = {row["key"]: row["count"] for row in frame_.groupBy("key").count().collect()}
+    assert by_key.pop(None) == int(pandas["key"].isna().sum())
+    assert by_key == pandas.groupby("key").size().to_dict()
+    # Queries of one DataFrame do not change each other, which is why filters are not pushed down.
+    assert frame_.count() == len(pandas)
+    one = pandas["ledger_id"].iloc[0]
+    assert frame_.filter(f"ledger_id = {one}").count() == int((pandas["ledger_id"] == one).sum())
+    assert frame_.count() == len(pandas)
+    assert frame_.union(frame_.filter("entry_id = 0")).count() == len(pandas) + int((pandas["entry_id"] == 0).sum())
+
+
+@pytest.mark.parametrize("size", ["1KiB", "1GiB"])
+def test_times(spark: SparkSession, url: str, size: str) -> None:
+    topic = open_bucket(url).topic(PLAIN)
+    times = sorted(topic.scan(["publish_time"]).to_table()["publish_time"].to_pylist())
+    start, end = times[len(times) // 4], times[len(times) // 2]
+    told = read(spark, url, topic=PLAIN, startTime=start.isoformat(), endTime=end.isoformat(), partitionBytes=size)
+    expected = in_order(topic.scan(start_time=start, end_time=end).to_table())
+    assert in_order(told.toArrow()).to_pylist() == expected.to_pylist()
+    assert told.count() == sum(start <= time < end for time in times)
+
+
+def test_topics_lists_and_patterns(spark: SparkSession, url: str) -> None:
+    count = {
+        info.name: open_bucket(url).topic(info.name).count(on_encrypted="null") for info in open_bucket(url).topics()
+    }
+
+    def found(**options: Any) -> set[str]:
+        return {row.topic for row in read(spark, url, columns="topic", **options).distinct().collect()}
+
+    two = ["persistent://public/golden/plain", "persistent://public/golden/int64"]
+    assert found(topics=two) == found(topics=json.dumps(two)) == found(topics=",".join(two)) == set(two)
+    assert found(topicsPattern="public/golden/single-.*") == {name for name in count if "/single-" in name}
+    parts = {name for name in count if "/partitioned-partition-" in name}
+    assert len(parts) > 1
+    assert found(topic="public/golden/partitioned") == parts
+    assert read(spark, url, columns="topic", onEncrypted="null").count() == sum(count.values())
+
+
+def test_transactions(spark: SparkSession, url: str) -> None:
+    name = "persistent://public/golden/txn"
+    everything = read(spark, url, topic=name, transactions="all", partitionBytes="1KiB")
+    expected = open_bucket(url).topic(name).scan(transactions="all")
+    assert everything.columns == expected.schema.names
+    assert in_order(everything.toArrow()).to_pylist() == in_order(expected.to_table()).to_pylist()
+
+
+def test_sql_view(spark: SparkSession, url: str) -> None:
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW orders USING ledgerfs OPTIONS (path '{url}', topic '{PLAIN}')")
+    assert spark.sql("SELECT count(*) FROM orders").first()[0] == open_bucket(url).topic(PLAIN).count()
+    assert spark.sql("SELECT count(*) FROM orders WHERE entry_id < 10").first()[0] <= 10 * 100
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"endtime_": "2026"}, "endtime_: no such option"),
+        ({"topic": "public/golden/nothing"}, "nothing: no ledger of this topic"),
+        ({"topic": PLAIN, "topicsPattern": ".*"}, "either topics"),
+        ({"topicsPattern": "("}, "no regular expression"),
+        ({"columns": "valeu"}, "valeu: no such column"),
+        ({"startTime": "yesterday"}, "yesterday"),
+        ({"partitionBytes": "much"}, "partitionBytes=much"),
+        ({"onCorrupt": "ignore"}, "on_corrupt"),
+        ({"checkChecksums": "maybe"}, "true or false"),
+        ({"key": "AKIA"}, "no such option"),
+        ({"storage.secret": "hidden-thing"}, "credentials do not belong"),
+        ({"storage.client_kwargs": '{"aws_secret_access_key": "hidden-thing"}'}, "credentials do not belong"),
+        ({"fs.s3a.secret.key": "hidden-thing"}, "credentials do not belong"),
+        ({"privateKeys": "app=-----BEGIN PRIVATE KEY-----hidden-thing"}, "name a file"),
+    ],
+)
+def test_wrong_options_are_told(spark: SparkSession, url: str, options: dict[str, str], said: str) -> None:
+    with pytest.raises((AnalysisException, PythonException)) as caught:
+        read(spark, url, **options).collect()
+    assert said in str(caught.value)
+    assert "hidden-thing" not in str(caught.value)
+
+
+def test_a_bucket_that_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises((AnalysisException, PythonException), match="BucketNotFoundError"):
+        read(spark, str(tmp_path / "nothing")).collect()
+    with pytest.raises((AnalysisException, PythonException), match="which bucket"):
+        spark.read.format("ledgerfs").load().collect()
+
+
+def test_an_empty_bucket(spark: SparkSession, tmp_path: Path) -> None:
+    assert read(spark, str(tmp_path)).count() == 0
+
+
+def test_damage_names_object_and_offset(spark: SparkSession, tmp_path: Path) -> None:
+    made = offload([frame(metadata(), b"x" * 100)] * 3)
+    put_in_folder(tmp_path, made)
+    (data,) = tmp_path.glob("*-ledger-1")
+    broken = bytearray(made.data)
+    at = len(broken) - 130
+    broken[at : at + 8] = b"\xff" * 8
+    data.write_bytes(broken)
+    with pytest.raises(PythonException, match=r"Corrupt\w+Error: .*"):
+        read(spark, str(tmp_path)).collect()
+    left = read(spark, str(tmp_path), onCorrupt="skip").count()
+    assert 0 < left < 3
+
+
+def test_a_loaded_frame_is_a_snapshot_and_the_next_one_is_new(spark: SparkSession, tmp_path: Path) -> None:
+    put_in_folder(tmp_path, offload([frame(metadata(), b"x")], 1))
+    first = read(spark, str(tmp_path))
+    assert first.count() == 1
+    put_in_folder(tmp_path, offload([frame(metadata(), b"y")], 2, uuid=2))
+    assert first.count() == 1
+    assert read(spark, str(tmp_path)).count() == 2
+
+
+def test_a_task_that_dies_and_is_tried_again_changes_nothing(spark: SparkSession, url: str, tmp_path: Path) -> None:
+    """The first attempt of each task ends its worker process in the middle of its rows."""
+    marks = str(tmp_path)
+
+    def die_once(batches: Any) -> Any:
+        mark = Path(marks) / str(TaskContext.get().partitionId())
+        for number, batch in enumerate(batches):
+            if number and not mark.exists():
+                mark.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield batch
+
+    frame_ = read(spark, url, onEncrypted="null", partitionBytes="4MiB", columns="ledger_id,entry_id,batch_index")
+    usual = spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch")
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "50")
+    rows = sorted(map(tuple, frame_.collect()), key=repr)
+    again = sorted(map(tuple, frame_.mapInArrow(die_once, frame_.schema).collect()), key=repr)
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", usual)
+    assert again == rows
+    assert list(tmp_path.iterdir()), "no task died"
+
+
+def test_s3_with_hadoops_settings(spark: SparkSession, s3: S3Server, s3_golden: str, url: str) -> None:
+    """The endpoint is an option, credentials are what the session's settings say; neither is in any plan."""
+    from ledgerfs.spark import register
+
+    register(spark, {"fs.s3a.access.key": CREDENTIALS["key"], "fs.s3a.secret.key": CREDENTIALS["secret"]})
+    for scheme in ("s3", "s3a"):
+        frame_ = read(spark, s3_golden.replace("s3", scheme, 1), topic=PLAIN, endpoint_url=s3.endpoint)
+        assert frame_.count() == open_bucket(url).topic(PLAIN).count()
+        plan = frame_._jdf.queryExecution().toString()
+        assert CREDENTIALS["secret"] not in plan
+        assert CREDENTIALS["key"] not in plan
+
+
+def test_s3_errors_show_no_credentials(spark: SparkSession, s3: S3Server) -> None:
+    from ledgerfs.spark import register
+
+    register(spark, {"fs.s3a.access.key": CREDENTIALS["key"], "fs.s3a.secret.key": CREDENTIALS["secret"]})
+    with pytest.raises((AnalysisException, PythonException), match="BucketNotFoundError") as caught:
+        read(spark, "s3://no-such-bucket", endpoint_url=s3.endpoint).collect()
+    assert CREDENTIALS["secret"] not in str(caught.value)
+
+
+def test_the_worker_that_reads_keeps_its_bucket(spark: SparkSession, url: str) -> None:
+    """Tasks of one worker process share connections and caches."""
+    from ledgerfs.spark.storage import Storage
+
+    storage = Storage(url)
+
+    def look(batches: Any) -> Any:
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict(
+                {"id": [id(storage.bucket()) if storage.bucket() is storage.bucket() else 0] * batch.num_rows}
+            )
+
+    ids = spark.range(4, numPartitions=2).mapInArrow(look, "id long").collect()
+    assert all(row.id for row in ids)
