@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from ledgerfs.spark.message_rows import columns_of, read_partition, spark_schema
 from ledgerfs.spark.planning import plan
 from ledgerfs.spark.read_options import ReadOptions, read_options
+from ledgerfs.vfs.partitions import Partition
 
 
 class LedgerfsDataSource(DataSource):
@@ -63,10 +64,10 @@ class MessageReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """List the bucket, and cut what is wanted of it into parts."""
-        return [InputPartition(partition) for partition in plan(self._options)]
+        return [InputPartition(told) for told in plan(self._options).told()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the messages of a part; Spark asks for a part ``None`` where there is none."""
         if partition.value is None:
             return iter(())
-        return read_partition(partition.value, self._options.storage, self._columns, self._scan)
+        return read_partition(Partition.of(partition.value), self._options.storage, self._columns, self._scan)

@@ -4,7 +4,7 @@ import gc
 import logging
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from cachetools import LRUCache
@@ -15,7 +15,9 @@ from ledgerfs.errors import InvalidNameError
 from ledgerfs.messages.table_schema import MESSAGE_SCHEMA, schema_of
 from ledgerfs.spark.storage import Storage
 from ledgerfs.vfs.partitions import Partition, Run
-from ledgerfs.vfs.scan import Scan
+
+if TYPE_CHECKING:
+    from ledgerfs.vfs.scan import Scan
 
 BATCH_BYTES = 4 << 20
 BATCH_ROWS = 1 << 15
@@ -77,7 +79,7 @@ def bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     return (batch.slice(start, size) for start in range(0, batch.num_rows, size))
 
 
-def say_left_out(scan: Scan) -> None:
+def say_left_out(scan: "Scan") -> None:
     """Log what a scan left out: Spark keeps it with the task's standard error."""
     for one in scan.skipped:
         _log.warning(

@@ -1,9 +1,15 @@
 """Which parts of a bucket a query reads."""
 
+import logging
+
 from ledgerfs.spark.read_options import ReadOptions
-from ledgerfs.vfs.moments import milliseconds_of
+from ledgerfs.vfs.catalog import Catalog
+from ledgerfs.vfs.moments import CLOCK_SLACK_MS, milliseconds_of
 from ledgerfs.vfs.partitions import PartitionPlan, plan_partitions, wanted_ledgers, within
-from ledgerfs.vfs.time_pruning import CLOCK_SLACK_MS
+
+_MOST_NAMED = 10
+
+_log = logging.getLogger("ledgerfs.spark")
 
 
 def plan(options: ReadOptions) -> PartitionPlan:
@@ -15,6 +21,18 @@ def plan(options: ReadOptions) -> PartitionPlan:
     times = (milliseconds_of(scan.get("start_time")), milliseconds_of(scan.get("end_time")))
     # Not the bucket of this process, which may know the catalog of an earlier plan.
     catalog = options.storage.open().catalog
+    _say_what_is_missing(catalog)
     wanted = wanted_ledgers(catalog, options.topics, options.pattern)
     wanted = within(catalog, wanted, *times, scan.get("clock_slack_ms", CLOCK_SLACK_MS))
     return plan_partitions(catalog, wanted, options.partition_bytes)
+
+
+def _say_what_is_missing(catalog: Catalog) -> None:
+    """Log which ledgers no query can have: nobody should take the rest for all."""
+    for bad in catalog.bad_indexes:
+        _log.warning("ledger %d is left out: %s", bad.key.ledger_id, bad.error)
+    if catalog.lost.size:
+        ids = ", ".join(map(str, catalog.lost["ledger_id"][:_MOST_NAMED].tolist()))
+        _log.warning(
+            "%d ledgers without data objects are left out (%s …); `ledgerfs verify` tells", catalog.lost.size, ids
+        )

@@ -7,6 +7,9 @@ from ledgerfs.errors import InvalidNameError
 Moment = str | datetime | date | int | None
 """ISO 8601 text, a time, a day (its midnight, UTC), or ms since 1970 UTC; None for no limit."""
 
+CLOCK_SLACK_MS = 10 * 60 * 1000
+"""How much earlier than an entry before it one may be published: producers' clocks differ."""
+
 
 def milliseconds_of(moment: Moment) -> int | None:
     """Return ms since 1970 UTC; texts and times are of UTC unless they say otherwise. Raises `InvalidNameError` for anything else."""

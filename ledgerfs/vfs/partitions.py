@@ -8,6 +8,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -30,6 +31,8 @@ DEFAULT_PARTITION_BYTES = 128 << 20
 COST_OF_LEDGER = 1 << 20
 """Bytes that take about as long to read as opening a ledger does: small ones do not gather in one part by thousands."""
 
+_TO_THE_END = -1
+
 _EARLIER, _LATER = 1, 2
 """Neighbours that a part is told of: a chunked message began before, a transaction ended behind."""
 
@@ -47,7 +50,7 @@ class Run:
     before, count
         Rows before the run's first ledger, and how many ledgers it has.
     first_block, stop_block
-        Where it begins in its first ledger, and before which block of its last ledger it ends; None for the end.
+        Where it begins in its first ledger, and before which block of its last ledger it ends; negative for the end.
     topic_size, last_ledger
         How many ledgers the topic had when the bucket was listed, and the id of its last one.
 
@@ -59,7 +62,7 @@ class Run:
     before: int
     count: int
     first_block: int
-    stop_block: int | None
+    stop_block: int
     topic_size: int
     last_ledger: int
 
@@ -88,10 +91,14 @@ class Run:
         start, stop = Place(first, 0), Place(first + self.count, 0)
         if self.first_block:
             start = Place(first, ledgers[first].index.blocks[self.first_block].first_entry)
-        if self.stop_block is not None:
+        if self.stop_block >= 0:
             last = first + self.count - 1
             stop = Place(last, ledgers[last].index.blocks[self.stop_block].first_entry)
         return replace(make_scan(self.topic, ledgers, **options), part=Reach(start, stop))
+
+
+Told = tuple[tuple[Any, ...], ...]
+"""A part as plain values, which pickle a hundred thousand times in a second: the fields of its runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +107,28 @@ class Partition:
 
     runs: tuple[Run, ...]
 
+    @classmethod
+    def of(cls, told: Told) -> "Partition":
+        """Return the part of `PartitionPlan.told`."""
+        return cls(tuple(Run(*fields) for fields in told))
+
+
+_RUN = np.dtype(
+    [
+        ("name", "i8"),  # row of Catalog.names
+        ("low", "i8"),  # rows of Primary.table that its part is told of: from here
+        ("high", "i8"),  # and before here
+        ("position", "i8"),
+        ("before", "i8"),
+        ("count", "i8"),
+        ("first_block", "i8"),
+        ("stop_block", "i8"),  # -1: the end
+        ("topic_size", "i8"),
+        ("last_ledger", "i8"),
+    ]
+)
+"""A `Run` as a row."""
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlan(Sequence[Partition]):
@@ -107,20 +136,18 @@ class PartitionPlan(Sequence[Partition]):
 
     Attributes
     ----------
-    rows, first_blocks, stop_blocks, sizes
-        Of each piece: the row of its ledger in the catalog, its blocks, and about how many bytes they have.
-    starts
-        The first piece of each part, and the number of pieces.
+    runs, starts
+        Rows of `_RUN`, the first one of each part, and at last their number.
+    bytes
+        About how many bytes all parts have.
 
     """
 
-    catalog: Catalog
-    rows: Int64
-    first_blocks: Int64
-    stop_blocks: Int64
-    sizes: Int64
+    names: Sequence[str | None]
+    table: Table
+    runs: Table
     starts: Int64
-    _primary: "_Primary"
+    bytes: int
 
     def __len__(self) -> int:
         return self.starts.size - 1
@@ -136,46 +163,23 @@ class PartitionPlan(Sequence[Partition]):
             return [self[one] for one in range(*number.indices(len(self)))]
         if not 0 <= number < len(self):
             raise IndexError(number)
-        return Partition(tuple(self._runs(int(self.starts[number]), int(self.starts[number + 1]))))
+        return Partition.of(next(self._told(self.starts[number : number + 2])))
 
     def __iter__(self) -> Iterator[Partition]:
-        return (self[number] for number in range(len(self)))
+        return map(Partition.of, self.told())
 
-    @property
-    def bytes(self) -> int:
-        """About how many bytes all parts have."""
-        return int(self.sizes.sum())
+    def told(self) -> Iterator[Told]:
+        """Yield all parts as plain values, for `Partition.of`."""
+        return self._told(self.starts)
 
-    def _runs(self, start: int, stop: int) -> Iterator[Run]:
-        """Yield pieces that follow each other as one."""
-        places = self._primary.places[self.rows[start:stop]]
-        topics = self._primary.topics[places]
-        joins = (
-            (np.diff(topics) == 0)
-            & (np.diff(places) <= 1)
-            & ((np.diff(places) == 0) | (self.first_blocks[start + 1 : stop] == 0))
-        )
-        edges = np.flatnonzero(~joins) + 1
-        for low, high in zip([0, *edges.tolist()], [*edges.tolist(), stop - start], strict=True):
-            yield self._run(start + low, start + high - 1, int(places[low]), int(places[high - 1]))
-
-    def _run(self, first: int, last: int, first_place: int, last_place: int) -> Run:
-        primary, table = self._primary, self.catalog.ledgers
-        topic = int(primary.topics[first_place])
-        begin, end = int(primary.starts[topic]), int(primary.starts[topic + 1])
-        low, high = max(begin, first_place - _EARLIER), min(end, last_place + 1 + _LATER)
-        stop_block = int(self.stop_blocks[last])
-        return Run(
-            managed_ledger=self.catalog.names[int(table["name"][primary.rows[first_place]])],
-            rows=table[primary.rows[low:high]].tobytes(),
-            position=low - begin,
-            before=first_place - low,
-            count=last_place - first_place + 1,
-            first_block=int(self.first_blocks[first]),
-            stop_block=None if stop_block >= int(table["blocks"][self.rows[last]]) else stop_block,
-            topic_size=end - begin,
-            last_ledger=int(table["ledger_id"][primary.rows[end - 1]]),
-        )
+    def _told(self, starts: Int64) -> Iterator[Told]:
+        size, first = self.table.itemsize, int(starts[0])
+        data = memoryview(np.ascontiguousarray(self.table).view(np.uint8).data)
+        runs = [
+            (self.names[name], data[low * size : high * size].tobytes(), *rest)
+            for name, low, high, *rest in self.runs[first : int(starts[-1])].tolist()
+        ]
+        return (tuple(runs[low - first : high - first]) for low, high in pairwise(starts.tolist()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,29 +188,27 @@ class _Primary:
 
     Attributes
     ----------
-    rows
-        Their rows in the catalog.
-    places
-        For each row of the catalog, its place among them.
+    rows, table
+        Their rows' numbers in the catalog, and the rows.
     topics, starts
-        For each place the number of its topic, and for each topic its first place; at last the number of places.
+        For each of them the number of its topic, and for each topic its first one; at last how many there are.
 
     """
 
     rows: Int64
-    places: Int64
+    table: Table
     topics: Int64
     starts: Int64
 
     @classmethod
     def of(cls, table: Table) -> "_Primary":
         rows = np.flatnonzero(table["copy"] == 0)
-        places = np.zeros(table.size, np.int64)
-        places[rows] = np.arange(rows.size)
-        names = table["name"][rows]
+        if rows.size < table.size:
+            table = table[rows]
+        names = table["name"]
         begins = np.flatnonzero(np.append(True, np.diff(names) != 0)) if rows.size else rows
         topics = np.repeat(np.arange(begins.size), np.diff(np.append(begins, rows.size)))
-        return cls(rows, places, topics, np.append(begins, rows.size))
+        return cls(rows, table, topics, np.append(begins, rows.size))
 
 
 def wanted_ledgers(catalog: Catalog, topics: Sequence[str] | None = None, pattern: str | None = None) -> Mask:
@@ -284,10 +286,11 @@ def within(catalog: Catalog, wanted: Mask, start_ms: int | None, end_ms: int | N
 
     ``slack_ms`` is how far clocks may be off: `ledgerfs.vfs.time_pruning`, which looks closer when a part is read.
     """
-    primary, table = _Primary.of(catalog.ledgers), catalog.ledgers
+    primary = _Primary.of(catalog.ledgers)
     if not primary.rows.size or (start_ms is None and end_ms is None):
         return wanted
-    created = table["created_ms"][primary.rows].astype(object)
+    # Python integers: hostile times must not wrap.
+    created = primary.table["created_ms"].astype(object)
     is_known, places = created > 0, np.arange(primary.rows.size)
     keep = np.ones(primary.rows.size, bool)
     if start_ms is not None:
@@ -298,7 +301,7 @@ def within(catalog: Catalog, wanted: Mask, start_ms: int | None, end_ms: int | N
         is_late = (is_known & (created - slack_ms >= end_ms)).astype(bool)
         first_late = np.minimum.reduceat(np.where(is_late, places, places.size), primary.starts[:-1])
         keep &= places < first_late[primary.topics]
-    may_have = np.zeros(table.size, bool)
+    may_have = np.zeros(catalog.ledgers.size, bool)
     may_have[primary.rows[keep]] = True
     result: Mask = wanted & may_have
     return result
@@ -322,18 +325,50 @@ def plan_partitions(catalog: Catalog, wanted: Mask, partition_bytes: int = DEFAU
     """
     if partition_bytes < 1:
         raise InvalidNameError("1 byte or more", key=f"partition_bytes={partition_bytes}")
-    table = catalog.ledgers
-    rows = np.flatnonzero(wanted & (table["copy"] == 0))
-    blocks = np.maximum(table["blocks"][rows].astype(np.int64), 1)
-    sizes = np.clip(table["data_size"][rows], 0, None)
+    primary = _Primary.of(catalog.ledgers)
+    places = np.flatnonzero(wanted[primary.rows])
+    blocks = np.maximum(primary.table["blocks"][places].astype(np.int64), 1)
+    sizes = np.clip(primary.table["data_size"][places], 0, None)
     pieces = np.clip(-(-sizes // partition_bytes), 1, blocks)
-    of_row = np.repeat(np.arange(rows.size), pieces)
-    number = np.arange(of_row.size) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    first_blocks = number * blocks[of_row] // pieces[of_row]
-    stop_blocks = (number + 1) * blocks[of_row] // pieces[of_row]
-    piece_sizes = (sizes[of_row] / blocks[of_row] * (stop_blocks - first_blocks)).astype(np.int64)
-    starts = _packed(piece_sizes, partition_bytes)
-    return PartitionPlan(catalog, rows[of_row], first_blocks, stop_blocks, piece_sizes, starts, _Primary.of(table))
+    of_ledger = np.repeat(np.arange(places.size), pieces)
+    number = np.arange(of_ledger.size) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    first_blocks = number * blocks[of_ledger] // pieces[of_ledger]
+    stop_blocks = (number + 1) * blocks[of_ledger] // pieces[of_ledger]
+    piece_sizes = (sizes[of_ledger] / blocks[of_ledger] * (stop_blocks - first_blocks)).astype(np.int64)
+    parts = _packed(piece_sizes, partition_bytes)
+    stop_blocks[stop_blocks == blocks[of_ledger]] = _TO_THE_END
+    begins = _begins_of_runs(primary, places[of_ledger], first_blocks, parts)
+    runs = _runs(primary, places[of_ledger], first_blocks, stop_blocks, begins)
+    return PartitionPlan(catalog.names, primary.table, runs, np.searchsorted(begins, parts), int(sizes.sum()))
+
+
+def _begins_of_runs(primary: _Primary, places: Int64, first_blocks: Int64, parts: Int64) -> Int64:
+    """Return the pieces that begin a run: the first of a part, and each that does not follow the one before it."""
+    steps = np.diff(places)
+    follows = (steps == 0) | ((steps == 1) & (np.diff(primary.topics[places]) == 0) & (first_blocks[1:] == 0))
+    begins = np.append(True, ~follows) if places.size else np.zeros(0, bool)
+    begins[parts[:-1]] = True
+    return np.flatnonzero(begins)
+
+
+def _runs(primary: _Primary, places: Int64, first_blocks: Int64, stop_blocks: Int64, begins: Int64) -> Table:
+    """Return the rows of `_RUN` of pieces, of which some begin a run."""
+    ends = np.append(begins[1:], places.size) - 1 if begins.size else begins
+    first, last = places[begins], places[ends]
+    topics = primary.topics[first]
+    topic_start, topic_stop = primary.starts[topics], primary.starts[topics + 1]
+    runs = np.empty(begins.size, _RUN)
+    runs["name"] = primary.table["name"][first]
+    runs["low"] = np.maximum(topic_start, first - _EARLIER)
+    runs["high"] = np.minimum(topic_stop, last + 1 + _LATER)
+    runs["position"] = runs["low"] - topic_start
+    runs["before"] = first - runs["low"]
+    runs["count"] = last - first + 1
+    runs["first_block"] = first_blocks[begins]
+    runs["stop_block"] = stop_blocks[ends]
+    runs["topic_size"] = topic_stop - topic_start
+    runs["last_ledger"] = primary.table["ledger_id"][topic_stop - 1]
+    return runs
 
 
 def _packed(sizes: Int64, limit: int) -> Int64:

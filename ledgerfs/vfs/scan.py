@@ -18,10 +18,10 @@ from ledgerfs.messages.table_schema import DEFAULT_COLUMNS, schema_of
 from ledgerfs.vfs.earlier_chunks import EarlierChunks
 from ledgerfs.vfs.entry_fields import rows_in_transactions
 from ledgerfs.vfs.layout import LedgerReader
-from ledgerfs.vfs.moments import Moment, milliseconds_of
+from ledgerfs.vfs.moments import CLOCK_SLACK_MS, Moment, milliseconds_of
 from ledgerfs.vfs.outcomes import Outcomes
 from ledgerfs.vfs.second_look import walk_entries
-from ledgerfs.vfs.time_pruning import CLOCK_SLACK_MS, TimePruning, TimeRange
+from ledgerfs.vfs.time_pruning import TimePruning, TimeRange
 from ledgerfs.vfs.topic_entries import Reach, read_entries
 
 if TYPE_CHECKING:

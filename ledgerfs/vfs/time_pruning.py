@@ -19,10 +19,8 @@ from ledgerfs.formats.records import EntryBatch, ScanStop, scan_records
 from ledgerfs.messages.decode import DecodeOptions, TopicDecoder
 from ledgerfs.vfs.entry_fields import first_local_time
 from ledgerfs.vfs.layout import LedgerReader
+from ledgerfs.vfs.moments import CLOCK_SLACK_MS
 from ledgerfs.vfs.topic_entries import Place, Reach
-
-CLOCK_SLACK_MS = 10 * 60 * 1000
-"""How much earlier than an entry before it one may be published: producers' clocks differ."""
 
 _GLANCE = 4096
 """Bytes of a first look at a block; nearly always the first entry's metadata, if not all of it."""
