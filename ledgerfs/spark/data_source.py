@@ -46,12 +46,11 @@ class LedgerfsDataSource(DataSource):
         """Return what writes rows of this schema as messages."""
         from ledgerfs.spark.data_sink import open_sink
 
-        return open_sink(self.options, schema, overwrite=overwrite)
+        return open_sink(self.options, schema, overwrite=overwrite, settings=self.settings)
 
     def _read_options(self) -> ReadOptions:
         options = read_options(self.options)
-        settings = {**self.settings, **options.storage.settings}
-        return replace(options, storage=replace(options.storage, settings=settings))
+        return replace(options, storage=options.storage.with_settings(self.settings))
 
 
 class MessageReader(DataSourceReader):

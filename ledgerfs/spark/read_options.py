@@ -4,24 +4,18 @@ Names are taken in any case, since Spark hands them on in lower case. An option 
 otherwise read a whole topic.
 """
 
-import ast
-import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from ledgerfs.errors import InvalidNameError
-from ledgerfs.formats.byte_sizes import parse_size
+from ledgerfs.spark.option_texts import flag, json_or_text, moment, number, private_keys, seconds, size, text, texts
 from ledgerfs.spark.storage import Storage, require_no_credentials
 from ledgerfs.vfs.partitions import DEFAULT_PARTITION_BYTES
 
 _STORAGE_PREFIX = "storage."
 _STORAGE_OPTIONS = ("endpoint_url", "anon")
 """Options of filesystems that need no prefix, since nearly everybody without AWS itself needs them."""
-
-_KEY_TEXT = "-----BEGIN"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +52,9 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     pattern = known.pop("topicsPattern", None)
     if topics is not None and pattern is not None:
         raise InvalidNameError("either topics, or a pattern of their names", key="topicsPattern")
-    size = known.pop("partitionBytes", DEFAULT_PARTITION_BYTES)
+    partition_bytes = known.pop("partitionBytes", DEFAULT_PARTITION_BYTES)
     scan = {_SCAN_NAMES.get(name, name): value for name, value in known.items()}
-    return ReadOptions(storage, topics, pattern, scan, size)
+    return ReadOptions(storage, topics, pattern, scan, partition_bytes)
 
 
 def split_options(given: Mapping[str, str], known: Mapping[str, object]) -> tuple[dict[str, str], Storage]:
@@ -77,7 +71,7 @@ def split_options(given: Mapping[str, str], known: Mapping[str, object]) -> tupl
         if low in names:
             ours[low] = value
         elif low in _STORAGE_OPTIONS or low.startswith(_STORAGE_PREFIX):
-            storage[low.removeprefix(_STORAGE_PREFIX)] = _json_or_text(value)
+            storage[low.removeprefix(_STORAGE_PREFIX)] = json_or_text(value)
         elif low.startswith("fs.s3a."):
             settings[low] = value
         elif low not in {"path", *_OF_STORAGE}:
@@ -92,104 +86,27 @@ def _storage_of(given: Mapping[str, str], storage: dict[str, Any], settings: dic
         reason = "which bucket? One goes into load(…) or save(…), such as s3://tier; several are read one by one"
         raise InvalidNameError(reason, key="path")
     age = low.get("catalogmaxage")
-    return Storage(low["path"], storage, settings, low.get("cachedir"), None if age is None else _seconds(age))
-
-
-def _text(value: str, name: str) -> str:
-    if not value:
-        raise InvalidNameError("is empty", key=name)
-    return value
-
-
-def _texts(value: str, name: str) -> list[str]:
-    """Return a list that is written as JSON, as Python does it (which is what ``.option("topics", [...])`` becomes), or with commas."""
-    parsed = _list_or_text(value)
-    found = [part.strip() for part in parsed.split(",")] if isinstance(parsed, str) else parsed
-    if not found or not all(isinstance(one, str) and one for one in found):
-        raise InvalidNameError("not a list of names", key=f"{name}={value}")
-    return list(found)
-
-
-def _list_or_text(value: str) -> Any:  # noqa: ANN401  (a literal)
-    if value.lstrip()[:1] not in {"[", "("}:
-        return value
-    try:
-        return ast.literal_eval(value)
-    except (ValueError, SyntaxError):
-        return []
-
-
-def _flag(value: str, name: str) -> bool:
-    found = {"true": True, "false": False}.get(value.lower())
-    if found is None:
-        raise InvalidNameError("true or false", key=f"{name}={value}")
-    return found
-
-
-def _number(value: str, name: str) -> int:
-    try:
-        return int(value)
-    except ValueError:
-        raise InvalidNameError("not a whole number", key=f"{name}={value}") from None
-
-
-def _moment(value: str, name: str) -> int | str:  # noqa: ARG001  (as its neighbours)
-    """Return a time as `Topic.scan` takes it: digits are ms since 1970."""
-    return int(value) if re.fullmatch(r"-?[0-9]+", value) else value
-
-
-def _size(value: str, name: str) -> int:
-    try:
-        return parse_size(value)
-    except InvalidNameError as error:
-        raise InvalidNameError(error.reason, key=f"{name}={value}") from None
-
-
-def _seconds(value: str) -> float:
-    try:
-        return float(value)
-    except ValueError:
-        raise InvalidNameError("not a number of seconds", key=f"catalogMaxAge={value}") from None
-
-
-def _private_keys(value: str, name: str) -> dict[str, Path]:
-    """Return {name: file}; the keys themselves are in files that every worker has, never in options, which plans show."""
-    if _KEY_TEXT in value:
-        raise InvalidNameError(
-            "a key itself does not belong into an option, which plans show; name a file that has it", key=name
-        )
-    keys = {}
-    for one in value.split(","):
-        key, equals, path = one.strip().partition("=")
-        if not (key and equals and path):
-            raise InvalidNameError("not a list of NAME=PEMFILE", key=name)
-        keys[key] = Path(path)
-    return keys
-
-
-def _json_or_text(value: str) -> Any:  # noqa: ANN401  (whatever JSON knows)
-    try:
-        return json.loads(value)
-    except ValueError:
-        return value
+    return Storage(
+        low["path"], storage, settings, low.get("cachedir"), None if age is None else seconds(age, "catalogMaxAge")
+    )
 
 
 _READ: Mapping[str, Callable[[str, str], Any]] = {
-    "topic": _text,
-    "topics": _texts,
-    "topicsPattern": _text,
-    "columns": _texts,
-    "startTime": _moment,
-    "endTime": _moment,
-    "clockSlackMs": _number,
-    "transactions": _text,
-    "includeMarkers": _flag,
-    "privateKeys": _private_keys,
-    "onEncrypted": _text,
-    "onCorrupt": _text,
-    "checkChecksums": _flag,
-    "maxMessageBytes": _number,
-    "partitionBytes": _size,
+    "topic": text,
+    "topics": texts,
+    "topicsPattern": text,
+    "columns": texts,
+    "startTime": moment,
+    "endTime": moment,
+    "clockSlackMs": number,
+    "transactions": text,
+    "includeMarkers": flag,
+    "privateKeys": private_keys,
+    "onEncrypted": text,
+    "onCorrupt": text,
+    "checkChecksums": flag,
+    "maxMessageBytes": number,
+    "partitionBytes": size,
 }
 """The options of a reader, and what parses each."""
 

@@ -62,6 +62,10 @@ class Storage:
         """Options of the filesystem in this process, credentials included where Hadoop's settings have some."""
         return {**S3Settings.of(self.url, self._known_settings()).options, **self.options}
 
+    def with_settings(self, settings: Mapping[str, str]) -> "Storage":
+        """Return the same with what a session says of S3, behind what is known."""
+        return replace(self, settings={**settings, **self.settings})
+
     def bucket(self) -> Bucket:
         """Return the bucket, in one process the same one for the same storage: its connections, caches and catalog serve all tasks."""
         told = json.dumps(
@@ -87,7 +91,7 @@ class Storage:
 def storage_of(spark: SparkSession, where: Storage | str) -> Storage:
     """Return a storage, or that of a URL, that knows what the session says of S3, for tasks and for this process."""
     storage = Storage(where) if isinstance(where, str) else where
-    return replace(storage, settings={**session_settings(spark), **storage.settings})
+    return storage.with_settings(session_settings(spark))
 
 
 def session_settings(spark: SparkSession) -> dict[str, str]:

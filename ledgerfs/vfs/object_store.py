@@ -81,8 +81,8 @@ class ObjectStore(Protocol):
         """Whether a read costs the time of many kilobytes: then reading ahead, joining reads and keeping bytes pay."""
         ...
 
-    def list_pages(self) -> Iterator[list[ObjectStat]]:
-        """Yield all objects, some thousand at a time, in any order; raises `BucketNotFoundError`."""
+    def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
+        """Yield all objects whose keys begin so, some thousand at a time, in any order; raises `BucketNotFoundError`."""
         ...
 
     def head(self, key: str) -> ObjectHead:

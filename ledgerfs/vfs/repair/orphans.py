@@ -16,6 +16,7 @@ from ledgerfs.vfs.repair.same_bytes import why_not_contained
 from ledgerfs.vfs.repair.survey import Survey
 from ledgerfs.vfs.repair.user_metadata import foreign_format, lost_metadata
 from ledgerfs.vfs.verification import Severity
+from ledgerfs.vfs.writing.ledger_group import LedgerGroup
 from ledgerfs.vfs.writing.new_ledger import completed_user_metadata
 
 
@@ -28,6 +29,11 @@ def look_at_orphan(survey: Survey, key: LedgerKey) -> Iterator[Repair]:
         return
     if not orphan.stat.size:
         yield orphan.garbage("it is empty", orphan.deletion())
+        return
+    group = LedgerGroup.of(orphan.head.metadata)
+    if group is not None and survey.ledgers is None and not survey.has_ledger_of(group):
+        reason = "left alone: of a job none of whose ledgers is there. Either it was killed before it published them, or this one's index"
+        yield orphan.garbage(f"{reason} was lost; naming the ledger (`--ledger {key.ledger_id}`) rebuilds it")
         return
     copies = [copy for copy in survey.copies_of(key.ledger_id) if orphan.name in {None, copy.managed_ledger}]
     differences = []

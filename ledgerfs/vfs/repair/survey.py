@@ -11,6 +11,7 @@ from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.catalog import Catalog, LedgerRef
 from ledgerfs.vfs.layout import Progress
 from ledgerfs.vfs.object_store import ObjectStat, RawStore
+from ledgerfs.vfs.writing.ledger_group import LedgerGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,10 @@ class Survey:
         if (data.size, index.size) != (copy.data.size, copy.index.size):
             raise StaleObjectError("the object was replaced", key=copy.data.key)
         return data, index
+
+    def has_ledger_of(self, group: LedgerGroup) -> bool:
+        """Whether one of the ledgers that a job wrote together is published: then all are to be."""
+        return bool((self.catalog.ledgers["uuid_high"] >> np.uint64(16) == int(group.digits, 16)).any())
 
     def say(self, what: str, done: int, total: int | None) -> None:
         """Tell how far the work is."""

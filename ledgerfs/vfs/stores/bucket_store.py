@@ -69,9 +69,9 @@ class BucketStore:
         """Whether reads are slow, and so kept."""
         return self.store.is_remote
 
-    def list_pages(self) -> Iterator[list[ObjectStat]]:
+    def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
         """List the store itself."""
-        return self.store.list_pages()
+        return self.store.list_pages(prefix)
 
     def head(self, key: str) -> ObjectHead:
         """Ask the store itself."""

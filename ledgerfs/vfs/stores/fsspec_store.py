@@ -57,10 +57,10 @@ class FsspecStore:
         """The write side."""
         return FsspecWrites(self._handle, self._root, self.traffic)
 
-    def list_pages(self) -> Iterator[list[ObjectStat]]:
-        """Yield the filesystem's own listing, asked anew."""
+    def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
+        """Yield the filesystem's own listing, asked anew: fsspec lists whole folders."""
         items = self._ask(Asked("LIST", self.url), lambda _: self._listed())
-        yield [self._sized(item) for item in items]
+        yield [stat for item in items if (stat := self._sized(item)).key.startswith(prefix)]
 
     def head(self, key: str) -> ObjectHead:
         """Ask for one object's information."""

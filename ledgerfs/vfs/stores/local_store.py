@@ -46,13 +46,13 @@ class LocalStore:
         """The write side."""
         return LocalWrites(self._root, self.traffic)
 
-    def list_pages(self) -> Iterator[list[ObjectStat]]:
+    def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
         """Yield the files of the folder, but for those that are being written."""
         try:
             with Sent(Asked("LIST", self.url), self.traffic), os.scandir(self._root) as entries:
                 page: list[ObjectStat] = []
                 for entry in entries:
-                    if is_part(entry.name):
+                    if is_part(entry.name) or not entry.name.startswith(prefix):
                         continue
                     page.append(_stat_of_entry(entry))
                     if len(page) == _PAGE:

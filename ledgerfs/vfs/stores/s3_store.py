@@ -63,12 +63,12 @@ class S3Store:
         key = name.removeprefix(self._prefix)
         return key if name.startswith(self._prefix) and key and "/" not in key else None
 
-    def list_pages(self) -> Iterator[list[ObjectStat]]:
+    def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
         """Yield a page of the listing at a time; keys behind a further ``/`` are one folder each."""
         token: dict[str, str] = {}
         while True:
             try:
-                page = self._wait_for(self._page(token))
+                page = self._wait_for(self._page(prefix, token))
             except ObjectNotFoundError as error:
                 raise BucketNotFoundError("no such bucket", key=self.url) from error
             yield self._folders(page) + self._objects(page)
@@ -230,9 +230,10 @@ class S3Store:
 
         return await self._ask(Asked("HEAD", key), exchange)
 
-    async def _page(self, token: dict[str, str]) -> dict[str, Any]:
+    async def _page(self, prefix: str, token: dict[str, str]) -> dict[str, Any]:
         async def exchange(fs: Any, _: Sent, __: Silence) -> dict[str, Any]:  # noqa: ANN401
-            page: dict[str, Any] = await self._call(fs, "list_objects_v2", Prefix=self._prefix, Delimiter="/", **token)
+            names = {"Prefix": self._prefix + prefix, "Delimiter": "/"}
+            page: dict[str, Any] = await self._call(fs, "list_objects_v2", **names, **token)
             return page
 
         return await self._ask(Asked("LIST", self.url), exchange)

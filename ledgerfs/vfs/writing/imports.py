@@ -1,22 +1,18 @@
 """Importing: rows become messages of a new ledger."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
 
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.messages.encode import EncodeOptions, MessageEncoder
+from ledgerfs.messages.encode import EncodeOptions
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.layout import Progress
-from ledgerfs.vfs.ordered_map import ordered_map
-from ledgerfs.vfs.writing.ledger_writer import LedgerWriter, WrittenLedger
+from ledgerfs.vfs.writing.ledger_rows import Rows, write_rows
+from ledgerfs.vfs.writing.ledger_writer import WrittenLedger, publish
 from ledgerfs.vfs.writing.write import IfExists, Wanted, free_ledger_id, is_there
-
-_THREADS = 2
-_AHEAD = 2
 
 
 class RowSource(Protocol):
@@ -95,27 +91,8 @@ def import_rows(
     ledger_id = free_ledger_id(bucket) if ledger_id is None else ledger_id
     is_there(bucket, ledger_id, if_exists)
     wanted = Wanted(managed_ledger, ledger_id, block_size=block_size).new_ledger()
-    with (
-        ThreadPoolExecutor(_THREADS, thread_name_prefix="ledgerfs-encode") as pool,
-        LedgerWriter(bucket.raw_store, wanted) as writer,
-    ):
-        encoder = MessageEncoder(source.schema, options or EncodeOptions(), pool.map, _AHEAD)
-        for rows in _read_ahead(source.batches()):
-            for batch in encoder.encode(rows):
-                writer.add(batch)
-            if progress is not None:
-                progress("importing rows", encoder.messages, source.rows)
-        for batch in encoder.finish():
-            writer.add(batch)
-        written = writer.commit(created_ms=encoder.earliest_publish_ms)
+    rows = Rows(source.schema, source.batches(), source.rows)
+    made = write_rows(bucket.raw_store, wanted, rows, options or EncodeOptions(), progress)
+    written = publish(bucket.raw_store, made.ledger)
     bucket.note_written(ledger_id, managed_ledger)
-    return Imported(written, encoder.messages, tuple(encoder.ignored_columns))
-
-
-def _read_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Read the next rows while those before are encoded."""
-    places = iter(lambda: batches, None)
-    for rows in ordered_map(lambda source: next(source, None), places, 1, "ledgerfs-rows"):
-        if rows is None:
-            return
-        yield rows
+    return Imported(written, made.messages, made.ignored_columns)

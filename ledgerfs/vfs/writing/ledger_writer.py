@@ -56,6 +56,24 @@ class WrittenLedger:
     contents: OffloadIndex
 
 
+@dataclass(frozen=True, slots=True)
+class UnindexedLedger:
+    """A data object that is whole, and no ledger before its index is there, which any process may put (`publish`). Pickles.
+
+    Attributes
+    ----------
+    data
+        The object, as the store has it.
+    contents
+        What the index object is to say.
+
+    """
+
+    ledger: NewLedger
+    data: ObjectStat
+    contents: OffloadIndex
+
+
 @dataclass(slots=True)
 class _Blocks:
     """The blocks of the ledger, and how far the last one is filled."""
@@ -74,7 +92,7 @@ class _Blocks:
 class LedgerWriter:
     """Takes the entries of one ledger in order, from id 0 on; `commit` makes them a ledger of the bucket.
 
-    For ``with``: an exception, or leaving without `commit`, aborts. Holds up to four blocks in memory. For one thread.
+    For ``with``: an exception, or leaving without `commit` or `complete`, aborts. Holds up to four blocks in memory. For one thread.
 
     Raises
     ------
@@ -86,7 +104,6 @@ class LedgerWriter:
 
     __slots__ = (
         "_blocks",
-        "_data",
         "_entries",
         "_is_open",
         "_length",
@@ -110,7 +127,6 @@ class LedgerWriter:
         self._taken = 0
         self._length = 0
         self._is_open = True
-        self._data: ObjectStat | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -183,19 +199,22 @@ class LedgerWriter:
 
         ``created_ms`` is the creation of the ledger, ms since 1970 UTC, where that is only known now.
         """
+        return publish(self._store, self.complete(created_ms=created_ms))
+
+    def complete(self, *, created_ms: int | None = None) -> UnindexedLedger:
+        """Complete the data object alone, which stays when this is left; as `commit` else."""
         self.seal()
         known = self.ledger.metadata
         created_ms = known.created_ms if created_ms is None else created_ms
         metadata = replace(known, length=self._length, last_entry=self._entries - 1, created_ms=created_ms)
         index = OffloadIndex(self._blocks.offset, BLOCK_HEADER_BYTES, metadata, tuple(self._blocks.table))
         try:
-            self._data = self._upload.complete()
+            data = self._upload.complete()
         except BaseException:
             self.abort()
             raise
         self._is_open = False
-        written = put_index(self._store, self.ledger, index, self._data)
-        return WrittenLedger(self.ledger, self._data, written, index)
+        return UnindexedLedger(self.ledger, data, index)
 
     def abort(self) -> None:
         """Leave nothing in the bucket."""
@@ -227,12 +246,12 @@ class LedgerWriter:
         self._blocks.used += len(data)
 
 
-def put_index(store: RawStore, ledger: NewLedger, index: OffloadIndex, data: ObjectStat) -> ObjectStat:
+def publish(store: RawStore, made: UnindexedLedger) -> WrittenLedger:
     """Put the index of a complete data object; removes that object when there will be no index, and nobody else has written one."""
-    key = ledger.key
+    ledger, data, key = made.ledger, made.data, made.ledger.key
     try:
         _require_same(store, data)
-        written = store.writes.put(key.index_key, build_index(index), ledger.user_metadata_as("index"))
+        written = store.writes.put(key.index_key, build_index(made.contents), ledger.user_metadata_as("index"))
     except (UncertainWriteError, ObjectExistsError, StaleObjectError):
         # Somebody's index may refer to the data object.
         raise
@@ -246,7 +265,7 @@ def put_index(store: RawStore, ledger: NewLedger, index: OffloadIndex, data: Obj
         raise
     except LedgerfsError as error:
         raise _uncertain(key.data_key, error) from error
-    return written
+    return WrittenLedger(ledger, data, written, made.contents)
 
 
 def _require_same(store: RawStore, data: ObjectStat) -> None:

@@ -1,0 +1,157 @@
+"""The write side of the data source: the rows of each partition become one ledger, and all of them appear in the end, or none.
+
+Each attempt of a task writes a data object of its own, which is no ledger to anybody. When all tasks are done, Spark has the driver commit,
+which puts the indexes (`ledgerfs.vfs.writing.ledger_group`) and removes what attempts that were in vain have left; when one failed, the
+driver aborts, which removes everything. What stays open:
+
+* An object store makes no two objects appear at a time. Somebody who reads during the commit, a few requests for every four ledgers, may
+  see some of the ledgers, and a driver that is killed in just that time leaves those. A DataFrame of one partition (``coalesce(1)``) is
+  one ledger, which appears whole or not at all.
+* A driver that is killed before it commits leaves data objects without an index. They are no ledgers, and ``ledgerfs verify`` names
+  them. ``ledgerfs repair`` completes a commit that had begun, and else leaves them alone, unless a ledger is named: by user metadata it
+  knows whose they are, which a folder does not keep.
+* A task that is out of the driver's reach may complete a data object after that removed the others. It is as one of those.
+"""
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from ledgerfs.errors import LedgerfsError, RefusedLedgerError, UnsupportedWriteError
+from ledgerfs.messages.input_columns import InputColumns, InvalidRowError
+from ledgerfs.spark.write_options import WriteOptions, write_options
+from ledgerfs.vfs.bucket import Bucket
+from ledgerfs.vfs.writing.ledger_group import LedgerGroup, publish_all, remove_all
+from ledgerfs.vfs.writing.ledger_rows import Rows, write_rows
+from ledgerfs.vfs.writing.ledger_writer import UnindexedLedger
+from ledgerfs.vfs.writing.new_ledger import NewLedger, made_up_user_metadata, require_block_size
+from ledgerfs.vfs.writing.write import IfExists, Wanted, free_ledger_id, is_there
+
+_log = logging.getLogger("ledgerfs.spark")
+
+_TASK_OUTLIVES_ITS_END = 5.0
+"""Seconds for which the Python of a task that Spark has given up may go on: it looks every two, and waits two more for an end."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenPartition(WriterCommitMessage):
+    """What a task tells the driver: the data object that it wrote, None for no rows."""
+
+    ledger: UnindexedLedger | None
+
+
+def open_sink(
+    options: Mapping[str, str], schema: StructType, *, overwrite: bool, settings: Mapping[str, str] | None = None
+) -> "LedgerSink":
+    """Return what writes the rows of a DataFrame; in the process that plans, before any task runs.
+
+    ``settings`` are Hadoop's, as a session told them.
+
+    Raises
+    ------
+    UnsupportedWriteError
+        ``mode("overwrite")``.
+    InvalidNameError
+        Options or columns that are none, or do not fit.
+    RefusedLedgerError, LedgerExistsError, NotFoundError, AccessDeniedError, StoreError
+        Blocks that the store does not take, a first ledger that is there already, a bucket that is not there or cannot be listed.
+
+    """
+    if overwrite:
+        raise UnsupportedWriteError(
+            'ledgers are never written over: write with mode("append"), and remove what is to go with `ledgerfs rm`',
+            key="overwrite",
+        )
+    wanted = write_options(options)
+    wanted = replace(wanted, storage=wanted.storage.with_settings(settings or {}))
+    InputColumns(to_arrow_schema(schema, timezone="UTC"))
+    bucket = wanted.storage.bucket()
+    require_block_size(wanted.block_size, bucket.raw_store.writes.smallest_part)
+    return LedgerSink(replace(wanted, ledger_id=_first_id(bucket, wanted.ledger_id)), LedgerGroup.new())
+
+
+class LedgerSink(DataSourceArrowWriter):
+    """One job's writing. It is made where Spark plans, and pickled into each task and to where the driver commits or aborts."""
+
+    def __init__(self, wanted: WriteOptions, group: LedgerGroup) -> None:
+        self._wanted = wanted
+        self._group = group
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenPartition:
+        """Write the rows of a partition as a data object; its ledger's id is the first one's and the partition's number.
+
+        Raises `InvalidRowError`, which names the row of the partition, counted from 0, and what `write_rows` raises; there is no such
+        object then.
+        """
+        batches = (rows for rows in iterator if rows.num_rows)
+        first = next(batches, None)
+        if first is None:
+            return WrittenPartition(None)
+        partition = _partition()
+        ledger = self._ledger_of(partition)
+        rows = Rows(first.schema, chain([first], batches))
+        store = self._wanted.storage.bucket().raw_store
+        try:
+            return WrittenPartition(write_rows(store, ledger, rows, self._wanted.encoding).ledger)
+        except InvalidRowError as error:
+            place = f"{error.key} of partition {partition}, on its way to {ledger.key.data_key}"
+            raise InvalidRowError(error.reason, key=place) from error
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Make the partitions ledgers, all or none, and remove what attempts have left that were in vain. Raises as `publish_all`."""
+        made = [_ledger_in(message) for message in messages]
+        written = [one for one in made if one is not None]
+        bucket = self._wanted.storage.bucket()
+        if written:
+            publish_all(bucket.raw_store, self._group, written)
+            bucket.expire()
+        try:
+            remove_all(bucket.raw_store, self._group, kept=frozenset(one.data.key for one in written))
+        except LedgerfsError as error:
+            _log.warning("data objects %s… without an index may stay: %s", self._group.key_prefix, error)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Remove everything; Spark tells of no objects, so they are found by their names. Raises what the store raises."""
+        store = self._wanted.storage.bucket().raw_store
+        remove_all(store, self._group)
+        if None in messages:
+            time.sleep(_TASK_OUTLIVES_ITS_END)
+            remove_all(store, self._group)
+
+    def _ledger_of(self, partition: int) -> NewLedger:
+        wanted = self._wanted
+        ledger_id = (wanted.ledger_id or 0) + partition
+        uuid = self._group.new_uuid()
+        marked = {**made_up_user_metadata(wanted.managed_ledger), **self._group.mark}
+        return Wanted(wanted.managed_ledger, ledger_id, uuid, wanted.block_size, user_metadata=marked).new_ledger()
+
+
+def _first_id(bucket: Bucket, ledger_id: int | None) -> int:
+    """Return the id of the first ledger, by what the bucket has now: this process may have listed it for another job."""
+    bucket.refresh()
+    if ledger_id is None:
+        return free_ledger_id(bucket)
+    is_there(bucket, ledger_id, IfExists.FAIL)
+    return ledger_id
+
+
+def _partition() -> int:
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("rows are written by tasks of Spark only")
+    return int(context.partitionId())
+
+
+def _ledger_in(message: WriterCommitMessage | None) -> UnindexedLedger | None:
+    """Return what a task has written; raises for a task that is said to be done, and has told nothing: its rows would be lost."""
+    if not isinstance(message, WrittenPartition):
+        raise RefusedLedgerError("a task has not told what it wrote, so nothing is written at all")
+    return message.ledger

@@ -1,0 +1,97 @@
+"""Options of Spark are texts; what each kind of them means. All raise `InvalidNameError`, which names the option."""
+
+import ast
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from ledgerfs.errors import InvalidNameError
+from ledgerfs.formats.byte_sizes import parse_size
+
+_KEY_TEXT = "-----BEGIN"
+
+
+def text(value: str, name: str) -> str:
+    """Return any text but an empty one."""
+    if not value:
+        raise InvalidNameError("is empty", key=name)
+    return value
+
+
+def texts(value: str, name: str) -> list[str]:
+    """Return a list that is written as JSON, as Python does it (which is what ``.option("topics", [...])`` becomes), or with commas."""
+    parsed = _list_or_text(value)
+    found = [part.strip() for part in parsed.split(",")] if isinstance(parsed, str) else parsed
+    if not found or not all(isinstance(one, str) and one for one in found):
+        raise InvalidNameError("not a list of names", key=f"{name}={value}")
+    return list(found)
+
+
+def _list_or_text(value: str) -> Any:  # noqa: ANN401  (a literal)
+    if value.lstrip()[:1] not in {"[", "("}:
+        return value
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return []
+
+
+def flag(value: str, name: str) -> bool:
+    """Return what ``true`` and ``false`` mean, in any case."""
+    found = {"true": True, "false": False}.get(value.lower())
+    if found is None:
+        raise InvalidNameError("true or false", key=f"{name}={value}")
+    return found
+
+
+def number(value: str, name: str) -> int:
+    """Return a whole number."""
+    try:
+        return int(value)
+    except ValueError:
+        raise InvalidNameError("not a whole number", key=f"{name}={value}") from None
+
+
+def moment(value: str, name: str) -> int | str:  # noqa: ARG001  (as its neighbours)
+    """Return a time as `Topic.scan` takes it: digits are ms since 1970."""
+    return int(value) if re.fullmatch(r"-?[0-9]+", value) else value
+
+
+def size(value: str, name: str) -> int:
+    """Return bytes, of a number with or without a unit."""
+    try:
+        return parse_size(value)
+    except InvalidNameError as error:
+        raise InvalidNameError(error.reason, key=f"{name}={value}") from None
+
+
+def seconds(value: str, name: str) -> float:
+    """Return a number of seconds."""
+    try:
+        return float(value)
+    except ValueError:
+        raise InvalidNameError("not a number of seconds", key=f"{name}={value}") from None
+
+
+def private_keys(value: str, name: str) -> dict[str, Path]:
+    """Return {name: file}; the keys themselves are in files that every worker has, never in options, which plans show."""
+    if _KEY_TEXT in value:
+        raise InvalidNameError(
+            "a key itself does not belong into an option, which plans show; name a file that has it", key=name
+        )
+    keys = {}
+    for one in value.split(","):
+        key, equals, path = one.strip().partition("=")
+        if not (key and equals and path):
+            raise InvalidNameError("not a list of NAME=PEMFILE", key=name)
+        keys[key] = Path(path)
+    return keys
+
+
+def json_or_text(value: str) -> Any:  # noqa: ANN401  (whatever JSON knows)
+    """Return what a JSON text means, and any other text as it is."""
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value

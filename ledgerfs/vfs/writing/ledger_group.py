@@ -1,0 +1,179 @@
+"""Several ledgers that one job writes: data objects by whoever has the rows, in any process, and all indexes by one in the end.
+
+Nobody sees any of the ledgers before `publish_all`, and an error of that says that there is none of them. An object store makes one object
+appear at a time, though, not several: while `publish_all` is at work, which takes a few requests a ledger, somebody else may see some of
+them, and if its process is killed just then, they stay. One ledger appears whole or not at all, whatever happens.
+"""
+
+import logging
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import uuid4
+
+from ledgerfs.errors import LedgerExistsError, LedgerfsError, StoreUnreachableError, UncertainWriteError
+from ledgerfs.formats.object_names import parse_ledger_key
+from ledgerfs.vfs.object_store import RawStore
+from ledgerfs.vfs.ordered_map import ordered_map
+from ledgerfs.vfs.writing.ledger_writer import UnindexedLedger, WrittenLedger, publish
+
+_log = logging.getLogger("ledgerfs.store")
+
+GROUP_KEY = "ledgerfs-group"
+"""Name in the user metadata of a group's objects."""
+
+_DIGITS_OF_GROUP = re.compile(r"[0-9a-f]{12}")
+_THREADS = 4
+_DIGITS = 12
+_MOST_NAMED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerGroup:
+    """The ledgers of one job. The uuids of all its data objects begin with the same 48 random bits, by which a listing finds them.
+
+    Attributes
+    ----------
+    digits
+        Those bits, as 12 hexadecimal digits.
+
+    """
+
+    digits: str
+
+    @classmethod
+    def new(cls) -> "LedgerGroup":
+        """Return a group of no ledgers yet."""
+        return cls(uuid4().hex[:_DIGITS])
+
+    @property
+    def key_prefix(self) -> str:
+        """What the keys of its objects, and of nobody else's, begin with."""
+        return f"{self.digits[:8]}-{self.digits[8:]}-"
+
+    @property
+    def mark(self) -> dict[str, str]:
+        """User metadata by which its objects are known as those of one job."""
+        return {GROUP_KEY: self.digits}
+
+    @classmethod
+    def of(cls, metadata: Mapping[str, str] | None) -> "LedgerGroup | None":
+        """Return the group that an object's user metadata tells, None for none."""
+        plain = {name.lower(): value for name, value in (metadata or {}).items()}
+        digits = plain.get(GROUP_KEY, "")
+        return cls(digits) if _DIGITS_OF_GROUP.fullmatch(digits) else None
+
+    def new_uuid(self) -> str:
+        """Return a uuid for one attempt to write one of its ledgers; as random as others behind its first bits."""
+        return self.key_prefix + str(uuid4())[len(self.key_prefix) :]
+
+
+def publish_all(store: RawStore, group: LedgerGroup, made: Sequence[UnindexedLedger]) -> list[WrittenLedger]:
+    """Put the indexes of all ledgers of a group, a few at a time, from the first one on; costs two listings of the bucket besides.
+
+    Raises
+    ------
+    LedgerExistsError
+        Somebody else has written a ledger of such an id, before or meanwhile. Of two groups that are published at the same time both may
+        be told so.
+    LedgerfsError
+        An index could not be put. As before, there is none of the ledgers then, and no data object of them,
+    UncertainWriteError
+        but for those named here, which could not be removed again.
+
+    """
+    try:
+        _require_free(store, group, made)
+        written = list(ordered_map(lambda one: publish(store, one), made, _THREADS, "ledgerfs-index"))
+        # Another group may have been published at the same time: whoever sees the other one gives way.
+        _require_free(store, group, made)
+    except BaseException as error:
+        _take_back(store, group, made, error)
+        raise
+    return written
+
+
+def remove_all(store: RawStore, group: LedgerGroup, kept: Collection[str] = ()) -> None:
+    """Remove whatever the store has of a group, but for the ledgers whose data objects are ``kept``: what attempts that failed have left.
+
+    Uploads under way are ended first, so that who still sends one cannot complete it. Raises what the store raises, in the end.
+    """
+    errors = [*_end_uploads(store, group), *_delete_objects(store, group, kept)]
+    if errors:
+        raise errors[0]
+
+
+def _require_free(store: RawStore, group: LedgerGroup, made: Sequence[UnindexedLedger]) -> None:
+    """Raise `LedgerExistsError` if somebody else's index has the id of one of the ledgers."""
+    ids = {one.ledger.key.ledger_id for one in made}
+    for page in store.list_pages():
+        for stat in page:
+            key = parse_ledger_key(stat.key)
+            if (
+                key is None
+                or not key.is_index
+                or key.ledger_id not in ids
+                or key.index_key.startswith(group.key_prefix)
+            ):
+                continue
+            raise LedgerExistsError(
+                f"somebody else has written ledger {key.ledger_id} meanwhile; ids are unique in a cluster, and none of the "
+                f"{len(ids)} ledgers is written: write them again",
+                key=stat.key,
+            )
+
+
+def _take_back(store: RawStore, group: LedgerGroup, made: Sequence[UnindexedLedger], cause: BaseException) -> None:
+    """Remove ledgers of which some may be there; raises `UncertainWriteError` for those that cannot be removed."""
+    left: list[int] = []
+    failure: LedgerfsError | None = None
+    for one in made:
+        key = one.ledger.key
+        try:
+            if not isinstance(failure, StoreUnreachableError):
+                store.writes.delete(key.index_key)
+                store.writes.delete(key.data_key)
+                continue
+        except LedgerfsError as error:
+            failure = error
+        left.append(key.ledger_id)
+    if failure is not None:
+        raise UncertainWriteError(
+            f"these ledgers could not be removed again after others failed, and may be there without those: {_listed(left)}; "
+            f"`ledgerfs rm` removes them; {failure.reason}",
+            key=f"{group.key_prefix}…",
+        ) from cause
+
+
+def _listed(ids: Sequence[int]) -> str:
+    return ", ".join(map(str, ids[:_MOST_NAMED])) + (
+        f" and {len(ids) - _MOST_NAMED} more" if len(ids) > _MOST_NAMED else ""
+    )
+
+
+def _end_uploads(store: RawStore, group: LedgerGroup) -> Iterator[LedgerfsError]:
+    """End what is under way; yields what went wrong with that."""
+    try:
+        under_way = [one for one in store.writes.unfinished_uploads() if one.key.startswith(group.key_prefix)]
+    except LedgerfsError as error:
+        # Not every store tells, or may be asked. What is complete is removed in any case.
+        _log.warning("unfinished uploads may stay in the store, until `ledgerfs repair` ends them: %s", error)
+        return
+    for upload in under_way:
+        try:
+            store.writes.end_unfinished(upload)
+        except LedgerfsError as error:
+            yield error
+
+
+def _delete_objects(store: RawStore, group: LedgerGroup, kept: Collection[str]) -> Iterator[LedgerfsError]:
+    """Delete objects, indexes before data objects; yields what went wrong with that."""
+    keys = [parse_ledger_key(stat.key) for page in store.list_pages(group.key_prefix) for stat in page]
+    found = sorted(
+        {key for key in keys if key is not None and key.data_key not in kept}, key=lambda key: not key.is_index
+    )
+    for key in found:
+        try:
+            store.writes.delete(key.index_key if key.is_index else key.data_key)
+        except LedgerfsError as error:
+            yield error

@@ -1,0 +1,250 @@
+"""Writing from Spark when something fails: all ledgers or none, and nothing left over that can be removed."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StringType, StructField, StructType
+
+from ledgerfs import open_bucket
+from ledgerfs.errors import RefusedLedgerError
+from ledgerfs.spark import data_sink
+from ledgerfs.spark.data_sink import LedgerSink, WrittenPartition, open_sink
+from ledgerfs.vfs.writing.imports import import_rows
+from tests.support.s3 import Fault, FaultProxy, S3Server
+from tests.support.writes import Place, folder_place, s3_place
+
+TOPIC = "persistent://public/default/orders"
+Batches = Iterator[pa.RecordBatch]
+
+KIB = 1024
+BIG = 40_000
+"""Rows of a KiB that are several blocks of 5 MiB, and more than Spark and the encoder hold before the first one is written."""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return folder_place(tmp_path / "bucket")
+
+
+@pytest.fixture
+def open_place(s3: S3Server, s3_bucket: str) -> Place:
+    """A bucket that everybody may read: Spark's processes have no credentials here."""
+    allowed = {"Effect": "Allow", "Principal": "*", "Action": "s3:*", "Resource": f"arn:aws:s3:::{s3_bucket}/*"}
+    s3.client.put_bucket_policy(Bucket=s3_bucket, Policy=json.dumps({"Version": "2012-10-17", "Statement": [allowed]}))
+    return s3_place(s3, s3_bucket)
+
+
+def numbers(spark: SparkSession, count: int, partitions: int, size: int = 0) -> DataFrame:
+    return spark.range(0, count, 1, partitions).selectExpr(f"concat(cast(id as string), repeat('x', {size})) value")
+
+
+def write(data: DataFrame, place: Place, **options: str) -> None:
+    writer = data.write.format("ledgerfs").option("topic", TOPIC).option("blockSize", "5MiB").mode("append")
+    writer.options(**options).save(place.url)
+
+
+def values(place: Place) -> list[bytes]:
+    table = pa.table(open_bucket(place.url, place.options).topic(TOPIC).scan(["value"]))
+    return [value.rstrip(b"x") for value in table.column("value").to_pylist()]
+
+
+def assert_whole(place: Place, count: int, ledgers: int) -> None:
+    """Check that there are exactly the rows, in order, and no object besides."""
+    assert values(place) == [b"%d" % number for number in range(count)]
+    assert len(place.ledgers()) == ledgers
+    assert len(place.objects()) == 2 * ledgers
+    assert place.uploads() == []
+
+
+def assert_nothing(place: Place) -> None:
+    assert place.objects() == set()
+    assert place.uploads() == []
+
+
+def spoiling() -> Callable[[Batches], Batches]:
+    """Return what makes the properties of row 700 none that a message can have."""
+
+    def spoil(batches: Batches) -> Batches:
+        for batch in batches:
+            items = [[("n", None if value == "700" else "1")] for value in batch.column("value").to_pylist()]
+            properties = pa.array(items, pa.map_(pa.string(), pa.string()))
+            yield pa.RecordBatch.from_arrays([batch.column("value"), properties], ["value", "properties"])
+
+    return spoil
+
+
+@pytest.mark.parametrize("is_remote", [False, True])
+def test_a_row_that_is_no_message_leaves_nothing(
+    spark: SparkSession, place: Place, open_place: Place, s3: S3Server, *, is_remote: bool
+) -> None:
+    target = open_place if is_remote else place
+    options = {"endpoint_url": s3.endpoint, "anon": "true"} if is_remote else {}
+    data = numbers(spark, 1000, 3).mapInArrow(spoiling(), "value string, properties map<string,string>")
+    with pytest.raises(
+        PySparkException, match=r"row 3[34] of partition 2, on its way to .*-ledger-2: a property without"
+    ):
+        write(data, target, **options)
+    assert_nothing(target)
+
+
+def once(marker: Path, fail: Callable[[], None], after: int) -> Callable[[Batches], Batches]:
+    """Return what passes rows on, and fails once, in the second partition, after some batches of it."""
+
+    def passing(batches: Batches) -> Batches:
+        from pyspark import TaskContext
+
+        for number, batch in enumerate(batches):
+            if number == after and TaskContext.get().partitionId() == 1 and not marker.exists():
+                marker.touch()
+                fail()
+            yield batch
+
+    return passing
+
+
+def raising() -> Callable[[], None]:
+    def fail() -> None:
+        raise RuntimeError("once")
+
+    return fail
+
+
+def killing(folder: Path) -> Callable[[], None]:
+    """Return what kills those processes that write to the bucket just now, be it the other task's as well."""
+
+    def is_writing(process: Path) -> bool:
+        try:
+            opened = [str(link.readlink()) for link in (process / "fd").iterdir()]
+        except OSError:
+            return False
+        return any(name.startswith(f"{folder}/.") and name.endswith(".part") for name in opened)
+
+    def fail() -> None:
+        end = time.monotonic() + 60
+        found: list[Path] = []
+        while not found:
+            assert time.monotonic() < end, "nobody writes"
+            found = [one for one in Path("/proc").iterdir() if one.name.isdigit() and is_writing(one)]
+        for process in found:
+            os.kill(int(process.name), signal.SIGKILL)
+
+    return fail
+
+
+@pytest.mark.parametrize("after", [0, 2])
+def test_rows_that_come_at_the_second_try_are_there_once(
+    spark: SparkSession, place: Place, tmp_path: Path, after: int
+) -> None:
+    data = numbers(spark, 2 * BIG, 2, KIB)
+    write(data.mapInArrow(once(tmp_path / "failed", raising(), after), "value string"), place)
+    assert (tmp_path / "failed").exists()
+    assert_whole(place, 2 * BIG, 2)
+
+
+def test_a_task_that_is_killed_in_the_middle_changes_nothing(spark: SparkSession, place: Place, tmp_path: Path) -> None:
+    data = numbers(spark, 2 * BIG, 2, KIB)
+    kill = killing(tmp_path / "bucket")
+    write(data.mapInArrow(once(tmp_path / "failed", kill, 3), "value string"), place)
+    assert (tmp_path / "failed").exists()
+    assert_whole(place, 2 * BIG, 2)
+
+
+def test_an_index_that_cannot_be_put_leaves_none_of_the_ledgers(
+    spark: SparkSession, open_place: Place, proxy: FaultProxy
+) -> None:
+    proxy.faults = [Fault("403", matches=lambda method, path, headers: method == "PUT" and "ledger-3-index" in path)]
+    with pytest.raises(PySparkException, match=r"ledger-3-index: access denied"):
+        write(numbers(spark, 50, 5), open_place, endpoint_url=proxy.endpoint, anon="true")
+    put = [seen.path for seen in proxy.seen if seen.method == "PUT" and seen.path.endswith("-index")]
+    assert len(put) >= 4, "the others were there by then"
+    assert_nothing(open_place)
+
+
+def test_ids_that_somebody_takes_meanwhile_stay_theirs(spark: SparkSession, place: Place) -> None:
+    url = place.url
+
+    def taking(batches: Batches) -> Batches:
+        from pyspark import TaskContext
+
+        if TaskContext.get().partitionId() == 1:
+            source = type("Rows", (), {"schema": pa.schema([("value", pa.string())]), "rows": 1})()
+            source.batches = lambda: iter([pa.record_batch({"value": ["theirs"]})])
+            import_rows(open_bucket(url), source, "public/default/others", ledger_id=2)
+        yield from batches
+
+    with pytest.raises(PySparkException, match="somebody else has written ledger 2 meanwhile"):
+        write(numbers(spark, 30, 3).mapInArrow(taking, "value string"), place)
+    assert len(place.ledgers()) == 1
+    assert len(place.objects()) == 2
+    assert [topic.name for topic in open_bucket(url).topics()] == ["persistent://public/default/others"]
+
+
+# The sink without Spark: what its processes do, one after another.
+
+SCHEMA = StructType([StructField("value", StringType())])
+
+
+def sink_of(place: Place, monkeypatch: pytest.MonkeyPatch) -> LedgerSink:
+    monkeypatch.setattr(data_sink, "_partition", lambda: 0)
+    return open_sink({"topic": TOPIC, "path": place.url}, SCHEMA, overwrite=False)
+
+
+def some_rows(*texts: str) -> Batches:
+    return iter([pa.record_batch({"value": list(texts)})])
+
+
+def test_attempts_that_lost_leave_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = sink_of(place, monkeypatch)
+    lost, won = sink.write(some_rows("0", "1")), sink.write(some_rows("0", "1"))
+    assert len(place.objects()) == 2
+    assert lost.ledger is not None
+    assert won.ledger is not None
+    sink.commit([won])
+    assert_whole(place, 2, 1)
+    assert won.ledger.data.key in place.objects()
+
+
+def test_nothing_shows_before_the_commit_and_nothing_is_left_by_an_abort(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(data_sink.time, "sleep", slept.append)
+    kept = folder_place(Path(place.url.removeprefix("file://")))
+    other = sink_of(place, monkeypatch)
+    sink = sink_of(place, monkeypatch)
+    sink.write(some_rows("0"))
+    others = other.write(some_rows("0"))
+    assert kept.ledgers() == []
+    sink.abort([None])
+    assert slept == [data_sink._TASK_OUTLIVES_ITS_END]
+    assert others.ledger is not None
+    assert place.objects() == {others.ledger.data.key}
+
+
+def test_a_commit_that_failed_after_its_end_is_taken_back_by_the_abort(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = sink_of(place, monkeypatch)
+    message = sink.write(some_rows("0"))
+    sink.commit([message])
+    assert len(place.ledgers()) == 1
+    sink.abort([message])
+    assert_nothing(place)
+
+
+def test_a_task_that_tells_nothing_is_no_task_without_rows(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = sink_of(place, monkeypatch)
+    message = sink.write(some_rows("0"))
+    with pytest.raises(RefusedLedgerError, match="a task has not told what it wrote"):
+        sink.commit([message, None])
+    assert place.ledgers() == []
+    assert sink.write(iter([])) == WrittenPartition(None)
+    assert sink.write(some_rows()) == WrittenPartition(None)

@@ -1,0 +1,142 @@
+"""Where Spark's processes learn how to reach S3: Hadoop's settings and options; no credential is shown on the way."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from ledgerfs.errors import InvalidNameError
+from ledgerfs.spark.hadoop_settings import S3Settings, settings_of_files
+from ledgerfs.spark.read_options import read_options
+from ledgerfs.spark.storage import Storage, require_no_credentials
+
+URL = "s3://tier"
+
+
+def options_of(url: str = URL, **settings: str) -> dict[str, object]:
+    return S3Settings.of(url, {name.replace("_", "."): value for name, value in settings.items()}).options
+
+
+def test_settings_become_options_of_s3fs() -> None:
+    assert options_of(fs_s3a_access_key="a", fs_s3a_secret_key="b", fs_s3a_session_token="c") == {
+        "key": "a",
+        "secret": "b",
+        "token": "c",
+    }
+    assert options_of(spark_hadoop_fs_s3a_endpoint="http://h:9000") == {"endpoint_url": "http://h:9000"}
+    assert options_of(fs_s3a_endpoint="h:9000") == {"endpoint_url": "https://h:9000"}
+    assert S3Settings.of(URL, {"fs.s3a.endpoint": "h", "fs.s3a.connection.ssl.enabled": "false"}).options == {
+        "endpoint_url": "http://h"
+    }
+    assert options_of(fs_s3a_endpoint_region="eu-north-1") == {"client_kwargs": {"region_name": "eu-north-1"}}
+    assert options_of(fs_s3a_path_style_access="true") == {"config_kwargs": {"s3": {"addressing_style": "path"}}}
+    anonymous = "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"
+    assert options_of(fs_s3a_aws_credentials_provider=anonymous) == {"anon": True}
+    assert options_of(fs_s3a_fast_upload="true", spark_executor_memory="1g") == {}
+
+
+def test_a_buckets_own_settings_come_first() -> None:
+    settings = {
+        "fs.s3a.access.key": "all",
+        "fs.s3a.bucket.tier.access.key": "own",
+        "fs.s3a.bucket.other.access.key": "others",
+    }
+    assert S3Settings.of("s3a://tier/folder", settings).options == {"key": "own"}
+    assert S3Settings.of("s3://third", settings).options == {"key": "all"}
+    assert S3Settings.of("gs://tier", settings).options == {}
+    assert S3Settings.of("/a/folder", settings).options == {}
+
+
+def test_files_of_settings(tmp_path: Path) -> None:
+    (tmp_path / "core-site.xml").write_text(
+        "<configuration><property><name>fs.s3a.endpoint</name><value> http://hadoop </value></property>"
+        "<property><name>fs.s3a.access.key</name><value>k</value></property>"
+        "<property><name>fs.defaultFS</name><value>hdfs://x</value></property></configuration>"
+    )
+    (tmp_path / "spark-defaults.conf").write_text(
+        "# settings\n\nspark.hadoop.fs.s3a.endpoint   http://spark\nspark.hadoop.fs.s3a.secret.key=s=e\nspark.master local\n"
+    )
+    folder = str(tmp_path)
+    assert settings_of_files({"HADOOP_CONF_DIR": folder}) == {
+        "fs.s3a.endpoint": "http://hadoop",
+        "fs.s3a.access.key": "k",
+    }
+    assert settings_of_files({"HADOOP_CONF_DIR": folder, "SPARK_CONF_DIR": folder}) == {
+        "fs.s3a.endpoint": "http://spark",
+        "fs.s3a.access.key": "k",
+        "fs.s3a.secret.key": "s=e",
+    }
+    assert settings_of_files({"HADOOP_CONF_DIR": str(tmp_path / "nothing")}) == {}
+    assert settings_of_files({}) == {}
+
+
+def test_options_come_before_settings() -> None:
+    storage = Storage(
+        URL, {"endpoint_url": "http://mine"}, {"fs.s3a.endpoint": "http://theirs", "fs.s3a.access.key": "k"}
+    )
+    assert storage.filesystem_options == {"endpoint_url": "http://mine", "key": "k"}
+
+
+def test_a_storage_shows_no_credentials() -> None:
+    storage = Storage(URL, {"secret": "hidden-thing"}, {"fs.s3a.secret.key": "hidden-thing"})
+    assert "hidden-thing" not in repr(storage) + str(storage) + repr([storage])
+    assert "hidden-thing" not in repr(S3Settings.of(URL, storage.settings))
+    assert pickle.loads(pickle.dumps(storage)).filesystem_options == storage.filesystem_options
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"secret": "x"},
+        {"KEY": "x"},
+        {"client_kwargs": {"aws_access_key_id": "x"}},
+        {"fs.s3a.session.token": "x"},
+        {"fs.s3a.bucket.tier.secret.key": "x"},
+    ],
+)
+def test_credentials_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(InvalidNameError, match="credentials do not belong"):
+        require_no_credentials(options)
+
+
+def test_options_of_a_reader() -> None:
+    found = read_options(
+        {
+            "path": URL,
+            "TOPIC": "a",
+            "columns": "value, key",
+            "starttime": "1700000000000",
+            "endTime": "2026-11-01",
+            "partitionbytes": "16MiB",
+            "includemarkers": "true",
+            "privatekeys": "app=/keys/app.pem, other=/keys/other.pem",
+            "endpoint_url": "http://h",
+            "storage.anon": "true",
+            "storage.config_kwargs": '{"read_timeout": 5}',
+            "catalogMaxAge": "60",
+            "cacheDir": "/cache",
+        }
+    )
+    assert found.topics == ["a"]
+    assert found.partition_bytes == 16 << 20
+    assert found.scan == {
+        "columns": ["value", "key"],
+        "start_time": 1_700_000_000_000,
+        "end_time": "2026-11-01",
+        "include_markers": True,
+        "private_keys": {"app": Path("/keys/app.pem"), "other": Path("/keys/other.pem")},
+    }
+    storage = found.storage
+    assert storage.options == {"endpoint_url": "http://h", "anon": True, "config_kwargs": {"read_timeout": 5}}
+    assert (storage.url, storage.cache_dir, storage.catalog_max_age) == (URL, "/cache", 60.0)
+
+
+@pytest.mark.parametrize("text", ['["a", "b"]', "['a', 'b']", "a,b", " a , b "])
+def test_lists(text: str) -> None:
+    assert read_options({"path": URL, "topics": text}).topics == ["a", "b"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "[1]", "a,,b", "[", "['a'"])
+def test_lists_that_are_none(text: str) -> None:
+    with pytest.raises(InvalidNameError, match="not a list of names"):
+        read_options({"path": URL, "topics": text})
