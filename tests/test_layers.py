@@ -25,8 +25,14 @@ def layer_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
+def is_script_part(node: ast.AST) -> bool:
+    """Whether this is ``if __name__ == "__main__":``, where a module is a program that is run, and no longer a layer that is imported."""
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'"
+
+
 def imports_of(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    module = ast.parse(path.read_text())
+    for node in (inner for part in module.body if not is_script_part(part) for inner in ast.walk(part)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -24,6 +24,7 @@ from ledgerfs.cli.offload import offload
 from ledgerfs.cli.output import say
 from ledgerfs.cli.repair import repair
 from ledgerfs.cli.rm import rm
+from ledgerfs.cli.spark.group import spark
 from ledgerfs.cli.topics import topics
 from ledgerfs.cli.umount import umount
 from ledgerfs.cli.verify import verify
@@ -54,6 +55,7 @@ Examples:
   ledgerfs repair s3://tier
   ledgerfs offload s3://tier s3://tier-backup
   ledgerfs import rows.parquet s3://tier persistent://public/default/orders
+  ledgerfs spark verify s3://tier             # with Apache Spark, on this machine or on a cluster
   ledgerfs mount s3://tier /mnt/tier          # as a folder, until: ledgerfs umount /mnt/tier
   ledgerfs count s3://tier --stats            # and what that asked of the store; --trace prints each request
 
@@ -69,7 +71,9 @@ def cli() -> None:
     """Open an Apache Pulsar tiered-storage bucket without a broker."""
 
 
-for command in (topics, ls, cat, head, count, export, info, verify, offload, import_rows, repair, rm, mount, umount):
+for command in (
+    topics, ls, cat, head, count, export, info, verify, offload, import_rows, repair, rm, mount, umount, spark,
+):  # fmt: skip
     cli.add_command(command)
 
 

@@ -2,7 +2,9 @@
 
 import os
 import sys
+import warnings
 from collections.abc import Mapping
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -10,8 +12,12 @@ _SETTINGS = {
     # A task's start takes 10 ms this way, and 60 over TCP (facts/spark-peers.md §1.3).
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
-    "spark.ui.showConsoleProgress": "true",
 }
+_PROGRESS = "spark.ui.showConsoleProgress"
+_LOG_LEVEL = "spark.log.level"
+# Of a failed task Spark prints a page of Java before the driver, that is we, get to know.
+_QUIET = "FATAL"
+_QUIET_START = Path(__file__).with_name("quiet-log4j2.properties")
 
 
 def open_session(name: str, master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
@@ -22,18 +28,32 @@ def open_session(name: str, master: str | None = None, settings: Mapping[str, st
     name
         What Spark's UI calls the application.
     master
-        ``local[4]``, ``spark://host:7077``, ``yarn``, …; None for what ``spark-submit`` or ``spark-defaults.conf`` says, else all cores here.
+        ``local[4]``, ``spark://host:7077``, ``yarn``, …; None for what ``spark-submit`` or ``spark-defaults.conf`` says, else all cores.
     settings
-        Spark's own, which come before ours.
+        Spark's own, which come before ours; ``spark.log.level`` for those who want to see more than what ends a command.
 
     """
+    given = settings or {}
     # Workers that have another Python than the driver lack what is installed here; a cluster says where its own is.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if _LOG_LEVEL not in given:
+        _start_quietly()
+    # A bar that is drawn anew all the time is of no use in a file.
+    has_terminal = sys.stderr is not None and sys.stderr.isatty()
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)
-    for key, value in {**_SETTINGS, **(settings or {})}.items():
+    for key, value in {**_SETTINGS, _PROGRESS: str(has_terminal).lower(), **given}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    session.sparkContext.setLogLevel(given.get(_LOG_LEVEL, _QUIET))
     return session
+
+
+def _start_quietly() -> None:
+    """Have a Java machine that is yet to start log nothing about its host name and its libraries, unless somebody has said what it logs."""
+    options = os.environ.get("SPARK_SUBMIT_OPTS", "")
+    if "log4j2" not in options and "SPARK_CONF_DIR" not in os.environ and _QUIET_START.is_file():
+        os.environ["SPARK_SUBMIT_OPTS"] = f"{options} -Dlog4j2.configurationFile={_QUIET_START.as_uri()}".strip()
+    # No pandas is used here.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)

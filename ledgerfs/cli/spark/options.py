@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+WHAT_IS_NEEDED = "Spark needs pip install 'ledgerfs[spark]' and Java 17 (Debian: openjdk-17-jre-headless)"
+"""What to do where it is missing."""
+
+_MASTERS = ("local", "spark://", "k8s://", "yarn")
+
 
 @dataclass(frozen=True, slots=True)
 class Session:
@@ -28,19 +33,22 @@ class Session:
         try:
             from ledgerfs.spark.session import open_session
         except ImportError as error:
-            raise click.ClickException(f"{error}; pip install 'ledgerfs[spark]', and Java 17") from error
-        return open_session(name, self.master, self.settings)
+            raise click.ClickException(f"{error}; {WHAT_IS_NEEDED}") from error
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+        from pyspark.errors import PySparkException
+
+        from ledgerfs.spark.task_errors import line_of
+
+        try:
+            return open_session(name, self.master, self.settings)
+        except (PySparkException, Py4JError) as error:
+            raise click.ClickException(f"Spark does not start: {line_of(error)}") from error
 
 
 def session_options(command: Command) -> Command:
     """Add --master and --conf; the command gets a `Session` as ``session``."""
-
-    def keep(context: click.Context, parameter: click.Parameter, value: Any) -> Any:  # noqa: ANN401
-        context.meta[f"ledgerfs.spark.{parameter.name}"] = value
-        return value
-
     master = click.option(
-        "--master", metavar="URL", callback=keep, is_eager=True, expose_value=False,
+        "--master", metavar="URL", callback=_keep_master, is_eager=True, expose_value=False,
         help="Spark's master: local[4], spark://host:7077, …  [default: what spark-submit says, else all cores of this machine]",
     )  # fmt: skip
     settings = click.option(
@@ -57,6 +65,13 @@ def storage_argument(command: Command) -> Command:
         help="Option of the storage's filesystem, such as endpoint_url=http://host:9000 or anon=true; may be repeated.",
     )  # fmt: skip
     return click.argument("storage", metavar="BUCKET", callback=_storage)(option(command))
+
+
+def _keep_master(context: click.Context, _: click.Parameter, master: str | None) -> None:
+    """Keep it for `_session`. Of one that is none, Spark's start script prints a page of Java."""
+    if master is not None and not master.startswith(_MASTERS):
+        raise click.BadParameter(f"{master!r} is neither yarn nor begins with local, spark:// or k8s://")
+    context.meta["ledgerfs.spark.master"] = master
 
 
 def _session(context: click.Context, _: click.Parameter, values: tuple[str, ...]) -> Session:
@@ -79,5 +94,5 @@ def _storage(context: click.Context, _: click.Parameter, url: str) -> "Storage":
     try:
         from ledgerfs.spark.storage import Storage
     except ImportError as error:
-        raise click.ClickException(f"{error}; pip install 'ledgerfs[spark]', and Java 17") from error
+        raise click.ClickException(f"{error}; {WHAT_IS_NEEDED}") from error
     return Storage(url, context.meta.get("ledgerfs.storage_options") or {})

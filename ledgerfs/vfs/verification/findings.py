@@ -15,6 +15,11 @@ class Severity(Enum):
     REMARK = "remark"
     """Worth knowing; everything is readable."""
 
+    @property
+    def rank(self) -> int:
+        """Its place in a report: damage first, then what could not be checked, then remarks."""
+        return list(Severity).index(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:

@@ -43,8 +43,8 @@ def verify(bucket: Bucket, *, quick: bool = False, progress: Progress | None = N
                 findings += check.findings
                 entries += check.entries
                 read += check.bytes
-        findings += _metadata_remark(bucket, catalog)
-    findings.sort(key=lambda finding: list(Severity).index(finding.severity))
+        findings += metadata_remark(bucket, catalog)
+    findings.sort(key=lambda finding: finding.severity.rank)
     return Report(quick, ledgers, entries, read, tuple(findings))
 
 
@@ -74,7 +74,7 @@ class _Meter:
                 self._progress("verifying", self._done, self._total)
 
 
-def _metadata_remark(bucket: Bucket, catalog: Catalog) -> list[Finding]:
+def metadata_remark(bucket: Bucket, catalog: Catalog) -> list[Finding]:
     """Remark once that a store keeps no user metadata, which a broker that reads a copy of it would miss."""
     for ref in catalog.refs():
         try:

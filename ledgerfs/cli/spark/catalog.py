@@ -1,0 +1,82 @@
+"""``ledgerfs spark catalog``: what is in a bucket, by topic or by ledger."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ledgerfs.cli.notices import notice
+from ledgerfs.cli.options import json_option
+from ledgerfs.cli.output import human_size, minute, printable, progress, show, table
+from ledgerfs.cli.spark.options import Session, session_options, storage_argument
+from ledgerfs.cli.spark.rows import milliseconds, print_rows, rows_of
+from ledgerfs.cli.spark.running import running
+
+if TYPE_CHECKING:
+    from ledgerfs.spark.storage import Storage
+
+_COUNTS = ("ledgers", "ledger", "entries", "bytes", "blocks")
+_TIMES = ("created", "next_created", "uploaded", "first_publish_time", "last_publish_time")
+_HEADS = {"ledger_id": "ledger", "next_created": "next created", "is_sound": "sound",
+          "first_publish_time": "first published", "last_publish_time": "last published"}  # fmt: skip
+# Of a ledger, the rest is for JSON and for notebooks.
+_NOT_SHOWN = {"uuid", "copy", "object_bytes"}
+
+
+@click.command()
+@storage_argument
+@session_options
+@click.option(
+    "--by", type=click.Choice(("topic", "ledger")), default="topic", show_default=True, help="What a row stands for."
+)
+@click.option(
+    "--publish-times", is_flag=True, help="Read when first and last entry of each ledger were published: a few small reads each."
+)  # fmt: skip
+@json_option
+def catalog(*, storage: "Storage", session: Session, by: str, publish_times: bool, as_json: bool) -> None:
+    """Show what is in a bucket: topics or ledgers, their entries, bytes and times.
+
+    "created" is a ledger's creation in BookKeeper, of a topic that of its first ledger; "uploaded" the last upload. Messages of a ledger
+    were published between its creation and that of the topic's next ledger, as far as clocks agree; --publish-times tells exactly.
+
+    \b
+    Examples:
+      ledgerfs spark catalog s3://tier
+      ledgerfs spark catalog s3://tier --by ledger --json | jq '.[] | select(.is_sound | not)'
+      ledgerfs spark catalog s3://tier --publish-times --master spark://host:7077
+    """
+    with running(session, "ledgerfs catalog") as spark:
+        # Spark, which this imports, is not on every machine.
+        from ledgerfs.spark.catalog import catalog as catalog_of
+        from ledgerfs.spark.storage import storage_of
+
+        with progress() as update:
+            frame = catalog_of(spark, storage, by=by, publish_times=publish_times, progress=update)
+        rows = rows_of(frame)
+        bucket = storage_of(spark, storage).bucket()
+    if as_json:
+        print_rows(rows)
+    elif rows:
+        _print_table(rows)
+    notice(bucket)
+
+
+def _print_table(rows: list[dict[str, Any]]) -> None:
+    names = [name for name in rows[0] if name not in _NOT_SHOWN]
+    drawn = table(*(_HEADS.get(name, name) for name in names), right=_COUNTS)
+    for row in rows:
+        drawn.add_row(*(_text(name, row[name]) for name in names))
+    show(drawn)
+
+
+def _text(name: str, value: Any) -> str:  # noqa: ANN401  (a column's)
+    if name in _TIMES:
+        return minute(milliseconds(value))
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if name == "bytes":
+        return human_size(value)
+    if name == "ledger_id":
+        return str(value)
+    return printable(value) if isinstance(value, str) else f"{value:,}"

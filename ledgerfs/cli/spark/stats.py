@@ -1,0 +1,83 @@
+"""``ledgerfs spark stats``: messages, bytes and keys, by topic, day and producer."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ledgerfs.cli.notices import notice
+from ledgerfs.cli.options import json_option
+from ledgerfs.cli.output import human_size, printable, show, table
+from ledgerfs.cli.scan_options import scan_options
+from ledgerfs.cli.spark.options import Session, session_options, storage_argument
+from ledgerfs.cli.spark.rows import print_rows, rows_of
+from ledgerfs.cli.spark.running import running
+
+if TYPE_CHECKING:
+    from ledgerfs.spark.storage import Storage
+
+_BY = {"topic": "topic", "day": "day", "producer": "producer_name"}
+
+
+def _by(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...]:
+    names = [name.strip() for name in text.split(",")]
+    wrong = [name for name in names if name not in _BY]
+    if wrong:
+        raise click.BadParameter(f"{wrong[0]!r} is none of {', '.join(_BY)}")
+    return tuple(_BY[name] for name in names)
+
+
+@click.command()
+@storage_argument
+@click.argument("topics", metavar="[TOPIC]...", nargs=-1)
+@click.option("--topics", "pattern", metavar="REGEX", help="Topics whose whole name matches, instead of naming them.")
+@click.option(
+    "--by",
+    metavar="A,B,…",
+    default=",".join(_BY),
+    show_default=True,
+    callback=_by,
+    help="What messages are grouped by.",
+)
+@scan_options
+@session_options
+@json_option
+def stats(
+    *, storage: "Storage", topics: tuple[str, ...], pattern: str | None, by: tuple[str, ...], scan: dict[str, Any],
+    session: Session, as_json: bool,
+) -> None:  # fmt: skip
+    """Count messages, bytes of their values, and different keys, by topic, day (UTC) and producer; of all topics if none is named.
+
+    Reads and decompresses every message. The number of keys is approximate: its standard error is 5 %. What --on-corrupt skip leaves
+    out is named in the logs of Spark's tasks.
+
+    \b
+    Examples:
+      ledgerfs spark stats s3://tier
+      ledgerfs spark stats s3://tier persistent://public/default/orders --start 2026-11-01 --by day
+      ledgerfs spark stats s3://tier --topics 'persistent://public/default/.*' --json --master spark://host:7077
+    """
+    if topics and pattern is not None:
+        raise click.UsageError("either name topics, or give --topics")
+    scan.pop("columns", None)
+    with running(session, "ledgerfs stats") as spark:
+        # Spark, which this imports, is not on every machine.
+        from ledgerfs.spark.stats import stats as stats_of
+        from ledgerfs.spark.storage import storage_of
+
+        rows = rows_of(stats_of(spark, storage, topics=topics or None, topics_pattern=pattern, by=by, **scan))
+        bucket = storage_of(spark, storage).bucket()
+    if as_json:
+        print_rows(rows)
+    elif rows:
+        _print_table(rows, by)
+    notice(bucket)
+
+
+def _print_table(rows: list[dict[str, Any]], by: tuple[str, ...]) -> None:
+    heads = [name for name, column in _BY.items() if column in by]
+    heads.sort(key=lambda head: by.index(_BY[head]))
+    drawn = table(*heads, "messages", "bytes", "keys", right=("messages", "bytes", "keys"))
+    for row in rows:
+        group = (printable(str(row[name])) for name in by)
+        drawn.add_row(*group, f"{row['messages']:,}", human_size(row["bytes"]), f"{row['keys']:,}")
+    show(drawn)

@@ -1,0 +1,52 @@
+"""``ledgerfs spark verify``: whether all of a bucket is readable, with the work done by Spark."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ledgerfs.cli.options import json_option
+from ledgerfs.cli.output import print_json, progress
+from ledgerfs.cli.spark.options import Session, session_options, storage_argument
+from ledgerfs.cli.spark.running import running
+from ledgerfs.cli.verify import _print_report as print_report
+
+if TYPE_CHECKING:
+    from ledgerfs.spark.storage import Storage
+
+
+@click.command()
+@storage_argument
+@session_options
+@click.option(
+    "--quick", is_flag=True, help="Compare indexes and sizes only; reads no data, and still finds truncated offloads."
+)
+@json_option
+@click.pass_context
+def verify(context: click.Context, *, storage: "Storage", session: Session, quick: bool, as_json: bool) -> None:
+    """Check that every offloaded ledger of a bucket is whole, many at a time.
+
+    Exit code 0: all is well; 1: damage; 3: the store did not let us look at everything.
+
+    Finds and prints what `ledgerfs verify` does. The driver compares listing and indexes; tasks of about 128 MiB read every byte.
+
+    \b
+    Examples:
+      ledgerfs spark verify s3://tier
+      ledgerfs spark verify s3://tier --master 'local[8]'
+      ledgerfs spark verify s3://tier --master spark://host:7077 --json > findings.json
+    """
+    with running(session, "ledgerfs verify") as spark:
+        # Spark, which this imports, is not on every machine.
+        from ledgerfs.spark.verify import prepare
+
+        with progress() as update:
+            verification = prepare(spark, storage, quick=quick, progress=update)
+        report = verification.report()
+    if as_json:
+        print_json(report.as_json())
+    else:
+        print_report(verification.bucket, report)
+    if report.is_damaged:
+        context.exit(1)
+    if not report.is_complete:
+        context.exit(3)

@@ -1,0 +1,146 @@
+"""``ledgerfs spark …`` as a user runs it: output, exit codes, and no page of Java whatever happens. Each run starts a JVM."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import LEDGERFS, output, run
+from tests.support.s3 import CREDENTIALS, Fault, FaultProxy, S3Server
+
+ENVIRONMENT = {"AWS_ACCESS_KEY_ID": CREDENTIALS["key"], "AWS_SECRET_ACCESS_KEY": CREDENTIALS["secret"]}
+SESSION = ("--master", "local[2]", "--conf", "spark.ui.enabled=false", "--conf", "spark.driver.host=127.0.0.1")
+# What the JVM itself says of the modules that Spark's start script adds.
+_OF_JAVA = "WARNING: Using incubator modules"
+
+
+def said(stderr: bytes) -> list[str]:
+    """Return the lines on standard error that are not the JVM's."""
+    return [line for line in stderr.decode().splitlines() if not line.startswith(_OF_JAVA)]
+
+
+def test_verify_prints_what_the_command_without_spark_does(truncated_url: str) -> None:
+    done = run("spark", "verify", truncated_url, *SESSION, code=1)
+    assert done.stdout.decode() == output("verify", truncated_url, code=1)
+    assert said(done.stderr) == []
+
+
+def test_a_module_is_its_command_also_on_s3_with_credentials_of_hadoop(
+    s3_golden: str, s3: S3Server, tmp_path: Path
+) -> None:
+    settings = {"endpoint": s3.endpoint, "access.key": CREDENTIALS["key"], "secret.key": CREDENTIALS["secret"]}
+    lines = (f"spark.hadoop.fs.s3a.{name} {value}\n" for name, value in settings.items())
+    (tmp_path / "spark-defaults.conf").write_text("".join(lines))
+    done = subprocess.run(
+        [sys.executable, "-m", "ledgerfs.spark.verify", s3_golden, *SESSION, "--json", "--conf", "spark.log.level=ERROR"],
+        env={**os.environ, "SPARK_CONF_DIR": str(tmp_path)}, capture_output=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done
+    report = json.loads(done.stdout)
+    assert (report["ledgers"], report["entries"], report["findings"]) == (104, 4221, [])
+    assert not any(secret.encode() in done.stdout + done.stderr for secret in CREDENTIALS.values())
+
+
+def test_catalog_is_a_table_of_topics_or_json_of_ledgers(golden_url: str) -> None:
+    head, *lines = output("spark", "catalog", golden_url, *SESSION, "--publish-times").splitlines()
+    heads = ("topic", "ledgers", "entries", "bytes", "created", "uploaded", "first published", "last published")
+    assert head.split() == " ".join(heads).split()
+    assert len(lines) == 35
+    (plain,) = [line for line in lines if line.startswith("persistent://public/golden/plain ")]
+    assert plain.split()[1:5] == ["3", "600", "146.5", "KiB"]
+    assert plain.count("2026-11-21 06:00") == 3
+    rows = json.loads(output("spark", "catalog", golden_url, *SESSION, "--by", "ledger", "--json"))
+    assert len(rows) == 104
+    info = json.loads(output("info", golden_url, str(rows[0]["ledger_id"]), "--json"))
+    assert {name: rows[0][name] for name in ("topic", "uuid", "entries", "created", "uploaded", "is_sound")} == {
+        name: info[name] for name in ("topic", "uuid", "entries", "created", "uploaded", "is_sound")
+    }
+
+
+def test_stats_are_a_table_or_json(golden_url: str) -> None:
+    lines = output("spark", "stats", golden_url, "public/golden/plain", *SESSION).splitlines()
+    assert lines[0].split() == ["topic", "day", "producer", "messages", "bytes", "keys"]
+    assert sum(int(line.split()[3]) for line in lines[1:]) == 600
+    text = output(
+        "spark", "stats", golden_url, "--topics", ".*golden/plain", "--by", "day", "--start", "2026-01-01", *SESSION, "--json"
+    )  # fmt: skip
+    (day,) = json.loads(text)
+    assert (day["day"], day["messages"]) == ("2026-11-21", 600)
+
+
+def test_damage_that_a_task_meets_is_one_line_that_names_object_and_offset(golden: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "bucket"
+    shutil.copytree(golden / "damaged" / "truncated-but-successful", folder)
+    done = run("spark", "stats", str(folder), *SESSION, code=1)
+    (line,) = said(done.stderr)
+    assert line.startswith("ledgerfs: d5b0d817-e819-4bc6-8610-c87c1c7bd0e8-ledger-201 at byte ")
+    assert done.stdout == b""
+
+
+def test_a_bucket_that_does_not_exist_is_one_line() -> None:
+    assert said(run("spark", "verify", "/not/there", *SESSION, code=3).stderr) == [
+        "ledgerfs: file:///not/there: no such bucket or folder"
+    ]
+
+
+def test_a_session_that_cannot_start_is_one_line(golden_url: str) -> None:
+    (line,) = said(run("spark", "catalog", golden_url, "--master", "local[nonsense]", code=2).stderr)
+    assert line.startswith("Error: Spark does not start: ")
+    assert "nonsense" in line
+
+
+@pytest.mark.parametrize("home", ["", "/not/there"])
+def test_without_java_it_is_said_what_to_install(golden_url: str, tmp_path: Path, home: str) -> None:
+    env = {"JAVA_HOME": home, "PATH": str(tmp_path)}
+    lines = run("spark", "verify", golden_url, code=2, env=env).stderr.decode().splitlines()
+    assert len(lines) == 1
+    assert "Java 17" in lines[0]
+
+
+def test_without_pyspark_it_is_said_what_to_install_and_other_commands_work(golden_url: str) -> None:
+    program = "import sys; sys.modules['pyspark'] = None; from ledgerfs.cli import main; main()"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run([*command, "spark", "verify", golden_url], capture_output=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert b"pip install 'ledgerfs[spark]'" in done.stderr
+    assert b"Traceback" not in done.stderr
+    for arguments in (["topics", golden_url], ["spark", "verify", "--help"], ["--help"]):
+        subprocess.run([*command, *arguments], capture_output=True, timeout=60, check=True)
+
+
+def test_wrong_usage_is_told_before_a_session_starts(golden_url: str) -> None:
+    for arguments, told in (
+        (("stats", golden_url, "a/b/c", "--topics", ".*"), b"--topics"),
+        (("stats", golden_url, "--by", "hour"), b"'hour' is none of topic, day, producer"),
+        (("catalog", golden_url, "--by", "day"), b"'day'"),
+        (("verify", golden_url, "--conf", "nonsense"), b"'nonsense' is not KEY=VALUE"),
+        (("verify", golden_url, "--master", "nonsense"), b"'nonsense' is neither"),
+        (("verify", ""), b"empty"),
+    ):
+        done = run("spark", *arguments, code=2, env={"PATH": ""})
+        assert told in done.stderr
+        assert b"Java" not in done.stderr
+
+
+def test_ctrl_c_ends_jobs_and_session(s3_golden: str, proxy: FaultProxy) -> None:
+    proxy.faults = [
+        Fault("hang", matches=lambda method, path, headers: method == "GET" and path.endswith("-ledger-26"))
+    ]
+    arguments = ["spark", "verify", s3_golden, "-o", f"endpoint_url={proxy.endpoint}", *SESSION]
+    process = subprocess.Popen(
+        [LEDGERFS, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **ENVIRONMENT}
+    )
+    while not any(seen.method == "GET" and seen.path.endswith("-ledger-26") for seen in list(proxy.seen)):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=100)
+    assert process.returncode == 130
+    assert stdout == b""
+    assert said(stderr) == ["interrupted"]
