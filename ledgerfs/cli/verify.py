@@ -38,14 +38,15 @@ def verify(context: click.Context, bucket: Bucket, quick: bool, as_json: bool) -
     if as_json:
         print_json(report.as_json())
     else:
-        _print_report(bucket, report)
+        print_report(bucket, report)
     if report.is_damaged:
         context.exit(1)
     if not report.is_complete:
         context.exit(3)
 
 
-def _print_report(bucket: Bucket, report: Report) -> None:
+def print_report(bucket: Bucket, report: Report) -> None:
+    """Print findings, and a verdict."""
     for finding in report.findings:
         click.echo(printable(_line(finding)))
     if bucket.catalog.is_empty:

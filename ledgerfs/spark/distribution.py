@@ -8,7 +8,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from ledgerfs.spark.worker import spare_imports
+
 Part = TypeVar("Part")
+
+_PARTS = pa.schema([("number", pa.int32()), ("part", pa.binary())])
 
 
 def distribute(
@@ -28,14 +32,14 @@ def distribute(
         Of the batches.
 
     """
-    pickled = [(pickle.dumps(part),) for part in parts]
-    context = spark.sparkContext
-    rows = context.parallelize(pickled, max(1, len(pickled)))
-    described = spark.createDataFrame(rows, "part binary", verifySchema=False)
+    pickled = [pickle.dumps(part) for part in parts]
+    table = pa.Table.from_pydict({"number": range(len(pickled)), "part": pickled}, _PARTS)
+    described = spark.createDataFrame(table).repartitionById(max(1, len(pickled)), "number")
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spare_imports()
         for batch in batches:
-            for part in batch.column(0):
+            for part in batch.column("part"):
                 yield from work(pickle.loads(part.as_py()))  # noqa: S301  (ours)
 
     return described.mapInArrow(run, schema)

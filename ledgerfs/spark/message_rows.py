@@ -1,9 +1,7 @@
 """The message table as Spark has it, and a part of a bucket read into it: what every task of a reading query does."""
 
-import gc
 import logging
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,12 +10,15 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from ledgerfs.errors import InvalidNameError
-from ledgerfs.messages.table_schema import MESSAGE_SCHEMA, schema_of
+from ledgerfs.messages.table_schema import schema_of
 from ledgerfs.spark.storage import Storage
+from ledgerfs.spark.worker import spare_imports
 from ledgerfs.vfs.partitions import Partition, Run
 
 if TYPE_CHECKING:
     from ledgerfs.vfs.scan import Scan
+
+OnEnd = Callable[["Scan"], None]
 
 BATCH_BYTES = 4 << 20
 BATCH_ROWS = 1 << 15
@@ -56,20 +57,27 @@ def columns_of(schema: StructType) -> list[str]:
 
 
 def read_partition(
-    partition: Partition, storage: Storage, columns: Sequence[str] | None, options: Mapping[str, Any]
+    partition: Partition,
+    storage: Storage,
+    columns: Sequence[str] | None,
+    options: Mapping[str, Any],
+    on_end: "OnEnd | None" = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the messages of a part in batches of bounded size, of `arrow_schema`.
 
-    ``options`` are those of `Topic.scan`. What was left out because it is damaged, and may be, is logged. Raises as a scan does.
+    ``options`` are those of `Topic.scan`, ``on_end`` is told of each scan that is done. What a scan left out because it is damaged, and
+    may be, is logged. Raises as a scan does.
     """
-    _freeze()
+    spare_imports()
     schema, bucket = arrow_schema(columns), storage.bucket()
     for run in partition.runs:
         scan = run.scan(bucket, columns=schema.names, **options)
         scan.known_outcomes = _outcomes_of(storage, run)
         for batch in scan:
             yield from bounded(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
-        say_left_out(scan)
+        _log_left_out(scan)
+        if on_end is not None:
+            on_end(scan)
 
 
 def bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -79,7 +87,7 @@ def bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     return (batch.slice(start, size) for start in range(0, batch.num_rows, size))
 
 
-def say_left_out(scan: "Scan") -> None:
+def _log_left_out(scan: "Scan") -> None:
     """Log what a scan left out: Spark keeps it with the task's standard error."""
     for one in scan.skipped:
         _log.warning(
@@ -91,17 +99,6 @@ def say_left_out(scan: "Scan") -> None:
             "%s: %d of the %d parts of a chunked message that begins with entry %d of ledger %d are missing",
             scan.topic, part.chunks - part.parts, part.chunks, part.entry_id, part.ledger_id,
         )  # fmt: skip
-
-
-def has_column(name: str) -> bool:
-    """Whether messages have a column of this name."""
-    return name in MESSAGE_SCHEMA.names
-
-
-@cache
-def _freeze() -> None:
-    """Spare what was imported from the collection of garbage that Spark's daemon asks for after every task (16 to 58 ms each)."""
-    gc.freeze()
 
 
 def _outcomes_of(storage: Storage, run: Run) -> MutableMapping[Any, str]:

@@ -1,18 +1,24 @@
 """Reading topics in Python, with what options of a data source cannot carry: functions, and credentials that only Python has."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from ledgerfs.spark.distribution import distribute
+from ledgerfs.spark.left_out import Places, places_of
 from ledgerfs.spark.message_rows import read_partition, spark_schema
 from ledgerfs.spark.planning import plan
 from ledgerfs.spark.read_options import ReadOptions
 from ledgerfs.spark.storage import Storage, storage_of
 from ledgerfs.vfs.partitions import DEFAULT_PARTITION_BYTES, Partition
+
+if TYPE_CHECKING:
+    from pyspark import Accumulator
+
+    from ledgerfs.vfs.scan import Scan
 
 EachBatch = Callable[[pa.RecordBatch], pa.RecordBatch]
 
@@ -27,6 +33,7 @@ def read_messages(
     partition_bytes: int = DEFAULT_PARTITION_BYTES,
     each_batch: EachBatch | None = None,
     schema: StructType | None = None,
+    left_out: "Accumulator[Places] | None" = None,
     **scan: Any,  # noqa: ANN401  (those of Topic.scan)
 ) -> DataFrame:
     """Return messages of topics as a DataFrame; the bucket is listed now, and read when somebody asks for rows.
@@ -43,6 +50,8 @@ def read_messages(
         About how many bytes a task reads.
     each_batch, schema
         What becomes of the rows while they are in Python, and the columns that they have then.
+    left_out
+        What tasks add to that they had to leave out (`ledgerfs.spark.left_out`); it stands in their logs as well.
     scan
         ``start_time``, ``end_time``, ``transactions``, ``private_keys``, … as `Topic.scan` takes them.
 
@@ -56,8 +65,12 @@ def read_messages(
     found = spark_schema(columns)
     parts = plan(ReadOptions(where, topics, topics_pattern, scan, partition_bytes))
 
+    def tell(scan: "Scan") -> None:
+        if left_out is not None:
+            left_out.add(places_of(scan))
+
     def read(partition: Partition) -> Iterator[pa.RecordBatch]:
-        batches = read_partition(partition, where, columns, scan)
+        batches = read_partition(partition, where, columns, scan, tell)
         return batches if each_batch is None else map(each_batch, batches)
 
     return distribute(spark, parts, read, found if schema is None else schema)

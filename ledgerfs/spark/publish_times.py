@@ -44,7 +44,7 @@ def _publish_time(reader: LedgerReader, entry: int) -> int | None:
     """Return when an entry was published, µs since 1970 UTC, be it a marker of the broker's; None where damage hides it."""
     # numba, which these import, is not needed by the driver.
     from ledgerfs.messages.decode import DecodeOptions, TopicDecoder
-    from ledgerfs.messages.metadata_walk import Meta
+    from ledgerfs.vfs.entry_fields import publish_times
 
     decoder = TopicDecoder("", DecodeOptions(include_markers=True, on_corrupt="skip"))
     try:
@@ -52,4 +52,4 @@ def _publish_time(reader: LedgerReader, entry: int) -> int | None:
     except _DAMAGE:
         return None
     entries, sound = decoder.walk(batch, reader.ref.ledger_id)
-    return int(entries[Meta.PUBLISH_TIME][0]) * 1000 if sound[0] else None
+    return int(publish_times(entries)[0]) * 1000 if sound[0] else None

@@ -40,6 +40,11 @@ def outcomes_in(entries: Int64Table) -> dict[Transaction, str]:
     return {one: _OUTCOME_OF_MARKER[kind] for one, kind in zip(transactions_at(entries, rows), kinds, strict=True)}
 
 
+def publish_times(entries: Int64Table) -> npt.NDArray[np.int64]:
+    """Return when each entry was published, ms since 1970 UTC; by its own cluster, where it is a replicated one."""
+    return _column(entries, Meta.PUBLISH_TIME)
+
+
 def first_local_time(entries: Int64Table) -> int | None:
     """Return when the first entry was published, ms; None for a replicated one, which has its time from another cluster."""
     if _column(entries, Meta.REPLICATED_FROM_AT)[0] != ABSENT:

@@ -6,7 +6,7 @@ Memory is bounded by one row group.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,36 @@ _REPEATED = (
 )
 
 
+class TableWriter(Protocol):
+    """A file of messages that is written batch by batch."""
+
+    @property
+    def rows(self) -> int:
+        """Messages written so far."""
+        ...
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add messages, with the columns of the file."""
+        ...
+
+    def flush(self) -> None:
+        """Write what is still held in memory: it becomes a row group of its own, however small."""
+        ...
+
+    def close(self) -> None:
+        """Write the rest, after which the file is whole; the sink stays open."""
+        ...
+
+    def abandon(self) -> None:
+        """Let go of the sink after an error. What was written is no whole file, even if it looks like one."""
+        ...
+
+
+def open_table(schema: pa.Schema, sink: BinaryIO, kind: str) -> TableWriter:
+    """Begin a file of one of `TABLE_KINDS`, which nobody else writes to; arguments as for `write_table`."""
+    return _WRITERS[kind](schema, sink)
+
+
 def write_table(batches: Iterable[pa.RecordBatch], schema: pa.Schema, sink: BinaryIO, kind: str) -> int:
     """Write messages as a whole file, and return how many there were.
 
@@ -55,56 +85,113 @@ def write_table(batches: Iterable[pa.RecordBatch], schema: pa.Schema, sink: Bina
         One of `TABLE_KINDS`.
 
     """
-    return _WRITERS[kind](batches, schema, sink)
-
-
-def _write_parquet(batches: Iterable[pa.RecordBatch], schema: pa.Schema, sink: BinaryIO) -> int:
-    names = set(schema.names)
-    ascending = [name for name in _ASCENDING if name in names]
-    rows = 0
-    with pa.parquet.ParquetWriter(
-        sink,
-        schema,
-        compression="zstd",
-        use_dictionary=[name for name in _REPEATED if name.partition(".")[0] in names],
-        column_encoding=dict.fromkeys(ascending, "DELTA_BINARY_PACKED"),
-        write_statistics=[name for name in schema.names if name not in _WITHOUT_STATISTICS],
-    ) as writer:
-        for group in _groups(batches):
-            writer.write_batch(group, row_group_size=GROUP_ROWS)
-            rows += group.num_rows
-    return rows
-
-
-def _write_arrow(batches: Iterable[pa.RecordBatch], schema: pa.Schema, sink: BinaryIO) -> int:
-    rows = 0
-    with pa.ipc.new_file(sink, schema) as writer:
-        for group in _groups(batches):
-            writer.write_batch(group)
-            rows += group.num_rows
-    return rows
-
-
-def _write_jsonl(batches: Iterable[pa.RecordBatch], _: pa.Schema, sink: BinaryIO) -> int:
-    rows = 0
-    for batch in batches:
-        sink.writelines(map(json_lines, _slices(batch)))
-        rows += batch.num_rows
-    return rows
-
-
-def _write_csv(batches: Iterable[pa.RecordBatch], schema: pa.Schema, sink: BinaryIO) -> int:
-    rows = 0
-    with pa.csv.CSVWriter(sink, _flat(pa.RecordBatch.from_pylist([], schema)).schema) as writer:
+    writer = open_table(schema, sink, kind)
+    try:
         for batch in batches:
-            for part in _slices(batch):
-                writer.write_batch(_flat(part))
-            rows += batch.num_rows
-    return rows
+            writer.write(batch)
+        writer.close()
+    except BaseException:
+        writer.abandon()
+        raise
+    return writer.rows
 
 
-_WRITERS: Mapping[str, Callable[[Iterable[pa.RecordBatch], pa.Schema, BinaryIO], int]] = MappingProxyType(
-    {"parquet": _write_parquet, "jsonl": _write_jsonl, "arrow": _write_arrow, "csv": _write_csv}
+class _ParquetFile:
+    def __init__(self, schema: pa.Schema, sink: BinaryIO) -> None:
+        self.rows = 0
+        self._groups = _Groups()
+        names = set(schema.names)
+        ascending = [name for name in _ASCENDING if name in names]
+        self._writer = pa.parquet.ParquetWriter(
+            sink,
+            schema,
+            compression="zstd",
+            use_dictionary=[name for name in _REPEATED if name.partition(".")[0] in names],
+            column_encoding=dict.fromkeys(ascending, "DELTA_BINARY_PACKED"),
+            write_statistics=[name for name in schema.names if name not in _WITHOUT_STATISTICS],
+        )
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.rows += batch.num_rows
+        for group in self._groups.add(batch):
+            self._writer.write_batch(group, row_group_size=GROUP_ROWS)
+
+    def flush(self) -> None:
+        for group in self._groups.rest():
+            self._writer.write_batch(group, row_group_size=GROUP_ROWS)
+
+    def close(self) -> None:
+        self.flush()
+        self._writer.close()
+
+    def abandon(self) -> None:
+        self._writer.close()
+
+
+class _ArrowFile:
+    def __init__(self, schema: pa.Schema, sink: BinaryIO) -> None:
+        self.rows = 0
+        self._groups = _Groups()
+        self._writer = pa.ipc.new_file(sink, schema)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.rows += batch.num_rows
+        for group in self._groups.add(batch):
+            self._writer.write_batch(group)
+
+    def flush(self) -> None:
+        for group in self._groups.rest():
+            self._writer.write_batch(group)
+
+    def close(self) -> None:
+        self.flush()
+        self._writer.close()
+
+    def abandon(self) -> None:
+        self._writer.close()
+
+
+class _JsonLinesFile:
+    def __init__(self, _: pa.Schema, sink: BinaryIO) -> None:
+        self.rows = 0
+        self._sink = sink
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.rows += batch.num_rows
+        self._sink.writelines(map(json_lines, _slices(batch)))
+
+    def flush(self) -> None:
+        """Nothing is held."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def abandon(self) -> None:
+        """Nothing is held."""
+
+
+class _CsvFile:
+    def __init__(self, schema: pa.Schema, sink: BinaryIO) -> None:
+        self.rows = 0
+        self._writer = pa.csv.CSVWriter(sink, _flat(pa.RecordBatch.from_pylist([], schema)).schema)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.rows += batch.num_rows
+        for part in _slices(batch):
+            self._writer.write_batch(_flat(part))
+
+    def flush(self) -> None:
+        """Nothing is held."""
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def abandon(self) -> None:
+        self._writer.close()
+
+
+_WRITERS: Mapping[str, Callable[[pa.Schema, BinaryIO], TableWriter]] = MappingProxyType(
+    {"parquet": _ParquetFile, "jsonl": _JsonLinesFile, "arrow": _ArrowFile, "csv": _CsvFile}
 )
 
 TABLE_KINDS: Mapping[str, str] = MappingProxyType({kind: f".{kind}" for kind in _WRITERS})
@@ -115,29 +202,37 @@ def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     return (batch.slice(start, ROWS_AT_ONCE) for start in range(0, batch.num_rows, ROWS_AT_ONCE))
 
 
-def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in groups, cut by their own sizes wherever the batches begin and end."""
-    parts: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
+class _Groups:
+    """Rows in groups, cut by their own sizes wherever the batches begin and end."""
+
+    def __init__(self) -> None:
+        self._parts: list[pa.RecordBatch] = []
+        self._rows = self._size = 0
+
+    def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Take more rows, and yield the groups that are full; for a caller that takes all of them."""
         ends = _row_ends(batch)
         start = 0
         while start < batch.num_rows:
             before = int(ends[start - 1]) if start else 0
-            fitting = int(np.searchsorted(ends, before + GROUP_BYTES - size, "right"))
-            stop = max(start, min(fitting, start + GROUP_ROWS - rows))
-            if stop == start and not parts:
+            fitting = int(np.searchsorted(ends, before + GROUP_BYTES - self._size, "right"))
+            stop = max(start, min(fitting, start + GROUP_ROWS - self._rows))
+            if stop == start and not self._parts:
                 stop = start + 1
             if stop > start:
-                parts.append(batch.slice(start, stop - start))
-                rows += stop - start
-                size += int(ends[stop - 1]) - before
+                self._parts.append(batch.slice(start, stop - start))
+                self._rows += stop - start
+                self._size += int(ends[stop - 1]) - before
             if stop < batch.num_rows:
-                yield pa.concat_batches(parts)
-                parts, rows, size = [], 0, 0
+                yield from self.rest()
             start = stop
-    if parts:
-        yield pa.concat_batches(parts)
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """Yield what is left, if anything is."""
+        if self._parts:
+            group = pa.concat_batches(self._parts)
+            self._parts, self._rows, self._size = [], 0, 0
+            yield group
 
 
 def _row_ends(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:

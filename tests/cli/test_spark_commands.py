@@ -39,7 +39,7 @@ def test_a_module_is_its_command_also_on_s3_with_credentials_of_hadoop(
     (tmp_path / "spark-defaults.conf").write_text("".join(lines))
     done = subprocess.run(
         [sys.executable, "-m", "ledgerfs.spark.verify", s3_golden, *SESSION, "--json", "--conf", "spark.log.level=ERROR"],
-        env={**os.environ, "SPARK_CONF_DIR": str(tmp_path)}, capture_output=True, timeout=120, check=False,
+        env={**os.environ, "SPARK_CONF_DIR": str(tmp_path)}, capture_output=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done
     report = json.loads(done.stdout)
@@ -72,6 +72,20 @@ def test_stats_are_a_table_or_json(golden_url: str) -> None:
     )  # fmt: skip
     (day,) = json.loads(text)
     assert (day["day"], day["messages"]) == ("2026-11-21", 600)
+
+
+def test_what_is_left_out_is_said_and_is_damage(golden: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "bucket"
+    shutil.copytree(golden / "damaged" / "truncated-but-successful", folder)
+    command = ("stats", str(folder), *SESSION, "--on-corrupt", "skip", "--by", "topic", "--json")
+    done = run("spark", *command, code=1)
+    (row,) = json.loads(done.stdout)
+    assert row["messages"] == sum(
+        one["messages"] or 0
+        for one in json.loads(output("count", str(folder), "--on-corrupt", "skip", "--json", code=1))
+    )
+    (line,) = said(done.stderr)
+    assert line.startswith(f"{row['topic']}: left out ")
 
 
 def test_damage_that_a_task_meets_is_one_line_that_names_object_and_offset(golden: Path, tmp_path: Path) -> None:

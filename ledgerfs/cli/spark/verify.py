@@ -8,7 +8,7 @@ from ledgerfs.cli.options import json_option
 from ledgerfs.cli.output import print_json, progress
 from ledgerfs.cli.spark.options import Session, session_options, storage_argument
 from ledgerfs.cli.spark.running import running
-from ledgerfs.cli.verify import _print_report as print_report
+from ledgerfs.cli.verify import print_report
 
 if TYPE_CHECKING:
     from ledgerfs.spark.storage import Storage

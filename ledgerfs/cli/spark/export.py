@@ -1,0 +1,172 @@
+"""``ledgerfs spark export``: topics as Parquet or JSON lines in a lake, written by Spark's tasks."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ledgerfs.cli.left_out import say_left_out
+from ledgerfs.cli.options import json_option, parsed_options
+from ledgerfs.cli.output import human_size, print_json, printable, say, show, table
+from ledgerfs.cli.scan_options import scan_options
+from ledgerfs.cli.sizes import Size
+from ledgerfs.cli.spark.options import Session, session_options, storage_argument
+from ledgerfs.cli.spark.running import running
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerfs.spark.export import LakeExport
+    from ledgerfs.spark.export_outcome import TopicExport
+    from ledgerfs.spark.export_request import ExportRequest
+    from ledgerfs.spark.storage import Storage
+
+_KINDS = ("parquet", "jsonl", "arrow", "csv")
+
+
+def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in (text or "").split(",")) if text is not None else ()
+    if not all(names):
+        raise click.BadParameter(f"{text!r} is not a list of names with commas between them")
+    return names
+
+
+@click.command()
+@storage_argument
+@session_options
+@click.option(
+    "--topic", "topics", metavar="NAME", multiple=True, help="A topic; may be repeated. All topics if not given."
+)
+@click.option("--topics", "pattern", metavar="PATTERN", help="A regular expression that whole names of topics match.")
+@click.option("--to", required=True, metavar="URL", help="The folder to export to.")
+@click.option(
+    "-O", "--to-option", "to_options", multiple=True, metavar="KEY=VALUE",
+    help="Option of that folder's filesystem, as -o is for the bucket's; may be repeated.",
+)  # fmt: skip
+@click.option(
+    "--format", "kind", type=click.Choice(_KINDS), default="parquet", show_default=True, help="What to write."
+)
+@click.option(
+    "--partition-by", metavar="A,B,…", callback=_names,
+    help="Folders by value: topic, date, hour (of publish_time, UTC), partition, ledger_id, producer_name.",
+)  # fmt: skip
+@click.option("--incremental", is_flag=True, help="Add what is new since the last export to this folder.")
+@click.option("--overwrite", is_flag=True, help="Replace an earlier export to this folder.")
+@click.option(
+    "--partition-bytes", type=Size(), metavar="SIZE", help="About how much a task reads, 128MiB if not given."
+)
+@scan_options
+@json_option
+@click.pass_context
+def export(
+    context: click.Context,
+    /,
+    *,
+    storage: "Storage",
+    session: Session,
+    to: str,
+    to_options: tuple[str, ...],
+    kind: str,
+    incremental: bool,
+    overwrite: bool,
+    as_json: bool,
+    **wanted: Any,  # noqa: ANN401  (options of a request)
+) -> None:
+    """Export topics to a folder that Spark, Hive, DuckDB and pyarrow read as one table.
+
+    What is half written is never seen: files appear together at the end, and _SUCCESS after them. Run it again with --incremental
+    when topics have grown, or after an interruption: ledgers that are exported already are not read again.
+
+    Exit code 1: damaged entries are missing in the files, and were named.
+
+    \b
+    Examples:
+      ledgerfs spark export s3://tier --to s3://lake/events --partition-by topic,date
+      ledgerfs spark export s3://tier --to s3://lake/events --partition-by topic,date --incremental
+      ledgerfs spark export s3://tier --topics 'persistent://public/golden/.*' --to s3://lake/golden --format jsonl
+      ledgerfs spark export s3://tier --topic public/default/orders --to /data/orders --start 2026-11-01
+      ledgerfs spark export s3://tier --to s3://lake/all --master spark://host:7077 -O endpoint_url=http://minio:9000
+    """
+    with running(session, "ledgerfs export") as spark:
+        # Spark, pyarrow and numba, which these import, are not on every machine.
+        from ledgerfs.spark.export import run_export
+        from ledgerfs.spark.storage import Storage
+
+        target = Storage(to, parsed_options(to_options))
+        done = run_export(
+            spark, storage, target, _request(kind, **wanted), incremental=incremental, overwrite=overwrite
+        )
+    is_damaged = _say_what_is_missing(done.topics)
+    if as_json:
+        print_json(_as_json(done))
+    else:
+        _print_topics(done.topics)
+    say(f"{to}: {len(done.files):,} files, {sum(one.messages for one in done.files):,} messages, "
+        f"{human_size(sum(one.bytes for one in done.files))}{_kept(done.topics)}")  # fmt: skip
+    if is_damaged:
+        context.exit(1)
+
+
+def _request(
+    kind: str,
+    *,
+    topics: tuple[str, ...],
+    pattern: str | None,
+    partition_by: tuple[str, ...],
+    partition_bytes: int | None,
+    scan: dict[str, Any],
+) -> "ExportRequest":
+    from ledgerfs.spark.export_request import ExportRequest
+    from ledgerfs.vfs.partitions import DEFAULT_PARTITION_BYTES
+
+    size = DEFAULT_PARTITION_BYTES if partition_bytes is None else partition_bytes
+    return ExportRequest(kind, partition_by, topics or None, pattern, size, scan)
+
+
+def _say_what_is_missing(topics: "Sequence[TopicExport]") -> bool:
+    """Say what the files lack, now and from before; return whether there was damage."""
+    is_damaged = False
+    for topic in topics:
+        is_damaged |= say_left_out(topic) or topic.skipped_before > 0
+        if topic.skipped_before:
+            say(f"{topic.topic}: {topic.skipped_before:,} damaged entries were left out before")
+        if topic.held:
+            ledgers = f"{topic.held[0]}" if len(set(topic.held)) == 1 else f"{min(topic.held)} to {max(topic.held)}"
+            say(
+                f"{topic.topic}: the files of ledgers {ledgers} stay as they are, since some of these are not in the bucket any more"
+            )
+    return is_damaged
+
+
+def _kept(topics: "Sequence[TopicExport]") -> str:
+    kept = sum(topic.kept for topic in topics)
+    return f"; {kept:,} kept from before" if kept else ""
+
+
+def _print_topics(topics: "Sequence[TopicExport]") -> None:
+    numbers = ("files", "messages", "bytes", "kept")
+    shown = table("topic", *numbers, right=numbers)
+    for one in topics:
+        shown.add_row(
+            printable(one.topic), f"{one.files:,}", f"{one.messages:,}", human_size(one.size), f"{one.kept:,}"
+        )
+    show(shown)
+
+
+def _as_json(done: "LakeExport") -> dict[str, Any]:
+    return {
+        "topics": [
+            {
+                "topic": one.topic,
+                "files": one.files,
+                "messages": one.messages,
+                "bytes": one.size,
+                "kept": one.kept,
+                "skipped": [asdict(skipped) for skipped in one.skipped],
+                "skipped_before": one.skipped_before,
+                "incomplete": [asdict(incomplete) for incomplete in one.incomplete],
+            }
+            for one in done.topics
+        ],
+        "files": [asdict(one) for one in done.files],
+    }

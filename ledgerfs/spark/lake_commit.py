@@ -1,0 +1,132 @@
+"""How an export becomes visible: tasks write beside the lake, then the driver says what shall be, and then does it.
+
+What shall be (the intent) is one object: once it is there, whoever comes next finishes the work, whatever ended the one who began it; until
+then, all that tasks wrote is rubbish, which whoever comes next removes. ``_SUCCESS`` is there while the files are all that should be.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import TypeVar
+
+from ledgerfs.errors import InvalidNameError
+from ledgerfs.spark.lake_lock import FOLDER
+from ledgerfs.spark.lake_state import LakeState
+from ledgerfs.spark.lake_target import Lake, missing
+
+STATE = f"{FOLDER}/state.json"
+SUCCESS = "_SUCCESS"
+
+_INTENT = "commit.json"
+_NEXT_STATE = "state.json"
+_AT_A_TIME = 16
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What shall be: where each staged file goes, its bytes, and which files of the lake go away."""
+
+    moves: tuple[tuple[str, str, int], ...]
+    removed: tuple[str, ...]
+
+
+def staging(job: str) -> str:
+    """Return the folder for all that belongs to one export until it is done."""
+    return f"{FOLDER}/{job}"
+
+
+def read_state(lake: Lake) -> tuple[LakeState | None, bytes | None]:
+    """Return the state of a lake and its text, as nothing but the text tells a state from all others; None where there is no export."""
+    text = lake.read(STATE)
+    return (None if text is None else LakeState.parse(text, lake.path(STATE))), text
+
+
+def commit(
+    lake: Lake, job: str, moves: Iterable[tuple[str, str, int]], removed: Iterable[str], state: LakeState
+) -> None:
+    """Make what tasks staged the lake's; raises before anything has changed there, or leaves the rest to whoever comes next."""
+    lake.write(f"{staging(job)}/{_NEXT_STATE}", state.to_json())
+    shall_be = Commit(tuple(moves), tuple(removed))
+    lake.write(f"{staging(job)}/{_INTENT}", json.dumps(asdict(shall_be)).encode())
+    _do(lake, job, shall_be)
+
+
+def recover(lake: Lake) -> None:
+    """Finish what an export that is no more had begun to make visible, and remove what others left. For the holder of the lock.
+
+    Raises
+    ------
+    ObjectNotFoundError
+        A file that it had written is gone.
+
+    """
+    for job in lake.folders(FOLDER):
+        intent = lake.read(f"{staging(job)}/{_INTENT}")
+        if intent is None:
+            lake.remove_folder(staging(job))
+        else:
+            _do(lake, job, _parsed(intent, lake.path(staging(job))))
+
+
+def _do(lake: Lake, job: str, shall_be: Commit) -> None:
+    """Do what an intent says, or what is left of it; each step may have been done before."""
+    _remove_success(lake)
+    _move(lake, job, shall_be.moves)
+    _remove(lake, shall_be.removed)
+    text = lake.read(f"{staging(job)}/{_NEXT_STATE}")
+    if text is None:
+        raise missing(lake, f"{staging(job)}/{_NEXT_STATE}")
+    _write_state(lake, text)
+    _write_success(lake)
+    _clear(lake, job)
+
+
+def _remove_success(lake: Lake) -> None:
+    lake.remove(SUCCESS)
+
+
+def _move(lake: Lake, job: str, moves: tuple[tuple[str, str, int], ...]) -> None:
+    staged = lake.files(staging(job))
+    left = [one for one in moves if one[0] in staged]
+    if len(left) < len(moves):
+        there = lake.files()
+        for source, name, size in moves:
+            if source not in staged and there.get(name) != size:
+                raise missing(lake, name)
+    _at_once(lambda one: lake.move(one[0], one[1]), left)
+
+
+def _remove(lake: Lake, removed: tuple[str, ...]) -> None:
+    _at_once(lake.remove, removed)
+
+
+def _write_state(lake: Lake, text: bytes) -> None:
+    lake.write(STATE, text)
+
+
+def _write_success(lake: Lake) -> None:
+    lake.write(SUCCESS, b"")
+
+
+def _clear(lake: Lake, job: str) -> None:
+    # The intent goes first: without the files it speaks of, nobody could follow it.
+    lake.remove(f"{staging(job)}/{_INTENT}")
+    lake.remove_folder(staging(job))
+
+
+def _at_once(work: Callable[[Value], None], values: Iterable[Value]) -> None:
+    """Do something for many values, some at a time; raises the first error."""
+    with ThreadPoolExecutor(_AT_A_TIME) as pool:
+        for _ in pool.map(work, values):
+            pass
+
+
+def _parsed(text: bytes, key: str) -> Commit:
+    try:
+        found = json.loads(text)
+        return Commit(tuple((str(a), str(b), int(size)) for a, b, size in found["moves"]), tuple(found["removed"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidNameError("not what an export writes; remove it if you know why it is there", key=key) from error

@@ -1,0 +1,146 @@
+"""One exporter at a time: a lock beside the files, which says who holds it, and ends some minutes after its holder has.
+
+A lock in an object store is a promise, not a wall: whoever commits looks first whether it is still theirs.
+"""
+
+import errno
+import json
+import logging
+import os
+import socket
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ledgerfs.errors import LedgerfsError, ObjectExistsError
+from ledgerfs.spark.lake_target import Lake
+from ledgerfs.vfs.export_folder import ExportFolderError
+
+FOLDER = "_ledgerfs"
+"""Spark, Hive and pyarrow pass over folders of such a name."""
+
+_NAME = "lock"
+_log = logging.getLogger("ledgerfs.spark")
+
+_VALID_SECONDS = 300
+_RENEWED_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a lock: the export's name, where it runs, and until when the lock is valid, seconds since 1970."""
+
+    job: str
+    host: str
+    process: int
+    started: str
+    until: float
+
+    @classmethod
+    def here(cls, job: str) -> Self:
+        """Return this process as a holder."""
+        process = os.getpid()
+        return cls(job, socket.gethostname(), process, _start_of(process) or "", time.time() + _VALID_SECONDS)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the process has ended, or has not renewed its lock for long."""
+        if self.host == socket.gethostname() and self.started and _start_of(self.process) != self.started:
+            return True
+        return time.time() > self.until
+
+
+class LakeLock:
+    """The lock of a lake, held in a ``with`` block; entering it raises `ExportFolderError` (errno EBUSY) where another export holds it."""
+
+    def __init__(self, lake: Lake, job: str) -> None:
+        self._lake = lake
+        self._job = job
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._renew, name="ledgerfs-lake-lock", daemon=True)
+
+    def __enter__(self) -> Self:
+        try:
+            self._create()
+        except ObjectExistsError as error:
+            holder = self._holder()
+            if holder is not None and not holder.is_gone:
+                raise self._taken(holder) from error
+            self._lake.remove(f"{FOLDER}/{_NAME}")
+            try:
+                self._create()
+            except ObjectExistsError as again:
+                raise self._taken(self._holder()) from again
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+        try:
+            if self._is_ours():
+                self._lake.remove(f"{FOLDER}/{_NAME}")
+        except LedgerfsError:
+            # It ends by itself; after another error, that one is told.
+            if kind is None:
+                raise
+
+    def require(self) -> None:
+        """Raise `ExportFolderError` if the lock is not ours any more."""
+        if not self._is_ours():
+            raise self._taken(self._holder())
+
+    def _create(self) -> None:
+        self._lake.create(FOLDER, _NAME, _encoded(Holder.here(self._job)))
+
+    def _is_ours(self) -> bool:
+        holder = self._holder()
+        return holder is not None and holder.job == self._job
+
+    def _holder(self) -> Holder | None:
+        data = self._lake.read(f"{FOLDER}/{_NAME}")
+        if data is None:
+            return None
+        try:
+            return Holder(**json.loads(data))
+        except (ValueError, TypeError):
+            return None
+
+    def _taken(self, holder: Holder | None) -> ExportFolderError:
+        by = ""
+        if holder is not None:
+            until = time.strftime("%H:%M:%S UTC", time.gmtime(holder.until))
+            by = (
+                f": process {holder.process} on {holder.host}, {holder.job}; if it is no more, its lock ends at {until}"
+            )
+        error = ExportFolderError(f"another export is writing to this folder{by}", key=self._lake.root)
+        error.errno = errno.EBUSY
+        return error
+
+    def _renew(self) -> None:
+        while not self._ended.wait(_RENEWED_SECONDS):
+            try:
+                if not self._is_ours():
+                    return
+                self._lake.write(f"{FOLDER}/{_NAME}", _encoded(Holder.here(self._job)))
+            except LedgerfsError as error:
+                # It is tried again; without success the commit finds out.
+                _log.warning("the lock of the export cannot be renewed: %s", error)
+
+
+def _encoded(holder: Holder) -> bytes:
+    return json.dumps(asdict(holder)).encode()
+
+
+def _start_of(process: int) -> str | None:
+    """Return what tells a process from a later one of the same number; None if there is none, or where nothing tells."""
+    try:
+        text = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return None
+    return text.rpartition(")")[2].split()[19]

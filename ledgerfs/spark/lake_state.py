@@ -1,0 +1,214 @@
+"""What a lake holds, as its state tells: which ledgers, as they were then, are in which files.
+
+A unit is what was read at once and is replaced at once: some consecutive blocks of a topic. Ledgers that several units share are read anew
+together. The state is one compact JSON text, some hundred bytes a unit.
+"""
+
+import json
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from ledgerfs.errors import InvalidNameError
+from ledgerfs.vfs.catalog import Catalog, LedgerRef
+from ledgerfs.vfs.export_folder import version_of
+from ledgerfs.vfs.partitions import Mask
+
+_VERSION = 1
+_VERSION_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class LakeFile:
+    """A file of a lake: its path below it, messages, and bytes."""
+
+    path: str
+    messages: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What was exported at once.
+
+    Attributes
+    ----------
+    managed_ledger
+        The topic's.
+    ledgers, versions
+        Ids, and what identifies the objects that were read (`ledger_version`).
+    is_final
+        Whether ledgers that are yet to come can change nothing (`Scan.is_final`).
+    later
+        How many ledgers of the topic came behind its first one.
+    skipped
+        Entries that were left out because they are damaged.
+    files
+        Without messages there are none.
+
+    """
+
+    managed_ledger: str | None
+    ledgers: tuple[int, ...]
+    versions: tuple[str, ...]
+    is_final: bool
+    later: int
+    skipped: int
+    files: tuple[LakeFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LakeState:
+    """A whole lake: what decides about the contents of its files (values that JSON knows), and its units."""
+
+    contents: Mapping[str, Any]
+    units: tuple[Unit, ...] = ()
+
+    def to_json(self) -> bytes:
+        """Return the text that `parse` reads."""
+        names = list(dict.fromkeys(unit.managed_ledger for unit in self.units))
+        numbers = {name: number for number, name in enumerate(names)}
+        units = [
+            [numbers[one.managed_ledger], one.ledgers, one.versions, int(one.is_final), one.later, one.skipped,
+             [[file.path, file.messages, file.size] for file in one.files]]
+            for one in self.units
+        ]  # fmt: skip
+        state = {"version": _VERSION, "contents": self.contents, "topics": names, "units": units}
+        return json.dumps(state, separators=(",", ":")).encode()
+
+    @classmethod
+    def parse(cls, text: bytes, key: str) -> "LakeState":
+        """Read what `to_json` wrote; raises `InvalidNameError` for anything else."""
+        try:
+            found = json.loads(text)
+            if found["version"] != _VERSION:
+                raise InvalidNameError(
+                    f"a state of version {found['version']}, which this version cannot read", key=key
+                )
+            units = (_unit(found["topics"], *one) for one in found["units"])
+            return cls(dict(found["contents"]), tuple(units))
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            raise InvalidNameError("not the state of an export; take another folder", key=key) from error
+
+    def require_same(self, contents: Mapping[str, Any], key: str) -> None:
+        """Raise `InvalidNameError` where files that hold something else would come beside these."""
+        # Both went through JSON, which has no tuples.
+        wanted = json.loads(json.dumps(contents))
+        differing = ", ".join(
+            name for name in {**wanted, **self.contents} if self.contents.get(name) != wanted.get(name)
+        )
+        if differing:
+            reason = f"the folder holds an export with other {differing}; take another folder, or overwrite"
+            raise InvalidNameError(reason, key=key)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What an export has to do.
+
+    Attributes
+    ----------
+    wanted
+        The rows of the catalog to read.
+    kept, replaced
+        Units that stay, and those that are read anew.
+    held
+        Of those that stay, units that cannot be read anew, since a ledger of theirs is not in the bucket any more.
+
+    """
+
+    wanted: Mask
+    kept: list[Unit] = field(default_factory=list)
+    replaced: list[Unit] = field(default_factory=list)
+    held: list[Unit] = field(default_factory=list)
+
+
+class LedgerIds:
+    """The wanted ledgers of a catalog by topic: their ids, and the row of each."""
+
+    def __init__(self, catalog: Catalog, wanted: Mask) -> None:
+        self._catalog = catalog
+        self._rows: dict[str | None, dict[int, int]] = defaultdict(dict)
+        rows = np.flatnonzero(wanted & (catalog.ledgers["copy"] == 0))
+        names, ids = catalog.ledgers["name"][rows].tolist(), catalog.ledgers["ledger_id"][rows].tolist()
+        for row, name, ledger in zip(rows.tolist(), names, ids, strict=True):
+            # The catalog has them in ascending order.
+            self._rows[catalog.names[name]][ledger] = row
+        self._ids = {name: list(found) for name, found in self._rows.items()}
+
+    def later(self, managed_ledger: str | None, first: int) -> int:
+        """Return how many of a topic's ledgers come behind one."""
+        ids = self._ids[managed_ledger]
+        return len(ids) - bisect_right(ids, first)
+
+    def row(self, managed_ledger: str | None, ledger: int) -> int | None:
+        """Return the row of a ledger; None if it is not there, or not wanted."""
+        return self._rows[managed_ledger].get(ledger) if managed_ledger in self._ids else None
+
+    def is_stale(self, unit: Unit) -> bool:
+        """Return whether reading a unit again would give something else, as far as its ledgers are there."""
+        name = unit.managed_ledger
+        if name not in self._ids:
+            return False
+        if not unit.is_final and unit.later != self.later(name, unit.ledgers[0]):
+            return True
+        for ledger, version in zip(unit.ledgers, unit.versions, strict=True):
+            row = self.row(name, ledger)
+            if row is not None and ledger_version(self._catalog.ref(row)) != version:
+                return True
+        return False
+
+
+def what_is_new(ledgers: LedgerIds, wanted: Mask, units: Iterable[Unit]) -> Work:
+    """Return what is left to do of the wanted rows of a catalog, where some units are done."""
+    work = Work(wanted.copy())
+    of_topic: dict[str | None, list[Unit]] = defaultdict(list)
+    for unit in units:
+        of_topic[unit.managed_ledger].append(unit)
+    for done in of_topic.values():
+        for group in _sharing(done):
+            _judge(ledgers, group, work)
+    return work
+
+
+def ledger_version(ref: LedgerRef) -> str:
+    """Return a short text that changes whenever an object of the ledger does."""
+    return blake2b(version_of(ref).encode(), digest_size=_VERSION_BYTES).hexdigest()
+
+
+def _judge(ledgers: LedgerIds, group: list[Unit], work: Work) -> None:
+    """Decide about units that share ledgers: all of them stay, or none."""
+    rows = [ledgers.row(unit.managed_ledger, ledger) for unit in group for ledger in unit.ledgers]
+    there = [row for row in rows if row is not None]
+    is_stale = any(map(ledgers.is_stale, group))
+    if is_stale and len(there) == len(rows):
+        work.replaced.extend(group)
+        return
+    work.kept.extend(group)
+    work.wanted[there] = False
+    if is_stale:
+        work.held.extend(group)
+
+
+def _sharing(units: list[Unit]) -> Iterable[list[Unit]]:
+    """Return units in groups: those whose ranges of ledgers overlap, directly or by others, belong together."""
+    groups: list[list[Unit]] = []
+    ends = -1
+    for unit in sorted(units, key=lambda one: (one.ledgers[0], one.ledgers[-1])):
+        if groups and unit.ledgers[0] <= ends:
+            groups[-1].append(unit)
+        else:
+            groups.append([unit])
+        ends = max(ends, unit.ledgers[-1])
+    return groups
+
+
+def _unit(names: list[str | None], name: int, ledgers: list[int], versions: list[str], *rest: Any) -> Unit:  # noqa: ANN401
+    is_final, later, skipped, files = rest
+    made = tuple(LakeFile(*file) for file in files)
+    return Unit(names[name], tuple(ledgers), tuple(versions), bool(is_final), later, skipped, made)

@@ -1,0 +1,166 @@
+"""The folder that an export fills, in any store that fsspec knows: what is read, moved and removed there, by paths below it.
+
+What the driver itself writes there are small objects, each of which is replaced at once, or, with `Lake.create`, not if there is one.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
+from uuid import uuid4
+
+import fsspec
+
+from ledgerfs.errors import BucketNotFoundError, NotFoundError, ObjectNotFoundError, UnusableUrlError
+from ledgerfs.spark.storage import Storage
+from ledgerfs.vfs.object_writes import Upload
+from ledgerfs.vfs.stores import open_store
+from ledgerfs.vfs.stores.failures import translate
+from ledgerfs.vfs.stores.fsspec_handle import FsspecHandle, without_credentials
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """A folder of a filesystem. Everything raises `AccessDeniedError` and `StoreError`, which name the object."""
+
+    fs: Any
+    root: str
+    is_local: bool
+
+    @classmethod
+    def of(cls, target: Storage) -> Self:
+        """Open a folder, which need not be there; raises `UnusableUrlError` where no filesystem can open it."""
+        url = without_credentials(target.url)
+        try:
+            fs, root = fsspec.core.url_to_fs(target.url, **target.filesystem_options)
+        except ImportError as error:
+            raise UnusableUrlError(f"{error}; install the library that it names", key=url) from error
+        except OSError as error:
+            raise translate(error, url) from error
+        except Exception as error:
+            raise UnusableUrlError(without_credentials(str(error)), key=url) from error
+        handle = FsspecHandle.of(fs)
+        return cls(fs, root.rstrip("/"), handle.is_kind("fsspec.implementations.local", "LocalFileSystem"))
+
+    def path(self, name: str) -> str:
+        """Return the filesystem's own path of what is below the folder."""
+        return f"{self.root}/{name}" if name else self.root
+
+    def read(self, name: str) -> bytes | None:
+        """Return the bytes of an object; None if there is none."""
+        with self._naming(name):
+            try:
+                data: bytes = self.fs.cat_file(self.path(name))
+            except FileNotFoundError:
+                return None
+            return data
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write an object in the place of another one, at once."""
+        path = self.path(name)
+        with self._naming(name):
+            if not self.is_local:
+                self.fs.pipe_file(path, data)
+                return
+            self._make_folder_of(name)
+            part = f"{path}.{uuid4().hex}.part"
+            with open(part, "wb") as file:  # noqa: PTH123  (a path of fsspec's)
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, path)  # noqa: PTH105
+            _sync(os.path.dirname(path))  # noqa: PTH120
+
+    def create(self, folder: str, name: str, data: bytes) -> None:
+        """Write an object; raises `ObjectExistsError` if there is one, and `BucketNotFoundError` where nothing can be made."""
+        try:
+            self._make_folder_of(f"{folder}/{name}")
+            open_store(self.fs, self.path(folder)).writes.put(name, data, {})
+        except NotFoundError as error:
+            raise BucketNotFoundError(
+                "the folder cannot be made: there is nothing to make it in", key=self.root
+            ) from error
+
+    def uploads(self, folder: str, part_size: int) -> Callable[[str], Upload]:
+        """Make a folder, and return what begins to write a file of a name there."""
+        self._make_folder_of(f"{folder}/x")
+        writes = open_store(self.fs, self.path(folder)).writes
+        return lambda name: writes.begin_upload(name, {}, part_size)
+
+    def files(self, folder: str = "") -> dict[str, int]:
+        """Return the objects in a folder and all folders below it, by their paths below the lake, and the bytes of each."""
+        with self._naming(folder):
+            self.fs.invalidate_cache()
+            try:
+                found = self.fs.find(self.path(folder), detail=True)
+            except FileNotFoundError:
+                return {}
+        # fsspec tells local paths without a trailing slash, and others without a scheme, as the root is.
+        start = len(self.root) + 1
+        return {path[start:]: int(info.get("size") or 0) for path, info in found.items() if info["type"] != "directory"}
+
+    def folders(self, folder: str) -> list[str]:
+        """Return the names of the folders in a folder, sorted."""
+        with self._naming(folder):
+            self.fs.invalidate_cache()
+            try:
+                found = self.fs.ls(self.path(folder), detail=True)
+            except FileNotFoundError:
+                return []
+        return sorted(str(one["name"]).rstrip("/").rpartition("/")[2] for one in found if one["type"] == "directory")
+
+    def move(self, source: str, name: str) -> None:
+        """Give an object another name, on the store's side. After an interruption it may have both."""
+        with self._naming(name):
+            if self.is_local:
+                self._make_folder_of(name)
+                os.replace(self.path(source), self.path(name))  # noqa: PTH105
+            else:
+                self.fs.cp_file(self.path(source), self.path(name))
+                self.fs.rm_file(self.path(source))
+
+    def remove(self, name: str) -> None:
+        """Remove an object; one that is not there is no error."""
+        with self._naming(name), suppress(FileNotFoundError):
+            self.fs.rm_file(self.path(name))
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove a folder with all that is in it; one that is not there is no error."""
+        with self._naming(folder):
+            self.fs.invalidate_cache()
+            with suppress(FileNotFoundError):
+                self.fs.rm(self.path(folder), recursive=True)
+
+    def _make_folder_of(self, name: str) -> None:
+        """Make the folder of a file where the store has such things; object stores make buckets of what is asked for here."""
+        if self.is_local:
+            with self._naming(name):
+                os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)  # noqa: PTH103, PTH120
+
+    @contextmanager
+    def _naming(self, name: str) -> Iterator[None]:
+        """Tell in our own errors what a filesystem raises."""
+        key = without_credentials(self.path(name))
+        try:
+            yield
+        except Exception as error:
+            raise translate(error, key) from error
+
+
+def missing(lake: Lake, name: str) -> ObjectNotFoundError:
+    """Return the error for a file that somebody has removed."""
+    return ObjectNotFoundError(
+        "somebody has removed this file of the export while it was being finished", key=lake.path(name)
+    )
+
+
+def _sync(folder: str) -> None:
+    """Bring the names in a folder to disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
