@@ -40,7 +40,7 @@ def blocks(language: str) -> list[object]:
 
 
 def run(command: list[str], env: dict[str, str], folder: Path) -> str:
-    done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done
     assert done.stdout or ">" in command[-1], f"{command} prints nothing"
     return done.stdout

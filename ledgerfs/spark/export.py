@@ -1,8 +1,8 @@
 """Topics of a bucket exported by Spark's tasks to a lake: Parquet or JSON lines in folders as Hive and Spark have them.
 
 The tasks write the files themselves, through the target's own filesystem: no message passes through Java, and no Hadoop library is
-needed for ``s3://``. What is there is remembered beside the files (`lake_state`), so that a later export adds what is new; how nobody sees
-half of one is told in `lake_commit`.
+needed for ``s3://``. What is there is remembered beside the files (`ledgerfs.spark.lake.state`), so that a later export adds what is new;
+how nobody sees half of one is told in `ledgerfs.spark.lake.commit`.
 """
 
 import errno
@@ -21,10 +21,10 @@ from ledgerfs.spark.distribution import distribute
 from ledgerfs.spark.export_outcome import Outcome, TopicExport, WrittenFile
 from ledgerfs.spark.export_request import Contents, ExportRequest, ToDo, left_to_do
 from ledgerfs.spark.export_task import RESULT_SCHEMA, ExportTask, Part, RunResult
-from ledgerfs.spark.lake_commit import STATE, commit, read_state, recover, staging
-from ledgerfs.spark.lake_lock import FOLDER, LakeLock
-from ledgerfs.spark.lake_state import LakeState
-from ledgerfs.spark.lake_target import Lake
+from ledgerfs.spark.lake.commit import STATE, commit, read_state, recover, staging
+from ledgerfs.spark.lake.lock import FOLDER, LakeLock
+from ledgerfs.spark.lake.state import LakeState
+from ledgerfs.spark.lake.target import Lake
 from ledgerfs.spark.storage import Storage, storage_of
 from ledgerfs.spark.task_errors import error_of
 from ledgerfs.vfs.export_folder import ExportFolderError

@@ -8,7 +8,7 @@ from ledgerfs.messages.chunks import Incomplete
 from ledgerfs.messages.decode import Skipped
 from ledgerfs.spark.export_request import ToDo
 from ledgerfs.spark.export_task import RunResult
-from ledgerfs.spark.lake_state import LakeFile, LedgerIds, Unit, ledger_version
+from ledgerfs.spark.lake.state import LakeFile, LedgerIds, Unit, ledger_version
 from ledgerfs.vfs.partitions import Run
 from ledgerfs.vfs.table_files import TABLE_KINDS
 

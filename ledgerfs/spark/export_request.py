@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from ledgerfs.errors import InvalidNameError
-from ledgerfs.spark.lake_layout import LakeLayout
-from ledgerfs.spark.lake_state import LedgerIds, Unit, Work, what_is_new
+from ledgerfs.spark.lake.layout import LakeLayout
+from ledgerfs.spark.lake.state import LedgerIds, Unit, Work, what_is_new
 from ledgerfs.spark.storage import Storage
 from ledgerfs.vfs.partitions import DEFAULT_PARTITION_BYTES, PartitionPlan, plan_partitions, wanted_ledgers, within
 from ledgerfs.vfs.scan import Scan, make_scan

@@ -15,10 +15,10 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from ledgerfs.messages.chunks import Incomplete
 from ledgerfs.messages.decode import Skipped
 from ledgerfs.messages.table_schema import schema_of
-from ledgerfs.spark.lake_commit import staging
-from ledgerfs.spark.lake_files import PART_BYTES, LakeFiles, StagedFile
-from ledgerfs.spark.lake_layout import LakeLayout
-from ledgerfs.spark.lake_target import Lake
+from ledgerfs.spark.lake.commit import staging
+from ledgerfs.spark.lake.files import PART_BYTES, LakeFiles, StagedFile
+from ledgerfs.spark.lake.layout import LakeLayout
+from ledgerfs.spark.lake.target import Lake
 from ledgerfs.spark.storage import Storage
 from ledgerfs.vfs.object_writes import Upload
 from ledgerfs.vfs.partitions import Partition, Run

@@ -8,8 +8,8 @@ from ledgerfs.formats.block import RECORD_HEADER_BYTES
 from ledgerfs.formats.records import EntryBatch, ScanStop, scan_records
 from ledgerfs.vfs.object_window import ObjectWindow
 
-STRETCH = 4 << 20
-"""Bytes of a stretch, more only for a larger entry: what is decoded from it finds it in the CPU's cache."""
+STRETCH = 8 << 20
+"""Bytes of a stretch, more only for a larger entry: some hundred Python calls each, and small enough for the CPU's outer cache."""
 
 
 @dataclass(frozen=True, slots=True)

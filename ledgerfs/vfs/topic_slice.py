@@ -36,6 +36,7 @@ class TopicSlice(Sequence[LedgerReader]):
     size: int
     last_ledger: int
     _all: dict[int, LedgerRef] | None = field(default=None, init=False)
+    _readers: dict[int, LedgerReader] = field(default_factory=dict, init=False)
 
     def __len__(self) -> int:
         return self.size
@@ -51,9 +52,12 @@ class TopicSlice(Sequence[LedgerReader]):
             return [self[one] for one in range(*number.indices(self.size))]
         if not 0 <= number < self.size:
             raise IndexError(number)
-        known = number - self.position
-        ref = self.refs[known] if 0 <= known < len(self.refs) else self._further(number)
-        return self.bucket.reader(ref)
+        reader = self._readers.get(number)
+        if reader is None:
+            known = number - self.position
+            ref = self.refs[known] if 0 <= known < len(self.refs) else self._further(number)
+            reader = self._readers[number] = self.bucket.reader(ref)
+        return reader
 
     def __iter__(self) -> Iterator[LedgerReader]:
         return (self[number] for number in range(self.size))

@@ -21,11 +21,12 @@ from pyspark.sql import SparkSession
 
 from ledgerfs.errors import BucketNotFoundError, CorruptMessageError, InvalidNameError, ObjectNotFoundError
 from ledgerfs.spark import export as export_module
-from ledgerfs.spark import lake_commit, lake_lock
 from ledgerfs.spark.distribution import distribute
 from ledgerfs.spark.export import export
-from ledgerfs.spark.lake_lock import FOLDER, Holder, LakeLock
-from ledgerfs.spark.lake_target import Lake
+from ledgerfs.spark.lake import commit as lake_commit
+from ledgerfs.spark.lake import lock as lake_lock
+from ledgerfs.spark.lake.lock import FOLDER, Holder, LakeLock
+from ledgerfs.spark.lake.target import Lake
 from ledgerfs.spark.storage import Storage
 from ledgerfs.vfs.export_folder import ExportFolderError
 from tests.support.entries import frame, metadata

@@ -21,9 +21,9 @@ from ledgerfs import open_bucket
 from ledgerfs.errors import InvalidNameError, NotFoundError
 from ledgerfs.messages.table_schema import DEFAULT_COLUMNS
 from ledgerfs.spark.export import export
-from ledgerfs.spark.lake_files import LakeFiles
-from ledgerfs.spark.lake_layout import LakeLayout
-from ledgerfs.spark.lake_state import LakeFile, LakeState, LedgerIds, Unit, what_is_new
+from ledgerfs.spark.lake.files import LakeFiles
+from ledgerfs.spark.lake.layout import LakeLayout
+from ledgerfs.spark.lake.state import LakeFile, LakeState, LedgerIds, Unit, what_is_new
 from ledgerfs.spark.storage import Storage
 from ledgerfs.vfs.object_store import ObjectStat
 from ledgerfs.vfs.partitions import wanted_ledgers
@@ -315,7 +315,7 @@ def test_ledgers_that_are_shared_are_judged_together(tmp_path: Path) -> None:
     versions = {ref.ledger_id: ref for ref in catalog.refs()}
 
     def unit(*ids: int, is_final: bool = True, later: int = 0) -> Unit:
-        from ledgerfs.spark.lake_state import ledger_version
+        from ledgerfs.spark.lake.state import ledger_version
 
         found = tuple(ledger_version(versions[i]) if i in versions else "gone" for i in ids)
         return Unit("public/default/persistent/orders", ids, found, is_final, later, 0, ())

@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from typing import TypeVar
 
 from ledgerfs.errors import InvalidNameError
-from ledgerfs.spark.lake_lock import FOLDER
-from ledgerfs.spark.lake_state import LakeState
-from ledgerfs.spark.lake_target import Lake, missing
+from ledgerfs.spark.lake.lock import FOLDER
+from ledgerfs.spark.lake.state import LakeState
+from ledgerfs.spark.lake.target import Lake, missing
 
 STATE = f"{FOLDER}/state.json"
 SUCCESS = "_SUCCESS"

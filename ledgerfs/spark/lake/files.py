@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from ledgerfs.cache.block_cache import Buffer
-from ledgerfs.spark.lake_layout import LakeLayout
+from ledgerfs.spark.lake.layout import LakeLayout
 from ledgerfs.vfs.object_writes import Upload
 from ledgerfs.vfs.table_files import TableWriter, open_table
 

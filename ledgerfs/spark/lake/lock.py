@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from ledgerfs.errors import LedgerfsError, ObjectExistsError
-from ledgerfs.spark.lake_target import Lake
+from ledgerfs.spark.lake.target import Lake
 from ledgerfs.vfs.export_folder import ExportFolderError
 
 FOLDER = "_ledgerfs"

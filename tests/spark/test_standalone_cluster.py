@@ -1,0 +1,262 @@
+"""The wheel on a standalone cluster: a master and two workers, whose machines have ledgerfs in the ways that the documentation tells."""
+
+import json
+import re
+import shlex
+import shutil
+import threading
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from subprocess import CompletedProcess, run
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from ledgerfs import open_bucket
+from tests.support.s3 import CREDENTIALS, S3Server
+from tests.support.spark_cluster import (
+    ROOT,
+    SPARK_HOME,
+    Cluster,
+    build_wheel,
+    environment,
+    install_wheel,
+    make_environment,
+    packed,
+    standalone_cluster,
+)
+
+DRIVER = '''
+"""Count messages, and tell which code read them in which folder: each worker runs its executor in a folder of its own."""
+
+import json
+import os
+import sys
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+
+def tell(batches):
+    import ledgerfs
+
+    for batch in batches:
+        told = [batch.column("topic"), *(pa.repeat(text, batch.num_rows) for text in (ledgerfs.__file__, os.getcwd()))]
+        yield pa.RecordBatch.from_arrays(told, ["topic", "code", "folder"])
+
+
+spark = SparkSession.builder.getOrCreate()
+if sys.argv[2:] == ["register"]:
+    import ledgerfs.spark
+
+    ledgerfs.spark.register(spark)
+messages = spark.read.format("ledgerfs").options(onEncrypted="null", partitionBytes="8MiB").load(sys.argv[1])
+told = messages.mapInArrow(tell, "topic string, code string, folder string").groupBy("topic", "code", "folder").count()
+rows = [row.asDict() for row in told.collect()]
+spark.stop()
+import ledgerfs
+
+print(json.dumps({"driver": ledgerfs.__file__, "rows": rows}))
+'''
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """The wheel, an environment that has it installed, the Python of that environment, and one that lacks nothing but the wheel."""
+
+    wheel: Path
+    folder: Path
+    python: Path
+    bare_python: Path
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    folder = tmp_path_factory.mktemp("wheel")
+    wheel = build_wheel(folder)
+    python = make_environment(folder / "environment")
+    install_wheel(wheel, folder / "environment")
+    return Installed(wheel, folder / "environment", python, make_environment(folder / "bare"))
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with standalone_cluster(tmp_path_factory.mktemp("cluster")) as started:
+        yield started
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> str:
+    path = tmp_path / "driver.py"
+    path.write_text(DRIVER)
+    return str(path)
+
+
+def counts(url: str) -> dict[str, int]:
+    bucket = open_bucket(url)
+    found = {info.name: bucket.topic(info.name).count(on_encrypted="null") for info in bucket.topics()}
+    return {name: count for name, count in found.items() if count}
+
+
+def told_by(done: CompletedProcess[str]) -> dict[str, Any]:
+    """Return what a driver printed last: before it come warnings, which ``spark-submit`` prints as output as well."""
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+def check(done: CompletedProcess[str], url: str, work: Path) -> set[str]:
+    """See to it that the rows are those of the bucket, and that both workers read some; return where executors had their code from."""
+    rows = told_by(done)["rows"]
+    by_topic: dict[str, int] = {}
+    for row in rows:
+        by_topic[row["topic"]] = by_topic.get(row["topic"], 0) + row["count"]
+    assert by_topic == counts(url)
+    assert {Path(row["folder"]).relative_to(work).parts[0] for row in rows} == {"worker-0", "worker-1"}
+    return {row["code"] for row in rows}
+
+
+def test_the_wheel_has_what_spark_looks_for(installed: Installed) -> None:
+    with zipfile.ZipFile(installed.wheel) as wheel:
+        names = wheel.namelist()
+    assert "pyspark_ledgerfs.py" in names
+    assert "ledgerfs/spark/data_source.py" in names
+    assert "ledgerfs/spark/quiet-log4j2.properties" in names
+    tops = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
+    assert tops == {"ledgerfs", "pyspark_ledgerfs.py"}
+
+
+def test_installed_on_each_machine(cluster: Cluster, installed: Installed, driver: str, golden_url: str) -> None:
+    done = cluster.run([str(installed.python), driver, golden_url], installed.python)
+    (code,) = check(done, golden_url, cluster.work)
+    assert Path(code).is_relative_to(installed.folder)
+    assert Path(told_by(done)["driver"]).is_relative_to(installed.folder)
+
+
+def test_an_archive_that_spark_unpacks(
+    cluster: Cluster, installed: Installed, driver: str, golden_url: str, tmp_path: Path
+) -> None:
+    """The machines of the workers have Python and Spark, and nothing of ours."""
+    archive = packed(installed.folder, tmp_path / "environment.tar.gz")
+    submit = [str(SPARK_HOME / "bin" / "spark-submit"), *cluster.submit_options, "--archives", f"{archive}#environment"]
+    done = cluster.run(
+        [*submit, driver, golden_url],
+        "environment/bin/python",
+        {"PYSPARK_DRIVER_PYTHON": str(installed.python)},
+    )
+    for code in check(done, golden_url, cluster.work):
+        path = Path(code)
+        assert path.is_relative_to(cluster.work)
+        assert "environment" in path.parts
+
+
+def test_the_wheel_as_py_files(
+    cluster: Cluster, installed: Installed, driver: str, golden_url: str, tmp_path: Path
+) -> None:
+    """The machines have what ledgerfs depends on. Spark looks for data sources in what is installed only, so the driver registers it."""
+    shutil.copy(installed.wheel, tmp_path / "ledgerfs.zip")
+    submit = [str(SPARK_HOME / "bin" / "spark-submit"), *cluster.submit_options]
+    files = ["--py-files", str(tmp_path / "ledgerfs.zip")]
+    done = cluster.run([*submit, *files, driver, golden_url, "register"], installed.bare_python)
+    for code in check(done, golden_url, cluster.work):
+        assert Path(code).parts[-3:] == ("ledgerfs.zip", "ledgerfs", "__init__.py")
+
+
+def test_a_pipeline_with_s3s_credentials_in_sparks_settings(
+    cluster: Cluster, installed: Installed, s3: S3Server, s3_golden: str, golden_url: str, tmp_path: Path
+) -> None:
+    """No machine has them in its environment."""
+    settings = {"endpoint": s3.endpoint, "access.key": CREDENTIALS["key"], "secret.key": CREDENTIALS["secret"]}
+    conf = [part for name, value in settings.items() for part in ("--conf", f"spark.hadoop.fs.s3a.{name}={value}")]
+    script = next(installed.folder.glob("lib/python*/site-packages/ledgerfs/spark/export.py"))
+    submit = [str(SPARK_HOME / "bin" / "spark-submit"), *cluster.submit_options, *conf, str(script)]
+    lake = tmp_path / "lake"
+    names = "persistent://public/golden/(plain|int64|chunked)"
+    pipeline = [s3_golden, "--topics", names, "--to", str(lake), "--partition-by", "topic"]
+    done = cluster.run([*submit, *pipeline], installed.python)
+    expected = {name: count for name, count in counts(golden_url).items() if re.fullmatch(names, name)}
+    assert len(expected) == 3
+    tables = [pq.read_metadata(path) for path in lake.rglob("*.parquet")]
+    assert sum(table.num_rows for table in tables) == sum(expected.values())
+    assert CREDENTIALS["secret"] not in done.stdout + done.stderr
+
+
+def test_the_command_on_a_cluster(cluster: Cluster, installed: Installed, golden_url: str) -> None:
+    command = [str(installed.folder / "bin" / "ledgerfs"), "spark", "stats", golden_url, "public/golden/plain"]
+    done = cluster.run([*command, "--by", "topic", "--json", "--master", cluster.url], installed.python)
+    (row,) = json.loads(done.stdout)
+    plain = "persistent://public/golden/plain"
+    assert (row["topic"], row["messages"]) == (plain, counts(golden_url)[plain])
+
+
+def test_only_this_wheel_is_seen_from_the_environment(installed: Installed, tmp_path: Path) -> None:
+    """Otherwise the tests above would find the repository instead."""
+    look = "import importlib.util as u; found = u.find_spec('ledgerfs'); print(found and found.origin)"
+    for python, seen in ((installed.python, True), (installed.bare_python, False)):
+        done = run(
+            [str(python), "-c", look], env=environment(), cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        assert (done.stdout.strip() != "None") is seen
+        assert not seen or Path(done.stdout.strip()).is_relative_to(installed.folder)
+
+
+@dataclass
+class KubernetesApi:
+    """What ``spark-submit`` says to Kubernetes, which takes everything."""
+
+    url: str
+    sent: list[dict[str, Any]]
+
+
+@pytest.fixture
+def kubernetes() -> Iterator[KubernetesApi]:
+    sent: list[dict[str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            sent.append(body)
+            body["metadata"] |= {"uid": "1", "resourceVersion": "1"}
+            answer = json.dumps(body).encode()
+            self.send_response(201)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        do_PATCH = do_POST  # noqa: N815  (as http.server calls it)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield KubernetesApi(f"k8s://http://127.0.0.1:{server.server_port}", sent)
+    server.shutdown()
+    server.server_close()
+
+
+def test_what_kubernetes_is_asked_for(kubernetes: KubernetesApi) -> None:
+    """The command of the documentation asks for a driver that runs the pipeline, with credentials by reference. No pod is started."""
+    page = (ROOT / "docs" / "spark.md").read_text()
+    text = re.search(r"^( +spark-submit --master k8s://.*?[^\\])$", page, re.MULTILINE | re.DOTALL)
+    assert text
+    command = shlex.split(text.group(1).replace("\\\n", " ").replace("k8s://https://kubernetes:6443", kubernetes.url))
+    done = run(
+        [str(SPARK_HOME / "bin" / command[0]), *command[1:]],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (pod,) = [one for one in kubernetes.sent if one["kind"] == "Pod"]
+    (container,) = pod["spec"]["containers"]
+    assert container["args"][-2:] == ["local:///opt/ledgerfs/verify.py", "s3://tier"]
+    secrets = {one["name"]: one["valueFrom"] for one in container["env"] if one["name"].startswith("AWS_")}
+    assert all("secretKeyRef" in source for source in secrets.values())
+    assert set(secrets) == {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
