@@ -41,6 +41,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.read
 	$(BIN)/python -m benchmarks.write
 	$(BIN)/python -m benchmarks.mount
+	$(BIN)/python -m benchmarks.spark
 
 clean:
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,5 +1,7 @@
 """Spark: scans, planning and export, against what Spark does with the same rows as Parquet.
 
+What a source in Python can reach at all is told by one that hands Spark the same ready-made batch again and again.
+
 One session ``local[2]``; every query in turn with its baseline, after one of each that is not counted; printed are medians and ratios.
 Buckets and files are in memory (``/dev/shm``), so that no disk is measured. The Parquet files are uncompressed and have all columns; Spark
 reads of them only what a query needs, so we are asked for the columns that it needs, too.
@@ -12,7 +14,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -24,10 +26,15 @@ import pyarrow as pa
 import pyarrow.parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
 
 from ledgerfs.messages.encode import EncodeOptions
+from ledgerfs.spark.message_rows import BATCH_BYTES, BATCH_ROWS
 from ledgerfs.spark.session import open_session
+from ledgerfs.spark.worker import spare_imports
 from ledgerfs.vfs.bucket import open_bucket
+from ledgerfs.vfs.partitions import DEFAULT_PARTITION_BYTES
 from ledgerfs.vfs.writing.imports import import_rows
 
 _MIB = 1 << 20
@@ -98,8 +105,49 @@ def in_turn(rounds: int, **works: Callable[[], object]) -> dict[str, float]:
     return {name: median(found) for name, found in times.items()}
 
 
+class ReadyMade(DataSource):
+    """Values that cost nothing to make: what is left is Spark's own."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what Spark calls it."""
+        return "readymade"
+
+    def schema(self) -> str:
+        """Return the one column."""
+        return "value binary"
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  (as Spark has it)
+        """Return what reads."""
+        return ReadyMadeReader(int(self.options["size"]), int(self.options["count"]))
+
+
+class ReadyMadeReader(DataSourceReader):
+    """Tasks of 128 MiB, batches as large as ours."""
+
+    def __init__(self, size: int, count: int) -> None:
+        self._size = size
+        self._count = count
+
+    def partitions(self) -> list[InputPartition]:
+        """Return rows of each task."""
+        rows = max(1, DEFAULT_PARTITION_BYTES // self._size)
+        return [InputPartition(min(rows, self._count - start)) for start in range(0, self._count, rows)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a task."""
+        spare_imports()
+        left, most = partition.value, min(BATCH_ROWS, BATCH_BYTES // self._size)
+        batch = next(iter(Rows(most, self._size).batches())).select(["value"])
+        while left > 0:
+            yield batch.slice(0, left)
+            left -= batch.num_rows
+
+
 def scans(spark: SparkSession, folder: Path, rounds: int, megabytes: int) -> None:
     """Compare the same aggregate of ours and of Spark's own Parquet."""
+    spark.dataSource.register(ReadyMade)
+    ready = spark.read.format("readymade")
     for name, size, batch in (
         ("1 KiB, one an entry", 1024, 1),
         ("1 KiB, in batches", 1024, 1000),
@@ -119,9 +167,10 @@ def scans(spark: SparkSession, folder: Path, rounds: int, megabytes: int) -> Non
             rounds,
             ours=ours(columns="value"),
             ours_all_columns=ours(),
+            ready_made=lambda: aggregate(ready.options(size=size, count=count).load("nowhere"), count),  # noqa: B023
             parquet=lambda: aggregate(spark.read.parquet(parquet), count),  # noqa: B023
         )
-        for which in ("ours", "ours_all_columns"):
+        for which in ("ours", "ours_all_columns", "ready_made"):
             seconds = found[which]
             print(
                 f"{name}, {which}: {seconds:.2f} s, {count / seconds / 1e6:.2f} M messages/s, {count * size / seconds / _MIB:.0f} MiB/s; "

@@ -34,8 +34,9 @@ from ledgerfs.vfs import table_files
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.views import RENDERED_KINDS
 from tests.support.entries import frame, metadata
+from tests.support.golden_rows import as_java_says, expected_of, wanted
 from tests.support.ledgers import CREATED_MS, Offload, offload, put_in_folder
-from tests.vfs.test_scan_golden import ENCRYPTED, as_java_says, expected_of, wanted
+from tests.vfs.test_scan_golden import ENCRYPTED
 
 COMMIT = 21
 ORDERS = "public/default/orders"
