@@ -37,9 +37,9 @@ def distribute(
     described = spark.createDataFrame(table).repartitionById(max(1, len(pickled)), "number")
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        spare_imports()
         for batch in batches:
             for part in batch.column("part"):
                 yield from work(pickle.loads(part.as_py()))  # noqa: S301  (ours)
+        spare_imports()
 
     return described.mapInArrow(run, schema)

@@ -68,7 +68,6 @@ def read_partition(
     ``options`` are those of `Topic.scan`, ``on_end`` is told of each scan that is done. What a scan left out because it is damaged, and
     may be, is logged. Raises as a scan does.
     """
-    spare_imports()
     schema, bucket = arrow_schema(columns), storage.bucket()
     for run in partition.runs:
         scan = run.scan(bucket, columns=schema.names, **options)
@@ -78,6 +77,7 @@ def read_partition(
         _log_left_out(scan)
         if on_end is not None:
             on_end(scan)
+    spare_imports()
 
 
 def bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

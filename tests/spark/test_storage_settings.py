@@ -1,6 +1,8 @@
 """Where Spark's processes learn how to reach S3: Hadoop's settings and options; no credential is shown on the way."""
 
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -140,3 +142,10 @@ def test_lists(text: str) -> None:
 def test_lists_that_are_none(text: str) -> None:
     with pytest.raises(InvalidNameError, match="not a list of names"):
         read_options({"path": URL, "topics": text})
+
+
+def test_what_spark_imports_everywhere_imports_nothing_else() -> None:
+    """Every application with a Python data source imports `pyspark_ledgerfs`, whichever source it uses."""
+    code = "import sys, pyspark_ledgerfs; print({'numpy', 'numba', 'pyarrow', 'fsspec', 'pandas'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
