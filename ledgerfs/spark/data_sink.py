@@ -17,7 +17,9 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from inspect import signature
 from itertools import chain
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -36,6 +38,9 @@ from ledgerfs.vfs.writing.new_ledger import NewLedger, made_up_user_metadata, re
 from ledgerfs.vfs.writing.write import IfExists, Wanted, free_ledger_id, is_there
 
 _log = logging.getLogger("ledgerfs.spark")
+
+_TIMES: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+"""What newer versions of PySpark have to be told, and 4.1 cannot be told."""
 
 _TASK_OUTLIVES_ITS_END = 5.0
 """Seconds for which the Python of a task that Spark has given up may go on: it looks every two, and waits two more for an end."""
@@ -72,7 +77,7 @@ def open_sink(
         )
     wanted = write_options(options)
     wanted = replace(wanted, storage=wanted.storage.with_settings(settings or {}))
-    InputColumns(to_arrow_schema(schema, timezone="UTC"))
+    InputColumns(to_arrow_schema(schema, **_TIMES))
     bucket = wanted.storage.bucket()
     require_block_size(wanted.block_size, bucket.raw_store.writes.smallest_part)
     return LedgerSink(replace(wanted, ledger_id=_first_id(bucket, wanted.ledger_id)), LedgerGroup.new())
