@@ -213,10 +213,10 @@ class SlowFolder(RemoteFolder):
         self.may_list.set()
         self.listings = 0
 
-    def list_pages(self) -> Any:
+    def list_pages(self, prefix: str = "") -> Any:
         self.listings += 1
         assert self.may_list.wait(20)
-        return super().list_pages()
+        return super().list_pages(prefix)
 
 
 def test_nobody_waits_for_a_listing(folder: Path) -> None:

@@ -30,8 +30,8 @@ class RemoteFolder:
         self.requests: list[ReadRequest] = []
         self.futures: list[Future[Buffer]] = []
 
-    def list_pages(self) -> Iterator[list[ObjectStat]]:
-        return self._store.list_pages()
+    def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
+        return self._store.list_pages(prefix)
 
     def head(self, key: str) -> ObjectHead:
         return self._store.head(key)

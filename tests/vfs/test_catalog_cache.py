@@ -51,9 +51,9 @@ class WatchedStore:
         self.listings = 0
         self.indexes: list[str] = []
 
-    def list_pages(self) -> Iterator[list[ObjectStat]]:
+    def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
         self.listings += 1
-        return self.store.list_pages()
+        return self.store.list_pages(prefix)
 
     def read_many(self, requests: Any, *rest: Any, **options: Any) -> Any:
         kept = list(requests)
@@ -328,8 +328,8 @@ def test_versions_decide_not_the_kept_rows(bucket_folder: Path) -> None:
     """A store without versions has all indexes read each time."""
 
     class Versionless(WatchedStore):
-        def list_pages(self) -> Iterator[list[ObjectStat]]:
-            for page in super().list_pages():
+        def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
+            for page in super().list_pages(prefix):
                 yield [ObjectStat(stat.key, stat.size, stat.modified_ms, "") for stat in page]
 
     for _ in range(2):
