@@ -107,7 +107,12 @@ def kept(catalogs: Path) -> Path:
 def in_fork(work: Callable[[], bool]) -> bool:
     child = os.fork()
     if child == 0:
-        os._exit(0 if work() else 1)
+        # Whatever happens, the child must not go on with the other tests.
+        code = 1
+        try:
+            code = 0 if work() else 1
+        finally:
+            os._exit(code)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
