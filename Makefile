@@ -15,7 +15,7 @@ demo: $(READY)
 	BIN=$(BIN) scripts/demo
 
 test: $(READY) lint
-	$(BIN)/python -m pytest
+	scripts/test $(BIN)
 
 # Against a real Pulsar. It needs Java 17, Maven and Go, and says so where they are missing; what they fetch is kept in ~/.cache.
 interop: $(READY)-interop
