@@ -7,7 +7,9 @@ was the first to tell inodes (``ino:``).
 """
 
 import os
+import time
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 _PROC = Path("/proc")
@@ -17,6 +19,9 @@ _EXITING, _SIGNALED = 0x4, 0x400
 
 _FLAGS, _EXIT_CODE = 9 - 3, 52 - 3
 """Fields of ``/proc/<pid>/stat`` (proc(5)), counted from the third, as the second may contain anything."""
+
+_LOOKS_AGAIN = (0.001, 0.002, 0.005, 0.01, 0.02, 0.04, 0.12)
+"""Seconds between looks at a child that may be about to let go."""
 
 
 def process_of(thread: int) -> int:
@@ -47,10 +52,22 @@ def has_failed(thread: int) -> bool:
 def is_held(processes: Iterable[int], inode: int) -> bool:
     """Whether one of some processes has the file open for writing, or one that they started and that may write, too.
 
-    For a moment a child has all that its parent has; what is not for the program that it is to become is closed then.
+    For a moment a child has all that its parent has; what is not for the program that it is to become is closed then. While the kernel
+    closes it, nothing tells it from what a child is to keep (``do_close_on_exec`` clears the flags first): what goes away is found by
+    looking again, for 0.2 s at most.
     """
     known = set(processes)
-    return any(_has_open(one, inode) for one in known) or any(
+    if any(_has_open(one, inode) for one in known):
+        return True
+    for seconds in _LOOKS_AGAIN:
+        if not _is_inherited(known, inode):
+            return False
+        time.sleep(seconds)
+    return _is_inherited(known, inode)
+
+
+def _is_inherited(known: AbstractSet[int], inode: int) -> bool:
+    return any(
         _has_open(child, inode, unless=os.O_CLOEXEC)
         for one in known
         for child in _descendants(one)

@@ -6,6 +6,7 @@ import logging
 import os
 import random
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -439,6 +440,32 @@ def test_what_proc_tells_of_a_process(tmp_path: Path) -> None:
     assert not is_held([os.getpid(), 1 << 30], inode)
     with path.open("rb") as file:
         assert not is_held([os.getpid()], inode)
+
+
+@pytest.mark.parametrize("looks", [1, 3])
+def test_a_child_that_is_about_to_let_go_does_not_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks: int
+) -> None:
+    """As in the moment of ``execve`` in which the kernel has cleared the flags and not yet closed the file."""
+    with (tmp_path / "file").open("wb") as file:
+        inode = os.fstat(file.fileno()).st_ino
+        os.set_inheritable(file.fileno(), True)
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+            os._exit(0)
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == looks:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "sleep", sleep)
+        assert not is_held([os.getpid()], inode)
+    assert len(slept) == looks
 
 
 def test_rendered_files_are_not_rendered_for_a_listing(golden: Path, tmp_path: Path) -> None:

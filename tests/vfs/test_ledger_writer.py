@@ -295,6 +295,26 @@ def test_the_same_names_twice_are_refused_and_the_first_stays(tmp_path: Path, s3
         assert [bytes(entry) for _, entry in bucket.ledger(1).read(0, 0)] == [b"first"]
 
 
+def test_who_looks_whether_a_file_is_the_same_may_find_it_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There was one when its name was asked for; that is what is told, and nothing is left."""
+    writes = LocalWrites(str(tmp_path), Traffic())
+    writes.put("lock", b"theirs", {})
+    is_file = Path.is_file
+
+    def removed_since(self: Path) -> bool:
+        there = is_file(self)
+        self.unlink()
+        return there
+
+    monkeypatch.setattr(Path, "is_file", removed_since)
+    with pytest.raises(ObjectExistsError):
+        writes.put("lock", b"ours", {})
+    assert objects_in(tmp_path) == {}
+    assert list(writes.unfinished_uploads()) == []
+
+
 # Pulsar's own
 
 

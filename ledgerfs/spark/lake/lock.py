@@ -22,7 +22,10 @@ from ledgerfs.vfs.export_folder import ExportFolderError
 FOLDER = "_ledgerfs"
 """Spark, Hive and pyarrow pass over folders of such a name."""
 
-_NAME = "lock"
+_LOCK = f"{FOLDER}/lock"
+_TAKING_OVER = f"{FOLDER}/lock-taking-over"
+"""Held while a lock is removed that another one left: who read a moment ago that its holder is gone may read another's lock there now."""
+
 _log = logging.getLogger("ledgerfs.spark")
 
 _VALID_SECONDS = 300
@@ -64,16 +67,9 @@ class LakeLock:
 
     def __enter__(self) -> Self:
         try:
-            self._create()
+            self._create(_LOCK)
         except ObjectExistsError as error:
-            holder = self._holder()
-            if holder is not None and not holder.is_gone:
-                raise self._taken(holder) from error
-            self._lake.remove(f"{FOLDER}/{_NAME}")
-            try:
-                self._create()
-            except ObjectExistsError as again:
-                raise self._taken(self._holder()) from again
+            self._take_over(error)
         self._thread.start()
         return self
 
@@ -84,7 +80,7 @@ class LakeLock:
         self._thread.join()
         try:
             if self._is_ours():
-                self._lake.remove(f"{FOLDER}/{_NAME}")
+                self._lake.remove(_LOCK)
         except LedgerfsError:
             # It ends by itself; after another error, that one is told.
             if kind is None:
@@ -95,21 +91,47 @@ class LakeLock:
         if not self._is_ours():
             raise self._taken(self._holder())
 
-    def _create(self) -> None:
-        self._lake.create(FOLDER, _NAME, _encoded(Holder.here(self._job)))
+    def _take_over(self, error: ObjectExistsError) -> None:
+        """Put our lock in the place of one whose holder is gone."""
+        left = self._lake.read(_LOCK)
+        self._require_gone(left, error)
+        self._begin_taking_over()
+        try:
+            if self._lake.read(_LOCK) == left:
+                self._lake.remove(_LOCK)
+            self._create(_LOCK)
+        except ObjectExistsError as again:
+            raise self._taken(self._holder()) from again
+        finally:
+            self._lake.remove(_TAKING_OVER)
+
+    def _begin_taking_over(self) -> None:
+        for _ in range(2):
+            try:
+                self._create(_TAKING_OVER)
+            except ObjectExistsError as error:
+                left = self._lake.read(_TAKING_OVER)
+                self._require_gone(left, error)
+                if left is not None:
+                    self._lake.remove(_TAKING_OVER)
+            else:
+                return
+        raise self._taken(self._holder())
+
+    def _require_gone(self, data: bytes | None, error: ObjectExistsError) -> None:
+        holder = _decoded(data)
+        if holder is not None and not holder.is_gone:
+            raise self._taken(holder) from error
+
+    def _create(self, name: str) -> None:
+        self._lake.create(FOLDER, name.rpartition("/")[2], _encoded(Holder.here(self._job)))
 
     def _is_ours(self) -> bool:
         holder = self._holder()
         return holder is not None and holder.job == self._job
 
     def _holder(self) -> Holder | None:
-        data = self._lake.read(f"{FOLDER}/{_NAME}")
-        if data is None:
-            return None
-        try:
-            return Holder(**json.loads(data))
-        except (ValueError, TypeError):
-            return None
+        return _decoded(self._lake.read(_LOCK))
 
     def _taken(self, holder: Holder | None) -> ExportFolderError:
         by = ""
@@ -127,7 +149,7 @@ class LakeLock:
             try:
                 if not self._is_ours():
                     return
-                self._lake.write(f"{FOLDER}/{_NAME}", _encoded(Holder.here(self._job)))
+                self._lake.write(_LOCK, _encoded(Holder.here(self._job)))
             except LedgerfsError as error:
                 # It is tried again; without success the commit finds out.
                 _log.warning("the lock of the export cannot be renewed: %s", error)
@@ -135,6 +157,16 @@ class LakeLock:
 
 def _encoded(holder: Holder) -> bytes:
     return json.dumps(asdict(holder)).encode()
+
+
+def _decoded(data: bytes | None) -> Holder | None:
+    """Return the holder that a lock names; None without a lock, or in one that nobody can read."""
+    if data is None:
+        return None
+    try:
+        return Holder(**json.loads(data))
+    except (ValueError, TypeError):
+        return None
 
 
 def _start_of(process: int) -> str | None:

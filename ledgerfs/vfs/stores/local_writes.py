@@ -190,7 +190,12 @@ class LocalUpload:
         other = FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self._path))
         if not self._path.is_file():
             raise other
-        with self._path.open("rb", buffering=0) as there, self._part.open("rb", buffering=0) as part:
+        try:
+            opened = self._path.open("rb", buffering=0)
+        except FileNotFoundError as error:
+            # It has been removed since.
+            raise other from error
+        with opened as there, self._part.open("rb", buffering=0) as part:
             stat = os.fstat(there.fileno())
             if stat.st_size != self._sent or not _is_same(there, part):
                 raise other
