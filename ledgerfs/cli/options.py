@@ -17,19 +17,26 @@ CODECS = ("none", "lz4", "zlib", "zstd", "snappy")
 _TEXTS = frozenset({"key", "secret", "token", "username", "password", "account_name", "account_key", "profile"})
 """Options that are texts, also when they look like numbers."""
 
-_OPTION_HELP = (
-    "Option of the storage's filesystem, such as endpoint_url=http://host:9000 or anon=true; may be repeated."
-)
-
 
 def bucket_argument(command: Command) -> Command:
     """Add the argument BUCKET and the options -o, --stats and --trace; the command gets an opened `Bucket` as ``bucket``."""
-    option = click.option(
-        "-o", "--option", "storage_options", multiple=True, metavar="KEY=VALUE", help=_OPTION_HELP, callback=_storage_options,
-        is_eager=True, expose_value=False,
-    )  # fmt: skip
     argument = click.argument("bucket", metavar="BUCKET", callback=_open)
-    return argument(option(traffic_options(command)))
+    return argument(storage_option(traffic_options(command)))
+
+
+def storage_option(command: Command) -> Command:
+    """Add the option -o, for whoever opens BUCKET to find with `storage_options_of`."""
+    option = click.option(
+        "-o", "--option", "storage_options", multiple=True, metavar="KEY=VALUE", callback=_storage_options,
+        is_eager=True, expose_value=False,
+        help="Option of the storage's filesystem, such as endpoint_url=http://host:9000 or anon=true; may be repeated.",
+    )  # fmt: skip
+    return option(command)
+
+
+def storage_options_of(context: click.Context) -> dict[str, Any]:
+    """Return what -o said."""
+    return context.meta.get("ledgerfs.storage_options") or {}
 
 
 def target_argument(command: Command) -> Command:
@@ -45,7 +52,6 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON: 
 
 
 def _storage_options(context: click.Context, _: click.Parameter, values: tuple[str, ...]) -> None:
-    """Keep the options for `_open`."""
     context.meta["ledgerfs.storage_options"] = parsed_options(values)
 
 
@@ -55,13 +61,18 @@ def _target_options(context: click.Context, _: click.Parameter, values: tuple[st
 
 def parsed_options(values: tuple[str, ...]) -> dict[str, Any]:
     """Return the options of ``KEY=VALUE`` texts; raises `click.BadParameter`."""
-    options: dict[str, Any] = {}
+    return {name: value if name in _TEXTS else _value(value) for name, value in parsed_texts(values).items()}
+
+
+def parsed_texts(values: tuple[str, ...]) -> dict[str, str]:
+    """Return names and values of ``KEY=VALUE`` texts; raises `click.BadParameter`."""
+    found = {}
     for text in values:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise click.BadParameter(f"{text!r} is not KEY=VALUE")
-        options[name] = value if name in _TEXTS else _value(value)
-    return options
+        found[name] = value
+    return found
 
 
 def _value(text: str) -> Any:  # noqa: ANN401  (whatever JSON knows)
@@ -81,6 +92,6 @@ def _open_target(context: click.Context, _: click.Parameter, url: str) -> Bucket
 def _open(context: click.Context, _: click.Parameter, url: str) -> Bucket:
     if not url:
         raise click.BadParameter("the bucket's URL is empty")
-    bucket = open_bucket(url, context.meta.get("ledgerfs.storage_options"))
+    bucket = open_bucket(url, storage_options_of(context))
     say_stats_at_end(context, bucket)
     return bucket

@@ -26,7 +26,8 @@ def scan_options(command: Command) -> Command:
     return with_scan  # type: ignore[return-value]
 
 
-def _columns(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...] | None:
+def names_of(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...] | None:
+    """Return the names of a text such as ``a,b``, as the callback of an option; raises `click.BadParameter`."""
     if text is None:
         return None
     names = tuple(name.strip() for name in text.split(","))
@@ -49,7 +50,7 @@ def _private_keys(_: click.Context, __: click.Parameter, texts: tuple[str, ...])
 
 
 _OPTIONS = (
-    click.option("--columns", metavar="A,B,…", callback=_columns, help="Columns, in this order; see docs/messages.md."),
+    click.option("--columns", metavar="A,B,…", callback=names_of, help="Columns, in this order; see docs/messages.md."),
     click.option("--start", "start_time", metavar="TIME", help="Messages published from here on: ISO 8601, UTC."),
     click.option("--end", "end_time", metavar="TIME", help="Messages published before this: ISO 8601, UTC."),
     click.option(

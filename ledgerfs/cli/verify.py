@@ -35,17 +35,22 @@ def verify(context: click.Context, bucket: Bucket, quick: bool, as_json: bool) -
         bucket.load_catalog(update, listed=True)
     with progress(in_bytes=True) as update:
         report = verify_bucket(bucket, quick=quick, progress=update)
+    conclude(context, bucket, report, as_json=as_json)
+
+
+def conclude(context: click.Context, bucket: Bucket, report: Report, *, as_json: bool) -> None:
+    """Print a report, and exit as it says."""
     if as_json:
         print_json(report.as_json())
     else:
-        print_report(bucket, report)
+        _print(bucket, report)
     if report.is_damaged:
         context.exit(1)
     if not report.is_complete:
         context.exit(3)
 
 
-def print_report(bucket: Bucket, report: Report) -> None:
+def _print(bucket: Bucket, report: Report) -> None:
     """Print findings, and a verdict."""
     for finding in report.findings:
         click.echo(printable(_line(finding)))

@@ -8,6 +8,7 @@ from typing import Any
 from ledgerfs.errors import InvalidNameError
 from ledgerfs.spark.lake.layout import LakeLayout
 from ledgerfs.spark.lake.state import LedgerIds, Unit, Work, what_is_new
+from ledgerfs.spark.planning import say_what_is_missing
 from ledgerfs.spark.storage import Storage
 from ledgerfs.vfs.partitions import DEFAULT_PARTITION_BYTES, PartitionPlan, plan_partitions, wanted_ledgers, within
 from ledgerfs.vfs.scan import Scan, make_scan
@@ -110,6 +111,7 @@ def left_to_do(
     """
     # What was listed a while ago lacks what this export is for.
     catalog = storage.bucket().refresh()
+    say_what_is_missing(catalog)
     wanted = wanted_ledgers(catalog, request.topics, request.topics_pattern)
     ledgers = LedgerIds(catalog, wanted)
     work = Work(wanted, replaced=list(units)) if anew else what_is_new(ledgers, wanted, units)

@@ -21,18 +21,17 @@ def plan(options: ReadOptions) -> PartitionPlan:
     times = (milliseconds_of(scan.get("start_time")), milliseconds_of(scan.get("end_time")))
     # Not the bucket of this process, which may know the catalog of an earlier plan.
     catalog = options.storage.open().catalog
-    _say_what_is_missing(catalog)
+    say_what_is_missing(catalog)
     wanted = wanted_ledgers(catalog, options.topics, options.pattern)
     wanted = within(catalog, wanted, *times, scan.get("clock_slack_ms", CLOCK_SLACK_MS))
     return plan_partitions(catalog, wanted, options.partition_bytes)
 
 
-def _say_what_is_missing(catalog: Catalog) -> None:
+def say_what_is_missing(catalog: Catalog) -> None:
     """Log which ledgers no query can have: nobody should take the rest for all."""
     for bad in catalog.bad_indexes:
         _log.warning("ledger %d is left out: %s", bad.key.ledger_id, bad.error)
     if catalog.lost.size:
         ids = ", ".join(map(str, catalog.lost["ledger_id"][:_MOST_NAMED].tolist()))
-        _log.warning(
-            "%d ledgers without data objects are left out (%s …); `ledgerfs verify` tells", catalog.lost.size, ids
-        )
+        more = f" and {catalog.lost.size - _MOST_NAMED:,} more" if catalog.lost.size > _MOST_NAMED else ""
+        _log.warning("left out, as there is no data object: ledgers %s%s; `ledgerfs verify` tells", ids, more)

@@ -66,6 +66,7 @@ def split_options(given: Mapping[str, str], known: Mapping[str, object]) -> tupl
     ours: dict[str, str] = {}
     storage: dict[str, Any] = {}
     settings: dict[str, str] = {}
+    of_storage: dict[str, str] = {}
     for name, value in given.items():
         low = name.lower()
         if low in names:
@@ -74,21 +75,26 @@ def split_options(given: Mapping[str, str], known: Mapping[str, object]) -> tupl
             storage[low.removeprefix(_STORAGE_PREFIX)] = json_or_text(value)
         elif low.startswith("fs.s3a."):
             settings[low] = value
-        elif low not in {"path", *_OF_STORAGE}:
+        elif low in {"path", *_OF_STORAGE}:
+            of_storage[low] = value
+        else:
             raise InvalidNameError(f"no such option; there are {', '.join([*known, *_STORAGE_NAMES])}", key=name)
     require_no_credentials({**storage, **settings})
-    return ours, _storage_of(given, storage, settings)
+    return ours, _storage(storage, settings, **of_storage)
 
 
-def _storage_of(given: Mapping[str, str], storage: dict[str, Any], settings: dict[str, str]) -> Storage:
-    low = {name.lower(): value for name, value in given.items()}
-    if not low.get("path"):
+def _storage(
+    storage: dict[str, Any],
+    settings: dict[str, str],
+    path: str = "",
+    cachedir: str | None = None,
+    catalogmaxage: str | None = None,
+) -> Storage:
+    if not path:
         reason = "which bucket? One goes into load(…) or save(…), such as s3://tier; several are read one by one"
         raise InvalidNameError(reason, key="path")
-    age = low.get("catalogmaxage")
-    return Storage(
-        low["path"], storage, settings, low.get("cachedir"), None if age is None else seconds(age, "catalogMaxAge")
-    )
+    age = None if catalogmaxage is None else seconds(catalogmaxage, "catalogMaxAge")
+    return Storage(path, storage, settings, cachedir, age)
 
 
 _READ: Mapping[str, Callable[[str, str], Any]] = {

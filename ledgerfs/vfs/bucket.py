@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import fsspec
 from cachetools import LRUCache
 
 from ledgerfs.cache.block_cache import BlockCache, process_cache
@@ -14,7 +13,7 @@ from ledgerfs.cache.disk_ranges import DiskRanges
 from ledgerfs.cache.fork_lock import ForkLock
 from ledgerfs.cache.offset_file import shared_offset_file
 from ledgerfs.cache.rendered_files import RenderedFiles
-from ledgerfs.errors import InvalidNameError, NotFoundError, UnusableUrlError
+from ledgerfs.errors import InvalidNameError, NotFoundError
 from ledgerfs.formats.object_names import LedgerKey
 from ledgerfs.formats.topic_names import UNKNOWN_DIRECTORY, managed_ledger_of, topic_of
 from ledgerfs.vfs.catalog import Catalog, LedgerRef, TopicInfo
@@ -26,8 +25,8 @@ from ledgerfs.vfs.reader_pool import ReaderPool
 from ledgerfs.vfs.store_identity import identity_of
 from ledgerfs.vfs.stores import open_store
 from ledgerfs.vfs.stores.bucket_store import BucketStore
-from ledgerfs.vfs.stores.failures import translate
-from ledgerfs.vfs.stores.fsspec_handle import FsspecHandle, without_credentials
+from ledgerfs.vfs.stores.fsspec_handle import FsspecHandle
+from ledgerfs.vfs.stores.url_filesystem import filesystem_of
 from ledgerfs.vfs.traffic import TrafficStats
 from ledgerfs.vfs.tree import Tree
 from ledgerfs.vfs.views import make_views
@@ -369,7 +368,7 @@ def open_bucket(
     """
     if cache_bytes is not None:
         process_cache.resize(cache_bytes)
-    fs, root = _filesystem_of(url, dict(storage_options or {}))
+    fs, root = filesystem_of(url, storage_options or {})
     return Bucket(open_store(fs, root), cache_dir, scan_options, catalog_max_age, identity_of(fs, root))
 
 
@@ -402,19 +401,3 @@ def shared_bucket(
 
 _shared: "LRUCache[tuple[type, str, str, str], Bucket]" = LRUCache(_SHARED_BUCKETS)
 _shared_lock = ForkLock()
-
-
-def _filesystem_of(url: str, storage_options: dict[str, Any]) -> tuple[Any, str]:
-    try:
-        fs, root = fsspec.core.url_to_fs(url, **storage_options)
-    except ImportError as error:
-        extra = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "abfs": "azure", "az": "azure"}.get(
-            url.partition("://")[0]
-        )
-        hint = f"pip install 'ledgerfs[{extra}]'" if extra else "install the library that it names"
-        raise UnusableUrlError(f"{error}; {hint}", key=without_credentials(url)) from error
-    except OSError as error:
-        raise translate(error, without_credentials(url)) from error
-    except Exception as error:
-        raise UnusableUrlError(without_credentials(str(error)), key=without_credentials(url)) from error
-    return fs, root

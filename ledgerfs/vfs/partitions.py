@@ -286,8 +286,10 @@ def within(catalog: Catalog, wanted: Mask, start_ms: int | None, end_ms: int | N
 
     ``slack_ms`` is how far clocks may be off: `ledgerfs.vfs.time_pruning`, which looks closer when a part is read.
     """
+    if start_ms is None and end_ms is None:
+        return wanted
     primary = _Primary.of(catalog.ledgers)
-    if not primary.rows.size or (start_ms is None and end_ms is None):
+    if not primary.rows.size:
         return wanted
     # Python integers: hostile times must not wrap.
     created = primary.table["created_ms"].astype(object)

@@ -13,17 +13,17 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Any, BinaryIO
 
-import fsspec
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from ledgerfs.errors import InvalidNameError, LedgerfsError, NotFoundError, UnusableUrlError
+from ledgerfs.errors import InvalidNameError, LedgerfsError, NotFoundError
 from ledgerfs.messages.input_columns import IGNORED_COLUMNS
 from ledgerfs.messages.text_columns import TEXT_COLUMNS, from_texts
 from ledgerfs.vfs.json_rows import JSON_SCHEMA, json_rows
 from ledgerfs.vfs.stores.failures import translate
 from ledgerfs.vfs.stores.fsspec_handle import without_credentials
+from ledgerfs.vfs.stores.url_filesystem import filesystem_of
 
 _ROWS = 1 << 15
 _BYTES = 4 << 20
@@ -100,21 +100,13 @@ def open_rows(path: str, **storage_options: Any) -> RowFile:  # noqa: ANN401  (f
         A file that is not what its suffix says.
 
     """
-    fs, root = _filesystem_of(path, storage_options)
+    fs, root = filesystem_of(path, storage_options)
     with _naming(path):
         paths = _paths(fs, root, path)
     with _naming(paths[0]), closing(_opened(fs, paths[0])) as first:
         schema, ignored = first.schema, first.ignored
     rows = _count(fs, paths) if len(paths) <= _COUNTED_FILES else None
     return RowFile(tuple(paths), schema, ignored, rows, fs)
-
-
-def _filesystem_of(url: str, storage_options: dict[str, Any]) -> tuple[Any, str]:
-    try:
-        fs, root = fsspec.core.url_to_fs(url, **storage_options)
-    except Exception as error:
-        raise UnusableUrlError(without_credentials(str(error)), key=without_credentials(url)) from error
-    return fs, root
 
 
 def _paths(fs: Any, root: str, path: str) -> list[str]:  # noqa: ANN401

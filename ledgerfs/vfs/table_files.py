@@ -6,7 +6,7 @@ Memory is bounded by one row group.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -96,29 +96,23 @@ def write_table(batches: Iterable[pa.RecordBatch], schema: pa.Schema, sink: Bina
     return writer.rows
 
 
-class _ParquetFile:
-    def __init__(self, schema: pa.Schema, sink: BinaryIO) -> None:
+class _GroupedFile:
+    """A file of row groups, or of batches of that size."""
+
+    def __init__(self, writer: Any, arguments: Mapping[str, Any] = MappingProxyType({})) -> None:  # noqa: ANN401  (pyarrow is not typed)
         self.rows = 0
         self._groups = _Groups()
-        names = set(schema.names)
-        ascending = [name for name in _ASCENDING if name in names]
-        self._writer = pa.parquet.ParquetWriter(
-            sink,
-            schema,
-            compression="zstd",
-            use_dictionary=[name for name in _REPEATED if name.partition(".")[0] in names],
-            column_encoding=dict.fromkeys(ascending, "DELTA_BINARY_PACKED"),
-            write_statistics=[name for name in schema.names if name not in _WITHOUT_STATISTICS],
-        )
+        self._writer = writer
+        self._arguments = arguments
 
     def write(self, batch: pa.RecordBatch) -> None:
         self.rows += batch.num_rows
         for group in self._groups.add(batch):
-            self._writer.write_batch(group, row_group_size=GROUP_ROWS)
+            self._writer.write_batch(group, **self._arguments)
 
     def flush(self) -> None:
         for group in self._groups.rest():
-            self._writer.write_batch(group, row_group_size=GROUP_ROWS)
+            self._writer.write_batch(group, **self._arguments)
 
     def close(self) -> None:
         self.flush()
@@ -128,27 +122,22 @@ class _ParquetFile:
         self._writer.close()
 
 
-class _ArrowFile:
-    def __init__(self, schema: pa.Schema, sink: BinaryIO) -> None:
-        self.rows = 0
-        self._groups = _Groups()
-        self._writer = pa.ipc.new_file(sink, schema)
+def _parquet_file(schema: pa.Schema, sink: BinaryIO) -> TableWriter:
+    names = set(schema.names)
+    ascending = [name for name in _ASCENDING if name in names]
+    writer = pa.parquet.ParquetWriter(
+        sink,
+        schema,
+        compression="zstd",
+        use_dictionary=[name for name in _REPEATED if name.partition(".")[0] in names],
+        column_encoding=dict.fromkeys(ascending, "DELTA_BINARY_PACKED"),
+        write_statistics=[name for name in schema.names if name not in _WITHOUT_STATISTICS],
+    )
+    return _GroupedFile(writer, {"row_group_size": GROUP_ROWS})
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        self.rows += batch.num_rows
-        for group in self._groups.add(batch):
-            self._writer.write_batch(group)
 
-    def flush(self) -> None:
-        for group in self._groups.rest():
-            self._writer.write_batch(group)
-
-    def close(self) -> None:
-        self.flush()
-        self._writer.close()
-
-    def abandon(self) -> None:
-        self._writer.close()
+def _arrow_file(schema: pa.Schema, sink: BinaryIO) -> TableWriter:
+    return _GroupedFile(pa.ipc.new_file(sink, schema))
 
 
 class _JsonLinesFile:
@@ -191,7 +180,7 @@ class _CsvFile:
 
 
 _WRITERS: Mapping[str, Callable[[pa.Schema, BinaryIO], TableWriter]] = MappingProxyType(
-    {"parquet": _ParquetFile, "jsonl": _JsonLinesFile, "arrow": _ArrowFile, "csv": _CsvFile}
+    {"parquet": _parquet_file, "jsonl": _JsonLinesFile, "arrow": _arrow_file, "csv": _CsvFile}
 )
 
 TABLE_KINDS: Mapping[str, str] = MappingProxyType({kind: f".{kind}" for kind in _WRITERS})

@@ -226,6 +226,22 @@ def test_what_a_folder_is_named() -> None:
     ]  # fmt: skip
 
 
+def test_what_no_export_can_have_is_logged(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A ledger whose data is gone, and one whose index nobody can read: who has the rest should not take it for all."""
+    bucket = tmp_path / "bucket"
+    for i in (1, 2, 3):
+        url = put(bucket, i, message(i))
+    next(bucket.glob("*-ledger-1")).unlink()
+    next(bucket.glob("*-ledger-2-index")).write_bytes(b"?")
+    with caplog.at_level("WARNING", "ledgerfs.spark"):
+        export(spark, url, str(tmp_path / "lake"), format="jsonl")
+    assert values(tmp_path / "lake") == ["value 3"]
+    assert any("ledger 2 is left out" in line for line in caplog.messages)
+    assert any(line.startswith("left out, as there is no data object: ledgers 1;") for line in caplog.messages)
+
+
 # What a later export does.
 
 

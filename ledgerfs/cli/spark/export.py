@@ -8,7 +8,7 @@ import click
 from ledgerfs.cli.left_out import say_left_out
 from ledgerfs.cli.options import json_option, parsed_options
 from ledgerfs.cli.output import human_size, print_json, printable, say, show, table
-from ledgerfs.cli.scan_options import scan_options
+from ledgerfs.cli.scan_options import names_of, scan_options
 from ledgerfs.cli.sizes import Size
 from ledgerfs.cli.spark.options import Session, session_options, storage_argument
 from ledgerfs.cli.spark.running import running
@@ -22,13 +22,6 @@ if TYPE_CHECKING:
     from ledgerfs.spark.storage import Storage
 
 _KINDS = ("parquet", "jsonl", "arrow", "csv")
-
-
-def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in (text or "").split(",")) if text is not None else ()
-    if not all(names):
-        raise click.BadParameter(f"{text!r} is not a list of names with commas between them")
-    return names
 
 
 @click.command()
@@ -47,7 +40,7 @@ def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
     "--format", "kind", type=click.Choice(_KINDS), default="parquet", show_default=True, help="What to write."
 )
 @click.option(
-    "--partition-by", metavar="A,B,…", callback=_names,
+    "--partition-by", metavar="A,B,…", callback=names_of,
     help="Folders by value: topic, date, hour (of publish_time, UTC), partition, ledger_id, producer_name.",
 )  # fmt: skip
 @click.option("--incremental", is_flag=True, help="Add what is new since the last export to this folder.")
@@ -112,7 +105,7 @@ def _request(
     *,
     topics: tuple[str, ...],
     pattern: str | None,
-    partition_by: tuple[str, ...],
+    partition_by: tuple[str, ...] | None,
     partition_bytes: int | None,
     scan: dict[str, Any],
 ) -> "ExportRequest":
@@ -120,7 +113,7 @@ def _request(
     from ledgerfs.vfs.partitions import DEFAULT_PARTITION_BYTES
 
     size = DEFAULT_PARTITION_BYTES if partition_bytes is None else partition_bytes
-    return ExportRequest(kind, partition_by, topics or None, pattern, size, scan)
+    return ExportRequest(kind, partition_by or (), topics or None, pattern, size, scan)
 
 
 def _say_what_is_missing(topics: "Sequence[TopicExport]") -> bool:

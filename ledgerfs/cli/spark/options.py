@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ledgerfs.cli.options import parsed_options
+from ledgerfs.cli.options import parsed_texts, storage_option, storage_options_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,14 +29,12 @@ class Session:
     settings: dict[str, str]
 
     def open(self, name: str) -> "SparkSession":
-        """Return the session. Raises `click.ClickException` where Spark is not installed, or cannot start."""
-        try:
-            from ledgerfs.spark.session import open_session
-        except ImportError as error:
-            raise click.ClickException(f"{error}; {WHAT_IS_NEEDED}") from error
+        """Return the session. Raises `click.ClickException` where Spark cannot start."""
+        # Spark is installed: the argument BUCKET has imported it.
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException
 
+        from ledgerfs.spark.session import open_session
         from ledgerfs.spark.task_errors import line_of
 
         try:
@@ -59,12 +57,7 @@ def session_options(command: Command) -> Command:
 
 def storage_argument(command: Command) -> Command:
     """Add the argument BUCKET and the option -o; the command gets a `Storage` as ``storage``."""
-    option = click.option(
-        "-o", "--option", "storage_options", multiple=True, metavar="KEY=VALUE", is_eager=True, expose_value=False,
-        callback=_keep_options,
-        help="Option of the storage's filesystem, such as endpoint_url=http://host:9000 or anon=true; may be repeated.",
-    )  # fmt: skip
-    return click.argument("storage", metavar="BUCKET", callback=_storage)(option(command))
+    return click.argument("storage", metavar="BUCKET", callback=_storage)(storage_option(command))
 
 
 def _keep_master(context: click.Context, _: click.Parameter, master: str | None) -> None:
@@ -75,17 +68,7 @@ def _keep_master(context: click.Context, _: click.Parameter, master: str | None)
 
 
 def _session(context: click.Context, _: click.Parameter, values: tuple[str, ...]) -> Session:
-    settings = {}
-    for text in values:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise click.BadParameter(f"{text!r} is not KEY=VALUE")
-        settings[name] = value
-    return Session(context.meta.get("ledgerfs.spark.master"), settings)
-
-
-def _keep_options(context: click.Context, _: click.Parameter, values: tuple[str, ...]) -> None:
-    context.meta["ledgerfs.storage_options"] = parsed_options(values)
+    return Session(context.meta.get("ledgerfs.spark.master"), parsed_texts(values))
 
 
 def _storage(context: click.Context, _: click.Parameter, url: str) -> "Storage":
@@ -95,4 +78,4 @@ def _storage(context: click.Context, _: click.Parameter, url: str) -> "Storage":
         from ledgerfs.spark.storage import Storage
     except ImportError as error:
         raise click.ClickException(f"{error}; {WHAT_IS_NEEDED}") from error
-    return Storage(url, context.meta.get("ledgerfs.storage_options") or {})
+    return Storage(url, storage_options_of(context))

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 import click
 
 from ledgerfs.cli.options import json_option
-from ledgerfs.cli.output import print_json, progress
+from ledgerfs.cli.output import progress
 from ledgerfs.cli.spark.options import Session, session_options, storage_argument
 from ledgerfs.cli.spark.running import running
-from ledgerfs.cli.verify import print_report
+from ledgerfs.cli.verify import conclude
 
 if TYPE_CHECKING:
     from ledgerfs.spark.storage import Storage
@@ -42,11 +42,4 @@ def verify(context: click.Context, *, storage: "Storage", session: Session, quic
         with progress() as update:
             verification = prepare(spark, storage, quick=quick, progress=update)
         report = verification.report()
-    if as_json:
-        print_json(report.as_json())
-    else:
-        print_report(verification.bucket, report)
-    if report.is_damaged:
-        context.exit(1)
-    if not report.is_complete:
-        context.exit(3)
+    conclude(context, verification.bucket, report, as_json=as_json)

@@ -6,7 +6,6 @@ then, all that tasks wrote is rubbish, which whoever comes next removes. ``_SUCC
 
 import json
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import TypeVar
 
@@ -14,6 +13,7 @@ from ledgerfs.errors import InvalidNameError
 from ledgerfs.spark.lake.lock import FOLDER
 from ledgerfs.spark.lake.state import LakeState
 from ledgerfs.spark.lake.target import Lake, missing
+from ledgerfs.vfs.ordered_map import ordered_map
 
 STATE = f"{FOLDER}/state.json"
 SUCCESS = "_SUCCESS"
@@ -119,9 +119,8 @@ def _clear(lake: Lake, job: str) -> None:
 
 def _at_once(work: Callable[[Value], None], values: Iterable[Value]) -> None:
     """Do something for many values, some at a time; raises the first error."""
-    with ThreadPoolExecutor(_AT_A_TIME) as pool:
-        for _ in pool.map(work, values):
-            pass
+    for _ in ordered_map(work, values, _AT_A_TIME, "ledgerfs-lake"):
+        pass
 
 
 def _parsed(text: bytes, key: str) -> Commit:

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 from uuid import uuid4
 
-import fsspec
-
-from ledgerfs.errors import BucketNotFoundError, NotFoundError, ObjectNotFoundError, UnusableUrlError
+from ledgerfs.errors import BucketNotFoundError, NotFoundError, ObjectNotFoundError
 from ledgerfs.spark.storage import Storage
 from ledgerfs.vfs.object_writes import Upload
 from ledgerfs.vfs.stores import open_store
 from ledgerfs.vfs.stores.failures import translate
 from ledgerfs.vfs.stores.fsspec_handle import FsspecHandle, without_credentials
+from ledgerfs.vfs.stores.url_filesystem import filesystem_of
 
 Result = TypeVar("Result")
 
@@ -33,15 +32,7 @@ class Lake:
     @classmethod
     def of(cls, target: Storage) -> Self:
         """Open a folder, which need not be there; raises `UnusableUrlError` where no filesystem can open it."""
-        url = without_credentials(target.url)
-        try:
-            fs, root = fsspec.core.url_to_fs(target.url, **target.filesystem_options)
-        except ImportError as error:
-            raise UnusableUrlError(f"{error}; install the library that it names", key=url) from error
-        except OSError as error:
-            raise translate(error, url) from error
-        except Exception as error:
-            raise UnusableUrlError(without_credentials(str(error)), key=url) from error
+        fs, root = filesystem_of(target.url, target.filesystem_options)
         handle = FsspecHandle.of(fs)
         return cls(fs, root.rstrip("/"), handle.is_kind("fsspec.implementations.local", "LocalFileSystem"))
 
