@@ -48,9 +48,19 @@ _TASK_OUTLIVES_ITS_END = 5.0
 
 @dataclass(frozen=True, slots=True)
 class WrittenPartition(WriterCommitMessage):
-    """What a task tells the driver: the data object that it wrote, None for no rows."""
+    """What a task tells the driver.
+
+    Attributes
+    ----------
+    ledger
+        The data object that it wrote; None for no rows.
+    attempt
+        How often the task had failed before.
+
+    """
 
     ledger: UnindexedLedger | None
+    attempt: int = 0
 
 
 def open_sink(
@@ -98,38 +108,43 @@ class LedgerSink(DataSourceArrowWriter):
         """
         batches = (rows for rows in iterator if rows.num_rows)
         first = next(batches, None)
+        partition, attempt = _task()
         if first is None:
-            return WrittenPartition(None)
-        partition = _partition()
+            return WrittenPartition(None, attempt)
         ledger = self._ledger_of(partition)
         rows = Rows(first.schema, chain([first], batches))
         store = self._wanted.storage.bucket().raw_store
         try:
-            return WrittenPartition(write_rows(store, ledger, rows, self._wanted.encoding).ledger)
+            return WrittenPartition(write_rows(store, ledger, rows, self._wanted.encoding).ledger, attempt)
         except InvalidRowError as error:
             place = f"{error.key} of partition {partition}, on its way to {ledger.key.data_key}"
             raise InvalidRowError(error.reason, key=place) from error
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Make the partitions ledgers, all or none, and remove what attempts have left that were in vain. Raises as `publish_all`."""
-        made = [_ledger_in(message) for message in messages]
-        written = [one for one in made if one is not None]
+        told = [_told_by(message) for message in messages]
+        written = [one.ledger for one in told if one.ledger is not None]
         bucket = self._wanted.storage.bucket()
         if written:
             publish_all(bucket.raw_store, self._group, written)
             bucket.expire()
+        has_failed = any(one.attempt for one in told)
         try:
-            remove_all(bucket.raw_store, self._group, kept=frozenset(one.data.key for one in written))
+            self._sweep(frozenset(one.data.key for one in written), twice=has_failed)
         except LedgerfsError as error:
             _log.warning("data objects %s… without an index may stay: %s", self._group.key_prefix, error)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove everything; Spark tells of no objects, so they are found by their names. Raises what the store raises."""
+        self._sweep(frozenset(), twice=None in messages)
+
+    def _sweep(self, kept: frozenset[str], *, twice: bool) -> None:
+        """Remove what there is besides; twice where a task failed, whose Python may be about to complete its data object."""
         store = self._wanted.storage.bucket().raw_store
-        remove_all(store, self._group)
-        if None in messages:
+        remove_all(store, self._group, kept)
+        if twice:
             time.sleep(_TASK_OUTLIVES_ITS_END)
-            remove_all(store, self._group)
+            remove_all(store, self._group, kept)
 
     def _ledger_of(self, partition: int) -> NewLedger:
         wanted = self._wanted
@@ -148,15 +163,16 @@ def _first_id(bucket: Bucket, ledger_id: int | None) -> int:
     return ledger_id
 
 
-def _partition() -> int:
+def _task() -> tuple[int, int]:
+    """Return the partition that is written, and how often the task has failed before."""
     context = TaskContext.get()
     if context is None:
         raise RuntimeError("rows are written by tasks of Spark only")
-    return int(context.partitionId())
+    return int(context.partitionId()), int(context.attemptNumber())
 
 
-def _ledger_in(message: WriterCommitMessage | None) -> UnindexedLedger | None:
-    """Return what a task has written; raises for a task that is said to be done, and has told nothing: its rows would be lost."""
+def _told_by(message: WriterCommitMessage | None) -> WrittenPartition:
+    """Return what a task told; raises for one that is said to be done, and has told nothing: its rows would be lost."""
     if not isinstance(message, WrittenPartition):
         raise RefusedLedgerError("a task has not told what it wrote, so nothing is written at all")
-    return message.ledger
+    return message

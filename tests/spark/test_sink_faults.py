@@ -193,7 +193,7 @@ SCHEMA = StructType([StructField("value", StringType())])
 
 
 def sink_of(place: Place, monkeypatch: pytest.MonkeyPatch) -> LedgerSink:
-    monkeypatch.setattr(data_sink, "_partition", lambda: 0)
+    monkeypatch.setattr(data_sink, "_task", lambda: (0, 0))
     return open_sink({"topic": TOPIC, "path": place.url}, SCHEMA, overwrite=False)
 
 
@@ -210,6 +210,23 @@ def test_attempts_that_lost_leave_nothing(place: Place, monkeypatch: pytest.Monk
     sink.commit([won])
     assert_whole(place, 2, 1)
     assert won.ledger.data.key in place.objects()
+
+
+def test_an_attempt_that_lost_and_goes_on_leaves_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark takes a task for failed at once; its Python may notice some seconds later, and complete what it writes."""
+    sink = sink_of(place, monkeypatch)
+    attempts, objects = [1, 0], []
+    monkeypatch.setattr(data_sink, "_task", lambda: (0, attempts.pop(0)))
+    won = sink.write(some_rows("0", "1"))
+
+    def sleep(_: float) -> None:
+        sink.write(some_rows("0"))
+        objects.append(len(place.objects()))
+
+    monkeypatch.setattr(data_sink.time, "sleep", sleep)
+    sink.commit([won])
+    assert objects == [3]
+    assert_whole(place, 2, 1)
 
 
 def test_nothing_shows_before_the_commit_and_nothing_is_left_by_an_abort(
