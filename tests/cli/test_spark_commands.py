@@ -155,6 +155,6 @@ def test_ctrl_c_ends_jobs_and_session(s3_golden: str, proxy: FaultProxy) -> None
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=100)
-    assert process.returncode == 130
+    assert process.returncode == 130, stderr.decode()
     assert stdout == b""
-    assert said(stderr) == ["interrupted"]
+    assert said(stderr) == ["interrupted"], stderr.decode()

@@ -5,7 +5,7 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,8 +29,7 @@ def running(session: Session, name: str) -> Iterator["SparkSession"]:
     on_interrupt = signal.getsignal(signal.SIGINT)
     opened = session.open(name)
     signal.signal(signal.SIGINT, on_interrupt)
-    # There py4j prints a traceback of every interruption.
-    logging.getLogger().addFilter(lambda _: False)
+    _silence_py4j()
     # Spark's own, which only now are known to be there.
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
@@ -40,12 +39,29 @@ def running(session: Session, name: str) -> Iterator["SparkSession"]:
     try:
         yield opened
     except (PySparkException, Py4JError) as failure:
+        if _was_interrupted(failure):
+            raise KeyboardInterrupt from failure
         error = error_of(failure)
         if error is None:
             raise click.ClickException(f"Spark: {line_of(failure)}") from failure
         raise error from failure
     finally:
-        opened.stop()
+        # Java ends with this process in any case, and after an interruption may not answer any more.
+        with suppress(Py4JError):
+            opened.stop()
+
+
+def _silence_py4j() -> None:
+    """Keep its tracebacks of interruptions off the terminal: it logs some to the root, which from then on prints those of its own, too."""
+    logging.getLogger().addFilter(lambda _: False)
+    logging.getLogger("py4j").propagate = False
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Whether an error came after Ctrl-C: Spark's own cleaning up talks to Java again, which may have closed the connection by then."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
 
 
 def _require_java() -> None:
