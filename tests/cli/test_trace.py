@@ -53,7 +53,8 @@ def test_retries_show_in_both_and_credentials_in_neither(s3_golden: str, proxy: 
     assert re.match(r"trace: LIST s3://golden: try 1 failed \(.*\), again in \d\.\d\d s", lines[1])
     assert lines[2].endswith("try 2: ok")
     stats = next(filter(None, map(_STATS.fullmatch, lines)))
-    assert stats[3] == "1", lines
+    # A store that shares a busy machine may keep another request waiting, too.
+    assert int(stats[3]) == sum(", again in " in line for line in lines)
     assert not any(secret.encode() in done.stderr for secret in CREDENTIALS.values())
 
 
