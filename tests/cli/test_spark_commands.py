@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -12,21 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import LEDGERFS, OF_SPARKS_DAEMON, output, run
+from tests.support.commands import LEDGERFS, output, run
 from tests.support.s3 import CREDENTIALS, Fault, FaultProxy, S3Server
 
 ENVIRONMENT = {"AWS_ACCESS_KEY_ID": CREDENTIALS["key"], "AWS_SECRET_ACCESS_KEY": CREDENTIALS["secret"]}
 SESSION = ("--master", "local[2]", "--conf", "spark.ui.enabled=false", "--conf", "spark.driver.host=127.0.0.1")
-# What the JVM itself says of the modules that Spark's start script adds, and of a store that a busy machine keeps waiting.
-_OF_OTHERS = re.compile(
-    r"WARNING: Using incubator modules|GET .*: try \d failed \(the store sent nothing .*, again in "
-)
+# What the JVM itself says of the modules that Spark's start script adds.
+_OF_JAVA = "WARNING: Using incubator modules"
 
 
 def said(stderr: bytes) -> list[str]:
-    """Return the lines on standard error that say something of the command."""
-    lines = OF_SPARKS_DAEMON.sub(b"", stderr).decode().splitlines()
-    return [line for line in lines if not _OF_OTHERS.match(line)]
+    """Return the lines on standard error that are not the JVM's."""
+    return [line for line in stderr.decode().splitlines() if not line.startswith(_OF_JAVA)]
 
 
 def test_verify_prints_what_the_command_without_spark_does(truncated_url: str) -> None:
@@ -152,7 +148,11 @@ def test_ctrl_c_ends_jobs_and_session(s3_golden: str, proxy: FaultProxy) -> None
     ]
     arguments = ["spark", "verify", s3_golden, "-o", f"endpoint_url={proxy.endpoint}", *SESSION]
     process = subprocess.Popen(
-        [LEDGERFS, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **ENVIRONMENT}
+        [LEDGERFS, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # A busy machine keeps the store waiting, which is no failure of it.
+        env={**os.environ, **ENVIRONMENT, "LEDGERFS_STORE_TIMEOUT": "240"},
     )
     while not any(seen.method == "GET" and seen.path.endswith("-ledger-26") for seen in list(proxy.seen)):
         assert process.poll() is None

@@ -45,7 +45,12 @@ def test_stats_are_told_also_when_the_command_fails(golden_url: str) -> None:
 
 def test_retries_show_in_both_and_credentials_in_neither(s3_golden: str, proxy: FaultProxy) -> None:
     proxy.faults = [Fault("503", times=1, matches=lambda method, path, headers: True)]
-    env = {"AWS_ACCESS_KEY_ID": CREDENTIALS["key"], "AWS_SECRET_ACCESS_KEY": CREDENTIALS["secret"]}
+    env = {
+        "AWS_ACCESS_KEY_ID": CREDENTIALS["key"],
+        "AWS_SECRET_ACCESS_KEY": CREDENTIALS["secret"],
+        # A busy machine keeps the store waiting, which is no failure of it.
+        "LEDGERFS_STORE_TIMEOUT": "240",
+    }
     done = run("topics", s3_golden, "-o", f"endpoint_url={proxy.endpoint}", "--trace", "--stats", env=env)
     lines = done.stderr.decode().splitlines()
     assert lines[0].startswith("trace: LIST s3://golden: 0 bytes in ")
@@ -53,8 +58,7 @@ def test_retries_show_in_both_and_credentials_in_neither(s3_golden: str, proxy: 
     assert re.match(r"trace: LIST s3://golden: try 1 failed \(.*\), again in \d\.\d\d s", lines[1])
     assert lines[2].endswith("try 2: ok")
     stats = next(filter(None, map(_STATS.fullmatch, lines)))
-    # A store that shares a busy machine may keep another request waiting, too.
-    assert int(stats[3]) == sum(", again in " in line for line in lines)
+    assert stats[3] == "1", lines
     assert not any(secret.encode() in done.stderr for secret in CREDENTIALS.values())
 
 
