@@ -1,11 +1,13 @@
 """The Spark session of a command: the one that ``spark-submit`` prepared, or a local one."""
 
 import os
+import re
 import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 _SETTINGS = {
@@ -13,6 +15,7 @@ _SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
 }
+_DAEMON = "spark.python.daemon.module"
 _PROGRESS = "spark.ui.showConsoleProgress"
 _LOG_LEVEL = "spark.log.level"
 # Of a failed task Spark prints a page of Java before the driver, that is we, get to know.
@@ -47,7 +50,21 @@ def open_session(name: str, master: str | None = None, settings: Mapping[str, st
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel(given.get(_LOG_LEVEL, _QUIET))
+    _quieten_daemon(session.sparkContext)
     return session
+
+
+def _quieten_daemon(context: SparkContext) -> None:
+    """Have workers of this machine end without a traceback each (`ledgerfs.spark.daemon`), unless another is set.
+
+    Only where it is sure to be found: another Python may have no ledgerfs, and what ``--py-files`` brings, or a cluster fetches, is not
+    there yet when a daemon starts. On a cluster such tracebacks are in the executors' logs.
+    """
+    settings = context.getConf()
+    is_here = re.fullmatch(r"local(\[.*\])?", context.master or "") is not None and context.pythonExec == sys.executable
+    if is_here and not settings.get("spark.submit.pyFiles") and not settings.contains(_DAEMON):
+        # The session had to be there for its master to be known; a daemon starts with the first Python task.
+        context._jsc.sc().conf().set(_DAEMON, "ledgerfs.spark.daemon")  # noqa: SLF001
 
 
 def _start_quietly() -> None:

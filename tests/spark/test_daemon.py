@@ -1,0 +1,108 @@
+"""Workers that Spark has no more work for end without a word: the daemon itself, and in the session of a command."""
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.serializers import UTF8Deserializer, read_int
+
+# A worker tells which daemon started it. With the daemon halted, nobody ends the worker before it sees that its socket is closed.
+_PROGRAM = """
+    import os, signal, sys, time
+    import pyarrow as pa
+    from ledgerfs.spark.session import open_session
+
+    def processes(batches):
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"worker": [os.getpid()], "daemon": [os.getppid()]})
+
+    session = open_session("test", "local[1]", dict(a.split("=") for a in sys.argv[1:]))
+    ((worker, daemon),) = session.range(1).coalesce(1).mapInArrow(processes, "worker long, daemon long").collect()
+    print(open(f"/proc/{daemon}/cmdline").read().split("\\0")[2], flush=True)
+    os.kill(daemon, signal.SIGSTOP)
+    try:
+        session.stop()
+        while os.path.exists(f"/proc/{worker}"):
+            time.sleep(0.01)
+    finally:
+        os.kill(daemon, signal.SIGCONT)
+"""
+
+
+@pytest.fixture
+def started(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[bytes]]:
+    """A daemon as Spark starts it, which listens on a Unix domain socket."""
+    with tempfile.TemporaryDirectory() as folder:  # the path of such a socket is 107 bytes at most
+        process = subprocess.Popen(
+            [sys.executable, "-m", request.param, "pyspark.worker"],
+            env={
+                **os.environ,
+                "PYTHON_UNIX_DOMAIN_ENABLED": "true",
+                "PYTHON_WORKER_FACTORY_SOCK_DIR": folder,
+                "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "true",
+                "SPARK_REUSE_WORKER": "1",
+            },
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        yield process
+        process.kill()
+        process.communicate()
+
+
+def said_after_the_socket_was_closed(daemon: subprocess.Popen[bytes]) -> str:
+    """Have a worker started, close its socket as Spark does, and return what both wrote to standard error until they ended."""
+    assert daemon.stdout is not None
+    assert daemon.stderr is not None
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(UTF8Deserializer().loads(daemon.stdout))
+        with connection.makefile("rb") as answers:
+            assert read_int(answers) != daemon.pid
+    # The worker has the pipe as well, which ends with the last of both.
+    daemon.kill()
+    return daemon.stderr.read().decode()
+
+
+@pytest.mark.parametrize("started", ["ledgerfs.spark.daemon"], indirect=True)
+def test_a_worker_whose_socket_spark_has_closed_ends_without_a_word(started: subprocess.Popen[bytes]) -> None:
+    assert said_after_the_socket_was_closed(started) == ""
+
+
+@pytest.mark.parametrize("started", ["pyspark.daemon"], indirect=True)
+def test_our_daemon_is_needed_as_long_as_sparks_own_prints_a_traceback(started: subprocess.Popen[bytes]) -> None:
+    assert "BrokenPipeError" in said_after_the_socket_was_closed(started)
+
+
+def in_a_session_of_a_command(**settings: str) -> subprocess.CompletedProcess[str]:
+    given = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", **settings}
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(_PROGRAM), *(f"{key}={value}" for key, value in given.items())],
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_a_command_that_ends_while_the_daemon_is_busy_prints_no_traceback() -> None:
+    done = in_a_session_of_a_command()
+    assert done.stdout == "ledgerfs.spark.daemon\n"
+    assert "Traceback" not in done.stderr, done.stderr
+
+
+def test_sparks_own_daemon_where_ledgerfs_may_come_later_than_it_starts(tmp_path: Path) -> None:
+    archive = tmp_path / "some.zip"
+    archive.write_bytes(b"")
+    done = in_a_session_of_a_command(**{"spark.submit.pyFiles": str(archive)})
+    assert done.stdout == "pyspark.daemon\n"
+
+
+def test_a_daemon_that_somebody_has_chosen() -> None:
+    done = in_a_session_of_a_command(**{"spark.python.daemon.module": "pyspark.daemon"})
+    assert done.stdout == "pyspark.daemon\n"
