@@ -45,18 +45,31 @@ def put(ranges, identity, start, end):
     ranges.put(identity, start, bytes_of(identity, start, end))
 
 
+def within(folder):
+    try:
+        return list(folder.iterdir())
+    except FileNotFoundError:  # another process has just removed it
+        return []
+
+
+def all_files(folder):
+    """Return whatever is in the folders of objects, also while others write and remove it."""
+    kinds = (path for path in within(folder) if len(path.name) == 2)
+    return sorted(path for kind in kinds for one in within(kind) for path in within(one))
+
+
 def files(folder):
     """Return the pieces on disk."""
-    return sorted(path for path in folder.glob("??/*/*") if not path.name.endswith(".part"))
+    return [path for path in all_files(folder) if not path.name.endswith(".part")]
 
 
 def parts(folder):
-    return sorted(folder.glob("??/*/*.part"))
+    return [path for path in all_files(folder) if path.name.endswith(".part")]
 
 
 def held(folder):
     total = 0
-    for path in folder.glob("??/*/*"):
+    for path in all_files(folder):
         try:
             total += -(-path.stat().st_size // 4096) * 4096
         except FileNotFoundError:

@@ -201,7 +201,7 @@ def subprocess_of(mount: Mount, number: int) -> "subprocess.Popen[bytes]":
 
 
 def test_all_went_without_a_file_left_open(mount: Mount) -> None:
-    wait_until(lambda: mount.ask("stats")["handles"] == 0, 10)
+    mount.wait_until_all_is_closed()
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ def bucket(place: Place, mount: Mount) -> Iterator[Place]:
         if path.name != "1.entries":
             path.unlink()
     assert records_of(place) == {1: FIRST}
-    wait_until(lambda: mount.ask("stats")["handles"] == 0, 10)
+    mount.wait_until_all_is_closed()
 
 
 def records_of(place: Place) -> dict[int, bytes]:

@@ -51,6 +51,13 @@ class Mount:
         """Return how many requests the store got."""
         return int(self.ask("stats")["requests"])
 
+    def wait_until_all_is_closed(self) -> None:
+        """See to it that no file stays open. The kernel tells of a ``close`` after it has returned, and of a mapping's end."""
+        end = time.monotonic() + ENDING
+        while still_open := self.ask("stats")["open"]:
+            assert time.monotonic() < end, still_open
+            time.sleep(0.01)
+
     def run(self, command: str, code: int | None = 0) -> "subprocess.CompletedProcess[bytes]":
         """Run a shell command in the mount; ``code`` None is for any but 0."""
         environment = {**os.environ, "LC_ALL": "C"}
@@ -174,7 +181,7 @@ def _answer(made: Any, bucket: Any) -> None:
         told = {
             "requests": traffic.requests,
             "bytes": traffic.bytes_received,
-            "handles": made.open_handles,
+            "open": sorted(one.path for one in list(made._open.values())),
             "threads": threading.active_count(),
             "descriptors": len(list(Path("/proc/self/fd").iterdir())),
         }
