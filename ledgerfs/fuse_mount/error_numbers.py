@@ -18,8 +18,11 @@ from ledgerfs.errors import (
     LedgerfsError,
     NotFoundError,
     ObjectNotFoundError,
+    StoreError,
     StoreUnreachableError,
+    UncertainWriteError,
 )
+from ledgerfs.vfs.stores.retries import store_timeout
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -36,7 +39,7 @@ _TRANSLATED = {errno.EHOSTUNREACH: errno.EIO}
 _GONE = (ObjectNotFoundError, BucketNotFoundError)
 
 _SILENT_SECONDS = 10.0
-"""For how long the same is not said again."""
+"""For how long the same is not said again, beside the time that a store is given: what the kernel asks for again fails as late as that."""
 
 
 class MountError(OSError):
@@ -88,9 +91,16 @@ def _log(operation: str, arguments: tuple[object, ...], error: Exception, number
 
 
 def _subject(error: OSError) -> str:
-    """Return what an error is about: what it says, or the object, for its reason tells of tries and seconds."""
-    is_of_object = isinstance(error, LedgerfsError) and error.key is not None
-    return f"{type(error).__name__} {error.filename}" if is_of_object else str(error)
+    """Return what an error is about: what it says, or the object, for its reason tells of tries and seconds.
+
+    How a store fails in the end, by a wrong body or by none, may differ from one read to the next; what became of a write is always said.
+    """
+    if not isinstance(error, LedgerfsError) or error.key is None:
+        return str(error)
+    kind = type(error)
+    if isinstance(error, StoreError) and not isinstance(error, UncertainWriteError):
+        kind = StoreError
+    return f"{kind.__name__} {error.filename}"
 
 
 def _is_news(text: str) -> bool:
@@ -98,7 +108,7 @@ def _is_news(text: str) -> bool:
     now = time.monotonic()
     with _lock:
         said = _said.get(text)
-        if said is not None and now - said < _SILENT_SECONDS:
+        if said is not None and now - said < _SILENT_SECONDS + store_timeout():
             return False
         _said[text] = now
         return True

@@ -12,12 +12,14 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import ledgerfs.errors
 from ledgerfs.errors import (
+    CorruptLedgerError,
     LedgerExistsError,
     LedgerfsError,
     NotFoundError,
@@ -26,6 +28,8 @@ from ledgerfs.errors import (
     RefusedLedgerError,
     StaleObjectError,
     StoreError,
+    StoreTimeoutError,
+    UncertainWriteError,
 )
 from ledgerfs.fuse_mount import error_numbers
 from ledgerfs.fuse_mount.attributes import inode_of
@@ -33,6 +37,7 @@ from ledgerfs.fuse_mount.error_numbers import MountError, answering, errno_of
 from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
 from ledgerfs.fuse_mount.processes import has_failed, is_held, process_of
 from ledgerfs.vfs.bucket import Bucket, open_bucket
+from ledgerfs.vfs.stores.failures import WrongBodyError
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.matrix import TOPIC, make_ledger
 from tests.support.remote import RemoteFolder
@@ -130,6 +135,34 @@ def test_each_error_is_said_once(error: Exception, lines: list[str], caplog: pyt
     shown = [record for record in caplog.records if record.levelno >= logging.INFO]
     assert [f"{record.levelname} {record.message}" for record in shown] == lines
     assert all(bool(record.exc_info) == isinstance(error, ValueError) for record in shown)
+
+
+def test_a_failing_store_is_said_once_as_long_as_the_kernel_may_ask_again(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error_numbers._said.clear()
+    now = 1000.0
+    monkeypatch.setattr(error_numbers, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "60")
+
+    @answering
+    def read(error: Exception) -> None:
+        raise error
+
+    said = 0
+    for seconds, error, is_said in (
+        (0, WrongBodyError("short", key="a"), True),
+        (55, StoreTimeoutError("silent", key="a", offset=5), False),
+        (55, StoreTimeoutError("silent", key="b"), True),
+        (55, CorruptLedgerError("wrong", key="a"), True),
+        (55, UncertainWriteError("not known", key="a"), True),
+        (75, WrongBodyError("short", key="a"), True),
+    ):
+        now = 1000.0 + seconds
+        with pytest.raises(MountError):
+            read(error)
+        said += is_said
+        assert len(caplog.records) == said, error
 
 
 def test_inodes_stay_and_are_no_others() -> None:
