@@ -2,8 +2,8 @@
 
 Spark closes the sockets of idle workers after a minute, and of all when a session stops. A worker then tries to say that it got no further
 task, and over a Unix domain socket, unlike over TCP, that fails at once: Spark's own daemon prints a traceback of ``BrokenPipeError`` for
-each of them, in the middle of what a command prints (Spark 4.1 to 4.3). Whoever has closed the socket waits for nothing any more, so there
-is nobody whom such an error could tell anything.
+each of them, in the middle of what a command prints (seen with Spark 4.3). Whoever has closed the socket waits for nothing any more, so
+there is nobody whom such an error could tell anything.
 
 Spark runs it as it would ``pyspark.daemon`` where ``spark.python.daemon.module`` is ``ledgerfs.spark.daemon``.
 """
