@@ -93,7 +93,8 @@ def _log(operation: str, arguments: tuple[object, ...], error: Exception, number
 def _subject(error: OSError) -> str:
     """Return what an error is about: what it says, or the object, for its reason tells of tries and seconds.
 
-    How a store fails in the end, by a wrong body or by none, may differ from one read to the next; what became of a write is always said.
+    How a store fails in the end, by a wrong body or by none, may differ from one read to the next. That nobody knows what became of a write
+    is another thing to say.
     """
     if not isinstance(error, LedgerfsError) or error.key is None:
         return str(error)

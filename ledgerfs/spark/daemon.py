@@ -23,11 +23,6 @@ def worker(sock: socket.socket, authenticated: bool) -> int:
         return 1
 
 
-def run() -> None:
-    """Start workers until Spark ends the daemon."""
+if __name__ == "__main__":
     daemon.worker = worker
     daemon.manager()
-
-
-if __name__ == "__main__":
-    run()

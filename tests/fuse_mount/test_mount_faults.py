@@ -189,7 +189,9 @@ def test_a_mount_answers_while_a_read_hangs(mount: Mount, proxy: FaultProxy, mad
     proxy.faults = [Fault("hang", matches=is_of(HANGING))]
     reading = [subprocess_of(mount, HANGING) for _ in range(3)]
     try:
+        began = time.monotonic()
         mount.run(f"ls -l entries/{TOPIC}; stat {path_of(IDS['slow', 0])}; cat {path_of(IDS['slow', 0])}; stat -f .")
+        assert time.monotonic() - began < 2
         assert [one.poll() for one in reading] == [None] * 3
     finally:
         assert {one.wait(60) for one in reading} == {1}

@@ -320,6 +320,7 @@ def test_many_read_one_file_and_many(mount: Mount, fs: LedgerFileSystem) -> None
     with ThreadPoolExecutor(24) as pool:
         assert all(pool.map(read, range(24)))
     mount.wait_until_all_is_closed()
+    assert mount.ask("stats")["open"] == []
 
 
 READ_ONLY = (
@@ -353,4 +354,5 @@ def test_no_file_stays_open(mount: Mount) -> None:
                 file.read(10)
     mount.wait_until_all_is_closed()
     after = mount.ask("stats")
+    assert after["open"] == []
     assert after["descriptors"] <= before["descriptors"] + 12, (before, after)

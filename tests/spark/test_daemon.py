@@ -6,10 +6,8 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from pyspark.serializers import UTF8Deserializer, read_int
 
 # A worker tells which daemon started it. With the daemon halted, nobody ends the worker before it sees that its socket is closed.
@@ -35,12 +33,11 @@ _PROGRAM = """
 """
 
 
-@pytest.fixture
-def started(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[bytes]]:
-    """A daemon as Spark starts it, which listens on a Unix domain socket."""
-    with tempfile.TemporaryDirectory() as folder:  # the path of such a socket is 107 bytes at most
-        process = subprocess.Popen(
-            [sys.executable, "-m", request.param, "pyspark.worker"],
+def said_after_the_socket_was_closed(module: str) -> str:
+    """Start a daemon as Spark does, have it start a worker, close its socket, and return what both write to standard error."""
+    with tempfile.TemporaryDirectory() as folder:  # the path of a Unix domain socket is 107 bytes at most
+        daemon = subprocess.Popen(
+            [sys.executable, "-m", module, "pyspark.worker"],
             env={
                 **os.environ,
                 "PYTHON_UNIX_DOMAIN_ENABLED": "true",
@@ -52,32 +49,24 @@ def started(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[bytes]]
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        yield process
-        process.kill()
-        process.communicate()
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.connect(UTF8Deserializer().loads(daemon.stdout))
+                with connection.makefile("rb") as answers:
+                    assert read_int(answers) != daemon.pid
+        finally:
+            # The worker has the pipes as well, which end with the last of both.
+            daemon.kill()
+            _, said = daemon.communicate()
+    return said.decode()
 
 
-def said_after_the_socket_was_closed(daemon: subprocess.Popen[bytes]) -> str:
-    """Have a worker started, close its socket as Spark does, and return what both wrote to standard error until they ended."""
-    assert daemon.stdout is not None
-    assert daemon.stderr is not None
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(UTF8Deserializer().loads(daemon.stdout))
-        with connection.makefile("rb") as answers:
-            assert read_int(answers) != daemon.pid
-    # The worker has the pipe as well, which ends with the last of both.
-    daemon.kill()
-    return daemon.stderr.read().decode()
+def test_a_worker_whose_socket_spark_has_closed_ends_without_a_word() -> None:
+    assert said_after_the_socket_was_closed("ledgerfs.spark.daemon") == ""
 
 
-@pytest.mark.parametrize("started", ["ledgerfs.spark.daemon"], indirect=True)
-def test_a_worker_whose_socket_spark_has_closed_ends_without_a_word(started: subprocess.Popen[bytes]) -> None:
-    assert said_after_the_socket_was_closed(started) == ""
-
-
-@pytest.mark.parametrize("started", ["pyspark.daemon"], indirect=True)
-def test_our_daemon_is_needed_as_long_as_sparks_own_prints_a_traceback(started: subprocess.Popen[bytes]) -> None:
-    assert "BrokenPipeError" in said_after_the_socket_was_closed(started)
+def test_our_daemon_is_needed_as_long_as_sparks_own_prints_a_traceback() -> None:
+    assert "BrokenPipeError" in said_after_the_socket_was_closed("pyspark.daemon")
 
 
 def in_a_session_of_a_command(**settings: str) -> subprocess.CompletedProcess[str]:

@@ -16,6 +16,7 @@ from typing import Any
 
 STARTING = 60.0
 ENDING = 20.0
+CLOSING = 10.0
 
 
 @dataclass
@@ -53,7 +54,7 @@ class Mount:
 
     def wait_until_all_is_closed(self) -> None:
         """See to it that no file stays open. The kernel tells of a ``close`` after it has returned, and of a mapping's end."""
-        end = time.monotonic() + ENDING
+        end = time.monotonic() + CLOSING
         while still_open := self.ask("stats")["open"]:
             assert time.monotonic() < end, still_open
             time.sleep(0.01)
