@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ledgerfs.vfs.verification import catalog_checks, ledger_checks, verify
-from tests.support.s3 import CREDENTIALS, S3Server
+from tests.support.s3 import ENVIRONMENT, S3Server
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -24,8 +24,7 @@ def tier(s3: S3Server, golden: Path) -> dict[str, str]:
     return {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "AWS_ACCESS_KEY_ID": CREDENTIALS["key"],
-        "AWS_SECRET_ACCESS_KEY": CREDENTIALS["secret"],
+        **ENVIRONMENT,
         "AWS_ENDPOINT_URL": s3.endpoint,
         "AWS_DEFAULT_REGION": "us-east-1",
     }

@@ -19,7 +19,7 @@ from ledgerfs.vfs.table_files import TABLE_KINDS
 from tests.support.commands import LEDGERFS, on_terminal, output, run
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import offload, put_in_folder
-from tests.support.s3 import CREDENTIALS, Fault, FaultProxy, S3Server
+from tests.support.s3 import ENVIRONMENT, Fault, FaultProxy, S3Server
 
 PLAIN = "persistent://public/golden/plain"
 HIDDEN = [".ledgerfs-export.json", ".ledgerfs-export.lock"]
@@ -158,8 +158,7 @@ def test_killed_in_the_middle_and_run_again(
 ) -> None:
     env = {
         **os.environ,
-        "AWS_ACCESS_KEY_ID": CREDENTIALS["key"],
-        "AWS_SECRET_ACCESS_KEY": CREDENTIALS["secret"],
+        **ENVIRONMENT,
         "AWS_ENDPOINT_URL": slow_second_ledger.endpoint,
         "AWS_DEFAULT_REGION": "us-east-1",
     }

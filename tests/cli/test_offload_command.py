@@ -13,7 +13,7 @@ from ledgerfs.cli.sizes import Size
 from ledgerfs.vfs.verification.verify import verify
 from tests.support.commands import on_terminal, output, run
 from tests.support.ledgers import offload, put_in_folder
-from tests.support.s3 import CREDENTIALS, S3Server
+from tests.support.s3 import CREDENTIALS, ENVIRONMENT, S3Server
 from tests.support.s3_log import changes, requests_of
 
 PLAIN = "persistent://public/golden/plain"
@@ -26,8 +26,7 @@ def objects_in(folder: Path) -> dict[str, bytes]:
 
 def env_of(s3: S3Server) -> dict[str, str]:
     return {
-        "AWS_ACCESS_KEY_ID": CREDENTIALS["key"],
-        "AWS_SECRET_ACCESS_KEY": CREDENTIALS["secret"],
+        **ENVIRONMENT,
         "AWS_ENDPOINT_URL": s3.endpoint,
         "AWS_DEFAULT_REGION": "us-east-1",
     }

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import LEDGERFS, output, run
-from tests.support.s3 import CREDENTIALS, Fault, FaultProxy, S3Server
+from tests.support.s3 import CREDENTIALS, ENVIRONMENT, Fault, FaultProxy, S3Server
 
-ENVIRONMENT = {"AWS_ACCESS_KEY_ID": CREDENTIALS["key"], "AWS_SECRET_ACCESS_KEY": CREDENTIALS["secret"]}
 SESSION = ("--master", "local[2]", "--conf", "spark.ui.enabled=false", "--conf", "spark.driver.host=127.0.0.1")
 # What the JVM itself says of the modules that Spark's start script adds.
 _OF_JAVA = "WARNING: Using incubator modules"

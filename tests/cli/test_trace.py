@@ -7,7 +7,7 @@ import pytest
 
 from ledgerfs.cli.main import cli
 from tests.support.commands import run
-from tests.support.s3 import CREDENTIALS, Fault, FaultProxy
+from tests.support.s3 import CREDENTIALS, ENVIRONMENT, Fault, FaultProxy
 
 _STATS = re.compile(
     r"stats: requests (\d+), bytes asked (\d+) \(.*\), bytes used \d+ \(.*\), hits \d+, waits \d+, retries (\d+), "
@@ -46,8 +46,7 @@ def test_stats_are_told_also_when_the_command_fails(golden_url: str) -> None:
 def test_retries_show_in_both_and_credentials_in_neither(s3_golden: str, proxy: FaultProxy) -> None:
     proxy.faults = [Fault("503", times=1, matches=lambda method, path, headers: True)]
     env = {
-        "AWS_ACCESS_KEY_ID": CREDENTIALS["key"],
-        "AWS_SECRET_ACCESS_KEY": CREDENTIALS["secret"],
+        **ENVIRONMENT,
         # A busy machine keeps the store waiting, which is no failure of it.
         "LEDGERFS_STORE_TIMEOUT": "240",
     }

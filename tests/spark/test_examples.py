@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ledgerfs import open_bucket
-from tests.support.s3 import CREDENTIALS, S3Server
+from tests.support.s3 import ENVIRONMENT, S3Server
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 JSON = "persistent://public/golden/json"
@@ -42,9 +42,8 @@ def test_topic_history(golden_url: str) -> None:
 
 
 def test_topic_history_of_another_topic_on_s3(s3: S3Server, s3_golden: str) -> None:
-    credentials = {"AWS_ACCESS_KEY_ID": CREDENTIALS["key"], "AWS_SECRET_ACCESS_KEY": CREDENTIALS["secret"]}
     arguments = (s3_golden, JSON, "-o", f"endpoint_url={s3.endpoint}")
-    assert f"{JSON}: 3 ledgers, 120 messages" in run("topic_history_pandas.py", *arguments, env=credentials)
+    assert f"{JSON}: 3 ledgers, 120 messages" in run("topic_history_pandas.py", *arguments, env=ENVIRONMENT)
 
 
 def test_export_and_daily_report(spark: SparkSession, golden_url: str, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import boto3
 from moto.server import ThreadedMotoServer
 
 CREDENTIALS = {"key": "test-access-key-id", "secret": "test-secret-not-to-be-shown"}
+ENVIRONMENT = {"AWS_ACCESS_KEY_ID": CREDENTIALS["key"], "AWS_SECRET_ACCESS_KEY": CREDENTIALS["secret"]}
 
 
 class S3Server:
