@@ -31,7 +31,7 @@ from ledgerfs.errors import (
     StoreTimeoutError,
     UncertainWriteError,
 )
-from ledgerfs.fuse_mount import error_numbers
+from ledgerfs.fuse_mount import error_numbers, processes
 from ledgerfs.fuse_mount.attributes import inode_of
 from ledgerfs.fuse_mount.error_numbers import MountError, answering, errno_of
 from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
@@ -496,7 +496,7 @@ def test_a_child_that_is_about_to_let_go_does_not_hold(
             os.waitpid(child, 0)
 
     with monkeypatch.context() as patch:
-        patch.setattr(time, "sleep", sleep)
+        patch.setattr(processes, "time", SimpleNamespace(sleep=sleep))
         assert not is_held([os.getpid()], inode)
     assert len(slept) == looks
 
