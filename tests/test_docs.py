@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ledgerfs.vfs.verification import catalog_checks, ledger_checks, verify
-from tests.support.s3 import ENVIRONMENT, S3Server
+from tests.support.s3 import S3Server, environment_of
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -24,9 +24,7 @@ def tier(s3: S3Server, golden: Path) -> dict[str, str]:
     return {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        **ENVIRONMENT,
-        "AWS_ENDPOINT_URL": s3.endpoint,
-        "AWS_DEFAULT_REGION": "us-east-1",
+        **environment_of(s3),
     }
 
 

@@ -98,9 +98,8 @@ def _subject(error: OSError) -> str:
     """
     if not isinstance(error, LedgerfsError) or error.key is None:
         return str(error)
-    kind = type(error)
-    if isinstance(error, StoreError) and not isinstance(error, UncertainWriteError):
-        kind = StoreError
+    is_of_store = isinstance(error, StoreError) and not isinstance(error, UncertainWriteError)
+    kind = StoreError if is_of_store else type(error)
     return f"{kind.__name__} {error.filename}"
 
 

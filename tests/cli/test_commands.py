@@ -12,7 +12,7 @@ import pytest
 
 from ledgerfs import open_bucket
 from tests.support.ledgers import offload, put_in_folder
-from tests.support.s3 import CREDENTIALS, ENVIRONMENT, Fault, FaultProxy, S3Server
+from tests.support.s3 import CREDENTIALS, Fault, FaultProxy, S3Server, environment_of
 
 LEDGERFS = str(Path(sys.executable).parent / "ledgerfs")
 PLAIN = "entries/public/golden/plain/26.entries"
@@ -36,12 +36,7 @@ def errors(*arguments: str, **options: Any) -> list[str]:
 
 
 def s3_env(s3: S3Server | FaultProxy) -> dict[str, str]:
-    return {
-        **ENVIRONMENT,
-        "AWS_ENDPOINT_URL": s3.endpoint,
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_MAX_ATTEMPTS": "1",
-    }
+    return {**environment_of(s3), "AWS_MAX_ATTEMPTS": "1"}
 
 
 def test_topics_as_a_table_and_as_json(golden_url: str) -> None:

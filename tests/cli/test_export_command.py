@@ -19,7 +19,7 @@ from ledgerfs.vfs.table_files import TABLE_KINDS
 from tests.support.commands import LEDGERFS, on_terminal, output, run
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import offload, put_in_folder
-from tests.support.s3 import ENVIRONMENT, Fault, FaultProxy, S3Server
+from tests.support.s3 import Fault, FaultProxy, S3Server, environment_of
 
 PLAIN = "persistent://public/golden/plain"
 HIDDEN = [".ledgerfs-export.json", ".ledgerfs-export.lock"]
@@ -156,12 +156,7 @@ def slow_second_ledger(proxy: FaultProxy, s3_golden: str) -> FaultProxy:
 def test_killed_in_the_middle_and_run_again(
     s3_golden: str, s3: S3Server, slow_second_ledger: FaultProxy, tmp_path: Path, number: int, code: int
 ) -> None:
-    env = {
-        **os.environ,
-        **ENVIRONMENT,
-        "AWS_ENDPOINT_URL": slow_second_ledger.endpoint,
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }
+    env = {**os.environ, **environment_of(slow_second_ledger)}
     out = tmp_path / "out"
     arguments = ["export", s3_golden, PLAIN, str(out)]
     # A shell that runs the tests in the background has them ignore SIGINT, and their children inherit that.

@@ -13,7 +13,7 @@ from ledgerfs.cli.sizes import Size
 from ledgerfs.vfs.verification.verify import verify
 from tests.support.commands import on_terminal, output, run
 from tests.support.ledgers import offload, put_in_folder
-from tests.support.s3 import CREDENTIALS, ENVIRONMENT, S3Server
+from tests.support.s3 import CREDENTIALS, S3Server, environment_of
 from tests.support.s3_log import changes, requests_of
 
 PLAIN = "persistent://public/golden/plain"
@@ -22,14 +22,6 @@ COPIED = "ledgers copied: {} ({} of entries, read back and whole), there already
 
 def objects_in(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def env_of(s3: S3Server) -> dict[str, str]:
-    return {
-        **ENVIRONMENT,
-        "AWS_ENDPOINT_URL": s3.endpoint,
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }
 
 
 def some_golden(golden: Path, folder: Path, *ids: int) -> str:
@@ -88,7 +80,7 @@ def test_to_a_folder_of_a_bucket_on_s3_with_options_of_the_target(
 
 def test_between_buckets_with_credentials_of_the_environment(s3: S3Server, s3_golden: str, s3_bucket: str) -> None:
     topics = ["--topic", PLAIN, "--topic", "public/golden/q?x=1&y=#2", "--topic", "public/golden/persistent/txn"]
-    done = output("offload", s3_golden, f"s3://{s3_bucket}", *topics, "--json", env=env_of(s3))
+    done = output("offload", s3_golden, f"s3://{s3_bucket}", *topics, "--json", env=environment_of(s3))
     rows = json.loads(done)
     assert [row["ledger_id"] for row in rows] == [26, 84, 123, 81, 120, 154, 69, 118, 152]
     assert {row["outcome"] for row in rows} == {"copied"}

@@ -18,7 +18,7 @@ from tests.support.ledgers import Offload, offload, put_in_folder
 from tests.support.matrix import TOPIC, make_ledger
 from tests.support.mounts import Mount, mounted, number_of
 from tests.support.s3 import Fault, FaultProxy, S3Server
-from tests.support.writes import wait_until
+from tests.support.waiting import wait_until
 
 FAULTS = {
     "reset": {errno.ETIMEDOUT},

@@ -14,7 +14,8 @@ import pytest
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.mounts import Mount, mounted, number_of
 from tests.support.s3 import Fault, FaultProxy, S3Server
-from tests.support.writes import BLOCK, Place, big_entries, folder_place, records, s3_place, wait_until
+from tests.support.waiting import wait_until
+from tests.support.writes import BLOCK, Place, big_entries, folder_place, records, s3_place
 
 ENTRIES = [b"x" * 1012] * 300
 RECORDS = records(ENTRIES)

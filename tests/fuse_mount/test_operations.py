@@ -41,7 +41,8 @@ from ledgerfs.vfs.stores.failures import WrongBodyError
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.matrix import TOPIC, make_ledger
 from tests.support.remote import RemoteFolder
-from tests.support.writes import records, wait_until
+from tests.support.waiting import wait_until
+from tests.support.writes import records
 
 FILE = f"/entries/{TOPIC}/20.entries"
 RECORDS = records([b"x" * 1012] * 30)

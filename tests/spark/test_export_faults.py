@@ -32,7 +32,7 @@ from ledgerfs.vfs.export_folder import ExportFolderError
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
 from tests.support.s3 import S3Server
-from tests.support.writes import wait_until
+from tests.support.waiting import wait_until
 
 STEPS = ("_remove_success", "_move", "_remove", "_write_state", "_write_success", "_clear")
 IDS = {"transaction_most": 1, "transaction_least": 2}

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.support.waiting import wait_until
+
 STARTING = 60.0
 ENDING = 20.0
 CLOSING = 10.0
@@ -52,12 +54,13 @@ class Mount:
         """Return how many requests the store got."""
         return int(self.ask("stats")["requests"])
 
+    def open_paths(self) -> list[str]:
+        """Return what is open."""
+        return list(self.ask("stats")["open"])
+
     def wait_until_all_is_closed(self) -> None:
         """See to it that no file stays open. The kernel tells of a ``close`` after it has returned, and of a mapping's end."""
-        end = time.monotonic() + CLOSING
-        while still_open := self.ask("stats")["open"]:
-            assert time.monotonic() < end, still_open
-            time.sleep(0.01)
+        wait_until(lambda: not self.open_paths(), CLOSING, self.open_paths)
 
     def run(self, command: str, code: int | None = 0) -> "subprocess.CompletedProcess[bytes]":
         """Run a shell command in the mount; ``code`` None is for any but 0."""
@@ -121,13 +124,11 @@ def mounted(
 
 
 def _wait_until_it_answers(made: Mount) -> None:
-    end = time.monotonic() + STARTING
-    while True:
+    def answers() -> bool:
         assert made.process.poll() is None, (made.process.returncode, made.log)
-        assert time.monotonic() < end, ("it does not answer", made.log)
-        if is_mounted(made.path) and made.path.is_dir():
-            return
-        time.sleep(0.01)
+        return is_mounted(made.path) and made.path.is_dir()
+
+    wait_until(answers, STARTING, lambda: ("it does not answer", made.log))
 
 
 def _end(made: Mount) -> None:

@@ -19,6 +19,11 @@ CREDENTIALS = {"key": "test-access-key-id", "secret": "test-secret-not-to-be-sho
 ENVIRONMENT = {"AWS_ACCESS_KEY_ID": CREDENTIALS["key"], "AWS_SECRET_ACCESS_KEY": CREDENTIALS["secret"]}
 
 
+def environment_of(store: "S3Server | FaultProxy") -> dict[str, str]:
+    """Return with what a command finds the store by itself, and may read it."""
+    return {**ENVIRONMENT, "AWS_ENDPOINT_URL": store.endpoint, "AWS_DEFAULT_REGION": "us-east-1"}
+
+
 class S3Server:
     """moto's server in a thread of this process, and a client to fill it with."""
 

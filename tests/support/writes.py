@@ -2,8 +2,7 @@
 
 import random
 import struct
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -126,14 +125,6 @@ class Place:
             writes.end_unfinished(upload)
         for key in self.objects():
             writes.delete(key)
-
-
-def wait_until(is_so: Callable[[], bool], seconds: float = 60) -> None:
-    """Wait until something is so; fails when it takes too long."""
-    end = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < end, "it took too long"
-        time.sleep(0.01)
 
 
 def folder_place(folder: Path) -> Place:

@@ -34,6 +34,7 @@ from ledgerfs.vfs.stores.sent_requests import Asked
 from ledgerfs.vfs.writing.ledger_writer import LedgerWriter
 from ledgerfs.vfs.writing.record_stream import RecordStream
 from tests.support.s3 import S3Server
+from tests.support.waiting import wait_until
 from tests.support.writes import (
     BLOCK,
     TOPIC,
@@ -43,7 +44,6 @@ from tests.support.writes import (
     folder_place,
     records,
     s3_place,
-    wait_until,
     wanted,
     write,
 )

@@ -32,7 +32,8 @@ from ledgerfs.vfs.stores.s3_writes import S3Writes
 from ledgerfs.vfs.writing.sources import RecordFile
 from ledgerfs.vfs.writing.write import write_ledger
 from tests.support.s3 import Fault, FaultProxy, S3Server
-from tests.support.writes import UUID, Place, big_entries, records, s3_place, wait_until, wanted, write
+from tests.support.waiting import wait_until
+from tests.support.writes import UUID, Place, big_entries, records, s3_place, wanted, write
 
 Matches = Callable[[str, str, Any], bool]
 
