@@ -5,7 +5,8 @@ task, and over a Unix domain socket, unlike over TCP, that fails at once: Spark'
 each of them, in the middle of what a command prints (seen with Spark 4.3). Whoever has closed the socket waits for nothing any more, so
 there is nobody whom such an error could tell anything.
 
-Spark runs it as it would ``pyspark.daemon`` where ``spark.python.daemon.module`` is ``ledgerfs.spark.daemon``.
+Spark runs it as it would ``pyspark.daemon`` where ``spark.python.daemon.module`` is ``ledgerfs.spark.daemon``, but for tasks only: what
+plans a data source has Spark's own (seen with Spark 4.3). The commands plan in the driver.
 """
 
 import socket
