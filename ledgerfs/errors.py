@@ -1,7 +1,8 @@
 """Every exception that ledgerfs raises.
 
 Each is an `OSError` with an errno, so that a kernel mount, fsspec and plain ``except OSError`` all understand it, and each names the
-object and, where there is one, the byte offset in it. None of them carries credentials.
+object and, where there is one, the byte offset in it. None of them carries credentials. The last three go no further than the module that
+calls for them, which knows what they are about.
 """
 
 import errno
@@ -18,13 +19,21 @@ __all__ = [
     "CorruptMessageError",
     "CorruptMetadataError",
     "CorruptObjectError",
+    "DecompressionError",
+    "DecryptionError",
     "EncryptedMessageError",
     "EntryRangeError",
+    "ExportFolderError",
     "InvalidNameError",
+    "InvalidOptionError",
     "InvalidRowsError",
     "IsADirectoryPathError",
     "LedgerExistsError",
     "LedgerfsError",
+    "LineError",
+    "MountError",
+    "MountFailedError",
+    "MountpointError",
     "NotADirectoryPathError",
     "NotFoundError",
     "ObjectExistsError",
@@ -39,6 +48,7 @@ __all__ = [
     "UnsupportedFormatError",
     "UnsupportedWriteError",
     "UnusableUrlError",
+    "WrongBodyError",
 ]
 
 
@@ -126,6 +136,12 @@ class EncryptedMessageError(LedgerfsError):
         return cls("the message is encrypted; ask for encrypted messages as null", key=f"entry {ledger_id}:{entry_id}")
 
 
+class DecryptionError(LedgerfsError):
+    """A message cannot be decrypted with the private keys given, or a private key cannot be used."""
+
+    code = errno.EACCES
+
+
 class UnsupportedFormatError(LedgerfsError):
     """A format that is known by name but not read, such as PIP-76 streaming objects (V2)."""
 
@@ -160,6 +176,10 @@ class AccessDeniedError(LedgerfsError, PermissionError):
 
 class StoreError(LedgerfsError):
     """The store answered with an error, or with a body of the wrong length, also after retries."""
+
+
+class WrongBodyError(StoreError):
+    """The store sent other bytes than asked for."""
 
 
 class StoreUnreachableError(StoreError):
@@ -199,6 +219,11 @@ class InvalidRowsError(LedgerfsError):
 
     code = errno.EINVAL
 
+    @classmethod
+    def of(cls, row: int, reason: str) -> "InvalidRowsError":
+        """Return the error for a row; rows count from 0, over all that were given."""
+        return cls(reason, key=f"row {row}")
+
 
 class UnsupportedWriteError(LedgerfsError):
     """What this store cannot do, or what nobody offers to do."""
@@ -210,6 +235,17 @@ class CacheWriteError(LedgerfsError):
     """A file that has to be rendered before it can be read cannot be written to the cache folder, which most often is full."""
 
     code = errno.ENOSPC
+
+
+class ExportFolderError(LedgerfsError):
+    """The folder of an export cannot be written, or another export is writing to it."""
+
+    @classmethod
+    def of(cls, error: OSError, path: object) -> "ExportFolderError":
+        """Return the error for what the operating system said of ``path``, with its errno."""
+        made = cls(error.strerror or str(error), key=str(path))
+        made.errno = error.errno
+        return made
 
 
 class ReadOnlyError(LedgerfsError):
@@ -242,7 +278,13 @@ class EntryRangeError(LedgerfsError):
 
 
 class InvalidNameError(LedgerfsError):
-    """A topic or managed-ledger name that Pulsar would not accept."""
+    """A name that Pulsar would not accept: of a topic, a managed ledger, a ledger, a message."""
+
+    code = errno.EINVAL
+
+
+class InvalidOptionError(LedgerfsError):
+    """An option, or an argument, that is none, or not of its kind."""
 
     code = errno.EINVAL
 
@@ -257,3 +299,30 @@ class AmbiguousLedgerError(LedgerfsError):
     """Several topics have a ledger of this id (a bucket that two clusters share)."""
 
     code = errno.EINVAL
+
+
+class MountpointError(LedgerfsError):
+    """A folder that cannot be mounted on, or is not mounted."""
+
+    code = errno.EINVAL
+
+
+class MountFailedError(LedgerfsError):
+    """The system does not mount, or lacks what mounting takes."""
+
+    code = errno.EINVAL
+
+
+class MountError(OSError):
+    """An answer to the kernel: no more than its number."""
+
+
+class DecompressionError(ValueError):
+    """A payload that does not decompress to what its metadata claims; whoever knows the entry names it."""
+
+
+class LineError(ValueError):
+    """A line that is no message; whoever knows the file names it."""
+
+    def __init__(self, line: int, reason: object) -> None:
+        super().__init__(f"line {line}: {reason}")

@@ -57,6 +57,20 @@ def test_formats_and_messages_know_no_storage(path: Path) -> None:
     assert not {name.partition(".")[0] for name in imports_of(path)} & STORAGE
 
 
+def test_every_exception_is_in_errors() -> None:
+    """But for those of one module, whose names begin with ``_``: Spark's tasks, and exit codes, know exceptions by this one place."""
+    found = [
+        f"{path.relative_to(PACKAGE)}: {node.name}"
+        for path in modules()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+        and any(ast.unparse(base).endswith(("Error", "Exception", "Warning")) for base in node.bases)
+        and path.stem != "errors"
+        and not node.name.startswith("_")
+    ]
+    assert not found
+
+
 def test_every_folder_is_a_layer() -> None:
     folders = {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert folders <= set(LAYERS)

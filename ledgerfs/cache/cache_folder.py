@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from ledgerfs.cache.fork_lock import ForkLock
-from ledgerfs.errors import CacheWriteError, InvalidNameError
+from ledgerfs.errors import CacheWriteError, InvalidOptionError
 
 _LOG = logging.getLogger("ledgerfs.cache")
 _MAX_BYTES = 10 << 30
@@ -116,12 +116,12 @@ def _prepare(path: Path) -> None:
 
 
 def disk_bytes_of_environment() -> int | None:
-    """Return the bytes of ``$LEDGERFS_DISK_CACHE_BYTES``, None where it is not set; raises `InvalidNameError`."""
+    """Return the bytes of ``$LEDGERFS_DISK_CACHE_BYTES``, None where it is not set; raises `InvalidOptionError`."""
     text = os.environ.get(_BYTES_VARIABLE)
     if not text:
         return None
     if not text.isdecimal():
-        raise InvalidNameError("not a number of bytes", key=f"{_BYTES_VARIABLE}={text}")
+        raise InvalidOptionError("not a number of bytes", key=f"{_BYTES_VARIABLE}={text}")
     return int(text)
 
 

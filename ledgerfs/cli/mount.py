@@ -10,9 +10,10 @@ from ledgerfs.cli.durations import Duration
 from ledgerfs.cli.options import parsed_options
 from ledgerfs.cli.output import say
 from ledgerfs.cli.sizes import Size
+from ledgerfs.errors import MountFailedError
 from ledgerfs.fuse_mount.launching import mount_in_background
 from ledgerfs.fuse_mount.mount_request import MountRequest, absolute_url
-from ledgerfs.fuse_mount.mountpoint import MountFailedError, absolute, require_usable
+from ledgerfs.fuse_mount.mountpoint import absolute, require_usable
 from ledgerfs.fuse_mount.option_names import SortedOptions, sort_options
 from ledgerfs.fuse_mount.unmounting import clear_if_dead
 

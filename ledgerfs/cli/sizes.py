@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from ledgerfs.errors import InvalidNameError
+from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.byte_sizes import parse_size
 
 
@@ -19,5 +19,5 @@ class Size(click.ParamType[int]):
             return value
         try:
             return parse_size(value)
-        except InvalidNameError as error:
+        except InvalidOptionError as error:
             self.fail(error.reason, param, ctx)

@@ -2,7 +2,7 @@
 
 import re
 
-from ledgerfs.errors import InvalidNameError
+from ledgerfs.errors import InvalidOptionError
 
 _DECIMAL = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 _BINARY = {"k": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mib": 1 << 20, "g": 1 << 30, "gib": 1 << 30}
@@ -11,9 +11,9 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*\Z", re.IGNORECASE | re.ASC
 
 
 def parse_size(text: str) -> int:
-    """Return the bytes; raises `InvalidNameError` for what is no size."""
+    """Return the bytes; raises `InvalidOptionError` for what is no size."""
     match = _SIZE.match(text)
     unit = None if match is None else _UNITS.get(match[2].lower())
     if match is None or unit is None:
-        raise InvalidNameError(f"{text!r} is no size; expected a number of bytes, or one with a unit, such as 64MiB")
+        raise InvalidOptionError(f"{text!r} is no size; expected a number of bytes, or one with a unit, such as 64MiB")
     return int(float(match[1]) * unit)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ledgerfs.errors import InvalidNameError
+from ledgerfs.errors import InvalidNameError, InvalidOptionError
 from ledgerfs.fsspec_impl.ledger_upload import LedgerUpload
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.writing.copies import copied_user_metadata, own_block_size
@@ -98,7 +98,7 @@ class TreeWrites:
         """Return the options of a write; those that fsspec adds for others are left out, and none of those of all writes is."""
         unknown = ", ".join(sorted(set(self.defaults) - set(_OPTIONS)))
         if unknown:
-            raise InvalidNameError(f"no option of a write; there are {', '.join(_OPTIONS)}", key=unknown)
+            raise InvalidOptionError(f"no option of a write; there are {', '.join(_OPTIONS)}", key=unknown)
         named = {name: value for name, value in given.items() if name in _OPTIONS and value is not None}
         return {**self.defaults, **named}
 
@@ -107,4 +107,4 @@ def _policy(options: Mapping[str, Any]) -> IfExists:
     try:
         return IfExists(options.get("if_exists", IfExists.FAIL))
     except ValueError as error:
-        raise InvalidNameError(f"if_exists is one of {', '.join(IfExists)}", key=str(options["if_exists"])) from error
+        raise InvalidOptionError(f"if_exists is one of {', '.join(IfExists)}", key=str(options["if_exists"])) from error

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from ledgerfs.fuse_mount.mountpoint import MountFailedError
+from ledgerfs.errors import MountFailedError
 
 
 def load_environment(path: str) -> None:

@@ -16,6 +16,7 @@ from cachetools import LRUCache
 from ledgerfs.errors import (
     BucketNotFoundError,
     LedgerfsError,
+    MountError,
     NotFoundError,
     ObjectNotFoundError,
     StoreError,
@@ -40,10 +41,6 @@ _GONE = (ObjectNotFoundError, BucketNotFoundError)
 
 _SILENT_SECONDS = 10.0
 """For how long the same is not said again, beside the time that a store is given: what the kernel asks for again fails as late as that."""
-
-
-class MountError(OSError):
-    """An answer to the kernel: no more than its number."""
 
 
 def errno_of(error: BaseException) -> int:

@@ -7,9 +7,9 @@ import tempfile
 from typing import Any
 
 import ledgerfs.errors
-from ledgerfs.errors import LedgerfsError
+from ledgerfs.errors import LedgerfsError, MountFailedError, MountpointError
 from ledgerfs.fuse_mount.mount_request import MountRequest
-from ledgerfs.fuse_mount.mountpoint import MountFailedError, MountpointError, mounted_at
+from ledgerfs.fuse_mount.mountpoint import mounted_at
 from ledgerfs.fuse_mount.unmounting import clear_if_dead
 
 _DAEMON = "ledgerfs.fuse_mount.daemon"

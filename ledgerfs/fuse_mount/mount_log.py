@@ -7,9 +7,8 @@ from logging.handlers import RotatingFileHandler, WatchedFileHandler
 from pathlib import Path
 
 from ledgerfs.cache.cache_folder import cache_folder
-from ledgerfs.errors import LedgerfsError
+from ledgerfs.errors import LedgerfsError, MountFailedError
 from ledgerfs.fuse_mount.mount_request import MountRequest
-from ledgerfs.fuse_mount.mountpoint import MountFailedError
 from ledgerfs.vfs.stores.fsspec_handle import without_credentials
 
 _LARGEST = 8 << 20

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from ledgerfs.errors import LedgerfsError
+from ledgerfs.errors import MountpointError
 
 FILESYSTEM = "fuse.ledgerfs"
 """What the kernel calls our mounts."""
@@ -19,18 +19,6 @@ FILESYSTEM = "fuse.ledgerfs"
 _ANSWER_SECONDS = 5.0
 _TABLE = Path("/proc/self/mountinfo")
 _ESCAPE = re.compile(rb"\\([0-7]{3})")
-
-
-class MountpointError(LedgerfsError):
-    """A folder that cannot be mounted on, or is not mounted."""
-
-    code = errno.EINVAL
-
-
-class MountFailedError(LedgerfsError):
-    """The system does not mount, or lacks what mounting takes."""
-
-    code = errno.EINVAL
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ledgerfs.fuse_mount.mountpoint import MountpointError
+from ledgerfs.errors import MountpointError
 
 MOUNT_FLAGS = frozenset({"write", "trace", "stats"})
 MOUNT_VALUES = frozenset({"cache_dir", "refresh", "block_size", "log_file", "pid_file", "env_file"})

@@ -18,10 +18,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-from ledgerfs.errors import LedgerfsError
+from ledgerfs.errors import LedgerfsError, MountFailedError
 from ledgerfs.fuse_mount.environment_file import load_environment
 from ledgerfs.fuse_mount.mount_request import MountRequest
-from ledgerfs.fuse_mount.mountpoint import MountFailedError, mounted_at
+from ledgerfs.fuse_mount.mountpoint import mounted_at
 from ledgerfs.fuse_mount.noticed_signals import NoticedSignals
 from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
 from ledgerfs.fuse_mount.unmounting import detach

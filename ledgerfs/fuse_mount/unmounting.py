@@ -6,7 +6,8 @@ import os
 import shutil
 import subprocess
 
-from ledgerfs.fuse_mount.mountpoint import Condition, MountFailedError, MountpointError, condition_of, mounted_at
+from ledgerfs.errors import MountFailedError, MountpointError
+from ledgerfs.fuse_mount.mountpoint import Condition, condition_of, mounted_at
 
 _DETACH, _NO_FOLLOW = 2, 8  # of umount2(2)
 

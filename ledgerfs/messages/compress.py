@@ -6,7 +6,7 @@ import cramjam
 import lz4.block
 import zstandard
 
-from ledgerfs.errors import InvalidNameError
+from ledgerfs.errors import InvalidOptionError
 from ledgerfs.messages.compression import Compression
 
 ZSTD_LEVEL = 3
@@ -33,9 +33,9 @@ def compress(codec: Compression, plain: bytes | memoryview) -> bytes:
 
 
 def codec_named(name: str) -> Compression:
-    """Return the codec of this name, in small letters or not; `InvalidNameError` tells the names that there are."""
+    """Return the codec of this name, in small letters or not; `InvalidOptionError` tells the names that there are."""
     try:
         return Compression[name.upper()]
     except KeyError:
         accepted = ", ".join(codec.name.lower() for codec in Compression)
-        raise InvalidNameError(f"no compression is called {name!r}; these are: {accepted}") from None
+        raise InvalidOptionError(f"no compression is called {name!r}; these are: {accepted}") from None

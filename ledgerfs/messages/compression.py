@@ -11,6 +11,8 @@ import cramjam
 import lz4.block
 import zstandard
 
+from ledgerfs.errors import DecompressionError
+
 DEFAULT_MAX_MESSAGE_BYTES = 5 << 20
 """Pulsar's default of ``maxMessageSize``; batches and chunked messages may be larger when a broker allows more."""
 
@@ -27,10 +29,6 @@ class Compression(IntEnum):
     ZLIB = 2
     ZSTD = 3
     SNAPPY = 4
-
-
-class DecompressionError(ValueError):
-    """A payload that does not decompress to what its metadata claims."""
 
 
 def decompress(codec: int, payload: memoryview, size: int, limit: int) -> bytes:

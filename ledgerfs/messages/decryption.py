@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from errno import EACCES
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TypeAlias
@@ -22,7 +21,7 @@ from cryptography.hazmat.primitives.hmac import HMAC
 from cryptography.hazmat.primitives.kdf.x963kdf import X963KDF
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from ledgerfs.errors import LedgerfsError
+from ledgerfs.errors import DecryptionError
 
 __all__ = ["DecryptionError", "Decryptor", "EncryptedDataKey", "PrivateKeys"]
 
@@ -40,12 +39,6 @@ _ECIES_MAC_KEY_SIZE = 16
 _ECIES_MAC_SIZE = 20
 _ECIES_LENGTH_TAG = bytes(8)
 """The size in bits of the encoding parameter, of which Pulsar uses none."""
-
-
-class DecryptionError(LedgerfsError):
-    """A message cannot be decrypted with the private keys given, or a private key cannot be used."""
-
-    code = EACCES
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ledgerfs.errors import InvalidNameError
+from ledgerfs.errors import InvalidOptionError, InvalidRowsError
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.compress import codec_named
 from ledgerfs.messages.compression import DEFAULT_MAX_MESSAGE_BYTES, LARGEST, Compression
 from ledgerfs.messages.encode_kernels import ROOM_OF_ENTRY, cut_entries, write_entries, write_payloads
-from ledgerfs.messages.input_columns import InputColumns, InvalidRowError
+from ledgerfs.messages.input_columns import InputColumns
 from ledgerfs.messages.kernel_rows import Rows, kernel_rows, publish_times, value_sizes
 from ledgerfs.messages.memory import empty
 from ledgerfs.messages.stored_payloads import stored_payloads
@@ -61,13 +61,13 @@ class EncodeOptions:
 
     def __post_init__(self) -> None:
         if not 1 <= self.batch <= LARGEST:
-            raise InvalidNameError("1 or more messages", key=f"batch={self.batch}")
+            raise InvalidOptionError("1 or more messages", key=f"batch={self.batch}")
         if not ROOM_OF_ENTRY <= self.max_entry_bytes <= LARGEST // 2:
-            raise InvalidNameError(
+            raise InvalidOptionError(
                 f"{ROOM_OF_ENTRY} to {LARGEST // 2} bytes", key=f"max_entry_bytes={self.max_entry_bytes}"
             )
         if not self.producer_name:
-            raise InvalidNameError("a producer has a name", key="producer_name")
+            raise InvalidOptionError("a producer has a name", key="producer_name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class MessageEncoder:
 
     Raises
     ------
-    InvalidNameError
+    InvalidOptionError
         A column or an option that is none.
 
     Attributes
@@ -153,7 +153,7 @@ class MessageEncoder:
         The records lie one behind the other in the buffer, each with its 12-byte header in front, so that
         ``buffer[offsets[0] - 12 : offsets[-1] + lengths[-1]]`` is a piece of a file of records. Buffers belong to the caller.
 
-        Raises `InvalidRowError`, which names the row, counted from 0 over all calls.
+        Raises `InvalidRowsError`, which names the row, counted from 0 over all calls.
         """
         for part in _parts(rows):
             plain = self._columns.plain(part, self.messages)
@@ -202,7 +202,7 @@ class MessageEncoder:
         """Raise for what no entry can hold, before memory is taken for it; and note the earliest time."""
         published, sizes = publish_times(rows)[:stop], value_sizes(rows)[:stop]
         for row in np.flatnonzero((published > _LAST_TIME) | (published < -_LAST_TIME))[:1].tolist():
-            raise InvalidRowError.of(
+            raise InvalidRowsError.of(
                 self._cut_rows + row, f"a publish time, {published[row]} ms, that no calendar holds"
             )
         largest = self._options.max_entry_bytes if self._codec == Compression.NONE else LARGEST // 2
@@ -239,8 +239,8 @@ def _with_columns(part: pa.RecordBatch, fields: Iterable[pa.Field]) -> pa.Record
     )
 
 
-def _too_large(row: int, size: int, limit: int) -> InvalidRowError:
-    return InvalidRowError.of(
+def _too_large(row: int, size: int, limit: int) -> InvalidRowsError:
+    return InvalidRowsError.of(
         row, f"the message takes {size} bytes as an entry, which may have {limit}; raise max_entry_bytes"
     )
 

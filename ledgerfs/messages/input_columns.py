@@ -3,7 +3,6 @@
 Names are those of the message table (`ledgerfs.messages.table_schema`), so that what was exported imports again.
 """
 
-import errno
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from ledgerfs.errors import InvalidNameError, LedgerfsError
+from ledgerfs.errors import InvalidRowsError
 from ledgerfs.messages.json_values import base64_texts
 
 _BYTES = "text or bytes"
@@ -55,17 +54,6 @@ IGNORED_COLUMNS = (
 PROPERTIES_TYPE = pa.map_(pa.string(), pa.string())
 
 
-class InvalidRowError(LedgerfsError):
-    """A row that cannot become a message."""
-
-    code = errno.EINVAL
-
-    @classmethod
-    def of(cls, row: int, reason: str) -> "InvalidRowError":
-        """Return the error for a row; rows count from 0, over all that were given."""
-        return cls(reason, key=f"row {row}")
-
-
 class InputColumns:
     """The columns of some rows, checked by their names and types.
 
@@ -76,7 +64,7 @@ class InputColumns:
 
     Raises
     ------
-    InvalidNameError
+    InvalidRowsError
         A column that means nothing here, stands there twice, or has a type that does not fit; or no ``value``.
 
     Attributes
@@ -95,17 +83,17 @@ class InputColumns:
         _check_names(names)
         self._plans = {name: _Plan.of(name, schema.field(name).type) for name in names}
         if [plan.target for plan in self._plans.values()].count("key_bytes") > 1:
-            raise InvalidNameError("a column of bytes beside key_bytes; one of them is enough", key="key")
+            raise InvalidRowsError("a column of bytes beside key_bytes; one of them is enough", key="key")
 
     def plain(self, rows: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
         """Return the columns that messages have, without those that are all null.
 
         Bytes and texts are ``large_binary``; ``key_bytes`` are in base64; times are int64, ms; properties are a map of strings.
-        Raises `InvalidRowError`, for which ``first_row`` is the number of the first row, and `InvalidNameError` for other columns than the
+        Raises `InvalidRowsError`, for which ``first_row`` is the number of the first row, and `InvalidRowsError` for other columns than the
         schema's.
         """
         if not rows.schema.equals(self.schema, check_metadata=False):
-            raise InvalidNameError(
+            raise InvalidRowsError(
                 f"rows with other columns than the first ones: {_difference(self.schema, rows.schema)}"
             )
         made = {}
@@ -122,11 +110,11 @@ def _check_names(names: list[str]) -> None:
     accepted = f"{', '.join(INPUT_COLUMNS)}; ignored are {', '.join(IGNORED_COLUMNS)}"
     for name in names:
         if name not in INPUT_COLUMNS:
-            raise InvalidNameError(f"no such column; accepted are {accepted}", key=name)
+            raise InvalidRowsError(f"no such column; accepted are {accepted}", key=name)
         if names.count(name) > 1:
-            raise InvalidNameError("a column is there twice", key=name)
+            raise InvalidRowsError("a column is there twice", key=name)
     if "value" not in names:
-        raise InvalidNameError(f"there is no such column; accepted are {accepted}", key="value")
+        raise InvalidRowsError(f"there is no such column; accepted are {accepted}", key="value")
 
 
 def _difference(wanted: pa.Schema, found: pa.Schema) -> str:
@@ -138,7 +126,7 @@ def _check_keys(keys: pa.Array, key_bytes: pa.Array, first_row: int) -> None:
     both = pc.and_(keys.is_valid(), key_bytes.is_valid())
     row = pc.index(both, value=True).as_py()
     if row >= 0:
-        raise InvalidRowError.of(first_row + row, "both a key and key_bytes")
+        raise InvalidRowsError.of(first_row + row, "both a key and key_bytes")
 
 
 Builder = Callable[[pa.Array], pa.Array]
@@ -175,7 +163,7 @@ def _builder(name: str, kind: pa.DataType) -> Builder:
     else:
         found = _bytes_builder(name, kind)
     if found is None:
-        raise InvalidNameError(f"a column of {kind}; it should have {INPUT_COLUMNS[name]}", key=name)
+        raise InvalidRowsError(f"a column of {kind}; it should have {INPUT_COLUMNS[name]}", key=name)
     return found
 
 
@@ -257,7 +245,7 @@ def _built(build: Builder, name: str, column: pa.Array, first_row: int) -> pa.Ar
         made = build(column)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
         row = _first_bad(build, column)
-        raise InvalidRowError.of(first_row + row, f"its {name} cannot be one: {error}") from error
+        raise InvalidRowsError.of(first_row + row, f"its {name} cannot be one: {error}") from error
     if name == "properties":
         _check_properties(made, first_row)
     return made
@@ -287,4 +275,4 @@ def _check_properties(maps: pa.Array, first_row: int) -> None:
     of_rows = np.searchsorted(maps.offsets.to_numpy() - first, bad, "right") - 1
     for row in of_rows.tolist():
         if maps[row].is_valid:
-            raise InvalidRowError.of(first_row + row, "a property without a value")
+            raise InvalidRowsError.of(first_row + row, "a property without a value")

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
-from ledgerfs.errors import EncryptedMessageError, LedgerfsError
+from ledgerfs.errors import DecompressionError, EncryptedMessageError, LedgerfsError
 from ledgerfs.messages.chunks import ChunkJoiner
-from ledgerfs.messages.compression import LARGEST, DecompressionError, decompress
+from ledgerfs.messages.compression import LARGEST, decompress
 from ledgerfs.messages.metadata_walk import Int64Table, Meta
 from ledgerfs.messages.native_codecs import native_codecs
 from ledgerfs.messages.proto.message_metadata_pb2 import MessageMetadataRecord

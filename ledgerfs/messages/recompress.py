@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ledgerfs.errors import DecompressionError
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.batch_split import plain_sizes
 from ledgerfs.messages.compress import compress
-from ledgerfs.messages.compression import LARGEST, Compression, DecompressionError, decompress
+from ledgerfs.messages.compression import LARGEST, Compression, decompress
 from ledgerfs.messages.entry_opening import (
     are_transparent,
     corrupt_entry,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from ledgerfs.errors import InvalidNameError
+from ledgerfs.errors import InvalidOptionError
 
 _TIME = pa.timestamp("us", tz="UTC")
 
@@ -39,11 +39,11 @@ DEFAULT_COLUMNS = tuple(name for name in MESSAGE_SCHEMA.names if name not in _DE
 
 
 def schema_of(columns: Sequence[str] | None) -> pa.Schema:
-    """Return the schema of the columns asked for, in that order; raises `InvalidNameError` for one that is not there."""
+    """Return the schema of the columns asked for, in that order; raises `InvalidOptionError` for one that is not there."""
     names = DEFAULT_COLUMNS if columns is None else tuple(columns)
     unknown = [name for name in names if name not in MESSAGE_SCHEMA.names]
     if unknown:
-        raise InvalidNameError(f"no such column; there are {', '.join(MESSAGE_SCHEMA.names)}", key=unknown[0])
+        raise InvalidOptionError(f"no such column; there are {', '.join(MESSAGE_SCHEMA.names)}", key=unknown[0])
     if len(set(names)) < len(names):
-        raise InvalidNameError("a column is asked for twice", key=", ".join(names))
+        raise InvalidOptionError("a column is asked for twice", key=", ".join(names))
     return pa.schema([MESSAGE_SCHEMA.field(name) for name in names])

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from ledgerfs.errors import InvalidNameError
+from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.spark.distribution import distribute
 from ledgerfs.spark.ledger_rows import LedgerRows, costs_of_opening, ledger_parts
@@ -91,12 +91,12 @@ def catalog(
     ------
     NotFoundError, AccessDeniedError, StoreError
         What keeps the catalog from loading.
-    InvalidNameError
+    InvalidOptionError
         For another ``by``.
 
     """
     if by not in BY:
-        raise InvalidNameError(f"a catalog is made by {' or by '.join(BY)}", key=by)
+        raise InvalidOptionError(f"a catalog is made by {' or by '.join(BY)}", key=by)
     where = storage_of(spark, storage)
     found = where.bucket().refresh(progress)
     table = ledger_table(found)

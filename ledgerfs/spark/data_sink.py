@@ -27,8 +27,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from ledgerfs.errors import LedgerfsError, RefusedLedgerError, UnsupportedWriteError
-from ledgerfs.messages.input_columns import InputColumns, InvalidRowError
+from ledgerfs.errors import InvalidRowsError, LedgerfsError, RefusedLedgerError, UnsupportedWriteError
+from ledgerfs.messages.input_columns import InputColumns
 from ledgerfs.spark.write_options import WriteOptions, write_options
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.writing.ledger_group import LedgerGroup, publish_all, remove_all
@@ -74,8 +74,8 @@ def open_sink(
     ------
     UnsupportedWriteError
         ``mode("overwrite")``.
-    InvalidNameError
-        Options or columns that are none, or do not fit.
+    InvalidNameError, InvalidOptionError, InvalidRowsError
+        A topic, options or columns that are none, or do not fit.
     RefusedLedgerError, LedgerExistsError, NotFoundError, AccessDeniedError, StoreError
         Blocks that the store does not take, a first ledger that is there already, a bucket that is not there or cannot be listed.
 
@@ -103,7 +103,7 @@ class LedgerSink(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenPartition:
         """Write the rows of a partition as a data object; its ledger's id is the first one's and the partition's number.
 
-        Raises `InvalidRowError`, which names the row of the partition, counted from 0, and what `write_rows` raises; there is no such
+        Raises `InvalidRowsError`, which names the row of the partition, counted from 0, and what `write_rows` raises; there is no such
         object then.
         """
         batches = (rows for rows in iterator if rows.num_rows)
@@ -116,9 +116,9 @@ class LedgerSink(DataSourceArrowWriter):
         store = self._wanted.storage.bucket().raw_store
         try:
             return WrittenPartition(write_rows(store, ledger, rows, self._wanted.encoding).ledger, attempt)
-        except InvalidRowError as error:
+        except InvalidRowsError as error:
             place = f"{error.key} of partition {partition}, on its way to {ledger.key.data_key}"
-            raise InvalidRowError(error.reason, key=place) from error
+            raise InvalidRowsError(error.reason, key=place) from error
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Make the partitions ledgers, all or none, and remove what attempts have left that were in vain. Raises as `publish_all`."""

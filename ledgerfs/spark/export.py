@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from ledgerfs.errors import InvalidNameError
+from ledgerfs.errors import ExportFolderError, InvalidOptionError
 from ledgerfs.spark.distribution import distribute
 from ledgerfs.spark.export_outcome import Outcome, TopicExport, WrittenFile
 from ledgerfs.spark.export_request import Contents, ExportRequest, ToDo, left_to_do
@@ -27,7 +27,6 @@ from ledgerfs.spark.lake.state import LakeState
 from ledgerfs.spark.lake.target import Lake
 from ledgerfs.spark.storage import Storage, storage_of
 from ledgerfs.spark.task_errors import error_of
-from ledgerfs.vfs.export_folder import ExportFolderError
 from ledgerfs.vfs.partitions import DEFAULT_PARTITION_BYTES
 
 _SCHEMA = StructType(
@@ -90,7 +89,7 @@ def export(
 
     Raises
     ------
-    InvalidNameError
+    InvalidOptionError
         An option that is none; a folder that holds files of others, or an export where neither ``incremental`` nor ``overwrite`` is set, or
         one with other options.
     ExportFolderError
@@ -117,7 +116,7 @@ def run_export(
 ) -> LakeExport:
     """Export topics, and tell what was done; everything else as `export`."""
     if incremental and overwrite:
-        raise InvalidNameError("either incremental or overwrite", key="overwrite")
+        raise InvalidOptionError("either incremental or overwrite", key="overwrite")
     where, target = storage_of(spark, storage), storage_of(spark, target)
     contents = Contents.of(where, request)
     lake = Lake.of(target)
@@ -167,12 +166,12 @@ def _run(spark: SparkSession, todo: ToDo, task: ExportTask) -> list[RunResult]:
 
 
 def _require_ours(lake: Lake, state: LakeState | None) -> None:
-    """Raise `InvalidNameError` for a folder with files that no export wrote."""
+    """Raise `InvalidOptionError` for a folder with files that no export wrote."""
     ours = set() if state is None else {file.path for unit in state.units for file in unit.files}
     foreign = next((name for name in sorted(lake.files()) if not (_is_hidden(name) or name in ours)), None)
     if foreign is not None:
         reason = f"the folder holds {foreign}, which no export wrote; take another folder"
-        raise InvalidNameError(reason, key=lake.root)
+        raise InvalidOptionError(reason, key=lake.root)
 
 
 def _is_hidden(name: str) -> bool:
@@ -181,10 +180,10 @@ def _is_hidden(name: str) -> bool:
 
 
 def _require_wanted(lake: Lake, state: LakeState, contents: Contents, *, is_more: bool) -> None:
-    """Raise `InvalidNameError` for a folder with an export that nobody spoke of, or with one of other contents."""
+    """Raise `InvalidOptionError` for a folder with an export that nobody spoke of, or with one of other contents."""
     if not is_more:
         reason = "the folder holds an export already; say incremental to add what is new, or overwrite"
-        raise InvalidNameError(reason, key=lake.root)
+        raise InvalidOptionError(reason, key=lake.root)
     state.require_same(contents.described, lake.root)
 
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ledgerfs.errors import InvalidNameError
+from ledgerfs.errors import InvalidOptionError
 from ledgerfs.spark.lake.layout import LakeLayout
 from ledgerfs.spark.lake.state import LedgerIds, Unit, Work, what_is_new
 from ledgerfs.spark.planning import say_what_is_missing
@@ -69,9 +69,9 @@ class Contents:
 
     @classmethod
     def of(cls, storage: Storage, request: ExportRequest) -> "Contents":
-        """Check a request; raises `InvalidNameError` for what is none or makes no sense, `DecryptionError` for a key that is none."""
+        """Check a request; raises `InvalidOptionError` for what is none or makes no sense, `DecryptionError` for a key that is none."""
         if request.format not in TABLE_KINDS:
-            raise InvalidNameError(f"one of {', '.join(TABLE_KINDS)}", key=f"format={request.format!r}")
+            raise InvalidOptionError(f"one of {', '.join(TABLE_KINDS)}", key=f"format={request.format!r}")
         layout = LakeLayout(request.partition_by)
         scan = dict(request.scan)
         keys = {name: _key(source) for name, source in (scan.pop("private_keys", None) or {}).items()}
@@ -107,7 +107,7 @@ def left_to_do(
 ) -> ToDo:
     """List the bucket, and return what is left to do where some units are done; with ``anew`` all of it.
 
-    Raises `NotFoundError` (no such bucket or topic), `InvalidNameError`, `AccessDeniedError`, `StoreError`.
+    Raises `NotFoundError` (no such bucket or topic), `InvalidOptionError`, `AccessDeniedError`, `StoreError`.
     """
     # What was listed a while ago lacks what this export is for.
     catalog = storage.bucket().refresh()

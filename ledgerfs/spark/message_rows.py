@@ -9,7 +9,7 @@ from cachetools import LRUCache
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from ledgerfs.errors import InvalidNameError
+from ledgerfs.errors import InvalidRowsError
 from ledgerfs.messages.table_schema import schema_of
 from ledgerfs.spark.storage import Storage
 from ledgerfs.spark.worker import spare_imports
@@ -32,7 +32,7 @@ _outcomes: "LRUCache[tuple[str, str | None, int, int], dict[Any, str]]" = LRUCac
 
 
 def arrow_schema(columns: Sequence[str] | None) -> pa.Schema:
-    """Return the columns as Spark takes them: nullable, all of them. Raises `InvalidNameError` for one that is not there."""
+    """Return the columns as Spark takes them: nullable, all of them. Raises `InvalidRowsError` for one that is not there."""
     return pa.schema([field.with_nullable(True) for field in schema_of(columns)])
 
 
@@ -45,12 +45,12 @@ def spark_schema(columns: Sequence[str] | None) -> StructType:
 def columns_of(schema: StructType) -> list[str]:
     """Return the columns that a schema asks for, which a user may have given (``spark.read.schema(…)``).
 
-    Raises `InvalidNameError` for one that is not there, or has another type here.
+    Raises `InvalidRowsError` for one that is not there, or has another type here.
     """
     names = [field.name for field in schema]
     for wanted, found in zip(schema, spark_schema(names), strict=True):
         if wanted.dataType != found.dataType:
-            raise InvalidNameError(
+            raise InvalidRowsError(
                 f"is {found.dataType.simpleString()} here, not {wanted.dataType.simpleString()}", key=wanted.name
             )
     return names

@@ -57,7 +57,7 @@ def read_messages(
 
     Raises
     ------
-    NotFoundError, InvalidNameError, AccessDeniedError, StoreError
+    NotFoundError, InvalidNameError, InvalidOptionError, AccessDeniedError, StoreError
         As `ledgerfs.spark.planning.plan`; what tasks raise arrives as an error of Spark's that has our message.
 
     """

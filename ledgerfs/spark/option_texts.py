@@ -1,4 +1,4 @@
-"""Options of Spark are texts; what each kind of them means. All raise `InvalidNameError`, which names the option."""
+"""Options of Spark are texts; what each kind of them means. All raise `InvalidOptionError`, which names the option."""
 
 import ast
 import json
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ledgerfs.errors import InvalidNameError
+from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.byte_sizes import parse_size
 
 _KEY_TEXT = "-----BEGIN"
@@ -15,7 +15,7 @@ _KEY_TEXT = "-----BEGIN"
 def text(value: str, name: str) -> str:
     """Return any text but an empty one."""
     if not value:
-        raise InvalidNameError("is empty", key=name)
+        raise InvalidOptionError("is empty", key=name)
     return value
 
 
@@ -24,7 +24,7 @@ def texts(value: str, name: str) -> list[str]:
     parsed = _list_or_text(value)
     found = [part.strip() for part in parsed.split(",")] if isinstance(parsed, str) else parsed
     if not found or not all(isinstance(one, str) and one for one in found):
-        raise InvalidNameError("not a list of names", key=f"{name}={value}")
+        raise InvalidOptionError("not a list of names", key=f"{name}={value}")
     return list(found)
 
 
@@ -41,7 +41,7 @@ def flag(value: str, name: str) -> bool:
     """Return what ``true`` and ``false`` mean, in any case."""
     found = {"true": True, "false": False}.get(value.lower())
     if found is None:
-        raise InvalidNameError("true or false", key=f"{name}={value}")
+        raise InvalidOptionError("true or false", key=f"{name}={value}")
     return found
 
 
@@ -50,7 +50,7 @@ def number(value: str, name: str) -> int:
     try:
         return int(value)
     except ValueError:
-        raise InvalidNameError("not a whole number", key=f"{name}={value}") from None
+        raise InvalidOptionError("not a whole number", key=f"{name}={value}") from None
 
 
 def moment(value: str, name: str) -> int | str:  # noqa: ARG001  (as its neighbours)
@@ -62,8 +62,8 @@ def size(value: str, name: str) -> int:
     """Return bytes, of a number with or without a unit."""
     try:
         return parse_size(value)
-    except InvalidNameError as error:
-        raise InvalidNameError(error.reason, key=f"{name}={value}") from None
+    except InvalidOptionError as error:
+        raise InvalidOptionError(error.reason, key=f"{name}={value}") from None
 
 
 def seconds(value: str, name: str) -> float:
@@ -71,20 +71,20 @@ def seconds(value: str, name: str) -> float:
     try:
         return float(value)
     except ValueError:
-        raise InvalidNameError("not a number of seconds", key=f"{name}={value}") from None
+        raise InvalidOptionError("not a number of seconds", key=f"{name}={value}") from None
 
 
 def private_keys(value: str, name: str) -> dict[str, Path]:
     """Return {name: file}; the keys themselves are in files that every worker has, never in options, which plans show."""
     if _KEY_TEXT in value:
-        raise InvalidNameError(
+        raise InvalidOptionError(
             "a key itself does not belong into an option, which plans show; name a file that has it", key=name
         )
     keys = {}
     for one in value.split(","):
         key, equals, path = one.strip().partition("=")
         if not (key and equals and path):
-            raise InvalidNameError("not a list of NAME=PEMFILE", key=name)
+            raise InvalidOptionError("not a list of NAME=PEMFILE", key=name)
         keys[key] = Path(path)
     return keys
 

@@ -15,7 +15,7 @@ _log = logging.getLogger("ledgerfs.spark")
 def plan(options: ReadOptions) -> PartitionPlan:
     """List the bucket and plan the query: the same bucket always gives the same plan.
 
-    Raises `NotFoundError` (no such bucket or topic), `InvalidNameError` (a time that is none), `AccessDeniedError`, `StoreError`.
+    Raises `NotFoundError` (no such bucket or topic), `InvalidOptionError` (a time that is none), `AccessDeniedError`, `StoreError`.
     """
     scan = options.scan
     times = (milliseconds_of(scan.get("start_time")), milliseconds_of(scan.get("end_time")))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ledgerfs.errors import InvalidNameError
+from ledgerfs.errors import InvalidOptionError
 from ledgerfs.spark.option_texts import flag, json_or_text, moment, number, private_keys, seconds, size, text, texts
 from ledgerfs.spark.storage import Storage, require_no_credentials
 from ledgerfs.vfs.partitions import DEFAULT_PARTITION_BYTES
@@ -43,7 +43,7 @@ class ReadOptions:
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
-    """Return what the options of a reader mean; raises `InvalidNameError` for one that is none, or makes no sense."""
+    """Return what the options of a reader mean; raises `InvalidOptionError` for one that is none, or makes no sense."""
     ours, storage = split_options(given, _READ)
     known = {name: parse(ours[name.lower()], name) for name, parse in _READ.items() if name.lower() in ours}
     topics = known.pop("topics", None)
@@ -51,7 +51,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         topics = [*(topics or []), known.pop("topic")]
     pattern = known.pop("topicsPattern", None)
     if topics is not None and pattern is not None:
-        raise InvalidNameError("either topics, or a pattern of their names", key="topicsPattern")
+        raise InvalidOptionError("either topics, or a pattern of their names", key="topicsPattern")
     partition_bytes = known.pop("partitionBytes", DEFAULT_PARTITION_BYTES)
     scan = {_SCAN_NAMES.get(name, name): value for name, value in known.items()}
     return ReadOptions(storage, topics, pattern, scan, partition_bytes)
@@ -60,7 +60,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
 def split_options(given: Mapping[str, str], known: Mapping[str, object]) -> tuple[dict[str, str], Storage]:
     """Return the options whose names are among some, in lower case, and the storage that the others tell.
 
-    Raises `InvalidNameError` for those that are neither, for credentials, and for more than one bucket.
+    Raises `InvalidOptionError` for those that are neither, for credentials, and for more than one bucket.
     """
     names = {name.lower() for name in known}
     ours: dict[str, str] = {}
@@ -78,7 +78,7 @@ def split_options(given: Mapping[str, str], known: Mapping[str, object]) -> tupl
         elif low in {"path", *_OF_STORAGE}:
             of_storage[low] = value
         else:
-            raise InvalidNameError(f"no such option; there are {', '.join([*known, *_STORAGE_NAMES])}", key=name)
+            raise InvalidOptionError(f"no such option; there are {', '.join([*known, *_STORAGE_NAMES])}", key=name)
     require_no_credentials({**storage, **settings})
     return ours, _storage(storage, settings, **of_storage)
 
@@ -92,7 +92,7 @@ def _storage(
 ) -> Storage:
     if not path:
         reason = "which bucket? One goes into load(…) or save(…), such as s3://tier; several are read one by one"
-        raise InvalidNameError(reason, key="path")
+        raise InvalidOptionError(reason, key="path")
     age = None if catalogmaxage is None else seconds(catalogmaxage, "catalogMaxAge")
     return Storage(path, storage, settings, cachedir, age)
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from ledgerfs.errors import InvalidNameError
+from ledgerfs.errors import InvalidOptionError
 from ledgerfs.spark.messages import read_messages
 from ledgerfs.spark.storage import Storage
 
@@ -68,13 +68,13 @@ def stats(
     ------
     NotFoundError, AccessDeniedError, StoreError
         As `read_messages`; what tasks raise arrives as an error of Spark's that has our message.
-    InvalidNameError
+    InvalidOptionError
         For something else in ``by``.
 
     """
     for name in by:
         if name not in BY:
-            raise InvalidNameError(f"messages are counted by {', '.join(BY)}", key=name)
+            raise InvalidOptionError(f"messages are counted by {', '.join(BY)}", key=name)
     sizes = read_messages(
         spark, storage, topics=topics, topics_pattern=topics_pattern, columns=_READ, each_batch=sizes_of,
         schema=from_arrow_schema(_SIZES), **scan,

@@ -15,7 +15,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from ledgerfs.cache.fork_lock import ForkLock
-from ledgerfs.errors import InvalidNameError
+from ledgerfs.errors import InvalidOptionError
 from ledgerfs.spark.hadoop_settings import S3Settings, only_s3, settings_of_files
 from ledgerfs.vfs.bucket import Bucket, open_bucket
 
@@ -101,12 +101,12 @@ def session_settings(spark: SparkSession) -> dict[str, str]:
 
 
 def require_no_credentials(options: Mapping[str, Any]) -> None:
-    """Raise `InvalidNameError` for options, at any depth, that would show a credential in plans and logs."""
+    """Raise `InvalidOptionError` for options, at any depth, that would show a credential in plans and logs."""
     for name, value in options.items():
         if isinstance(value, Mapping):
             require_no_credentials(value)
         if name.lower() in CREDENTIALS or name.lower().endswith(_CREDENTIAL_ENDS):
-            raise InvalidNameError(
+            raise InvalidOptionError(
                 "credentials do not belong into a reader's options, which plans and logs show; give them as AWS_ACCESS_KEY_ID and "
                 "AWS_SECRET_ACCESS_KEY, as a role of the machine, or as Hadoop's fs.s3a.access.key and fs.s3a.secret.key",
                 key=name,

@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ledgerfs.errors import InvalidNameError
+from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.messages.compress import codec_named
 from ledgerfs.messages.encode import EncodeOptions
@@ -44,12 +44,12 @@ class WriteOptions:
 def write_options(given: Mapping[str, str]) -> WriteOptions:
     """Return what the options of a writer mean, of which ``topic`` must be there; those that are not are as in ``ledgerfs import``.
 
-    Rows without a publish time get the present one, the same for all tasks. Raises `InvalidNameError` for an option that is none, or makes
-    no sense.
+    Rows without a publish time get the present one, the same for all tasks. Raises `InvalidOptionError` for an option that is none, or
+    makes no sense.
     """
     ours, storage = split_options(given, _KNOWN)
     if not ours.get("topic"):
-        raise InvalidNameError(
+        raise InvalidOptionError(
             "whose messages are the rows? One topic, such as persistent://public/default/orders", key="topic"
         )
     managed_ledger = managed_ledger_of(ours["topic"])

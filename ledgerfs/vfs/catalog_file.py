@@ -15,7 +15,7 @@ import numpy as np
 from ledgerfs.cache.cache_folder import CacheFolder
 from ledgerfs.cache.kept_file import KeptFile, read_table, write_table
 from ledgerfs.cache.sealed_file import SealedWriter
-from ledgerfs.errors import InvalidNameError
+from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.object_names import KeyKind
 from ledgerfs.vfs.catalog import LEDGER, LISTED, Catalog, OtherKeys, Table
 
@@ -38,7 +38,7 @@ def max_age_of(given: float | None) -> float:
     except (TypeError, ValueError):
         age = math.nan
     if not age >= 0:
-        raise InvalidNameError("not a number of seconds", key=f"{place}={text if given is None else given}")
+        raise InvalidOptionError("not a number of seconds", key=f"{place}={text if given is None else given}")
     return age
 
 

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from ledgerfs.errors import InvalidNameError
+from ledgerfs.errors import InvalidOptionError
 from ledgerfs.messages.chunks import Incomplete
 from ledgerfs.messages.decode import Skipped
 from ledgerfs.vfs.bucket import Topic
@@ -79,7 +79,7 @@ def export_topic(
 
     Raises
     ------
-    InvalidNameError
+    InvalidOptionError
         An option that is none, or a folder that holds something else.
     ExportFolderError
         The folder cannot be written, or another export is writing to it.
@@ -88,7 +88,7 @@ def export_topic(
 
     """
     if kind not in TABLE_KINDS:
-        raise InvalidNameError(f"one of {', '.join(TABLE_KINDS)}", key=f"kind={kind!r}")
+        raise InvalidOptionError(f"one of {', '.join(TABLE_KINDS)}", key=f"kind={kind!r}")
     scan = topic.scan(**options)
     contents = _contents_of(scan, kind, options.get("private_keys") or ())
     with ExportFolder(target, contents, TABLE_KINDS[kind], overwrite=overwrite) as folder:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Self, TextIO
 
-from ledgerfs.errors import InvalidNameError, LedgerfsError
+from ledgerfs.errors import ExportFolderError, InvalidOptionError, LedgerfsError
 from ledgerfs.vfs.catalog import LedgerRef
 
 RECORD_NAME = ".ledgerfs-export.json"
@@ -27,17 +27,6 @@ _FEW_LEDGERS = 1000
 """A record of so many is saved after each ledger."""
 _SHARE_OF_SAVING = 20
 """A larger one takes a while to write: that may take one part in so many of the time."""
-
-
-class ExportFolderError(LedgerfsError):
-    """The folder of an export cannot be written, or another export is writing to it."""
-
-    @classmethod
-    def of(cls, error: OSError, path: Path) -> "ExportFolderError":
-        """Return the error for what the operating system said of ``path``, with its errno."""
-        made = cls(error.strerror or str(error), key=str(path))
-        made.errno = error.errno
-        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +72,7 @@ class ExportFolder:
 
     Raises
     ------
-    InvalidNameError
+    InvalidOptionError
         It holds an export with other contents, or files that no export wrote under the names of one.
     ExportFolderError
         It cannot be written, or another export is writing to it.
@@ -169,7 +158,7 @@ class ExportFolder:
         except FileNotFoundError:
             return _Record({}, self._record.suffix)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InvalidNameError("not the record of an export; take another folder", key=str(path)) from error
+            raise InvalidOptionError("not the record of an export; take another folder", key=str(path)) from error
 
     def _clear(self, found: "_Record") -> None:
         """Remove the files of an export with other contents, or refuse to."""
@@ -179,7 +168,7 @@ class ExportFolder:
             wanted = self._record.contents.items()
             differing = ", ".join(name for name, value in wanted if found.contents.get(name) != value)
             what = f"an export with other {differing}" if found.contents else f"{files[0].name}, which no export made"
-            raise InvalidNameError(f"the folder holds {what}; take another one, or overwrite", key=str(self.path))
+            raise InvalidOptionError(f"the folder holds {what}; take another one, or overwrite", key=str(self.path))
         for file in files:
             file.unlink()
 

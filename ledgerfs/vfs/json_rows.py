@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from ledgerfs.errors import LineError
 from ledgerfs.messages.input_columns import IGNORED_COLUMNS, PROPERTIES_TYPE
 from ledgerfs.messages.text_columns import TEXT_COLUMNS, from_texts
 
@@ -29,13 +30,6 @@ JSON_SCHEMA = pa.schema(
     [(name, column.type) for name, column in from_texts({n: pa.array([], t) for n, t in _LINE_TYPES.items()}).items()]
 )
 """The columns of all files of JSON lines, whatever their objects have."""
-
-
-class LineError(ValueError):
-    """A line that is no message."""
-
-    def __init__(self, line: int, reason: object) -> None:
-        super().__init__(f"line {line}: {reason}")
 
 
 def json_rows(source: BinaryIO) -> Iterator[pa.RecordBatch]:

@@ -2,7 +2,7 @@
 
 from datetime import UTC, date, datetime, time
 
-from ledgerfs.errors import InvalidNameError
+from ledgerfs.errors import InvalidOptionError
 
 Moment = str | datetime | date | int | None
 """ISO 8601 text, a time, a day (its midnight, UTC), or ms since 1970 UTC; None for no limit."""
@@ -12,7 +12,7 @@ CLOCK_SLACK_MS = 10 * 60 * 1000
 
 
 def milliseconds_of(moment: Moment) -> int | None:
-    """Return ms since 1970 UTC; texts and times are of UTC unless they say otherwise. Raises `InvalidNameError` for anything else."""
+    """Return ms since 1970 UTC; texts and times are of UTC unless they say otherwise. Raises `InvalidOptionError` for anything else."""
     if moment is None or (isinstance(moment, int) and not isinstance(moment, bool)):
         return moment
     if isinstance(moment, str):
@@ -20,7 +20,7 @@ def milliseconds_of(moment: Moment) -> int | None:
     elif isinstance(moment, date) and not isinstance(moment, datetime):
         moment = datetime.combine(moment, time(), UTC)
     if not isinstance(moment, datetime):
-        raise InvalidNameError(
+        raise InvalidOptionError(
             f"a {type(moment).__name__} is no time; expected ISO 8601 text, a datetime, a date, or whole ms since 1970",
             key=repr(moment),
         )
@@ -31,6 +31,6 @@ def _parsed(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError as error:
-        raise InvalidNameError(
+        raise InvalidOptionError(
             "not a time; expected ISO 8601, such as 2026-11-01 or 2026-11-01T12:00:00Z", key=text
         ) from error

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from ledgerfs.errors import InvalidNameError, NotFoundError
+from ledgerfs.errors import InvalidOptionError, NotFoundError
 from ledgerfs.formats.topic_names import managed_ledger_of, topic_of
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.catalog import LEDGER, Catalog, LedgerRef, Table, ref_of_row
@@ -227,7 +227,7 @@ def wanted_ledgers(catalog: Catalog, topics: Sequence[str] | None = None, patter
     ------
     NotFoundError
         A topic of which the bucket has no ledger; no topic matches.
-    InvalidNameError
+    InvalidOptionError
         Both are given; a name that is none; no regular expression.
 
     """
@@ -235,7 +235,7 @@ def wanted_ledgers(catalog: Catalog, topics: Sequence[str] | None = None, patter
     if topics is None and pattern is None:
         return is_wanted
     if topics is not None and pattern is not None:
-        raise InvalidNameError("either topics or a pattern of their names", key=pattern)
+        raise InvalidOptionError("either topics or a pattern of their names", key=pattern)
     names = _named(catalog, topics) if topics is not None else _matching(catalog, pattern or "")
     is_named = np.array([name in names for name in catalog.names], bool)
     is_wanted &= is_named[catalog.ledgers["name"]]
@@ -256,7 +256,7 @@ def _spellings(topic: str) -> list[str | None]:
     """Return the managed ledgers that a name may mean: a topic's, or one of that very name."""
     try:
         return [managed_ledger_of(topic)]
-    except InvalidNameError:
+    except InvalidOptionError:
         return [None if topic == topic_of(None) else topic]
 
 
@@ -270,7 +270,7 @@ def _matching(catalog: Catalog, pattern: str) -> set[str | None]:
     try:
         expression = re.compile(pattern)
     except re.error as error:
-        raise InvalidNameError(f"no regular expression: {error}", key=pattern) from error
+        raise InvalidOptionError(f"no regular expression: {error}", key=pattern) from error
     found = set()
     for name in catalog.managed_ledgers:
         topic = topic_of(name)
@@ -321,12 +321,12 @@ def plan_partitions(catalog: Catalog, wanted: Mask, partition_bytes: int = DEFAU
 
     Raises
     ------
-    InvalidNameError
+    InvalidOptionError
         Less than a byte.
 
     """
     if partition_bytes < 1:
-        raise InvalidNameError("1 byte or more", key=f"partition_bytes={partition_bytes}")
+        raise InvalidOptionError("1 byte or more", key=f"partition_bytes={partition_bytes}")
     primary = _Primary.of(catalog.ledgers)
     places = np.flatnonzero(wanted[primary.rows])
     blocks = np.maximum(primary.table["blocks"][places].astype(np.int64), 1)

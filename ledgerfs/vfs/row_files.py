@@ -4,7 +4,6 @@ What `ledgerfs export` wrote can be read, and whatever else has columns of those
 batch of an Arrow file.
 """
 
-import errno
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -17,7 +16,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from ledgerfs.errors import InvalidNameError, LedgerfsError, NotFoundError
+from ledgerfs.errors import InvalidRowsError, LedgerfsError, NotFoundError
 from ledgerfs.messages.input_columns import IGNORED_COLUMNS
 from ledgerfs.messages.text_columns import TEXT_COLUMNS, from_texts
 from ledgerfs.vfs.json_rows import JSON_SCHEMA, json_rows
@@ -37,12 +36,6 @@ _COUNTED_FILES = 100
 _LEADING_NUMBER = re.compile(r"[0-9]+")
 _MAGIC = re.compile(r"[*?\[]")
 _LONGEST_REASON = 500
-
-
-class RowFileError(LedgerfsError):
-    """A file that cannot be read as rows."""
-
-    code = errno.EINVAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +62,11 @@ class RowFile:
     _fs: Any
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Read the rows. Raises `RowFileError`, which names the file, and the line if that is known, and errors of the store."""
+        """Read the rows. Raises `InvalidRowsError`, which names the file, and the line if that is known, and errors of the store."""
         for path in self.paths:
             with _naming(path), closing(_opened(self._fs, path)) as file:
                 if file.schema != self.schema:
-                    raise RowFileError(
+                    raise InvalidRowsError(
                         f"other columns than in {self.paths[0]}: {_difference(self.schema, file.schema)}"
                     )
                 yield from file.batches()
@@ -94,10 +87,8 @@ def open_rows(path: str, **storage_options: Any) -> RowFile:  # noqa: ANN401  (f
     ------
     NotFoundError
         No such file, or none of rows in the folder.
-    InvalidNameError
-        A suffix that tells nothing.
-    RowFileError
-        A file that is not what its suffix says.
+    InvalidRowsError
+        A suffix that tells nothing, or a file that is not what its suffix says.
 
     """
     fs, root = filesystem_of(path, storage_options)
@@ -116,7 +107,7 @@ def _paths(fs: Any, root: str, path: str) -> list[str]:  # noqa: ANN401
         found = [info["name"] for info in fs.glob(root, detail=True).values() if _is_of_rows(info)]
     else:
         if PurePosixPath(root).suffix.lower() not in _KINDS:
-            raise InvalidNameError(f"what file is this? Known are {', '.join(_KINDS)}", key=path)
+            raise InvalidRowsError(f"what file is this? Known are {', '.join(_KINDS)}", key=path)
         found = [root]
     if not found:
         raise NotFoundError(f"no file of rows; known are {', '.join(_KINDS)}", key=path)
@@ -154,10 +145,10 @@ def _naming(path: str) -> Iterator[None]:
             error.key = error.filename = name
         raise
     except (pa.ArrowException, ValueError, EOFError) as error:
-        raise RowFileError(" ".join(str(error).split())[:_LONGEST_REASON], key=name) from error
+        raise InvalidRowsError(" ".join(str(error).split())[:_LONGEST_REASON], key=name) from error
     except OSError as error:
         if error.errno is None:  # pyarrow's, of the file's content
-            raise RowFileError(" ".join(str(error).split())[:_LONGEST_REASON], key=name) from error
+            raise InvalidRowsError(" ".join(str(error).split())[:_LONGEST_REASON], key=name) from error
         raise translate(error, name) from error
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ledgerfs.errors import InvalidNameError
+from ledgerfs.errors import InvalidOptionError
 from ledgerfs.messages.chunks import Incomplete
 from ledgerfs.messages.decode import DecodeOptions, Skipped, TopicDecoder
 from ledgerfs.messages.payloads import Decrypt
@@ -171,13 +171,13 @@ def make_scan(
     private_keys: Any = None,  # noqa: ANN401  (a mapping of PEM texts or paths)
     **options: Any,  # noqa: ANN401  (fields of DecodeOptions)
 ) -> Scan:
-    """Return a scan from the arguments that users give; raises `InvalidNameError` for a column, a time or a choice that is none."""
+    """Return a scan from the arguments that users give; raises `InvalidOptionError` for a column, a time or a choice that is none."""
     given = {"transactions": transactions, **options}
     for name, choices in _CHOICES.items():
         if given.get(name, choices[0]) not in choices:
-            raise InvalidNameError(f"one of {', '.join(choices)}", key=f"{name}={given[name]!r}")
+            raise InvalidOptionError(f"one of {', '.join(choices)}", key=f"{name}={given[name]!r}")
     if isinstance(clock_slack_ms, bool) or not isinstance(clock_slack_ms, int) or clock_slack_ms < 0:
-        raise InvalidNameError("whole milliseconds, 0 or more", key=f"clock_slack_ms={clock_slack_ms!r}")
+        raise InvalidOptionError("whole milliseconds, 0 or more", key=f"clock_slack_ms={clock_slack_ms!r}")
     if columns is None and transactions == "all":
         columns = (*DEFAULT_COLUMNS, "txn_state")
     schema_of(columns)

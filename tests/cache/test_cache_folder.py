@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ledgerfs.cache.cache_folder import CacheFolder, cache_folder
-from ledgerfs.errors import CacheWriteError, InvalidNameError
+from ledgerfs.errors import CacheWriteError, InvalidOptionError
 
 
 def test_the_option_comes_before_the_environment_and_the_home(tmp_path, monkeypatch):
@@ -123,5 +123,5 @@ def test_the_bound_is_given_or_from_the_environment_or_a_share_of_the_disk(tmp_p
 @pytest.mark.parametrize("text", ["10GiB", "-1", "1e9"])
 def test_a_bound_that_is_no_number_is_refused(text, tmp_path, monkeypatch):
     monkeypatch.setenv("LEDGERFS_DISK_CACHE_BYTES", text)
-    with pytest.raises(InvalidNameError, match=f"LEDGERFS_DISK_CACHE_BYTES={text}"):
+    with pytest.raises(InvalidOptionError, match=f"LEDGERFS_DISK_CACHE_BYTES={text}"):
         CacheFolder(tmp_path).max_bytes(0)

@@ -26,7 +26,7 @@ from ledgerfs.cache.disk_budget import DiskBudget
 from ledgerfs.cache.disk_ranges import DEFAULT_DISK_BYTES, DiskRanges
 from ledgerfs.cache.part_file import part_file
 from ledgerfs.cache.range_piece import BLOCK
-from ledgerfs.errors import InvalidNameError
+from ledgerfs.errors import InvalidOptionError
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -351,7 +351,7 @@ def test_the_environment_may_say_the_bound(folder, monkeypatch):
     monkeypatch.setenv("LEDGERFS_DISK_CACHE_BYTES", "12345")
     assert bound() == 12345
     monkeypatch.setenv("LEDGERFS_DISK_CACHE_BYTES", "10G")
-    with pytest.raises(InvalidNameError, match="LEDGERFS_DISK_CACHE_BYTES=10G"):
+    with pytest.raises(InvalidOptionError, match="LEDGERFS_DISK_CACHE_BYTES=10G"):
         bound()
 
 

@@ -16,6 +16,7 @@ from fsspec.callbacks import Callback
 from ledgerfs import open_bucket
 from ledgerfs.errors import (
     InvalidNameError,
+    InvalidOptionError,
     IsADirectoryPathError,
     LedgerExistsError,
     LedgerfsError,
@@ -433,10 +434,10 @@ def test_a_call_overrides_the_option_of_all(taken: dict[str, bytes], folder: Pat
 
 def test_options_that_are_none_are_named(folder: Path) -> None:
     fs = LedgerFileSystem(fo=str(folder), target_protocol="file", write_options={"blocksize": 1000})
-    with pytest.raises(InvalidNameError, match="blocksize"):
+    with pytest.raises(InvalidOptionError, match="blocksize"):
         fs.pipe_file(PATH, RECORDS)
     fs = LedgerFileSystem(fo=str(folder), target_protocol="file", write_options={"if_exists": "replace"})
-    with pytest.raises(InvalidNameError, match="fail, skip, new-copy"):
+    with pytest.raises(InvalidOptionError, match="fail, skip, new-copy"):
         fs.pipe_file(PATH, RECORDS)
     assert objects_in(folder) == {}
 

@@ -16,10 +16,10 @@ import pytest
 from ledgerfs.cli import mount as mount_module
 from ledgerfs.cli.durations import Duration
 from ledgerfs.cli.mount_helper import command_of
-from ledgerfs.errors import LedgerfsError
+from ledgerfs.errors import LedgerfsError, MountpointError
 from ledgerfs.fuse_mount.environment_file import load_environment
 from ledgerfs.fuse_mount.mount_request import MountRequest, absolute_url
-from ledgerfs.fuse_mount.mountpoint import MountpointError, absolute, mounted_at
+from ledgerfs.fuse_mount.mountpoint import absolute, mounted_at
 from ledgerfs.fuse_mount.option_names import sort_options, split_options
 from ledgerfs.fuse_mount.unmounting import detach
 from tests.support.commands import LEDGERFS, run

@@ -22,6 +22,7 @@ from ledgerfs.errors import (
     CorruptLedgerError,
     LedgerExistsError,
     LedgerfsError,
+    MountError,
     NotFoundError,
     ObjectNotFoundError,
     ReadOnlyError,
@@ -30,14 +31,14 @@ from ledgerfs.errors import (
     StoreError,
     StoreTimeoutError,
     UncertainWriteError,
+    WrongBodyError,
 )
 from ledgerfs.fuse_mount import error_numbers, processes
 from ledgerfs.fuse_mount.attributes import inode_of
-from ledgerfs.fuse_mount.error_numbers import MountError, answering, errno_of
+from ledgerfs.fuse_mount.error_numbers import answering, errno_of
 from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
 from ledgerfs.fuse_mount.processes import has_failed, is_held, process_of
 from ledgerfs.vfs.bucket import Bucket, open_bucket
-from ledgerfs.vfs.stores.failures import WrongBodyError
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.matrix import TOPIC, make_ledger
 from tests.support.remote import RemoteFolder
@@ -80,13 +81,14 @@ def content(mounted: MountedBucket, path: str) -> bytes:
 
 NUMBERS = {
     "AccessDeniedError": errno.EACCES, "AmbiguousLedgerError": errno.EINVAL, "BucketNotFoundError": errno.ENOENT,
-    "CacheWriteError": errno.ENOSPC, "EncryptedMessageError": errno.EACCES, "EntryRangeError": errno.EINVAL,
-    "InvalidNameError": errno.EINVAL, "InvalidRowsError": errno.EINVAL, "IsADirectoryPathError": errno.EISDIR,
-    "LedgerExistsError": errno.EEXIST, "NotADirectoryPathError": errno.ENOTDIR, "NotFoundError": errno.ENOENT,
-    "ObjectExistsError": errno.EEXIST, "ObjectNotFoundError": errno.ENOENT, "ReadOnlyError": errno.EROFS,
-    "RefusedLedgerError": errno.EINVAL, "StaleObjectError": errno.ESTALE, "StoreTimeoutError": errno.ETIMEDOUT,
-    "StoreUnreachableError": errno.ETIMEDOUT, "UnsupportedFormatError": errno.ENOTSUP, "UnsupportedWriteError": errno.ENOTSUP,
-    "UnusableUrlError": errno.EINVAL,
+    "CacheWriteError": errno.ENOSPC, "DecryptionError": errno.EACCES, "EncryptedMessageError": errno.EACCES,
+    "EntryRangeError": errno.EINVAL, "InvalidNameError": errno.EINVAL, "InvalidOptionError": errno.EINVAL,
+    "InvalidRowsError": errno.EINVAL, "IsADirectoryPathError": errno.EISDIR, "LedgerExistsError": errno.EEXIST,
+    "MountFailedError": errno.EINVAL, "MountpointError": errno.EINVAL, "NotADirectoryPathError": errno.ENOTDIR,
+    "NotFoundError": errno.ENOENT, "ObjectExistsError": errno.EEXIST, "ObjectNotFoundError": errno.ENOENT,
+    "ReadOnlyError": errno.EROFS, "RefusedLedgerError": errno.EINVAL, "StaleObjectError": errno.ESTALE,
+    "StoreTimeoutError": errno.ETIMEDOUT, "StoreUnreachableError": errno.ETIMEDOUT,
+    "UnsupportedFormatError": errno.ENOTSUP, "UnsupportedWriteError": errno.ENOTSUP, "UnusableUrlError": errno.EINVAL,
 }  # fmt: skip
 """All others are ``EIO``."""
 

@@ -9,7 +9,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgerfs.errors import InvalidNameError
+from ledgerfs.errors import InvalidOptionError
 from ledgerfs.messages.compress import codec_named, compress
 from ledgerfs.messages.compression import Compression, decompress
 from ledgerfs.messages.native_compression import (
@@ -66,5 +66,5 @@ def test_codecs_are_named_in_any_case(codec):
 
 
 def test_another_name_is_an_error_that_says_which_there_are():
-    with pytest.raises(InvalidNameError, match=r"'brotli'.*none, lz4, zlib, zstd, snappy"):
+    with pytest.raises(InvalidOptionError, match=r"'brotli'.*none, lz4, zlib, zstd, snappy"):
         codec_named("brotli")

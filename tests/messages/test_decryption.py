@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 import ledgerfs
-from ledgerfs.errors import LedgerfsError
+from ledgerfs.errors import DecryptionError, LedgerfsError
 from ledgerfs.messages import decryption
-from ledgerfs.messages.decryption import DecryptionError, Decryptor, EncryptedDataKey, PrivateKeys
+from ledgerfs.messages.decryption import Decryptor, EncryptedDataKey, PrivateKeys
 
 TOPIC = "persistent://public/golden/encrypted"
 IV = bytes(range(12))

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ledgerfs.errors import InvalidNameError
+from ledgerfs.errors import InvalidOptionError, InvalidRowsError
 from ledgerfs.formats.records import EntryBatch, ScanStop, scan_records
 from ledgerfs.messages import encode
 from ledgerfs.messages.compression import decompress
 from ledgerfs.messages.decode import DecodeOptions, TopicDecoder
 from ledgerfs.messages.encode import EncodeOptions, MessageEncoder
-from ledgerfs.messages.input_columns import IGNORED_COLUMNS, INPUT_COLUMNS, InvalidRowError
+from ledgerfs.messages.input_columns import IGNORED_COLUMNS, INPUT_COLUMNS
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, MessageMetadataRecord
 from ledgerfs.messages.table_schema import MESSAGE_SCHEMA
 from tests.support.entries import TOPIC, decode
@@ -311,7 +311,7 @@ def test_columns_of_a_place_are_ignored() -> None:
     ],
 )
 def test_wrong_columns(schema: pa.Schema, text: str) -> None:
-    with pytest.raises(InvalidNameError, match=text):
+    with pytest.raises(InvalidRowsError, match=text):
         MessageEncoder(schema, EncodeOptions())
 
 
@@ -319,7 +319,7 @@ def test_wrong_columns(schema: pa.Schema, text: str) -> None:
     "options", [{"batch": 0}, {"compression": "rar"}, {"max_entry_bytes": 1}, {"producer_name": ""}]
 )
 def test_wrong_options(options: dict[str, Any]) -> None:
-    with pytest.raises(InvalidNameError):
+    with pytest.raises(InvalidOptionError):
         MessageEncoder(SCHEMA, EncodeOptions(**options))
 
 
@@ -350,12 +350,12 @@ MAP = MESSAGE_SCHEMA.field("properties").type
 )
 def test_wrong_rows(columns: dict[str, Any], text: str) -> None:
     rows = pa.record_batch(columns)
-    with pytest.raises(InvalidRowError, match=text):
+    with pytest.raises(InvalidRowsError, match=text):
         entries_of([rows.slice(0, 1), rows.slice(1)], rows.schema, max_entry_bytes=2000)
 
 
 def test_rows_of_another_schema() -> None:
-    with pytest.raises(InvalidNameError, match=r"other columns than the first ones: value \(string\)"):
+    with pytest.raises(InvalidRowsError, match=r"other columns than the first ones: value \(string\)"):
         entries_of([pa.record_batch({"value": ["x"]})], pa.schema([("value", pa.binary())]))
 
 

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ledgerfs.errors import LedgerfsError
+from ledgerfs.errors import DecompressionError, LedgerfsError
 from ledgerfs.formats.records import EntryBatch, scan_records
 from ledgerfs.messages import memory, native_codecs
-from ledgerfs.messages.compression import DecompressionError, decompress
+from ledgerfs.messages.compression import decompress
 from ledgerfs.messages.decode import DecodeOptions, TopicDecoder
 from ledgerfs.messages.json_lines import json_lines
 from ledgerfs.messages.payloads import Workspace

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ledgerfs.errors import CorruptMessageError, InvalidNameError
+from ledgerfs.errors import CorruptMessageError, InvalidOptionError
 from ledgerfs.messages import native_compression
 from ledgerfs.messages import recompress as module
 from ledgerfs.messages.compression import Compression
@@ -276,7 +276,7 @@ def test_where_builds_hide_their_functions_all_reads_the_same(golden_url, monkey
 
 
 def test_a_codec_must_be_one_that_there_is():
-    with pytest.raises(InvalidNameError):
+    with pytest.raises(InvalidOptionError):
         recompress("gzip")
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ledgerfs.errors import CorruptMessageError, InvalidNameError
+from ledgerfs.errors import CorruptMessageError, InvalidOptionError
 from ledgerfs.messages import native_compression
 from ledgerfs.messages import unbatch as module
 from ledgerfs.messages.compression import Compression
@@ -275,5 +275,5 @@ def test_long_numbers_and_metadata_that_repeats_itself_find_room():
 
 
 def test_a_codec_must_be_one_that_there_is():
-    with pytest.raises(InvalidNameError):
+    with pytest.raises(InvalidOptionError):
         unbatch("gzip")

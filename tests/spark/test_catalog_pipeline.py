@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ledgerfs import open_bucket
-from ledgerfs.errors import BucketNotFoundError, InvalidNameError
+from ledgerfs.errors import BucketNotFoundError, InvalidOptionError
 from ledgerfs.spark.catalog import LEDGERS, catalog, ledger_table
 from ledgerfs.vfs.catalog import LEDGER, LISTED, Catalog, OtherKeys, time_of
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
@@ -134,5 +134,5 @@ def test_an_empty_bucket_has_no_rows(spark: SparkSession, tmp_path: Path) -> Non
 def test_a_wrong_bucket_and_a_wrong_grouping_are_named(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(BucketNotFoundError):
         catalog(spark, f"file://{tmp_path}/not-there")
-    with pytest.raises(InvalidNameError, match="by ledger or by topic"):
+    with pytest.raises(InvalidOptionError, match="by ledger or by topic"):
         catalog(spark, f"file://{tmp_path}", by="day")

@@ -19,7 +19,13 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from ledgerfs.errors import BucketNotFoundError, CorruptMessageError, InvalidNameError, ObjectNotFoundError
+from ledgerfs.errors import (
+    BucketNotFoundError,
+    CorruptMessageError,
+    ExportFolderError,
+    InvalidOptionError,
+    ObjectNotFoundError,
+)
 from ledgerfs.spark import export as export_module
 from ledgerfs.spark.distribution import distribute
 from ledgerfs.spark.export import export
@@ -28,7 +34,6 @@ from ledgerfs.spark.lake import lock as lake_lock
 from ledgerfs.spark.lake.lock import FOLDER, Holder, LakeLock
 from ledgerfs.spark.lake.target import Lake
 from ledgerfs.spark.storage import Storage
-from ledgerfs.vfs.export_folder import ExportFolderError
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
 from tests.support.s3 import S3Server
@@ -300,7 +305,7 @@ def test_a_state_that_is_none_is_told(spark: SparkSession, bucket: Path, tmp_pat
     out = tmp_path / "lake"
     (out / FOLDER).mkdir(parents=True)
     (out / FOLDER / "state.json").write_text(text)
-    with pytest.raises(InvalidNameError, match=r"_ledgerfs/state\.json: .*(take another folder|cannot read)"):
+    with pytest.raises(InvalidOptionError, match=r"_ledgerfs/state\.json: .*(take another folder|cannot read)"):
         export(spark, f"file://{bucket}", str(out), **OPTIONS)
 
 

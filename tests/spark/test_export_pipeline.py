@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ledgerfs import open_bucket
-from ledgerfs.errors import InvalidNameError, NotFoundError
+from ledgerfs.errors import InvalidOptionError, NotFoundError
 from ledgerfs.messages.table_schema import DEFAULT_COLUMNS
 from ledgerfs.spark.export import export
 from ledgerfs.spark.lake.files import LakeFiles
@@ -362,20 +362,20 @@ def test_a_folder_holds_one_export(spark: SparkSession, tmp_path: Path) -> None:
     url, out = put(tmp_path / "bucket", 1, message(1)), tmp_path / "lake"
     export(spark, url, str(out), format="jsonl")
     before = files(out)
-    with pytest.raises(InvalidNameError, match=f"{out}: the folder holds an export already; say incremental"):
+    with pytest.raises(InvalidOptionError, match=f"{out}: the folder holds an export already; say incremental"):
         export(spark, url, str(out), format="jsonl")
     for options, named in (
         ({"format": "csv"}, "format"),
         ({"partition_by": ["topic"]}, "partition_by, columns"),
         ({"start_time": 0, "on_corrupt": "skip"}, "start_ms, on_corrupt"),
     ):
-        with pytest.raises(InvalidNameError, match=f"{out}: the folder holds an export with other {named}; take"):
+        with pytest.raises(InvalidOptionError, match=f"{out}: the folder holds an export with other {named}; take"):
             export(spark, url, str(out), incremental=True, **{"format": "jsonl", **options})
     assert files(out) == before
     (told,) = export(spark, url, str(out), format="csv", overwrite=True).collect()
     assert list(files(out)) == [told.path]
     (out / "mine.csv").write_text("mine")
-    with pytest.raises(InvalidNameError, match=r"the folder holds mine\.csv, which no export wrote"):
+    with pytest.raises(InvalidOptionError, match=r"the folder holds mine\.csv, which no export wrote"):
         export(spark, url, str(out), overwrite=True)
     assert sorted(files(out)) == sorted([told.path, "mine.csv"])
 
@@ -385,7 +385,7 @@ def test_a_folder_of_somebody_else_is_left_alone(spark: SparkSession, tmp_path: 
     (out / "sub").mkdir(parents=True)
     (out / "sub" / "data.parquet").write_text("mine")
     for options in ({}, {"incremental": True}, {"overwrite": True}):
-        with pytest.raises(InvalidNameError, match=r"the folder holds sub/data\.parquet, which no export wrote"):
+        with pytest.raises(InvalidOptionError, match=r"the folder holds sub/data\.parquet, which no export wrote"):
             export(spark, url, str(out), **options)
     assert [str(path.relative_to(out)) for path in out.rglob("*")] == ["sub", "sub/data.parquet"]
 
@@ -402,7 +402,7 @@ def test_what_is_wrongly_asked_for_leaves_no_folder(spark: SparkSession, golden_
         {"partition_by": ["topic"], "columns": ["topic"]},
         {"incremental": True, "overwrite": True},
     ):
-        with pytest.raises(InvalidNameError):
+        with pytest.raises(InvalidOptionError):
             export(spark, golden_url, str(out), **options)
     assert not out.exists()
     with pytest.raises(NotFoundError):

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ledgerfs import open_bucket
-from ledgerfs.errors import InvalidNameError, NotFoundError
+from ledgerfs.errors import InvalidOptionError, NotFoundError
 from ledgerfs.spark.stats import stats
 
 PLAIN = "persistent://public/golden/plain"
@@ -59,5 +59,5 @@ def test_topics_times_and_groups_are_chosen(spark: SparkSession, golden_url: str
 def test_a_topic_that_is_not_there_and_a_wrong_group_are_named(spark: SparkSession, golden_url: str) -> None:
     with pytest.raises(NotFoundError, match="nothing-here"):
         stats(spark, golden_url, topics=["persistent://public/golden/nothing-here"])
-    with pytest.raises(InvalidNameError, match="topic, day, producer_name"):
+    with pytest.raises(InvalidOptionError, match="topic, day, producer_name"):
         stats(spark, golden_url, by=["hour"])

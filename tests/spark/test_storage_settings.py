@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfs.errors import InvalidNameError
+from ledgerfs.errors import InvalidOptionError
 from ledgerfs.spark.hadoop_settings import S3Settings, settings_of_files
 from ledgerfs.spark.read_options import read_options
 from ledgerfs.spark.storage import Storage, require_no_credentials
@@ -97,7 +97,7 @@ def test_a_storage_shows_no_credentials() -> None:
     ],
 )
 def test_credentials_are_refused(options: dict[str, object]) -> None:
-    with pytest.raises(InvalidNameError, match="credentials do not belong"):
+    with pytest.raises(InvalidOptionError, match="credentials do not belong"):
         require_no_credentials(options)
 
 
@@ -140,7 +140,7 @@ def test_lists(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "[1]", "a,,b", "[", "['a'"])
 def test_lists_that_are_none(text: str) -> None:
-    with pytest.raises(InvalidNameError, match="not a list of names"):
+    with pytest.raises(InvalidOptionError, match="not a list of names"):
         read_options({"path": URL, "topics": text})
 
 

@@ -12,7 +12,7 @@ from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from ledgerfs import open_bucket
-from ledgerfs.errors import CorruptLedgerError, StoreTimeoutError
+from ledgerfs.errors import CorruptLedgerError, StoreTimeoutError, WrongBodyError
 from ledgerfs.spark import ledger_rows
 from ledgerfs.spark.distribution import distribute
 from ledgerfs.spark.ledger_rows import costs_of_reading, ledger_parts
@@ -129,6 +129,7 @@ def test_what_was_found_is_kept_and_a_new_verification_looks_again(
 @pytest.mark.parametrize("error", [
     CorruptLedgerError("entry 3 stands where entry 2 should", key="00000000-ledger-7", offset=512),
     StoreTimeoutError("no answer within 24 s: try again", key="s3://tier"),
+    WrongBodyError("the store sent 3 bytes where 5 were asked for", key="00000000-ledger-7", offset=512),
 ])  # fmt: skip
 def test_an_error_of_a_task_arrives_as_it_was(spark: SparkSession, error: Any) -> None:
     def fail(_: int) -> Iterator[pa.RecordBatch]:

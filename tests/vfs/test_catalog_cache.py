@@ -24,7 +24,7 @@ from ledgerfs.cache.cache_folder import CacheFolder
 from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.cache.offset_file import OffsetFile
 from ledgerfs.cache.offset_table import GROUP
-from ledgerfs.errors import InvalidNameError, NotFoundError
+from ledgerfs.errors import InvalidOptionError, NotFoundError
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.vfs import catalog_file
 from ledgerfs.vfs.bucket import Bucket, shared_bucket
@@ -245,9 +245,9 @@ def test_the_environment_sets_the_age(bucket_folder: Path, monkeypatch: pytest.M
     assert cost(bucket_folder, 0) == (1, [])
     for text in ("soon", "-1", "nan"):
         monkeypatch.setenv("LEDGERFS_CATALOG_MAX_AGE", text)
-        with pytest.raises(InvalidNameError, match=f"LEDGERFS_CATALOG_MAX_AGE={text}"):
+        with pytest.raises(InvalidOptionError, match=f"LEDGERFS_CATALOG_MAX_AGE={text}"):
             open_bucket(f"file://{bucket_folder}")
-    with pytest.raises(InvalidNameError, match="catalog_max_age=-3"):
+    with pytest.raises(InvalidOptionError, match="catalog_max_age=-3"):
         open_bucket(f"file://{bucket_folder}", catalog_max_age=-3)
 
 

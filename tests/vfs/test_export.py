@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from ledgerfs import open_bucket
-from ledgerfs.errors import CorruptMessageError, InvalidNameError
+from ledgerfs.errors import CorruptMessageError, ExportFolderError, InvalidOptionError
 from ledgerfs.messages.chunks import Incomplete
 from ledgerfs.vfs import export as export_module
 from ledgerfs.vfs import export_folder
 from ledgerfs.vfs.bucket import Bucket, Topic
 from ledgerfs.vfs.export import ExportReport, export_topic
-from ledgerfs.vfs.export_folder import LOCK_NAME, RECORD_NAME, ExportFolderError
+from ledgerfs.vfs.export_folder import LOCK_NAME, RECORD_NAME
 from ledgerfs.vfs.table_files import TABLE_KINDS
 from tests.support.entries import frame, metadata
 from tests.support.json_lines import slow_lines
@@ -102,7 +102,7 @@ def test_an_encrypted_topic_needs_its_key_which_is_not_recorded(bucket: Bucket, 
     assert report.rows == 120
     assert record(tmp_path)["contents"]["private_keys"] == ["golden.key"]
     assert "PRIVATE KEY" not in (tmp_path / RECORD_NAME).read_text()
-    with pytest.raises(InvalidNameError, match="other on_encrypted, private_keys"):
+    with pytest.raises(InvalidOptionError, match="other on_encrypted, private_keys"):
         export_topic(topic, tmp_path, "jsonl", on_encrypted="null")
 
 
@@ -223,7 +223,7 @@ def test_a_folder_holds_one_export(tmp_path: Path) -> None:
         ({"start_time": 0, "on_corrupt": "skip"}, "start_ms, on_corrupt"),
     ):
         with pytest.raises(
-            InvalidNameError, match=f"{out}: the folder holds an export with other {named}; take another"
+            InvalidOptionError, match=f"{out}: the folder holds an export with other {named}; take another"
         ):
             export_topic(topic, out, **{"kind": "jsonl", **options})
     assert files(out) == ["1.jsonl"]
@@ -238,7 +238,7 @@ def test_files_that_no_export_made_are_not_touched(tmp_path: Path) -> None:
     out.mkdir()
     for name in ("7.csv", "notes.csv", ".hidden.part", "2024.pdf"):
         (out / name).write_bytes(b"mine")
-    with pytest.raises(InvalidNameError, match=r"7\.csv, which no export made"):
+    with pytest.raises(InvalidOptionError, match=r"7\.csv, which no export made"):
         export_topic(topic, out, "csv")
     export_topic(topic, out, "csv", overwrite=True)
     assert files(out) == ["1.csv", "2024.pdf", "notes.csv"]
@@ -249,14 +249,14 @@ def test_files_that_no_export_made_are_not_touched(tmp_path: Path) -> None:
 def test_a_record_that_is_none_is_told(tmp_path: Path, text: str) -> None:
     topic = put(tmp_path / "bucket", 1, message(1))
     (tmp_path / RECORD_NAME).write_text(text)
-    with pytest.raises(InvalidNameError, match=r"\.ledgerfs-export\.json: .*take another folder"):
+    with pytest.raises(InvalidOptionError, match=r"\.ledgerfs-export\.json: .*take another folder"):
         export_topic(topic, tmp_path, "csv")
 
 
 def test_what_is_wrongly_asked_for_leaves_no_folder(bucket: Bucket, tmp_path: Path) -> None:
     topic = bucket.topic("public/golden/plain")
     for kind, options in (("xlsx", {}), ("csv", {"columns": ["no"]}), ("csv", {"start_time": "soon"})):
-        with pytest.raises(InvalidNameError):
+        with pytest.raises(InvalidOptionError):
             export_topic(topic, tmp_path / "out", kind, **options)
     assert not (tmp_path / "out").exists()
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from ledgerfs import open_bucket
-from ledgerfs.errors import InvalidNameError, NotFoundError, StaleObjectError
+from ledgerfs.errors import InvalidOptionError, NotFoundError, StaleObjectError
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.partitions import Partition, PartitionPlan, plan_partitions, wanted_ledgers, within
 from tests.support.entries import frame, metadata
@@ -83,11 +83,11 @@ def test_names(bucket: Bucket, tmp_path: Path) -> None:
         wanted_ledgers(catalog, ["persistent://public/golden/nothing"])
     with pytest.raises(NotFoundError, match="no topic"):
         wanted_ledgers(catalog, pattern="plain")
-    with pytest.raises(InvalidNameError, match="regular expression"):
+    with pytest.raises(InvalidOptionError, match="regular expression"):
         wanted_ledgers(catalog, pattern="(")
-    with pytest.raises(InvalidNameError, match="either"):
+    with pytest.raises(InvalidOptionError, match="either"):
         wanted_ledgers(catalog, ["a"], "b")
-    with pytest.raises(InvalidNameError, match="byte"):
+    with pytest.raises(InvalidOptionError, match="byte"):
         plan_partitions(catalog, plain, 0)
 
 

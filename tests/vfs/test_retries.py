@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from ledgerfs.errors import AccessDeniedError, StaleObjectError, StoreError, StoreTimeoutError
-from ledgerfs.vfs.stores.failures import WrongBodyError
+from ledgerfs.errors import AccessDeniedError, StaleObjectError, StoreError, StoreTimeoutError, WrongBodyError
 from ledgerfs.vfs.stores.retries import Tries, is_transient, retry, retry_async, store_timeout
 
 

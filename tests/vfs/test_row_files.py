@@ -8,14 +8,14 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from ledgerfs.errors import InvalidNameError, LedgerfsError, NotFoundError
+from ledgerfs.errors import InvalidRowsError, LedgerfsError, NotFoundError
 from ledgerfs.messages.encode import EncodeOptions, MessageEncoder
 from ledgerfs.messages.input_columns import IGNORED_COLUMNS, INPUT_COLUMNS
 from ledgerfs.messages.table_schema import MESSAGE_SCHEMA
 from ledgerfs.vfs import json_rows
 from ledgerfs.vfs.bucket import Bucket, open_bucket
 from ledgerfs.vfs.export import export_topic
-from ledgerfs.vfs.row_files import RowFile, RowFileError, open_rows
+from ledgerfs.vfs.row_files import RowFile, open_rows
 from tests.messages.test_encode import decoded
 
 COLUMNS = tuple(INPUT_COLUMNS)
@@ -161,7 +161,7 @@ def test_bad_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: bytes,
     monkeypatch.setattr(json_rows, "_BLOCK", block)
     path = tmp_path / "x.jsonl"
     path.write_bytes(b'{"value":"a"}\n\n' + line + b'\n{"value":"b"}\n')
-    with pytest.raises(RowFileError, match=text) as caught:
+    with pytest.raises(InvalidRowsError, match=text) as caught:
         imported(open_rows(str(path)))
     assert caught.value.key == str(path)
 
@@ -181,7 +181,7 @@ def test_bad_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: bytes,
 def test_bad_files(tmp_path: Path, name: str, content: bytes, text: str) -> None:
     path = tmp_path / name
     path.write_bytes(content)
-    with pytest.raises(RowFileError, match=text):
+    with pytest.raises(InvalidRowsError, match=text):
         imported(open_rows(str(path)))
 
 
@@ -190,7 +190,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
     for path in (tmp_path / "no.parquet", tmp_path, tmp_path / "*.parquet"):
         with pytest.raises(NotFoundError, match=str(path).replace("*", r"\*")):
             open_rows(str(path))
-    with pytest.raises(InvalidNameError, match=r"what file is this\? Known are .parquet"):
+    with pytest.raises(InvalidRowsError, match=r"what file is this\? Known are .parquet"):
         open_rows(str(tmp_path / "x.txt"))
     with pytest.raises(LedgerfsError):
         open_rows("nothing://x/y.parquet")
@@ -199,7 +199,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
 def test_files_with_other_columns(tmp_path: Path) -> None:
     pa.parquet.write_table(pa.table({"value": ["a"]}), tmp_path / "1.parquet")
     pa.parquet.write_table(pa.table({"value": [b"a"]}), tmp_path / "2.parquet")
-    with pytest.raises(RowFileError, match=r"2.parquet: other columns than in .*1.parquet: value \(binary\)"):
+    with pytest.raises(InvalidRowsError, match=r"2.parquet: other columns than in .*1.parquet: value \(binary\)"):
         list(open_rows(str(tmp_path)).batches())
 
 

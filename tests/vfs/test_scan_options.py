@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from ledgerfs import open_bucket
-from ledgerfs.errors import CorruptLedgerError, CorruptMessageError, InvalidNameError
+from ledgerfs.errors import CorruptLedgerError, CorruptMessageError, InvalidOptionError
 from ledgerfs.messages.chunks import Incomplete
 from ledgerfs.messages.decode import Skipped
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord
@@ -353,7 +353,7 @@ def test_unknown_columns_choices_and_times_are_told_at_once(tmp_path):
         ({"end_time": "2026-13-01"}, "2026-13-01"),
         ({"end_time": ""}, "not a time"),
     ]:
-        with pytest.raises(InvalidNameError, match=word):
+        with pytest.raises(InvalidOptionError, match=word):
             topic.scan(**options)
 
 
@@ -361,7 +361,7 @@ def test_a_column_asked_for_twice_is_told_or_comes_twice(tmp_path):
     topic = topic_with(tmp_path, [message(0)])
     try:
         names = topic.scan(columns=["key", "key"]).to_table().schema.names
-    except InvalidNameError:
+    except InvalidOptionError:
         return
     assert names == ["key", "key"]
 
@@ -385,7 +385,7 @@ def test_moments_of_every_kind():
     assert milliseconds_of("2026-11-01T12:00:00.001Z") == ms + 1
     assert milliseconds_of(date(2026, 11, 1)) == ms - 12 * 3600 * 1000
     for wrong in (1.5, True, b"2026-11-01", [], timedelta(1), moment.time()):
-        with pytest.raises(InvalidNameError, match="is no time"):
+        with pytest.raises(InvalidOptionError, match="is no time"):
             milliseconds_of(wrong)
 
 

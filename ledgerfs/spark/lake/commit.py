@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import TypeVar
 
-from ledgerfs.errors import InvalidNameError
+from ledgerfs.errors import InvalidOptionError
 from ledgerfs.spark.lake.lock import FOLDER
 from ledgerfs.spark.lake.state import LakeState
 from ledgerfs.spark.lake.target import Lake, missing
@@ -128,4 +128,4 @@ def _parsed(text: bytes, key: str) -> Commit:
         found = json.loads(text)
         return Commit(tuple((str(a), str(b), int(size)) for a, b, size in found["moves"]), tuple(found["removed"]))
     except (ValueError, KeyError, TypeError) as error:
-        raise InvalidNameError("not what an export writes; remove it if you know why it is there", key=key) from error
+        raise InvalidOptionError("not what an export writes; remove it if you know why it is there", key=key) from error

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ledgerfs.errors import InvalidNameError
+from ledgerfs.errors import InvalidOptionError
 
 Int64 = npt.NDArray[np.int64]
 
@@ -32,7 +32,7 @@ class LakeLayout:
 
     Raises
     ------
-    InvalidNameError
+    InvalidOptionError
         A column that folders are not named by, one that is named twice, an hour without its date.
 
     """
@@ -42,17 +42,17 @@ class LakeLayout:
     def __post_init__(self) -> None:
         for number, name in enumerate(self.partition_by):
             if name not in PARTITION_COLUMNS:
-                raise InvalidNameError(f"folders are named by {', '.join(PARTITION_COLUMNS)}", key=name)
+                raise InvalidOptionError(f"folders are named by {', '.join(PARTITION_COLUMNS)}", key=name)
             if name in self.partition_by[:number]:
-                raise InvalidNameError("folders are named by a column once", key=name)
+                raise InvalidOptionError("folders are named by a column once", key=name)
             if name == "hour" and "date" not in self.partition_by[:number]:
-                raise InvalidNameError("an hour goes below its date", key=name)
+                raise InvalidOptionError("an hour goes below its date", key=name)
 
     def columns_of_files(self, columns: Sequence[str]) -> tuple[str, ...]:
-        """Return those of the columns that are not in the names of folders; raises `InvalidNameError` if none is left."""
+        """Return those of the columns that are not in the names of folders; raises `InvalidOptionError` if none is left."""
         left = tuple(name for name in columns if name not in self.partition_by)
         if not left:
-            raise InvalidNameError("no column is left for the files", key=", ".join(columns) or "columns")
+            raise InvalidOptionError("no column is left for the files", key=", ".join(columns) or "columns")
         return left
 
     def columns_to_read(self, columns: Sequence[str]) -> tuple[str, ...]:

@@ -15,9 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ledgerfs.errors import LedgerfsError, ObjectExistsError
+from ledgerfs.errors import ExportFolderError, LedgerfsError, ObjectExistsError
 from ledgerfs.spark.lake.target import Lake
-from ledgerfs.vfs.export_folder import ExportFolderError
 
 FOLDER = "_ledgerfs"
 """Spark, Hive and pyarrow pass over folders of such a name."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ledgerfs.errors import InvalidNameError
+from ledgerfs.errors import InvalidOptionError
 from ledgerfs.vfs.catalog import Catalog, LedgerRef
 from ledgerfs.vfs.export_folder import version_of
 from ledgerfs.vfs.partitions import Mask
@@ -83,20 +83,20 @@ class LakeState:
 
     @classmethod
     def parse(cls, text: bytes, key: str) -> "LakeState":
-        """Read what `to_json` wrote; raises `InvalidNameError` for anything else."""
+        """Read what `to_json` wrote; raises `InvalidOptionError` for anything else."""
         try:
             found = json.loads(text)
             if found["version"] != _VERSION:
-                raise InvalidNameError(
+                raise InvalidOptionError(
                     f"a state of version {found['version']}, which this version cannot read", key=key
                 )
             units = (_unit(found["topics"], *one) for one in found["units"])
             return cls(dict(found["contents"]), tuple(units))
         except (ValueError, KeyError, TypeError, IndexError) as error:
-            raise InvalidNameError("not the state of an export; take another folder", key=key) from error
+            raise InvalidOptionError("not the state of an export; take another folder", key=key) from error
 
     def require_same(self, contents: Mapping[str, Any], key: str) -> None:
-        """Raise `InvalidNameError` where files that hold something else would come beside these."""
+        """Raise `InvalidOptionError` where files that hold something else would come beside these."""
         # Both went through JSON, which has no tuples.
         wanted = json.loads(json.dumps(contents))
         differing = ", ".join(
@@ -104,7 +104,7 @@ class LakeState:
         )
         if differing:
             reason = f"the folder holds an export with other {differing}; take another folder, or overwrite"
-            raise InvalidNameError(reason, key=key)
+            raise InvalidOptionError(reason, key=key)
 
 
 @dataclass(frozen=True, slots=True)

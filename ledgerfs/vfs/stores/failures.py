@@ -17,6 +17,7 @@ from ledgerfs.errors import (
     StoreTimeoutError,
     StoreUnreachableError,
     UnusableUrlError,
+    WrongBodyError,
 )
 from ledgerfs.vfs.stores.fsspec_handle import without_credentials
 
@@ -47,10 +48,6 @@ BROKEN_BODY = frozenset(
     {"FlexibleChecksumError", "ClientPayloadError", "IncompleteReadError", "ResponseStreamingError", "IncompleteRead"}
 )
 BUSY = frozenset({errno.EREMOTEIO, errno.EBUSY, errno.EAGAIN})
-
-
-class WrongBodyError(StoreError):
-    """The store sent other bytes than asked for."""
 
 
 def short_body(key: str, start: int, wanted: int, got: int) -> WrongBodyError:

@@ -12,17 +12,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from ledgerfs.errors import LedgerfsError, StoreTimeoutError
-from ledgerfs.vfs.stores.failures import (
-    BROKEN_BODY,
-    BUSY,
-    TIMEOUT,
-    UNREACHABLE,
-    WrongBodyError,
-    answer_of,
-    names_of,
-    status_of,
-)
+from ledgerfs.errors import LedgerfsError, StoreTimeoutError, WrongBodyError
+from ledgerfs.vfs.stores.failures import BROKEN_BODY, BUSY, TIMEOUT, UNREACHABLE, answer_of, names_of, status_of
 
 Result = TypeVar("Result")
 OnRetry = Callable[[Exception, int, float, float], None]

@@ -4,8 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ledgerfs.errors import WrongBodyError
 from ledgerfs.vfs.object_store import ReadRequest
-from ledgerfs.vfs.stores.failures import WrongBodyError, replaced, short_body, short_object
+from ledgerfs.vfs.stores.failures import replaced, short_body, short_object
 from ledgerfs.vfs.stores.sent_requests import Sent
 from ledgerfs.vfs.stores.silence import Silence
 

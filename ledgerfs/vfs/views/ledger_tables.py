@@ -18,7 +18,7 @@ from cachetools import LRUCache
 
 from ledgerfs import __version__
 from ledgerfs.cache.fork_lock import ForkLock
-from ledgerfs.errors import InvalidNameError
+from ledgerfs.errors import InvalidOptionError
 from ledgerfs.vfs.catalog import Catalog, LedgerRef
 from ledgerfs.vfs.layout import LedgerReader
 from ledgerfs.vfs.object_store import ObjectStore
@@ -63,7 +63,7 @@ class LedgerTables:
 
     def __init__(self, source: LedgerSource, scan_options: Mapping[str, Any]) -> None:
         if scan_options.get("on_corrupt", "raise") != "raise":
-            raise InvalidNameError(
+            raise InvalidOptionError(
                 "a file of the tree is whole or an error; topic.scan(on_corrupt='skip') reads around damage",
                 key=f"on_corrupt={scan_options['on_corrupt']!r}",
             )
