@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import fsspec
 from fsspec.callbacks import DEFAULT_CALLBACK
+from fsspec.implementations.local import LocalFileSystem
 from fsspec.spec import AbstractFileSystem
 from fsspec.utils import isfilelike, stringify_path
 
@@ -27,6 +28,7 @@ from ledgerfs.errors import (
     UnusableUrlError,
 )
 from ledgerfs.fsspec_impl import arrow_threads  # noqa: F401  (waits at the end of the program)
+from ledgerfs.fsspec_impl.expansion import Paths, expand, has_pattern, pairs
 from ledgerfs.fsspec_impl.ledger_file import LedgerFile
 from ledgerfs.vfs.bucket import Bucket, shared_bucket
 from ledgerfs.vfs.catalog import LedgerRef, time_of
@@ -217,6 +219,16 @@ class LedgerFileSystem(AbstractFileSystem):
         sizes = {name: info["size"] or 0 for name, info in infos.items()}
         return sum(sizes.values()) if total else sizes
 
+    def expand_path(
+        self,
+        path: Paths,
+        recursive: bool = False,
+        maxdepth: int | None = None,
+        **options: Any,  # noqa: ANN401
+    ) -> list[str]:
+        """Return what paths and patterns name, sorted. A path that is there as it is written is no pattern; `glob` takes patterns only."""
+        return expand(self, path, recursive=recursive, maxdepth=maxdepth, **options)
+
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:  # noqa: ANN401
         """Return a file's bytes from ``start`` to ``end``; negative offsets count from its end."""
         opened = self.bucket.tree.open(self._strip_protocol(path))
@@ -265,6 +277,20 @@ class LedgerFileSystem(AbstractFileSystem):
                 return [error]
             return [outcome for one in ranges for outcome in self._read_ranges(path, [one], on_error)]
 
+    def get(
+        self,
+        rpath: Any,  # noqa: ANN401  (a path, or a list of them)
+        lpath: Any,  # noqa: ANN401
+        recursive: bool = False,
+        callback: Any = DEFAULT_CALLBACK,  # noqa: ANN401
+        maxdepth: int | None = None,
+        **options: Any,  # noqa: ANN401
+    ) -> None:
+        """Copy files here, as fsspec's filesystems do; patterns as in `expand_path`."""
+        if has_pattern(rpath):
+            rpath, lpath = pairs(self, rpath, LocalFileSystem(), lpath, recursive=recursive, maxdepth=maxdepth)
+        super().get(rpath, lpath, recursive=recursive, callback=callback, maxdepth=maxdepth, **options)
+
     def get_file(
         self,
         rpath: str,
@@ -292,6 +318,20 @@ class LedgerFileSystem(AbstractFileSystem):
         finally:
             part.unlink(missing_ok=True)
 
+    def put(
+        self,
+        lpath: Any,  # noqa: ANN401  (a path, or a list of them)
+        rpath: Any,  # noqa: ANN401
+        recursive: bool = False,
+        callback: Any = DEFAULT_CALLBACK,  # noqa: ANN401
+        maxdepth: int | None = None,
+        **options: Any,  # noqa: ANN401
+    ) -> None:
+        """Copy local files of records into the bucket, as fsspec's filesystems do; patterns as in `expand_path`."""
+        if has_pattern(lpath):
+            lpath, rpath = pairs(LocalFileSystem(), lpath, self, rpath, recursive=recursive, maxdepth=maxdepth)
+        super().put(lpath, rpath, recursive=recursive, callback=callback, maxdepth=maxdepth, **options)
+
     def put_file(
         self,
         lpath: str,
@@ -313,6 +353,20 @@ class LedgerFileSystem(AbstractFileSystem):
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **options: Any) -> None:  # noqa: ANN401, ARG002
         """Make the bytes of a file of records a ledger of the bucket, as `put_file`."""
         self._writes.pipe(self._strip_protocol(path), value, self.open, options)
+
+    def copy(
+        self,
+        path1: Any,  # noqa: ANN401  (a path, or a list of them)
+        path2: Any,  # noqa: ANN401
+        recursive: bool = False,
+        maxdepth: int | None = None,
+        on_error: str | None = None,
+        **options: Any,  # noqa: ANN401
+    ) -> None:
+        """Copy ledgers within the bucket; patterns as in `expand_path`. A ledger of a directory that is gone is an error as any other."""
+        if has_pattern(path1):
+            path1, path2 = pairs(self, path1, self, path2, recursive=recursive, maxdepth=maxdepth)
+        super().copy(path1, path2, recursive=recursive, maxdepth=maxdepth, on_error=on_error or "raise", **options)
 
     def cp_file(self, path1: str, path2: str, **options: Any) -> None:  # noqa: ANN401
         """Copy a ledger within the bucket, as `put_file`; what BookKeeper knew of it goes with it."""

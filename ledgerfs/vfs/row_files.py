@@ -20,6 +20,7 @@ from ledgerfs.errors import InvalidRowsError, LedgerfsError, NotFoundError
 from ledgerfs.messages.input_columns import IGNORED_COLUMNS
 from ledgerfs.messages.text_columns import TEXT_COLUMNS, from_texts
 from ledgerfs.vfs.json_rows import JSON_SCHEMA, json_rows
+from ledgerfs.vfs.path_patterns import is_pattern, with_literal_beginning
 from ledgerfs.vfs.stores.failures import translate
 from ledgerfs.vfs.stores.fsspec_handle import without_credentials
 from ledgerfs.vfs.stores.url_filesystem import filesystem_of
@@ -34,7 +35,6 @@ _COUNTED_FILES = 100
 """Rows are counted beforehand in no more files than this: it takes a look into each."""
 
 _LEADING_NUMBER = re.compile(r"[0-9]+")
-_MAGIC = re.compile(r"[*?\[]")
 _LONGEST_REASON = 500
 
 
@@ -103,8 +103,9 @@ def open_rows(path: str, **storage_options: Any) -> RowFile:  # noqa: ANN401  (f
 def _paths(fs: Any, root: str, path: str) -> list[str]:  # noqa: ANN401
     if fs.isdir(root):
         found = [info["name"] for info in fs.ls(root, detail=True) if _is_of_rows(info)]
-    elif _MAGIC.search(root) and not fs.exists(root):
-        found = [info["name"] for info in fs.glob(root, detail=True).values() if _is_of_rows(info)]
+    elif is_pattern(root) and not fs.exists(root):
+        pattern = with_literal_beginning(root, fs.exists)
+        found = [info["name"] for info in fs.glob(pattern, detail=True).values() if _is_of_rows(info)]
     else:
         if PurePosixPath(root).suffix.lower() not in _KINDS:
             raise InvalidRowsError(f"what file is this? Known are {', '.join(_KINDS)}", key=path)

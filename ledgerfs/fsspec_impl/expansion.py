@@ -1,0 +1,93 @@
+"""Which files a path, a pattern, or a list of them names, and where each goes in a copy.
+
+fsspec's own takes every path with a ``*`` for a pattern, also one that is there under that very name.
+"""
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from fsspec.implementations.local import trailing_sep
+from fsspec.spec import AbstractFileSystem
+from fsspec.utils import other_paths, stringify_path
+
+from ledgerfs.errors import NotFoundError
+from ledgerfs.vfs.path_patterns import is_pattern, with_literal_beginning
+
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+
+def expand(
+    fs: AbstractFileSystem,
+    paths: Paths,
+    *,
+    recursive: bool = False,
+    maxdepth: int | None = None,
+    assume_literal: bool = False,
+    **options: Any,  # noqa: ANN401  (of fsspec's glob and find)
+) -> list[str]:
+    """Return what paths and patterns name, sorted, each once; with ``recursive`` and all that is in it, ``maxdepth`` levels deep.
+
+    With ``assume_literal`` there are no patterns. Of others the pattern itself is the first of these levels, as fsspec counts. Raises
+    `NotFoundError` where nothing is found, `ValueError` for no depth.
+    """
+    if maxdepth is not None and maxdepth < 1:
+        raise ValueError("maxdepth must be at least 1")
+    found: set[str] = set()
+    for path in (fs._strip_protocol(one) for one in _each(paths)):  # noqa: SLF001  (what fsspec's own do)
+        roots, depth = [path], maxdepth
+        if is_pattern(path) and not (assume_literal or fs.exists(path)):
+            roots = fs.glob(with_literal_beginning(path, fs.exists), maxdepth=maxdepth, **options)
+            found.update(roots)
+            depth = None if maxdepth is None else maxdepth - 1
+        elif not recursive or fs.exists(path):
+            found.add(path)
+        if recursive and depth != 0:
+            for root in roots:
+                found.update(fs.find(root, maxdepth=depth, withdirs=True, **options))
+    if not found:
+        raise NotFoundError("no such file or directory", key=", ".join(map(str, _each(paths))))
+    return sorted(found)
+
+
+def has_pattern(paths: object) -> bool:
+    """Whether any of some paths would be a pattern, were there nothing of that name."""
+    return isinstance(paths, str | os.PathLike | list | tuple | set) and any(
+        is_pattern(stringify_path(one)) for one in _each(paths)
+    )
+
+
+def pairs(
+    source: AbstractFileSystem,
+    paths: Paths,
+    target: AbstractFileSystem,
+    places: str | list[str],
+    *,
+    recursive: bool = False,
+    maxdepth: int | None = None,
+) -> tuple[list[str], list[str]]:
+    """Return the files and directories to copy from one filesystem, and where each goes in the other, by fsspec's rules of copying.
+
+    A directory goes into one that is there, and becomes one that is not; so does a file, and what a pattern names goes into it in any case.
+    """
+    if isinstance(places, list) and not isinstance(paths, str | os.PathLike):
+        return list(map(stringify_path, _each(paths))), places
+    found = expand(source, paths, recursive=recursive, maxdepth=maxdepth)
+    one = stringify_path(paths) if isinstance(paths, str | os.PathLike) else None
+    is_within = False
+    if one is not None:
+        if not recursive or maxdepth is not None:
+            found = [path for path in found if not source.isdir(path)]
+        if is_pattern(one) and not source.exists(one):
+            is_within = len(found) == 1
+        else:
+            is_within = isinstance(places, str) and _is_folder(target, places) and not trailing_sep(one)
+    return (found, other_paths(found, places, exists=is_within, flatten=one is None)) if found else ([], [])
+
+
+def _is_folder(fs: AbstractFileSystem, path: str) -> bool:
+    return bool(trailing_sep(path) or fs.isdir(path))
+
+
+def _each(paths: Paths) -> Iterable[str | os.PathLike[str]]:
+    return [paths] if isinstance(paths, str | os.PathLike) else paths
