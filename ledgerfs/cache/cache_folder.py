@@ -10,10 +10,12 @@ from pathlib import Path
 
 from ledgerfs.cache.fork_lock import ForkLock
 from ledgerfs.errors import CacheWriteError, InvalidOptionError
+from ledgerfs.formats.local_paths import local_path
 
 _LOG = logging.getLogger("ledgerfs.cache")
 _MAX_BYTES = 10 << 30
 _FREE_SHARE = 4
+_FOLDER_VARIABLE = "LEDGERFS_CACHE_DIR"
 _BYTES_VARIABLE = "LEDGERFS_DISK_CACHE_BYTES"
 
 
@@ -85,9 +87,18 @@ HINT = "cache_dir=, or $LEDGERFS_CACHE_DIR"
 
 
 def cache_folder(name: str, cache_dir: str | None = None, max_bytes: int | None = None) -> CacheFolder:
-    """Return the folder ``name`` in ``cache_dir``, else ``$LEDGERFS_CACHE_DIR``, ``$XDG_CACHE_HOME/ledgerfs``, ``~/.cache/ledgerfs``."""
-    given = cache_dir or os.environ.get("LEDGERFS_CACHE_DIR")
-    return CacheFolder((Path(given).absolute() if given else _users_cache() / "ledgerfs") / name, max_bytes)
+    """Return the folder ``name`` in ``cache_dir``, else ``$LEDGERFS_CACHE_DIR``, ``$XDG_CACHE_HOME/ledgerfs``, ``~/.cache/ledgerfs``.
+
+    Raises `InvalidOptionError` for what is no path of this machine.
+    """
+    given = folder_of_environment() if cache_dir is None else local_path(cache_dir, "cache_dir").absolute()
+    return CacheFolder((_users_cache() / "ledgerfs" if given is None else given) / name, max_bytes)
+
+
+def folder_of_environment() -> Path | None:
+    """Return the folder that ``$LEDGERFS_CACHE_DIR`` names, None where it is not set, or empty; raises `InvalidOptionError`."""
+    text = os.environ.get(_FOLDER_VARIABLE)
+    return local_path(text, _FOLDER_VARIABLE).absolute() if text else None
 
 
 def _users_cache() -> Path:

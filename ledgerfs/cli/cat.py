@@ -4,6 +4,7 @@ import sys
 
 import click
 
+from ledgerfs.cli.command import command
 from ledgerfs.cli.options import bucket_argument
 from ledgerfs.cli.output import progress
 from ledgerfs.vfs.bucket import Bucket
@@ -11,7 +12,7 @@ from ledgerfs.vfs.bucket import Bucket
 _CHUNK = 4 << 20
 
 
-@click.command()
+@command()
 @bucket_argument
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 def cat(bucket: Bucket, paths: tuple[str, ...]) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from ledgerfs.cli.command import command
 from ledgerfs.cli.compile_notice import announce_compiling
 from ledgerfs.cli.left_out import say_left_out
 from ledgerfs.cli.notices import notice
@@ -28,7 +29,7 @@ class Count:
     is_damaged: bool
 
 
-@click.command()
+@command()
 @bucket_argument
 @click.argument("topics", metavar="[TOPIC]...", nargs=-1)
 @scan_options

@@ -5,20 +5,23 @@ from typing import Any
 
 import click
 
+from ledgerfs.cli.command import command
 from ledgerfs.cli.compile_notice import announce_compiling
 from ledgerfs.cli.left_out import say_left_out
+from ledgerfs.cli.local_paths import LocalPath
 from ledgerfs.cli.options import bucket_argument
 from ledgerfs.cli.output import human_size, progress, say
 from ledgerfs.cli.scan_options import scan_options
 from ledgerfs.vfs.bucket import Bucket
 
+_ELSEWHERE = "To a store: ledgerfs spark export --to URL."
 _KINDS = ("parquet", "jsonl", "arrow", "csv")
 
 
-@click.command()
+@command()
 @bucket_argument
 @click.argument("topic")
-@click.argument("out", metavar="OUT", type=click.Path(path_type=Path))
+@click.argument("out", metavar="OUT", type=LocalPath(_ELSEWHERE))
 @click.option(
     "--format", "kind", type=click.Choice(_KINDS), default="parquet", show_default=True, help="What to write."
 )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ledgerfs.cli.command import command
 from ledgerfs.cli.compile_notice import announce_compiling
 from ledgerfs.cli.left_out import say_left_out
 from ledgerfs.cli.message_text import message_lines
@@ -25,7 +26,7 @@ _OF_EVERY_MESSAGE = ("ledger_id", "entry_id", "batch_index", "publish_time")
 _SHOWN = ("event_time", "key", "key_bytes", "ordering_key", "properties", "value")
 
 
-@click.command()
+@command()
 @click.option("-n", "messages", default=10, show_default=True, type=click.IntRange(min=0), help="How many messages.")
 @click.option("--full", is_flag=True, help="Show long values whole; without it a terminal gets one line a value.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, as in the view jsonl.")

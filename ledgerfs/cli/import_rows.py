@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from ledgerfs.cli.command import command
 from ledgerfs.cli.compile_notice import announce_compiling
 from ledgerfs.cli.options import CODECS, bucket_argument
 from ledgerfs.cli.output import human_size, print_json, progress, say
@@ -11,7 +12,7 @@ from ledgerfs.cli.sizes import Size
 from ledgerfs.vfs.bucket import Bucket
 
 
-@click.command("import")
+@command("import")
 @click.argument("rows", metavar="ROWS")
 @bucket_argument
 @click.argument("topic")

@@ -4,12 +4,13 @@ from typing import Any
 
 import click
 
+from ledgerfs.cli.command import command
 from ledgerfs.cli.options import bucket_argument, json_option
 from ledgerfs.cli.output import human_size, print_json, printable, progress, show, table
 from ledgerfs.vfs.bucket import Bucket
 
 
-@click.command()
+@command()
 @bucket_argument
 @click.argument("ledger_id", metavar="LEDGER", type=click.IntRange(min=0))
 @click.option("--topic", help="Its topic, where several topics of a shared bucket have a ledger of this id.")

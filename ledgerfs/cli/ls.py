@@ -2,6 +2,7 @@
 
 import click
 
+from ledgerfs.cli.command import command
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import bucket_argument
 from ledgerfs.cli.output import progress, show, table
@@ -10,7 +11,7 @@ from ledgerfs.vfs.description import iso_time
 from ledgerfs.vfs.tree import Node
 
 
-@click.command()
+@command()
 @click.option(
     "-l", "long", is_flag=True, help="Show size (bytes; - where only reading would tell) and time of upload (UTC)."
 )

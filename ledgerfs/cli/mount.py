@@ -6,7 +6,9 @@ from typing import Any
 
 import click
 
+from ledgerfs.cli.command import command
 from ledgerfs.cli.durations import Duration
+from ledgerfs.cli.local_paths import LocalPath
 from ledgerfs.cli.options import parsed_options
 from ledgerfs.cli.output import say
 from ledgerfs.cli.sizes import Size
@@ -24,9 +26,9 @@ _OPTION_HELP = (
 )
 
 
-@click.command()
+@command()
 @click.argument("bucket", metavar="BUCKET")
-@click.argument("folder", metavar="FOLDER")
+@click.argument("folder", metavar="FOLDER", type=LocalPath())
 @click.option("-o", "--option", "texts", multiple=True, metavar="OPTION", help=_OPTION_HELP)
 @click.option("--write", is_flag=True, help="Allow files to be copied into entries/, and to be removed there.")
 @click.option("--allow-other", is_flag=True, help="Let other users in.")
@@ -34,16 +36,16 @@ _OPTION_HELP = (
     "--refresh", type=Duration(), default="60s", show_default=True, help="How old a listing of the bucket may be."
 )
 @click.option(
-    "--cache-dir", type=click.Path(), help="Folder for what is kept on disk; with byte ranges, which are else not kept."
+    "--cache-dir", type=LocalPath(), help="Folder for what is kept on disk; with byte ranges, which are else not kept."
 )
 @click.option("--block-size", type=Size(), help="Of ledgers that are written, such as 64MiB.")
 @click.option("--foreground", is_flag=True, help="Serve here, until Ctrl-C or SIGTERM, and log to standard error.")
-@click.option("--log-file", type=click.Path(), help="[default: mounts/<folder>.log in the cache folder]")
-@click.option("--pid-file", type=click.Path(), help="Write the number of the process that serves here.")
-@click.option("--env-file", type=click.Path(), help="File of variables, such as AWS_ACCESS_KEY_ID=…, for that process.")
+@click.option("--log-file", type=LocalPath(), help="[default: mounts/<folder>.log in the cache folder]")
+@click.option("--pid-file", type=LocalPath(), help="Write the number of the process that serves here.")
+@click.option("--env-file", type=LocalPath(), help="File of variables, such as AWS_ACCESS_KEY_ID=…, for that process.")
 @click.option("--trace", is_flag=True, help="Log each request to the store.")
 @click.option("--stats", is_flag=True, help="At the end, log what was asked of the store.")
-def mount(bucket: str, folder: str, texts: tuple[str, ...], **flags: Any) -> None:  # noqa: ANN401  (click's)
+def mount(bucket: str, folder: Path, texts: tuple[str, ...], **flags: Any) -> None:  # noqa: ANN401  (click's)
     """Mount BUCKET on FOLDER, and return when it answers.
 
     Exit code 2: it cannot be mounted there; 3: the store does not answer, or refuses.
@@ -66,9 +68,7 @@ def mount(bucket: str, folder: str, texts: tuple[str, ...], **flags: Any) -> Non
         say(f"{request.shown_url}: mounted; there are no offloaded ledgers in it")
 
 
-def _request(url: str, folder: str, options: SortedOptions, flags: dict[str, Any]) -> MountRequest:
-    if not url or not folder:
-        raise click.UsageError("the bucket's URL or the folder is empty")
+def _request(url: str, folder: Path, options: SortedOptions, flags: dict[str, Any]) -> MountRequest:
     if options.mount:
         raise click.UsageError(f"-o {options.mount[0]}: is --{options.mount[0].replace('_', '-')} here")
     if options.is_read_only and flags["write"]:
@@ -126,5 +126,5 @@ def _serve_here(request: MountRequest) -> None:
         tell_systemd("STOPPING=1")
 
 
-def _absolute(path: str | None) -> str | None:
-    return None if path is None else str(Path(path).absolute())
+def _absolute(path: Path | None) -> str | None:
+    return None if path is None else str(path.absolute())

@@ -13,12 +13,15 @@ from ledgerfs.fuse_mount.option_names import sort_options, split_options
 
 _USAGE = "usage: mount.ledgerfs BUCKET FOLDER [-sfnv] [-o OPTION,…]"
 _EXIT_USAGE = 2
+_WITH_VALUES = ("-o", "-N", "-t")
 
 
 def main() -> None:
     """Mount what mount(8) says, and exit as ``ledgerfs mount`` does."""
     try:
-        given, places = getopt.gnu_getopt(sys.argv[1:], "sfnvo:N:t:")
+        given, places = getopt.gnu_getopt(sys.argv[1:], "sfnv" + "".join(f"{name[1]}:" for name in _WITH_VALUES))
+        if not all(text.strip() for text in (*places, *(value for name, value in given if name in _WITH_VALUES))):
+            raise getopt.GetoptError("an option or a place is empty; is a variable of the shell not set?")
         options = [option for name, value in given if name == "-o" for option in split_options(value)]
         if len(places) != 2:
             raise getopt.GetoptError(_USAGE)

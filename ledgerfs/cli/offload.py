@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ledgerfs.cache.block_cache import process_cache
+from ledgerfs.cli.command import command
 from ledgerfs.cli.options import CODECS, bucket_argument, target_argument
 from ledgerfs.cli.output import human_size, print_json, progress, say
 from ledgerfs.cli.sizes import Size
@@ -28,7 +29,7 @@ _READ_BYTES = 64 << 20
 _NO_LEDGERS = frozenset({"unreadable-index", "index-without-data", "data-without-index"})
 
 
-@click.command()
+@command()
 @bucket_argument
 @target_argument
 @click.option("--topic", "topics", multiple=True, help="Only this topic; may be repeated.")

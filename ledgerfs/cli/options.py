@@ -71,6 +71,8 @@ def parsed_texts(values: tuple[str, ...]) -> dict[str, str]:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise click.BadParameter(f"{text!r} is not KEY=VALUE")
+        if not value.strip():
+            raise click.BadParameter(f"{text!r} has no value; is a variable of the shell not set?")
         found[name] = value
     return found
 
@@ -84,14 +86,10 @@ def _value(text: str) -> Any:  # noqa: ANN401  (whatever JSON knows)
 
 
 def _open_target(context: click.Context, _: click.Parameter, url: str) -> Bucket:
-    if not url:
-        raise click.BadParameter("the bucket's URL is empty")
     return open_bucket(url, context.meta.get("ledgerfs.target_options"))
 
 
 def _open(context: click.Context, _: click.Parameter, url: str) -> Bucket:
-    if not url:
-        raise click.BadParameter("the bucket's URL is empty")
     bucket = open_bucket(url, storage_options_of(context))
     say_stats_at_end(context, bucket)
     return bucket

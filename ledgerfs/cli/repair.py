@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from ledgerfs.cli.command import command
 from ledgerfs.cli.options import bucket_argument, json_option
 from ledgerfs.cli.output import print_json, printable, progress, say
 from ledgerfs.vfs.bucket import Bucket
@@ -22,7 +23,7 @@ def _seconds(_: click.Context, __: click.Parameter, text: str) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
-@click.command()
+@command()
 @bucket_argument
 @click.option("--yes", is_flag=True, help="Do it. Without this nothing is changed.")
 @click.option(

@@ -2,6 +2,7 @@
 
 import click
 
+from ledgerfs.cli.command import command
 from ledgerfs.cli.options import bucket_argument
 from ledgerfs.cli.output import human_size, printable, say
 from ledgerfs.errors import IsADirectoryPathError
@@ -9,7 +10,7 @@ from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.tree import Node
 
 
-@click.command()
+@command()
 @bucket_argument
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option("-r", "--recursive", is_flag=True, help="Delete all ledgers of a directory.")

@@ -7,6 +7,9 @@ from typing import Any, TypeVar
 
 import click
 
+from ledgerfs.errors import InvalidOptionError
+from ledgerfs.formats.local_paths import local_path
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -43,9 +46,12 @@ def _private_keys(_: click.Context, __: click.Parameter, texts: tuple[str, ...])
         name, equals, file = text.partition("=")
         if not equals or not name:
             raise click.BadParameter(f"{text!r} is not NAME=PEMFILE")
-        if not Path(file).is_file():
+        try:
+            keys[name] = local_path(file, name)
+        except InvalidOptionError as error:
+            raise click.BadParameter(str(error)) from error
+        if not keys[name].is_file():
             raise click.BadParameter(f"there is no file {file!r}")
-        keys[name] = Path(file)
     return keys
 
 

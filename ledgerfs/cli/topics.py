@@ -1,7 +1,6 @@
 """``ledgerfs topics``: what is in a bucket."""
 
-import click
-
+from ledgerfs.cli.command import command
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import bucket_argument, json_option
 from ledgerfs.cli.output import human_size, minute, print_json, printable, progress, show, table
@@ -9,7 +8,7 @@ from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.description import iso_time
 
 
-@click.command()
+@command()
 @bucket_argument
 @json_option
 def topics(bucket: Bucket, as_json: bool) -> None:

@@ -1,15 +1,19 @@
 """``ledgerfs umount``: the end of a mount."""
 
+from pathlib import Path
+
 import click
 
+from ledgerfs.cli.command import command
+from ledgerfs.cli.local_paths import LocalPath
 from ledgerfs.fuse_mount.mountpoint import absolute
 from ledgerfs.fuse_mount.unmounting import unmount
 
 
-@click.command()
-@click.argument("folder", metavar="FOLDER")
+@command()
+@click.argument("folder", metavar="FOLDER", type=LocalPath())
 @click.option("-z", "--lazy", is_flag=True, help="Also while files are open: who has them open can go on.")
-def umount(folder: str, *, lazy: bool) -> None:
+def umount(folder: Path, *, lazy: bool) -> None:
     """End the mount on FOLDER; one whose process was killed is cleared away.
 
     \b

@@ -2,6 +2,7 @@
 
 import click
 
+from ledgerfs.cli.command import command
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import bucket_argument, json_option
 from ledgerfs.cli.output import human_size, print_json, printable, progress
@@ -10,7 +11,7 @@ from ledgerfs.vfs.verification import Finding, Report, Severity
 from ledgerfs.vfs.verification import verify as verify_bucket
 
 
-@click.command()
+@command()
 @bucket_argument
 @click.option(
     "--quick", is_flag=True, help="Compare indexes and sizes only; reads no data, and still finds truncated offloads."

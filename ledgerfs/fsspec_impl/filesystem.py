@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import fsspec
 from fsspec.callbacks import DEFAULT_CALLBACK
-from fsspec.implementations.local import LocalFileSystem
+from fsspec.implementations.local import LocalFileSystem, make_path_posix
 from fsspec.spec import AbstractFileSystem
 from fsspec.utils import isfilelike, stringify_path
 
@@ -27,6 +27,7 @@ from ledgerfs.errors import (
     UnsupportedWriteError,
     UnusableUrlError,
 )
+from ledgerfs.formats.local_paths import local_path, local_text
 from ledgerfs.fsspec_impl import arrow_threads  # noqa: F401  (waits at the end of the program)
 from ledgerfs.fsspec_impl.expansion import Paths, expand, has_pattern, pairs
 from ledgerfs.fsspec_impl.ledger_file import LedgerFile
@@ -286,9 +287,12 @@ class LedgerFileSystem(AbstractFileSystem):
         maxdepth: int | None = None,
         **options: Any,  # noqa: ANN401
     ) -> None:
-        """Copy files here, as fsspec's filesystems do; patterns as in `expand_path`."""
+        """Copy files here, as fsspec's filesystems do; patterns as in `expand_path`. Raises `InvalidOptionError` for a URL of a store."""
+        lpath = [local_text(one, "lpath") for one in lpath] if isinstance(lpath, list) else local_text(lpath, "lpath")
         if has_pattern(rpath):
-            rpath, lpath = pairs(self, rpath, LocalFileSystem(), lpath, recursive=recursive, maxdepth=maxdepth)
+            rpath, lpath = pairs(
+                self, rpath, LocalFileSystem(), make_path_posix(lpath), recursive=recursive, maxdepth=maxdepth
+            )
         super().get(rpath, lpath, recursive=recursive, callback=callback, maxdepth=maxdepth, **options)
 
     def get_file(
@@ -306,7 +310,7 @@ class LedgerFileSystem(AbstractFileSystem):
             return
         opened = self.bucket.tree.open(path)
         callback.set_size(opened.size)
-        target = Path(lpath)
+        target = local_path(lpath, "lpath")
         target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_name(f".{uuid4().hex}.part")
         try:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ledgerfs.vfs.stores.fsspec_handle import without_credentials
+from ledgerfs.vfs.stores.url_filesystem import require_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,8 @@ class MountRequest:
 
 
 def absolute_url(url: str) -> str:
-    """Return a bucket's URL that means the same in another folder."""
+    """Return a bucket's URL that means the same in another folder; raises `UnusableUrlError` for what is none."""
+    require_url(url)
     for prefix in ("file://", "local://"):
         if url.startswith(prefix) and "::" not in url:
             return prefix + os.path.abspath(url.removeprefix(prefix))  # noqa: PTH100  (text in, text out)

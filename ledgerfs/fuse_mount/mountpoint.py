@@ -35,7 +35,7 @@ class MountEntry:
         return self.filesystem == FILESYSTEM
 
 
-def absolute(mountpoint: str) -> str:
+def absolute(mountpoint: str | Path) -> str:
     """Return a folder as the kernel names it, without looking at the folder itself."""
     path = os.path.abspath(mountpoint)  # noqa: PTH100  (without ``..``, and with no look at the disk)
     parent, name = os.path.split(path)

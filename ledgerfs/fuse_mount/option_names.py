@@ -48,13 +48,15 @@ class SortedOptions:
 
 
 def sort_options(options: Iterable[str]) -> SortedOptions:
-    """Return options by whose they are; raises `MountpointError` for a word that nobody knows."""
+    """Return options by whose they are; raises `MountpointError` for a word that nobody knows, and for a value that is empty."""
     mount: list[str] = []
     fuse: dict[str, str | bool] = {}
     storage: list[str] = []
     words: set[str] = set()
     for option in options:
         name, equals, value = option.partition("=")
+        if equals and not value.strip() and not _is_for_others(name, has_value=True):
+            raise MountpointError("has no value; is a variable of the shell not set?", key=f"-o {option}")
         if name in (MOUNT_VALUES if equals else MOUNT_FLAGS):
             mount.append(option)
         elif name in (_FUSE_VALUES if equals else _FUSE_FLAGS):

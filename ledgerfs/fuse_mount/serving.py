@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
+from ledgerfs.cache.cache_folder import folder_of_environment
 from ledgerfs.errors import LedgerfsError, MountFailedError
 from ledgerfs.fuse_mount.environment_file import load_environment
 from ledgerfs.fuse_mount.mount_request import MountRequest
@@ -216,9 +217,9 @@ def _log_stats(bucket: Bucket) -> None:
 
 def _leave_folder() -> None:
     """Keep no folder busy, and open as many files as allowed."""
-    cache = os.environ.get("LEDGERFS_CACHE_DIR")
-    if cache:
-        os.environ["LEDGERFS_CACHE_DIR"] = str(Path(cache).absolute())
+    cache = folder_of_environment()
+    if cache is not None:
+        os.environ["LEDGERFS_CACHE_DIR"] = str(cache)
     os.chdir("/")
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _OPEN_FILES if most == resource.RLIM_INFINITY else min(most, _OPEN_FILES)

@@ -40,6 +40,8 @@ DEFAULT_COLUMNS = tuple(name for name in MESSAGE_SCHEMA.names if name not in _DE
 
 def schema_of(columns: Sequence[str] | None) -> pa.Schema:
     """Return the schema of the columns asked for, in that order; raises `InvalidOptionError` for one that is not there."""
+    if isinstance(columns, str):
+        raise InvalidOptionError("a list of names, no text", key=f"columns={columns!r}")
     names = DEFAULT_COLUMNS if columns is None else tuple(columns)
     unknown = [name for name in names if name not in MESSAGE_SCHEMA.names]
     if unknown:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.byte_sizes import parse_size
+from ledgerfs.formats.local_paths import local_path
 
 _KEY_TEXT = "-----BEGIN"
 
@@ -85,7 +86,7 @@ def private_keys(value: str, name: str) -> dict[str, Path]:
         key, equals, path = one.strip().partition("=")
         if not (key and equals and path):
             raise InvalidOptionError("not a list of NAME=PEMFILE", key=name)
-        keys[key] = Path(path)
+        keys[key] = local_path(path, f"{name}={key}")
     return keys
 
 

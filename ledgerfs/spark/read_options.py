@@ -69,6 +69,8 @@ def split_options(given: Mapping[str, str], known: Mapping[str, object]) -> tupl
     of_storage: dict[str, str] = {}
     for name, value in given.items():
         low = name.lower()
+        if not value.strip() and low != "path":  # of which `_storage` has more to say
+            raise InvalidOptionError("is empty; is a variable not set?", key=name)
         if low in names:
             ours[low] = value
         elif low in _STORAGE_OPTIONS or low.startswith(_STORAGE_PREFIX):
@@ -90,7 +92,7 @@ def _storage(
     cachedir: str | None = None,
     catalogmaxage: str | None = None,
 ) -> Storage:
-    if not path:
+    if not path.strip():
         reason = "which bucket? One goes into load(…) or save(…), such as s3://tier; several are read one by one"
         raise InvalidOptionError(reason, key="path")
     age = None if catalogmaxage is None else seconds(catalogmaxage, "catalogMaxAge")

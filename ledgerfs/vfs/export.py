@@ -7,10 +7,10 @@ its last part. A ledger whose messages may still change (a transaction without a
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from ledgerfs.errors import InvalidOptionError
+from ledgerfs.formats.local_paths import LocalPath, local_path
 from ledgerfs.messages.chunks import Incomplete
 from ledgerfs.messages.decode import Skipped
 from ledgerfs.vfs.bucket import Topic
@@ -53,7 +53,7 @@ class ExportReport:
 
 def export_topic(
     topic: Topic,
-    target: Path,
+    target: LocalPath,
     kind: str,
     *,
     overwrite: bool = False,
@@ -67,7 +67,7 @@ def export_topic(
     topic
         What to export.
     target
-        A folder, which is made. One folder holds one topic with the same options.
+        A folder of this machine, which is made. One folder holds one topic with the same options.
     kind
         One of `TABLE_KINDS`.
     overwrite
@@ -87,11 +87,12 @@ def export_topic(
         What a scan raises. Files that are finished then stay, and the next export goes on behind them.
 
     """
+    folder_path = local_path(target, "target")
     if kind not in TABLE_KINDS:
         raise InvalidOptionError(f"one of {', '.join(TABLE_KINDS)}", key=f"kind={kind!r}")
     scan = topic.scan(**options)
     contents = _contents_of(scan, kind, options.get("private_keys") or ())
-    with ExportFolder(target, contents, TABLE_KINDS[kind], overwrite=overwrite) as folder:
+    with ExportFolder(folder_path, contents, TABLE_KINDS[kind], overwrite=overwrite) as folder:
         export = _Export(scan, folder, kind, progress or (lambda *_: None))
         for position in export.unfinished():
             export.make(position)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ledgerfs.cli.command import command
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import json_option
 from ledgerfs.cli.output import human_size, minute, printable, progress, show, table
@@ -22,7 +23,7 @@ _HEADS = {"ledger_id": "ledger", "next_created": "next created", "is_sound": "so
 _NOT_SHOWN = {"uuid", "copy", "object_bytes"}
 
 
-@click.command()
+@command()
 @storage_argument
 @session_options
 @click.option(

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ledgerfs.cli.command import command
 from ledgerfs.cli.left_out import say_left_out
 from ledgerfs.cli.options import json_option, parsed_options
 from ledgerfs.cli.output import human_size, print_json, printable, say, show, table
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _KINDS = ("parquet", "jsonl", "arrow", "csv")
 
 
-@click.command()
+@command()
 @storage_argument
 @session_options
 @click.option(

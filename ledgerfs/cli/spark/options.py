@@ -72,8 +72,6 @@ def _session(context: click.Context, _: click.Parameter, values: tuple[str, ...]
 
 
 def _storage(context: click.Context, _: click.Parameter, url: str) -> "Storage":
-    if not url:
-        raise click.BadParameter("the bucket's URL is empty")
     try:
         from ledgerfs.spark.storage import Storage
     except ImportError as error:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ledgerfs.cli.command import command
 from ledgerfs.cli.left_out import say_left_out
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import json_option
@@ -27,7 +28,7 @@ def _by(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...]:
     return tuple(_BY[name] for name in names)
 
 
-@click.command()
+@command()
 @storage_argument
 @click.argument("topics", metavar="[TOPIC]...", nargs=-1)
 @click.option("--topics", "pattern", metavar="REGEX", help="Topics whose whole name matches, instead of naming them.")

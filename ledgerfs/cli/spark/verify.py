@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ledgerfs.cli.command import command
 from ledgerfs.cli.options import json_option
 from ledgerfs.cli.output import progress
 from ledgerfs.cli.spark.options import Session, session_options, storage_argument
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from ledgerfs.spark.storage import Storage
 
 
-@click.command()
+@command()
 @storage_argument
 @session_options
 @click.option(

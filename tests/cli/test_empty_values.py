@@ -1,0 +1,166 @@
+"""An empty option is an error of every command: ``--start "$SINCE"`` with no such variable is not "from the beginning"."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from ledgerfs import open_bucket
+from ledgerfs.cli.main import cli, run
+from ledgerfs.cli.mount_helper import main as mount_helper
+from ledgerfs.errors import InvalidOptionError, LedgerfsError
+from tests.support.commands import run as run_command
+from tests.support.ledgers import offload, put_in_folder
+
+
+def commands(group: click.Group, *names: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, *names, name)
+        else:
+            yield (*names, name), command
+
+
+def takes_text(param: click.Parameter) -> bool:
+    return not (isinstance(param, click.Option) and (param.is_flag or param.count))
+
+
+def with_empty(command: click.Command, emptied: click.Parameter, empty: str) -> Iterator[list[str]]:
+    """Yield arguments of which all are as they should be but one, which is empty, in each way to say so."""
+    arguments = [param for param in command.params if isinstance(param, click.Argument)]
+    given = [empty if param is emptied else {"ledger_id": "1"}.get(param.name or "", "x") for param in arguments]
+    options = {param: ["--to", "x"] for param in command.params if param.name == "to" and param is not emptied}
+    plain = [*(part for option in options.values() for part in option), "--", *given]
+    if isinstance(emptied, click.Argument):
+        yield plain
+        if emptied.nargs == -1:
+            yield [*plain, "x"]
+            yield [*plain[:-1], "x", empty]
+        return
+    for name in emptied.opts:
+        yield [name, empty, *plain]
+        if name.startswith("--"):
+            yield [f"{name}={empty}", *plain]
+        if emptied.multiple:
+            yield [name, f"a={__file__}", name, empty, *plain]
+
+
+ALL = [
+    pytest.param(path, command, param, id=f"{' '.join(path)} {param.opts[0]}")
+    for path, command in commands(cli)
+    for param in command.params
+    if takes_text(param)
+]
+
+
+def test_all_commands_are_walked() -> None:
+    assert len(ALL) > 120
+    assert {("count",), ("umount",), ("spark", "export")} < {path for path, _ in commands(cli)}
+
+
+@pytest.mark.parametrize(("path", "command", "param"), ALL)
+def test_nothing_empty_is_taken(
+    path: tuple[str, ...],
+    command: click.Command,
+    param: click.Parameter,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for empty in ("", " "):
+        for arguments in with_empty(command, param, empty):
+            monkeypatch.setattr(sys, "argv", ["ledgerfs", *path, *arguments])
+            assert run() == 2, arguments
+            said = capsys.readouterr()
+            assert said.out == ""
+            assert "is empty" in said.err, arguments
+            name = param.metavar or param.human_readable_name.upper()
+            assert (param.opts[-1] if isinstance(param, click.Option) else name.strip("[].")) in said.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("path", "command", "param"), ALL)
+def test_a_key_needs_a_value(
+    path: tuple[str, ...],
+    command: click.Command,
+    param: click.Parameter,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if not (isinstance(param, click.Option) and param.multiple):
+        return
+    monkeypatch.chdir(tmp_path)
+    if "=" not in (param.metavar or "") and path != ("mount",):
+        return
+    for arguments in with_empty(command, param, "endpoint_url="):
+        monkeypatch.setattr(sys, "argv", ["ledgerfs", *path, *arguments])
+        assert run() == 2, arguments
+        said = capsys.readouterr().err
+        assert "endpoint_url" in said, arguments
+        assert "has no value" in said or "is empty" in said, arguments
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_of_every_command_has_examples(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path, _ in [*commands(cli), ((), cli), (("spark",), cli.commands["spark"])]:
+        for option in ("-h", "--help"):
+            monkeypatch.setattr(sys, "argv", ["ledgerfs", *path, option])
+            assert run() == 0
+            text = capsys.readouterr().out
+            assert f"Examples:\n  ledgerfs {' '.join(path)}" in text.replace("\n    ", "\n  "), path
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["", "x"], ["x", ""], ["x", "y", "-o", ""], ["x", "y", "-o", "rw,uid="], ["x", "y", "-o", "endpoint_url=,ro"],
+     ["x", "y", "-o", "cache_dir="], ["x", "y", "-t", ""]],
+)  # fmt: skip
+def test_mount_helper_takes_nothing_empty(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["mount.ledgerfs", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        mount_helper()
+    assert caught.value.code == 2
+    said = capsys.readouterr().err
+    assert "is empty" in said or "has no value" in said
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    folder = tmp_path / "bucket"
+    folder.mkdir()
+    return put_in_folder(folder, offload([b""]))
+
+
+def test_empty_variables_of_ours_are_as_if_not_set(url: str) -> None:
+    names = ("CATALOG_MAX_AGE", "CACHE_DIR", "CACHE_BYTES", "DISK_CACHE_BYTES", "STORE_TIMEOUT")
+    done = run_command("topics", url, env={f"LEDGERFS_{name}": "" for name in names})
+    assert b"orders" in done.stdout
+    assert done.stderr == b""
+
+
+def test_empty_arguments_of_python(url: str) -> None:
+    topic = open_bucket(url).topic("orders")
+    for options in (
+        {"start_time": ""}, {"end_time": ""}, {"transactions": ""}, {"on_corrupt": ""}, {"on_encrypted": ""}, {"columns": ""},
+    ):  # fmt: skip
+        with pytest.raises(InvalidOptionError):
+            topic.scan(**options)
+    for call in (
+        lambda: open_bucket(""),
+        lambda: open_bucket(url, cache_dir=""),
+        lambda: open_bucket(url, catalog_max_age=""),  # type: ignore[arg-type]
+        lambda: open_bucket(url).topic(""),
+        lambda: open_bucket(url).ledger(1, topic=""),
+        lambda: open_bucket(url).ledger(1, uuid=""),
+        lambda: topic.message(""),
+    ):
+        with pytest.raises(LedgerfsError):
+            call()
