@@ -1,4 +1,4 @@
-"""By this module's name Spark finds the data source ``ledgerfs``, without anybody registering it (``facts/spark-peers.md`` §1.5).
+"""By this module's name Spark finds the data source ``ledgerfs``, without anybody registering it.
 
 Every Spark application on a machine with ledgerfs imports it, so it imports what is needed only when the source is used.
 """

@@ -39,7 +39,7 @@ from ledgerfs.vfs.writing.imports import import_rows
 
 _MIB = 1 << 20
 _BROKER = 104
-"""MiB/s of a consumer through a real broker, of 1 KiB messages in batches, measured once on such a machine (``facts/``)."""
+"""MiB/s of a consumer through a real broker, of 1 KiB messages in batches, measured once on such a machine."""
 
 _LEDGERS = 4
 _WARM_UP = 3

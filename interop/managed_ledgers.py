@@ -1,6 +1,6 @@
 """What a broker knows of a topic's ledgers, told for ledgers that it never wrote: a ``ManagedLedgerInfo`` in ZooKeeper.
 
-It has few fields, so they are written here as they stand on the wire (``facts/pulsar-format.md`` §6.1), and not by our own reader's code.
+It has few fields, so they are written here as they stand on the wire, and not by our own reader's code.
 """
 
 import time

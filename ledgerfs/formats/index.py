@@ -1,4 +1,4 @@
-"""The V1 index object: where the blocks of a ledger are, and its metadata (``facts/pulsar-format.md`` §3)."""
+"""The V1 index object: where the blocks of a ledger are, and its metadata (``docs/format.md``)."""
 
 import struct
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class OffloadIndex:
     Attributes
     ----------
     data_length
-        Bytes of the data object, blocks only; the object itself is longer when Pulsar cut it off (§2.5).
+        Bytes of the data object, blocks only; the object itself is longer where Pulsar left out entries.
     header_length
         Bytes of each block's header.
     metadata
@@ -58,7 +58,7 @@ class OffloadIndex:
 
     @property
     def is_plausible(self) -> bool:
-        """Whether a data object of ``data_length`` bytes can hold every entry: the test that finds §2.5 without reading data."""
+        """Whether a data object of ``data_length`` bytes can hold every entry: which finds truncated offloads without reading data."""
         last = self.blocks[-1].offset
         return (self.padding == 0 if last == 0 else self.padding >= 0) and last + self.header_length <= self.data_length
 
@@ -68,7 +68,7 @@ def parse_index(data: bytes, *, key: str | None = None) -> OffloadIndex:
 
     Nothing is allocated beyond the size of ``data``. Raises `CorruptIndexError` (magic, lengths, counts, order of the blocks),
     `CorruptMetadataError` (the embedded metadata) and `UnsupportedFormatError` (PIP-76 streaming index), each with key and offset.
-    A truncated-but-successful ledger (§2.5) parses: its index is well formed, but not `OffloadIndex.is_plausible`.
+    An offload that Pulsar truncated, and reported as successful, parses: its index is well formed, but not `OffloadIndex.is_plausible`.
     """
     magic, declared_length, data_length, header_length, count, metadata_length = _header_fields(data, key)
     if magic != _MAGIC:

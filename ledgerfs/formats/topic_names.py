@@ -2,7 +2,7 @@
 
 A managed ledger is named ``tenant/namespace/persistent/<encoded topic>`` (legacy V1: ``tenant/cluster/namespace/persistent/…``), its
 topic ``persistent://tenant/namespace/<topic>``, and its place in our tree is ``tenant/namespace/<encoded topic>``
-(``facts/pulsar-format.md`` §3.1). The encoding is Java's ``URLEncoder``: a form encoding, so a space is ``+``.
+(Pulsar's ``TopicName.getPersistenceNamingEncoding``). The encoding is Java's ``URLEncoder``: a form encoding, so a space is ``+``.
 
 Names come from objects that anybody may have written. So what is not exactly such a name is kept whole, quoted, under ``_other``, and no
 component of the tree is ever empty, ``.``, ``..``, or holds a slash.

@@ -1,7 +1,7 @@
 """`LedgerFileSystem`: the tree of a bucket for fsspec.
 
 All of it is answered by ``vfs``: this module only speaks fsspec's language. Whatever the store fails at is raised, never taken for an empty
-directory: fsspec's own ``walk``, ``find``, ``exists`` would do that (``facts/fsspec-fuse.md`` §1.3).
+directory: fsspec's own ``walk``, ``find``, ``exists`` would do that.
 """
 
 import re

@@ -1,7 +1,7 @@
 """A file of the tree, opened for writing: the bytes of a file of records, which become a ledger of the bucket when it is closed.
 
-fsspec closes files whatever happens in the ``with`` around them, and its own buffered files then complete half an object
-(``facts/fsspec-fuse.md`` §1.4). Here an exception, in whichever of the two ``with`` it passes, aborts.
+fsspec closes files whatever happens in the ``with`` around them, and its own buffered files then complete half an object.
+Here an exception, in whichever of the two ``with`` it passes, aborts.
 """
 
 import atexit

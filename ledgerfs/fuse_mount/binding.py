@@ -1,6 +1,6 @@
 """The kernel's way to a `MountedBucket`: mfusepy's callbacks over libfuse 3, thin.
 
-mfusepy takes libfuse 2 where both are there, which reads 128 KiB at a time (``facts/fsspec-fuse.md`` §3.1, §3.4); so 3 is asked for.
+mfusepy takes libfuse 2 where both are there, which reads 128 KiB at a time; so 3 is asked for.
 """
 
 import ctypes

@@ -1,6 +1,6 @@
 """What the kernel is told of an error: a number. What the operator is told: one line in the log, with object and offset.
 
-Never nothing, and never a short read: a tool that reads damaged or unreachable bytes gets an error (``facts/fsspec-fuse.md`` §3.2).
+Never nothing, and never a short read: a tool that reads damaged or unreachable bytes gets an error.
 """
 
 import errno

@@ -1,1 +1,1 @@
-"""Entry bytes to messages. No storage. Today: the frame around an entry's message and its checksum."""
+"""Entries to messages, as Arrow tables, and back: frames, batches, compression, chunks, encryption, transforms. No I/O."""

@@ -1,4 +1,4 @@
-"""Second step: from entries to messages (``facts/pulsar-format.md`` §7.4).
+"""Second step: from entries to messages (Pulsar's ``SingleMessageMetadata``).
 
 A message is a few integers again: which entry it is of, which of a batch, and where its metadata, key and payload are. Entries that are
 no batch are one message each. Where no entry is a batch and none is compressed, nothing is copied: the columns of the messages are those of

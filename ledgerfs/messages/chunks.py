@@ -1,4 +1,4 @@
-"""Chunked messages, joined (``facts/pulsar-format.md`` §7.5).
+"""Chunked messages, joined (PIP-37).
 
 A large message is several entries, one behind the other but with those of other producers between them, and they may go on in the next
 ledger. Parts are kept until the last one comes; how much may wait is bounded, and what never becomes whole is reported.

@@ -1,4 +1,4 @@
-"""Compression of payloads as Pulsar's Java client does it (``facts/pulsar-format.md`` §7.3): the other way of `compression`."""
+"""Compression of payloads as Pulsar's Java client does it: the other way of `compression`."""
 
 import zlib
 

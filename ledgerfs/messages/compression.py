@@ -1,4 +1,4 @@
-"""Decompression of payloads (``facts/pulsar-format.md`` §7.3), by the codecs' own libraries.
+"""Decompression of payloads (Pulsar's ``CompressionCodec``), by the codecs' own libraries.
 
 A payload claims how large it will be; nothing larger than the limit is ever allocated, and what comes out has to be exactly that large.
 """

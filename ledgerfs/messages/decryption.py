@@ -1,4 +1,4 @@
-"""Decryption of end-to-end encrypted messages, as Pulsar's Java client (``MessageCryptoBc``) writes them (``facts/pulsar-format.md`` §7.5).
+"""Decryption of end-to-end encrypted messages, as Pulsar's Java client (``MessageCryptoBc``) writes them.
 
 A producer draws an AES data key, wraps it with the public key of every reader, and puts the wrapped keys and an initialization vector in
 the metadata of each message. The payload is AES-GCM with its tag behind it. RSA keys wrap by OAEP with SHA-1, EC keys by BouncyCastle's

@@ -1,4 +1,4 @@
-"""The columns of the message table: names, types, meaning (DESIGN §5)."""
+"""The columns of the message table: names, types, meaning (``docs/messages.md``)."""
 
 from collections.abc import Sequence
 

@@ -1,6 +1,6 @@
 """The read side of the data source, as Spark calls it: one process plans, others read parts.
 
-Filters are not pushed down: Spark then returns wrong rows from the second query of a DataFrame on (``facts/spark-peers.md`` §1.4). Ranges
+Filters are not pushed down: Spark then returns wrong rows from the second query of a DataFrame on. Ranges
 of time and columns are options.
 """
 

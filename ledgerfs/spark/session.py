@@ -11,7 +11,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 _SETTINGS = {
-    # A task's start takes 10 ms this way, and 60 over TCP (facts/spark-peers.md §1.3).
+    # A task's start takes 10 ms this way, and 60 over TCP.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
 }

@@ -8,6 +8,6 @@ from functools import cache
 def spare_imports() -> None:
     """Spare what was imported, and compiled kernels, from the collection of garbage that Spark's daemon asks for after every task.
 
-    It takes 16 to 58 ms each time otherwise (``facts/spark-peers.md`` §1.3).
+    It takes 16 to 58 ms each time otherwise.
     """
     gc.freeze()

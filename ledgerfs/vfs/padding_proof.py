@@ -1,4 +1,4 @@
-"""The exact padding at the end of each block, proved without reading the data (DESIGN §2).
+"""The exact padding at the end of each block, proved without reading the data.
 
 The index gives the padding of all blocks together, by subtraction. The run of the padding pattern at a block's end bounds that block's
 padding from above; a block of few entries is walked from record header to record header, which is exact. If all of these add up to the

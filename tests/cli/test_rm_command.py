@@ -104,7 +104,7 @@ def test_copies_and_directories(folder: Path) -> None:
         ("entries/public/nobody", "no such file"),
         ("nonsense/public", "no such path"),
         ("jsonl/public/default/orders/1.jsonl", "only entries/ can be written to"),
-        ("", "-r deletes all"),
+        ("/", "-r deletes all"),
     ],
 )
 def test_what_is_not_there_or_not_to_be_deleted_deletes_nothing_else_either(path: str, says: str, folder: Path) -> None:
@@ -115,7 +115,7 @@ def test_what_is_not_there_or_not_to_be_deleted_deletes_nothing_else_either(path
 
 
 def test_all_views_are_not_deleted_at_once(folder: Path) -> None:
-    run("rm", str(folder), "-r", "", "--yes", code=2)
+    run("rm", str(folder), "-r", "/", "--yes", code=2)
     run("rm", str(folder), "-r", "parquet", "--yes", code=2)
     assert left_in(folder) == names_of(*MADE)
 

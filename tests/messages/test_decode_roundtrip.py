@@ -395,7 +395,7 @@ def test_every_compression_with_and_without_an_end(data, unfinished, codec):
 
 @pytest.mark.parametrize("of_message", [None, False, True])
 def test_null_keys_of_a_batch(of_message):
-    """A message says itself whether its key is null; where it does not, its batch does (facts §7.4)."""
+    """A message says itself whether its key is null; where it does not, its batch does."""
     single = BatchedMetadataRecord(key=b"k") if of_message is None else BatchedMetadataRecord(key_is_null=of_message)
     single.key = b"k"
     table = decode_entries([batched([(single, b"v")], key_is_null=True)], columns=["key"])

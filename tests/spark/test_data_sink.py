@@ -176,7 +176,7 @@ def test_properties_as_structs_and_as_json(spark: SparkSession, tmp_path: Path) 
 
 REFUSED = {
     "another topic": ({"topic": "orders/of/"}, "orders/of/"),
-    "no topic": ({"topic": ""}, "topic: whose messages"),
+    "no topic": ({"topic": ""}, "topic: is empty"),
     "a misspelt option": ({"batchSize": "10"}, "batchsize: no such option; there are topic, ledgerId, batch"),
     "a credential": ({"storage__secret": "not-to-be-shown"}, "credentials do not belong into"),
     "a credential within": ({"storage__client_kwargs": '{"aws_secret_access_key": "not-to-be-shown"}'}, "credentials"),

@@ -1,7 +1,7 @@
 """A data object read without its index: block after block, record after record, to its last byte.
 
 Each block's header tells where the next one begins, and entry ids follow each other, so the object itself tells what its index said
-(``facts/pulsar-format.md`` §2). Nothing is passed over: a byte that Pulsar would not have written there ends the walk.
+(``docs/format.md``). Nothing is passed over: a byte that Pulsar would not have written there ends the walk.
 """
 
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ class DataWalk:
     block_size, last_size
         Bytes of its first and of its last block.
     is_cut_off
-        Whether the last block has no entry: what an offload leaves when the next entry did not fit a block (§2.5).
+        Whether the last block has no entry: what an offload leaves when the next entry did not fit a block.
 
     """
 

@@ -1,4 +1,4 @@
-"""User metadata that a copy tool dropped: the bytes are whole, but a broker refuses the objects (``facts/pulsar-format.md`` §1.2)."""
+"""User metadata that a copy tool dropped: the bytes are whole, but a broker refuses the objects (``docs/format.md``)."""
 
 from collections.abc import Iterator, Mapping
 

@@ -1,6 +1,6 @@
 """What can go wrong between us and a store, told in our own errors.
 
-fsspec's filesystems raise what their client libraries raise, often without an errno (``facts/fsspec-fuse.md`` §2.2). Those libraries are
+fsspec's filesystems raise what their client libraries raise, often without an errno. Those libraries are
 optional, so their exceptions are known by the names of their classes.
 """
 

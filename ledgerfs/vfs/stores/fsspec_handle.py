@@ -1,7 +1,7 @@
 """A way to one fsspec filesystem that survives forks, threads and pickling.
 
-fsspec's asynchronous filesystems refuse to work in a forked child, and its synchronous ones are made for one thread each
-(``facts/fsspec-fuse.md`` §1.2, §2.4). So what is kept is how to make the filesystem; fsspec's own instance cache finds the one at hand.
+fsspec's asynchronous filesystems refuse to work in a forked child, and its synchronous ones are made for one thread each.
+So what is kept is how to make the filesystem; fsspec's own instance cache finds the one at hand.
 """
 
 import re

@@ -26,7 +26,7 @@ _METADATA_OPTION = {
     ("gcsfs.core", "GCSFileSystem"): "metadata",
     ("adlfs.spec", "AzureBlobFileSystem"): "metadata",
 }
-"""What each filesystem calls the user metadata of an object that is written (``facts/fsspec-fuse.md`` §2.3)."""
+"""What each filesystem calls the user metadata of an object that is written."""
 
 
 class FsspecWrites:

@@ -1,7 +1,7 @@
 """S3 through the clients of s3fs and botocore, at the level of their requests.
 
 Above that level s3fs cannot ask for one version of an object (``If-Match``), shows no user metadata with a body, keeps every listing for
-ever (``facts/fsspec-fuse.md`` §2), and tries again on its own, around what botocore tries again. Credentials, endpoints, options of
+ever, and tries again on its own, around what botocore tries again. Credentials, endpoints, options of
 requests and the event loop stay s3fs's; what a failed request becomes is decided here. Many small reads go through s3fs's event loop,
 single and large ones through botocore in threads, which costs less (`ledgerfs.vfs.stores.s3_transfers`).
 """

@@ -16,7 +16,7 @@ from ledgerfs.vfs.writing.write import IfExists, Wanted, free_ledger_id, is_ther
 
 
 class RowSource(Protocol):
-    """Rows of messages, columns named as in DESIGN §5; `ledgerfs.vfs.row_files.RowFile` is one."""
+    """Rows of messages, columns named as in `ledgerfs.messages.table_schema`; `ledgerfs.vfs.row_files.RowFile` is one."""
 
     @property
     def schema(self) -> pa.Schema:

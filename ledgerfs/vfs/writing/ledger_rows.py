@@ -37,7 +37,7 @@ class WrittenRows:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of messages, columns named as in DESIGN §5.
+    """Rows of messages, columns named as in `ledgerfs.messages.table_schema`.
 
     Attributes
     ----------

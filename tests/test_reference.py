@@ -1,0 +1,66 @@
+"""What the reference pages tell is what the code has, and nothing that users read points to what they do not have."""
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from ledgerfs import errors
+from ledgerfs.fsspec_impl import LedgerFileSystem
+from ledgerfs.messages.decode import DecodeOptions
+from ledgerfs.messages.table_schema import MESSAGE_SCHEMA
+from ledgerfs.vfs.bucket import Bucket, open_bucket
+from ledgerfs.vfs.ledger_reader import PulsarLedgerReader
+from ledgerfs.vfs.scan import make_scan
+from ledgerfs.vfs.traffic import TrafficStats
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = ("ledgerfs", "docs", "examples", "benchmarks", "interop", "scripts", "tests")
+_ELSEWHERE = re.compile(r"\bfacts/|\bDESIGN\b|§")
+
+
+def test_nothing_cites_what_is_not_in_the_repository() -> None:
+    files = [
+        path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in {".py", ".md", ".proto"}
+    ]
+    files += [*ROOT.glob("*.md"), *ROOT.glob("*.py")]
+    assert len(files) > 300
+    found = [str(path) for path in files if path != Path(__file__) and _ELSEWHERE.search(path.read_text())]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        ("python.md", [name for name in errors.__all__ if issubclass(getattr(errors, name), errors.LedgerfsError)]),
+        ("python.md", list(inspect.signature(open_bucket).parameters)[1:]),
+        ("python.md", [name for name in TrafficStats.__dataclass_fields__ if not name.startswith("_")]),
+        ("messages.md", [name for name in inspect.signature(make_scan).parameters if name not in {"topic", "ledgers", "options"}]),
+        ("messages.md", [name for name in DecodeOptions.__dataclass_fields__ if not name.endswith("_ms")]),
+        ("messages.md", MESSAGE_SCHEMA.names),
+    ],
+)  # fmt: skip
+def test_a_page_names_all_of_them(page: str, names: list[str]) -> None:
+    text = (ROOT / "docs" / page).read_text()
+    assert names
+    assert [name for name in names if not re.search(rf"\b{name}\b", text)] == []
+
+
+def test_options_of_the_filesystem_are_told() -> None:
+    text = "".join((ROOT / "docs" / page).read_text() for page in ("fsspec.md", "python.md"))
+    names = [
+        name
+        for name, one in inspect.signature(LedgerFileSystem.__init__).parameters.items()
+        if one.kind is one.KEYWORD_ONLY
+    ]
+    assert names
+    assert [name for name in names if f"`{name}`" not in text] == []
+
+
+@pytest.mark.parametrize(("subject", "cls"), [("bucket", Bucket), ("ledger", PulsarLedgerReader)])
+def test_the_page_of_python_tells_of_nothing_that_is_not_there(subject: str, cls: type) -> None:
+    text = (ROOT / "docs" / "python.md").read_text()
+    names = set(re.findall(rf"`{subject}\.(\w+)", text))
+    assert len(names) > 4
+    assert [name for name in names if not hasattr(cls, name)] == []
