@@ -6,7 +6,6 @@ directory: fsspec's own ``walk``, ``find``, ``exists`` would do that.
 
 import re
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,6 @@ from fsspec.utils import isfilelike, stringify_path
 from ledgerfs.cache.block_cache import process_cache
 from ledgerfs.errors import (
     IsADirectoryPathError,
-    LedgerfsError,
     NotFoundError,
     ReadOnlyError,
     UnsupportedWriteError,
@@ -31,9 +29,10 @@ from ledgerfs.formats.local_paths import local_path, local_text
 from ledgerfs.fsspec_impl import arrow_threads  # noqa: F401  (waits at the end of the program)
 from ledgerfs.fsspec_impl.expansion import Paths, expand, has_pattern, pairs
 from ledgerfs.fsspec_impl.ledger_file import LedgerFile
+from ledgerfs.fsspec_impl.ranges import inside, read_ranges
 from ledgerfs.vfs.bucket import Bucket, shared_bucket
 from ledgerfs.vfs.catalog import LedgerRef, time_of
-from ledgerfs.vfs.tree import Node, OpenFile
+from ledgerfs.vfs.tree import Node
 from ledgerfs.vfs.writing.target import require_writable
 
 if TYPE_CHECKING:
@@ -46,7 +45,6 @@ _CHAINED = re.compile(r"::[A-Za-z][A-Za-z0-9+.-]*://.*\Z", re.DOTALL)
 
 _BLOCK_SIZE = 1 << 20
 _COPY_SIZE = 8 << 20
-_RANGE_THREADS = 8
 
 
 class LedgerFileSystem(AbstractFileSystem):
@@ -233,7 +231,7 @@ class LedgerFileSystem(AbstractFileSystem):
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:  # noqa: ANN401
         """Return a file's bytes from ``start`` to ``end``; negative offsets count from its end."""
         opened = self.bucket.tree.open(self._strip_protocol(path))
-        return opened.read_ranges([_inside(opened, start, end)])[0]
+        return opened.read_ranges([inside(opened, start, end)])[0]
 
     def cat_ranges(
         self,
@@ -245,38 +243,9 @@ class LedgerFileSystem(AbstractFileSystem):
         **_: Any,  # noqa: ANN401
     ) -> list[Any]:
         """Return many ranges, read concurrently; with ``on_error="return"`` a failure stands in its range's place."""
-        if not isinstance(paths, list):
-            raise TypeError("paths is not a list")
-        low = starts if isinstance(starts, list) else [starts] * len(paths)
-        high = ends if isinstance(ends, list) else [ends] * len(paths)
-        if not len(low) == len(high) == len(paths):
-            raise ValueError("paths, starts and ends differ in length")
-
-        rows: dict[str, list[int]] = {}
-        for row, path in enumerate(paths):
-            rows.setdefault(path, []).append(row)
-
-        def read_file(path: str) -> list[Any]:
-            return self._read_ranges(path, [(low[row], high[row]) for row in rows[path]], on_error)
-
-        found: list[Any] = [b""] * len(paths)
-        with ThreadPoolExecutor(_RANGE_THREADS, thread_name_prefix="ledgerfs-ranges") as pool:
-            for path, outcomes in zip(rows, pool.map(read_file, rows), strict=True):
-                for row, outcome in zip(rows[path], outcomes, strict=True):
-                    found[row] = outcome
-        return found
-
-    def _read_ranges(self, path: str, ranges: list[tuple[int | None, int | None]], on_error: str) -> list[Any]:
-        """Return the ranges of one file, near ones read together; a range that fails alone hides none of the others."""
-        try:
-            opened = self.bucket.tree.open(self._strip_protocol(path))
-            return opened.read_ranges([_inside(opened, *one) for one in ranges])
-        except LedgerfsError as error:
-            if on_error != "return":
-                raise
-            if len(ranges) == 1:
-                return [error]
-            return [outcome for one in ranges for outcome in self._read_ranges(path, [one], on_error)]
+        return read_ranges(
+            lambda path: self.bucket.tree.open(self._strip_protocol(path)), paths, starts, ends, on_error
+        )
 
     def get(
         self,
@@ -450,12 +419,6 @@ class LedgerFileSystem(AbstractFileSystem):
         raise ReadOnlyError.at(", ".join(path) if isinstance(path, list | dict) else str(path))
 
     touch = rmdir = _refuse
-
-
-def _inside(opened: OpenFile, start: int | None, end: int | None) -> tuple[int, int]:
-    """Return a range as Python's slices mean it: negative offsets count from the end."""
-    low, high, _step = slice(start, end).indices(opened.size)
-    return low, max(low, high)
 
 
 def _info(node: Node) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 
 from ledgerfs.errors import NotFoundError
@@ -110,6 +111,8 @@ def test_every_topic_is_read_by_the_paths_that_are_listed(fs: LedgerFileSystem, 
     assert fs.find(directory) == [path]
     assert fs.du(directory) == len(contents(name))
     assert [one for _, _, files in fs.walk(directory) for one in files] == [path.rpartition("/")[2]]
+    with fsspec.open(f"ledger://{path}::{fs.bucket.store.url}") as opened:
+        assert opened.read() == contents(name)
     assert fs.exists(path)
     assert fs.isdir(directory)
     assert fs.get_mapper(directory)[path.rpartition("/")[2]] == contents(name)

@@ -3,6 +3,7 @@
 What the driver itself writes there are small objects, each of which is replaced at once, or, with `Lake.create`, not if there is one.
 """
 
+import glob
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -123,7 +124,9 @@ class Lake:
         with self._naming(folder):
             self.fs.invalidate_cache()
             with suppress(FileNotFoundError):
-                self.fs.rm(self.path(folder), recursive=True)
+                # Only the local filesystem takes a path as it is.
+                path = self.path(folder) if self.is_local else glob.escape(self.path(folder))
+                self.fs.rm(path, recursive=True)
 
     def _make_folder_of(self, name: str) -> None:
         """Make the folder of a file where the store has such things; object stores make buckets of what is asked for here."""
