@@ -1,7 +1,7 @@
 """What an S3 object has besides its bytes and its user metadata, and how that survives when the object is copied onto itself.
 
-S3 changes user metadata only by a copy, and a copy has of the rest what its request says: without a word it is encrypted as the bucket has it
-by default, of no content type, and, in parts, without tags. What no request can say is a reason not to copy.
+S3 changes user metadata only by a copy, and a copy has of the rest what its request says: without a word it is encrypted as the bucket has
+it by default, of no content type, and, in parts, without tags. What no request can say is a reason not to copy.
 """
 
 from collections.abc import Mapping
@@ -67,7 +67,7 @@ def read_properties(store: S3Requests, key: str, version: str) -> S3Properties:
     Raises `UnsupportedWriteError` where it has something that a copy would lose, `AccessDeniedError` where its tags are not for us to read,
     `StaleObjectError` for another version.
     """
-    match = {"IfMatch": version} if version else {}
+    match: dict[str, Any] = {"IfMatch": version} if version else {}
     head = store.request(Asked("HEAD", key), "head_object", Key=key, **match)
     _require_copyable(key, head)
     headers = {name: head[name] for name in _CARRIED if head.get(name)}

@@ -153,7 +153,8 @@ class S3Writes:
         """Complete an upload, unless the object that it replaces is another one by now; not all stores know the condition."""
         if stat.version and self._store.head(stat.key).stat.version != stat.version:
             raise replaced(stat.key)
-        asked, match = Asked("POST", stat.key), {"IfMatch": stat.version} if stat.version else {}
+        asked = Asked("POST", stat.key)
+        match: dict[str, Any] = {"IfMatch": stat.version} if stat.version else {}
         try:
             self._store.request(asked, "complete_multipart_upload", Key=stat.key, **match, **made)
         except StoreError as error:
