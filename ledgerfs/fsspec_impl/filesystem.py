@@ -28,6 +28,7 @@ from ledgerfs.errors import (
 )
 from ledgerfs.fsspec_impl import arrow_threads  # noqa: F401  (waits at the end of the program)
 from ledgerfs.fsspec_impl.ledger_file import LedgerFile
+from ledgerfs.fsspec_impl.long_names import leaving_out_long_names, telling_long_names_at_the_end
 from ledgerfs.vfs.bucket import Bucket, shared_bucket
 from ledgerfs.vfs.catalog import LedgerRef, time_of
 from ledgerfs.vfs.tree import Node, OpenFile
@@ -265,6 +266,11 @@ class LedgerFileSystem(AbstractFileSystem):
                 return [error]
             return [outcome for one in ranges for outcome in self._read_ranges(path, [one], on_error)]
 
+    def get(self, rpath: Any, lpath: Any, *args: Any, **options: Any) -> None:  # noqa: ANN401
+        """Copy files here. What the local folder has no room for in its names is left out; `NameTooLongError` tells it at the end."""
+        with telling_long_names_at_the_end():
+            super().get(rpath, lpath, *args, **options)
+
     def get_file(
         self,
         rpath: str,
@@ -275,13 +281,18 @@ class LedgerFileSystem(AbstractFileSystem):
     ) -> None:
         """Copy a file here, under another name until it is whole: a copy that fails changes nothing."""
         path = self._strip_protocol(rpath)
-        if outfile is not None or isfilelike(lpath) or self.isdir(path):
-            super().get_file(path, lpath, callback=callback, outfile=outfile, **kwargs)
-            return
+        with leaving_out_long_names(path):
+            if outfile is not None or isfilelike(lpath) or self.isdir(path):
+                super().get_file(path, lpath, callback=callback, outfile=outfile, **kwargs)
+            else:
+                self._get_whole(path, Path(lpath), callback)
+
+    def _get_whole(self, path: str, target: Path, callback: Any) -> None:  # noqa: ANN401  (fsspec's)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # Raises for a name that is too long, before anything is rendered or read.
+        target.exists()
         opened = self.bucket.tree.open(path)
         callback.set_size(opened.size)
-        target = Path(lpath)
-        target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_name(f".{uuid4().hex}.part")
         try:
             with part.open("xb") as out:

@@ -282,7 +282,7 @@ def serve(mounted: MountedBucket, mountpoint: str, url: str, options: dict[str, 
 
 
 def _escaped(value: str) -> str:
-    """Return an option's value as libfuse takes it in a list with commas: a backslash there says that the next character is one of the value."""
+    """Return a value as libfuse takes it in a list with commas, where a backslash makes the next character one of the value."""
     return value.replace("\\", "\\\\").replace(",", "\\,")
 
 

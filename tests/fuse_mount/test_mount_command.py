@@ -170,7 +170,20 @@ def test_names_of_all_kinds_can_be_mounted_on(folder: Path, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     "name",
-    ["tier\\", "a\\,b", "a\\b", "\\134\\", "with space ", "a,b", "new\nline", "tab\t", "50%", '"', "\x1b[31m", os.fsdecode(b"\xff")],
+    [
+        "tier\\",
+        "a\\,b",
+        "a\\b",
+        "\\134\\",
+        "with space ",
+        "a,b",
+        "new\nline",
+        "tab\t",
+        "50%",
+        '"',
+        "\x1b[31m",
+        os.fsdecode(b"\xff"),
+    ],
 )
 def test_buckets_of_all_names_can_be_mounted(folder: Path, place: Place, name: str) -> None:
     bucket = folder.rename(folder.with_name(name))
