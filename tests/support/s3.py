@@ -111,8 +111,8 @@ class FaultProxy:
     open), or a status code. Kinds of wrong bodies: ``short`` (half of it, then close), ``cut`` (half of it, honestly announced),
     ``longer`` (announced so), ``endless`` (longer, without its length), ``unranged`` (the whole object instead of a range),
     ``shifted`` (as many bytes from elsewhere, honestly announced), ``replaced`` (another object's bytes, with its ETag), ``flip`` (one
-    bit is another, which only a checksum tells), ``damaged`` (the same with the checksum of the right body, as if the store had kept it so),
-    ``wavering`` (the same, but for another bit each time).
+    bit is another, which only a checksum tells), ``damaged`` (the same with the checksum of the right body, as a store that kept
+    it has), ``wavering`` (the same, but for another bit each time).
 
     Of requests that write: a kind with ``done-`` before it is passed on, and only its answer is lost, or another one. ``half``: the
     connection breaks in the middle of the request's body; ``halved``: the server gets half of it, honestly announced. ``200-error``: an
