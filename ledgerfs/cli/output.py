@@ -50,14 +50,22 @@ class Saying(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print one line."""
-        say(record.getMessage())
+        try:
+            say(record.getMessage())
+        except (OSError, ValueError):
+            self.handleError(record)
 
 
 def print_json(value: Any) -> None:  # noqa: ANN401  (whatever JSON knows)
     """Print a value as JSON."""
-    text = json.dumps(value, indent=2, ensure_ascii=False)
-    # JSON itself escapes no more than the first 32 characters; what else could drive a terminal only ever stands in texts.
-    sys.stdout.write("".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text) + "\n")
+    for line in json.dumps(value, indent=2, ensure_ascii=False).split("\n"):
+        # JSON itself escapes no more than the first 32 characters; what else could drive a terminal only ever stands in texts.
+        is_plain = line.isprintable()
+        sys.stdout.write((line if is_plain else "".join(map(_json_escaped, line))) + "\n")
+
+
+def _json_escaped(character: str) -> str:
+    return character if character.isprintable() else json.dumps(character)[1:-1]
 
 
 def table(*columns: str, right: tuple[str, ...] = ()) -> "Table":
