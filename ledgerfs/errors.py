@@ -34,6 +34,7 @@ __all__ = [
     "MountError",
     "MountFailedError",
     "MountpointError",
+    "NameTooLongError",
     "NotADirectoryPathError",
     "NotFoundError",
     "ObjectExistsError",
@@ -269,6 +270,12 @@ class NotADirectoryPathError(LedgerfsError, NotADirectoryError):
     """A directory was asked for, the path is a file."""
 
     code = errno.ENOTDIR
+
+
+class NameTooLongError(LedgerfsError):
+    """A file was not copied here, since its name is longer than the local file system allows."""
+
+    code = errno.ENAMETOOLONG
 
 
 class EntryRangeError(LedgerfsError):

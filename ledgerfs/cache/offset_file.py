@@ -34,7 +34,8 @@ _LAST_PATIENCE = 1.0
 _HANDED_OUT = 2048
 _SHARED_FILES = 16
 _HEADER = Struct("<QQ")
-_LAYOUT = (1, GROUP.descr)
+_LAYOUT = (2, GROUP.descr)
+"""Files of layout 1 may hold places that were guessed."""
 
 
 @dataclass(slots=True)

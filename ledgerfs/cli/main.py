@@ -6,6 +6,7 @@ when nobody reads the output any more.
 
 import contextlib
 import io
+import logging
 import os
 import sys
 
@@ -21,7 +22,7 @@ from ledgerfs.cli.info import info
 from ledgerfs.cli.ls import ls
 from ledgerfs.cli.mount import mount
 from ledgerfs.cli.offload import offload
-from ledgerfs.cli.output import say
+from ledgerfs.cli.output import Saying, say
 from ledgerfs.cli.repair import repair
 from ledgerfs.cli.rm import rm
 from ledgerfs.cli.spark.group import spark
@@ -79,6 +80,7 @@ for command in (
 
 def run() -> int:
     """Run a command and return the exit code."""
+    logging.lastResort = Saying(logging.WARNING)
     try:
         return _invoke()
     except BrokenPipeError:

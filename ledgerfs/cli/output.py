@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 import shutil
 import sys
 from collections.abc import Iterator
@@ -44,10 +45,27 @@ def say(message: str) -> None:
         print(printable(message), file=sys.stderr)
 
 
+class Saying(logging.Handler):
+    """Prints what is logged where nobody has set up logging, as Python would, but `printable`: keys and names are the bucket's."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one line."""
+        try:
+            say(record.getMessage())
+        except (OSError, ValueError):
+            self.handleError(record)
+
+
 def print_json(value: Any) -> None:  # noqa: ANN401  (whatever JSON knows)
     """Print a value as JSON."""
-    json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
-    sys.stdout.write("\n")
+    for line in json.dumps(value, indent=2, ensure_ascii=False).split("\n"):
+        # JSON itself escapes no more than the first 32 characters; what else could drive a terminal only ever stands in texts.
+        is_plain = line.isprintable()
+        sys.stdout.write((line if is_plain else "".join(map(_json_escaped, line))) + "\n")
+
+
+def _json_escaped(character: str) -> str:
+    return character if character.isprintable() else json.dumps(character)[1:-1]
 
 
 def table(*columns: str, right: tuple[str, ...] = ()) -> "Table":
@@ -86,13 +104,13 @@ def progress(*, in_bytes: bool = False) -> Iterator[OnProgress]:
     from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     amount = DownloadColumn(binary_units=True) if in_bytes else MofNCompleteColumn()
-    columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), amount, TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=4) as shown:
         tasks: dict[str, Any] = {}
 
         def update(what: str, done: int, total: int | None) -> None:
             if what not in tasks:
-                tasks[what] = shown.add_task(what, total=total)
+                tasks[what] = shown.add_task(printable(what), total=total)
             shown.update(tasks[what], completed=done, total=total)
 
         yield update

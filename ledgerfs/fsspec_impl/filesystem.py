@@ -29,6 +29,7 @@ from ledgerfs.formats.local_paths import local_path, local_text
 from ledgerfs.fsspec_impl import arrow_threads  # noqa: F401  (waits at the end of the program)
 from ledgerfs.fsspec_impl.expansion import Paths, expand, has_pattern, pairs
 from ledgerfs.fsspec_impl.ledger_file import LedgerFile
+from ledgerfs.fsspec_impl.long_names import leaving_out_long_names, telling_long_names_at_the_end
 from ledgerfs.fsspec_impl.ranges import inside, read_ranges
 from ledgerfs.vfs.bucket import Bucket, shared_bucket
 from ledgerfs.vfs.catalog import LedgerRef, time_of
@@ -256,13 +257,18 @@ class LedgerFileSystem(AbstractFileSystem):
         maxdepth: int | None = None,
         **options: Any,  # noqa: ANN401
     ) -> None:
-        """Copy files here, as fsspec's filesystems do; patterns as in `expand_path`. Raises `InvalidOptionError` for a URL of a store."""
+        """Copy files here, as fsspec's filesystems do; patterns as in `expand_path`.
+
+        What the local folder has no room for in its names is left out; `NameTooLongError` tells it at the end. Raises `InvalidOptionError`
+        for a URL of a store.
+        """
         lpath = [local_text(one, "lpath") for one in lpath] if isinstance(lpath, list) else local_text(lpath, "lpath")
         if has_pattern(rpath):
             rpath, lpath = pairs(
                 self, rpath, LocalFileSystem(), make_path_posix(lpath), recursive=recursive, maxdepth=maxdepth
             )
-        super().get(rpath, lpath, recursive=recursive, callback=callback, maxdepth=maxdepth, **options)
+        with telling_long_names_at_the_end():
+            super().get(rpath, lpath, recursive=recursive, callback=callback, maxdepth=maxdepth, **options)
 
     def get_file(
         self,
@@ -274,13 +280,18 @@ class LedgerFileSystem(AbstractFileSystem):
     ) -> None:
         """Copy a file here, under another name until it is whole: a copy that fails changes nothing."""
         path = self._strip_protocol(rpath)
-        if outfile is not None or isfilelike(lpath) or self.isdir(path):
-            super().get_file(path, lpath, callback=callback, outfile=outfile, **kwargs)
-            return
+        with leaving_out_long_names(path):
+            if outfile is not None or isfilelike(lpath) or self.isdir(path):
+                super().get_file(path, lpath, callback=callback, outfile=outfile, **kwargs)
+            else:
+                self._get_whole(path, local_path(lpath, "lpath"), callback)
+
+    def _get_whole(self, path: str, target: Path, callback: Any) -> None:  # noqa: ANN401  (fsspec's)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # Raises for a name that is too long, before anything is rendered or read.
+        target.exists()
         opened = self.bucket.tree.open(path)
         callback.set_size(opened.size)
-        target = local_path(lpath, "lpath")
-        target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_name(f".{uuid4().hex}.part")
         try:
             with part.open("xb") as out:

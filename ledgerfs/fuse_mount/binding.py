@@ -11,6 +11,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 os.environ.setdefault("FUSE_LIBRARY_NAME", "fuse3")
 
@@ -265,7 +266,7 @@ def serve(mounted: MountedBucket, mountpoint: str, url: str, options: dict[str, 
     """Answer the kernel until the mount ends. Raises `RuntimeError` when libfuse does not mount."""
     seconds = mounted.options.refresh_seconds
     given = {
-        "fsname": url.replace(",", "_"),
+        "fsname": "".join(part if part.isprintable() else quote(part, errors="surrogateescape") for part in url),
         "subtype": "ledgerfs",
         "auto_cache": True,
         "attr_timeout": seconds,
@@ -276,7 +277,13 @@ def serve(mounted: MountedBucket, mountpoint: str, url: str, options: dict[str, 
         **_threads(),
         **options,
     }
-    Session(Callbacks(mounted), mountpoint, foreground=True, **given)
+    escaped = {name: _escaped(value) if isinstance(value, str) else value for name, value in given.items()}
+    Session(Callbacks(mounted), mountpoint, foreground=True, **escaped)
+
+
+def _escaped(value: str) -> str:
+    """Return a value as libfuse takes it in a list with commas, where a backslash makes the next character one of the value."""
+    return value.replace("\\", "\\\\").replace(",", "\\,")
 
 
 def _threads() -> dict[str, int]:

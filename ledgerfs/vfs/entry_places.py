@@ -1,12 +1,13 @@
-"""Where in a data object an entry is: what the index tells, what earlier passes learned, and a guess that is checked.
+"""Where in a data object an entry is: what the index tells, and what earlier walks learned.
 
-The index knows the first entry of each block of many MiB. Every pass over records leaves offsets behind, about one a MiB, which are
-certain. For an entry far from all of these, its place is guessed from the entries' average size, and the records around are found by their
-headers (`ledgerfs.formats.record_search`); such places serve single entries only, and nothing that passes over many.
+The index knows the first entry of each block of many MiB. Every walk over records leaves offsets behind, about one a MiB, closer ones where
+single entries were wanted. All of them are certain: a walk begins at a block's start or at a place that another walk came by, and each
+record tells where the next one is. Nothing is guessed. Records carry no mark, and a producer chooses its payload and knows the ids that
+come: bytes from the middle of a block may be records, or one payload that holds records up to its very end, and nothing behind them tells
+which. Only what is before them does.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -20,11 +21,10 @@ from ledgerfs.vfs.block_map import block_ends
 if TYPE_CHECKING:
     from ledgerfs.vfs.record_walk import Stretch
 
-LOOK = 512 << 10
-"""Bytes that are read around a guess; what is nearer than so much is walked to."""
+NEAR = 512 << 10
+"""Bytes of entries, about, that are few: as many are read with one request."""
 
 _FINE_STEP = 16 << 10
-_GUESSES = 3
 _SMALLEST_READ = 64 << 10
 
 
@@ -43,18 +43,18 @@ class EntryPlaces:
     size
         Bytes of the data object as the store tells it.
     learned
-        Certain places, also from earlier processes.
+        Places, also from earlier processes.
 
     """
 
-    __slots__ = ("_ends", "_found", "_index", "_key", "_size", "learned")
+    __slots__ = ("_ends", "_fine", "_index", "_key", "_size", "learned")
 
     def __init__(self, index: OffloadIndex, key: str, size: int, learned: LearnedOffsets) -> None:
         self._index = index
         self._key = key
         self._size = size
         self._ends = block_ends(index)
-        self._found = LearnedOffsets(_FINE_STEP)
+        self._fine = LearnedOffsets(_FINE_STEP)
         self.learned = learned
 
     def blocks_of(self, first: int, last: int) -> range:
@@ -85,69 +85,48 @@ class EntryPlaces:
             )
         return end
 
-    def before(self, entry: int, *, is_single: bool) -> Anchor:
-        """Return the nearest known place at or before an entry, in its block; for a single entry it may be one that was found."""
+    def before(self, entry: int) -> Anchor:
+        """Return the nearest known place at or before an entry, in its block."""
         (block,) = self.blocks_of(entry, entry)
         known, bound = self.start_of(block), self._bound_of(block)
-        for offsets in (self.learned, self._found) if is_single else (self.learned,):
+        for offsets in (self.learned, self._fine):
             near = offsets.at_or_before(entry)
             if near is not None and near[0] > known.entry and known.offset < near[1] < bound:
                 known = Anchor(*near)
         return known
 
-    def behind(self, entry: int, *, is_single: bool) -> Anchor:
+    def behind(self, entry: int) -> Anchor:
         """Return the nearest known place behind an entry: of another entry of its block, or the block's end."""
         (block,) = self.blocks_of(entry, entry)
         known, start = Anchor(self.last_entry_of(block) + 1, self._bound_of(block)), self.start_of(block)
-        for offsets in (self.learned, self._found) if is_single else (self.learned,):
+        for offsets in (self.learned, self._fine):
             near = offsets.at_or_after(entry + 1)
             if near is not None and near[0] < known.entry and start.offset < near[1] < known.offset:
                 known = Anchor(*near)
         return known
 
-    def reach(self, start: Anchor, first: int, last: int, *, is_single: bool) -> tuple[int, int]:
-        """Return where entries certainly end, and about how many bytes from a place before them on will do."""
-        near = self.behind(first, is_single=is_single)
+    def enough(self, start: Anchor, first: int, last: int) -> int:
+        """Return about how many bytes from a place before entries on reach behind them."""
+        near = self.behind(first)
         record = (near.offset - start.offset) / max(1, near.entry - start.entry)
-        # A quarter more: entries are not all alike.
-        enough = int(1.25 * record * (last + 1 - start.entry)) + RECORD_HEADER_BYTES
-        return self.behind(last, is_single=is_single).offset, max(_SMALLEST_READ, enough)
-
-    def approach(self, entry: int, read: Callable[[int, int], bytes]) -> None:
-        """Find places near an entry that is far from all known ones, with one read of `LOOK` bytes, seldom two; or leave it."""
-        # numba, which this imports, is not needed by those who only copy bytes.
-        from ledgerfs.formats.record_search import find_records
-
-        for _ in range(_GUESSES):
-            low, high = self.before(entry, is_single=True), self.behind(entry, is_single=True)
-            step = (entry - low.entry) * (high.offset - low.offset) // (high.entry - low.entry)
-            if step <= LOOK or high.offset - low.offset <= LOOK:
-                return
-            start = max(low.offset, min(low.offset + step - LOOK // 2, high.offset - LOOK))
-            looked = read(start, start + LOOK)
-            found = find_records(looked, low.entry, high.entry - 1, high.offset - start)
-            if found is None:
-                return
-            self._keep_found(found.first_entry, found.starts + start)
+        expected = int(record * (last + 1 - start.entry)) + RECORD_HEADER_BYTES
+        # Some more: entries are not all alike.
+        return max(_SMALLEST_READ, expected + min(expected // 4, STEP))
 
     def learn(self, stretch: "Stretch", *, is_single: bool) -> None:
-        """Remember places among records that were passed: one a MiB, more where single entries are looked for."""
+        """Remember places among records that were walked over: one a MiB, more where single entries are wanted."""
         starts = stretch.batch.offsets + (stretch.position - RECORD_HEADER_BYTES)
-        for i in _steps(starts, STEP):
-            self.learned.learn(stretch.batch.first_entry + i, int(starts[i]))
-        if is_single:
-            self._keep_found(stretch.batch.first_entry, starts)
+        for offsets, step in ((self.learned, STEP), (self._fine, _FINE_STEP)) if is_single else ((self.learned, STEP),):
+            for i in _steps(starts, step):
+                offsets.learn(stretch.batch.first_entry + i, int(starts[i]))
 
-    def forget(self) -> bool:
-        """Drop what was learned, which something contradicts; return whether there was anything."""
-        return any([self.learned.clear(), self._found.clear()])
+    def forget(self) -> None:
+        """Drop what was learned, which something contradicts."""
+        self.learned.clear()
+        self._fine.clear()
 
     def _bound_of(self, block: int) -> int:
         return min(self._ends[block], self._size)
-
-    def _keep_found(self, first_entry: int, starts: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> None:
-        for i in _steps(starts, _FINE_STEP):
-            self._found.learn(first_entry + i, int(starts[i]))
 
 
 def _steps(starts: "np.ndarray[tuple[int], np.dtype[np.int64]]", step: int) -> list[int]:

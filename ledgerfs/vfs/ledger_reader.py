@@ -2,7 +2,7 @@
 
 An entry is found through the index (which block) and learned offsets (where in it), then by walking forward over record headers, which
 are checked on the way: anything else than the expected id, and any length that leaves the block, is a `CorruptLedgerError` with key and
-offset. Every read names the version of the object that the catalog saw.
+offset, unless a walk from the block's start finds it otherwise. Every read names the version of the object that the catalog saw.
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ from ledgerfs.formats.index import OffloadIndex, parse_index
 from ledgerfs.vfs.block_map import BlockMap
 from ledgerfs.vfs.catalog import LedgerRef
 from ledgerfs.vfs.description import describe_ledger
-from ledgerfs.vfs.entry_places import LOOK, Anchor, EntryPlaces
+from ledgerfs.vfs.entry_places import NEAR, Anchor, EntryPlaces
 from ledgerfs.vfs.layout import Entry, OnDamage
 from ledgerfs.vfs.object_store import KeepingStore, ReadRequest
 from ledgerfs.vfs.object_window import ObjectWindow, Parts, open_parts
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
     from ledgerfs.formats.records import EntryBatch
     from ledgerfs.vfs.record_walk import Stretch
+
+_KEPT = 8 << 20
+"""Bytes up to an entry, at most, that caches keep: more would push out what is read more than once."""
 
 
 class PulsarLedgerReader:
@@ -118,8 +121,8 @@ class PulsarLedgerReader:
 
         The first ones are small unless it is known that all will be read.
         """
-        start = self.places.before(first, is_single=False)
-        return self._parts_from(start, first, last, is_single=False, is_known=is_known)
+        start = self.places.before(first)
+        return self._parts_from(start, last, is_known=is_known)
 
     def batches(
         self, first: int, last: int, parts: Parts | None = None, on_damage: OnDamage | None = None
@@ -133,10 +136,8 @@ class PulsarLedgerReader:
             raise EntryRangeError(
                 f"entries {first} to {last} asked for; the ledger has 0 to {self.last_entry}", key=self.ref.data.key
             )
-        is_single = parts is None and (last - first + 1) * self.records_size <= LOOK * self.ref.entries
-        if is_single:
-            self.places.approach(first, lambda start, end: self.store.read(self.request(start, end)))
-        start = self.places.before(first, is_single=is_single)
+        is_single = parts is None and (last - first + 1) * self.records_size <= NEAR * self.ref.entries
+        start = self.places.before(first)
         if parts is not None and _leads_to(parts, self.ref.data.key, start.offset):
             window = ObjectWindow(parts, self.ref.data.key, start.offset)
             yield from self._walk(window, start, first, last, on_damage, is_single=False)
@@ -145,7 +146,12 @@ class PulsarLedgerReader:
             if parts is not None:
                 # Planned before something was learned or forgotten; what is behind is of use to the next ledger.
                 ObjectWindow(parts, self.ref.data.key, 0).finish()
-            with open_parts(self.store, self._parts_from(start, first, last, is_single=is_single)) as own:
+            opened = (
+                self._open_few(start, first, last)
+                if is_single
+                else open_parts(self.store, self._parts_from(start, last))
+            )
+            with opened as own:
                 window = ObjectWindow(own, self.ref.data.key, start.offset)
                 yield from self._walk(window, start, first, last, on_damage, is_single=is_single)
 
@@ -205,16 +211,21 @@ class PulsarLedgerReader:
         stat = self.ref.index
         return ReadRequest(stat.key, 0, stat.size, stat.version)
 
-    def _parts_from(
-        self, start: Anchor, first: int, last: int, *, is_single: bool, is_known: bool = False
-    ) -> "Iterator[ReadRequest]":
-        end, enough = self.places.reach(start, first, last, is_single=is_single)
-        begin = start.offset
-        if is_single:
-            begin = min(end, begin + enough)
-            yield self.request(start.offset, begin)
-        for part in cut_parts(begin, end, is_known=is_known):
-            yield self.request(*part, is_kept=is_single)
+    def _parts_from(self, start: Anchor, last: int, *, is_known: bool = False) -> "Iterator[ReadRequest]":
+        for part in cut_parts(start.offset, self.places.behind(last).offset, is_known=is_known):
+            yield self.request(*part, is_kept=False)
+
+    def _open_few(self, start: Anchor, first: int, last: int) -> Parts:
+        """Begin to read few entries: all that is before them back to the nearest known place, and more only where that is not enough."""
+        end = self.places.behind(last).offset
+        goal = min(end, start.offset + self.places.enough(start, first, last))
+        if goal - start.offset <= _KEPT:
+            plan = ((start.offset, goal), *cut_parts(goal, end))
+            return open_parts(self.store, (self.request(*part) for part in plan))
+        # What is far leaves places behind, and would push out of the caches what is read more than once.
+        far = tuple(cut_parts(start.offset, goal, is_known=True))
+        requests = (self.request(*part, is_kept=False) for part in (*far, *cut_parts(goal, end)))
+        return open_parts(self.store, requests, is_known=True, most=len(far))
 
     def _walk(
         self,
@@ -250,25 +261,39 @@ class PulsarLedgerReader:
         # numba, which this imports, is not needed by those who only copy bytes.
         from ledgerfs.vfs.record_walk import walk_records
 
-        key = self.ref.data.key
+        unproved = None
         try:
             window.skip_to(start.offset)
-            for stretch in walk_records(window, start.entry, last, self.places.end_of(block), key):
+            for stretch in walk_records(window, start.entry, last, self.places.end_of(block), self.ref.data.key):
                 self.places.learn(stretch, is_single=is_single)
+                unproved = start
                 yield stretch
-        except CorruptLedgerError as error:
-            if not (self.places.forget() or self.store.is_remote):
-                raise self._damage(error) from error
+        except CorruptLedgerError:
+            self.places.forget()
+            self.store.forget(self.ref.data)
         else:
             return
-        self.store.forget(self.ref.data)
-        start = self.places.start_of(block)
-        with open_parts(self.store, self._parts_from(start, start.entry, last, is_single=False)) as parts:
+        yield from self._stretches_again(block, last, unproved)
+
+    def _stretches_again(self, block: int, last: int, unproved: Anchor | None) -> "Iterator[Stretch]":
+        """Yield a block's entries from its beginning on; raises `StaleObjectError` where the entry ``unproved`` is at another place."""
+        from ledgerfs.vfs.record_walk import walk_records
+
+        key, start = self.ref.data.key, self.places.start_of(block)
+        if unproved == start:
+            unproved = None
+        with open_parts(self.store, self._parts_from(start, last)) as parts:
+            window = ObjectWindow(parts, key, start.offset)
             try:
-                yield from walk_records(
-                    ObjectWindow(parts, key, start.offset), start.entry, last, self.places.end_of(block), key
-                )
+                for stretch in walk_records(window, start.entry, last, self.places.end_of(block), key):
+                    if unproved is not None and (place := stretch.place_of(unproved.entry)) is not None:
+                        if place != unproved.offset:
+                            raise _misplaced(key, unproved)
+                        unproved = None
+                    yield stretch
             except CorruptLedgerError as error:
+                if unproved is not None:
+                    raise _misplaced(key, unproved) from error
                 raise self._damage(error) from error
 
     def _end_of(self, block: int) -> int:
@@ -319,7 +344,7 @@ class PulsarLedgerReader:
     def _end_of_records(self, block: int) -> int:
         """Walk all records of a block; return the offset behind the last one."""
         start, last = self.places.start_of(block), self.places.last_entry_of(block)
-        with open_parts(self.store, self._parts_from(start, start.entry, last, is_single=False)) as parts:
+        with open_parts(self.store, self._parts_from(start, last)) as parts:
             window = ObjectWindow(parts, self.ref.data.key, start.offset)
             (stretch,) = deque(self._stretches(window, block, start, last, is_single=False), maxlen=1)
         return stretch.behind
@@ -337,6 +362,12 @@ class PulsarLedgerReader:
 
 def _replaced(key: str) -> StaleObjectError:
     return StaleObjectError("the object was replaced; open it again", key=key)
+
+
+def _misplaced(key: str, anchor: Anchor) -> StaleObjectError:
+    """Return the error for entries that were handed out from a place where nothing proves them to be."""
+    reason = f"what an earlier pass had learned of where entry {anchor.entry} begins was wrong, and is forgotten; read it again"
+    return StaleObjectError(reason, key=key, offset=anchor.offset)
 
 
 def _leads_to(parts: Parts, key: str, offset: int) -> bool:

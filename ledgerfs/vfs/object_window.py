@@ -11,9 +11,11 @@ _REMOTE_PARTS = 16
 _NEAR_PARTS = 2
 
 
-def open_parts(store: ObjectStore, plan: Iterable[ReadRequest], *, is_known: bool = False) -> Parts:
-    """Return the parts of a plan, read ahead as far as the store is worth it; ``is_known`` if all of them will be read."""
-    return ReadAhead(store.start, plan, _REMOTE_PARTS if store.is_remote else _NEAR_PARTS, is_known=is_known)
+def open_parts(
+    store: ObjectStore, plan: Iterable[ReadRequest], *, is_known: bool = False, most: int = _REMOTE_PARTS
+) -> Parts:
+    """Return the parts of a plan, ``most`` of them under way where the store is worth it; ``is_known`` if all of them will be read."""
+    return ReadAhead(store.start, plan, most if store.is_remote else min(most, _NEAR_PARTS), is_known=is_known)
 
 
 class ObjectWindow:

@@ -31,6 +31,13 @@ class Stretch:
     position: int
     behind: int
 
+    def place_of(self, entry: int) -> int | None:
+        """Return the offset in the object of an entry's record; None for an entry that is not among these."""
+        row = entry - self.batch.first_entry
+        return (
+            self.position + int(self.batch.offsets[row]) - RECORD_HEADER_BYTES if 0 <= row < len(self.batch) else None
+        )
+
 
 def walk_records(window: ObjectWindow, entry: int, last: int, end: int, key: str) -> Iterator[Stretch]:
     """Yield the entries ``entry`` to ``last``, of which the first stands at the window's position, and use up the window as far.

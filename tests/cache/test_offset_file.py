@@ -248,7 +248,7 @@ def test_a_file_of_another_layout_or_bucket_is_dropped_quietly(tmp_path, caplog,
     for change in ("layout", "bucket"):
         if change == "layout":
             with monkeypatch.context() as patch:
-                patch.setattr(offset_file, "_LAYOUT", (2, GROUP.descr))
+                patch.setattr(offset_file, "_LAYOUT", (1, GROUP.descr))
                 leave(tmp_path)
         else:
             other = OffsetFile(CacheFolder(tmp_path), "foreign")

@@ -168,6 +168,44 @@ def test_names_of_all_kinds_can_be_mounted_on(folder: Path, tmp_path: Path) -> N
             run("umount", str(path))
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tier\\",
+        "a\\,b",
+        "a\\b",
+        "\\134\\",
+        "with space ",
+        "a,b",
+        "new\nline",
+        "tab\t",
+        "50%",
+        '"',
+        "\x1b[31m",
+        os.fsdecode(b"\xff"),
+    ],
+)
+def test_buckets_of_all_names_can_be_mounted(folder: Path, place: Place, name: str) -> None:
+    bucket = folder.rename(folder.with_name(name))
+    place.mount(str(bucket))
+    entry = mounted_at(str(place.path))
+    assert entry is not None
+    assert entry.is_ours
+    assert entry.source.isprintable()
+    if name.isprintable():
+        assert entry.source == str(bucket)
+    assert (place.path / TOPIC / "1.entries").stat().st_size == offload_size()
+    run("umount", str(place.path))
+    place.expect_end()
+
+
+def test_options_end_where_they_end(folder: Path, place: Place) -> None:
+    """A value that ends in a backslash takes nothing of what is behind it along; libfuse says what it thinks of it."""
+    said = place.mount(str(folder), "-o", "umask=\\", code=2)
+    assert "umask" in said
+    assert not place.is_mounted
+
+
 def test_an_empty_bucket_is_mounted_with_a_word(tmp_path: Path, place: Place) -> None:
     (tmp_path / "empty").mkdir()
     assert "no offloaded ledgers" in place.mount(str(tmp_path / "empty"))

@@ -38,8 +38,7 @@ def small_parts(patch: pytest.MonkeyPatch) -> None:
     """Cut what is read into so small parts that little ledgers take many requests."""
     patch.setattr("ledgerfs.cache.read_ahead.PART_BYTES", 32 << 10)
     patch.setattr("ledgerfs.cache.read_ahead._FIRST_PARTS", (8 << 10, 16 << 10))
-    patch.setattr("ledgerfs.vfs.entry_places.LOOK", 16 << 10)
-    patch.setattr("ledgerfs.vfs.ledger_reader.LOOK", 16 << 10)
+    patch.setattr("ledgerfs.vfs.ledger_reader.NEAR", 16 << 10)
     patch.setattr("ledgerfs.vfs.entry_places._SMALLEST_READ", 8 << 10)
 
 

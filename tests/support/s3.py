@@ -1,11 +1,14 @@
 """A real S3-speaking server on loopback, and a proxy in front of it that fails on demand."""
 
+import base64
 import http.client
+import itertools
 import json
 import socket
 import struct
 import threading
 import time
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -108,7 +111,8 @@ class FaultProxy:
     open), or a status code. Kinds of wrong bodies: ``short`` (half of it, then close), ``cut`` (half of it, honestly announced),
     ``longer`` (announced so), ``endless`` (longer, without its length), ``unranged`` (the whole object instead of a range),
     ``shifted`` (as many bytes from elsewhere, honestly announced), ``replaced`` (another object's bytes, with its ETag), ``flip`` (one
-    bit is another, which only a checksum tells).
+    bit is another, which only a checksum tells), ``damaged`` (the same with the checksum of the right body, as a store that kept
+    it has), ``wavering`` (the same, but for another bit each time).
 
     Of requests that write: a kind with ``done-`` before it is passed on, and only its answer is lost, or another one. ``half``: the
     connection breaks in the middle of the request's body; ``halved``: the server gets half of it, honestly announced. ``200-error``: an
@@ -366,6 +370,21 @@ def _flipped(headers: Headers, body: bytes) -> tuple[Headers, bytes]:
     return headers, body[:middle] + bytes([byte ^ 1 for byte in body[middle : middle + 1]]) + body[middle + 1 :]
 
 
+def _damaged(headers: Headers, body: bytes, at: int = 0) -> tuple[Headers, bytes]:
+    checksum = base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
+    headers, _ = _flipped(headers, body)
+    at %= max(1, len(body))
+    wrong = body[:at] + bytes([byte ^ 1 for byte in body[at : at + 1]]) + body[at + 1 :]
+    return {**headers, "x-amz-checksum-crc32": checksum}, wrong
+
+
+_numbers = itertools.count(1)
+
+
+def _wavering(headers: Headers, body: bytes) -> tuple[Headers, bytes]:
+    return _damaged(headers, body, next(_numbers))
+
+
 _SPOILT: dict[str, Callable[[Headers, bytes], tuple[Headers, bytes]]] = {
     "short": _half,
     "cut": _half,
@@ -374,4 +393,6 @@ _SPOILT: dict[str, Callable[[Headers, bytes], tuple[Headers, bytes]]] = {
     "endless": _endless,
     "replaced": _replaced,
     "flip": _flipped,
+    "damaged": _damaged,
+    "wavering": _wavering,
 }

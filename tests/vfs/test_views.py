@@ -33,6 +33,7 @@ from ledgerfs.messages.table_schema import DEFAULT_COLUMNS
 from ledgerfs.vfs import table_files
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.views import RENDERED_KINDS
+from ledgerfs.vfs.views.info import InfoView
 from tests.support.entries import frame, metadata
 from tests.support.golden_rows import as_java_says, expected_of, wanted
 from tests.support.ledgers import CREATED_MS, Offload, offload, put_in_folder
@@ -376,3 +377,17 @@ def test_who_lists_or_copies_or_reads_what_is_rendered_loads_neither_pyarrow_nor
     assert loaded_by(*paths) == []
     open_bucket(golden_url).tree.open("jsonl/public/golden/plain/26.jsonl")
     assert loaded_by(*paths, "jsonl/public/golden/plain/26.jsonl") == []
+
+
+def test_descriptions_are_kept_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ledgerfs.vfs.views.info._KEPT_BYTES", 40_000)
+    many_blocks = [offload([b"x" * 900] * 80, i, uuid=i, block_size=1100) for i in range(1, 6)]
+    larger = offload([b"x" * 900] * 400, 9, uuid=9, block_size=1100)
+    bucket = open_bucket(put_in_folder(tmp_path, *many_blocks, larger))
+    view = InfoView()
+    opened = {one: view.open(bucket.ledger(one)) for one in (1, 2, 3, 4, 5, 9)}
+    assert opened[9].size > 40_000
+    kept = [one for one in opened if view.size(bucket.ledger(one).ref) is not None]
+    assert kept
+    assert kept[-1] == 5
+    assert sum(opened[one].size for one in kept) <= 40_000

@@ -53,7 +53,7 @@ def create(store: S3Requests, asked: Asked, operation: str, **arguments: Any) ->
     except LedgerfsError as error:
         if status_of(error.__cause__ or error) in _REFUSED:
             raise exists(asked.key) from error
-        if not (isinstance(error, StoreError) and _is_unknown(error)):
+        if not (isinstance(error, StoreError) and is_unknown_condition(error)):
             raise
     require_absent(store, asked.key)
     return store.request(asked, operation, **arguments)
@@ -91,7 +91,7 @@ def etag_of_parts(etags: list[str]) -> str | None:
     return f'"{hashlib.md5(joined, usedforsecurity=False).hexdigest()}-{len(digests)}"'
 
 
-def _is_unknown(error: LedgerfsError) -> bool:
-    """Whether the store does not know the condition."""
+def is_unknown_condition(error: LedgerfsError) -> bool:
+    """Whether a store refused a request because it does not know the condition in it."""
     cause = error.__cause__ or error
     return status_of(cause) == 501 or answer_of(cause).get("Error", {}).get("Code") in _UNKNOWN_CONDITION

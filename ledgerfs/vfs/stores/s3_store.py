@@ -24,6 +24,7 @@ from ledgerfs.vfs.stores.s3_transfers import S3Client, Transfer, is_known_to_bot
 from ledgerfs.vfs.stores.s3_writes import S3Writes
 from ledgerfs.vfs.stores.sent_requests import Asked, Sent
 from ledgerfs.vfs.stores.silence import Silence, bounded
+from ledgerfs.vfs.stores.stored_checksums import StoredChecksum
 from ledgerfs.vfs.traffic import Traffic
 
 if TYPE_CHECKING:
@@ -216,8 +217,10 @@ class S3Store:
         if request.end <= request.start:
             return b""
 
+        checksum = StoredChecksum(request)
+
         async def exchange(fs: Any, sent: Sent, silence: Silence) -> bytes:  # noqa: ANN401  (s3fs is not typed)
-            return await self._get(fs, request, sent, silence)
+            return await self._get(fs, request, checksum, sent, silence)
 
         return await self._ask(Asked.to_read(request), exchange)
 
@@ -238,7 +241,14 @@ class S3Store:
 
         return await self._ask(Asked("LIST", self.url), exchange)
 
-    async def _get(self, fs: Any, request: ReadRequest, sent: Sent, silence: Silence) -> bytes:  # noqa: ANN401
+    async def _get(
+        self,
+        fs: Any,  # noqa: ANN401
+        request: ReadRequest,
+        checksum: StoredChecksum,
+        sent: Sent,
+        silence: Silence,
+    ) -> bytes:
         try:
             answer = await self._call(fs, "get_object", **self._get_arguments(request))
         except OSError as error:
@@ -248,7 +258,8 @@ class S3Store:
         body = answer["Body"]
         try:
             check_answer(answer, request)
-            return await read_body(body, request, sent, silence)
+            with checksum.compared(answer):
+                return await read_body(body, request, sent, silence)
         finally:
             body.close()
 

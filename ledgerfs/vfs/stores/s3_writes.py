@@ -6,7 +6,9 @@ from typing import Any
 from ledgerfs.errors import LedgerfsError, ObjectExistsError, ObjectNotFoundError, StoreError
 from ledgerfs.vfs.object_store import ObjectStat, ReadRequest
 from ledgerfs.vfs.object_writes import UnfinishedUpload
-from ledgerfs.vfs.stores.s3_requests import S3Requests, create, require_absent, uncertain
+from ledgerfs.vfs.stores.failures import replaced
+from ledgerfs.vfs.stores.s3_properties import read_properties
+from ledgerfs.vfs.stores.s3_requests import S3Requests, create, is_unknown_condition, require_absent, uncertain
 from ledgerfs.vfs.stores.s3_upload import S3Upload
 from ledgerfs.vfs.stores.sent_requests import Asked
 
@@ -72,19 +74,27 @@ class S3Writes:
             return
 
     def set_metadata(self, stat: ObjectStat, metadata: Mapping[str, str]) -> None:
-        """Copy the object onto itself, in parts if it is too large for one copy; it stays in its storage class."""
-        head = self._store.request(Asked("HEAD", stat.key), "head_object", Key=stat.key)
-        kept: dict[str, Any] = {"StorageClass": head["StorageClass"]} if head.get("StorageClass") else {}
-        new: dict[str, Any] = {"Metadata": dict(metadata), "ContentType": "application/octet-stream", **kept}
+        """Copy the object onto itself, in parts if it is too large for one copy, with all that it has besides (`s3_properties`).
+
+        Who may read it (its ACL) is the exception, which S3 does not copy. Raises `UnsupportedWriteError` for an object that would lose
+        something, `StaleObjectError` for one of another version, and `StoreError` where the store kept less than it was told.
+        """
+        kept = read_properties(self._store, stat.key, stat.version)
+        new: dict[str, Any] = {"Metadata": dict(metadata), **kept.headers, **kept.tagging}
         source: dict[str, Any] = {
             "CopySource": stat.key,
             **({"CopySourceIfMatch": stat.version} if stat.version else {}),
         }
         if stat.size > _LARGEST_COPY:
             self._copy_in_parts(stat, new, source)
-            return
-        asked = Asked("PUT", stat.key)
-        self._store.request(asked, "copy_object", Key=stat.key, MetadataDirective="REPLACE", **source, **new)
+        else:
+            told: dict[str, Any] = {"MetadataDirective": "REPLACE", **source, **new}
+            if kept.tags:
+                told["TaggingDirective"] = "REPLACE"
+            self._store.request(Asked("PUT", stat.key), "copy_object", Key=stat.key, **told)
+        if lost := kept.missing_in(read_properties(self._store, stat.key, "")):
+            reason = f"its user metadata is changed, and the store did not keep what it was told of {', '.join(lost)}"
+            raise StoreError(reason, key=stat.key)
 
     def unfinished_uploads(self) -> Iterator[UnfinishedUpload]:
         """Yield what the store lists of them; raises `StoreError` where it does not."""
@@ -134,7 +144,20 @@ class S3Writes:
                 )
                 parts.append({"PartNumber": number, "ETag": answer["CopyPartResult"]["ETag"]})
             made: dict[str, Any] = {"UploadId": upload.token, "MultipartUpload": {"Parts": parts}}
-            self._store.request(Asked("POST", key), "complete_multipart_upload", Key=key, **made)
+            self._put_in_place_of(stat, made)
         except BaseException:
             self.end_unfinished(upload)
             raise
+
+    def _put_in_place_of(self, stat: ObjectStat, made: dict[str, Any]) -> None:
+        """Complete an upload, unless the object that it replaces is another one by now; not all stores know the condition."""
+        if stat.version and self._store.head(stat.key).stat.version != stat.version:
+            raise replaced(stat.key)
+        asked = Asked("POST", stat.key)
+        match: dict[str, Any] = {"IfMatch": stat.version} if stat.version else {}
+        try:
+            self._store.request(asked, "complete_multipart_upload", Key=stat.key, **match, **made)
+        except StoreError as error:
+            if not (match and is_unknown_condition(error)):
+                raise
+            self._store.request(asked, "complete_multipart_upload", Key=stat.key, **made)

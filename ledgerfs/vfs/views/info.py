@@ -11,7 +11,11 @@ from ledgerfs.vfs.catalog import LedgerRef
 from ledgerfs.vfs.descriptors import write_all
 from ledgerfs.vfs.layout import LedgerReader
 
-_DOCUMENTS = 4096
+_KEPT_BYTES = 16 << 20
+"""Of all documents together; one of a ledger with thousands of blocks has some hundred KiB."""
+
+_OVERHEAD = 1024
+"""About what a document takes besides its bytes, as the key by which it is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,9 @@ class InfoView:
     suffix = ".json"
 
     def __init__(self) -> None:
-        self._documents: LRUCache[LedgerRef, Document] = LRUCache(_DOCUMENTS)
+        self._documents: LRUCache[LedgerRef, Document] = LRUCache(
+            _KEPT_BYTES, getsizeof=lambda document: document.size + _OVERHEAD
+        )
         self._lock = ForkLock()
 
     def size(self, ref: LedgerRef) -> int | None:
@@ -61,8 +67,10 @@ class InfoView:
         document = self._kept(ledger.ref)
         if document is None:
             document = Document(json.dumps(ledger.describe(), indent=2, ensure_ascii=False).encode() + b"\n")
-            with self._lock:
-                self._documents[ledger.ref] = document
+            # A larger one is made each time.
+            if document.size + _OVERHEAD <= _KEPT_BYTES:
+                with self._lock:
+                    self._documents[ledger.ref] = document
         return document
 
     def _kept(self, ref: LedgerRef) -> Document | None:

@@ -1,0 +1,49 @@
+"""Copies to a folder that has no room for some names: a topic's name, URL-encoded, may be longer than the 255 bytes of most file systems.
+
+Such files are not copied under another name, which nothing would tell from a topic's own: the others are copied, and then it is an error.
+"""
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from ledgerfs.errors import NameTooLongError
+
+_left_out: ContextVar[list[str] | None] = ContextVar("left_out", default=None)
+
+
+@contextmanager
+def telling_long_names_at_the_end() -> Iterator[None]:
+    """Have `left_out` collect paths, and raise `NameTooLongError` at the end if there were any."""
+    paths: list[str] = []
+    token = _left_out.set(paths)
+    try:
+        yield
+    finally:
+        _left_out.reset(token)
+    if paths:
+        raise _too_long(paths)
+
+
+@contextmanager
+def leaving_out_long_names(path: str) -> Iterator[None]:
+    """Collect ``path`` where what is done for it fails because the local folder has no such names; raises `NameTooLongError` elsewhere."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        paths = _left_out.get()
+        if paths is None:
+            raise _too_long([path]) from error
+        paths.append(path)
+
+
+def _too_long(paths: list[str]) -> NameTooLongError:
+    more = f", as are {len(paths) - 1:,} more" if len(paths) > 1 else ""
+    reason = (
+        f"not copied: the name is too long for the local folder{more}; all else was copied; `get_file` and `ledgerfs cat` copy such a file "
+        "to a name of your own"
+    )
+    return NameTooLongError(reason, key=paths[0])
