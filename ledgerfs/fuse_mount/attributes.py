@@ -43,7 +43,11 @@ class Attributes:
 
 def attributes_of(node: Node) -> Attributes:
     """Return the attributes of a node of the tree."""
-    ref = node.ref
+    ref, missing = node.ref, node.missing
+    if missing is not None:
+        changed_ms = missing.modified_ms
+        created_ms = changed_ms if missing.created_ms is None else missing.created_ms
+        return Attributes(inode_of(node.path), False, node.size, changed_ms, created_ms)
     if ref is None:
         return directory(node.path)
     created_ms = ref.uploaded_ms if ref.created_ms is None else ref.created_ms
