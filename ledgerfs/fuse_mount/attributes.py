@@ -11,9 +11,9 @@ BLOCK_BYTES = 1 << 20
 """What tools are told to read at a time (``st_blksize``)."""
 
 UNREADABLE_BYTES = 1 << 40
-"""Size of a file that cannot be opened, and so has none. A ``stat`` that fails would be taken for a file that is gone: DuckDB's patterns pass
-over it without a word, while opening fails for all to see. It is larger than any: the kernel may remember it when the file is mended, and
-finds the true end by reading, while a smaller one would cut the file."""
+"""Size of a file that cannot be opened, and so has none. A ``stat`` that fails would be taken for a file that is gone: DuckDB's patterns
+pass over it without a word, while opening fails for all to see. It is larger than any: the kernel may remember it when the file is mended,
+and finds the true end by reading, while a smaller one would cut the file."""
 
 _FILE, _DIRECTORY = stat.S_IFREG, stat.S_IFDIR
 
