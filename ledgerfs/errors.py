@@ -31,6 +31,7 @@ __all__ = [
     "LedgerExistsError",
     "LedgerfsError",
     "LineError",
+    "MissingLedgerError",
     "MountError",
     "MountFailedError",
     "MountpointError",
@@ -46,6 +47,7 @@ __all__ = [
     "StoreTimeoutError",
     "StoreUnreachableError",
     "UncertainWriteError",
+    "UnplacedLedgersWarning",
     "UnsupportedFormatError",
     "UnsupportedWriteError",
     "UnusableUrlError",
@@ -115,6 +117,14 @@ class CorruptMetadataError(CorruptObjectError):
 
 class CorruptLedgerError(CorruptObjectError):
     """A data object contradicts its index, its records or their checksums."""
+
+
+class MissingLedgerError(LedgerfsError):
+    """A topic lacks ledgers that the bucket knows to belong to it: what is left of it would look whole."""
+
+
+class UnplacedLedgersWarning(UserWarning):
+    """A bucket holds ledgers of which nothing tells the topic: any topic may lack some."""
 
 
 class CorruptMessageError(CorruptObjectError):

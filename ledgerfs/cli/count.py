@@ -1,7 +1,7 @@
 """``ledgerfs count``: messages per topic."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,12 +12,23 @@ from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import bucket_argument, json_option
 from ledgerfs.cli.output import human_size, print_json, printable, progress, say, show, table
 from ledgerfs.cli.scan_options import scan_options
-from ledgerfs.errors import CorruptObjectError, ObjectNotFoundError, StaleObjectError, UnsupportedFormatError
+from ledgerfs.errors import (
+    CorruptObjectError,
+    MissingLedgerError,
+    ObjectNotFoundError,
+    StaleObjectError,
+    UnsupportedFormatError,
+)
 from ledgerfs.vfs.bucket import Bucket, Topic
-from ledgerfs.vfs.catalog import TopicInfo
 from ledgerfs.vfs.layout import Progress
+from ledgerfs.vfs.topic_infos import TopicInfo
 
-_DAMAGE = (CorruptObjectError, ObjectNotFoundError, StaleObjectError, UnsupportedFormatError)
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerfs.vfs.missing_ledgers import MissingLedger
+
+_DAMAGE = (CorruptObjectError, MissingLedgerError, ObjectNotFoundError, StaleObjectError, UnsupportedFormatError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +38,7 @@ class Count:
     info: TopicInfo
     messages: int | None
     is_damaged: bool
+    missing: "Sequence[MissingLedger]"
 
 
 @command()
@@ -42,7 +54,8 @@ def count(
 
     Reads every entry, but decompresses and decrypts nothing. Entries and bytes are those of the whole topic, also where a range of time
     is asked for. Damage does not keep the other topics from being counted: a damaged topic gets a dash (or with --on-corrupt skip the
-    number of what is left), standard error tells why, and the exit code is 1.
+    number of what is left), standard error tells why, and the exit code is 1. A ledger that the
+    bucket knows of and cannot deliver is damage, too.
 
     \b
     Examples:
@@ -86,7 +99,7 @@ def _count_all(bucket: Bucket, infos: list[TopicInfo], options: dict[str, Any], 
         except _DAMAGE as error:
             say(f"{info.name}: {error}")
             messages, is_damaged = None, True
-        counts.append(Count(info, messages, is_damaged))
+        counts.append(Count(info, messages, is_damaged, scan.missing))
     return counts
 
 
@@ -110,4 +123,5 @@ def _as_json(one: Count) -> dict[str, Any]:
         "entries": one.info.entries,
         "bytes": one.info.bytes,
         "damaged": one.is_damaged,
+        "missing": [lost.as_json() for lost in one.missing],
     }

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from ledgerfs.messages.chunks import Incomplete
     from ledgerfs.messages.decode import Skipped
+    from ledgerfs.vfs.missing_ledgers import MissingLedger
 
 _MOST_LINES = 10
 
@@ -31,9 +32,18 @@ class LeavesOut(Protocol):
         """Chunked messages of which parts are missing."""
         ...
 
+    @property
+    def missing(self) -> "Sequence[MissingLedger]":
+        """Ledgers that the bucket cannot deliver."""
+        ...
+
 
 def say_left_out(scan: LeavesOut) -> bool:
     """Say on standard error what a scan left out, the first places each on a line; return whether there was damage."""
+    for lost in scan.missing[:_MOST_LINES]:
+        say(f"{scan.topic}: left out ledger {lost.ledger_id}: {lost.why} ({lost.key})")
+    if len(scan.missing) > _MOST_LINES:
+        say(f"{scan.topic}: left out {len(scan.missing) - _MOST_LINES:,} more ledgers")
     for one in scan.skipped[:_MOST_LINES]:
         entries = f"{one.ledger_id}:{one.first_entry}" + (
             f" to {one.ledger_id}:{one.last_entry}" if one.last_entry > one.first_entry else ""
@@ -47,4 +57,4 @@ def say_left_out(scan: LeavesOut) -> bool:
             f"{scan.topic}: {len(scan.incomplete):,} chunked messages lack parts, the first one begins at "
             f"{first.ledger_id}:{first.entry_id}"
         )
-    return bool(scan.skipped)
+    return bool(scan.skipped or scan.missing)

@@ -44,7 +44,8 @@ def ls(bucket: Bucket, path: str, long: bool) -> None:
 
 
 def _time(node: Node) -> str:
-    text = None if node.ref is None else iso_time(node.ref.uploaded_ms)
+    milliseconds = node.missing.modified_ms if node.missing else node.ref.uploaded_ms if node.ref else None
+    text = iso_time(milliseconds or None)
     return "-" if text is None else text[:19].replace("T", " ")
 
 

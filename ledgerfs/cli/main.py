@@ -9,6 +9,9 @@ import io
 import logging
 import os
 import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
 
 import click
 
@@ -34,9 +37,11 @@ from ledgerfs.errors import (
     BucketNotFoundError,
     CorruptObjectError,
     LedgerfsError,
+    MissingLedgerError,
     ObjectNotFoundError,
     StaleObjectError,
     StoreError,
+    UnplacedLedgersWarning,
     UnsupportedFormatError,
 )
 
@@ -44,6 +49,8 @@ EXIT_DAMAGE = 1
 EXIT_USAGE = 2
 EXIT_STORAGE = 3
 EXIT_BROKEN_PIPE = 141
+
+_DAMAGE = (CorruptObjectError, MissingLedgerError, StaleObjectError, UnsupportedFormatError, ObjectNotFoundError)
 
 _EPILOG = """\b
 Examples:
@@ -105,7 +112,7 @@ def _invoke() -> int:
         # Names that the terminal's encoding lacks are escaped, not fatal.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        with cli.make_context("ledgerfs", sys.argv[1:]) as context:
+        with _warnings_as_lines(), cli.make_context("ledgerfs", sys.argv[1:]) as context:
             cli.invoke(context)
         sys.stdout.flush()
     except click.exceptions.Exit as done:
@@ -119,6 +126,24 @@ def _invoke() -> int:
     return 0
 
 
+@contextlib.contextmanager
+def _warnings_as_lines() -> Iterator[None]:
+    """Print what a bucket warns of as a line on standard error, once a command, however many topics are read."""
+    told: set[str] = set()
+
+    def show(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:  # noqa: ANN401  (as Python has it)
+        if not issubclass(category, UnplacedLedgersWarning):
+            shown_before(message, category, *rest, **named)
+        elif str(message) not in told:
+            told.add(str(message))
+            say(str(message))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UnplacedLedgersWarning)
+        shown_before, warnings.showwarning = warnings.showwarning, show
+        yield
+
+
 def _drop_output() -> None:
     """Let what is still buffered go nowhere when Python ends."""
     with contextlib.suppress(OSError, ValueError):
@@ -127,7 +152,7 @@ def _drop_output() -> None:
 
 def exit_code_of(error: LedgerfsError) -> int:
     """Return the exit code for an error that ended a command."""
-    if isinstance(error, CorruptObjectError | StaleObjectError | UnsupportedFormatError | ObjectNotFoundError):
+    if isinstance(error, _DAMAGE):
         return EXIT_DAMAGE
     if isinstance(error, BucketNotFoundError | AccessDeniedError | StoreError):
         return EXIT_STORAGE

@@ -3,7 +3,7 @@
 from ledgerfs.cli.command import command
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import bucket_argument, json_option
-from ledgerfs.cli.output import human_size, minute, print_json, printable, progress, show, table
+from ledgerfs.cli.output import human_size, minute, print_json, printable, progress, say, show, table
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.description import iso_time
 
@@ -15,7 +15,8 @@ def topics(bucket: Bucket, as_json: bool) -> None:
     """List the topics of a bucket: ledgers, entries, bytes, oldest and newest.
 
     BUCKET is any URL that fsspec knows: s3://tier, gs://…, abfs://…, a local folder. No broker and no ZooKeeper is asked; the names are in
-    the bucket. "Oldest" is the creation of the topic's oldest ledger, "newest" the upload of its newest one.
+    the bucket. "Oldest" is the creation of the topic's oldest ledger, "newest" the upload of its newest one. Ledgers that the bucket knows
+    of and cannot deliver are not counted; standard error tells how many these are, and of how many ledgers nobody knows the topic.
 
     \b
     Examples:
@@ -25,7 +26,7 @@ def topics(bucket: Bucket, as_json: bool) -> None:
     """
     with progress() as update:
         bucket.load_catalog(update)
-    found = bucket.topics()
+    found, unplaced = bucket.topics(), len(bucket.catalog.unplaced())
     if as_json:
         print_json(
             [
@@ -36,7 +37,9 @@ def topics(bucket: Bucket, as_json: bool) -> None:
                     "entries": topic.entries,
                     "bytes": topic.bytes,
                     "created": iso_time(topic.created_ms),
-                    "uploaded": iso_time(topic.uploaded_ms),
+                    "uploaded": iso_time(topic.uploaded_ms or None),
+                    "missing": topic.missing,
+                    "unplaced_in_bucket": unplaced,
                 }
                 for topic in found
             ]
@@ -44,9 +47,13 @@ def topics(bucket: Bucket, as_json: bool) -> None:
     elif found:
         rows = table("topic", "ledgers", "entries", "bytes", "oldest", "newest", right=("ledgers", "entries", "bytes"))
         for topic in found:
-            times = minute(topic.created_ms), minute(topic.uploaded_ms)
+            times = minute(topic.created_ms), minute(topic.uploaded_ms or None)
             rows.add_row(
                 printable(topic.name), f"{topic.ledgers:,}", f"{topic.entries:,}", human_size(topic.bytes), *times
             )
         show(rows)
+    for topic in found:
+        if topic.missing:
+            say(f"{topic.name}: {topic.missing:,} ledgers are missing")
+    bucket.warn_of_unplaced(None)
     notice(bucket)

@@ -8,7 +8,7 @@ from ledgerfs.cli.options import bucket_argument, json_option
 from ledgerfs.cli.output import human_size, print_json, printable, progress
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.verification import Finding, Report, Severity
-from ledgerfs.vfs.verification import verify as verify_bucket
+from ledgerfs.vfs.verification.verify import verify_listed
 
 
 @command()
@@ -33,9 +33,9 @@ def verify(context: click.Context, bucket: Bucket, quick: bool, as_json: bool) -
       ledgerfs verify --json s3://tier | jq '.findings[] | select(.severity == "damage")'
     """
     with progress() as update:
-        bucket.load_catalog(update, listed=True)
+        catalog = bucket.refresh(update)
     with progress(in_bytes=True) as update:
-        report = verify_bucket(bucket, quick=quick, progress=update)
+        report = verify_listed(bucket, catalog, quick=quick, progress=update)
     conclude(context, bucket, report, as_json=as_json)
 
 

@@ -16,6 +16,9 @@ _CLUSTER_KEY = "pulsarclustername"
 _ROLE_KEY = "role"
 _MANAGED_LEDGER_KEY = "managedledgername"
 
+GROUP_KEY = "ledgerfs-group"
+"""Name in the user metadata of data objects that a job of ours wrote together (`ledgerfs.vfs.writing.ledger_group`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class OffloadUserMetadata:
@@ -49,6 +52,11 @@ def parse_user_metadata(metadata: Mapping[str, str]) -> OffloadUserMetadata:
         role=lower.get(_ROLE_KEY),
         managed_ledger=lower.get(_MANAGED_LEDGER_KEY) or None,
     )
+
+
+def group_of(metadata: Mapping[str, str]) -> str | None:
+    """Return what tells the job that wrote an object together with others; None for none."""
+    return {key.lower(): value for key, value in metadata.items()}.get(GROUP_KEY) or None
 
 
 def build_user_metadata(metadata: OffloadUserMetadata) -> dict[str, str]:

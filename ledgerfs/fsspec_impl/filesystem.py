@@ -32,7 +32,8 @@ from ledgerfs.fsspec_impl.ledger_file import LedgerFile
 from ledgerfs.fsspec_impl.long_names import leaving_out_long_names, telling_long_names_at_the_end
 from ledgerfs.fsspec_impl.ranges import inside, read_ranges
 from ledgerfs.vfs.bucket import Bucket, shared_bucket
-from ledgerfs.vfs.catalog import LedgerRef, time_of
+from ledgerfs.vfs.catalog import LedgerRef
+from ledgerfs.vfs.moments import time_of
 from ledgerfs.vfs.tree import Node
 from ledgerfs.vfs.writing.target import require_writable
 
@@ -422,6 +423,7 @@ class LedgerFileSystem(AbstractFileSystem):
 
     def _ref(self, path: str) -> LedgerRef:
         node = self.bucket.tree.node(self._strip_protocol(path))
+        node.require_there()
         if node.ref is None:
             raise IsADirectoryPathError("a directory has no time", key=node.path)
         return node.ref
@@ -434,7 +436,10 @@ class LedgerFileSystem(AbstractFileSystem):
 
 def _info(node: Node) -> dict[str, Any]:
     """Return a path's description; times are seconds since 1970 UTC, as ``fsspec.fuse`` and others read them."""
-    ref = node.ref
+    ref, missing = node.ref, node.missing
+    if missing is not None:
+        times = {"mtime": missing.modified_ms / 1000, "ledger_id": missing.ledger_id, "topic": missing.topic}
+        return {"name": node.path, "size": node.size, "type": "file", **times, "missing": missing.why}
     if ref is None:
         return {"name": node.path, "size": 0, "type": "directory"}
     info: dict[str, Any] = {

@@ -60,6 +60,7 @@ class TreeWrites:
         Of a directory nothing: fsspec hands each of them over when it copies recursively, and they need not be made.
         """
         node = self.bucket.tree.node(source)
+        node.require_there()
         if node.ref is None:
             require_writable(path)
             return

@@ -10,6 +10,11 @@ from ledgerfs.vfs.tree import Node
 BLOCK_BYTES = 1 << 20
 """What tools are told to read at a time (``st_blksize``)."""
 
+UNREADABLE_BYTES = 1 << 40
+"""Size of a file that cannot be opened, and so has none. A ``stat`` that fails would be taken for a file that is gone: DuckDB's patterns
+pass over it without a word, while opening fails for all to see. It is larger than any: the kernel may remember it when the file is mended,
+and finds the true end by reading, while a smaller one would cut the file."""
+
 _FILE, _DIRECTORY = stat.S_IFREG, stat.S_IFDIR
 
 
@@ -43,7 +48,12 @@ class Attributes:
 
 def attributes_of(node: Node) -> Attributes:
     """Return the attributes of a node of the tree."""
-    ref = node.ref
+    ref, missing = node.ref, node.missing
+    if missing is not None:
+        changed_ms = missing.modified_ms
+        created_ms = changed_ms if missing.created_ms is None else missing.created_ms
+        size = UNREADABLE_BYTES if node.size is None else node.size
+        return Attributes(inode_of(node.path), False, size, changed_ms, created_ms)
     if ref is None:
         return directory(node.path)
     created_ms = ref.uploaded_ms if ref.created_ms is None else ref.created_ms

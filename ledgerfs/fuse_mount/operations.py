@@ -16,17 +16,29 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ledgerfs.errors import (
+    CorruptObjectError,
+    EncryptedMessageError,
     LedgerExistsError,
     LedgerfsError,
+    MissingLedgerError,
     NotADirectoryPathError,
     NotFoundError,
     ObjectNotFoundError,
     ReadOnlyError,
     StaleObjectError,
+    UnsupportedFormatError,
 )
-from ledgerfs.fuse_mount.attributes import Attributes, attributes_of, directory, extended_attributes, inode_of
+from ledgerfs.fuse_mount.attributes import (
+    UNREADABLE_BYTES,
+    Attributes,
+    attributes_of,
+    directory,
+    extended_attributes,
+    inode_of,
+)
 from ledgerfs.fuse_mount.incoming import IncomingFile
 from ledgerfs.vfs.bucket import Bucket
+from ledgerfs.vfs.missing_ledgers import unplaced_text
 from ledgerfs.vfs.tree import Node, OpenFile, Tree
 from ledgerfs.vfs.writing.target import removable, require_writable, target_of
 from ledgerfs.vfs.writing.write import remove_ledger
@@ -38,6 +50,9 @@ logger = logging.getLogger("ledgerfs.mount")
 
 _TOPIC_DEPTH = 4
 """Components of a topic's directory in the view ``entries``."""
+
+_UNREADABLE = (CorruptObjectError, EncryptedMessageError, MissingLedgerError, UnsupportedFormatError)
+"""What opening a file tells, and ``stat`` does not."""
 
 _OUTDATED_SECONDS = 1.0
 """How old a listing has to be at least before another one is asked what has become of an object that was replaced or removed."""
@@ -101,6 +116,8 @@ class MountedBucket:
         self._totals: tuple[int, int] | None = None
         self._listed = time.monotonic()
         self._is_outdated = False
+        self._unplaced: list[int] = []
+        self._say_unplaced()
         self.on_gone: Callable[[str], None] = lambda _: None
         """Called while a file is closed, or just after, which was shown while it was written, and did not become a ledger."""
 
@@ -339,10 +356,18 @@ class MountedBucket:
         self._catalog = self._bucket.refresh()
         self._tree, self._totals = self._bucket.tree, None
         self._listed = time.monotonic()
+        self._say_unplaced()
         for path, incoming in list(self._incoming.items()):
             if incoming.is_there and self._is_known(path):
                 self._incoming.pop(path, None)
         self._made -= {path for path in list(self._made) if self._is_known(path)}
+
+    def _say_unplaced(self) -> None:
+        """Log of how many ledgers nobody can tell the topic, when these are others than before: no listing shows them."""
+        unplaced = self._catalog.unplaced()
+        if unplaced and unplaced != self._unplaced:
+            logger.warning("%s", unplaced_text(self._bucket.store.url, unplaced, 0))
+        self._unplaced = unplaced
 
     def _list_if_outdated(self) -> None:
         """List the bucket for whoever came by an object that is another one, or gone, and tries again; but not all the time."""
@@ -377,6 +402,8 @@ class MountedBucket:
             except (StaleObjectError, ObjectNotFoundError):
                 self._is_outdated = True
                 raise
+            except _UNREADABLE:
+                return replace(shown, size=UNREADABLE_BYTES)
         return shown
 
     def _node(self, path: str) -> Node | None:

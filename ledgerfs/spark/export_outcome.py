@@ -9,6 +9,7 @@ from ledgerfs.messages.decode import Skipped
 from ledgerfs.spark.export_request import ToDo
 from ledgerfs.spark.export_task import RunResult
 from ledgerfs.spark.lake.state import LakeFile, LedgerIds, Unit, ledger_version
+from ledgerfs.vfs.missing_ledgers import MissingLedger
 from ledgerfs.vfs.partitions import Run
 from ledgerfs.vfs.table_files import TABLE_KINDS
 
@@ -29,6 +30,8 @@ class TopicExport:
         What was left out now with ``on_corrupt="skip"``, and chunked messages of which parts are missing.
     skipped_before
         Damaged entries that were left out of the files kept.
+    missing
+        Ledgers that the bucket cannot deliver, which ``on_corrupt="skip"`` goes without.
     held
         Ledgers whose files are kept although reading them again could give more, since others beside them are not in the bucket any more.
 
@@ -42,6 +45,7 @@ class TopicExport:
     skipped: list[Skipped] = field(default_factory=list)
     incomplete: list[Incomplete] = field(default_factory=list)
     skipped_before: int = 0
+    missing: list[MissingLedger] = field(default_factory=list)
     held: list[int] = field(default_factory=list)
 
 
@@ -81,6 +85,9 @@ class Outcome:
     def of(cls, job: str, kind: str, todo: ToDo, results: Iterable[RunResult]) -> "Outcome":
         """Sum up what tasks did, and what stays of earlier exports."""
         made = cls()
+        for lost in todo.missing:
+            name = lost.topic
+            made.topics.setdefault(name, TopicExport(name)).missing.append(lost)
         ordered = sorted(results, key=lambda one: (one.part, one.run))
         runs: tuple[int, tuple[Run, ...]] = (-1, ())
         for result in ordered:
@@ -125,5 +132,7 @@ class Outcome:
         topic.incomplete.extend(result.incomplete)
         skipped = sum(one.last_entry - one.first_entry + 1 for one in result.skipped)
         versions = tuple(map(ledger_version, refs))
+        # What a missing ledger has may belong to these messages: when it comes back, they are read again.
+        is_final = result.is_final and not topic.missing
         later = ledgers.later(run.managed_ledger, ids[0])
-        self.units.append(Unit(run.managed_ledger, ids, versions, result.is_final, later, skipped, tuple(files)))
+        self.units.append(Unit(run.managed_ledger, ids, versions, is_final, later, skipped, tuple(files)))

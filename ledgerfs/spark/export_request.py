@@ -8,8 +8,9 @@ from typing import Any
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.spark.lake.layout import LakeLayout
 from ledgerfs.spark.lake.state import LedgerIds, Unit, Work, what_is_new
-from ledgerfs.spark.planning import say_what_is_missing
+from ledgerfs.spark.planning import look_for_missing
 from ledgerfs.spark.storage import Storage
+from ledgerfs.vfs.missing_ledgers import MissingLedger
 from ledgerfs.vfs.partitions import DEFAULT_PARTITION_BYTES, PartitionPlan, plan_partitions, wanted_ledgers, within
 from ledgerfs.vfs.scan import Scan, make_scan
 from ledgerfs.vfs.stores.fsspec_handle import without_credentials
@@ -95,11 +96,12 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class ToDo:
-    """What is left to do of a request: which units stay and which go, the parts to read, and all ledgers of the topics."""
+    """What is left to do of a request: which units stay and which go, the parts to read, all ledgers of the topics, and what they lack."""
 
     work: Work
     parts: PartitionPlan
     ledgers: LedgerIds
+    missing: Sequence[MissingLedger]
 
 
 def left_to_do(
@@ -107,17 +109,19 @@ def left_to_do(
 ) -> ToDo:
     """List the bucket, and return what is left to do where some units are done; with ``anew`` all of it.
 
-    Raises `NotFoundError` (no such bucket or topic), `InvalidOptionError`, `AccessDeniedError`, `StoreError`.
+    Raises `NotFoundError` (no such bucket or topic), `MissingLedgerError` (a topic lacks ledgers), `InvalidOptionError`,
+    `AccessDeniedError`, `StoreError`.
     """
     # What was listed a while ago lacks what this export is for.
-    catalog = storage.bucket().refresh()
-    say_what_is_missing(catalog)
+    bucket = storage.bucket()
+    catalog = bucket.refresh()
+    missing = look_for_missing(bucket, catalog, request.topics, request.topics_pattern, contents.scan)
     wanted = wanted_ledgers(catalog, request.topics, request.topics_pattern)
     ledgers = LedgerIds(catalog, wanted)
     work = Work(wanted, replaced=list(units)) if anew else what_is_new(ledgers, wanted, units)
     options, slack = contents.probe.options, contents.probe.clock_slack_ms
     to_read = within(catalog, work.wanted, options.start_ms, options.end_ms, slack)
-    return ToDo(work, plan_partitions(catalog, to_read, request.partition_bytes), ledgers)
+    return ToDo(work, plan_partitions(catalog, to_read, request.partition_bytes), ledgers, missing)
 
 
 def _key(source: object) -> object:

@@ -1,4 +1,4 @@
-"""What reading left out, told to the driver by tasks: damaged entries, and chunked messages that are not whole."""
+"""What reading left out: damaged entries and chunked messages that are not whole, told to the driver by tasks, and missing ledgers."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,11 +9,12 @@ from pyspark.sql import SparkSession
 
 from ledgerfs.messages.chunks import Incomplete
 from ledgerfs.messages.decode import Skipped
+from ledgerfs.vfs.missing_ledgers import MissingLedger
 
 if TYPE_CHECKING:
     from ledgerfs.vfs.scan import Scan
 
-Place = tuple[str, Skipped | Incomplete]
+Place = tuple[str, Skipped | Incomplete | MissingLedger]
 """A topic, and what is missing of it."""
 
 Places = frozenset[Place]
@@ -26,6 +27,7 @@ class LeftOut:
     topic: str
     skipped: tuple[Skipped, ...]
     incomplete: tuple[Incomplete, ...]
+    missing: tuple[MissingLedger, ...]
 
 
 class _Union(AccumulatorParam[Places]):
@@ -51,7 +53,7 @@ def places_of(scan: "Scan") -> Places:
 
 def by_topic(places: Iterable[Place]) -> list[LeftOut]:
     """Return what tasks told, topic by topic."""
-    topics: dict[str, list[Skipped | Incomplete]] = {}
+    topics: dict[str, list[Skipped | Incomplete | MissingLedger]] = {}
     for topic, place in places:
         topics.setdefault(topic, []).append(place)
     return [
@@ -59,6 +61,7 @@ def by_topic(places: Iterable[Place]) -> list[LeftOut]:
             topic,
             tuple(sorted((one for one in found if isinstance(one, Skipped)), key=_position)),
             tuple(sorted((one for one in found if isinstance(one, Incomplete)), key=_position)),
+            tuple(sorted((one for one in found if isinstance(one, MissingLedger)), key=lambda one: one.ledger_id)),
         )
         for topic, found in sorted(topics.items())
     ]

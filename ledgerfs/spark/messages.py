@@ -13,6 +13,7 @@ from ledgerfs.spark.message_rows import read_partition, spark_schema
 from ledgerfs.spark.planning import plan
 from ledgerfs.spark.read_options import ReadOptions
 from ledgerfs.spark.storage import Storage, storage_of
+from ledgerfs.vfs.missing_ledgers import MissingLedger
 from ledgerfs.vfs.partitions import DEFAULT_PARTITION_BYTES, Partition
 
 if TYPE_CHECKING:
@@ -57,13 +58,18 @@ def read_messages(
 
     Raises
     ------
-    NotFoundError, InvalidNameError, InvalidOptionError, AccessDeniedError, StoreError
+    NotFoundError, MissingLedgerError, InvalidNameError, InvalidOptionError, AccessDeniedError, StoreError
         As `ledgerfs.spark.planning.plan`; what tasks raise arrives as an error of Spark's that has our message.
 
     """
     where = storage_of(spark, storage)
     found = spark_schema(columns)
-    parts = plan(ReadOptions(where, topics, topics_pattern, scan, partition_bytes))
+
+    def tell_missing(missing: Sequence[MissingLedger]) -> None:
+        if left_out is not None:
+            left_out.add(frozenset((one.topic, one) for one in missing))
+
+    parts = plan(ReadOptions(where, topics, topics_pattern, scan, partition_bytes), tell_missing)
 
     def tell(scan: "Scan") -> None:
         if left_out is not None:

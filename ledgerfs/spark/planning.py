@@ -1,37 +1,63 @@
 """Which parts of a bucket a query reads."""
 
 import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.spark.read_options import ReadOptions
+from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.catalog import Catalog
+from ledgerfs.vfs.missing_ledgers import MissingLedger, missing_error
 from ledgerfs.vfs.moments import CLOCK_SLACK_MS, milliseconds_of
-from ledgerfs.vfs.partitions import PartitionPlan, plan_partitions, wanted_ledgers, within
+from ledgerfs.vfs.partitions import PartitionPlan, plan_partitions, wanted_ledgers, wanted_names, within
 
 _MOST_NAMED = 10
+
+OnMissing = Callable[[Sequence[MissingLedger]], None]
+"""Told of the ledgers that a query goes without."""
 
 _log = logging.getLogger("ledgerfs.spark")
 
 
-def plan(options: ReadOptions) -> PartitionPlan:
+def plan(options: ReadOptions, on_missing: OnMissing = lambda _: None) -> PartitionPlan:
     """List the bucket and plan the query: the same bucket always gives the same plan.
 
-    Raises `NotFoundError` (no such bucket or topic), `InvalidOptionError` (a time that is none), `AccessDeniedError`, `StoreError`.
+    Raises `NotFoundError` (no such bucket or topic), `MissingLedgerError` (a topic lacks ledgers), `InvalidOptionError` (a time that is
+    none), `AccessDeniedError`, `StoreError`.
     """
     scan = options.scan
     times = (milliseconds_of(scan.get("start_time")), milliseconds_of(scan.get("end_time")))
     # Not the bucket of this process, which may know the catalog of an earlier plan.
-    catalog = options.storage.open().catalog
-    say_what_is_missing(catalog)
+    bucket = options.storage.open()
+    catalog = bucket.catalog
+    on_missing(look_for_missing(bucket, catalog, options.topics, options.pattern, scan))
     wanted = wanted_ledgers(catalog, options.topics, options.pattern)
     wanted = within(catalog, wanted, *times, scan.get("clock_slack_ms", CLOCK_SLACK_MS))
     return plan_partitions(catalog, wanted, options.partition_bytes)
 
 
-def say_what_is_missing(catalog: Catalog) -> None:
-    """Log which ledgers no query can have: nobody should take the rest for all."""
-    for bad in catalog.bad_indexes:
-        _log.warning("ledger %d is left out: %s", bad.key.ledger_id, bad.error)
-    if catalog.lost.size:
-        ids = ", ".join(map(str, catalog.lost["ledger_id"][:_MOST_NAMED].tolist()))
-        more = f" and {catalog.lost.size - _MOST_NAMED:,} more" if catalog.lost.size > _MOST_NAMED else ""
-        _log.warning("left out, as there is no data object: ledgers %s%s; `ledgerfs verify` tells", ids, more)
+def look_for_missing(
+    bucket: Bucket,
+    catalog: Catalog,
+    topics: Sequence[str] | None,
+    pattern: str | None,
+    scan: Mapping[str, Any],
+) -> list[MissingLedger]:
+    """Return and log the ledgers that a query cannot have, as ``on_corrupt="skip"`` asks for the rest; else raise `MissingLedgerError`.
+
+    Warns (`UnplacedLedgersWarning`) of ledgers of which nothing tells the topic.
+    """
+    names = wanted_names(catalog, topics, pattern)
+    missing: list[MissingLedger] = []
+    for name in sorted(names, key=lambda one: one or ""):
+        bucket.warn_of_unplaced(name, catalog)
+        lacking = catalog.missing_of(name)
+        if lacking and scan.get("on_corrupt", "raise") != "skip":
+            raise missing_error(topic_of(name), lacking)
+        missing += lacking
+    for one in missing[:_MOST_NAMED]:
+        _log.warning("%s: ledger %d is left out: %s (%s)", one.topic, one.ledger_id, one.why, one.key)
+    if len(missing) > _MOST_NAMED:
+        _log.warning("%d more ledgers are left out", len(missing) - _MOST_NAMED)
+    return missing

@@ -1,6 +1,7 @@
 """A bucket as a user sees it: topics, ledgers, and the tree."""
 
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,12 +14,13 @@ from ledgerfs.cache.disk_ranges import DiskRanges
 from ledgerfs.cache.fork_lock import ForkLock
 from ledgerfs.cache.offset_file import shared_offset_file
 from ledgerfs.cache.rendered_files import RenderedFiles
-from ledgerfs.errors import InvalidNameError, NotFoundError
+from ledgerfs.errors import InvalidNameError, NotFoundError, UnplacedLedgersWarning
 from ledgerfs.formats.object_names import LedgerKey
 from ledgerfs.formats.topic_names import UNKNOWN_DIRECTORY, managed_ledger_of, topic_of
-from ledgerfs.vfs.catalog import Catalog, LedgerRef, TopicInfo
+from ledgerfs.vfs.catalog import Catalog, LedgerRef
 from ledgerfs.vfs.catalog_file import CatalogFile, max_age_of
 from ledgerfs.vfs.layout import BucketLayout, LedgerReader, Progress
+from ledgerfs.vfs.missing_ledgers import MissingLedger, unplaced_text
 from ledgerfs.vfs.object_store import RawStore
 from ledgerfs.vfs.pulsar_blob import PulsarBlobLayout
 from ledgerfs.vfs.reader_pool import ReaderPool
@@ -27,6 +29,7 @@ from ledgerfs.vfs.stores import open_store
 from ledgerfs.vfs.stores.bucket_store import BucketStore
 from ledgerfs.vfs.stores.fsspec_handle import FsspecHandle
 from ledgerfs.vfs.stores.url_filesystem import filesystem_of
+from ledgerfs.vfs.topic_infos import TopicInfo
 from ledgerfs.vfs.traffic import TrafficStats
 from ledgerfs.vfs.tree import Tree
 from ledgerfs.vfs.views import make_views
@@ -71,6 +74,7 @@ class Bucket:
         "_removed",
         "_tree",
         "_views",
+        "_warned",
         "_written",
         "store",
     )
@@ -103,6 +107,7 @@ class Bucket:
         self._tree: Tree | None = None
         self._written: dict[int, str] = {}
         self._removed: set[LedgerKey] = set()
+        self._warned: tuple[Catalog | None, set[str | None]] = (None, set())
 
     def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (self._raw_store, *self._options))
@@ -211,7 +216,7 @@ class Bucket:
         catalog = self.catalog  # not with the lock held, which whoever lists the bucket needs in the end
         with self._lock:
             if self._tree is None or self._tree.catalog is not catalog:
-                self._tree = Tree(catalog, self._readers, self._views)
+                self._tree = Tree(catalog, self._readers, self._views, self.warn_of_unplaced)
             return self._tree
 
     def stats(self) -> TrafficStats:
@@ -243,7 +248,8 @@ class Bucket:
     def ledger(self, ledger_id: int, *, topic: str | None = None, uuid: str | None = None) -> LedgerReader:
         """Return a ledger by its id; of several copies the newest complete one, unless ``uuid`` names another.
 
-        Raises `NotFoundError`, and `AmbiguousLedgerError` when several topics have such an id and ``topic`` is not given.
+        Raises `NotFoundError`, `MissingLedgerError` (the bucket knows of it, and has not all of it), and `AmbiguousLedgerError` when
+        several topics have such an id and ``topic`` is not given.
         """
         managed_ledgers = None if topic is None else [self.topic(topic).managed_ledger]
         return self._readers.reader(self.catalog.find(ledger_id, managed_ledgers, uuid))
@@ -259,7 +265,29 @@ class Bucket:
 
     def readers_of(self, managed_ledger: str | None) -> list[LedgerReader]:
         """Return the ledgers of one managed ledger, ascending by id, each once."""
-        return [self._readers.reader(ref) for ref in self.catalog.refs_of(managed_ledger) if ref.copy == 0]
+        return self._readers_in(self.catalog, managed_ledger)
+
+    def for_reading(self, managed_ledger: str | None) -> tuple[list[LedgerReader], tuple[MissingLedger, ...]]:
+        """Return `readers_of`, and what the same catalog knows to be missing; warns as `warn_of_unplaced`."""
+        catalog = self.catalog
+        self.warn_of_unplaced(managed_ledger, catalog)
+        return self._readers_in(catalog, managed_ledger), catalog.missing_of(managed_ledger)
+
+    def warn_of_unplaced(self, managed_ledger: str | None, catalog: Catalog | None = None) -> None:
+        """Warn (`UnplacedLedgersWarning`) of ledgers that may be of any topic, once for each catalog and topic."""
+        catalog = self.catalog if catalog is None else catalog
+        with self._lock:
+            if self._warned[0] is not catalog:
+                self._warned = (catalog, set())
+            if managed_ledger in self._warned[1]:
+                return
+            self._warned[1].add(managed_ledger)
+        unplaced, being_written = catalog.unplaced(), catalog.being_written(managed_ledger)
+        if unplaced or being_written:
+            warnings.warn(unplaced_text(self.store.url, unplaced, being_written), UnplacedLedgersWarning, stacklevel=3)
+
+    def _readers_in(self, catalog: Catalog, managed_ledger: str | None) -> list[LedgerReader]:
+        return [self._readers.reader(ref) for ref in catalog.refs_of(managed_ledger) if ref.copy == 0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +307,11 @@ class Topic:
         """Its ledgers, ascending by id, which is their order in time."""
         return self.bucket.readers_of(self.managed_ledger)
 
+    @property
+    def missing(self) -> tuple[MissingLedger, ...]:
+        """Ledgers of it that the bucket knows of and cannot deliver, ascending by id."""
+        return self.bucket.catalog.missing_of(self.managed_ledger)
+
     def scan(self, columns: Sequence[str] | None = None, **options: Any) -> "Scan":  # noqa: ANN401  (those of make_scan)
         """Return the topic as a table that streams: iterate it, or hand it to pyarrow, pandas, Polars or DuckDB.
 
@@ -292,11 +325,14 @@ class Topic:
             ``on_corrupt`` ("raise", "skip"), ``check_checksums``, ``max_message_bytes``, ``clock_slack_ms`` (how far a message may
             be published before one that stands before it; 10 minutes).
 
+        The scan raises `MissingLedgerError` before its first row where the topic has ledgers that are `missing`, unless ``on_corrupt`` is
+        "skip". Where the bucket has ledgers of which nothing tells the topic, this warns: `UnplacedLedgersWarning`.
         """
         # pyarrow and numba, which this imports, are not needed by those who list and copy.
         from ledgerfs.vfs.scan import make_scan
 
-        return make_scan(self.name, self.ledgers, columns=columns, **options)
+        ledgers, missing = self.bucket.for_reading(self.managed_ledger)
+        return make_scan(self.name, ledgers, missing=missing, columns=columns, **options)
 
     def count(self, **options: Any) -> int:  # noqa: ANN401  (those of make_scan)
         """Return the number of messages, without building or decompressing any; ``options`` are those of `scan`."""
@@ -320,6 +356,8 @@ class Topic:
             No such ledger, entry, message of the batch; a marker; a part of a chunked message whose other parts are not near.
         InvalidNameError
             No id, or one of an entry that is a batch of several messages.
+        MissingLedgerError
+            The ledger is one of those that are `missing`.
         CorruptLedgerError, CorruptMessageError, EncryptedMessageError
             The entry cannot be read.
 

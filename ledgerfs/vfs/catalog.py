@@ -7,7 +7,6 @@ for that ledger. A catalog never changes: a refresh makes a new one. It pickles.
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, cast
 
 import numpy as np
@@ -17,7 +16,9 @@ from ledgerfs.errors import AmbiguousLedgerError, LedgerfsError, NotFoundError
 from ledgerfs.formats.ledger_metadata import records_size
 from ledgerfs.formats.object_names import KeyKind, LedgerKey, uuid_from_halves, uuid_halves
 from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.vfs.missing_ledgers import GAP, UNKNOWN, GapKind, MissingLedger, missing_error, missing_of_row
 from ledgerfs.vfs.object_store import ObjectStat
+from ledgerfs.vfs.topic_infos import TopicInfo, topic_infos
 
 Table = npt.NDArray[np.void]
 
@@ -28,6 +29,20 @@ _KEY_COLUMNS = [("uuid_high", "u8"), ("uuid_low", "u8"), ("ledger_id", "i8")]
 
 LISTED = np.dtype([*_KEY_COLUMNS, ("size", "i8"), ("modified_ms", "i8"), ("version", f"S{VERSION_BYTES}")])
 """A listed object of Pulsar's: row of a listing."""
+
+UNASKED = -2
+
+ORPHAN = np.dtype(
+    [
+        *LISTED.descr,
+        (
+            "name",
+            "i4",
+        ),  # row of Catalog.names, by user metadata; UNKNOWN where none tells it, UNASKED where the store did not answer
+        ("is_of_job", "?"),  # written by a job that publishes several ledgers together
+    ]
+)
+"""A data object without an index: row of a catalog."""
 
 LEDGER = np.dtype(
     [
@@ -106,47 +121,12 @@ class LedgerRef:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicInfo:
-    """What a bucket holds of one topic.
-
-    Attributes
-    ----------
-    name
-        ``persistent://tenant/namespace/topic``; the managed ledger's own name where it is no topic.
-    ledgers, entries, bytes
-        Counted once, however many copies there are; bytes of the entries.
-    created_ms
-        Creation of the oldest ledger, ms since 1970 UTC, or None.
-    uploaded_ms
-        Upload of the newest ledger, ms since 1970 UTC.
-
-    """
-
-    name: str
-    managed_ledger: str | None
-    ledgers: int
-    entries: int
-    bytes: int
-    created_ms: int | None
-    uploaded_ms: int
-
-    @property
-    def created(self) -> datetime | None:
-        """``created_ms`` as a time of UTC."""
-        return time_of(self.created_ms)
-
-    @property
-    def uploaded(self) -> datetime | None:
-        """``uploaded_ms`` as a time of UTC; None for what no calendar holds."""
-        return time_of(self.uploaded_ms)
-
-
-@dataclass(frozen=True, slots=True)
 class BadIndex:
-    """An index object that could not be read or parsed, and why."""
+    """An index object that could not be read or parsed, and why; its topic, where user metadata tells it."""
 
     key: LedgerKey
     error: LedgerfsError
+    managed_ledger: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +159,11 @@ class Catalog:
     lost
         Rows of `LEDGER` whose data object is gone.
     orphans
-        Rows of `LISTED`: data objects without an index.
+        Rows of `ORPHAN`: data objects without an index.
     bad_indexes, others
         What else is in the bucket.
+    gaps
+        Rows of `GAP`, sorted by name and ledger id: what all of that means for those who read topics.
 
     """
 
@@ -194,6 +176,7 @@ class Catalog:
     _name_rows: dict[str | None, int] = field(repr=False)
     _starts: npt.NDArray[np.int64] = field(repr=False)
     _by_id: npt.NDArray[np.int64] = field(repr=False)
+    gaps: Table = field(default_factory=lambda: np.empty(0, GAP))
 
     @classmethod
     def of(
@@ -204,6 +187,8 @@ class Catalog:
         new_row = np.empty(len(names), np.int32)
         new_row[order] = np.arange(len(names), dtype=np.int32)
         ledgers["name"] = new_row[ledgers["name"]]
+        is_named = orphans["name"] >= 0
+        orphans["name"][is_named] = new_row[orphans["name"][is_named]]
         has_data = ledgers["data_size"] >= 0
         table = _ranked(ledgers[has_data])
         ranked_names = tuple(names[i] for i in order)
@@ -219,6 +204,7 @@ class Catalog:
         *,
         bad_indexes: Iterable[BadIndex] = (),
         others: OtherKeys,
+        gaps: Table | None = None,
     ) -> "Catalog":
         """Index what `of` sorted and ranked."""
         return cls(
@@ -231,6 +217,7 @@ class Catalog:
             _name_rows={name: row for row, name in enumerate(names)},
             _starts=np.searchsorted(ledgers["name"], np.arange(len(names) + 1)),
             _by_id=np.argsort(ledgers["ledger_id"]),
+            gaps=np.empty(0, GAP) if gaps is None else gaps,
         )
 
     @property
@@ -240,45 +227,46 @@ class Catalog:
 
     @property
     def managed_ledgers(self) -> list[str | None]:
-        """The names that have readable ledgers, in order."""
-        return [name for row, name in enumerate(self.names) if self._starts[row] < self._starts[row + 1]]
+        """The names that have ledgers, be it that these are missing, in order."""
+        with_missing = set(self.gaps["name"][self.gaps["kind"] != GapKind.BEING_WRITTEN].tolist())
+        return [
+            name
+            for row, name in enumerate(self.names)
+            if self._starts[row] < self._starts[row + 1] or row in with_missing
+        ]
 
     def topics(self) -> list[TopicInfo]:
         """Sum up each topic, sorted by managed-ledger name."""
-        is_primary = self.ledgers["copy"] == 0
-
-        def column(name: str) -> npt.NDArray[np.int64]:
-            # Column by column: a copy of all rows would double the memory.
-            values: npt.NDArray[np.int64] = self.ledgers[name][is_primary]
-            return values
-
-        rows, starts, counts = np.unique(column("name"), return_index=True, return_counts=True)
-        if not rows.size:
-            return []
-        # Python integers: sums of hostile 63-bit lengths must not wrap.
-        entries = _exact_sums(column("last_entry"), starts) + counts
-        sizes = _exact_sums(column("length"), starts)
-        created = column("created_ms")
-        created[created <= 0] = np.iinfo(np.int64).max
-        oldest = np.minimum.reduceat(created, starts)
-        newest = np.maximum.reduceat(column("uploaded_ms"), starts)
-        unknown = np.iinfo(np.int64).max
-        return [
-            TopicInfo(
-                topic_of(self.names[row]),
-                self.names[row],
-                int(n),
-                int(e),
-                int(size),
-                int(c) if c < unknown else None,
-                int(u),
-            )
-            for row, n, e, size, c, u in zip(rows, counts, entries, sizes, oldest, newest, strict=True)
-        ]
+        return topic_infos(self.names, self.ledgers, self.gaps[self.gaps["kind"] != GapKind.BEING_WRITTEN])
 
     def has(self, managed_ledger: str | None) -> bool:
-        """Whether there are readable ledgers of this name."""
-        return len(self._rows_of(managed_ledger)) > 0
+        """Whether there are ledgers of this name, be it that all of them are missing."""
+        return len(self._rows_of(managed_ledger)) > 0 or bool(self.missing_of(managed_ledger))
+
+    def row_of(self, managed_ledger: str | None) -> int:
+        """Return the row of a name; `UNKNOWN` for None, and for one that is not there."""
+        return UNKNOWN if managed_ledger is None else self._name_rows.get(managed_ledger, UNKNOWN)
+
+    def missing_of(self, managed_ledger: str | None) -> tuple[MissingLedger, ...]:
+        """Return the ledgers of one managed ledger that the bucket knows of and cannot deliver, ascending by id."""
+        gaps = self._gaps_of(self.row_of(managed_ledger)) if managed_ledger is not None else self.gaps[:0]
+        return tuple(missing_of_row(gap, managed_ledger) for gap in gaps if gap["kind"] != GapKind.BEING_WRITTEN)
+
+    def unplaced(self) -> list[int]:
+        """Return the ids of the ledgers of which nothing tells the topic; those that are being written left out."""
+        gaps = self._gaps_of(UNKNOWN)
+        found: list[int] = gaps["ledger_id"][gaps["kind"] != GapKind.BEING_WRITTEN].tolist()
+        return found
+
+    def being_written(self, managed_ledger: str | None) -> int:
+        """Return how many ledgers of one managed ledger, or of one that nobody can tell, seem to be written just now."""
+        rows = {UNKNOWN, self.row_of(managed_ledger)}
+        return sum(int((self._gaps_of(row)["kind"] == GapKind.BEING_WRITTEN).sum()) for row in rows)
+
+    def _gaps_of(self, row: int) -> Table:
+        low, high = np.searchsorted(self.gaps["name"], [row, row + 1])
+        found: Table = self.gaps[low:high]
+        return found
 
     def refs_of(self, managed_ledger: str | None) -> Iterator[LedgerRef]:
         """Yield the ledgers of one managed ledger, ascending by id, all copies."""
@@ -307,13 +295,15 @@ class Catalog:
     ) -> LedgerRef:
         """Return the ledger of this id, its newest complete copy unless ``uuid`` names another.
 
-        Raises `NotFoundError`, and `AmbiguousLedgerError` when several topics have such a ledger and ``managed_ledgers`` names none.
+        Raises `NotFoundError`, `MissingLedgerError` for one that the bucket knows of and cannot deliver, and `AmbiguousLedgerError` when
+        several topics have such a ledger and ``managed_ledgers`` names none.
         """
         refs = self.all_of(ledger_id)
         if managed_ledgers is not None:
             refs = [ref for ref in refs if ref.managed_ledger in managed_ledgers]
         refs = [ref for ref in refs if (ref.copy == 0 if uuid is None else ref.uuid == uuid)]
         if not refs:
+            self._require_not_missing(ledger_id, managed_ledgers)
             raise NotFoundError(self._why_not(ledger_id), key=f"ledger {ledger_id}")
         if len({ref.managed_ledger for ref in refs}) > 1:
             topics = ", ".join(ref.topic for ref in refs)
@@ -333,6 +323,14 @@ class Catalog:
     def _rows_of(self, managed_ledger: str | None) -> range:
         row = self._name_rows.get(managed_ledger)
         return range(0) if row is None else range(int(self._starts[row]), int(self._starts[row + 1]))
+
+    def _require_not_missing(self, ledger_id: int, managed_ledgers: Sequence[str | None] | None) -> None:
+        for row in np.flatnonzero(self.gaps["ledger_id"] == ledger_id).tolist():
+            name = int(self.gaps["name"][row])
+            is_meant = name >= 0 and (managed_ledgers is None or self.names[name] in managed_ledgers)
+            if is_meant and self.gaps["kind"][row] != GapKind.BEING_WRITTEN:
+                missing = missing_of_row(self.gaps[row], self.names[name])
+                raise missing_error(missing.topic, [missing])
 
     def _why_not(self, ledger_id: int) -> str:
         if (self.lost["ledger_id"] == ledger_id).any():
@@ -366,16 +364,6 @@ def ref_of_row(ledger: np.void, managed_ledger: str | None) -> LedgerRef:
         index=ObjectStat(key.index_key, index_size, uploaded_ms, index_version.decode()),
         is_sound=bool(plausible and data_size == data_length),
     )
-
-
-def time_of(milliseconds: int | None) -> datetime | None:
-    """Return a time of UTC from ms since 1970; None for None, and for what no calendar holds."""
-    if milliseconds is None:
-        return None
-    try:
-        return datetime.fromtimestamp(milliseconds / 1000, UTC)
-    except (OverflowError, ValueError, OSError):
-        return None
 
 
 def is_sound(rows: Table | np.void) -> npt.NDArray[np.bool_]:
@@ -443,11 +431,3 @@ def _equal_run(places: range, value: int, value_at: Callable[[int], int]) -> ran
     low = bisect_left(places, value, key=value_at)
     high = bisect_right(places, value, lo=low, key=value_at)
     return places[low:high]
-
-
-def _exact_sums(column: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]) -> npt.NDArray[np.object_]:
-    """Sum each group without overflow: by 32-bit halves."""
-    high = np.add.reduceat(column >> 32, starts).astype(object)
-    low = np.add.reduceat(column & 0xFFFF_FFFF, starts).astype(object)
-    sums: npt.NDArray[np.object_] = high * 2**32 + low
-    return sums

@@ -17,10 +17,12 @@ from ledgerfs.cache.kept_file import KeptFile, read_table, write_table
 from ledgerfs.cache.sealed_file import SealedWriter
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.object_names import KeyKind
-from ledgerfs.vfs.catalog import LEDGER, LISTED, Catalog, OtherKeys, Table
+from ledgerfs.vfs.catalog import LEDGER, ORPHAN, Catalog, OtherKeys, Table
+from ledgerfs.vfs.missing_ledgers import GAP
 
-_HEADER = Struct("<qQQQQ")  # when it was listed, ms since 1970; bytes of text; rows of the three tables
-_LAYOUT = (1, LEDGER.descr, LISTED.descr)
+_HEADER = Struct("<qQQQQQ")  # when it was listed, ms since 1970; bytes of text; rows of the four tables
+_TABLES = {"ledgers": LEDGER, "lost": LEDGER, "orphans": ORPHAN, "gaps": GAP}
+_LAYOUT = (2, *(kind.descr for kind in _TABLES.values()))
 _NEVER = -1
 _MAX_AGE_VARIABLE = "LEDGERFS_CATALOG_MAX_AGE"
 _COMPARED = 4 << 20
@@ -89,7 +91,7 @@ class CatalogFile:
             return
 
         def write(sink: SealedWriter) -> None:
-            tables = (catalog.ledgers, catalog.lost, catalog.orphans)
+            tables = [getattr(catalog, name) for name in _TABLES]
             text = _text_of(catalog)
             sink.write(_HEADER.pack(listed.listed_ms, len(text), *(table.size for table in tables)))
             sink.write(text)
@@ -110,9 +112,7 @@ def _says_no_more(new: ListedCatalog, old: ListedCatalog) -> bool:
     return (
         is_near
         and _text_of(new.catalog) == _text_of(old.catalog)
-        and all(
-            _is_same(getattr(new.catalog, name), getattr(old.catalog, name)) for name in ("ledgers", "lost", "orphans")
-        )
+        and all(_is_same(getattr(new.catalog, name), getattr(old.catalog, name)) for name in _TABLES)
     )
 
 
@@ -130,17 +130,18 @@ def _text_of(catalog: Catalog) -> bytes:
 
 def _read(descriptor: int, size: int, text_bytes: int, counts: list[int]) -> Catalog:
     """Read what `CatalogFile.save` wrote; raises `ValueError` where it contradicts itself."""
-    kinds = (LEDGER, LEDGER, LISTED)
+    kinds = _TABLES.values()
     sizes = (kind.itemsize * count for kind, count in zip(kinds, counts, strict=True))
     if size != _HEADER.size + text_bytes + sum(sizes):
         raise ValueError("its size and its counts differ")
     text = np.empty(text_bytes, np.uint8)
     at = read_table(descriptor, _HEADER.size, text)
-    ledgers, lost, orphans = (np.empty(count, kind) for kind, count in zip(kinds, counts, strict=True))
-    for table in (ledgers, lost, orphans):
+    tables = [np.empty(count, kind) for kind, count in zip(kinds, counts, strict=True)]
+    for table in tables:
         at = read_table(descriptor, at, table)
+    ledgers, lost, orphans, gaps = tables
     names, others = json.loads(text.tobytes())
-    return Catalog.of_ranked(tuple(names), ledgers, lost, orphans, others=_others_of(others))
+    return Catalog.of_ranked(tuple(names), ledgers, lost, orphans, others=_others_of(others), gaps=gaps)
 
 
 def _others_of(kept: dict[str, tuple[int, list[str]]]) -> OtherKeys:

@@ -5,7 +5,8 @@ from typing import Any
 from ledgerfs.formats.index import OffloadIndex
 from ledgerfs.formats.ledger_metadata import DigestType, LedgerMetadata, LedgerState
 from ledgerfs.vfs.block_map import block_ends
-from ledgerfs.vfs.catalog import LedgerRef, time_of
+from ledgerfs.vfs.catalog import LedgerRef
+from ledgerfs.vfs.moments import time_of
 from ledgerfs.vfs.object_store import ObjectHead
 
 

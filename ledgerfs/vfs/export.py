@@ -4,7 +4,7 @@ Each ledger is a scan of its own, which asks the ledgers around it for what belo
 its last part. A ledger whose messages may still change (a transaction without an outcome) is exported anew when the topic has grown.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from typing import Any
@@ -17,6 +17,7 @@ from ledgerfs.vfs.bucket import Topic
 from ledgerfs.vfs.catalog import LedgerRef
 from ledgerfs.vfs.export_folder import Exported, ExportFolder, version_of
 from ledgerfs.vfs.layout import Progress
+from ledgerfs.vfs.missing_ledgers import MissingLedger
 from ledgerfs.vfs.scan import Scan
 from ledgerfs.vfs.table_files import TABLE_KINDS, write_table
 from ledgerfs.vfs.topic_entries import Reach
@@ -38,6 +39,8 @@ class ExportReport:
         What was left out now with ``on_corrupt="skip"``, and chunked messages of which parts are missing.
     skipped_before
         Damaged entries that were left out of the files kept.
+    missing
+        Ledgers of the topic that the bucket cannot deliver, of which there are no files.
 
     """
 
@@ -49,6 +52,7 @@ class ExportReport:
     skipped: list[Skipped] = field(default_factory=list)
     incomplete: list[Incomplete] = field(default_factory=list)
     skipped_before: int = 0
+    missing: Sequence[MissingLedger] = ()
 
 
 def export_topic(
@@ -83,6 +87,8 @@ def export_topic(
         An option that is none, or a folder that holds something else.
     ExportFolderError
         The folder cannot be written, or another export is writing to it.
+    MissingLedgerError
+        The topic lacks ledgers, and ``on_corrupt`` is not "skip": nothing is written then.
     LedgerfsError
         What a scan raises. Files that are finished then stay, and the next export goes on behind them.
 
@@ -91,6 +97,7 @@ def export_topic(
     if kind not in TABLE_KINDS:
         raise InvalidOptionError(f"one of {', '.join(TABLE_KINDS)}", key=f"kind={kind!r}")
     scan = topic.scan(**options)
+    scan.require_all()
     contents = _contents_of(scan, kind, options.get("private_keys") or ())
     with ExportFolder(folder_path, contents, TABLE_KINDS[kind], overwrite=overwrite) as folder:
         export = _Export(scan, folder, kind, progress or (lambda *_: None))
@@ -103,7 +110,7 @@ class _Export:
     """The work of one export."""
 
     def __init__(self, scan: Scan, folder: ExportFolder, kind: str, progress: Progress) -> None:
-        self.report = ExportReport(scan.topic)
+        self.report = ExportReport(scan.topic, missing=scan.missing)
         self._scan = scan
         self._folder = folder
         self._kind = kind

@@ -14,6 +14,7 @@ from ledgerfs.vfs.earlier_chunks import LEDGERS_AROUND, EarlierChunks
 from ledgerfs.vfs.entry_fields import chunk_at, chunked_id_at, chunks_of, markers_at
 from ledgerfs.vfs.layout import LedgerReader
 from ledgerfs.vfs.message_id import MessageId
+from ledgerfs.vfs.missing_ledgers import missing_error
 from ledgerfs.vfs.python_values import python_rows
 from ledgerfs.vfs.scan import make_scan
 from ledgerfs.vfs.second_look import walk_entries
@@ -117,6 +118,9 @@ def read_message(
 
 
 def _ledger_of(topic: "Topic", identity: MessageId) -> LedgerReader:
+    hidden = [one for one in topic.missing if one.ledger_id == identity.ledger_id]
+    if hidden:
+        raise missing_error(topic.name, hidden)
     try:
         ledger = topic.bucket.ledger(identity.ledger_id, topic=topic.name)
     except NotFoundError as error:

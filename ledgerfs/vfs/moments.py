@@ -1,4 +1,4 @@
-"""Moments as users give them."""
+"""Moments as users give them, and get them."""
 
 from datetime import UTC, date, datetime, time
 
@@ -25,6 +25,16 @@ def milliseconds_of(moment: Moment) -> int | None:
             key=repr(moment),
         )
     return round((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def time_of(milliseconds: int | None) -> datetime | None:
+    """Return a time of UTC from ms since 1970; None for None, and for what no calendar holds."""
+    if milliseconds is None:
+        return None
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
 
 
 def _parsed(text: str) -> datetime:

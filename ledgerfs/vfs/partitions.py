@@ -234,12 +234,19 @@ def wanted_ledgers(catalog: Catalog, topics: Sequence[str] | None = None, patter
     is_wanted: Mask = catalog.ledgers["copy"] == 0
     if topics is None and pattern is None:
         return is_wanted
-    if topics is not None and pattern is not None:
-        raise InvalidOptionError("either topics or a pattern of their names", key=pattern)
-    names = _named(catalog, topics) if topics is not None else _matching(catalog, pattern or "")
+    names = wanted_names(catalog, topics, pattern)
     is_named = np.array([name in names for name in catalog.names], bool)
     is_wanted &= is_named[catalog.ledgers["name"]]
     return is_wanted
+
+
+def wanted_names(catalog: Catalog, topics: Sequence[str] | None = None, pattern: str | None = None) -> set[str | None]:
+    """Return the managed ledgers that `wanted_ledgers` means, also those of which every ledger is missing; raises as that does."""
+    if topics is None and pattern is None:
+        return set(catalog.managed_ledgers)
+    if topics is not None and pattern is not None:
+        raise InvalidOptionError("either topics or a pattern of their names", key=pattern)
+    return _named(catalog, topics) if topics is not None else _matching(catalog, pattern or "")
 
 
 def _named(catalog: Catalog, topics: Sequence[str]) -> set[str | None]:

@@ -1,12 +1,14 @@
 """Buckets of Pulsar's blob offloader (S3, Google Cloud Storage, Azure, …): flat keys, a data and an index object a ledger.
 
 The catalog costs one listing and one GET an index that was not seen before. The index names the topic; only where it does not (objects from
-before Pulsar 2.4) is the user metadata asked for. Nothing in the bucket is fatal: what cannot be read becomes a `BadIndex`.
+before Pulsar 2.4, indexes that are lost or damaged) is the user metadata asked for. Nothing in the bucket is fatal: what cannot be read
+becomes a `BadIndex`.
 """
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -37,10 +39,12 @@ from ledgerfs.vfs.catalog import (
     listed_row,
     match_rows,
 )
+from ledgerfs.vfs.gaps import find_gaps
 from ledgerfs.vfs.index_digests import IndexDigests
 from ledgerfs.vfs.layout import LedgerReader, Progress
 from ledgerfs.vfs.ledger_reader import PulsarLedgerReader
 from ledgerfs.vfs.object_store import KeepingStore, ObjectStore, ReadRequest
+from ledgerfs.vfs.unpaired_objects import told_bad_indexes, told_orphans, without_false_losses
 
 _CHUNK = 32768
 _SIZE = list(LISTED.names or ()).index("size")
@@ -60,6 +64,7 @@ class PulsarBlobLayout:
 
         Raises `NotFoundError` (no such bucket), `AccessDeniedError`, `StoreError`; damaged objects raise nothing.
         """
+        listed_ms = int(time.time() * 1000)
         listing = _list_bucket(self._store, progress)
         names = _Names()
         known, known_rows = _known_rows(listing.indexes, previous, names)
@@ -70,8 +75,12 @@ class PulsarBlobLayout:
         self._name_the_nameless(fetched, names)
         ledgers = np.concatenate([known_rows, fetched])
         _set_data_columns(ledgers, listing.data)
-        orphans = listing.data[match_rows(listing.data, listing.indexes) < 0]
-        return Catalog.of(names.texts, ledgers, orphans, bad, listing.others)
+        ledgers = without_false_losses(self._store, ledgers, previous)
+        unpaired = listing.data[match_rows(listing.data, listing.indexes) < 0]
+        orphans = told_orphans(self._store, unpaired, previous, names.row_of, progress)
+        bad = told_bad_indexes(self._store, bad, names.row_of)
+        catalog = Catalog.of(names.texts, ledgers, orphans, bad, listing.others)
+        return replace(catalog, gaps=find_gaps(catalog, listed_ms))
 
     def open_ledger(self, ref: LedgerRef, offsets: LearnedOffsets | None = None) -> LedgerReader:
         """Return a reader of one ledger; its index is read when it is first needed."""

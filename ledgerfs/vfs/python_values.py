@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ledgerfs.vfs.catalog import time_of
+from ledgerfs.vfs.moments import time_of
 
 
 def python_values(column: pa.Array) -> list[Any]:

@@ -18,6 +18,7 @@ from ledgerfs.messages.table_schema import DEFAULT_COLUMNS, schema_of
 from ledgerfs.vfs.earlier_chunks import EarlierChunks
 from ledgerfs.vfs.entry_fields import rows_in_transactions
 from ledgerfs.vfs.layout import LedgerReader
+from ledgerfs.vfs.missing_ledgers import MissingLedger, missing_error
 from ledgerfs.vfs.moments import CLOCK_SLACK_MS, Moment, milliseconds_of
 from ledgerfs.vfs.outcomes import Outcomes
 from ledgerfs.vfs.second_look import walk_entries
@@ -65,7 +66,10 @@ class Scan:
         if that is the end of the topic.
     is_final
         After a whole iteration: whether ledgers that are yet to come can change nothing: neither a transaction without an outcome nor a
-        chunked message without its last parts stood in the way.
+        chunked message without its last parts stood in the way, and no ledger is missing.
+    missing
+        Ledgers of the topic that the bucket cannot deliver. Unless ``on_corrupt`` is "skip", an iteration raises `MissingLedgerError` for
+        them before its first batch.
 
     """
 
@@ -81,6 +85,7 @@ class Scan:
     skipped: list[Skipped] = field(default_factory=list)
     incomplete: list[Incomplete] = field(default_factory=list)
     is_final: bool = False
+    missing: Sequence[MissingLedger] = ()
 
     @property
     def schema(self) -> pa.Schema:
@@ -122,6 +127,7 @@ class Scan:
         return capsule
 
     def _read(self, options: DecodeOptions) -> Iterator[pa.RecordBatch]:
+        self.require_all()
         is_damage_skipped = options.on_corrupt == "skip"
         outcomes = Outcomes(self.ledgers, self.known_outcomes, is_damage_skipped=is_damage_skipped)
         decoder = TopicDecoder(self.topic, options, self.decrypt, outcomes.state_of)
@@ -144,7 +150,12 @@ class Scan:
             if self.on_read is not None:
                 self.on_read(int(batch.lengths.sum()))
         is_waiting = stop.number == len(self.ledgers) and _gives_up(decoder)
-        self.is_final = not is_waiting and not outcomes.any_open
+        self.is_final = not is_waiting and not outcomes.any_open and not self.missing
+
+    def require_all(self) -> None:
+        """Raise `MissingLedgerError` where the topic lacks ledgers and nobody asked for the rest."""
+        if self.missing and self.options.on_corrupt != "skip":
+            raise missing_error(self.topic, self.missing)
 
     def _reach(self) -> Reach:
         """Return where to begin and where to stop."""
@@ -163,6 +174,7 @@ def make_scan(
     topic: str,
     ledgers: Sequence[LedgerReader],
     *,
+    missing: Sequence[MissingLedger] = (),
     columns: Sequence[str] | None = None,
     start_time: Moment = None,
     end_time: Moment = None,
@@ -183,7 +195,7 @@ def make_scan(
     schema_of(columns)
     decode = replace(DecodeOptions(columns, milliseconds_of(start_time), milliseconds_of(end_time)), **options)
     decrypt = _decrypt_with(private_keys)
-    return Scan(topic, ledgers, decode, transactions, decrypt, clock_slack_ms=clock_slack_ms)
+    return Scan(topic, ledgers, decode, transactions, decrypt, clock_slack_ms=clock_slack_ms, missing=missing)
 
 
 def _gives_up(decoder: TopicDecoder) -> bool:

@@ -4,14 +4,19 @@ Paths are computed from the catalog, never stored: a topic costs an entry in a d
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import merge
+from operator import itemgetter
 
 from ledgerfs.errors import IsADirectoryPathError, LedgerfsError, NotADirectoryPathError, NotFoundError
+from ledgerfs.formats.ledger_metadata import records_size
 from ledgerfs.formats.topic_names import directory_of
 from ledgerfs.vfs.catalog import Catalog, LedgerRef
+from ledgerfs.vfs.missing_ledgers import GapKind, MissingLedger, missing_error
 from ledgerfs.vfs.reader_pool import ReaderPool
 from ledgerfs.vfs.views import Contents, View
+from ledgerfs.vfs.views.entries import EntriesView
 
 _FILE_NAME = re.compile(r"(0|[1-9][0-9]{0,18})(?:@([0-9a-f-]{36}))?(\.[a-z]+)\Z", re.ASCII)
 
@@ -25,20 +30,31 @@ class Node:
     path
         Without a slash at its ends; empty for the root.
     ref
-        The ledger that a file shows; None for a directory.
+        The ledger that a file shows; None for a directory, and for a file of a missing ledger.
     size
         Bytes; None for a file that has to be rendered before its size is known; 0 for a directory.
+    missing
+        The ledger that a file should show and the bucket cannot deliver: it is listed, so that nobody takes the others for all, and
+        opening it raises `MissingLedgerError`.
 
     """
 
     path: str
     ref: LedgerRef | None
     size: int | None
+    missing: MissingLedger | None = None
 
     @property
     def is_directory(self) -> bool:
         """Whether the path is a directory."""
-        return self.ref is None
+        return self.ref is None and self.missing is None
+
+    def require_there(self) -> None:
+        """Raise `MissingLedgerError` for the file of a ledger that the bucket cannot deliver."""
+        if self.missing is not None:
+            error = missing_error(self.missing.topic, [self.missing])
+            error.path = self.path
+            raise error
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +75,20 @@ class Tree:
     catalog
         That state.
 
+    ``on_read`` is told of the topics of which files are opened.
     """
 
-    __slots__ = ("_readers", "_root", "_views", "catalog")
+    __slots__ = ("_on_read", "_readers", "_root", "_views", "catalog")
 
-    def __init__(self, catalog: Catalog, readers: ReaderPool, views: Mapping[str, View]) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        readers: ReaderPool,
+        views: Mapping[str, View],
+        on_read: Callable[[str | None, Catalog], None] = lambda *_: None,
+    ) -> None:
         self.catalog = catalog
+        self._on_read = on_read
         self._readers = readers
         self._views = views
         self._root = _directories(catalog)
@@ -101,11 +125,13 @@ class Tree:
     def open(self, path: str) -> "OpenFile":
         """Return a file for reading, rendered if its view needs that.
 
-        Raises `NotFoundError`, `IsADirectoryPathError`, and what rendering raises, then with the path in the error.
+        Raises `NotFoundError`, `IsADirectoryPathError`, `MissingLedgerError`, and what rendering raises, then with the path in the error.
         """
         node = self.node(path)
+        node.require_there()
         if node.ref is None:
             raise IsADirectoryPathError("is a directory", key=path)
+        self._on_read(node.ref.managed_ledger, self.catalog)
         view = self._views[node.path.partition("/")[0]]
         try:
             return OpenFile(view.open(self._readers.reader(node.ref)))
@@ -133,11 +159,25 @@ class Tree:
             for ref in self.catalog.copies_of(topic.managed_ledger, int(match[1])):
                 if (ref.copy == 0 and match[2] is None) or (ref.copy > 0 and match[2] == ref.uuid):
                     return Node("/".join(parts), ref, view.size(ref))
+            for missing in self._missing_of(topic):
+                if _missing_name(missing, view) == parts[-1]:
+                    return _missing_node("/".join(parts), missing, view)
         raise NotFoundError("no such file or directory", key="/".join(parts))
 
     def _files(self, prefix: str, view: View, topic: _Topic) -> Iterator[Node]:
-        for ref in self.catalog.refs_of(topic.managed_ledger):
-            yield Node(f"{prefix}{_file_name(ref, view)}", ref, view.size(ref))
+        there = (
+            (ref.ledger_id, Node(f"{prefix}{_file_name(ref, view)}", ref, view.size(ref)))
+            for ref in self.catalog.refs_of(topic.managed_ledger)
+        )
+        lacking = (
+            (one.ledger_id, _missing_node(f"{prefix}{_missing_name(one, view)}", one, view))
+            for one in self._missing_of(topic)
+        )
+        yield from (node for _, node in merge(there, lacking, key=itemgetter(0)))
+
+    def _missing_of(self, topic: _Topic) -> list[MissingLedger]:
+        """Return the missing ledgers that no other file shows, ascending by id."""
+        return [one for one in self.catalog.missing_of(topic.managed_ledger) if one.kind != GapKind.CONTRADICTED]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +217,18 @@ class OpenFile:
 def _file_name(ref: LedgerRef, view: View) -> str:
     copy = f"@{ref.uuid}" if ref.copy else ""
     return f"{ref.ledger_id}{copy}{view.suffix}"
+
+
+def _missing_name(missing: MissingLedger, view: View) -> str:
+    copy = f"@{missing.uuid}" if missing.is_beside else ""
+    return f"{missing.ledger_id}{copy}{view.suffix}"
+
+
+def _missing_node(path: str, missing: MissingLedger, view: View) -> Node:
+    """Return a file that cannot be opened; only of the records is it known how many bytes they should be."""
+    is_told = view.suffix == EntriesView.suffix and missing.entries is not None and missing.bytes is not None
+    size = records_size(missing.bytes or 0, (missing.entries or 0) - 1) if is_told else None
+    return Node(path, None, size, missing)
 
 
 def _parts(path: str) -> list[str]:

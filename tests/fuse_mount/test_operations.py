@@ -34,7 +34,7 @@ from ledgerfs.errors import (
     WrongBodyError,
 )
 from ledgerfs.fuse_mount import error_numbers, processes
-from ledgerfs.fuse_mount.attributes import inode_of
+from ledgerfs.fuse_mount.attributes import UNREADABLE_BYTES, inode_of
 from ledgerfs.fuse_mount.error_numbers import answering, errno_of
 from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
 from ledgerfs.fuse_mount.processes import has_failed, is_held, process_of
@@ -510,6 +510,8 @@ def test_rendered_files_are_not_rendered_for_a_listing(golden: Path, tmp_path: P
     mounted = MountedBucket(open_bucket(f"file://{tmp_path}/copy", cache_dir=str(tmp_path / "cache")), MountOptions())
     assert sum(shown.size is None for _, shown in mounted.entries("/jsonl/public/golden/plain")) > 0
     assert not (tmp_path / "cache" / "rendered").exists()
+    # What cannot be rendered is there all the same, and opening it tells.
+    assert mounted.attributes(f"/jsonl/{TOPIC}/9999.jsonl").size == UNREADABLE_BYTES
     with pytest.raises(LedgerfsError):
-        mounted.attributes(f"/jsonl/{TOPIC}/9999.jsonl")
+        mounted.open(f"/jsonl/{TOPIC}/9999.jsonl")
     assert mounted.open_handles == 0

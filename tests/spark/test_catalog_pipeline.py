@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 from ledgerfs import open_bucket
 from ledgerfs.errors import BucketNotFoundError, InvalidOptionError
 from ledgerfs.spark.catalog import LEDGERS, catalog, ledger_table
-from ledgerfs.vfs.catalog import LEDGER, LISTED, Catalog, OtherKeys, time_of
+from ledgerfs.vfs.catalog import LEDGER, LISTED, Catalog, OtherKeys
+from ledgerfs.vfs.moments import time_of
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
 
 

@@ -18,9 +18,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ledgerfs import open_bucket
-from ledgerfs.errors import InvalidOptionError, NotFoundError
+from ledgerfs.errors import InvalidOptionError, MissingLedgerError, NotFoundError, UnplacedLedgersWarning
 from ledgerfs.messages.table_schema import DEFAULT_COLUMNS
-from ledgerfs.spark.export import export
+from ledgerfs.spark.export import export, run_export
+from ledgerfs.spark.export_request import ExportRequest
 from ledgerfs.spark.lake.files import LakeFiles
 from ledgerfs.spark.lake.layout import LakeLayout
 from ledgerfs.spark.lake.state import LakeFile, LakeState, LedgerIds, Unit, what_is_new
@@ -226,7 +227,7 @@ def test_what_a_folder_is_named() -> None:
     ]  # fmt: skip
 
 
-def test_what_no_export_can_have_is_logged(
+def test_what_no_export_can_have_is_an_error_or_told(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A ledger whose data is gone, and one whose index nobody can read: who has the rest should not take it for all."""
@@ -235,11 +236,21 @@ def test_what_no_export_can_have_is_logged(
         url = put(bucket, i, message(i))
     next(bucket.glob("*-ledger-1")).unlink()
     next(bucket.glob("*-ledger-2-index")).write_bytes(b"?")
-    with caplog.at_level("WARNING", "ledgerfs.spark"):
-        export(spark, url, str(tmp_path / "lake"), format="jsonl")
-    assert values(tmp_path / "lake") == ["value 3"]
-    assert any("ledger 2 is left out" in line for line in caplog.messages)
-    assert any(line.startswith("left out, as there is no data object: ledgers 1;") for line in caplog.messages)
+    lake = tmp_path / "lake"
+    with pytest.raises(MissingLedgerError, match="ledger 1: its index is there, its data object is gone"):
+        export(spark, url, str(lake), format="jsonl")
+    assert not any(files(lake)) if lake.exists() else True
+    with caplog.at_level("WARNING", "ledgerfs.spark"), pytest.warns(UnplacedLedgersWarning, match="ids 2"):
+        export(spark, url, str(lake), format="jsonl", on_corrupt="skip")
+    assert values(lake) == ["value 3"]
+    assert any("ledger 1 is left out" in line for line in caplog.messages)
+    # What comes back may change what is there: nothing of it is final.
+    put(bucket, 1, message(1))
+    done = run_export(
+        spark, url, Storage(str(lake)), ExportRequest("jsonl", scan={"on_corrupt": "skip"}), incremental=True
+    )
+    assert values(lake) == ["value 1", "value 3"]
+    assert [topic.missing for topic in done.topics] == [[]]
 
 
 # What a later export does.

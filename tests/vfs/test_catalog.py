@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from ledgerfs import open_bucket
-from ledgerfs.errors import AccessDeniedError, AmbiguousLedgerError, CorruptIndexError, NotFoundError
+from ledgerfs.errors import (
+    AccessDeniedError,
+    AmbiguousLedgerError,
+    CorruptIndexError,
+    MissingLedgerError,
+    NotFoundError,
+)
 from ledgerfs.formats.object_names import KeyKind
 from ledgerfs.vfs.catalog import LEDGER, Catalog, OtherKeys, match_rows
 from ledgerfs.vfs.index_digests import IndexDigests
@@ -159,12 +165,13 @@ def test_nothing_in_a_bucket_is_fatal_and_all_of_it_is_told(tmp_path: Path) -> N
     assert catalog.others.counts == {KeyKind.FOREIGN: 3, KeyKind.STREAMING: 2, KeyKind.GCS_PART: 1}
     for ledger_id, why in [
         (2, "no index"),
-        (3, "data object is not"),
         (5, "no such ledger"),
         (2**80, "no such ledger"),
     ]:
         with pytest.raises(NotFoundError, match=why):
             catalog.find(ledger_id)
+    with pytest.raises(MissingLedgerError, match="data object is gone"):
+        catalog.find(3)
     with pytest.raises(CorruptIndexError):
         catalog.find(4)
 

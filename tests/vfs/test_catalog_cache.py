@@ -320,7 +320,7 @@ def test_a_sealed_file_whose_counts_lie_is_dropped(count: int, bucket_folder: Pa
 
     def write(sink: Any) -> None:
         text = json.dumps([catalog.names, {}]).encode()
-        sink.write(catalog_file._HEADER.pack(0, len(text), catalog.ledgers.size + count, 0, 0))
+        sink.write(catalog_file._HEADER.pack(0, len(text), catalog.ledgers.size + count, 0, 0, 0))
         sink.write(text)
         kept_file.write_table(sink, catalog.ledgers)
 

@@ -159,6 +159,7 @@ def _as_json(done: "LakeExport") -> dict[str, Any]:
                 "skipped": [asdict(skipped) for skipped in one.skipped],
                 "skipped_before": one.skipped_before,
                 "incomplete": [asdict(incomplete) for incomplete in one.incomplete],
+                "missing": [lost.as_json() for lost in one.missing],
             }
             for one in done.topics
         ],

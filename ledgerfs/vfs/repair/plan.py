@@ -23,7 +23,8 @@ from ledgerfs.vfs.repair.repairs import (
 )
 from ledgerfs.vfs.repair.survey import Survey
 from ledgerfs.vfs.repair.user_metadata import look_at_metadata
-from ledgerfs.vfs.verification import Finding, Severity, verify
+from ledgerfs.vfs.verification import Finding, Severity
+from ledgerfs.vfs.verification.verify import verify_listed
 
 DAY_SECONDS = 86400.0
 
@@ -76,7 +77,7 @@ def plan_repair(
     items = [*_unpaired(survey), *_leftovers(survey)]
     if metadata:
         items += look_at_metadata(survey)
-    items += _unmendable(survey, verify(bucket, quick=not full, progress=progress).findings)
+    items += _unmendable(survey, verify_listed(bucket, survey.catalog, quick=not full, progress=progress).findings)
     return RepairPlan(bucket, tuple(items))
 
 

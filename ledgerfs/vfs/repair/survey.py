@@ -52,8 +52,8 @@ class Survey:
         older_than_s: float,
         progress: Progress | None,
     ) -> "Survey":
-        """List the bucket."""
-        catalog = bucket.load_catalog(progress, listed=True)
+        """List the bucket anew: nothing is ever decided by what was known of it."""
+        catalog = bucket.refresh(progress)
         return cls(
             bucket=bucket,
             store=bucket.store.store,

@@ -38,8 +38,7 @@ def check_catalog(bucket: Bucket, catalog: Catalog) -> Iterator[Finding]:
     for row in np.flatnonzero(ledgers["odd_index"]):
         yield _guarded(bucket, catalog.ref(int(row)), _oddity)
     for row in np.flatnonzero(ledgers["copy"] > 0):
-        message = "a further copy of this ledger; another one is read"
-        yield _about(catalog.ref(int(row)), Severity.REMARK, "extra-copy", message)
+        yield _copy(catalog, int(row))
     yield from _other_keys(catalog)
 
 
@@ -77,11 +76,25 @@ def _unpaired(bucket: Bucket, catalog: Catalog) -> Iterator[Finding]:
     for lost in catalog.lost:
         key = key_of(lost)
         name = catalog.names[int(lost["name"])]
-        has_copy = any(ref.managed_ledger == name for ref in _complete(catalog, key.ledger_id))
+        claims = int(lost["last_entry"]), int(lost["length"])
+        copies = (ref for ref in _complete(catalog, key.ledger_id) if ref.managed_ledger == name)
+        has_copy = any((ref.last_entry, ref.length) == claims for ref in copies)
         message = "index without its data object: deleted by half, or lost"
         severity = Severity.REMARK if has_copy else Severity.DAMAGE
         note = message + _copy_note(has_copy)
         yield Finding(severity, "index-without-data", note, key.index_key, None, key.ledger_id, topic_of(name))
+
+
+def _copy(catalog: Catalog, row: int) -> Finding:
+    """Tell of a copy that is not read: a remark where it has the same entries as the one that is, else damage."""
+    copy, read = catalog.ref(row), catalog.ref(row - int(catalog.ledgers["copy"][row]))
+    if (copy.last_entry, copy.length) == (read.last_entry, read.length):
+        return _about(copy, Severity.REMARK, "extra-copy", "a further copy of this ledger; another one is read")
+    message = (
+        f"a copy of this ledger with {copy.entries} entries of {copy.length} bytes, while {read.data.key}, which is read, has "
+        f"{read.entries} of {read.length}: one hides messages of the other; remove the one that is wrong"
+    )
+    return _about(copy, Severity.DAMAGE, "contradicting-copy", message)
 
 
 def _complete(catalog: Catalog, ledger_id: int) -> list[LedgerRef]:

@@ -19,13 +19,19 @@ class _Stopped(Exception):  # noqa: N818  (not an error: it ends threads whose c
 
 
 def verify(bucket: Bucket, *, quick: bool = False, progress: Progress | None = None, threads: int = THREADS) -> Report:
-    """Check a bucket and return what was found.
+    """Check a bucket, which is listed anew, and return what was found.
 
     ``quick`` compares listing and indexes only, which also finds truncated offloads that Pulsar calls successful; otherwise every object is
     read in full, ``threads`` at a time, within the process's budget of memory (`ledgerfs.cache.block_cache`). Raises
     `StoreUnreachableError` and whatever keeps the catalog from loading; everything else is a finding.
     """
-    catalog = bucket.load_catalog(progress, listed=True)
+    return verify_listed(bucket, bucket.refresh(progress), quick=quick, progress=progress, threads=threads)
+
+
+def verify_listed(
+    bucket: Bucket, catalog: Catalog, *, quick: bool = False, progress: Progress | None = None, threads: int = THREADS
+) -> Report:
+    """Check a bucket as it was just listed: `verify` for those who did that themselves."""
     findings = list(check_catalog(bucket, catalog))
     entries = read = 0
     ledgers = int(catalog.ledgers.size)

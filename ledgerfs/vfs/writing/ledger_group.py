@@ -13,14 +13,12 @@ from uuid import uuid4
 
 from ledgerfs.errors import LedgerExistsError, LedgerfsError, StoreUnreachableError, UncertainWriteError
 from ledgerfs.formats.object_names import parse_ledger_key
+from ledgerfs.formats.user_metadata import GROUP_KEY, group_of
 from ledgerfs.vfs.object_store import RawStore
 from ledgerfs.vfs.ordered_map import ordered_map
 from ledgerfs.vfs.writing.ledger_writer import UnindexedLedger, WrittenLedger, publish
 
 _log = logging.getLogger("ledgerfs.store")
-
-GROUP_KEY = "ledgerfs-group"
-"""Name in the user metadata of a group's objects."""
 
 _DIGITS_OF_GROUP = re.compile(r"[0-9a-f]{12}")
 _THREADS = 4
@@ -59,8 +57,7 @@ class LedgerGroup:
     @classmethod
     def of(cls, metadata: Mapping[str, str] | None) -> "LedgerGroup | None":
         """Return the group that an object's user metadata tells, None for none."""
-        plain = {name.lower(): value for name, value in (metadata or {}).items()}
-        digits = plain.get(GROUP_KEY, "")
+        digits = group_of(metadata or {}) or ""
         return cls(digits) if _DIGITS_OF_GROUP.fullmatch(digits) else None
 
     def new_uuid(self) -> str:

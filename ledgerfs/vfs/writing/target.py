@@ -39,8 +39,12 @@ def require_writable(path: str) -> str:
 
 
 def removable(tree: Tree, path: str) -> LedgerKey:
-    """Return the names of the objects of the ledger at a path; raises `NotFoundError`, `IsADirectoryPathError`, `ReadOnlyError`."""
+    """Return the names of the objects of the ledger at a path, also of one that is missing: of that, what is left can be given up.
+
+    Raises `NotFoundError`, `IsADirectoryPathError`, `ReadOnlyError`.
+    """
     node = tree.node(require_writable(path))
-    if node.ref is None:
+    ledger = node.missing if node.ref is None else node.ref
+    if ledger is None:
         raise IsADirectoryPathError("is a directory", key=path)
-    return LedgerKey(node.ref.uuid, node.ref.ledger_id, is_index=False)
+    return LedgerKey(ledger.uuid, ledger.ledger_id, is_index=False)
