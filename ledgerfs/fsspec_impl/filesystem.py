@@ -34,8 +34,11 @@ from ledgerfs.vfs.tree import Node, OpenFile
 from ledgerfs.vfs.writing.target import require_writable
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from ledgerfs.fsspec_impl.ledger_upload import LedgerUpload
     from ledgerfs.fsspec_impl.tree_writes import TreeWrites
+    from ledgerfs.vfs.writing.admission import Admission
 
 _URL = ("ledger://", "ledger::")
 _CHAINED = re.compile(r"::[A-Za-z][A-Za-z0-9+.-]*://.*\Z", re.DOTALL)
@@ -123,6 +126,12 @@ class LedgerFileSystem(AbstractFileSystem):
         from ledgerfs.fsspec_impl.tree_writes import TreeWrites
 
         return TreeWrites(self.bucket, self._write_options)
+
+    def _together(self) -> "AbstractContextManager[Admission]":
+        # numba, as above.
+        from ledgerfs.vfs.writing.admission import together
+
+        return together(self.bucket)
 
     def invalidate_cache(self, path: str | None = None) -> None:
         """Make the next look list the bucket again; indexes that are known and unchanged are not read again."""
@@ -292,6 +301,33 @@ class LedgerFileSystem(AbstractFileSystem):
         finally:
             part.unlink(missing_ok=True)
 
+    def put(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401  (fsspec's)
+        """Copy local files in, as fsspec does; the bucket is listed once before, and once after all of them."""
+        with self._together():
+            super().put(*arguments, **named)
+
+    def pipe(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401  (fsspec's)
+        """Write bytes of files, as fsspec does; the bucket is listed as for `put`."""
+        with self._together():
+            super().pipe(*arguments, **named)
+
+    def copy(
+        self,
+        path1: Any,  # noqa: ANN401  (a path or a list of them)
+        path2: Any,  # noqa: ANN401
+        recursive: bool = False,
+        maxdepth: int | None = None,
+        on_error: str | None = None,
+        **options: Any,  # noqa: ANN401
+    ) -> None:
+        """Copy ledgers within the bucket, as fsspec does, but for one that has gone meanwhile: that is an error unless it is to be ignored.
+
+        The bucket is listed as for `put`.
+        """
+        with self._together() as admission:
+            admission.require_listed()
+            super().copy(path1, path2, recursive, maxdepth, on_error or "raise", **options)
+
     def put_file(
         self,
         lpath: str,
@@ -319,12 +355,18 @@ class LedgerFileSystem(AbstractFileSystem):
         self._writes.copy(self._strip_protocol(path1), self._strip_protocol(path2), self.open, options)
 
     def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:  # noqa: ANN401
-        """Delete ledgers: of each the index object first, then the data object. A topic without ledgers is no directory any more."""
+        """Delete ledgers: of each the index object first, then the data object. A topic without ledgers is no directory any more.
+
+        What a fresh listing shows is deleted. Raises `LedgerExistsError`, after that, for what somebody wrote there meanwhile.
+        """
+        self.bucket.refresh()
         found = self.expand_path(path, recursive=recursive, maxdepth=maxdepth)
-        self._writes.remove([one for one in found if not (recursive and self.isdir(one))])
+        directories = {one for one in found if recursive and self.isdir(one)}
+        self._writes.remove([one for one in found if one not in directories], sorted(directories))
 
     def rm_file(self, path: str) -> None:
-        """Delete one ledger."""
+        """Delete one ledger, as `rm`."""
+        self.bucket.refresh()
         self._writes.remove([self._strip_protocol(path)])
 
     _rm = rm_file

@@ -28,8 +28,8 @@ from ledgerfs.fuse_mount.attributes import Attributes, attributes_of, directory,
 from ledgerfs.fuse_mount.incoming import IncomingFile
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.tree import Node, OpenFile, Tree
-from ledgerfs.vfs.writing.target import removable, require_writable, target_of
-from ledgerfs.vfs.writing.write import remove_ledger
+from ledgerfs.vfs.writing.removal import remove_ledgers
+from ledgerfs.vfs.writing.target import require_writable, target_of
 
 if TYPE_CHECKING:
     from ledgerfs.vfs.catalog import Catalog
@@ -183,10 +183,13 @@ class MountedBucket:
         path = path.strip("/")
         self._require_writable(path)
         self._require_directory(path.rpartition("/")[0])
+        if self._is_being_written(path):
+            raise _being_written(path)
+        # It lists the bucket, for which nobody else is to wait.
+        incoming = IncomingFile(self._bucket, path, thread, self.options.block_size)
         with self._lock:
-            if path in self._incoming and not self._incoming[path].is_there:
-                raise LedgerExistsError("this file is being written already", key=path)
-            incoming = IncomingFile(self._bucket, path, thread, self.options.block_size)
+            if self._is_being_written(path):
+                raise _being_written(path)
             self._incoming[path] = incoming
         return self._keep(incoming)
 
@@ -246,18 +249,26 @@ class MountedBucket:
         self._made.discard(path)
 
     def remove(self, path: str) -> None:
-        """Delete a ledger, its index first, then its data object; give up a file that is being written. Its directories stay for now."""
+        """Delete a ledger, its index first, then its data object; give up a file that is being written. Its directories stay for now.
+
+        What is deleted is what a fresh listing shows. Raises `LedgerExistsError`, after that, for one that somebody wrote there meanwhile.
+        """
         path = path.strip("/")
         self._require_writable(path)
         incoming = self._incoming.get(path)
         if incoming is not None and incoming.abort():
             self._incoming.pop(path, None)
             return
-        self._find_written(path)
-        remove_ledger(self._bucket, removable(self.tree(), path))
-        self._incoming.pop(path, None)
-        self._made |= {path[:end] for end in _slashes(path)[1:]}
-        self.refresh()
+        with self._refreshing:
+            self._bucket.refresh()
+            left = remove_ledgers(self._bucket, [path])
+            self._incoming.pop(path, None)
+            self._made |= {path[:end] for end in _slashes(path)[1:]}
+            self._show(self._bucket.catalog)
+        for one in left:
+            logger.warning("%s", one)
+            if one.is_new:
+                raise LedgerExistsError(f"the ledger was removed; {one}", key=path)
 
     def refuse_change(self, path: str) -> None:
         """Raise for whoever wants to change what is there: nothing but new files of ``entries`` can be written."""
@@ -336,7 +347,11 @@ class MountedBucket:
 
     def _list(self) -> None:
         self._is_outdated = False
-        self._catalog = self._bucket.refresh()
+        self._show(self._bucket.refresh())
+
+    def _show(self, catalog: "Catalog") -> None:
+        """Show what a listing has."""
+        self._catalog = catalog
         self._tree, self._totals = self._bucket.tree, None
         self._listed = time.monotonic()
         for path, incoming in list(self._incoming.items()):
@@ -447,6 +462,10 @@ class MountedBucket:
 
 def _attributes_of(incoming: IncomingFile, path: str) -> Attributes:
     return Attributes(inode_of(path), False, incoming.size, incoming.changed_ms, incoming.changed_ms)
+
+
+def _being_written(path: str) -> LedgerExistsError:
+    return LedgerExistsError("this file is being written already", key=path)
 
 
 def _slashes(path: str) -> list[int]:
