@@ -368,10 +368,11 @@ class MountedBucket:
                 logger.warning("the bucket could not be listed again, what was known is shown: %s", error)
 
     def _find_written(self, path: str) -> None:
-        """List the bucket if a file was written that the last listing does not have."""
+        """Show what was listed when a file was written that is not shown yet."""
         incoming = self._incoming.get(path)
         if incoming is not None and incoming.is_there and not self._is_known(path):
-            self.refresh()
+            with self._refreshing:
+                self._show(self._bucket.catalog)
 
     def _is_being_written(self, path: str) -> bool:
         incoming = self._incoming.get(path)
