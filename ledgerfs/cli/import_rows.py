@@ -16,7 +16,9 @@ from ledgerfs.vfs.bucket import Bucket
 @click.argument("rows", metavar="ROWS")
 @bucket_argument
 @click.argument("topic")
-@click.option("--ledger-id", type=click.IntRange(min=0), help="Of the new ledger.  [default: one above all in BUCKET]")
+@click.option(
+    "--ledger-id", type=click.IntRange(min=0), help="Of the new ledger.  [default: one that no cluster hands out]"
+)
 @click.option(
     "--batch",
     type=click.IntRange(min=1),
@@ -45,7 +47,8 @@ def import_rows(bucket: Bucket, *, rows: str, topic: str, as_json: bool, **optio
     `ledgerfs export`: value, key or key_bytes, properties, event_time, publish_time, ordering_key, producer_name, sequence_id,
     schema_version, deliver_at_time, replicated_from; what only tells where a message was (topic, ledger_id, …) is left out.
 
-    A broker learns of the ledger when it is put into its metadata; ledgerfs reads it at once.
+    A broker learns of the ledger when it is put into its metadata; ledgerfs reads it at once. Ids that are not named are above 2^52, where
+    no cluster's are; the ledger with the higher one is read later.
 
     \b
     Examples:
@@ -57,14 +60,12 @@ def import_rows(bucket: Bucket, *, rows: str, topic: str, as_json: bool, **optio
     from ledgerfs.messages.encode import EncodeOptions
     from ledgerfs.vfs.row_files import open_rows
     from ledgerfs.vfs.writing import imports
-    from ledgerfs.vfs.writing.write import IfExists
+    from ledgerfs.vfs.writing.claims import IfExists
 
     source = open_rows(rows)
     encoding = EncodeOptions(
         options["batch"], options["compression"], options["producer_name"], options["max_entry_size"]
     )
-    with progress() as update:
-        bucket.load_catalog(update)
     announce_compiling()
     with progress() as update:
         done = imports.import_rows(

@@ -48,7 +48,7 @@ _NO_LEDGERS = frozenset({"unreadable-index", "index-without-data", "data-without
 @click.option(
     "--unbatch",
     is_flag=True,
-    help="One message an entry, in ledgers with new ids; --recompress is then for what was a batch.",
+    help="One message an entry, in ledgers with ids that no cluster hands out; --recompress is then for what was a batch.",
 )
 @click.option("--no-check", is_flag=True, help="Do not read copies back.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: what became of each ledger.")
@@ -66,8 +66,8 @@ def offload(
     """Copy the ledgers of BUCKET into TARGET, another bucket or a folder, and read the copies back.
 
     A broker that is pointed at the copy serves it: ledgers keep their names, and without --block-size they come out byte for byte. Run it
-    again after an interruption: what is there is skipped, but with --unbatch, which makes new ledgers each time. Damaged ledgers are named
-    and not copied (exit code 1).
+    again after an interruption: what is there, the same topic, id, last entry and length, is skipped, but with --unbatch, which makes new
+    ledgers each time. What is damaged, lost, or another ledger in TARGET is named and not copied (exit code 1).
 
     \b
     Examples:
@@ -80,10 +80,11 @@ def offload(
     process_cache.resize(min(process_cache.budget, _READ_BYTES))
     # numba, which this imports, is not needed by those who list and copy files.
     from ledgerfs.vfs.writing.bucket_copy import CopyOptions, copy_ledgers, rows_to_copy
-    from ledgerfs.vfs.writing.write import IfExists, free_ledger_id
+    from ledgerfs.vfs.writing.claims import IfExists
+    from ledgerfs.vfs.writing.own_ids import new_own_id
 
     with progress() as update:
-        catalog = bucket.load_catalog(update)
+        catalog = bucket.refresh(update)
     wanted = [bucket.topic(topic).managed_ledger for topic in topics] if topics else None
     target.raw_store.writes.make_folder()
     is_renumbered = options["unbatch"]
@@ -92,13 +93,13 @@ def offload(
         if_exists=IfExists(options["if_exists"]),
         new_uuid=options["new_uuid"],
         transform=_transform(options["unbatch"], options["recompress"]),
-        first_ledger_id=free_ledger_id(bucket, target) if is_renumbered else None,
+        first_ledger_id=new_own_id([catalog, target.refresh()], wanted) if is_renumbered else None,
         check=not options["no_check"],
     )
     rows = rows_to_copy(catalog, wanted, all_copies=not (options["new_uuid"] or is_renumbered))
     tally = _Tally([] if as_json else None)
     with progress(in_bytes=True) as update:
-        for one in copy_ledgers(bucket, target, rows, chosen, update):
+        for one in copy_ledgers(bucket, target, rows, chosen, update, catalog=catalog):
             tally.add(one)
     for finding in _no_ledgers(bucket, catalog, wanted):
         tally.add_missing(finding)

@@ -4,7 +4,7 @@ import click
 
 from ledgerfs.cli.command import command
 from ledgerfs.cli.options import bucket_argument
-from ledgerfs.cli.output import human_size, printable, say
+from ledgerfs.cli.output import human_size, printable, progress, say
 from ledgerfs.errors import IsADirectoryPathError
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.tree import Node
@@ -19,7 +19,8 @@ from ledgerfs.vfs.tree import Node
 def rm(context: click.Context, /, bucket: Bucket, paths: tuple[str, ...], *, recursive: bool, yes: bool) -> None:
     """Delete ledgers of the tree's entries/: of each the index object first, then the data object.
 
-    A broker that still knows them can no longer read them.
+    A broker that still knows them can no longer read them. What is at these paths all the same afterwards is named: a further copy that has
+    the name now, or what somebody wrote there meanwhile (exit code 1).
 
     \b
     Examples:
@@ -27,9 +28,11 @@ def rm(context: click.Context, /, bucket: Bucket, paths: tuple[str, ...], *, rec
       ledgerfs rm s3://tier -r entries/public/default/orders --yes
     """
     # numba, which this imports, is not needed by those who list and copy files.
+    from ledgerfs.vfs.writing.removal import remove_ledgers
     from ledgerfs.vfs.writing.target import removable
-    from ledgerfs.vfs.writing.write import remove_ledger
 
+    with progress() as update:
+        bucket.refresh(update)
     tree = bucket.tree
     nodes = {node.path: node for path in paths for node in _files(bucket, path, recursive=recursive)}
     keys = [removable(tree, path) for path in nodes]
@@ -40,9 +43,12 @@ def rm(context: click.Context, /, bucket: Bucket, paths: tuple[str, ...], *, rec
         if not click.confirm(f"Delete {len(keys):,} ledgers, {human_size(size)} of records?", err=True):
             say("nothing was deleted")
             context.exit(1)
-    for key in keys:
-        remove_ledger(bucket, key)
+    left = remove_ledgers(bucket, list(nodes), [path for path in paths if tree.node(path).is_directory])
     say(f"deleted: {len(keys):,} ledgers, {human_size(size)} of records")
+    for one in left:
+        say(str(one))
+    if any(one.is_new for one in left):
+        context.exit(1)
 
 
 def _files(bucket: Bucket, path: str, *, recursive: bool) -> list[Node]:

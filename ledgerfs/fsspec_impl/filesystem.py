@@ -38,8 +38,11 @@ from ledgerfs.vfs.tree import Node
 from ledgerfs.vfs.writing.target import require_writable
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from ledgerfs.fsspec_impl.ledger_upload import LedgerUpload
     from ledgerfs.fsspec_impl.tree_writes import TreeWrites
+    from ledgerfs.vfs.writing.admission import Admission
 
 _URL = ("ledger://", "ledger::")
 _CHAINED = re.compile(r"::[A-Za-z][A-Za-z0-9+.-]*://.*\Z", re.DOTALL)
@@ -126,6 +129,12 @@ class LedgerFileSystem(AbstractFileSystem):
         from ledgerfs.fsspec_impl.tree_writes import TreeWrites
 
         return TreeWrites(self.bucket, self._write_options)
+
+    def _together(self) -> "AbstractContextManager[Admission]":
+        # numba, as above.
+        from ledgerfs.vfs.writing.admission import together
+
+        return together(self.bucket)
 
     def invalidate_cache(self, path: str | None = None) -> None:
         """Make the next look list the bucket again; indexes that are known and unchanged are not read again."""
@@ -312,10 +321,19 @@ class LedgerFileSystem(AbstractFileSystem):
         maxdepth: int | None = None,
         **options: Any,  # noqa: ANN401
     ) -> None:
-        """Copy local files of records into the bucket, as fsspec's filesystems do; patterns as in `expand_path`."""
+        """Copy local files of records into the bucket, as fsspec's filesystems do; patterns as in `expand_path`.
+
+        The bucket is listed once before, and once after all of them.
+        """
         if has_pattern(lpath):
             lpath, rpath = pairs(LocalFileSystem(), lpath, self, rpath, recursive=recursive, maxdepth=maxdepth)
-        super().put(lpath, rpath, recursive=recursive, callback=callback, maxdepth=maxdepth, **options)
+        with self._together():
+            super().put(lpath, rpath, recursive=recursive, callback=callback, maxdepth=maxdepth, **options)
+
+    def pipe(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401  (fsspec's)
+        """Write bytes of files, as fsspec does; the bucket is listed as for `put`."""
+        with self._together():
+            super().pipe(*arguments, **named)
 
     def put_file(
         self,
@@ -348,22 +366,33 @@ class LedgerFileSystem(AbstractFileSystem):
         on_error: str | None = None,
         **options: Any,  # noqa: ANN401
     ) -> None:
-        """Copy ledgers within the bucket; patterns as in `expand_path`. A ledger of a directory that is gone is an error as any other."""
-        if has_pattern(path1):
-            path1, path2 = pairs(self, path1, self, path2, recursive=recursive, maxdepth=maxdepth)
-        super().copy(path1, path2, recursive=recursive, maxdepth=maxdepth, on_error=on_error or "raise", **options)
+        """Copy ledgers within the bucket; patterns as in `expand_path`. A ledger of a directory that is gone is an error as any other.
+
+        The bucket is listed as for `put`.
+        """
+        with self._together() as admission:
+            admission.require_listed()
+            if has_pattern(path1):
+                path1, path2 = pairs(self, path1, self, path2, recursive=recursive, maxdepth=maxdepth)
+            super().copy(path1, path2, recursive=recursive, maxdepth=maxdepth, on_error=on_error or "raise", **options)
 
     def cp_file(self, path1: str, path2: str, **options: Any) -> None:  # noqa: ANN401
         """Copy a ledger within the bucket, as `put_file`; what BookKeeper knew of it goes with it."""
         self._writes.copy(self._strip_protocol(path1), self._strip_protocol(path2), self.open, options)
 
     def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:  # noqa: ANN401
-        """Delete ledgers: of each the index object first, then the data object. A topic without ledgers is no directory any more."""
+        """Delete ledgers: of each the index object first, then the data object. A topic without ledgers is no directory any more.
+
+        What a fresh listing shows is deleted. Raises `LedgerExistsError`, after that, for what somebody wrote there meanwhile.
+        """
+        self.bucket.refresh()
         found = self.expand_path(path, recursive=recursive, maxdepth=maxdepth)
-        self._writes.remove([one for one in found if not (recursive and self.isdir(one))])
+        directories = {one for one in found if recursive and self.isdir(one)}
+        self._writes.remove([one for one in found if one not in directories], sorted(directories))
 
     def rm_file(self, path: str) -> None:
-        """Delete one ledger."""
+        """Delete one ledger, as `rm`."""
+        self.bucket.refresh()
         self._writes.remove([self._strip_protocol(path)])
 
     _rm = rm_file

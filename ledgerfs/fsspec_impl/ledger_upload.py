@@ -37,7 +37,7 @@ class LedgerUpload(io.RawIOBase):
     autocommit
         Whether closing makes the ledger appear; else `commit` does, or `discard` drops it (fsspec's transactions).
     on_commit
-        Is told when the ledger is there.
+        Is told when the ledger is there; what it raises, `commit` raises.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class LedgerUpload(io.RawIOBase):
         self,
         path: str,
         writer: LedgerWriter,
-        on_commit: Callable[[], None],
+        on_commit: Callable[[WrittenLedger], None],
         *,
         autocommit: bool = True,
     ) -> None:
@@ -137,8 +137,9 @@ class LedgerUpload(io.RawIOBase):
         """Make the ledger appear, at once."""
         writer, self._writer = self._writer, None
         if writer is not None:
-            self.written = writer.commit()
-            self._on_commit()
+            written = writer.commit()
+            self._on_commit(written)
+            self.written = written
 
     def discard(self) -> None:
         """Drop all of it; nothing is left in the bucket."""

@@ -1,22 +1,28 @@
 """What fsspec's writing methods do to the tree of a bucket."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ledgerfs.errors import InvalidNameError, InvalidOptionError
+from ledgerfs.errors import InvalidNameError, InvalidOptionError, LedgerExistsError
 from ledgerfs.fsspec_impl.ledger_upload import LedgerUpload
 from ledgerfs.vfs.bucket import Bucket
+from ledgerfs.vfs.writing.admission import together
+from ledgerfs.vfs.writing.claims import IfExists
 from ledgerfs.vfs.writing.copies import copied_user_metadata, own_block_size
+from ledgerfs.vfs.writing.ledger_writer import WrittenLedger
+from ledgerfs.vfs.writing.removal import remove_ledgers
 from ledgerfs.vfs.writing.sources import EntrySource, OffloadedLedger, RecordBytes, RecordFile
-from ledgerfs.vfs.writing.target import removable, require_writable, target_of
-from ledgerfs.vfs.writing.write import IfExists, Wanted, is_there, open_writer, remove_ledger, require_new_ids
+from ledgerfs.vfs.writing.target import require_writable, target_of
+from ledgerfs.vfs.writing.write import Wanted, measured, open_writer, require_new_ids
 
 Open = Callable[..., AbstractContextManager[LedgerUpload]]
 """Opens a path for writing as fsspec has it, within a transaction if there is one."""
 
+_MOST_NAMED = 5
 _OPTIONS = ("block_size", "if_exists", "transform", "metadata", "user_metadata", "uuid")
 
 
@@ -36,15 +42,15 @@ class TreeWrites:
 
     def create(self, path: str, *, autocommit: bool = True, **options: Any) -> LedgerUpload:  # noqa: ANN401
         """Open a path for writing; raises what is known to be wrong with it."""
-        managed_ledger, ledger_id = target_of(path)
-        given = self._options(options)
-        wanted = {name: given.get(name) for name in _OPTIONS if name != "if_exists"}
-        writer = open_writer(self.bucket, Wanted(managed_ledger, ledger_id, **wanted), _policy(given))
+        wanted, policy = self._wanted(path, options)
+        with together(self.bucket) as admission:
+            writer = open_writer(admission, wanted, policy)
 
-        def note() -> None:
-            self.bucket.note_written(ledger_id, managed_ledger)
+        def look_again(written: WrittenLedger) -> None:
+            with together(self.bucket) as admission:
+                admission.wrote(wanted.claim(policy), written)
 
-        return LedgerUpload(path, writer, note, autocommit=autocommit)
+        return LedgerUpload(path, writer, look_again, autocommit=autocommit)
 
     def put(self, path: str, local: str, open_path: Open, tell: Callable[[int], None], options: dict[str, Any]) -> None:
         """Copy a local file of records in."""
@@ -59,6 +65,11 @@ class TreeWrites:
 
         Of a directory nothing: fsspec hands each of them over when it copies recursively, and they need not be made.
         """
+        with together(self.bucket) as admission:
+            admission.require_listed()
+            self._copy(source, path, open_path, options)
+
+    def _copy(self, source: str, path: str, open_path: Open, options: dict[str, Any]) -> None:
         node = self.bucket.tree.node(source)
         node.require_there()
         if node.ref is None:
@@ -77,23 +88,41 @@ class TreeWrites:
         }
         self._write(path, OffloadedLedger(reader), open_path, lambda _: None, {**known, **options})
 
-    def remove(self, paths: Sequence[str]) -> None:
-        """Delete ledgers, all of which have to be there; names of copies are those of before."""
-        tree = self.bucket.tree
-        for key in [removable(tree, path) for path in paths]:
-            remove_ledger(self.bucket, key)
+    def remove(self, paths: Sequence[str], directories: Sequence[str] = ()) -> None:
+        """Delete ledgers, all of which have to be there; names of copies are those of before.
+
+        Warns of further copies that have the names now, and raises `LedgerExistsError` for what somebody has written there meanwhile.
+        """
+        left = remove_ledgers(self.bucket, paths, directories)
+        for one in left:
+            if not one.is_new:
+                warnings.warn(str(one), stacklevel=4)
+        new = [str(one) for one in left if one.is_new]
+        if new:
+            raise LedgerExistsError(
+                f"{len(paths)} ledgers were removed; {'; '.join(new[:_MOST_NAMED])}", key=left[0].path
+            )
 
     def _write(
         self, path: str, source: EntrySource, open_path: Open, tell: Callable[[int], None], options: dict[str, Any]
     ) -> None:
-        _, ledger_id = target_of(path)
-        if _policy(self._options(options)) is IfExists.SKIP and is_there(self.bucket, ledger_id, IfExists.SKIP):
-            return
-        with open_path(path, "wb", **options) as file:
-            source.check(file.ledger)
-            for batch in source.batches(file.ledger):
-                file.add(batch)
-                tell(int(batch.lengths.sum()) + 12 * len(batch))
+        wanted, policy = self._wanted(path, options)
+        ledger = wanted.new_ledger()
+        with together(self.bucket) as admission:
+            if policy is IfExists.SKIP and admission.is_there(wanted.claim(policy), lambda: measured(source, ledger)):
+                return
+            with open_path(path, "wb", **options) as file:
+                source.check(file.ledger)
+                for batch in source.batches(file.ledger):
+                    file.add(batch)
+                    tell(int(batch.lengths.sum()) + 12 * len(batch))
+
+    def _wanted(self, path: str, options: Mapping[str, Any]) -> tuple[Wanted, IfExists]:
+        """Return what a path and the options of a write ask for; raises `InvalidOptionError`, and what `target_of` raises."""
+        managed_ledger, ledger_id = target_of(path)
+        given = self._options(options)
+        wanted = {name: given.get(name) for name in _OPTIONS if name != "if_exists"}
+        return Wanted(managed_ledger, ledger_id, **wanted), _policy(given)
 
     def _options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options of a write; those that fsspec adds for others are left out, and none of those of all writes is."""

@@ -13,6 +13,8 @@ from ledgerfs.errors import LedgerfsError
 from ledgerfs.fuse_mount.attributes import inode_of
 from ledgerfs.fuse_mount.processes import has_failed, is_held, process_of
 from ledgerfs.vfs.bucket import Bucket
+from ledgerfs.vfs.writing.admission import Admission
+from ledgerfs.vfs.writing.claims import IfExists
 from ledgerfs.vfs.writing.record_stream import RecordStream
 from ledgerfs.vfs.writing.target import target_of
 from ledgerfs.vfs.writing.write import Wanted, open_writer
@@ -41,11 +43,12 @@ class IncomingFile:
 
     def __init__(self, bucket: Bucket, path: str, thread: int, block_size: int | None) -> None:
         managed_ledger, ledger_id = target_of(path)
-        self._writer = open_writer(bucket, Wanted(managed_ledger, ledger_id, block_size=block_size))
+        wanted = Wanted(managed_ledger, ledger_id, block_size=block_size)
+        self._admission = Admission(bucket)
+        self._claim = wanted.claim(IfExists.FAIL)
+        self._writer = open_writer(self._admission, wanted)
         self._stream = RecordStream(path, self._writer.ledger.largest_taken)
-        self._bucket = bucket
         self.path = path
-        self._name = (ledger_id, managed_ledger)
         # Threads end; what they belonged to is not to be asked later.
         self._writers = {thread: process_of(thread)}
         self._lock = threading.Lock()
@@ -131,13 +134,13 @@ class IncomingFile:
     def _commit(self) -> None:
         try:
             self._stream.finish()
-            self._writer.commit()
+            self._admission.wrote(self._claim, self._writer.commit())
+            self._admission.confirm()
         except BaseException as error:
             self._give_up(error)
             raise
         self.is_there = True
         self.changed_ms = int(time.time() * 1000)
-        self._bucket.note_written(*self._name)
 
     def _give_up(self, error: BaseException) -> None:
         self._error = error

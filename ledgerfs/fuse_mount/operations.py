@@ -40,8 +40,8 @@ from ledgerfs.fuse_mount.incoming import IncomingFile
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.missing_ledgers import unplaced_text
 from ledgerfs.vfs.tree import Node, OpenFile, Tree
-from ledgerfs.vfs.writing.target import removable, require_writable, target_of
-from ledgerfs.vfs.writing.write import remove_ledger
+from ledgerfs.vfs.writing.removal import remove_ledgers
+from ledgerfs.vfs.writing.target import require_writable, target_of
 
 if TYPE_CHECKING:
     from ledgerfs.vfs.catalog import Catalog
@@ -200,10 +200,13 @@ class MountedBucket:
         path = path.strip("/")
         self._require_writable(path)
         self._require_directory(path.rpartition("/")[0])
+        if self._is_being_written(path):
+            raise _being_written(path)
+        # It lists the bucket, for which nobody else is to wait.
+        incoming = IncomingFile(self._bucket, path, thread, self.options.block_size)
         with self._lock:
-            if path in self._incoming and not self._incoming[path].is_there:
-                raise LedgerExistsError("this file is being written already", key=path)
-            incoming = IncomingFile(self._bucket, path, thread, self.options.block_size)
+            if self._is_being_written(path):
+                raise _being_written(path)
             self._incoming[path] = incoming
         return self._keep(incoming)
 
@@ -263,18 +266,26 @@ class MountedBucket:
         self._made.discard(path)
 
     def remove(self, path: str) -> None:
-        """Delete a ledger, its index first, then its data object; give up a file that is being written. Its directories stay for now."""
+        """Delete a ledger, its index first, then its data object; give up a file that is being written. Its directories stay for now.
+
+        What is deleted is what a fresh listing shows. Raises `LedgerExistsError`, after that, for one that somebody wrote there meanwhile.
+        """
         path = path.strip("/")
         self._require_writable(path)
         incoming = self._incoming.get(path)
         if incoming is not None and incoming.abort():
             self._incoming.pop(path, None)
             return
-        self._find_written(path)
-        remove_ledger(self._bucket, removable(self.tree(), path))
-        self._incoming.pop(path, None)
-        self._made |= {path[:end] for end in _slashes(path)[1:]}
-        self.refresh()
+        with self._refreshing:
+            self._bucket.refresh()
+            left = remove_ledgers(self._bucket, [path])
+            self._incoming.pop(path, None)
+            self._made |= {path[:end] for end in _slashes(path)[1:]}
+            self._show(self._bucket.catalog)
+        for one in left:
+            logger.warning("%s", one)
+            if one.is_new:
+                raise LedgerExistsError(f"the ledger was removed; {one}", key=path)
 
     def refuse_change(self, path: str) -> None:
         """Raise for whoever wants to change what is there: nothing but new files of ``entries`` can be written."""
@@ -353,7 +364,11 @@ class MountedBucket:
 
     def _list(self) -> None:
         self._is_outdated = False
-        self._catalog = self._bucket.refresh()
+        self._show(self._bucket.refresh())
+
+    def _show(self, catalog: "Catalog") -> None:
+        """Show what a listing has."""
+        self._catalog = catalog
         self._tree, self._totals = self._bucket.tree, None
         self._listed = time.monotonic()
         self._say_unplaced()
@@ -378,10 +393,11 @@ class MountedBucket:
                 logger.warning("the bucket could not be listed again, what was known is shown: %s", error)
 
     def _find_written(self, path: str) -> None:
-        """List the bucket if a file was written that the last listing does not have."""
+        """Show what was listed when a file was written that is not shown yet."""
         incoming = self._incoming.get(path)
         if incoming is not None and incoming.is_there and not self._is_known(path):
-            self.refresh()
+            with self._refreshing:
+                self._show(self._bucket.catalog)
 
     def _is_being_written(self, path: str) -> bool:
         incoming = self._incoming.get(path)
@@ -474,6 +490,10 @@ class MountedBucket:
 
 def _attributes_of(incoming: IncomingFile, path: str) -> Attributes:
     return Attributes(inode_of(path), False, incoming.size, incoming.changed_ms, incoming.changed_ms)
+
+
+def _being_written(path: str) -> LedgerExistsError:
+    return LedgerExistsError("this file is being written already", key=path)
 
 
 def _slashes(path: str) -> list[int]:

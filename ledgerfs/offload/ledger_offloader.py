@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ledgerfs.errors import InvalidNameError, UnsupportedWriteError
+from ledgerfs.errors import InvalidNameError, NotFoundError, UnsupportedWriteError
 from ledgerfs.formats.object_names import LedgerKey
 from ledgerfs.formats.user_metadata import parse_user_metadata
 from ledgerfs.vfs.bucket import Bucket
@@ -132,11 +132,16 @@ class LedgerOffloader(NullLedgerOffloader):
 
     def read_offloaded(self, ledger_id: int, uuid: str) -> LedgerReader:
         """Return a reader of one attempt's ledger; raises `NotFoundError` where there is none, or only half of one."""
-        return self._bucket.ledger(ledger_id, uuid=_uuid(uuid))
+        try:
+            return self._bucket.ledger(ledger_id, uuid=_uuid(uuid))
+        except NotFoundError:
+            # Another process may have written it since the bucket was listed.
+            self._bucket.refresh()
+            return self._bucket.ledger(ledger_id, uuid=_uuid(uuid))
 
     def delete_offloaded(self, ledger_id: int, uuid: str) -> None:
         """Delete the index, then the data object; what is not there is no error."""
-        from ledgerfs.vfs.writing.write import remove_ledger
+        from ledgerfs.vfs.writing.removal import remove_ledger
 
         remove_ledger(self._bucket, LedgerKey(_uuid(uuid), ledger_id, is_index=False))
 

@@ -31,11 +31,13 @@ from ledgerfs.errors import InvalidRowsError, LedgerfsError, RefusedLedgerError,
 from ledgerfs.messages.input_columns import InputColumns
 from ledgerfs.spark.write_options import WriteOptions, write_options
 from ledgerfs.vfs.bucket import Bucket
+from ledgerfs.vfs.writing.claims import Claim, TakenIds, refused
 from ledgerfs.vfs.writing.ledger_group import LedgerGroup, publish_all, remove_all
 from ledgerfs.vfs.writing.ledger_rows import Rows, write_rows
 from ledgerfs.vfs.writing.ledger_writer import UnindexedLedger
 from ledgerfs.vfs.writing.new_ledger import NewLedger, made_up_user_metadata, require_block_size
-from ledgerfs.vfs.writing.write import IfExists, Wanted, free_ledger_id, is_there
+from ledgerfs.vfs.writing.own_ids import new_own_id
+from ledgerfs.vfs.writing.write import Wanted
 
 _log = logging.getLogger("ledgerfs.spark")
 
@@ -90,7 +92,7 @@ def open_sink(
     InputColumns(to_arrow_schema(schema, **_TIMES))
     bucket = wanted.storage.bucket()
     require_block_size(wanted.block_size, bucket.raw_store.writes.smallest_part)
-    return LedgerSink(replace(wanted, ledger_id=_first_id(bucket, wanted.ledger_id)), LedgerGroup.new())
+    return LedgerSink(replace(wanted, ledger_id=_first_id(bucket, wanted)), LedgerGroup.new())
 
 
 class LedgerSink(DataSourceArrowWriter):
@@ -154,13 +156,19 @@ class LedgerSink(DataSourceArrowWriter):
         return Wanted(wanted.managed_ledger, ledger_id, uuid, wanted.block_size, user_metadata=marked).new_ledger()
 
 
-def _first_id(bucket: Bucket, ledger_id: int | None) -> int:
-    """Return the id of the first ledger, by what the bucket has now: this process may have listed it for another job."""
-    bucket.refresh()
-    if ledger_id is None:
-        return free_ledger_id(bucket)
-    is_there(bucket, ledger_id, IfExists.FAIL)
-    return ledger_id
+def _first_id(bucket: Bucket, wanted: WriteOptions) -> int:
+    """Return the id of the first ledger, by what the bucket has now: this process may have listed it for another job.
+
+    Which ids the others get, and who has those, is only known when all rows are written (`publish_all`).
+    """
+    catalog = bucket.refresh()
+    if wanted.ledger_id is None:
+        return new_own_id([catalog], [wanted.managed_ledger])
+    claim = Claim(wanted.managed_ledger, wanted.ledger_id)
+    rival = TakenIds(catalog).rival(claim)
+    if rival is not None:
+        raise refused(claim, rival)
+    return wanted.ledger_id
 
 
 def _task() -> tuple[int, int]:

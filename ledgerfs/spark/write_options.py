@@ -26,7 +26,7 @@ class WriteOptions:
     managed_ledger
         Of the topic.
     ledger_id
-        Of the first ledger; None for one above all that the bucket has.
+        Of the first ledger; None for one of our own, which no cluster hands out.
     encoding
         How rows become entries.
     block_size

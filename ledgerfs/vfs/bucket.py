@@ -15,7 +15,6 @@ from ledgerfs.cache.fork_lock import ForkLock
 from ledgerfs.cache.offset_file import shared_offset_file
 from ledgerfs.cache.rendered_files import RenderedFiles
 from ledgerfs.errors import InvalidNameError, NotFoundError, UnplacedLedgersWarning
-from ledgerfs.formats.object_names import LedgerKey
 from ledgerfs.formats.topic_names import UNKNOWN_DIRECTORY, managed_ledger_of, topic_of
 from ledgerfs.vfs.catalog import Catalog, LedgerRef
 from ledgerfs.vfs.catalog_file import CatalogFile, max_age_of
@@ -71,11 +70,9 @@ class Bucket:
         "_options",
         "_raw_store",
         "_readers",
-        "_removed",
         "_tree",
         "_views",
         "_warned",
-        "_written",
         "store",
     )
 
@@ -105,8 +102,6 @@ class Bucket:
         self._expired = False
         self._is_listed = False
         self._tree: Tree | None = None
-        self._written: dict[int, str] = {}
-        self._removed: set[LedgerKey] = set()
         self._warned: tuple[Catalog | None, set[str | None]] = (None, set())
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -151,7 +146,6 @@ class Bucket:
         with self._lock:
             listed_ms = int(time.time() * 1000)
             previous = self._kept_catalog() if self._catalog is None else self._catalog
-            written, removed = dict(self._written), set(self._removed)
             # What is written while the bucket is listed may not be in the listing.
             self._expired = False
         try:
@@ -163,8 +157,6 @@ class Bucket:
             self._catalog = catalog
             self._is_listed = True
             self._tree = None
-            self._written = {key: name for key, name in self._written.items() if written.get(key) != name}
-            self._removed -= removed
         if self._catalog_file is not None:
             self._catalog_file.save(catalog, listed_ms)
         return catalog
@@ -176,35 +168,6 @@ class Bucket:
     def raw_store(self) -> RawStore:
         """The store itself, with its write side; what it is asked is not kept."""
         return self._raw_store
-
-    def known_ledger(self, ledger_id: int, *, is_sound: bool = False) -> str | None:
-        """Return the managed ledger that has a ledger of this id (``_unknown`` for one without a name); None for no ledger.
-
-        As of the last listing, and of what this bucket's user has written and removed since: many writes in a row cost one listing. With
-        ``is_sound`` only ledgers count whose sizes agree.
-        """
-        catalog = self.load_catalog() if self._catalog is None else self._catalog
-        with self._lock:
-            if ledger_id in self._written:
-                return self._written[ledger_id]
-            for ref in catalog.all_of(ledger_id):
-                is_gone = LedgerKey(ref.uuid, ref.ledger_id, is_index=False) in self._removed
-                if not is_gone and (ref.is_sound or not is_sound):
-                    return ref.managed_ledger or UNKNOWN_DIRECTORY
-            return None
-
-    def note_written(self, ledger_id: int, managed_ledger: str | None) -> None:
-        """Make the next look list the bucket again, and know of the ledger until then."""
-        with self._lock:
-            self._written[ledger_id] = managed_ledger or UNKNOWN_DIRECTORY
-            self.expire()
-
-    def note_removed(self, key: LedgerKey) -> None:
-        """Make the next look list the bucket again, and know until then that this copy of the ledger is gone."""
-        with self._lock:
-            self._written.pop(key.ledger_id, None)
-            self._removed.add(key)
-            self.expire()
 
     def expire(self) -> None:
         """Make the next use refresh the catalog."""

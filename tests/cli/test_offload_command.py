@@ -175,7 +175,8 @@ def test_recompressed_and_unbatched(golden: Path, tmp_path: Path) -> None:
         for topic in topics:
             assert rows_of(str(tmp_path / name), topic) == rows_of(source, topic)
     ids = [ref.ledger_id for ref in open_bucket(str(tmp_path / "split")).catalog.refs()]
-    assert sorted(ids) == [131, 132, 133, 134]
+    assert all(2**52 <= one < 2**53 for one in ids)
+    assert len(set(ids)) == 4
     assert {ref.ledger_id for ref in open_bucket(str(tmp_path / "lz4")).catalog.refs()} == {37, 91, 130, 44}
 
 

@@ -79,7 +79,9 @@ def test_rows_read_back(spark: SparkSession, place: Place, partitions: int, opti
     given = rows()
     write(frame(spark, given, partitions), place, **options)
     assert read(place, list(given[0])) == given
-    assert ids(place) == list(range(partitions))
+    first = ids(place)[0]
+    assert 2**52 <= first < 2**53
+    assert ids(place) == list(range(first, first + partitions))
     assert len(place.ledgers()) == partitions
     assert len(place.objects()) == 2 * partitions
 
@@ -127,8 +129,12 @@ def test_no_rows_at_all_write_nothing(spark: SparkSession, place: Place) -> None
 def test_ledgers_come_behind_those_that_are_there(spark: SparkSession, place: Place) -> None:
     write(numbers(spark, 10, 2), place, ledgerId="17")
     write(numbers(spark, 10, 2), place)
-    assert ids(place) == [17, 18, 19, 20]
-    assert [row["value"] for row in read(place, ["value"])] == [b"%d" % n for n in range(10)] * 2
+    first = ids(place)[2]
+    assert first > 2**52
+    assert ids(place) == [17, 18, first, first + 1]
+    write(numbers(spark, 10, 1), place)
+    assert ids(place)[-1] > first + 1
+    assert [row["value"] for row in read(place, ["value"])] == [b"%d" % n for n in range(10)] * 3
 
 
 def test_a_golden_topic_that_was_read_is_written_again(
@@ -150,7 +156,7 @@ def test_how_spark_cuts_rows_changes_no_byte(spark: SparkSession, tmp_path: Path
         place = folder_place(tmp_path / size)
         spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", size)
         try:
-            write(frame(spark, rows(), 1), place, batch="100")
+            write(frame(spark, rows(), 1), place, batch="100", ledgerId="0")
         finally:
             spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
         made.append({key.partition("-ledger-")[2]: data for key, data in place.contents().items()})

@@ -15,9 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from ledgerfs import open_bucket
-from ledgerfs.errors import RefusedLedgerError
+from ledgerfs.errors import RefusedLedgerError, StaleObjectError
 from ledgerfs.spark import data_sink
 from ledgerfs.spark.data_sink import LedgerSink, WrittenPartition, open_sink
+from ledgerfs.vfs.object_store import ObjectStat
+from ledgerfs.vfs.stores.local_store import LocalStore
 from ledgerfs.vfs.writing.imports import import_rows
 from tests.support.s3 import Fault, FaultProxy, S3Server
 from tests.support.writes import Place, folder_place, s3_place
@@ -163,7 +165,7 @@ def test_an_index_that_cannot_be_put_leaves_none_of_the_ledgers(
 ) -> None:
     proxy.faults = [Fault("403", matches=lambda method, path, headers: method == "PUT" and "ledger-3-index" in path)]
     with pytest.raises(PySparkException, match=r"ledger-3-index: access denied"):
-        write(numbers(spark, 50, 5), open_place, endpoint_url=proxy.endpoint, anon="true")
+        write(numbers(spark, 50, 5), open_place, endpoint_url=proxy.endpoint, anon="true", ledgerId="0")
     put = [seen.path for seen in proxy.seen if seen.method == "PUT" and seen.path.endswith("-index")]
     assert len(put) >= 4, "the others were there by then"
     assert_nothing(open_place)
@@ -182,7 +184,7 @@ def test_ids_that_somebody_takes_meanwhile_stay_theirs(spark: SparkSession, plac
         yield from batches
 
     with pytest.raises(PySparkException, match="somebody else has written ledger 2 meanwhile"):
-        write(numbers(spark, 30, 3).mapInArrow(taking, "value string"), place)
+        write(numbers(spark, 30, 3).mapInArrow(taking, "value string"), place, ledgerId="0")
     assert len(place.ledgers()) == 1
     assert len(place.objects()) == 2
     assert [topic.name for topic in open_bucket(url).topics()] == ["persistent://public/default/others"]
@@ -201,6 +203,53 @@ def sink_of(place: Place, monkeypatch: pytest.MonkeyPatch) -> LedgerSink:
 
 def some_rows(*texts: str) -> Batches:
     return iter([pa.record_batch({"value": list(texts)})])
+
+
+@pytest.mark.parametrize("first", ["sink", "import"])
+def test_an_import_beside_the_sink_hides_nothing(first: str, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has looked at the bucket before the other one has written anything."""
+
+    class Rows:
+        schema = pa.schema([("value", pa.string())])
+        rows = 2
+
+        def __init__(self, meanwhile: Callable[[], object]) -> None:
+            self._meanwhile = meanwhile
+
+        def batches(self) -> Batches:
+            self._meanwhile()
+            return some_rows("2", "3")
+
+    def write_rows() -> None:
+        sink.commit([sink.write(some_rows("0", "1"))])
+
+    sink = sink_of(place, monkeypatch)
+    bucket = open_bucket(place.url)
+    import_rows(bucket, Rows(write_rows if first == "sink" else lambda: None), TOPIC)
+    if first == "import":
+        write_rows()
+    assert sorted(values(place)) == [b"0", b"1", b"2", b"3"]
+    assert len(place.ledgers()) == 2
+
+
+def test_a_ledger_that_goes_while_others_are_published_is_no_success(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = sink_of(place, monkeypatch)
+    message = sink.write(some_rows("0"))
+    listed, calls = LocalStore.list_pages, []
+
+    def list_pages(self: LocalStore, prefix: str = "") -> Iterator[list[ObjectStat]]:
+        calls.append(None)
+        if len(calls) == 2:
+            for key in sorted(place.objects(), reverse=True):
+                place.clean.raw_store.writes.delete(key)
+        return listed(self, prefix)
+
+    monkeypatch.setattr(LocalStore, "list_pages", list_pages)
+    with pytest.raises(StaleObjectError, match="removed it meanwhile"):
+        sink.commit([message])
+    assert_nothing(place)
 
 
 def test_attempts_that_lost_leave_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

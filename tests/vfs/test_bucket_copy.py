@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import fsspec
@@ -15,7 +16,8 @@ from ledgerfs.messages.transforms import recompress, unbatch
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.verification.verify import verify
 from ledgerfs.vfs.writing.bucket_copy import CopiedLedger, CopyOptions, Outcome, copy_ledgers, rows_to_copy
-from ledgerfs.vfs.writing.write import IfExists, free_ledger_id
+from ledgerfs.vfs.writing.claims import IfExists
+from ledgerfs.vfs.writing.own_ids import new_own_id
 from tests.support.ledgers import Offload, offload, put_in_folder
 from tests.support.s3 import S3Server
 from tests.support.s3_log import changes, requests_of
@@ -35,7 +37,11 @@ def copy(
     all_copies = not (chosen.new_uuid or chosen.first_ledger_id is not None)
     rows = rows_to_copy(source.catalog, topics, all_copies=all_copies)
     found = list(copy_ledgers(source, target, rows, chosen, progress))
-    assert [one.source for one in found] == [source.catalog.ref(int(row)) for row in rows]
+    wanted = [source.catalog.ref(int(row)) for row in rows]
+    # Those that failed are told at once, and all others, in order, when they are looked at again.
+    failed = {one.source.data.key for one in found if one.outcome is Outcome.FAILED}
+    assert sorted(one.source.data.key for one in found) == sorted(ref.data.key for ref in wanted)
+    assert [one.source for one in found if one.error is None] == [one for one in wanted if one.data.key not in failed]
     target.refresh()
     return found
 
@@ -220,8 +226,7 @@ def test_recompressed_copies_have_the_same_messages_and_ids(codec: str, golden_b
 
 
 def test_unbatched_copies_have_the_same_messages_in_new_ledgers(golden_bucket: Bucket, target: Bucket) -> None:
-    first = free_ledger_id(golden_bucket, target)
-    assert first == 1 + max(ref.ledger_id for ref in golden_bucket.catalog.refs())
+    first = new_own_id([golden_bucket.catalog, target.catalog])
     found = copy(golden_bucket, target, transform=unbatch, first_ledger_id=first)
     assert set(outcomes(found).values()) == {Outcome.COPIED}
     assert [one.ledger_id for one in found] == list(range(first, first + 104))
@@ -266,15 +271,41 @@ def test_new_names_in_an_empty_target(golden_bucket: Bucket, target: Bucket) -> 
 
 
 def test_another_ledger_of_the_same_id(tmp_path: Path, target: Bucket, folder: Path) -> None:
-    put_in_folder(folder, offload([b"theirs"], 5, uuid=1, name="a/b/persistent/theirs"))
+    put_in_folder(folder, offload([b"theirs"], 5, uuid=1))
     before = objects_in(folder)
     source = source_of(tmp_path, offload([b"ours"], 5, uuid=2), offload([b"free"], 6, uuid=3))
-    assert outcomes(copy(source, target)) == {5: Outcome.SKIPPED, 6: Outcome.COPIED}
-    (failed, _) = copy(source, target, if_exists=IfExists.FAIL)
-    assert isinstance(failed.error, LedgerExistsError)
+    assert outcomes(copy(source, target)) == {5: Outcome.FAILED, 6: Outcome.COPIED}
+    for policy in (IfExists.SKIP, IfExists.FAIL):
+        (failed, _) = copy(source, target, if_exists=policy)
+        assert isinstance(failed.error, LedgerExistsError)
+        assert "has ledger 5 already" in str(failed.error)
     assert before.items() <= objects_in(folder).items()
     assert outcomes(copy(source, target, if_exists=IfExists.NEW_COPY)) == {5: Outcome.COPIED, 6: Outcome.SKIPPED}
     assert len(objects_in(folder)) == 6
+
+
+@pytest.mark.parametrize("policy", list(IfExists))
+def test_an_id_that_another_topic_has_is_another_ledger(
+    policy: IfExists, tmp_path: Path, target: Bucket, folder: Path
+) -> None:
+    put_in_folder(folder, offload([b"theirs"], 5, uuid=1, name="a/b/persistent/theirs"))
+    source = source_of(tmp_path, offload([b"ours"], 5, uuid=2), offload([b"free"], 6, uuid=3))
+    assert outcomes(copy(source, target, if_exists=policy)) == {5: Outcome.COPIED, 6: Outcome.COPIED}
+    assert [(ref.topic, ref.ledger_id) for ref in target.catalog.refs()] == [
+        ("persistent://a/b/theirs", 5),
+        ("persistent://public/default/orders", 5),
+        ("persistent://public/default/orders", 6),
+    ]
+
+
+def test_a_recompressed_copy_is_taken_up(golden_bucket: Bucket, target: Bucket, folder: Path) -> None:
+    """Its length is not that of the source; its name tells that it is the same."""
+    options: dict[str, Any] = {"transform": partial(recompress, "zstd")}
+    topics = managed("batched-none", "batched-zlib")
+    assert set(outcomes(copy(golden_bucket, target, topics, **options)).values()) == {Outcome.COPIED}
+    before = places_of(folder)
+    assert set(outcomes(copy(golden_bucket, target, topics, **options)).values()) == {Outcome.SKIPPED}
+    assert places_of(folder) == before
 
 
 def test_a_damaged_ledger_of_the_same_id_is_no_reason_to_skip(tmp_path: Path, target: Bucket, folder: Path) -> None:
@@ -378,25 +409,26 @@ def test_ledgers_of_no_topic_are_copied_as_they_are(name: str | None, tmp_path: 
     assert objects_in(tmp_path / "target") == made[0].objects | made[1].objects
 
 
-def test_free_ids_are_above_those_of_halves_too(tmp_path: Path) -> None:
-    made = [offload([b"x"], ledger_id, uuid=ledger_id) for ledger_id in (5, 20, 30, 40)]
+def test_ids_of_our_own_are_those_of_no_half_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ledgerfs.vfs.writing.own_ids.time", SimpleNamespace(time=lambda: 0.0))
+    monkeypatch.setattr("ledgerfs.vfs.writing.own_ids.secrets", SimpleNamespace(randbelow=lambda _: 0))
+    first = 2**52
+    made = [offload([b"x"], first + number, uuid=1 + number, name=f"a/b/persistent/{number}") for number in range(4)]
     source = source_of(tmp_path, *made)
     folder = tmp_path / "source"
-    (folder / f"{made[1].uuid}-ledger-20").unlink()
-    assert free_ledger_id(source) == 41
-    (folder / f"{made[3].uuid}-ledger-40-index").write_bytes(b"no index")
-    source.refresh()
-    assert free_ledger_id(source) == 41
-    (folder / f"{made[3].uuid}-ledger-40-index").unlink()
-    source.refresh()
-    assert free_ledger_id(source) == 41
-    (folder / f"{made[3].uuid}-ledger-40").unlink()
-    source.refresh()
-    assert free_ledger_id(source) == 31
-    for key in made[2].objects:
-        (folder / key).unlink()
-    source.refresh()
-    assert free_ledger_id(source, source) == 21
+    (folder / f"{made[1].uuid}-ledger-{first + 1}").unlink()
+    (folder / f"{made[2].uuid}-ledger-{first + 2}-index").write_bytes(b"no index")
+    (folder / f"{made[3].uuid}-ledger-{first + 3}-index").unlink()
+    assert new_own_id([source.catalog], ["a/b/persistent/new"]) == first + 4
+    assert new_own_id([source.catalog], ["a/b/persistent/1"]) == first + 4
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert free_ledger_id(open_bucket(str(empty))) == 0
+    assert new_own_id([open_bucket(str(empty)).catalog]) == first
+    assert new_own_id([open_bucket(str(empty)).catalog, source.catalog]) == first + 4
+
+
+def test_a_topic_with_the_last_id_of_all_gets_no_other_one(tmp_path: Path) -> None:
+    source = source_of(tmp_path, offload([b"x"], 2**53 - 1), offload([b"x"], 2**60, uuid=2))
+    with pytest.raises(RefusedLedgerError, match="name one yourself"):
+        new_own_id([source.catalog])
+    assert 2**52 <= new_own_id([source.catalog], ["a/b/persistent/other"]) < 2**53

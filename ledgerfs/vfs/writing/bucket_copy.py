@@ -1,13 +1,14 @@
 """Offloading from one bucket into another: every ledger as Pulsar itself would have written it there, read back before it counts as copied.
 
 Ledgers keep their uuid, by which a broker that is pointed at the copy finds them. What is there already is left alone, so a copy that was
-interrupted is taken up by starting it again.
+interrupted is taken up by starting it again. A ledger is there if the target has one of the same topic, id, last entry and length; ledgers
+of other topics have nothing to do with it, since two clusters may be copied into one bucket.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import groupby
+from itertools import groupby, islice
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -26,11 +27,14 @@ from ledgerfs.vfs.catalog import Catalog, LedgerRef, is_sound
 from ledgerfs.vfs.layout import Progress
 from ledgerfs.vfs.ordered_map import ordered_map
 from ledgerfs.vfs.verification.findings import Severity
+from ledgerfs.vfs.writing.admission import Expected, confirm, is_current
+from ledgerfs.vfs.writing.claims import Claim, IfExists, TakenIds, refused
 from ledgerfs.vfs.writing.copies import copied_user_metadata, own_block_size
 from ledgerfs.vfs.writing.ledger_writer import WrittenLedger
 from ledgerfs.vfs.writing.new_ledger import NewLedger, new_key, require_block_size
+from ledgerfs.vfs.writing.removal import remove_ledger
 from ledgerfs.vfs.writing.sources import OffloadedLedger
-from ledgerfs.vfs.writing.write import IfExists, ref_of, remove_ledger, require_new_ids, write_ledger
+from ledgerfs.vfs.writing.write import ref_of, require_new_ids, write_ledger
 
 if TYPE_CHECKING:
     from ledgerfs.messages.transforms import EntryTransform
@@ -39,6 +43,9 @@ _SMALL_LEDGER = 16 << 20
 """Bytes of a ledger that is copied beside others: what takes time there is waiting for answers."""
 
 _THREADS = 4
+
+_LOOKED_AT_TOGETHER = 10_000
+"""Ledgers after which the target is listed again, to see that they are there: so many results are in memory."""
 
 Rows = npt.NDArray[np.int64]
 """Rows of a catalog's table of ledgers."""
@@ -115,26 +122,48 @@ def rows_to_copy(catalog: Catalog, managed_ledgers: Sequence[str | None] | None,
 
 
 def copy_ledgers(
-    source: Bucket, target: Bucket, rows: Rows, options: CopyOptions | None = None, progress: Progress | None = None
+    source: Bucket,
+    target: Bucket,
+    rows: Rows,
+    options: CopyOptions | None = None,
+    progress: Progress | None = None,
+    *,
+    catalog: Catalog | None = None,
 ) -> Iterator[CopiedLedger]:
-    """Copy ledgers (`rows_to_copy`), yielding what became of each, in order.
+    """Copy ledgers, yielding what became of each: the rows (`rows_to_copy`) of ``catalog``, None for the one that ``source`` has.
 
-    What is wrong with one of them is told there; an unreachable store raises, and so does a block size that the target refuses. Small
-    ledgers are copied four at a time, others one after another, so that no more than four blocks are in memory.
+    What is wrong with one of them is told there, and yielded at once; an unreachable store raises, and so does a block size that the target
+    refuses. All others are yielded in order, when the target was listed again and has them, whole and without a rival. Small ledgers are
+    copied four at a time, others one after another, so that no more than four blocks are in memory.
     """
     options = options or CopyOptions()
     if options.block_size is not None:
         require_block_size(options.block_size, target.raw_store.writes.smallest_part)
-    catalog = source.catalog
+    catalog = source.catalog if catalog is None else catalog
     table = catalog.ledgers[["length", "last_entry"]][rows]
     total = sum(table["length"].tolist()) + 12 * (sum(table["last_entry"].tolist()) + len(table))
-    copy = _Copy(source, target, options, target.load_catalog(listed=True), _Meter(total, progress))
+    copy = _Copy(source, catalog, target, options, TakenIds(target.refresh()), _Meter(total, progress))
     numbered = ((number, catalog.ref(row)) for number, row in enumerate(rows.tolist()))
-    for is_small, some in groupby(numbered, lambda one: one[1].records_size <= _SMALL_LEDGER):
-        if is_small:
-            yield from ordered_map(copy.run, some, _THREADS, "ledgerfs-copy")
+    while some := list(islice(numbered, _LOOKED_AT_TOGETHER)):
+        yield from _confirmed(target, copy.run_all(some))
+
+
+def _confirmed(target: Bucket, made: "Iterator[_Standing]") -> Iterator[CopiedLedger]:
+    """Yield what became of ledgers, when the target was looked at again."""
+    standing: list[tuple[CopiedLedger, Expected]] = []
+    for told, expected in made:
+        if expected is None:
+            yield told
         else:
-            yield from map(copy.run, some)
+            standing.append((told, expected))
+    if standing:
+        errors = confirm(target, [expected for _, expected in standing])
+        for (told, _), error in zip(standing, errors, strict=True):
+            yield told if error is None else replace(told, outcome=Outcome.FAILED, error=error)
+
+
+_Standing = tuple[CopiedLedger, Expected | None]
+"""What became of a ledger, and what the target has to have of it in the end; None for one that failed."""
 
 
 class _Meter:
@@ -160,18 +189,29 @@ class _Copy:
 
     Attributes
     ----------
+    catalog
+        What the source had when it began.
     there
-        What the target had when it began.
+        What the target had then.
 
     """
 
     source: Bucket
+    catalog: Catalog
     target: Bucket
     options: CopyOptions
-    there: Catalog
+    there: TakenIds
     meter: _Meter
 
-    def run(self, numbered: tuple[int, LedgerRef]) -> CopiedLedger:
+    def run_all(self, numbered: Sequence[tuple[int, LedgerRef]]) -> Iterator[_Standing]:
+        """Copy ledgers, small ones several at a time."""
+        for is_small, some in groupby(numbered, lambda one: one[1].records_size <= _SMALL_LEDGER):
+            if is_small:
+                yield from ordered_map(self.run, some, _THREADS, "ledgerfs-copy")
+            else:
+                yield from map(self.run, some)
+
+    def run(self, numbered: tuple[int, LedgerRef]) -> _Standing:
         """Copy one ledger."""
         number, ref = numbered
         first = self.options.first_ledger_id
@@ -185,34 +225,49 @@ class _Copy:
             told = done
 
         try:
-            if self._is_skipped(ref, ledger_id, uuid):
-                return CopiedLedger(ref, Outcome.SKIPPED, ledger_id, uuid)
+            claim = self._claim(ref, ledger_id, uuid)
+            found = self._found(claim, uuid)
+            if found is not None:
+                claim = replace(claim, length=found.length)
+                expected = Expected(claim, found.uuid, is_new=False)
+                return CopiedLedger(ref, Outcome.SKIPPED, ledger_id, uuid), expected
             written = self._write(ref, ledger_id, uuid, tell)
         except StoreUnreachableError:
             raise
         except LedgerfsError as error:
-            return CopiedLedger(ref, Outcome.FAILED, ledger_id, uuid, error)
+            return CopiedLedger(ref, Outcome.FAILED, ledger_id, uuid, error), None
         finally:
             tell("", ref.records_size, None)
-        return CopiedLedger(ref, Outcome.COPIED, ledger_id, written.ledger.key.uuid)
+        expected = Expected.of(claim, written)
+        return CopiedLedger(ref, Outcome.COPIED, ledger_id, expected.uuid), expected
 
-    def _is_skipped(self, ref: LedgerRef, ledger_id: int, uuid: str | None) -> bool:
-        there = {one.uuid: one for one in self.there.all_of(ledger_id)}
+    def _claim(self, ref: LedgerRef, ledger_id: int, uuid: str | None) -> Claim:
+        """Return what is to be in the target; copies that an earlier run brought from the same bucket stand in nobody's way."""
+        if self.options.first_ledger_id is not None:
+            return Claim(ref.managed_ledger, ledger_id, IfExists.FAIL)
+        copies = [] if uuid is None else self.catalog.copies_of(ref.managed_ledger, ledger_id)
+        friends = frozenset(one.uuid for one in copies)
         policy = self.options.if_exists
-        if uuid in there:
-            is_same = _is_same(there[uuid], ref)
-            if policy is IfExists.FAIL or not is_same:
+        return Claim(ref.managed_ledger, ledger_id, policy, True, ref.last_entry, ref.length, friends)
+
+    def _found(self, claim: Claim, uuid: str | None) -> LedgerRef | None:
+        """Return the ledger of the target for which this one is skipped, None where it is to be written; raises `LedgerExistsError`."""
+        named = None if uuid is None else self.there.copy(claim.ledger_id, uuid)
+        if named is not None:
+            # What a transform makes of entries has another length; that it is of this ledger, its name tells.
+            is_same = claim.is_same(
+                named if self.options.transform is None else replace(named, length=claim.length or 0)
+            )
+            if claim.if_exists is IfExists.FAIL or not is_same:
                 what = "this ledger" if is_same else "another ledger of this name, or half of this one"
-                raise LedgerExistsError(f"the target has {what} already", key=there[uuid].data.key)
-            return True
-        # Copies that an earlier run brought from the same bucket stand in nobody's way.
-        is_sibling = uuid is not None and set(there) <= {one.uuid for one in self.source.catalog.all_of(ledger_id)}
-        if not there or is_sibling or policy is IfExists.NEW_COPY:
-            return False
-        if policy is IfExists.SKIP:
-            # A damaged one is no reason to leave the whole one behind.
-            return any(one.is_sound for one in there.values())
-        raise LedgerExistsError("the target has a ledger of this id already", key=f"ledger {ledger_id}")
+                raise LedgerExistsError(f"the target has {what} already", key=named.data.key)
+        rival = self.there.rival(claim)
+        if rival is not None:
+            raise refused(claim, rival)
+        same = [named] if named is not None else []
+        if claim.if_exists is IfExists.SKIP and named is None:
+            same = [one for one in self.there.same(claim) if one.uuid not in claim.friends]
+        return next((one for one in same if is_current(self.target.raw_store, one)), None)
 
     def _write(self, ref: LedgerRef, ledger_id: int, uuid: str | None, tell: Progress) -> WrittenLedger:
         if not ref.is_sound:

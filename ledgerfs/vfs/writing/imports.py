@@ -10,9 +10,12 @@ from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.messages.encode import EncodeOptions
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.layout import Progress
+from ledgerfs.vfs.writing.admission import Admission
+from ledgerfs.vfs.writing.claims import IfExists
 from ledgerfs.vfs.writing.ledger_rows import Rows, write_rows
 from ledgerfs.vfs.writing.ledger_writer import WrittenLedger, publish
-from ledgerfs.vfs.writing.write import IfExists, Wanted, free_ledger_id, is_there
+from ledgerfs.vfs.writing.own_ids import new_own_id
+from ledgerfs.vfs.writing.write import Wanted
 
 
 class RowSource(Protocol):
@@ -71,28 +74,32 @@ def import_rows(
     topic
         ``persistent://tenant/namespace/topic``, or a short form of it.
     ledger_id
-        None for one above all that the bucket has.
+        None for one of our own, which no cluster hands out (`ledgerfs.vfs.writing.own_ids`).
     options, block_size
         How rows become entries; bytes of a block, None for 64 MiB.
     if_exists
-        What to do when there is a ledger of this id; it is not skipped.
+        What to do when there is a ledger of the id that was named; it is not skipped.
     progress
-        Is told how many rows are written.
+        Is told how far the bucket is listed, and how many rows are written.
 
     Raises
     ------
     LedgerExistsError, InvalidNameError
-        Before a row is read.
+        Before a row is read; or, when somebody else has written a ledger of this id meanwhile, in the end. Ours is removed again then.
     RefusedLedgerError, InvalidRowsError, …
         No rows, or one that cannot be a message; the bucket is as it was.
 
     """
     managed_ledger = managed_ledger_of(topic)
-    ledger_id = free_ledger_id(bucket) if ledger_id is None else ledger_id
-    is_there(bucket, ledger_id, if_exists)
-    wanted = Wanted(managed_ledger, ledger_id, block_size=block_size).new_ledger()
+    admission = Admission(bucket, progress)
+    if ledger_id is None:
+        ledger_id, if_exists = new_own_id([admission.taken.catalog], [managed_ledger]), IfExists.FAIL
+    wanted = Wanted(managed_ledger, ledger_id, block_size=block_size)
+    ledger, claim = wanted.new_ledger(), wanted.claim(if_exists)
+    admission.require_free(claim)
     rows = Rows(source.schema, source.batches(), source.rows)
-    made = write_rows(bucket.raw_store, wanted, rows, options or EncodeOptions(), progress)
+    made = write_rows(bucket.raw_store, ledger, rows, options or EncodeOptions(), progress)
     written = publish(bucket.raw_store, made.ledger)
-    bucket.note_written(ledger_id, managed_ledger)
+    admission.wrote(claim, written)
+    admission.confirm()
     return Imported(written, made.messages, made.ignored_columns)

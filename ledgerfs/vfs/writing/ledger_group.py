@@ -11,19 +11,19 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
-from ledgerfs.errors import LedgerExistsError, LedgerfsError, StoreUnreachableError, UncertainWriteError
+from ledgerfs.errors import LedgerExistsError, LedgerfsError, StaleObjectError
 from ledgerfs.formats.object_names import parse_ledger_key
 from ledgerfs.formats.user_metadata import GROUP_KEY, group_of
 from ledgerfs.vfs.object_store import RawStore
 from ledgerfs.vfs.ordered_map import ordered_map
 from ledgerfs.vfs.writing.ledger_writer import UnindexedLedger, WrittenLedger, publish
+from ledgerfs.vfs.writing.taking_back import take_back
 
 _log = logging.getLogger("ledgerfs.store")
 
 _DIGITS_OF_GROUP = re.compile(r"[0-9a-f]{12}")
 _THREADS = 4
 _DIGITS = 12
-_MOST_NAMED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,8 @@ def publish_all(store: RawStore, group: LedgerGroup, made: Sequence[UnindexedLed
     LedgerExistsError
         Somebody else has written a ledger of such an id, before or meanwhile. Of two groups that are published at the same time both may
         be told so.
+    StaleObjectError
+        Somebody has removed one of the ledgers just after it was published.
     LedgerfsError
         An index could not be put. As before, there is none of the ledgers then, and no data object of them,
     UncertainWriteError
@@ -83,9 +85,9 @@ def publish_all(store: RawStore, group: LedgerGroup, made: Sequence[UnindexedLed
         _require_free(store, group, made)
         written = list(ordered_map(lambda one: publish(store, one), made, _THREADS, "ledgerfs-index"))
         # Another group may have been published at the same time: whoever sees the other one gives way.
-        _require_free(store, group, made)
+        _require_all(made, _require_free(store, group, made))
     except BaseException as error:
-        _take_back(store, group, made, error)
+        take_back(store, [one.ledger.key for one in made], error)
         raise
     return written
 
@@ -100,52 +102,33 @@ def remove_all(store: RawStore, group: LedgerGroup, kept: Collection[str] = ()) 
         raise errors[0]
 
 
-def _require_free(store: RawStore, group: LedgerGroup, made: Sequence[UnindexedLedger]) -> None:
-    """Raise `LedgerExistsError` if somebody else's index has the id of one of the ledgers."""
+def _require_free(store: RawStore, group: LedgerGroup, made: Sequence[UnindexedLedger]) -> set[str]:
+    """Return the keys of the group's objects that a listing has; raises `LedgerExistsError` if another index has one of the ids."""
     ids = {one.ledger.key.ledger_id for one in made}
+    ours: set[str] = set()
     for page in store.list_pages():
         for stat in page:
             key = parse_ledger_key(stat.key)
-            if (
-                key is None
-                or not key.is_index
-                or key.ledger_id not in ids
-                or key.index_key.startswith(group.key_prefix)
-            ):
+            if stat.key.startswith(group.key_prefix):
+                ours.add(stat.key)
+                continue
+            if key is None or not key.is_index or key.ledger_id not in ids:
                 continue
             raise LedgerExistsError(
                 f"somebody else has written ledger {key.ledger_id} meanwhile; ids are unique in a cluster, and none of the "
                 f"{len(ids)} ledgers is written: write them again",
                 key=stat.key,
             )
+    return ours
 
 
-def _take_back(store: RawStore, group: LedgerGroup, made: Sequence[UnindexedLedger], cause: BaseException) -> None:
-    """Remove ledgers of which some may be there; raises `UncertainWriteError` for those that cannot be removed."""
-    left: list[int] = []
-    failure: LedgerfsError | None = None
+def _require_all(made: Sequence[UnindexedLedger], there: Collection[str]) -> None:
+    """Raise `StaleObjectError` if an object of one of the ledgers is not there."""
     for one in made:
-        key = one.ledger.key
-        try:
-            if not isinstance(failure, StoreUnreachableError):
-                store.writes.delete(key.index_key)
-                store.writes.delete(key.data_key)
-                continue
-        except LedgerfsError as error:
-            failure = error
-        left.append(key.ledger_id)
-    if failure is not None:
-        raise UncertainWriteError(
-            f"these ledgers could not be removed again after others failed, and may be there without those: {_listed(left)}; "
-            f"`ledgerfs rm` removes them; {failure.reason}",
-            key=f"{group.key_prefix}…",
-        ) from cause
-
-
-def _listed(ids: Sequence[int]) -> str:
-    return ", ".join(map(str, ids[:_MOST_NAMED])) + (
-        f" and {len(ids) - _MOST_NAMED} more" if len(ids) > _MOST_NAMED else ""
-    )
+        for key in (one.ledger.key.index_key, one.ledger.key.data_key):
+            if key not in there:
+                reason = f"somebody has removed it meanwhile, and none of the {len(made)} ledgers is written: write them again"
+                raise StaleObjectError(reason, key=key)
 
 
 def _end_uploads(store: RawStore, group: LedgerGroup) -> Iterator[LedgerfsError]:

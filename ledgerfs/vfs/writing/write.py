@@ -1,17 +1,16 @@
-"""Writing ledgers into a bucket that may have some already: what is refused, what is skipped, what becomes a further copy."""
+"""Writing ledgers into a bucket: what is wanted, and how it becomes a ledger."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from ledgerfs.errors import LedgerExistsError, RefusedLedgerError
+from ledgerfs.errors import RefusedLedgerError
 from ledgerfs.formats.ledger_metadata import LedgerMetadata
-from ledgerfs.formats.object_names import LedgerKey
-from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.catalog import LedgerRef
 from ledgerfs.vfs.layout import Progress
+from ledgerfs.vfs.writing.admission import Admission
+from ledgerfs.vfs.writing.claims import Claim, IfExists
 from ledgerfs.vfs.writing.ledger_writer import LedgerWriter, WrittenLedger
 from ledgerfs.vfs.writing.new_ledger import (
     DEFAULT_BLOCK_SIZE,
@@ -26,14 +25,6 @@ from ledgerfs.vfs.writing.sources import EntrySource
 
 if TYPE_CHECKING:
     from ledgerfs.messages.transforms import EntryTransform
-
-
-class IfExists(StrEnum):
-    """What to do when the bucket has a ledger of the same id."""
-
-    FAIL = "fail"
-    SKIP = "skip"
-    NEW_COPY = "new-copy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +54,10 @@ class Wanted:
     user_metadata: Mapping[str, str] | None = None
     transform: "EntryTransform | None" = None
 
+    def claim(self, if_exists: IfExists) -> Claim:
+        """Return what others of the same id have to be asked about."""
+        return Claim(self.managed_ledger, self.ledger_id, if_exists)
+
     def new_ledger(self) -> NewLedger:
         """Return what the writer needs; raises `InvalidNameError` for names that are no topic's, and ids that no ledger has."""
         require_topic(self.managed_ledger)
@@ -77,41 +72,17 @@ class Wanted:
         return NewLedger(key, metadata, user_metadata, block_size, self.transform)
 
 
-def free_ledger_id(*buckets: Bucket) -> int:
-    """Return a ledger id above all that some buckets have, also those of which only half is there."""
-    catalogs = [bucket.catalog for bucket in buckets]
-    tables = [table["ledger_id"] for one in catalogs for table in (one.ledgers, one.lost, one.orphans)]
-    whole = [int(ids.max()) for ids in tables if ids.size]
-    return 1 + max([*whole, *(bad.key.ledger_id for one in catalogs for bad in one.bad_indexes)], default=-1)
-
-
-def is_there(bucket: Bucket, ledger_id: int, if_exists: IfExists) -> bool:
-    """Whether the ledger is to be skipped; raises `LedgerExistsError` where it is not to be there."""
-    if if_exists is IfExists.NEW_COPY:
-        return False
-    # A damaged one is no reason to leave a whole one out.
-    found = bucket.known_ledger(ledger_id, is_sound=if_exists is IfExists.SKIP)
-    if found is None or if_exists is IfExists.SKIP:
-        return found is not None
-    raise LedgerExistsError(
-        f"the bucket has ledger {ledger_id} already, of {topic_of(found)}; ids are unique in a cluster, and nothing is written over: "
-        "remove it first, or ask for a new copy (if_exists='new-copy')",
-        key=f"ledger {ledger_id}",
-    )
-
-
-def open_writer(bucket: Bucket, wanted: Wanted, if_exists: IfExists = IfExists.FAIL) -> LedgerWriter:
-    """Return a writer for a ledger that is not there; costs no request but the catalog. Raises as `Wanted.new_ledger` and `is_there`."""
+def open_writer(admission: Admission, wanted: Wanted, if_exists: IfExists = IfExists.FAIL) -> LedgerWriter:
+    """Return a writer for a ledger that is not there, which costs a listing. Raises `LedgerExistsError`, as `Wanted.new_ledger`."""
     ledger = wanted.new_ledger()
-    if is_there(bucket, wanted.ledger_id, if_exists):
-        raise LedgerExistsError("the bucket has this ledger already", key=f"ledger {wanted.ledger_id}")
-    return LedgerWriter(bucket.raw_store, ledger)
+    admission.require_free(wanted.claim(if_exists))
+    return LedgerWriter(admission.bucket.raw_store, ledger)
 
 
 def write_ledger(
     bucket: Bucket, wanted: Wanted | NewLedger, source: EntrySource, progress: Progress | None = None
 ) -> WrittenLedger:
-    """Write all entries of a source as one ledger, whatever ledgers there are (`is_there` tells).
+    """Write all entries of a source as one ledger, whatever ledgers there are (`Admission` tells).
 
     Nothing is sent before the source was looked through, as far as it can be. Raises what `Wanted.new_ledger`, the source and
     `LedgerWriter` raise; there is no such ledger then.
@@ -126,8 +97,21 @@ def write_ledger(
             if progress is not None:
                 progress(f"ledger {ledger.key.ledger_id}", done, source.size)
         written = writer.commit()
-    bucket.note_written(ledger.key.ledger_id, ledger.metadata.managed_ledger)
+    bucket.expire()
     return written
+
+
+def measured(source: EntrySource, ledger: NewLedger) -> tuple[int, int]:
+    """Return the last entry and the length that a ledger would have, bytes, by which the same one is known; reads all of the source.
+
+    Raises as `write_ledger`.
+    """
+    entries = length = 0
+    for batch in source.batches(ledger):
+        for made in [batch] if ledger.transform is None else ledger.transform(batch, entries):
+            entries += len(made)
+            length += int(made.lengths.sum())
+    return entries - 1, length
 
 
 def ref_of(written: WrittenLedger) -> LedgerRef:
@@ -147,14 +131,6 @@ def ref_of(written: WrittenLedger) -> LedgerRef:
         index=written.index,
         is_sound=True,
     )
-
-
-def remove_ledger(bucket: Bucket, key: LedgerKey) -> None:
-    """Delete a ledger's two objects, the index first: what is left if that is all that works is no ledger any more."""
-    writes = bucket.raw_store.writes
-    writes.delete(key.index_key)
-    bucket.note_removed(key)
-    writes.delete(key.data_key)
 
 
 def require_new_ids(ledger_id: int, source_id: int, *, keeps_ids: bool) -> None:
