@@ -9,7 +9,7 @@ from pathlib import Path
 from ledgerfs.cache.cache_folder import cache_folder
 from ledgerfs.errors import LedgerfsError, MountFailedError
 from ledgerfs.fuse_mount.mount_request import MountRequest
-from ledgerfs.vfs.stores.fsspec_handle import without_credentials
+from ledgerfs.vfs.credentials import without_credentials
 
 _LARGEST = 8 << 20
 
