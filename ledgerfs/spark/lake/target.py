@@ -59,7 +59,7 @@ class Lake:
                 return
             self._make_folder_of(name)
             part = f"{path}.{uuid4().hex}.part"
-            with open(part, "wb") as file:  # noqa: PTH123  (a path of fsspec's)
+            with open(part, "xb") as file:  # noqa: PTH123  (a path of fsspec's)
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
