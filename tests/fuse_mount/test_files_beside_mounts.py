@@ -27,7 +27,7 @@ def test_a_planted_pid_file_is_not_written_through(how: str, victim: Path, tmp_p
         pid.hardlink_to(victim)
     else:
         pid.symlink_to(victim if how == "link" else tmp_path / "nowhere")
-    with pytest.raises(MountFailedError, match="not followed|other names") as caught, _pid_file(str(pid)):
+    with pytest.raises(MountFailedError, match=r"not followed|other names") as caught, _pid_file(str(pid)):
         pass
     assert caught.value.key == str(pid)
     assert victim.read_bytes() == b"mine"
