@@ -9,12 +9,14 @@ import tempfile
 from pathlib import Path
 
 from ledgerfs.cache.fork_lock import ForkLock
+from ledgerfs.cache.own_files import open_in_own_folder, require_own_folder
 from ledgerfs.errors import CacheWriteError, InvalidOptionError
 from ledgerfs.formats.local_paths import local_path
 
 _LOG = logging.getLogger("ledgerfs.cache")
 _MAX_BYTES = 10 << 30
 _FREE_SHARE = 4
+_OTHERS_WRITE = 0o022
 _FOLDER_VARIABLE = "LEDGERFS_CACHE_DIR"
 _BYTES_VARIABLE = "LEDGERFS_DISK_CACHE_BYTES"
 
@@ -31,18 +33,32 @@ class CacheFolder:
 
     """
 
-    __slots__ = ("_is_usable", "_lock", "_max_bytes", "path")
+    __slots__ = ("_has_warned", "_is_usable", "_lock", "_max_bytes", "path")
 
     def __init__(self, path: Path, max_bytes: int | None = None) -> None:
         self.path = path
         self._max_bytes = max_bytes
         self._is_usable = False
+        self._has_warned = False
         self._lock = ForkLock()
+
+    def open_file(self, name: str) -> int | None:
+        """Return a descriptor of a file that is there, to read; None where there is none, or none to be believed, which is told once."""
+        try:
+            return open_in_own_folder(self.path, name)
+        except FileNotFoundError:
+            return None
+        except PermissionError as error:
+            self._distrust(error)
+            return None
+        except OSError as error:
+            _LOG.info("%s cannot be read: %s", self.path / name, error)
+            return None
 
     def make(self) -> Path:
         """Return the folder, which is there and can be written; raises `CacheWriteError`."""
         with self._lock:
-            if self._is_usable and self.path.is_dir():
+            if self._is_usable and _is_own(self.path):
                 return self.path
             try:
                 _prepare(self.path)
@@ -54,8 +70,12 @@ class CacheFolder:
     def require(self) -> Path:
         """Return the folder, as `make`, but never a temporary one, where that would be of no use; raises `OSError`."""
         with self._lock:
-            if not (self._is_usable and self.path.is_dir()):
-                _prepare(self.path)
+            if not (self._is_usable and _is_own(self.path)):
+                try:
+                    _prepare(self.path)
+                except PermissionError as error:
+                    self._distrust(error)
+                    raise
                 self._is_usable = True
             return self.path
 
@@ -68,6 +88,11 @@ class CacheFolder:
                 free = shutil.disk_usage(self.path).free
                 self._max_bytes = min(_MAX_BYTES, (free + held) // _FREE_SHARE)
             return self._max_bytes
+
+    def _distrust(self, error: OSError) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            _LOG.warning("what is in %s is not used: %s: %s", self.path, error.filename, error.strerror)
 
     def _instead(self, error: OSError) -> Path:
         """Return a folder for this process only."""
@@ -89,16 +114,26 @@ HINT = "cache_dir=, or $LEDGERFS_CACHE_DIR"
 def cache_folder(name: str, cache_dir: str | None = None, max_bytes: int | None = None) -> CacheFolder:
     """Return the folder ``name`` in ``cache_dir``, else ``$LEDGERFS_CACHE_DIR``, ``$XDG_CACHE_HOME/ledgerfs``, ``~/.cache/ledgerfs``.
 
+    Where others may write to that, as to ``/tmp``, each user has a folder of their own there: ``name`` with the user's number behind it.
     Raises `InvalidOptionError` for what is no path of this machine.
     """
     given = folder_of_environment() if cache_dir is None else local_path(cache_dir, "cache_dir").absolute()
-    return CacheFolder((_users_cache() / "ledgerfs" if given is None else given) / name, max_bytes)
+    root = _users_cache() / "ledgerfs" if given is None else given
+    return CacheFolder(root / (f"{name}-{os.geteuid()}" if _is_shared(root) else name), max_bytes)
 
 
 def folder_of_environment() -> Path | None:
     """Return the folder that ``$LEDGERFS_CACHE_DIR`` names, None where it is not set, or empty; raises `InvalidOptionError`."""
     text = os.environ.get(_FOLDER_VARIABLE)
     return local_path(text, _FOLDER_VARIABLE).absolute() if text else None
+
+
+def _is_shared(root: Path) -> bool:
+    try:
+        return bool(root.stat().st_mode & _OTHERS_WRITE)
+    except OSError:
+        # It is not there, and will be made for this user only; or it cannot be used at all.
+        return False
 
 
 def _users_cache() -> Path:
@@ -117,13 +152,20 @@ def _prepare(path: Path) -> None:
     """Make the folder, and make sure that it is ours and that files in it can be written and locked; raises `OSError`."""
     if not path.is_absolute():
         raise FileNotFoundError("the user has no home folder")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.mkdir(mode=0o700, exist_ok=True)
-    if path.stat().st_uid != os.geteuid():
-        # What is cached may be secret, and what others put there is not to be trusted.
-        raise PermissionError("the folder belongs to another user")
+    # What is cached may be secret, and what others put there is not to be trusted.
+    require_own_folder(path)
     with tempfile.TemporaryFile(dir=path) as probe:
         fcntl.flock(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _is_own(path: Path) -> bool:
+    try:
+        require_own_folder(path)
+    except OSError:
+        return False
+    return True
 
 
 def disk_bytes_of_environment() -> int | None:

@@ -13,14 +13,15 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from ledgerfs.cache.disk_sweep import PAGE, PART_FLAGS, pages, room, sweep
+from ledgerfs.cache.disk_sweep import PAGE, pages, room, sweep
 from ledgerfs.cache.fork_lock import ForkLock
+from ledgerfs.cache.own_files import open_own, require_own_folder
 from ledgerfs.cache.part_file import part_file
 
 _LOG = logging.getLogger("ledgerfs.cache")
 _WRITTEN = "written"
 _LOCK = "sweep.part"
-_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 _SWEEP_SECONDS = 86400.0
 _LOOK_SECONDS = 3600.0
 _SWEEP_SHARE = 20
@@ -47,7 +48,7 @@ class DiskBudget:
             return False
         if room(self._folder) < wanted * PAGE:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        descriptor = os.open(self._folder / _WRITTEN, _FLAGS | os.O_CREAT, 0o600)
+        descriptor = open_own(self._folder / _WRITTEN, _FLAGS)
         try:
             found = os.fstat(descriptor)
             is_admitted = found.st_size * PAGE < self._budget // _STOP_SHARE
@@ -66,10 +67,11 @@ class DiskBudget:
             return
         self._next_look = now + _LOOK_SECONDS
         try:
-            found = (self._folder / _WRITTEN).stat()
+            require_own_folder(self._folder)
+            found = (self._folder / _WRITTEN).lstat()
         except OSError:
             return
-        if found.st_uid == os.geteuid() and _is_due(found, 0, self._budget):
+        if _is_due(found, 0, self._budget):
             self.sweep_soon()
 
     def sweep_soon(self, *, is_full: bool = False) -> None:
@@ -95,9 +97,10 @@ class DiskBudget:
 
     def sweep(self, *, is_full: bool = False) -> None:
         """Sweep now, unless another process does; raises `OSError`."""
+        require_own_folder(self._folder)
         with (
             suppress(BlockingIOError),
-            part_file(self._folder / _LOCK, PART_FLAGS | os.O_CREAT, fcntl.LOCK_EX | fcntl.LOCK_NB),
+            part_file(self._folder / _LOCK, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX | fcntl.LOCK_NB),
         ):
             counted = self._written()
             sweep(self._folder, self._budget, is_full=is_full)
@@ -105,13 +108,13 @@ class DiskBudget:
 
     def _written(self) -> int:
         try:
-            return (self._folder / _WRITTEN).stat().st_size
+            return (self._folder / _WRITTEN).lstat().st_size
         except FileNotFoundError:
             return 0
 
     def _forget(self, counted: int) -> None:
         """Take off what the sweep has counted; only now, as a sweep may be killed. What is appended just now may be lost: a few pieces."""
-        descriptor = os.open(self._folder / _WRITTEN, _FLAGS | os.O_CREAT, 0o600)
+        descriptor = open_own(self._folder / _WRITTEN, _FLAGS)
         try:
             os.ftruncate(descriptor, max(0, os.fstat(descriptor).st_size - counted))
             os.utime(descriptor, ns=(time.time_ns(), time.time_ns()))

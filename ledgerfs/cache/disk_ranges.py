@@ -16,8 +16,9 @@ from pathlib import Path
 
 from ledgerfs.cache.cache_folder import disk_bytes_of_environment
 from ledgerfs.cache.disk_budget import DiskBudget
-from ledgerfs.cache.disk_sweep import PART, PART_FLAGS
+from ledgerfs.cache.disk_sweep import PART
 from ledgerfs.cache.fork_lock import ForkLock
+from ledgerfs.cache.own_files import open_in_own_folder, open_own_folder, require_own_folder
 from ledgerfs.cache.part_file import part_file
 from ledgerfs.cache.piece_list import PieceList, piece_list
 from ledgerfs.cache.range_piece import MAX_PIECE_BYTES, Piece, piece_named, read_piece, write_piece
@@ -27,8 +28,6 @@ DEFAULT_DISK_BYTES = 10 << 30
 """What a folder may hold where ``$LEDGERFS_DISK_CACHE_BYTES`` does not say it."""
 
 _LOG = logging.getLogger("ledgerfs.cache")
-_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_FOLDER_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _LOOK_SECONDS = 1.0
 _USE_NS = 60 * 10**9
 _PAUSE_SECONDS = 10.0
@@ -104,12 +103,16 @@ class DiskRanges:
         """Remove all of an object."""
         digest = _digest(identity)
         path = self._path(digest)
-        with suppress(OSError), os.scandir(path) as entries:
-            for entry in entries:
-                # A part goes as well: what is being written now may be what was found damaged.
-                if piece_named(entry.name.removesuffix(PART)) is not None:
-                    _remove(Path(entry.path))
         with suppress(OSError):
+            folder = open_own_folder(self._folder, *_below(digest))
+            try:
+                for name in os.listdir(folder):  # noqa: PTH208  (a descriptor)
+                    # A part goes as well: what is being written now may be what was found damaged.
+                    if piece_named(name.removesuffix(PART)) is not None:
+                        with suppress(OSError):
+                            os.unlink(name, dir_fd=folder)
+            finally:
+                os.close(folder)
             path.rmdir()
         with self._lock:
             self._remember(digest, PieceList((), time.monotonic()))
@@ -141,7 +144,7 @@ class DiskRanges:
     def _read_piece(self, digest: str, piece: Piece, start: int, end: int) -> bytes | None:
         path = self._path(digest) / piece.name
         try:
-            descriptor = os.open(path, _READ_FLAGS)
+            descriptor = open_in_own_folder(self._folder, piece.name, *_below(digest))
         except OSError:
             self._drop(digest, piece)
             return None
@@ -190,6 +193,7 @@ class DiskRanges:
         path = self._path(digest)
         path.parent.mkdir(mode=0o700, exist_ok=True)
         path.mkdir(mode=0o700, exist_ok=True)
+        require_own_folder(self._folder, *_below(digest))
         return path
 
     def _pause(self, error: OSError) -> None:
@@ -207,7 +211,12 @@ class DiskRanges:
             _LOG.warning(message, *values)
 
     def _path(self, digest: str) -> Path:
-        return self._folder / digest[:2] / digest
+        return self._folder.joinpath(*_below(digest))
+
+
+def _below(digest: str) -> tuple[str, str]:
+    """Return the names of the folders in which an object's pieces are."""
+    return digest[:2], digest
 
 
 def _digest(identity: str) -> str:
@@ -217,12 +226,10 @@ def _digest(identity: str) -> str:
 def _pieces(path: Path) -> list[Piece]:
     """Return the pieces in an object's folder; none where it is not there, cannot be read, or is somebody else's."""
     try:
-        descriptor = os.open(path, _FOLDER_FLAGS)
+        descriptor = open_own_folder(path.parent.parent, path.parent.name, path.name)
     except OSError:
         return []
     try:
-        if os.fstat(descriptor).st_uid != os.geteuid():
-            return []
         with os.scandir(descriptor) as entries:
             found = (piece_named(entry.name) for entry in entries if entry.is_file(follow_symlinks=False))
             return [piece for piece in found if piece is not None]
@@ -235,19 +242,17 @@ def _pieces(path: Path) -> list[Piece]:
 def _make_folder(path: Path) -> None:
     """Make the folder unless it is there, and make sure that it is ours; raises `OSError`."""
     try:
-        found = path.stat()
+        require_own_folder(path)
     except FileNotFoundError:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = path.stat()
-    if found.st_uid != os.geteuid():
-        # What is kept may be secret, and what others put there is not to be trusted.
-        raise PermissionError(errno.EACCES, "the folder belongs to another user")
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
+        require_own_folder(path)
 
 
 def _write_file(folder: Path, digest: str, piece: Piece, data: memoryview) -> bool:
     """Write a piece's file; false if it was removed meanwhile. Raises `OSError`, `FileNotFoundError` if the folder is gone."""
     try:
-        with part_file(folder / (piece.name + PART), PART_FLAGS | os.O_CREAT, fcntl.LOCK_EX | fcntl.LOCK_NB) as part:
+        with part_file(folder / (piece.name + PART), os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX | fcntl.LOCK_NB) as part:
             write_piece(part.descriptor, bytes.fromhex(digest), piece.start, data)
             try:
                 part.path.rename(folder / piece.name)

@@ -24,9 +24,6 @@ IDLE_SECONDS = 30 * 86400
 PART = ".part"
 """How the name of a piece ends while it is being written."""
 
-PART_FLAGS = os.O_RDWR | os.O_NOFOLLOW
-"""How a part that may be there is opened."""
-
 _OBJECT = re.compile(r"[0-9a-f]{64}\Z")
 _PREFIX = re.compile(r"[0-9a-f]{2}\Z")
 _MIN_FREE = 1 << 30

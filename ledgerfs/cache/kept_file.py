@@ -64,11 +64,8 @@ class KeptFile:
 
     def load(self, parse: Parse[Content]) -> Content | None:
         """Return what ``parse`` makes of the file; None where there is none, or none that is whole and ours."""
-        try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
-            if not isinstance(error, FileNotFoundError | NotADirectoryError):
-                _LOG.info("%s cannot be read: %s", self.path, error)
+        descriptor = self._folder.open_file(self._name)
+        if descriptor is None:
             return None
         try:
             return self._parsed(descriptor, parse)
@@ -112,9 +109,6 @@ class KeptFile:
 
     def _parsed(self, descriptor: int, parse: Parse[Content]) -> Content | None:
         stat = os.fstat(descriptor)
-        if stat.st_uid != os.geteuid():
-            _LOG.warning("%s belongs to another user and is not trusted", self.path)
-            return None
         seal = read_seal(descriptor)
         if seal is None or not is_intact(descriptor, seal):
             raise ValueError("it is not as it was written")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ledgerfs.cache.cache_folder import HINT
+from ledgerfs.cache.own_files import open_own
 from ledgerfs.errors import CacheWriteError
 
 
@@ -68,7 +69,10 @@ def cannot_write(folder: Path, error: OSError) -> CacheWriteError:
 def _lock(path: Path, flags: int, lock: int) -> int:
     while True:
         try:
-            descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
+            descriptor = open_own(path, flags)
+        except PermissionError as error:
+            # A link, or a file with another name, is not to be made empty.
+            raise cannot_write(path, error) from error
         except OSError as error:
             raise cannot_write(path.parent, error) from error
         _locks.add(descriptor)
@@ -85,7 +89,7 @@ def _lock(path: Path, flags: int, lock: int) -> int:
 
 def _is_at(descriptor: int, path: Path) -> bool:
     try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
+        return os.path.samestat(os.fstat(descriptor), path.lstat())
     except FileNotFoundError:
         return False
 

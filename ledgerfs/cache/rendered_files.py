@@ -19,6 +19,7 @@ from cachetools import LRUCache
 
 from ledgerfs.cache.cache_folder import CacheFolder
 from ledgerfs.cache.fork_lock import ForkLock
+from ledgerfs.cache.own_files import open_own
 from ledgerfs.cache.part_file import PartFile, cannot_write, part_file, whole_files
 from ledgerfs.cache.sealed_file import ALWAYS, Seal, SealedWriter, is_intact, read_seal
 from ledgerfs.cache.single_flight import SingleFlight
@@ -79,9 +80,8 @@ class RenderedFiles:
         opened = self._opened(key, state)
         if opened is not None:
             return opened.size
-        try:
-            descriptor = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
+        descriptor = self._folder.open_file(f"{key}.file")
+        if descriptor is None:
             return None
         try:
             seal = read_seal(descriptor)
@@ -107,9 +107,8 @@ class RenderedFiles:
         found = self._opened(key, state)
         if found is None:
             path = self._path(key)
-            try:
-                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            except OSError:
+            descriptor = self._folder.open_file(path.name)
+            if descriptor is None:
                 return None
             seal = read_seal(descriptor)
             found = CachedFile(descriptor, seal or Seal(0, ALWAYS, 0))
@@ -153,7 +152,7 @@ class RenderedFiles:
                 raise
             raise cannot_write(part.path.parent, writer.failure) from writer.failure
         try:
-            made = CachedFile(os.open(part.path, os.O_RDONLY | os.O_CLOEXEC), seal)
+            made = CachedFile(open_own(part.path, os.O_RDONLY), seal)
             part.path.rename(self._path(key))
         except OSError as error:
             raise cannot_write(part.path.parent, error) from error

@@ -14,7 +14,7 @@ from ledgerfs.fuse_mount.mount_log import log_to_file
 from ledgerfs.fuse_mount.mount_request import MountRequest
 from ledgerfs.fuse_mount.serving import serve_bucket
 from ledgerfs.vfs.bucket import Bucket
-from ledgerfs.vfs.stores.fsspec_handle import without_credentials
+from ledgerfs.vfs.credentials import without_credentials
 
 logger = logging.getLogger("ledgerfs.mount")
 

@@ -7,9 +7,10 @@ from logging.handlers import RotatingFileHandler, WatchedFileHandler
 from pathlib import Path
 
 from ledgerfs.cache.cache_folder import cache_folder
+from ledgerfs.cache.own_files import require_no_others_link
 from ledgerfs.errors import LedgerfsError, MountFailedError
 from ledgerfs.fuse_mount.mount_request import MountRequest
-from ledgerfs.vfs.stores.fsspec_handle import without_credentials
+from ledgerfs.vfs.credentials import without_credentials
 
 _LARGEST = 8 << 20
 
@@ -38,6 +39,7 @@ def log_to_file(request: MountRequest) -> Path:
         if request.log_file is None:
             handler: logging.Handler = RotatingFileHandler(path, maxBytes=_LARGEST, backupCount=1, errors="replace")
         else:
+            require_no_others_link(path)
             handler = WatchedFileHandler(path, errors="replace")
     except LedgerfsError:
         raise

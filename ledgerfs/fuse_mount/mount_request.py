@@ -5,7 +5,7 @@ import os
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ledgerfs.vfs.stores.fsspec_handle import without_credentials
+from ledgerfs.vfs.credentials import without_credentials
 from ledgerfs.vfs.stores.url_filesystem import require_url
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 
 from ledgerfs.cache.cache_folder import folder_of_environment
+from ledgerfs.cache.own_files import open_own
 from ledgerfs.errors import LedgerfsError, MountFailedError
 from ledgerfs.fuse_mount.environment_file import load_environment
 from ledgerfs.fuse_mount.mount_request import MountRequest
@@ -197,7 +198,13 @@ def _pid_file(path: str | None) -> Iterator[None]:
         yield
         return
     try:
-        Path(path).write_text(f"{os.getpid()}\n")
+        # One of a killed mount may be there; a link to, or another name of, another file is not written to.
+        descriptor = open_own(path, os.O_WRONLY | os.O_CREAT, 0o644)
+        try:
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"{os.getpid()}\n".encode())
+        finally:
+            os.close(descriptor)
     except OSError as error:
         raise MountFailedError(f"cannot write the process's number: {error.strerror}", key=path) from error
     try:

@@ -10,10 +10,10 @@ from ledgerfs.spark.lake.layout import LakeLayout
 from ledgerfs.spark.lake.state import LedgerIds, Unit, Work, what_is_new
 from ledgerfs.spark.planning import look_for_missing
 from ledgerfs.spark.storage import Storage
+from ledgerfs.vfs.credentials import without_credentials
 from ledgerfs.vfs.missing_ledgers import MissingLedger
 from ledgerfs.vfs.partitions import DEFAULT_PARTITION_BYTES, PartitionPlan, plan_partitions, wanted_ledgers, within
 from ledgerfs.vfs.scan import Scan, make_scan
-from ledgerfs.vfs.stores.fsspec_handle import without_credentials
 from ledgerfs.vfs.table_files import TABLE_KINDS
 
 

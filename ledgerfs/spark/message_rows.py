@@ -16,6 +16,7 @@ from ledgerfs.spark.worker import spare_imports
 from ledgerfs.vfs.partitions import Partition, Run
 
 if TYPE_CHECKING:
+    from ledgerfs.vfs.bucket import Bucket
     from ledgerfs.vfs.scan import Scan
 
 OnEnd = Callable[["Scan"], None]
@@ -28,7 +29,7 @@ _TRANSACTIONS_KNOWN = 1 << 16
 _TOPICS_KNOWN = 64
 
 _log = logging.getLogger("ledgerfs.spark")
-_outcomes: "LRUCache[tuple[str, str | None, int, int], dict[Any, str]]" = LRUCache(_TOPICS_KNOWN)
+_outcomes: "LRUCache[tuple[Bucket, str | None, int, int], dict[Any, str]]" = LRUCache(_TOPICS_KNOWN)
 
 
 def arrow_schema(columns: Sequence[str] | None) -> pa.Schema:
@@ -103,7 +104,8 @@ def _log_left_out(scan: "Scan") -> None:
 
 def _outcomes_of(storage: Storage, run: Run) -> MutableMapping[Any, str]:
     """Return what tasks of this process know of a topic's transactions: one without an outcome takes reading the topic to its end."""
-    key = (storage.url, run.managed_ledger, run.topic_size, run.last_ledger)
+    # Not by its URL, which two endpoints may share.
+    key = (storage.bucket(), run.managed_ledger, run.topic_size, run.last_ledger)
     found = _outcomes.get(key)
     if found is None or len(found) > _TRANSACTIONS_KNOWN:
         found = _outcomes[key] = {}

@@ -81,7 +81,7 @@ def split_options(given: Mapping[str, str], known: Mapping[str, object]) -> tupl
             of_storage[low] = value
         else:
             raise InvalidOptionError(f"no such option; there are {', '.join([*known, *_STORAGE_NAMES])}", key=name)
-    require_no_credentials({**storage, **settings})
+    require_no_credentials({**of_storage, **storage, **settings})
     return ours, _storage(storage, settings, **of_storage)
 
 

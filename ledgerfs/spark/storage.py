@@ -18,13 +18,7 @@ from ledgerfs.cache.fork_lock import ForkLock
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.spark.hadoop_settings import S3Settings, only_s3, settings_of_files
 from ledgerfs.vfs.bucket import Bucket, open_bucket
-
-CREDENTIALS = frozenset(
-    {"key", "secret", "token", "password", "username", "account_key", "sas_token", "connection_string", "credential", "client_secret"}
-)  # fmt: skip
-"""Options of filesystems that nobody else should see."""
-
-_CREDENTIAL_ENDS = ("access.key", "secret.key", "session.token", "access_key_id", "secret_access_key", "session_token")
+from ledgerfs.vfs.credentials import find_credential, without_credentials
 
 _MOST_BUCKETS = 16
 _buckets: "LRUCache[str, Bucket]" = LRUCache(_MOST_BUCKETS)
@@ -55,7 +49,7 @@ class Storage:
     catalog_max_age: float | None = None
 
     def __repr__(self) -> str:
-        return f"Storage({self.url!r})"
+        return f"Storage({without_credentials(self.url)!r})"
 
     @property
     def filesystem_options(self) -> dict[str, Any]:
@@ -101,13 +95,11 @@ def session_settings(spark: SparkSession) -> dict[str, str]:
 
 
 def require_no_credentials(options: Mapping[str, Any]) -> None:
-    """Raise `InvalidOptionError` for options, at any depth, that would show a credential in plans and logs."""
-    for name, value in options.items():
-        if isinstance(value, Mapping):
-            require_no_credentials(value)
-        if name.lower() in CREDENTIALS or name.lower().endswith(_CREDENTIAL_ENDS):
-            raise InvalidOptionError(
-                "credentials do not belong into a reader's options, which plans and logs show; give them as AWS_ACCESS_KEY_ID and "
-                "AWS_SECRET_ACCESS_KEY, as a role of the machine, or as Hadoop's fs.s3a.access.key and fs.s3a.secret.key",
-                key=name,
-            )
+    """Raise `InvalidOptionError` for options that would show a credential in plans and logs (`ledgerfs.vfs.credentials`)."""
+    name = find_credential(options)
+    if name is not None:
+        raise InvalidOptionError(
+            "credentials do not belong into a reader's options, which plans and logs show; give them as AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY, as a role of the machine, or as Hadoop's fs.s3a.access.key and fs.s3a.secret.key",
+            key=name,
+        )

@@ -111,6 +111,15 @@ class Bucket:
         return f"<bucket {self.store.url}>"
 
     @property
+    def identity(self) -> str | None:
+        """What tells the bucket from all others, in any process: its URL and a digest (`identity_of`), without credentials.
+
+        None where that cannot be told; such a bucket is no other's equal, and not even its own in another process.
+        """
+        identity: str | None = self._options[3]
+        return identity
+
+    @property
     def catalog(self) -> Catalog:
         """The table of all ledgers; on first use one listing, and one GET for each index that no process has read before."""
         return self.load_catalog()

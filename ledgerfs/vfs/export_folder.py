@@ -13,8 +13,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Self, TextIO
+from stat import S_ISREG
+from typing import Any, BinaryIO, Self
 
+from ledgerfs.cache.own_files import make_new, open_plain
 from ledgerfs.errors import ExportFolderError, InvalidOptionError, LedgerfsError
 from ledgerfs.vfs.catalog import LedgerRef
 
@@ -83,13 +85,16 @@ class ExportFolder:
         self.path = path
         self._overwrite = overwrite
         self._record = _Record(json.loads(json.dumps(contents)), suffix)
-        self._lock: TextIO | None = None
+        self._lock: BinaryIO | None = None
         self._save_after = 0.0
 
     def __enter__(self) -> Self:
         with _naming(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.path / LOCK_NAME).open("w")
+        lock = self.path / LOCK_NAME
+        with _naming(lock):
+            # It may be there from an earlier export, but never is what a link leads to; and nothing is written to it.
+            self._lock = os.fdopen(open_plain(lock, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
         try:
             self._begin(self._lock)
         except BaseException:
@@ -113,7 +118,7 @@ class ExportFolder:
         if known is None or known.version != version_of(ref) or not (known.is_final or known.later == later):
             return None
         try:
-            size = self._file(ref).stat().st_size
+            size = _size_of(self._file(ref))
         except OSError:
             size = 0
         return known if size == known.size else None
@@ -133,7 +138,7 @@ class ExportFolder:
         if len(self._record.ledgers) < _FEW_LEDGERS or time.monotonic() >= self._save_after:
             self._save()
 
-    def _begin(self, lock: TextIO) -> None:
+    def _begin(self, lock: BinaryIO) -> None:
         """Lock, remove what a killed export left, and read the record."""
         with _naming(self.path):
             try:
@@ -142,7 +147,7 @@ class ExportFolder:
                 raise OSError(errno.EBUSY, "another export is writing to this folder") from error
             for pattern in (f".[0-9]*{_PART}", f".{RECORD_NAME}{_PART}"):
                 for part in self.path.glob(pattern):
-                    part.unlink()
+                    _remove_left(part)
             found = self._read()
             if found.contents == self._record.contents:
                 self._record = found
@@ -154,9 +159,14 @@ class ExportFolder:
         """Return the record, one without contents where there is none."""
         path = self.path / RECORD_NAME
         try:
-            return _Record.parse(path.read_bytes())
+            descriptor = open_plain(path, os.O_RDONLY)
         except FileNotFoundError:
             return _Record({}, self._record.suffix)
+        except OSError as error:
+            raise ExportFolderError.of(error, path) from error
+        try:
+            with os.fdopen(descriptor, "rb") as file:
+                return _Record.parse(file.read())
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InvalidOptionError("not the record of an export; take another folder", key=str(path)) from error
 
@@ -223,9 +233,12 @@ def _naming(path: Path) -> Iterator[None]:
 def _replacing(path: Path) -> Iterator[BinaryIO]:
     """Give a file that takes the place of ``path`` when all of it is on disk; after an error it is gone."""
     part = path.with_name(f".{path.name}{_PART}")
+    with _naming(part):
+        # Never one that is there: what was left was removed when the folder was locked.
+        descriptor = make_new(part)
     with _naming(path):
         try:
-            with part.open("wb") as file:
+            with os.fdopen(descriptor, "wb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -234,6 +247,19 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
             part.unlink(missing_ok=True)
             raise
         _sync(path.parent)
+
+
+def _remove_left(part: Path) -> None:
+    """Remove what a killed export left; raises `ExportFolderError` for a link, which none leaves."""
+    with _naming(part):
+        os.close(open_plain(part, os.O_RDONLY))
+        part.unlink()
+
+
+def _size_of(path: Path) -> int:
+    """Return the size of a file, 0 for what is none of an export's; raises `OSError`."""
+    found = path.lstat()
+    return found.st_size if S_ISREG(found.st_mode) else 0
 
 
 def _sync(folder: Path) -> None:

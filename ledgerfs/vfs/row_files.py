@@ -19,10 +19,10 @@ import pyarrow.parquet
 from ledgerfs.errors import InvalidRowsError, LedgerfsError, NotFoundError
 from ledgerfs.messages.input_columns import IGNORED_COLUMNS
 from ledgerfs.messages.text_columns import TEXT_COLUMNS, from_texts
+from ledgerfs.vfs.credentials import without_credentials
 from ledgerfs.vfs.json_rows import JSON_SCHEMA, json_rows
 from ledgerfs.vfs.path_patterns import is_pattern, with_literal_beginning
 from ledgerfs.vfs.stores.failures import translate
-from ledgerfs.vfs.stores.fsspec_handle import without_credentials
 from ledgerfs.vfs.stores.url_filesystem import filesystem_of
 
 _ROWS = 1 << 15
@@ -108,10 +108,10 @@ def _paths(fs: Any, root: str, path: str) -> list[str]:  # noqa: ANN401
         found = [info["name"] for info in fs.glob(pattern, detail=True).values() if _is_of_rows(info)]
     else:
         if PurePosixPath(root).suffix.lower() not in _KINDS:
-            raise InvalidRowsError(f"what file is this? Known are {', '.join(_KINDS)}", key=path)
+            raise InvalidRowsError(f"what file is this? Known are {', '.join(_KINDS)}", key=without_credentials(path))
         found = [root]
     if not found:
-        raise NotFoundError(f"no file of rows; known are {', '.join(_KINDS)}", key=path)
+        raise NotFoundError(f"no file of rows; known are {', '.join(_KINDS)}", key=without_credentials(path))
     return sorted(found, key=_by_number)
 
 

@@ -82,6 +82,7 @@ def test_options_come_before_settings() -> None:
 def test_a_storage_shows_no_credentials() -> None:
     storage = Storage(URL, {"secret": "hidden-thing"}, {"fs.s3a.secret.key": "hidden-thing"})
     assert "hidden-thing" not in repr(storage) + str(storage) + repr([storage])
+    assert "hidden-thing" not in repr(Storage("https://u:p@hidden-thing@host/x"))
     assert "hidden-thing" not in repr(S3Settings.of(URL, storage.settings))
     assert pickle.loads(pickle.dumps(storage)).filesystem_options == storage.filesystem_options
 
@@ -94,11 +95,44 @@ def test_a_storage_shows_no_credentials() -> None:
         {"client_kwargs": {"aws_access_key_id": "x"}},
         {"fs.s3a.session.token": "x"},
         {"fs.s3a.bucket.tier.secret.key": "x"},
+        {"access_token": "x"},
+        {"shared_key": "x"},
+        {"fs.s3a.proxy.password": "x"},
+        {"endpoint_url": "http://user:x@host"},
+        {"client_kwargs": [{"proxies": {"https": "https://x@host"}}]},
+        {"client_kwargs": [{"aws_secret_access_key": "x"}]},
     ],
 )
 def test_credentials_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(InvalidOptionError, match="credentials do not belong"):
         require_no_credentials(options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"path": "s3://k:hidden-thing@tier"},
+        {"path": URL, "endpoint_url": "https://hidden-thing@host"},
+        {"path": URL, "storage.access_token": "hidden-thing"},
+        {"path": URL, "storage.client_kwargs": '[{"session": [{"token": "hidden-thing"}]}]'},
+        {"path": URL, "fs.s3a.proxy.password": "hidden-thing"},
+    ],
+)
+def test_no_option_of_a_reader_shows_a_credential(options: dict[str, str]) -> None:
+    with pytest.raises(InvalidOptionError, match="credentials do not belong") as caught:
+        read_options(options)
+    assert "hidden-thing" not in str(caught.value)
+
+
+def test_options_that_are_no_credentials_are_taken() -> None:
+    storage = read_options(
+        {
+            "path": "abfss://container@account.dfs.core.windows.net/x",
+            "storage.account_name": "account",
+            "fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider",
+        }
+    ).storage
+    assert storage.options == {"account_name": "account"}
 
 
 def test_options_of_a_reader() -> None:

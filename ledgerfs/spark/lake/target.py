@@ -13,10 +13,11 @@ from uuid import uuid4
 
 from ledgerfs.errors import BucketNotFoundError, NotFoundError, ObjectNotFoundError
 from ledgerfs.spark.storage import Storage
+from ledgerfs.vfs.credentials import without_credentials
 from ledgerfs.vfs.object_writes import Upload
 from ledgerfs.vfs.stores import open_store
 from ledgerfs.vfs.stores.failures import translate
-from ledgerfs.vfs.stores.fsspec_handle import FsspecHandle, without_credentials
+from ledgerfs.vfs.stores.fsspec_handle import FsspecHandle
 from ledgerfs.vfs.stores.url_filesystem import filesystem_of
 
 Result = TypeVar("Result")
@@ -59,7 +60,7 @@ class Lake:
                 return
             self._make_folder_of(name)
             part = f"{path}.{uuid4().hex}.part"
-            with open(part, "wb") as file:  # noqa: PTH123  (a path of fsspec's)
+            with open(part, "xb") as file:  # noqa: PTH123  (a path of fsspec's)
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -73,7 +74,7 @@ class Lake:
             open_store(self.fs, self.path(folder)).writes.put(name, data, {})
         except NotFoundError as error:
             raise BucketNotFoundError(
-                "the folder cannot be made: there is nothing to make it in", key=self.root
+                "the folder cannot be made: there is nothing to make it in", key=without_credentials(self.root)
             ) from error
 
     def uploads(self, folder: str, part_size: int) -> Callable[[str], Upload]:
@@ -147,7 +148,8 @@ class Lake:
 def missing(lake: Lake, name: str) -> ObjectNotFoundError:
     """Return the error for a file that somebody has removed."""
     return ObjectNotFoundError(
-        "somebody has removed this file of the export while it was being finished", key=lake.path(name)
+        "somebody has removed this file of the export while it was being finished",
+        key=without_credentials(lake.path(name)),
     )
 
 

@@ -19,7 +19,7 @@ from ledgerfs.errors import (
     UnusableUrlError,
     WrongBodyError,
 )
-from ledgerfs.vfs.stores.fsspec_handle import without_credentials
+from ledgerfs.vfs.credentials import without_credentials
 
 _NO_CREDENTIALS = frozenset(
     {

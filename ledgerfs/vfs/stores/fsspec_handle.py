@@ -4,18 +4,10 @@ fsspec's asynchronous filesystems refuse to work in a forked child, and its sync
 So what is kept is how to make the filesystem; fsspec's own instance cache finds the one at hand.
 """
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
 _MAX_POOL_CONNECTIONS = 64
-_USER_INFO = re.compile(r"""[^\s:/@'"]+:(?!//)[^\s@'"]+@""")
-_QUERY = re.compile(r"""(?<=\?)[^\s'"]+""")
-
-
-def without_credentials(text: str) -> str:
-    """Return a URL, or a text with URLs in it, with users and passwords (``user:password@``) and queries replaced by ``***``."""
-    return _QUERY.sub("***", _USER_INFO.sub("***@", text))
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ledgerfs.errors import BucketNotFoundError, LedgerfsError, StoreError
+from ledgerfs.vfs.credentials import without_credentials
 from ledgerfs.vfs.descriptors import write_all
 from ledgerfs.vfs.object_store import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.vfs.stores.concurrent_reads import read_in_threads
 from ledgerfs.vfs.stores.failures import replaced, short_body, short_object, translate
-from ledgerfs.vfs.stores.fsspec_handle import FsspecHandle, without_credentials
+from ledgerfs.vfs.stores.fsspec_handle import FsspecHandle
 from ledgerfs.vfs.stores.fsspec_info import seconds_of, stat_of
 from ledgerfs.vfs.stores.fsspec_writes import FsspecWrites
 from ledgerfs.vfs.stores.reading_threads import FILESYSTEM_THREADS, read_at_once

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from stat import S_ISREG
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from ledgerfs.errors import BucketNotFoundError, LedgerfsError
 from ledgerfs.vfs.descriptors import copy_range
 from ledgerfs.vfs.object_store import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.vfs.stores.failures import replaced, short_body, translate
+from ledgerfs.vfs.stores.local_files import open_object, stat_object
 from ledgerfs.vfs.stores.local_stat import stat_of
 from ledgerfs.vfs.stores.local_writes import LocalWrites, is_part
 from ledgerfs.vfs.stores.reading_threads import FOLDER_THREADS
@@ -26,12 +26,16 @@ _PAGE = 4096
 
 
 class LocalStore:
-    """The files of one folder. Subfolders are listed by name only; folders keep no user metadata."""
+    """The files of one folder. Subfolders are listed by name only; folders keep no user metadata.
 
-    __slots__ = ("_root", "traffic")
+    Links are listed as what they are, which is as long as the path in them, and cannot be read unless ``follow_links`` says so.
+    """
 
-    def __init__(self, root: str) -> None:
+    __slots__ = ("_follow_links", "_root", "traffic")
+
+    def __init__(self, root: str, *, follow_links: bool = False) -> None:
         self._root = root
+        self._follow_links = follow_links
         self.traffic = Traffic()
 
     is_remote = False
@@ -54,7 +58,7 @@ class LocalStore:
                 for entry in entries:
                     if is_part(entry.name) or not entry.name.startswith(prefix):
                         continue
-                    page.append(_stat_of_entry(entry))
+                    page.append(self._stat_of_entry(entry))
                     if len(page) == _PAGE:
                         yield page
                         page = []
@@ -68,7 +72,7 @@ class LocalStore:
         """Return the file's size and version."""
         try:
             with Sent(Asked("HEAD", key), self.traffic):
-                return ObjectHead(stat_of(key, Path(self._root, key).stat()), None)
+                return ObjectHead(stat_of(key, stat_object(self._root, key, follow_links=self._follow_links)), None)
         except OSError as error:
             raise translate(error, key) from error
 
@@ -125,7 +129,7 @@ class LocalStore:
         """Open the file of the version asked for, as one request."""
         with Sent(Asked.to_read(request), self.traffic) as sent:
             try:
-                descriptor = os.open(f"{self._root}/{request.key}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+                descriptor = open_object(self._root, request.key, follow_links=self._follow_links)
             except OSError as error:
                 raise translate(error, request.key, request.start) from error
             try:
@@ -135,14 +139,14 @@ class LocalStore:
             finally:
                 os.close(descriptor)
 
-
-def _stat_of_entry(entry: "os.DirEntry[str]") -> ObjectStat:
-    try:
-        stat = entry.stat()
-    except OSError:
-        # A dangling or forbidden link, or a file deleted since: listed, and found missing when it is read.
-        return ObjectStat(entry.name, 0, 0, "gone")
-    if not S_ISREG(stat.st_mode):
-        # Folders, and pipes, sockets and devices, which are not ours to open.
-        return ObjectStat(f"{entry.name}/", 0, 0, "")
-    return stat_of(entry.name, stat)
+    def _stat_of_entry(self, entry: "os.DirEntry[str]") -> ObjectStat:
+        is_link = entry.is_symlink() and not self._follow_links
+        try:
+            stat = entry.stat(follow_symlinks=not is_link)
+        except OSError:
+            # A dangling or forbidden link, or a file deleted since: listed, and found missing when it is read.
+            return ObjectStat(entry.name, 0, 0, "gone")
+        if not (is_link or S_ISREG(stat.st_mode)):
+            # Folders, and pipes, sockets and devices, which are not ours to open.
+            return ObjectStat(f"{entry.name}/", 0, 0, "")
+        return stat_of(entry.name, stat)

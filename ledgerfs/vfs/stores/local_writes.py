@@ -14,11 +14,12 @@ from typing import BinaryIO
 from uuid import uuid4
 
 from ledgerfs.cache.block_cache import Buffer
-from ledgerfs.errors import BucketNotFoundError, ObjectExistsError, UnsupportedWriteError
+from ledgerfs.errors import AccessDeniedError, BucketNotFoundError, ObjectExistsError, UnsupportedWriteError
 from ledgerfs.vfs.descriptors import write_all
 from ledgerfs.vfs.object_store import ObjectStat
 from ledgerfs.vfs.object_writes import UnfinishedUpload
 from ledgerfs.vfs.stores.failures import translate
+from ledgerfs.vfs.stores.local_files import open_object
 from ledgerfs.vfs.stores.local_stat import stat_of
 from ledgerfs.vfs.stores.sent_requests import Asked, Sent
 from ledgerfs.vfs.traffic import Traffic
@@ -183,19 +184,17 @@ class LocalUpload:
         if os.path.lexists(self._path):
             return self._same()
         self._part.rename(self._path)
-        return self._path.stat()
+        return self._path.lstat()
 
     def _same(self) -> os.stat_result:
         """Return the file that is there if it has the same bytes; raises `FileExistsError`."""
         other = FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self._path))
-        if not self._path.is_file():
-            raise other
         try:
-            opened = self._path.open("rb", buffering=0)
-        except FileNotFoundError as error:
-            # It has been removed since.
+            opened = open_object(str(self._path.parent), self._path.name, follow_links=False)
+        except (FileNotFoundError, AccessDeniedError) as error:
+            # It has been removed since, or is no file.
             raise other from error
-        with opened as there, self._part.open("rb", buffering=0) as part:
+        with os.fdopen(opened, "rb", buffering=0) as there, self._part.open("rb", buffering=0) as part:
             stat = os.fstat(there.fileno())
             if stat.st_size != self._sent or not _is_same(there, part):
                 raise other

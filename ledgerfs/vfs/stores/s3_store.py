@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ledgerfs.cache.block_cache import Buffer
 from ledgerfs.errors import BucketNotFoundError, LedgerfsError, ObjectNotFoundError, StoreError
+from ledgerfs.vfs.credentials import without_credentials
 from ledgerfs.vfs.descriptors import write_all
 from ledgerfs.vfs.object_store import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.vfs.stores.concurrent_reads import read_in_loop
 from ledgerfs.vfs.stores.failures import replaced, short_body, short_object, status_of, translate
-from ledgerfs.vfs.stores.fsspec_handle import FsspecHandle, without_credentials
+from ledgerfs.vfs.stores.fsspec_handle import FsspecHandle
 from ledgerfs.vfs.stores.retries import Tries, retry, retry_async
 from ledgerfs.vfs.stores.s3_body import check_answer, read_body
 from ledgerfs.vfs.stores.s3_get import LeanGet

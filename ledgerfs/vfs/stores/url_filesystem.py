@@ -7,8 +7,8 @@ from typing import Any
 import fsspec
 
 from ledgerfs.errors import UnusableUrlError
+from ledgerfs.vfs.credentials import without_credentials
 from ledgerfs.vfs.stores.failures import translate
-from ledgerfs.vfs.stores.fsspec_handle import without_credentials
 
 _ONE_SLASH = re.compile(r"(?!file:|local:)([A-Za-z][A-Za-z0-9+.-]+):/(?!/)")
 _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "abfs": "azure", "az": "azure"}

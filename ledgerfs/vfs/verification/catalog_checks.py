@@ -127,6 +127,9 @@ def _severity_of_copy(catalog: Catalog, ref: LedgerRef) -> Severity:
 def _contradiction(bucket: Bucket, ref: LedgerRef, *, severity: Severity) -> Finding:
     """Say what index and size of the data object contradict each other in."""
     size = ref.data.size
+    if not bucket.store.is_remote:
+        # A link in a folder is no object of another size: this raises, and says what it is.
+        bucket.store.head(ref.data.key)
     if size < ref.data_length:
         message = f"the object has {size} bytes, its index says {ref.data_length}: the end is missing"
         return _about(ref, severity, "short-object", message, size)

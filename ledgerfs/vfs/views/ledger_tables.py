@@ -13,6 +13,7 @@ from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, overload
+from uuid import uuid4
 
 from cachetools import LRUCache
 
@@ -21,7 +22,6 @@ from ledgerfs.cache.fork_lock import ForkLock
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.vfs.catalog import Catalog, LedgerRef
 from ledgerfs.vfs.layout import LedgerReader
-from ledgerfs.vfs.object_store import ObjectStore
 
 if TYPE_CHECKING:
     from ledgerfs.vfs.scan import Scan
@@ -35,8 +35,8 @@ class LedgerSource(Protocol):
     """A bucket, as far as tables are made from it."""
 
     @property
-    def store(self) -> ObjectStore:
-        """Where its objects are."""
+    def identity(self) -> str | None:
+        """What tells it from all other buckets; None where nothing does."""
         ...
 
     @property
@@ -110,7 +110,9 @@ class LedgerTables:
         options = dict(self._scan_options)
         keys = options.pop("private_keys", None) or {}
         secrets = sorted((name, _content(source)) for name, source in keys.items())
-        return _digest(__version__, _RENDERER, self._source.store.url, sorted(options.items()), secrets)
+        # A bucket that cannot be told from others shares its files with none.
+        identity = self._source.identity or uuid4().hex
+        return _digest(__version__, _RENDERER, identity, sorted(options.items()), secrets)
 
 
 @dataclass(frozen=True, slots=True)

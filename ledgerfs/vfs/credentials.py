@@ -1,0 +1,181 @@
+"""What is a credential: one table of names, and one idea of where credentials stand in a URL.
+
+Whoever shows options, URLs or what other libraries said of them, refuses them, or tells buckets apart by them, asks here.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+from urllib.parse import unquote
+
+HIDDEN = "***"
+
+_SECRET_WORDS = frozenset(
+    {"authorization", "bearer", "cookie", "cookies", "credential", "credentials", "pass", "passcode", "passphrase", "passwd"}
+    | {"password", "passwords", "pwd", "sas", "secret", "secrets", "sig", "signature", "token", "tokens"}
+)  # fmt: skip
+"""A name with such a word is that of a credential, wherever the word stands: ``fs.s3a.proxy.password``, ``sas_token``."""
+
+_SECRET_PAIRS = frozenset(
+    {("access", "key"), ("account", "key"), ("api", "key"), ("conn", "str"), ("connection", "string")}
+    | {("customer", "key"), ("private", "key"), ("private", "keys"), ("secret", "key"), ("shared", "key")}
+)  # fmt: skip
+"""So is one with two such words behind each other: ``aws_access_key_id``, ``fs.azure.account.key.<host>``."""
+
+_LAST_WORDS = frozenset({"auth", "key"})
+"""So is one that ends in such a word: ``key``, ``encryption.key``; ``key_prefix`` is none."""
+
+_OPEN_KEYS = frozenset({"kms", "ordering", "partition", "primary", "public", "sort"})
+"""Words before ``key`` that nobody has to hide."""
+
+_DESCRIBING = frozenset(
+    {"algorithm", "binding", "class", "enabled", "endpoint", "expiry", "file", "filename", "mechanism", "method", "path", "provider"}
+    | {"providers", "timeout", "ttl", "type", "uri", "url"}
+)  # fmt: skip
+"""Names that end in such a word tell about a credential, or where it is: ``fs.s3a.aws.credentials.provider``, ``token_url``."""
+
+LOGIN_NAMES = frozenset({"username", "user_name"})
+"""Names of logins: refused and hidden as credentials are, though they may tell whose folder it is."""
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
+_OF_BUCKET = re.compile(r"^(?:spark\.hadoop\.)?fs\.s3a\.bucket\.[^.]+\.")
+"""What stands in front of a setting of one bucket, whose name may be anything."""
+
+_HOSTS_CONTAINER = frozenset({"abfs", "abfss", "jceks", "wasb", "wasbs"})
+"""Schemes of URLs that have something else where others have a user: ``abfss://container@account.dfs.core.windows.net``."""
+
+_PLAIN_NAMES = frozenset({"file", "local", "persistent", "non-persistent"})
+"""Schemes of names that have neither users nor queries: there ``?`` is a character as any other."""
+
+_PLACE = re.compile(
+    r"""
+    (?<![A-Za-z0-9+.\-])(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>(?:(?!::[A-Za-z][\w+.-]*(?:://|::))\S)*)
+    | (?<![\w/.\-%])(?P<login>[^\s:/@'"=,(\[{]{1,256}):(?![:/])[^\s'"]{0,512}@
+    """,
+    re.VERBOSE,
+)
+_ASSIGNMENT = re.compile(
+    r"""
+    (?P<quote>['"])(?P<quoted>[\w.\-]+)(?P=quote)\s*[:=]\s*
+    | (?<![\w/.\-])(?P<name>[\w.\-]+)=
+    | (?<![\w/.\-])(?P<header>(?i:proxy-authorization|authorization|cookie|set-cookie)):\s*
+    """,
+    re.VERBOSE,
+)
+_VALUES = {
+    "quoted": re.compile(r"""b?"(?:[^"\\]|\\.)*"|b?'(?:[^'\\]|\\.)*'|\{[^}]*\}|\[[^\]]*\]|[^\s,;)\]}]+"""),
+    "name": re.compile(r""""[^"]*"|'[^']*'|[^\s,;&'")\]}]+"""),
+    "header": re.compile(r"(?:[A-Za-z0-9-]+ )?\S+"),
+}
+"""How far a value reaches that is given to a name in quotes, to one without, and to a header."""
+
+_PARAMETER = re.compile(r"(?:^|[?&;])(?P<name>[^=&;?]+)=")
+
+
+def is_credential(name: str) -> bool:
+    """Whether an option, a parameter or a header of this name holds a credential."""
+    words = [word.lower() for word in _WORD.findall(_OF_BUCKET.sub("", name))]
+    if not words or name.lower() in LOGIN_NAMES:
+        return bool(words)
+    if words[-1] in _DESCRIBING:
+        return False
+    if not _SECRET_WORDS.isdisjoint(words) or not _SECRET_PAIRS.isdisjoint(pairwise(words)):
+        return True
+    return words[-1] in _LAST_WORDS and (len(words) == 1 or words[-2] not in _OPEN_KEYS)
+
+
+def find_credential(options: Mapping[str, Any]) -> str | None:
+    """Return the name of the first option that holds a credential, by its name or within its value, at any depth; None if none does.
+
+    What stands in a value counts, too: a URL with a user in front of its host or with a signature behind it, texts of JSON, lists.
+    """
+    return next(_credentials_in(options, ""), None)
+
+
+def without_credentials(text: str) -> str:
+    """Return a URL, or a text with URLs and options in it, with what may be a credential replaced by ``***``.
+
+    That is what stands before the ``@`` of a host, the whole query of a URL, and what is given to the name of a credential
+    (``secret=…``, ``"secret": …``).
+    """
+    text = _PLACE.sub(_hidden_place, text)
+    shown, at = [], 0
+    for start, end in _given_to_credentials(text):
+        shown += [text[at:start], HIDDEN]
+        at = end
+    return "".join([*shown, text[at:]])
+
+
+def _credentials_in(value: Any, name: str) -> Iterator[str]:  # noqa: ANN401  (whatever options hold)
+    if isinstance(value, Mapping):
+        for key, one in value.items():
+            if is_credential(str(key)):
+                yield str(key)
+            yield from _credentials_in(one, str(key))
+    elif isinstance(value, list | tuple | set | frozenset):
+        for one in value:
+            yield from _credentials_in(one, name)
+    elif isinstance(value, str):
+        if value.lstrip().startswith(("{", "[", '"')) and (parsed := _parsed(value)) is not None:
+            yield from _credentials_in(parsed, name)
+        elif _holds_credential(value):
+            yield name
+
+
+def _parsed(text: str) -> Any:  # noqa: ANN401  (whatever JSON knows)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _holds_credential(text: str) -> bool:
+    """Whether a text has a credential in it: of a URL the user and what parameters are named so, else ``name=…`` and ``"name": …``."""
+    for found in _PLACE.finditer(text):
+        user, _, query = _parts_of_url(found["scheme"], found["rest"]) if found["scheme"] else (found["login"], "", "")
+        if user or any(is_credential(unquote(one["name"])) for one in _PARAMETER.finditer(query)):
+            return True
+    return any(_given_to_credentials(text))
+
+
+def _hidden_place(found: re.Match[str]) -> str:
+    if not found["scheme"]:
+        return f"{HIDDEN}@"
+    user, place, query = _parts_of_url(found["scheme"], found["rest"])
+    return f"{found['scheme']}://{f'{HIDDEN}@' if user else ''}{place}{_hidden_query(query)}"
+
+
+def _given_to_credentials(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where the values stand that a text gives to names of credentials."""
+    behind = 0
+    for found in _ASSIGNMENT.finditer(text):
+        kind = found.lastgroup or "name"
+        if found.start() < behind or not is_credential(found[kind]):
+            continue
+        value = _VALUES[kind].match(text, found.end())
+        if value is not None:
+            behind = value.end()
+            yield value.span()
+
+
+def _hidden_query(query: str) -> str:
+    """Return a query without what it says; a quote at its end belongs to the text around the URL."""
+    said = query.rstrip("'\")]},;:")
+    return f"?{HIDDEN}{query[len(said) :]}" if len(said) > 1 else query
+
+
+def _parts_of_url(scheme: str, rest: str) -> tuple[str, str, str]:
+    """Return the user, what follows up to the query, and the query with its ``?``, of what stands behind ``scheme://``."""
+    if scheme.lower() in _PLAIN_NAMES:
+        return "", rest, ""
+    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    user, at, _ = authority.rpartition("@")
+    if not at and "@" in rest and re.search(r":(?!\d*$)[^\]]*\Z", authority):
+        # No port: a password with a slash in it, which should have been written as %2F.
+        user, at, _ = rest.rpartition("@")
+    if at and scheme.lower() in _HOSTS_CONTAINER and ":" not in user:
+        user, at = "", ""
+    place, mark, query = rest[len(user) + len(at) :].partition("?")
+    return user, place, mark + query

@@ -1,0 +1,90 @@
+"""Opening the files of a folder that is a bucket: regular files, and none that a link leads to unless that was asked for.
+
+Whoever may write to the folder could else have any file of the machine read as an object, by a link to it.
+"""
+
+import errno
+import os
+from stat import S_ISLNK, S_ISREG
+
+from ledgerfs.errors import AccessDeniedError
+
+FOLLOW_LINKS = "follow_links"
+"""The storage option that asks for it."""
+
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+_FOLDER_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW
+_IS_LINK = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK})
+"""What the kernel says of links that it is not to follow."""
+
+
+def open_object(root: str, key: str, *, follow_links: bool) -> int:
+    """Return a descriptor of a regular file, to read; raises `AccessDeniedError` for links and what else is no file, and `OSError`.
+
+    The folder itself may be a link: whoever named it meant it.
+    """
+    descriptor = os.open(f"{root}/{key}", _FLAGS) if follow_links else _open_beneath(root, key)
+    try:
+        if not S_ISREG(os.fstat(descriptor).st_mode):
+            raise AccessDeniedError("not a regular file; folders, pipes and devices are not opened", key=key)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def stat_object(root: str, key: str, *, follow_links: bool) -> os.stat_result:
+    """Return what there is to know of a file; raises as `open_object`, but for what is no regular file."""
+    if follow_links:
+        return os.stat(f"{root}/{key}")  # noqa: PTH116  (a hot path)
+    parent, name = _parent_of(root, key)
+    try:
+        found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    finally:
+        if parent is not None:
+            os.close(parent)
+    if S_ISLNK(found.st_mode):
+        raise _refused(root, key)
+    return found
+
+
+def _refused(root: str, key: str) -> OSError:
+    """Return the error for an object that is a link, or behind one; one that leads nowhere is no object for anybody."""
+    if not os.path.exists(f"{root}/{key}"):  # noqa: PTH110  (text in)
+        return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
+    return AccessDeniedError(
+        f"a link, which is not followed out of the bucket's folder; the storage option {FOLLOW_LINKS}=true has it followed",
+        key=key,
+    )
+
+
+def _open_beneath(root: str, key: str) -> int:
+    parent, name = _parent_of(root, key)
+    try:
+        return os.open(name, _FLAGS | os.O_NOFOLLOW, dir_fd=parent)
+    except OSError as error:
+        if error.errno in _IS_LINK:
+            raise _refused(root, key) from error
+        raise
+    finally:
+        if parent is not None:
+            os.close(parent)
+
+
+def _parent_of(root: str, key: str) -> tuple[int | None, str]:
+    """Return a descriptor of the folder that a key is in, and the file's name there; None and a whole path for one of the bucket itself."""
+    *folders, name = key.split("/")
+    if not folders:
+        return None, f"{root}/{name}"
+    descriptor = os.open(root, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+    for folder in folders:
+        above = descriptor
+        try:
+            descriptor = os.open(folder, _FOLDER_FLAGS, dir_fd=above)
+        except OSError as error:
+            if error.errno in _IS_LINK:
+                raise _refused(root, key) from error
+            raise
+        finally:
+            os.close(above)
+    return descriptor, name
