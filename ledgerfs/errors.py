@@ -31,6 +31,7 @@ __all__ = [
     "LedgerExistsError",
     "LedgerfsError",
     "LineError",
+    "MessageTooLargeError",
     "MissingLedgerError",
     "MountError",
     "MountFailedError",
@@ -136,15 +137,26 @@ class CorruptMessageError(CorruptObjectError):
         return cls(reason, key=f"entry {ledger_id}:{entry_id}")
 
 
+class MessageTooLargeError(LedgerfsError):
+    """A message that is sound, as far as anybody looked, and larger than the reader was told to take; an option lets it through."""
+
+    code = errno.EMSGSIZE
+
+    @classmethod
+    def of(cls, ledger_id: int, entry_id: int, reason: str) -> "MessageTooLargeError":
+        """Return the error for one entry."""
+        return cls(reason, key=f"entry {ledger_id}:{entry_id}")
+
+
 class EncryptedMessageError(LedgerfsError):
-    """A message that cannot be read without a private key."""
+    """A message that cannot be read with the private keys that were given, or without any."""
 
     code = errno.EACCES
 
     @classmethod
-    def of(cls, ledger_id: int, entry_id: int) -> "EncryptedMessageError":
+    def of(cls, ledger_id: int, entry_id: int, reason: str) -> "EncryptedMessageError":
         """Return the error for one entry."""
-        return cls("the message is encrypted; ask for encrypted messages as null", key=f"entry {ledger_id}:{entry_id}")
+        return cls(reason, key=f"entry {ledger_id}:{entry_id}")
 
 
 class DecryptionError(LedgerfsError):

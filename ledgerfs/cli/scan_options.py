@@ -67,12 +67,12 @@ _OPTIONS = (
     click.option(
         "--on-corrupt",
         type=click.Choice(("raise", "skip")),
-        help="What to do about damaged entries: end (default), or leave them out and say so.",
+        help="What to do about damaged entries and too large messages: end (default), or leave them out and say so.",
     ),
     click.option(
         "--on-encrypted",
         type=click.Choice(("raise", "null", "skip")),
-        help="What to do about messages without a key: end (default), leave out the value, or the message.",
+        help="What to do about messages that no key given is for: end (default), leave out the value, or the message.",
     ),
     click.option(
         "--private-key",
@@ -85,7 +85,7 @@ _OPTIONS = (
     click.option(
         "--max-message-bytes",
         type=click.IntRange(min=1),
-        help="The largest message to decompress, 5 MiB if not given.",
+        help="The largest message to decompress, or to join of chunks, in bytes; 1 GiB if not given.",
     ),
 )
 _NAMES = (

@@ -148,7 +148,7 @@ def split_batches(data: Bytes, entries: Int64Table, *, with_payloads: bool = Tru
     moves_heads = bool((is_batch & (codecs != 0)).any())
     in_heads = int(plain[is_batch & (counts > 0)].sum() + _head_sizes(entries)[~is_batch].sum()) if moves_heads else 0
     heads, payloads = empty(in_heads, np.uint8), empty(total if with_payloads else 0, np.uint8)
-    scratch = empty(int(plain[codecs != 0].max(initial=0)), np.uint8)
+    scratch = empty(int(plain[is_batch & (codecs != 0)].max(initial=0)), np.uint8)
     table = empty_table(len(Message), int(counts.sum()))
     with native_functions(with_zstd=bool((codecs == Compression.ZSTD).any())) as functions:
         wanted = (moves_heads, with_payloads)
@@ -170,17 +170,14 @@ def _head_sizes(entries: Int64Table) -> Int64:
     return sizes
 
 
-def split_unopened(data: Bytes, entries: Int64Table, limit: int = LARGEST) -> Messages:
+def split_unopened(data: Bytes, entries: Int64Table) -> Messages:
     """Return the messages without a look at the payloads, which may still be compressed: entry and batch index only.
 
-    A batch that claims more messages than its bytes could hold, or those that it claims to decompress to, which are at most ``limit``, sets
-    the status of its entry.
+    A batch that claims more messages than its bytes could hold, or those that it claims to decompress to, sets the status of its entry.
     """
     is_batch = entries[Meta.BATCH_SIZE] != ABSENT
     kept = _kept_of_batches(data, entries)
-    plain = plain_sizes(entries)
-    is_possible = (entries[Meta.COMPRESSION] == 0) | (plain <= limit)
-    counts = _counts(entries, np.where(is_possible, plain, -1) // SMALLEST_MESSAGE, is_batch)
+    counts = _counts(entries, plain_sizes(entries) // SMALLEST_MESSAGE, is_batch)
     of_entry = np.repeat(np.arange(counts.size), counts)
     index = np.arange(of_entry.size) - (np.cumsum(counts) - counts)[of_entry]
     unknown = np.zeros(of_entry.size, np.int64)

@@ -1,6 +1,7 @@
 """Decompression of payloads (Pulsar's ``CompressionCodec``), by the codecs' own libraries.
 
 A payload claims how large it will be; nothing larger than the limit is ever allocated, and what comes out has to be exactly that large.
+How far a large claim is believed, `ledgerfs.messages.claimed_sizes` tells.
 """
 
 import zlib
@@ -13,12 +14,11 @@ import zstandard
 
 from ledgerfs.errors import DecompressionError
 
-DEFAULT_MAX_MESSAGE_BYTES = 5 << 20
-"""Pulsar's default of ``maxMessageSize``; batches and chunked messages may be larger when a broker allows more."""
-
+MAX_STORED_BYTES = 5 << 20
+"""Pulsar's default of ``maxMessageSize``: bytes of the largest payload that a broker stores, compressed or not."""
 
 LARGEST = 2**31 - 1
-"""Bytes of the largest payload that any codec takes."""
+"""Bytes of the largest payload that any codec takes, and that a column of Arrow holds."""
 
 
 class Compression(IntEnum):
@@ -39,9 +39,7 @@ def decompress(codec: int, payload: memoryview, size: int, limit: int) -> bytes:
     if size < 0:
         raise DecompressionError("a compressed payload without its uncompressed size")
     if size > min(limit, LARGEST):
-        raise DecompressionError(
-            f"claims {size} uncompressed bytes, more than the limit of {limit}; raise max_message_bytes"
-        )
+        raise DecompressionError(f"claims {size} uncompressed bytes, more than the limit of {limit}")
     decoder = _DECODERS.get(codec)
     if decoder is None:
         raise DecompressionError(f"unknown compression {codec}")

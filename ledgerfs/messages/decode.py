@@ -15,12 +15,14 @@ from ledgerfs.errors import CorruptMessageError
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.batch_split import split_batches, split_unopened
 from ledgerfs.messages.chunks import ChunkJoiner
+from ledgerfs.messages.claimed_sizes import DEFAULT_MAX_MESSAGE_BYTES
 from ledgerfs.messages.columns import MessageColumns
-from ledgerfs.messages.compression import DEFAULT_MAX_MESSAGE_BYTES
+from ledgerfs.messages.compression import LARGEST
 from ledgerfs.messages.constants import ConstantColumns
 from ledgerfs.messages.entry_checksum import EntryState, check_entries
 from ledgerfs.messages.metadata_walk import Int64Table, Meta, Status, walk_metadata
-from ledgerfs.messages.payloads import Decrypt, PlainPayloads, Workspace
+from ledgerfs.messages.payloads import Decrypt, EntryError, PlainPayloads, Workspace
+from ledgerfs.messages.portions import spans
 from ledgerfs.messages.table_schema import schema_of
 from ledgerfs.messages.wire import ABSENT
 
@@ -54,11 +56,12 @@ class DecodeOptions:
     check_checksums
         Compare the CRC32C of every entry that has one.
     max_message_bytes
-        The largest payload to decompress.
+        The largest payload to decompress, and to join of chunks.
     on_encrypted
-        ``raise``, or ``null`` (keep the row without its value), or ``skip``; where there are no private keys.
+        ``raise``, or ``null`` (keep the row without its value), or ``skip``; where there is no private key of the names that a message is
+        encrypted for.
     on_corrupt
-        ``raise``, or ``skip`` what cannot be read and report it.
+        ``raise``, or ``skip`` what cannot be read, or is too large, and report it.
 
     """
 
@@ -74,7 +77,7 @@ class DecodeOptions:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Entries that were left out because they are damaged: their ids, both ends included, and why."""
+    """Entries that were left out because they are damaged or too large: their ids, both ends included, and why."""
 
     ledger_id: int
     first_entry: int
@@ -103,13 +106,14 @@ class TopicDecoder:
     options: DecodeOptions = field(default_factory=DecodeOptions)
     decrypt: Decrypt | None = None
     state_of: Callable[[tuple[int, int]], str] | None = None
-    chunks: ChunkJoiner = field(default_factory=ChunkJoiner)
+    chunks: ChunkJoiner = field(init=False)
     skipped: list[Skipped] = field(default_factory=list)
     schema: pa.Schema = field(init=False)
     _constants: ConstantColumns = field(default_factory=ConstantColumns)
 
     def __post_init__(self) -> None:
         self.schema = schema_of(self.options.columns)
+        self.chunks = ChunkJoiner(self.options.max_message_bytes)
 
     def walk(self, batch: EntryBatch, ledger_id: int) -> tuple[Int64Table, Mask]:
         """First half: return the metadata of a batch's entries, and which of them are sound messages of users."""
@@ -126,43 +130,50 @@ class TopicDecoder:
         return entries, sound
 
     def portions(self, entries: Int64Table, keep: Mask) -> Iterator[Mask]:
-        """Split the entries in ``keep`` so that what a portion decompresses to, by its own claims, is bounded (to about 16 MiB)."""
-        if not entries[Meta.COMPRESSION].any():
+        """Split the entries in ``keep`` so that what a portion decompresses to, by its own claims, is bounded (to about 8 MiB).
+
+        A larger message is a portion alone.
+        """
+        waiting = min(self.chunks.waiting_bytes, LARGEST)
+        if waiting <= _PORTION and not entries[Meta.COMPRESSION].any():
             yield keep
             return
         rows = np.flatnonzero(keep)
-        limit = self.options.max_message_bytes
+        most = min(self.options.max_message_bytes, LARGEST)
         stored = entries[Meta.PAYLOAD_END, rows] - entries[Meta.PAYLOAD_AT, rows]
-        claimed = np.clip(entries[Meta.UNCOMPRESSED_SIZE, rows], 0, limit)
-        plain = np.where(entries[Meta.COMPRESSION, rows] == 0, stored, claimed)
-        number = np.cumsum(plain) // _PORTION
-        if not rows.size or number[0] == number[-1]:
-            yield keep
-            return
-        for some in np.split(rows, np.flatnonzero(np.diff(number)) + 1):
+        claimed = np.clip(entries[Meta.UNCOMPRESSED_SIZE, rows], 0, most)
+        sizes = np.where(entries[Meta.COMPRESSION, rows] == 0, stored, claimed)
+        # Any part may be the last one, whose message then has what waited.
+        if waiting > _PORTION:
+            sizes[(entries[Meta.CHUNKS, rows] > 1) & (entries[Meta.CHUNK, rows] > 0)] += waiting
+        for start, stop in spans(sizes, _PORTION):
+            if stop - start == rows.size:
+                yield keep
+                return
             portion = np.zeros(keep.size, bool)
-            portion[some] = True
+            portion[rows[start:stop]] = True
             yield portion
 
     def decode(self, batch: EntryBatch, ledger_id: int, entries: Int64Table, keep: Mask) -> pa.RecordBatch:
         """Second half: return the messages of the entries in ``keep``.
 
-        Raises `CorruptMessageError` (unless skipping) and `EncryptedMessageError`, which name ledger and entry.
+        Raises `CorruptMessageError` and `MessageTooLargeError` (unless skipping) and `EncryptedMessageError`, which name ledger and entry.
         """
         payloads = _payloads(batch, ledger_id, entries, keep)
-        payloads.decrypt(self.decrypt, self.options.on_encrypted)
-        payloads.join(self.chunks)
+        payloads.open(self.decrypt, self.options.on_encrypted, self.chunks)
         payloads.keep &= self._in_time(payloads.entries)
         opens_batches = not _OF_PAYLOAD.isdisjoint(self.schema.names)
         if opens_batches:
             payloads.decompress(self.options.max_message_bytes)
-        for row, reason in payloads.failures:
-            self.fail(ledger_id, int(payloads.ids[row]), reason)
+        else:
+            payloads.count(self.options.max_message_bytes)
+        for row, reason, kind in payloads.failures:
+            self.fail(ledger_id, int(payloads.ids[row]), reason, kind)
         table, data = _where(payloads.keep, payloads.entries), payloads.work.bytes()
         messages = (
             split_batches(data, table, with_payloads="value" in self.schema.names)
             if opens_batches
-            else split_unopened(data, table, self.options.max_message_bytes)
+            else split_unopened(data, table)
         )
         rows = np.flatnonzero(payloads.keep)
         for broken in np.flatnonzero(table[Meta.STATUS] != Status.VALID).tolist():
@@ -176,20 +187,19 @@ class TopicDecoder:
 
     def beginner(self) -> "TopicDecoder":
         """Return a decoder of the same topic that has read nothing yet, and reports nothing."""
-        return replace(self, chunks=ChunkJoiner(), skipped=[], options=replace(self.options, on_corrupt="skip"))
+        return replace(self, skipped=[], options=replace(self.options, on_corrupt="skip"))
 
     def take_chunks(self, batches: Iterable[EntryBatch], ledger_id: int) -> None:
         """Read the chunks of a ledger, for the messages that it does not end."""
         for batch in batches:
             entries, keep = self.walk(batch, ledger_id)
             payloads = _payloads(batch, ledger_id, entries, keep & (entries[Meta.CHUNKS] > 1))
-            payloads.decrypt(self.decrypt, self.options.on_encrypted)
-            payloads.join(self.chunks)
+            payloads.open(self.decrypt, self.options.on_encrypted, self.chunks)
 
-    def fail(self, ledger_id: int, entry_id: int, reason: str) -> None:
-        """Raise for a damaged entry, or remember that it was left out."""
+    def fail(self, ledger_id: int, entry_id: int, reason: str, kind: EntryError = CorruptMessageError) -> None:
+        """Raise for an entry that is damaged or too large, or remember that it was left out."""
         if self.options.on_corrupt == "raise":
-            raise CorruptMessageError.of(ledger_id, entry_id, reason)
+            raise kind.of(ledger_id, entry_id, reason)
         self.skipped.append(Skipped(ledger_id, entry_id, entry_id, reason))
 
     def _in_time(self, entries: Int64Table) -> Mask:

@@ -21,7 +21,8 @@ from cryptography.hazmat.primitives.hmac import HMAC
 from cryptography.hazmat.primitives.kdf.x963kdf import X963KDF
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from ledgerfs.errors import DecryptionError
+from ledgerfs.errors import DecryptionError, EncryptedMessageError
+from ledgerfs.messages.payloads import no_key_for
 
 __all__ = ["DecryptionError", "Decryptor", "EncryptedDataKey", "PrivateKeys"]
 
@@ -34,6 +35,12 @@ _CACHED_DATA_KEYS = 1024
 
 _SHA1 = SHA1()  # noqa: S303 - what Pulsar's clients wrap with
 _OAEP = padding.OAEP(padding.MGF1(_SHA1), _SHA1, label=None)
+
+_EXPLICIT = (
+    "the private key {name} spells out the parameters of its curve, as keys do that are made as Pulsar's guide has it (-param_enc "
+    "explicit). cryptography 47 and newer can read that, the one installed here cannot; or convert the key: openssl ec -in … "
+    "-param_enc named_curve -out …"
+)
 
 _ECIES_MAC_KEY_SIZE = 16
 _ECIES_MAC_SIZE = 20
@@ -129,8 +136,10 @@ class Decryptor:
 
         Raises
         ------
+        EncryptedMessageError
+            No private key of these names is given.
         DecryptionError
-            There is no private key for this message, none fits, or the message was changed.
+            None of those given fits, or the message was changed.
 
         """
         if len(initialization_vector) != _IV_SIZE:
@@ -139,7 +148,7 @@ class Decryptor:
             )
         usable = [key for key in wrapped if key.name in self._keys]
         if not usable:
-            raise DecryptionError(self._lack(wrapped))
+            raise EncryptedMessageError(no_key_for((key.name for key in wrapped), self._keys.names))
         ciphers = [cipher for key in usable if (cipher := self._cipher_of(key)) is not None]
         if not ciphers:
             raise DecryptionError(
@@ -149,14 +158,6 @@ class Decryptor:
             with suppress(InvalidTag):
                 return cipher.decrypt(initialization_vector, ciphertext, None)
         raise DecryptionError("the message's tag does not verify: it was damaged or changed after encryption")
-
-    def _lack(self, wrapped: Sequence[EncryptedDataKey]) -> str:
-        if not wrapped:
-            return "the message names no key that it is encrypted for"
-        given = ", ".join(map(repr, self._keys.names)) or "none"
-        return (
-            f"no private key fits by name: the message is encrypted for {_names(wrapped)}, the keys given are {given}"
-        )
 
     def __repr__(self) -> str:
         return f"Decryptor({self._keys!r})"
@@ -223,7 +224,9 @@ def _load(name: str, pem: bytes) -> _PrivateKey:
         key = load_pem_private_key(pem, password=None)
     except TypeError:
         reason = f"the private key {name!r} is protected by a password; give it without (openssl pkey -in … -out …)"
-    except (ValueError, UnsupportedAlgorithm):
+    except (ValueError, UnsupportedAlgorithm) as error:
+        if "explicit parameters are unsupported" in str(error):
+            raise DecryptionError(_EXPLICIT.format(name=repr(name))) from None
         reason = f"what is given as {name!r} is no private key in PEM; the path of a file has to be a Path"
     else:
         if isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey):

@@ -17,7 +17,7 @@ import pyarrow as pa
 from ledgerfs.errors import InvalidOptionError, InvalidRowsError
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.compress import codec_named
-from ledgerfs.messages.compression import DEFAULT_MAX_MESSAGE_BYTES, LARGEST, Compression
+from ledgerfs.messages.compression import LARGEST, MAX_STORED_BYTES, Compression
 from ledgerfs.messages.encode_kernels import ROOM_OF_ENTRY, cut_entries, write_entries, write_payloads
 from ledgerfs.messages.input_columns import InputColumns
 from ledgerfs.messages.kernel_rows import Rows, kernel_rows, publish_times, value_sizes
@@ -56,7 +56,7 @@ class EncodeOptions:
     batch: int = 1000
     compression: str = "none"
     producer_name: str = "ledgerfs"
-    max_entry_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
+    max_entry_bytes: int = MAX_STORED_BYTES
     publish_time_ms: int | None = None
 
     def __post_init__(self) -> None:

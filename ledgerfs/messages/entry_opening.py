@@ -1,6 +1,4 @@
-"""What transforms do first with entries: see that they are sound, take portions of them, make payloads plain."""
-
-from collections.abc import Iterator
+"""What transforms do first with entries: see that they are sound, make payloads plain."""
 
 import numpy as np
 import numpy.typing as npt
@@ -40,25 +38,14 @@ def are_transparent(entries: Int64Table) -> Mask:
     return transparent
 
 
-def spans(sizes: Int64, most: int) -> Iterator[tuple[int, int]]:
-    """Cut a row of things into spans of at most ``most`` bytes each, or of one thing that has more."""
-    behind = np.cumsum(sizes)
-    start = 0
-    while start < sizes.size:
-        before = int(behind[start - 1]) if start else 0
-        stop = max(start + 1, int(np.searchsorted(behind, before + most, "right")))
-        yield start, stop
-        start = stop
-
-
 def opened_payloads(batch: EntryBatch, entries: Int64Table, rows: Int64, limit: int) -> PlainPayloads:
     """Return the payloads of some entries, plain but for those that a kernel decompresses; raise for the first that cannot be.
 
-    Those claim no more than ``limit`` bytes.
+    Those claim no more than ``limit`` bytes, and have what they claim.
     """
     table = np.ascontiguousarray(entries[:, rows])
     payloads = PlainPayloads(Workspace(batch.buffer), table, rows + batch.first_entry, NO_LEDGER)
     payloads.decompress(limit)
-    for row, reason in payloads.failures:
-        raise corrupt_entry(int(payloads.ids[row]), reason)
+    for row, reason, kind in payloads.failures:
+        raise kind(reason, key=f"entry {payloads.ids[row]}")
     return payloads

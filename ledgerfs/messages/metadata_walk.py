@@ -9,11 +9,13 @@ from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
+from google.protobuf.message import DecodeError
 
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.kernel_arrays import borrowed
 from ledgerfs.messages.memory import empty_table
+from ledgerfs.messages.proto.message_metadata_pb2 import MessageMetadataRecord
 from ledgerfs.messages.wire import ABSENT, field_map, uint32_be, walk_fields
 
 Int64Table = npt.NDArray[np.int64]
@@ -143,19 +145,42 @@ def walk_metadata(batch: EntryBatch) -> Int64Table:
     """Return the table of a batch's entries, shape (columns, entries)."""
     table = empty_table(len(Meta), len(batch))
     data = np.frombuffer(batch.buffer, np.uint8)
-    _walk_entries(data, batch.offsets, batch.lengths, table, _DEFAULTS, BROKER_FIELDS, MESSAGE_FIELDS)
+    if _walk_entries(data, batch.offsets, batch.lengths, table, _DEFAULTS, BROKER_FIELDS, MESSAGE_FIELDS):
+        _look_closer(data, table)
     return table
+
+
+def _look_closer(data: npt.NDArray[np.uint8], table: Int64Table) -> None:
+    """Set the status of entries that seem to lack a field."""
+    for row in np.flatnonzero(table[Meta.STATUS] == Status.MISSING_FIELD).tolist():
+        table[Meta.STATUS, row] = _missing_or_not(data[table[Meta.METADATA_AT, row] : table[Meta.METADATA_END, row]])
+
+
+def _missing_or_not(metadata: npt.NDArray[np.uint8]) -> Status:
+    """Return the status of an entry that seems to lack a field: 2⁶³, which a field of 64 bits can be, is `ABSENT` to the kernel."""
+    try:
+        message = MessageMetadataRecord.FromString(metadata.tobytes())
+    except DecodeError:
+        return Status.BROKEN_METADATA
+    if not all(message.HasField(name) for name in ("producer_name", "sequence_id", "publish_time_ms")):
+        return Status.MISSING_FIELD
+    published = message.publish_time_ms
+    return Status.VALID if min(published, 2**64 - published) <= _LAST_TIME else Status.IMPOSSIBLE_TIME
 
 
 @kernel
 def _walk_entries(data, offsets, lengths, table, defaults, broker, message):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    """Fill the table; return whether an entry seems to lack a field."""
     data, table, broker, message = borrowed(data), borrowed(table), borrowed(broker), borrowed(message)  # type: ignore[call-arg]
+    seems_to_lack = False
     for start in range(0, offsets.size, _FILLED_AT_ONCE):
         stop = min(offsets.size, start + _FILLED_AT_ONCE)
         for column in range(defaults.size):
             table[column, start:stop] = defaults[column]
         for i in range(start, stop):
             table[0, i] = _walk_entry(data, offsets[i], offsets[i] + lengths[i], table, i, broker, message)
+            seems_to_lack |= table[0, i] == 3
+    return seems_to_lack
 
 
 @inlined_kernel

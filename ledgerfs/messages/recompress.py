@@ -15,6 +15,7 @@ from ledgerfs.errors import DecompressionError
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.batch_split import plain_sizes
+from ledgerfs.messages.claimed_sizes import DEFAULT_MAX_MESSAGE_BYTES
 from ledgerfs.messages.compress import compress
 from ledgerfs.messages.compression import LARGEST, Compression, decompress
 from ledgerfs.messages.entry_opening import (
@@ -22,7 +23,6 @@ from ledgerfs.messages.entry_opening import (
     corrupt_entry,
     opened_payloads,
     sound_entries,
-    spans,
 )
 from ledgerfs.messages.entry_writing import (
     behind_broker_metadata,
@@ -43,13 +43,11 @@ from ledgerfs.messages.native_compression import (
     put_compressed,
 )
 from ledgerfs.messages.payloads import PlainPayloads
+from ledgerfs.messages.portions import spans
 from ledgerfs.messages.wire import ABSENT
 
 Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-
-DEFAULT_MAX_MESSAGE_BYTES = 128 << 20
-"""Brokers limit what is stored, 5 MiB unless told otherwise; what that decompresses to may be far more."""
 
 _PORTION = 16 << 20
 _NEW_HEAD = 32

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.batch_split import Message, Messages, plain_sizes, split_batches
+from ledgerfs.messages.claimed_sizes import DEFAULT_MAX_MESSAGE_BYTES
 from ledgerfs.messages.compress import compress
 from ledgerfs.messages.compression import Compression
 from ledgerfs.messages.entry_opening import (
@@ -22,21 +23,17 @@ from ledgerfs.messages.entry_opening import (
     corrupt_entry,
     opened_payloads,
     sound_entries,
-    spans,
 )
 from ledgerfs.messages.memory import empty
 from ledgerfs.messages.metadata_walk import Int64Table, Meta, Status
 from ledgerfs.messages.native_compression import compressor_functions, most_compressed, native_compressors
+from ledgerfs.messages.portions import spans
 from ledgerfs.messages.unbatch_kernels import Fronts, collect_fronts, read_only, write_units
 from ledgerfs.messages.wire import ABSENT
 
 Bytes = npt.NDArray[np.uint8]
 Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-
-DEFAULT_MAX_BATCH_BYTES = 32 << 20
-"""A client sends a batch when it has 128 KiB, or what it is told, up to the largest message. The messages of a hostile one may take up to
-40 times this in memory."""
 
 _PORTION = 8 << 20
 _PIECE = 16 << 20
@@ -50,7 +47,7 @@ class Unbatch:
     """See the module. ``codec`` is that of the messages; ``max_message_bytes`` the largest batch to decompress."""
 
     codec: Compression
-    max_message_bytes: int = DEFAULT_MAX_BATCH_BYTES
+    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
 
     @property
     def keeps_ids(self) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from ledgerfs.errors import CorruptMessageError, NotFoundError
-from ledgerfs.messages.compression import DEFAULT_MAX_MESSAGE_BYTES
+from ledgerfs.messages.claimed_sizes import DEFAULT_MAX_MESSAGE_BYTES
 from ledgerfs.messages.decode import TopicDecoder
 from ledgerfs.vfs.earlier_chunks import LEDGERS_AROUND, EarlierChunks
 from ledgerfs.vfs.entry_fields import chunk_at, chunked_id_at, chunks_of, markers_at
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ledgerfs.vfs.bucket import Topic
 
 MOST_BYTES_AHEAD = 1 << 30
-"""How far behind a part of a chunked message its further parts are looked for, bytes of entries."""
+"""How far behind a part of a chunked message its further parts are looked for, bytes of entries beside its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,15 +134,17 @@ def _join(topic: "Topic", identity: MessageId, decoder: TopicDecoder, chunked_id
     """Read the chunked message of which an entry is a part, from that part on; what is before is looked for when it is missed."""
     ledgers = topic.ledgers
     start = _place(ledgers, identity.first or identity.last, identity)
-    # Damage among the entries around is not this message's.
+    # Damage among the entries around is not this message's; what is wrong with the joined message is.
     joiner = decoder.beginner()
     joiner.chunks.earlier = EarlierChunks(ledgers, start, joiner)
+    decoder.chunks = joiner.chunks
+    most = MOST_BYTES_AHEAD + decoder.options.max_message_bytes
     size = 0
     stop = Place(min(start.number + 1 + LEDGERS_AROUND, len(ledgers)), 0)
     found = read_entries(ledgers, Reach(start, stop), joiner.skipped)
     for place, batch, entries, keep in walk_entries(joiner, ledgers, found):
         ledger_id = ledgers[place.number].ref.ledger_id
-        table = joiner.decode(batch, ledger_id, entries, keep & chunks_of(chunked_id, batch, entries))
+        table = decoder.decode(batch, ledger_id, entries, keep & chunks_of(chunked_id, batch, entries))
         if table.num_rows:
             # An id of first and last part names both.
             if identity.first and (ledger_id, table.column("entry_id")[0].as_py()) != identity.last:
@@ -151,7 +153,7 @@ def _join(topic: "Topic", identity: MessageId, decoder: TopicDecoder, chunked_id
                 )
             return table
         size += int(batch.lengths.sum())
-        if joiner.chunks.incomplete or size > MOST_BYTES_AHEAD:
+        if joiner.chunks.incomplete or size > most:
             break
     if joiner.skipped:
         damage = joiner.skipped[0]
@@ -159,7 +161,8 @@ def _join(topic: "Topic", identity: MessageId, decoder: TopicDecoder, chunked_id
             damage.ledger_id, damage.first_entry, f"{damage.reason} (looking for the parts of message {identity})"
         )
     raise identity.not_found(
-        f"the entry is a part of a chunked message whose other parts are not all within {LEDGERS_AROUND} ledgers before and behind it"
+        f"the entry is a part of a chunked message whose other parts are not all within {LEDGERS_AROUND} ledgers before and behind it, "
+        f"and {most} bytes"
     )
 
 

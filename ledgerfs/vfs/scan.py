@@ -102,7 +102,7 @@ class Scan:
         """Return the number of messages; no column is built for it, and nothing decompressed or decrypted.
 
         Encrypted messages therefore count without their keys, too (unless ``on_encrypted`` is "null" or "skip", which change how many
-        rows there are). Raises as an iteration does, and leaves behind the same.
+        rows there are: then what there are keys for is decrypted). Raises as an iteration does, and leaves behind the same.
         """
         counted = replace(self, options=replace(self.options, columns=()), decrypt=self._decrypt_to_count())
         messages: int = sum(batch.num_rows for batch in counted)
@@ -165,8 +165,8 @@ class Scan:
 
     def _decrypt_to_count(self) -> Decrypt | None:
         """How many messages a batch has stands outside of what is encrypted, so it is left as it is."""
-        if self.decrypt is None and self.options.on_encrypted != "raise":
-            return None
+        if self.options.on_encrypted != "raise":
+            return self.decrypt
         return lambda keys, iv, payload: bytes(payload)  # noqa: ARG005  (as every Decrypt)
 
 
@@ -190,6 +190,9 @@ def make_scan(
             raise InvalidOptionError(f"one of {', '.join(choices)}", key=f"{name}={given[name]!r}")
     if isinstance(clock_slack_ms, bool) or not isinstance(clock_slack_ms, int) or clock_slack_ms < 0:
         raise InvalidOptionError("whole milliseconds, 0 or more", key=f"clock_slack_ms={clock_slack_ms!r}")
+    most = options.get("max_message_bytes", 1)
+    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+        raise InvalidOptionError("a number of bytes, 1 or more", key=f"max_message_bytes={most!r}")
     if columns is None and transactions == "all":
         columns = (*DEFAULT_COLUMNS, "txn_state")
     schema_of(columns)

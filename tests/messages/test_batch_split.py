@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgerfs.errors import CorruptMessageError
+from ledgerfs.errors import MessageTooLargeError
 from ledgerfs.messages.batch_split import Message, Messages, split_batches, split_unopened
 from ledgerfs.messages.metadata_walk import Int64Table, Meta, Status, walk_metadata
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, Property
@@ -150,12 +150,16 @@ def test_counts_of_any_width_are_damage_without_a_look_at_a_compressed_payload_t
     assert table[Meta.STATUS, 0] == Status.BROKEN_BATCH
 
 
-def test_a_compressed_batch_that_claims_to_be_above_the_limit_is_damage_whichever_columns_are_asked_for():
+def test_a_batch_of_more_messages_than_memory_is_given_for_is_too_large_whichever_columns_are_asked_for():
     """Unopened, nothing but its claim bounds what is allocated for its messages: 17 numbers of 8 bytes for each 6 claimed."""
-    meta = metadata(compression=1, uncompressed_size=1 << 20, messages_in_batch=100_000)
+    meta = metadata(compression=1, uncompressed_size=100 << 20, messages_in_batch=1_000_000)
     for column in ("value", "entry_id"):
-        with pytest.raises(CorruptMessageError, match="entry 1:0"):
-            decode_entries([frame(meta, b"x")], columns=[column], max_message_bytes=100_000)
+        with pytest.raises(MessageTooLargeError, match=r"entry 1:0: .* max_message_bytes=256000000 lets"):
+            decode_entries([frame(meta, b"x")], columns=[column], max_message_bytes=200 << 20)
+        table = decode_entries([frame(meta, b"x")], columns=[column], max_message_bytes=200 << 20, on_corrupt="skip")
+        assert table.num_rows == 0
+    # What no column needs is not opened, be it sound or not.
+    assert decode_entries([frame(meta, b"x")], columns=["entry_id"]).num_rows == 1_000_000
 
 
 def test_the_largest_claim_of_all_allocates_nothing():

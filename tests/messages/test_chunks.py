@@ -6,15 +6,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ledgerfs.errors import MessageTooLargeError
 from ledgerfs.messages import chunks as module
-from ledgerfs.messages.chunks import ChunkJoiner, Incomplete
+from ledgerfs.messages import claimed_sizes
+from ledgerfs.messages.chunks import ChunkJoiner, Incomplete, Joined
 from tests.support.entries import LZ4, NONE, SNAPPY, ZLIB, ZSTD, compress, decode_entries, frame, metadata, varint
 
 
 def add(
     joiner: ChunkJoiner, entry: int, chunk: int, chunks: int = 3, identity: bytes = b"a", data: bytes | None = None
 ):
-    return joiner.add((1, entry), identity, chunk, chunks, b"%d" % chunk if data is None else data)
+    return put(joiner, (1, entry), identity, chunk, chunks, b"%d" % chunk if data is None else data)
+
+
+def put(joiner: ChunkJoiner, position: tuple[int, int], identity: bytes, chunk: int, chunks: int, data: bytes | None):
+    """Add a part; return the message's payload if it is whole now."""
+    joined = joiner.add(position, identity, chunk, chunks, data)
+    assert joined is None or not joined.is_sealed
+    return None if joined is None else joined.payload
 
 
 def test_parts_in_order_become_the_message():
@@ -25,10 +34,10 @@ def test_parts_in_order_become_the_message():
 
 def test_a_message_goes_on_in_the_next_ledger_and_between_others():
     joiner = ChunkJoiner()
-    assert joiner.add((1, 8), b"a", 0, 2, b"x") is None
-    assert joiner.add((1, 9), b"b", 0, 2, b"y") is None
-    assert joiner.add((7, 0), b"a", 1, 2, b"z") == b"xz"
-    assert joiner.add((7, 1), b"b", 1, 2, b"") == b"y"
+    assert put(joiner, (1, 8), b"a", 0, 2, b"x") is None
+    assert put(joiner, (1, 9), b"b", 0, 2, b"y") is None
+    assert put(joiner, (7, 0), b"a", 1, 2, b"z") == b"xz"
+    assert put(joiner, (7, 1), b"b", 1, 2, b"") == b"y"
     assert joiner.finish() == []
 
 
@@ -86,27 +95,63 @@ def test_numbers_of_parts_that_cannot_be_are_no_message():
     assert len(joiner.finish()) == 2
 
 
-def test_no_more_bytes_wait_than_are_allowed(monkeypatch):
-    monkeypatch.setattr(module, "MAX_WAITING_BYTES", 100)
+def test_no_more_bytes_wait_than_are_allowed_and_what_was_dropped_is_too_large_not_incomplete(monkeypatch):
+    monkeypatch.setattr(module, "LEAST_WAITING_BYTES", 100)
     monkeypatch.setattr(module, "_COST_OF_PART", 0)
-    joiner = ChunkJoiner()
+    joiner = ChunkJoiner(max_message_bytes=50)
     for i in range(5):
         assert add(joiner, i, 0, 2, b"%d" % i, bytes(40)) is None
-        assert joiner._bytes <= 100
-    assert joiner.incomplete == [Incomplete(1, i, 1, 2) for i in range(3)]
+        assert joiner.waiting_bytes <= 100
+    assert joiner.incomplete == []
     assert add(joiner, 5, 1, 2, b"4", b"end") == bytes(40) + b"end"
-    assert add(joiner, 6, 0, 2, b"large", bytes(101)) is None
-    assert joiner._bytes == 0
-    assert len(joiner.finish()) == 5
+    with pytest.raises(MessageTooLargeError, match=r"203 bytes .* 1:0 among .* max_message_bytes=203 lets"):
+        add(joiner, 6, 1, 2, b"0", b"end")
+    assert joiner.finish() == [Incomplete(1, i, 1, 2) for i in (1, 2, 3)]
+    assert joiner.waiting_bytes == 0
+    # With as much as it names, all of them are read.
+    joiner = ChunkJoiner(max_message_bytes=203)
+    assert [add(joiner, i, 0, 2, b"%d" % i, bytes(40)) for i in range(5)] == [None] * 5
+    assert [add(joiner, 5 + i, 1, 2, b"%d" % i, b"end") for i in range(5)] == [bytes(40) + b"end"] * 5
 
 
-def test_empty_parts_without_end_are_given_up(monkeypatch):
-    monkeypatch.setattr(module, "MAX_WAITING_BYTES", 10_000)
-    joiner = ChunkJoiner()
+def test_a_message_above_the_limit_is_too_large_once_it_is_whole_and_else_incomplete(monkeypatch):
+    monkeypatch.setattr(module, "LEAST_WAITING_BYTES", 10_000)
+    joiner = ChunkJoiner(max_message_bytes=100)
+    for identity in (b"a", b"b", b"c"):
+        assert add(joiner, 0, 0, identity=identity, data=bytes(60)) is None
+        assert add(joiner, 1, 1, identity=identity, data=bytes(60)) is None
+    assert joiner.waiting_bytes == 0
+    with pytest.raises(MessageTooLargeError, match=r"begins at 1:0 has 123 bytes.*max_message_bytes=123 lets"):
+        add(joiner, 2, 2, identity=b"a", data=b"end")
+    assert add(joiner, 3, 2, identity=b"a") is None
+    assert add(joiner, 4, 3, 3, identity=b"b") is None
+    assert joiner.finish() == [Incomplete(1, 0, 2, 3), Incomplete(1, 0, 2, 3)]
+
+
+def test_a_message_that_no_column_holds_is_too_large_whatever_the_limit(monkeypatch):
+    monkeypatch.setattr(module, "LARGEST", 100)
+    monkeypatch.setattr(claimed_sizes, "LARGEST", 100)
+    joiner = ChunkJoiner(max_message_bytes=1 << 40)
+    add(joiner, 0, 0, 2, data=bytes(60))
+    with pytest.raises(MessageTooLargeError, match="120 bytes, more than the 100 that a column can hold"):
+        add(joiner, 1, 1, 2, data=bytes(60))
+
+
+def test_empty_parts_without_end_take_no_memory(monkeypatch):
+    monkeypatch.setattr(module, "LEAST_WAITING_BYTES", 10_000)
+    joiner = ChunkJoiner(max_message_bytes=10_000)
     for i in range(1000):
         add(joiner, i, i, 2**31 - 1, data=b"")
-    (given_up,) = joiner.finish()
-    assert given_up.parts < 200
+        assert joiner.waiting_bytes <= 10_000
+    assert joiner.finish() == [Incomplete(1, 0, 1000, 2**31 - 1)]
+
+
+def test_a_message_with_a_part_that_nobody_can_decrypt_is_sealed():
+    for unreadable in range(3):
+        joiner = ChunkJoiner()
+        got = [joiner.add((1, i), b"a", i, 3, None if i == unreadable else b"x") for i in range(3)]
+        assert got == [None, None, Joined(b"", is_sealed=True)]
+        assert joiner.finish() == []
 
 
 def test_of_ids_of_any_length_little_is_remembered():
@@ -122,12 +167,12 @@ def test_of_ids_of_any_length_little_is_remembered():
     assert [add(joiner, 100 + i, i, identity=identities[0]) for i in (1, 2)] == [None, b"012"]
 
 
-def test_no_more_messages_wait_than_are_allowed(monkeypatch):
-    monkeypatch.setattr(module, "MAX_WAITING_MESSAGES", 3)
+def test_any_number_of_messages_may_wait():
     joiner = ChunkJoiner()
-    for i in range(5):
-        add(joiner, i, 0, 2, b"%d" % i)
-    assert joiner.incomplete == [Incomplete(1, 0, 1, 2), Incomplete(1, 1, 1, 2)]
+    for i in range(3000):
+        assert add(joiner, i, 0, 2, b"%d" % i) is None
+    assert [add(joiner, 3000 + i, 1, 2, b"%d" % i) for i in range(3000)] == [b"01"] * 3000
+    assert joiner.finish() == []
 
 
 def test_an_earlier_ledger_is_asked_once_and_only_when_a_first_part_is_missing():
@@ -141,10 +186,10 @@ def test_an_earlier_ledger_is_asked_once_and_only_when_a_first_part_is_missing()
         return len(asked) == 1
 
     joiner.earlier = earlier
-    assert joiner.add((2, 0), b"b", 0, 2, b"") is None
+    assert put(joiner, (2, 0), b"b", 0, 2, b"") is None
     assert asked == []
-    assert joiner.add((2, 1), b"a", 1, 3, b"y") is None
-    assert joiner.add((2, 2), b"a", 2, 3, b"z") == b"xyz"
+    assert put(joiner, (2, 1), b"a", 1, 3, b"y") is None
+    assert put(joiner, (2, 2), b"a", 2, 3, b"z") == b"xyz"
     assert len(asked) == 1
     assert joiner.finish() == [Incomplete(2, 0, 1, 2)]
 
@@ -171,10 +216,10 @@ def test_any_parts_in_any_order(parts):
                     expected = b"".join(waiting.pop(identity)[1])
             elif chunk > len(got):
                 del waiting[identity]
-        assert joiner.add((1, i), identity, chunk, chunks, data) == expected
-    assert joiner._bytes == sum(len(one) + module._COST_OF_PART for _, got in waiting.values() for one in got)
+        assert put(joiner, (1, i), identity, chunk, chunks, data) == expected
+    assert joiner.waiting_bytes == sum(len(one) + module._COST_OF_PART for _, got in waiting.values() for one in got)
     joiner.finish()
-    assert joiner._bytes == 0
+    assert joiner.waiting_bytes == 0
 
 
 def part(chunk: int, chunks: int, payload: bytes, codec: int = NONE, size: int = 0) -> bytes:
@@ -182,19 +227,20 @@ def part(chunk: int, chunks: int, payload: bytes, codec: int = NONE, size: int =
     return frame(meta, payload)
 
 
-def test_a_chunked_message_may_be_as_many_times_larger_than_the_limit_as_it_has_parts():
+def test_the_limit_is_that_of_the_joined_message():
     plain = bytes(range(256)) * 10
     stored = compress(SNAPPY, plain)
     half = len(stored) // 2
     entries = [part(0, 2, stored[:half], SNAPPY, len(plain)), part(1, 2, stored[half:], SNAPPY, len(plain))]
-    table = decode_entries(entries, columns=["entry_id", "value"], max_message_bytes=len(plain) // 2)
+    table = decode_entries(entries, columns=["entry_id", "value"], max_message_bytes=len(plain))
     assert table.to_pydict() == {"entry_id": [1], "value": [plain]}
+    with pytest.raises(MessageTooLargeError, match="entry 1:1: the message has 2560 bytes"):
+        decode_entries(entries, max_message_bytes=len(plain) - 1)
 
 
 @pytest.mark.parametrize("size", [100 << 20, 2**31, 2**32 - 1, 2**63 - 1])
 @pytest.mark.parametrize("codec", [LZ4, ZLIB, ZSTD, SNAPPY])
 def test_a_last_part_that_claims_to_be_of_many_does_not_raise_the_limit(codec, size):
-    """Two parts were joined, so twice the limit is what they may become, whatever the last one says."""
     stored = compress(codec, bytes(1000))
     first = metadata(chunked_id=b"a", chunks=2, chunk=0, compression=codec)
     last = metadata(chunked_id=b"a", chunks=2**31 - 1, chunk=1, compression=codec)

@@ -1,29 +1,26 @@
 import base64
 import errno
 import gzip
-import hashlib
 import hmac
 import json
 import os
 import pickle
-import struct
 import sys
 import traceback
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 import ledgerfs
-from ledgerfs.errors import DecryptionError, LedgerfsError
+from ledgerfs.errors import DecryptionError, EncryptedMessageError, LedgerfsError
 from ledgerfs.messages import decryption
 from ledgerfs.messages.decryption import Decryptor, EncryptedDataKey, PrivateKeys
+from tests.support.encryption import IV, encrypt, kdf2, pem_of, wrap, wrap_ecies
 
 TOPIC = "persistent://public/golden/encrypted"
-IV = bytes(range(12))
 TEXT = b"ledger, block by block"
 
 # Made with MessageCryptoBc of Pulsar 4.0.7 (BouncyCastle 1.78.1) for keys of `openssl ecparam -genkey`, made for this test.
@@ -44,6 +41,38 @@ eIsqN0r254VCT0wO506tQcbH3RbLVeEv/0SgBwYFK4EEACOhgYkDgYYABAFuBEsb
 DVm+t6xIOf2nr95Mp2gb9f4Q//pJ0kxD/chmFeUBiKPvJ6DdxF3Pn0wu6gB0iSt5
 b+D7kTtyYCioj8EfygEuQVpuacMCTsx88qcxKGxuNRKhRWdcUzftYttYsiGI+QKb
 +MnVNTVFssMSAOCdBEUAkR/4w5VJ7WK64WOjoqpXXQ==
+-----END EC PRIVATE KEY-----
+"""
+# By `openssl ecparam -name secp521r1 -genkey -param_enc explicit`, as Pulsar's guide to encryption has it.
+EXPLICIT_P521_KEY = """\
+-----BEGIN EC PARAMETERS-----
+MIIBwwIBATBNBgcqhkjOPQEBAkIB////////////////////////////////////
+//////////////////////////////////////////////////8wgZ8EQgH/////
+////////////////////////////////////////////////////////////////
+/////////////////ARCAFGVPrlhjhyaH5KaIaC2hUDuotpyW5mzFfO4tImRjvEJ
+4VYZOVHsfpN7FlLAvTuxvwc1c9+IPSw08e9FH9RrUD8AAxUA0J6IACkcuFOWzGcX
+OTKEqqDaZLoEgYUEAMaFjga3BATpzZ4+y2YjlbRCnGSBOQU/tSH4KK9ga009uqFL
+Xnfv51ko/h3BJ6L/qN4zSLPBhWpCm/l+fjHC5b1mARg5KWp4mjvABFyKX7QsfRvZ
+mPVESVebRGgXr70XJz5mLJfucple9CZAxVC5AT+tB2E1PHCGonLCQIi+lHaf0WZQ
+AkIB///////////////////////////////////////////6UYaHg78vlmt/zAFI
+9wml0Du1ybiJnEeuu2+3HpE4ZAkCAQE=
+-----END EC PARAMETERS-----
+-----BEGIN EC PRIVATE KEY-----
+MIICngIBAQRCAIAdvYJ77lzmAwiCQ9UhCCSK8Ek1/aCmQU/8ud3RRWuzSrOxVSbn
+HxhQohXyH6UceDF+d3oYtb/r7a2aKJ64szkgoIIBxzCCAcMCAQEwTQYHKoZIzj0B
+AQJCAf//////////////////////////////////////////////////////////
+////////////////////////////MIGfBEIB////////////////////////////
+//////////////////////////////////////////////////////////wEQgBR
+lT65YY4cmh+SmiGgtoVA7qLacluZsxXzuLSJkY7xCeFWGTlR7H6TexZSwL07sb8H
+NXPfiD0sNPHvRR/Ua1A/AAMVANCeiAApHLhTlsxnFzkyhKqg2mS6BIGFBADGhY4G
+twQE6c2ePstmI5W0QpxkgTkFP7Uh+CivYGtNPbqhS1537+dZKP4dwSei/6jeM0iz
+wYVqQpv5fn4xwuW9ZgEYOSlqeJo7wARcil+0LH0b2Zj1RElXm0RoF6+9Fyc+ZiyX
+7nKZXvQmQMVQuQE/rQdhNTxwhqJywkCIvpR2n9FmUAJCAf//////////////////
+////////////////////////+lGGh4O/L5Zrf8wBSPcJpdA7tcm4iZxHrrtvtx6R
+OGQJAgEBoYGJA4GGAAQA3SoiIYVtej5MOfmeeEN8YDoYr1GDOFf2Ml6tV00aSYsC
+wdX3hUxh/r4B/6H7PdWKG+Rlsvv2fTPgyzlizfM4CWcAQ5EQ2Nc1O/hHeCKmK5TM
+Cy3FIFxRNxc5oYSbRZkK5m2n7rE5uW9B6bYcRpkPiGAtM/lSau4FZSNIibaTwezK
+k24=
 -----END EC PRIVATE KEY-----
 """
 JAVA_MADE = {
@@ -71,12 +100,7 @@ JAVA_MADE = {
 }
 
 
-# Keys, and an encryption that shares no code with the module.
-
-
-def pem_of(key, form=serialization.PrivateFormat.PKCS8, secret=None):
-    protection = serialization.BestAvailableEncryption(secret) if secret else serialization.NoEncryption()
-    return key.private_bytes(serialization.Encoding.PEM, form, protection)
+# Keys.
 
 
 @pytest.fixture(scope="module")
@@ -92,32 +116,6 @@ def other_rsa_key():
 @pytest.fixture(scope="module")
 def ec_key():
     return ec.generate_private_key(ec.SECP256R1())
-
-
-def kdf2(shared, size):
-    blocks = (hashlib.sha1(shared + struct.pack(">I", i)).digest() for i in range(1, 2 + size // 20))
-    return b"".join(blocks)[:size]
-
-
-def wrap_ecies(public, data_key):
-    mine = ec.generate_private_key(public.curve)
-    point = mine.public_key().public_bytes(serialization.Encoding.X962, serialization.PublicFormat.UncompressedPoint)
-    stream = kdf2(point + mine.exchange(ec.ECDH(), public), 16 + len(data_key))
-    encrypted = bytes(a ^ b for a, b in zip(data_key, stream[16:], strict=True))
-    return point + encrypted + hmac.digest(stream[:16], encrypted + bytes(8), "sha1")
-
-
-def wrap(key, data_key):
-    public = key.public_key()
-    if isinstance(public, ec.EllipticCurvePublicKey):
-        return wrap_ecies(public, data_key)
-    return public.encrypt(data_key, padding.OAEP(padding.MGF1(hashes.SHA1()), hashes.SHA1(), None))
-
-
-def encrypt(text, *readers, data_key=bytes(range(32))):
-    """Return the arguments of `Decryptor.decrypt` for a message to ``readers``, pairs of a name and a key."""
-    wrapped = [EncryptedDataKey(name, wrap(key, data_key)) for name, key in readers]
-    return wrapped, IV, AESGCM(data_key).encrypt(IV, text, None)
 
 
 def decryptor(**keys):
@@ -365,27 +363,29 @@ def test_threads_share_a_decryptor(ec_key, monkeypatch):
 # Errors.
 
 
-def failure(call, *arguments):
-    with pytest.raises(DecryptionError) as caught:
+def failure(call, *arguments, kind=DecryptionError):
+    with pytest.raises(kind) as caught:
         call(*arguments)
     error = caught.value
     assert isinstance(error, LedgerfsError)
     assert error.errno == errno.EACCES
     copy = pickle.loads(pickle.dumps(error))
-    assert (type(copy), str(copy), copy.errno) == (DecryptionError, str(error), errno.EACCES)
+    assert (type(copy), str(copy), copy.errno) == (kind, str(error), errno.EACCES)
     return str(error)
 
 
 def test_no_key_of_these_names(rsa_key):
     message = encrypt(TEXT, ("eu\n", rsa_key), ("us", rsa_key), ("us", rsa_key))
-    assert failure(decryptor(mine=rsa_key, a=rsa_key).decrypt, *message) == (
-        "no private key fits by name: the message is encrypted for 'eu\\n' or 'us', the keys given are 'a', 'mine'"
+    assert failure(decryptor(mine=rsa_key, a=rsa_key).decrypt, *message, kind=EncryptedMessageError).startswith(
+        "the message is encrypted for 'eu\\n' or 'us', the private keys given are: 'a', 'mine'; on_encrypted"
     )
-    assert failure(decryptor().decrypt, *message).endswith("'us', the keys given are none")
+    assert "'us', the private keys given are: none;" in failure(
+        decryptor().decrypt, *message, kind=EncryptedMessageError
+    )
 
 
 def test_no_keys_in_the_message(rsa_key):
-    assert "names no key" in failure(decryptor(a=rsa_key).decrypt, [], IV, bytes(32))
+    assert "names no key" in failure(decryptor(a=rsa_key).decrypt, [], IV, bytes(32), kind=EncryptedMessageError)
 
 
 def test_a_key_that_does_not_fit(rsa_key, other_rsa_key, ec_key):
@@ -480,6 +480,23 @@ def test_keys_that_cannot_be_used(rsa_key):
         assert "'mine'" in text
 
 
+def test_a_key_made_as_pulsars_guide_has_it():
+    key = serialization.load_pem_private_key(EXPLICIT_P521_KEY.encode(), None)
+    reader = Decryptor(PrivateKeys.of({"guide": EXPLICIT_P521_KEY}))
+    assert reader.decrypt(*encrypt(TEXT, ("guide", key))) == TEXT
+
+
+def test_a_cryptography_that_cannot_read_such_a_key_is_told_of(monkeypatch):
+    def refuse(*_, **__):
+        raise ValueError("ECDSA keys with explicit parameters are unsupported at this time")  # as 42 to 46 do
+
+    monkeypatch.setattr(decryption, "load_pem_private_key", refuse)
+    text = failure(PrivateKeys.of, {"guide": EXPLICIT_P521_KEY})
+    assert "'guide'" in text
+    assert "cryptography 47" in text
+    assert "-param_enc named_curve" in text
+
+
 def test_key_files_that_cannot_be_read(tmp_path):
     missing = tmp_path / "missing.pem"
     text = failure(PrivateKeys.of, {"mine": missing})
@@ -526,7 +543,7 @@ def test_texts_show_no_key_material(request, kind):
         *((PrivateKeys.of, ({"mine": source},)) for _, source in unusable_keys(key)),
     ]
     for call, arguments in failures:
-        with pytest.raises(DecryptionError) as caught:
+        with pytest.raises((DecryptionError, EncryptedMessageError)) as caught:
             call(*arguments)
         error = caught.value
         texts += [

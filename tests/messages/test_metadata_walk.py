@@ -157,6 +157,19 @@ def test_a_required_field_of_another_wire_type_is_missing():
         assert status_of(frame(head)) == Status.MISSING_FIELD
 
 
+@pytest.mark.parametrize("time", [2**63, 2**63 + 5, 2**63 - 1, 2**60])
+def test_a_publish_time_that_no_calendar_holds_is_told_as_such(time):
+    assert status_of(frame(metadata(publish_time_ms=time))) == Status.IMPOSSIBLE_TIME
+    assert status_of(frame(metadata(publish_time_ms=time, sequence_id=2**63))) == Status.IMPOSSIBLE_TIME
+
+
+def test_a_sequence_id_may_be_any_number_of_64_bits():
+    for number in (2**63 - 1, 2**63, 2**64 - 1):
+        row = walk(frame(metadata(sequence_id=number)))[:, 0]
+        assert row[Meta.STATUS] == Status.VALID
+        assert row[Meta.SEQUENCE_ID] == np.uint64(number).astype(np.int64)
+
+
 def test_no_metadata_at_all_lacks_its_fields():
     assert status_of(frame(b"")) == Status.MISSING_FIELD
     assert status_of(b"") == Status.BROKEN_FRAME

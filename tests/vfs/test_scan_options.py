@@ -57,6 +57,7 @@ DAMAGE = {
     "frame claims more": frame(metadata(), checksum=False)[:9],
     "no protobuf": frame(metadata().SerializeToString() + b"\xff", checksum=False),
     "lacks producer name": frame(b"\x10\x01\x18\x02"),
+    "one that no calendar holds": frame(metadata(publish_time_ms=2**63)),
     "not the batch": frame(metadata(messages_in_batch=3), b"\xff" * 40),
     "broken LZ4": frame(metadata(compression=1, uncompressed_size=9), b"no lz4"),
     "broken ZLIB": frame(metadata(compression=2, uncompressed_size=9), b"no zlib"),
@@ -64,7 +65,7 @@ DAMAGE = {
     "SNAPPY": frame(metadata(compression=4, uncompressed_size=9), b"no snappy"),
     "unknown compression 5": frame(metadata(compression=5, uncompressed_size=9), b"abc"),
     "without its uncompressed size": frame(metadata(compression=1), b"abc"),
-    "raise max_message_bytes": frame(metadata(compression=1, uncompressed_size=10 << 20), b"abc"),
+    "3 bytes of LZ4 hold 765 at most": frame(metadata(compression=1, uncompressed_size=10 << 20), b"abc"),
 }
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ledgerfs.vfs.scan import Scan
 
 _TOPICS = 16
-_RENDERER = 1
+_RENDERER = 2
 """To be raised when the same ledger becomes another table, so that older ones are not found any more."""
 
 
