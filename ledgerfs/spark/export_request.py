@@ -115,8 +115,7 @@ def left_to_do(
     wanted = wanted_ledgers(catalog, request.topics, request.topics_pattern)
     ledgers = LedgerIds(catalog, wanted)
     work = Work(wanted, replaced=list(units)) if anew else what_is_new(ledgers, wanted, units)
-    options, slack = contents.probe.options, contents.probe.clock_slack_ms
-    to_read = within(catalog, work.wanted, options.start_ms, options.end_ms, slack)
+    to_read = within(catalog, work.wanted, contents.probe.times)
     return ToDo(work, plan_partitions(catalog, to_read, request.partition_bytes), ledgers)
 
 

@@ -4,6 +4,7 @@ import logging
 
 from ledgerfs.spark.read_options import ReadOptions
 from ledgerfs.vfs.catalog import Catalog
+from ledgerfs.vfs.ledger_times import TimeRange
 from ledgerfs.vfs.moments import CLOCK_SLACK_MS, milliseconds_of
 from ledgerfs.vfs.partitions import PartitionPlan, plan_partitions, wanted_ledgers, within
 
@@ -18,13 +19,13 @@ def plan(options: ReadOptions) -> PartitionPlan:
     Raises `NotFoundError` (no such bucket or topic), `InvalidOptionError` (a time that is none), `AccessDeniedError`, `StoreError`.
     """
     scan = options.scan
-    times = (milliseconds_of(scan.get("start_time")), milliseconds_of(scan.get("end_time")))
+    start, end = milliseconds_of(scan.get("start_time")), milliseconds_of(scan.get("end_time"))
+    times = TimeRange(start, end, scan.get("clock_slack_ms", CLOCK_SLACK_MS))
     # Not the bucket of this process, which may know the catalog of an earlier plan.
     catalog = options.storage.open().catalog
     say_what_is_missing(catalog)
     wanted = wanted_ledgers(catalog, options.topics, options.pattern)
-    wanted = within(catalog, wanted, *times, scan.get("clock_slack_ms", CLOCK_SLACK_MS))
-    return plan_partitions(catalog, wanted, options.partition_bytes)
+    return plan_partitions(catalog, within(catalog, wanted, times), options.partition_bytes)
 
 
 def say_what_is_missing(catalog: Catalog) -> None:

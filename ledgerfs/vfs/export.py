@@ -17,6 +17,7 @@ from ledgerfs.vfs.bucket import Topic
 from ledgerfs.vfs.catalog import LedgerRef
 from ledgerfs.vfs.export_folder import Exported, ExportFolder, version_of
 from ledgerfs.vfs.layout import Progress
+from ledgerfs.vfs.ledger_times import LedgerTimes
 from ledgerfs.vfs.scan import Scan
 from ledgerfs.vfs.table_files import TABLE_KINDS, write_table
 from ledgerfs.vfs.topic_entries import Reach
@@ -104,11 +105,11 @@ class _Export:
 
     def __init__(self, scan: Scan, folder: ExportFolder, kind: str, progress: Progress) -> None:
         self.report = ExportReport(scan.topic)
-        self._scan = scan
+        self._refs = [ledger.ref for ledger in scan.ledgers]
+        self._scan = replace(scan, limits=LedgerTimes.of_refs(self._refs))
         self._folder = folder
         self._kind = kind
         self._progress = progress
-        self._refs = [ledger.ref for ledger in scan.ledgers]
         self._read = self._to_read = 0
 
     def unfinished(self) -> list[int]:

@@ -18,10 +18,11 @@ from ledgerfs.messages.table_schema import DEFAULT_COLUMNS, schema_of
 from ledgerfs.vfs.earlier_chunks import EarlierChunks
 from ledgerfs.vfs.entry_fields import rows_in_transactions
 from ledgerfs.vfs.layout import LedgerReader
+from ledgerfs.vfs.ledger_times import LedgerTimes, TimeRange
 from ledgerfs.vfs.moments import CLOCK_SLACK_MS, Moment, milliseconds_of
 from ledgerfs.vfs.outcomes import Outcomes
 from ledgerfs.vfs.second_look import walk_entries
-from ledgerfs.vfs.time_pruning import TimePruning, TimeRange
+from ledgerfs.vfs.time_pruning import TimePruning
 from ledgerfs.vfs.topic_entries import Reach, read_entries
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class Scan:
         so parts that do not overlap never have the same message.
     clock_slack_ms
         How much earlier than a message before it one may be published; entries that then cannot be in the range of time are not read.
+    limits
+        Between which times each ledger's messages were published; None to ask all ledgers when it matters.
     known_outcomes
         Outcomes of transactions that scans of the same ledgers found before; what this one finds is added.
     on_read
@@ -76,6 +79,7 @@ class Scan:
     decrypt: Decrypt | None = None
     part: Reach | None = None
     clock_slack_ms: int = CLOCK_SLACK_MS
+    limits: LedgerTimes | None = field(default=None, repr=False)
     known_outcomes: "MutableMapping[Transaction, str]" = field(default_factory=dict, repr=False)
     on_read: OnRead | None = None
     skipped: list[Skipped] = field(default_factory=list)
@@ -86,6 +90,11 @@ class Scan:
     def schema(self) -> pa.Schema:
         """Names and types of the columns."""
         return schema_of(self.options.columns)
+
+    @property
+    def times(self) -> TimeRange:
+        """The range of time that is wanted."""
+        return TimeRange(self.options.start_ms, self.options.end_ms, self.clock_slack_ms)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         if self.schema.names:
@@ -149,8 +158,7 @@ class Scan:
     def _reach(self) -> Reach:
         """Return where to begin and where to stop."""
         part = Reach.of(range(len(self.ledgers))) if self.part is None else self.part
-        times = TimeRange(self.options.start_ms, self.options.end_ms, self.clock_slack_ms)
-        return TimePruning(self.ledgers, part, times, self.options.check_checksums).reach()
+        return TimePruning(self.ledgers, part, self.times, self.limits, self.options.check_checksums).reach()
 
     def _decrypt_to_count(self) -> Decrypt | None:
         """How many messages a batch has stands outside of what is encrypted, so it is left as it is."""

@@ -12,6 +12,7 @@ import pytest
 from ledgerfs import open_bucket
 from ledgerfs.errors import InvalidOptionError, NotFoundError, StaleObjectError
 from ledgerfs.vfs.bucket import Bucket
+from ledgerfs.vfs.ledger_times import TimeRange
 from ledgerfs.vfs.partitions import Partition, PartitionPlan, plan_partitions, wanted_ledgers, within
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
@@ -109,7 +110,7 @@ def test_times(bucket: Bucket, golden: Path, size: int) -> None:
     middle = sorted(times)[len(times) // 2] // 1000
     for start, end in ((middle, None), (None, middle), (middle, middle + 1), (0, 1)):
         given = {"start_time": start, "end_time": end}
-        wanted = within(bucket.catalog, wanted_ledgers(bucket.catalog, [topic.name]), start, end, 600_000)
+        wanted = within(bucket.catalog, wanted_ledgers(bucket.catalog, [topic.name]), TimeRange(start, end))
         found = read(open_bucket(str(golden / "bucket")), plan_partitions(bucket.catalog, wanted, size), **given)
         table = topic.scan(**given).to_table()
         assert found.get(topic.name, table.slice(0, 0)).equals(table)
@@ -125,7 +126,7 @@ def test_ledgers_outside_the_range_are_not_planned(tmp_path: Path) -> None:
     wanted = wanted_ledgers(catalog)
 
     def ids(start: int | None, end: int | None) -> list[int]:
-        found = within(catalog, wanted, start, end, 600_000)
+        found = within(catalog, wanted, TimeRange(start, end))
         return catalog.ledgers["ledger_id"][found].tolist()
 
     assert ids(None, None) == list(range(10))

@@ -84,6 +84,7 @@ class LedgerTables:
     def scan(self, ref: LedgerRef) -> "Scan":
         """Return the ledger's rows of the topic's table; a copy stands in the place of the one that the topic is read from."""
         # pyarrow and numba, which this imports, are not needed by those who list and copy.
+        from ledgerfs.vfs.ledger_times import LedgerTimes
         from ledgerfs.vfs.scan import make_scan
         from ledgerfs.vfs.topic_entries import Reach
 
@@ -92,7 +93,8 @@ class LedgerTables:
         is_there = number < len(refs) and refs[number].ledger_id == ref.ledger_id
         refs[number : number + is_there] = [ref]
         scan = make_scan(ref.topic, _Readers(self._source, refs), **self._scan_options)
-        return replace(scan, part=Reach.of(range(number, number + 1)))
+        limits = LedgerTimes.of_refs(refs) if scan.times.has_limits else None
+        return replace(scan, part=Reach.of(range(number, number + 1)), limits=limits)
 
     def _topic_of(self, ref: LedgerRef) -> "_Topic":
         catalog = self._source.catalog
