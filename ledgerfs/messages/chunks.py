@@ -45,15 +45,22 @@ class ChunkJoiner:
     incomplete
         Messages that were given up: a part was missing, or too much was waiting.
     earlier
-        Called for a part whose first part is not known, where reading began in the middle of a topic: adds the parts of the ledger before
-        by `recall`, and returns whether there was one.
+        Called for a part whose first part is not known, where reading began in the middle of a topic: adds earlier parts by `recall`, and
+        returns whether there were any.
+    joined_since
+        Of all messages that were joined from several ledgers, the first ledger; None if there is no such message.
+    ended_before
+        Whether a part was left out whose message had ended before reading began.
 
     """
 
     incomplete: list[Incomplete] = field(default_factory=list)
     earlier: Callable[[], bool] | None = None
+    joined_since: int | None = None
+    ended_before: bool = False
     _waiting: "OrderedDict[bytes, _Waiting]" = field(default_factory=OrderedDict)
-    _ended: "OrderedDict[bytes, None]" = field(default_factory=OrderedDict)
+    _ended: "OrderedDict[bytes, bool]" = field(default_factory=OrderedDict)
+    """Messages that are whole or given up, and whether their first part was seen."""
     _bytes: int = 0
 
     def add(
@@ -74,9 +81,12 @@ class ChunkJoiner:
             return None
         waiting = self._waiting.get(chunked_id)
         while waiting is None and self.earlier is not None and self.earlier():
+            if chunked_id in self._ended:
+                self.ended_before = True
+                return None
             waiting = self._waiting.get(chunked_id)
         if waiting is None:
-            self._end(chunked_id)
+            self._end(chunked_id, is_first_seen=False)
             self.incomplete.append(Incomplete(*position, 1, chunks))
             return None
         if chunk < len(waiting.parts):
@@ -90,17 +100,24 @@ class ChunkJoiner:
         if len(waiting.parts) == waiting.chunks:
             self._forget(chunked_id)
             self._end(chunked_id)
+            if waiting.ledger_id != position[0]:
+                known = waiting.ledger_id if self.joined_since is None else self.joined_since
+                self.joined_since = min(known, waiting.ledger_id)
             return b"".join(waiting.parts)
         while self._bytes > MAX_WAITING_BYTES or len(self._waiting) > MAX_WAITING_MESSAGES:
             self._give_up(next(iter(self._waiting)))
         return None
 
     def recall(self, older: "ChunkJoiner") -> None:
-        """Take over what still waits in a joiner that read the ledger before; what began anew since stays."""
+        """Take over what waits in a joiner that read what is before, and which messages ended there; what began anew since stays."""
         for chunked_id, waiting in older._waiting.items():  # noqa: SLF001  (of the same class)
-            if chunked_id not in self._waiting:
+            if chunked_id not in self._waiting and chunked_id not in self._ended:
                 self._waiting[chunked_id] = waiting
                 self._bytes += waiting.size
+        for chunked_id, is_first_seen in older._ended.items():  # noqa: SLF001
+            # Of one whose first part was not seen, more may be before.
+            if is_first_seen and chunked_id not in self._waiting and chunked_id not in self._ended:
+                self._end(chunked_id)
 
     def finish(self) -> list[Incomplete]:
         """Give up what still waits, and return all that never became whole."""
@@ -114,9 +131,9 @@ class ChunkJoiner:
             self._end(chunked_id)
             self.incomplete.append(Incomplete(waiting.ledger_id, waiting.entry_id, len(waiting.parts), waiting.chunks))
 
-    def _end(self, chunked_id: bytes) -> None:
+    def _end(self, chunked_id: bytes, *, is_first_seen: bool = True) -> None:
         """Remember that a message is whole or given up, so that its further parts are not told again."""
-        self._ended[chunked_id] = None
+        self._ended[chunked_id] = is_first_seen
         if len(self._ended) > MAX_ENDED:
             self._ended.popitem(last=False)
 

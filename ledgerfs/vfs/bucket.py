@@ -168,6 +168,11 @@ class Bucket:
         return None if self._catalog_file is None else self._catalog_file.load(max_age)
 
     @property
+    def identity(self) -> str | None:
+        """What tells the bucket from all others, without credentials; None where no other process could see the same one."""
+        return self._options[3]
+
+    @property
     def raw_store(self) -> RawStore:
         """The store itself, with its write side; what it is asked is not kept."""
         return self._raw_store

@@ -20,6 +20,7 @@ from ledgerfs import __version__
 from ledgerfs.cache.fork_lock import ForkLock
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.vfs.catalog import Catalog, LedgerRef
+from ledgerfs.vfs.finality import TopicState
 from ledgerfs.vfs.layout import LedgerReader
 from ledgerfs.vfs.object_store import ObjectStore
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from ledgerfs.vfs.scan import Scan
 
 _TOPICS = 16
-_RENDERER = 1
+_RENDERER = 2
 """To be raised when the same ledger becomes another table, so that older ones are not found any more."""
 
 
@@ -125,7 +126,7 @@ class _Topic:
     @classmethod
     def of(cls, catalog: Catalog, managed_ledger: str | None) -> "_Topic":
         refs = tuple(ref for ref in catalog.refs_of(managed_ledger) if ref.copy == 0)
-        return cls(refs, _digest(*((ref.ledger_id, ref.uuid, ref.index.version) for ref in refs)))
+        return cls(refs, _digest(TopicState(refs).whole))
 
 
 class _Readers(Sequence[LedgerReader]):
