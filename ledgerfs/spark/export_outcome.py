@@ -125,5 +125,6 @@ class Outcome:
         topic.incomplete.extend(result.incomplete)
         skipped = sum(one.last_entry - one.first_entry + 1 for one in result.skipped)
         versions = tuple(map(ledger_version, refs))
-        later = ledgers.later(run.managed_ledger, ids[0])
-        self.units.append(Unit(run.managed_ledger, ids, versions, result.is_final, later, skipped, tuple(files)))
+        basis = result.basis
+        state = "" if basis.is_final else ledgers.topic(run.managed_ledger).of(basis)
+        self.units.append(Unit(run.managed_ledger, ids, versions, basis, state, skipped, tuple(files)))

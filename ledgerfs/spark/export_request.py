@@ -10,9 +10,9 @@ from ledgerfs.spark.lake.layout import LakeLayout
 from ledgerfs.spark.lake.state import LedgerIds, Unit, Work, what_is_new
 from ledgerfs.spark.planning import say_what_is_missing
 from ledgerfs.spark.storage import Storage
+from ledgerfs.vfs.export_contents import told_bucket
 from ledgerfs.vfs.partitions import DEFAULT_PARTITION_BYTES, PartitionPlan, plan_partitions, wanted_ledgers, within
 from ledgerfs.vfs.scan import Scan, make_scan
-from ledgerfs.vfs.stores.fsspec_handle import without_credentials
 from ledgerfs.vfs.table_files import TABLE_KINDS
 
 
@@ -81,7 +81,7 @@ class Contents:
         columns = layout.columns_of_files(probe.schema.names)
         del_columns = {name: value for name, value in scan.items() if name != "columns"}
         described = {
-            "bucket": without_credentials(storage.url).rstrip("/"),
+            "bucket": told_bucket(storage.bucket()),
             "format": request.format,
             "partition_by": request.partition_by,
             **asdict(probe.options),

@@ -7,6 +7,7 @@ from ledgerfs.vfs.catalog import Catalog
 from ledgerfs.vfs.ledger_times import TimeRange
 from ledgerfs.vfs.moments import CLOCK_SLACK_MS, milliseconds_of
 from ledgerfs.vfs.partitions import PartitionPlan, plan_partitions, wanted_ledgers, within
+from ledgerfs.vfs.scan_options import require_known
 
 _MOST_NAMED = 10
 
@@ -19,6 +20,7 @@ def plan(options: ReadOptions) -> PartitionPlan:
     Raises `NotFoundError` (no such bucket or topic), `InvalidOptionError` (a time that is none), `AccessDeniedError`, `StoreError`.
     """
     scan = options.scan
+    require_known(scan)
     start, end = milliseconds_of(scan.get("start_time")), milliseconds_of(scan.get("end_time"))
     times = TimeRange(start, end, scan.get("clock_slack_ms", CLOCK_SLACK_MS))
     # Not the bucket of this process, which may know the catalog of an earlier plan.

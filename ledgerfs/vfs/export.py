@@ -16,7 +16,8 @@ from ledgerfs.messages.chunks import Incomplete
 from ledgerfs.messages.decode import Skipped
 from ledgerfs.vfs.bucket import Bucket, Topic
 from ledgerfs.vfs.catalog import LedgerRef
-from ledgerfs.vfs.export_folder import Exported, ExportFolder, told_bucket
+from ledgerfs.vfs.export_contents import told_bucket
+from ledgerfs.vfs.export_folder import Exported, ExportFolder
 from ledgerfs.vfs.finality import TopicState, version_of
 from ledgerfs.vfs.layout import Progress
 from ledgerfs.vfs.ledger_times import LedgerTimes

@@ -12,15 +12,13 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO, Self, TextIO
 
 from ledgerfs.errors import ExportFolderError, InvalidOptionError, LedgerfsError
-from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.catalog import LedgerRef
+from ledgerfs.vfs.export_contents import what_differs
 from ledgerfs.vfs.finality import Basis, TopicState, version_of
-from ledgerfs.vfs.stores.fsspec_handle import without_credentials
 
 RECORD_NAME = ".ledgerfs-export.json"
 LOCK_NAME = ".ledgerfs-export.lock"
@@ -226,24 +224,6 @@ class _Record:
 
 def _exported(*, basis: Any, **told: Any) -> Exported:  # noqa: ANN401  (JSON)
     return Exported(basis=Basis.parse(basis.values()), **told)
-
-
-def told_bucket(bucket: Bucket) -> dict[str, str]:
-    """Return what an export notes of its bucket: its URL, and a digest of all that tells it from others, neither with credentials."""
-    identity = bucket.identity or bucket.store.url
-    return {"url": without_credentials(bucket.store.url), "identity": sha256(identity.encode()).hexdigest()}
-
-
-def what_differs(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> str:
-    """Return in words how an export that was found is another one than is wanted, by what both say about their contents."""
-    if "bucket" not in found:
-        return "by an earlier version, which did not note of which bucket"
-    names = [name for name in {**wanted, **found} if found.get(name) != wanted.get(name)]
-    told = "with other " + ", ".join(names)
-    if "bucket" not in names:
-        return told
-    url = found["bucket"]["url"]
-    return f"{told} (its bucket is {url}{', reached in another way' if url == wanted['bucket']['url'] else ''})"
 
 
 @contextmanager

@@ -66,7 +66,9 @@ class Basis:
     def parse(cls, told: Any) -> "Basis":  # noqa: ANN401  (JSON)
         """Read what JSON made of one's fields; raises ``ValueError`` or ``TypeError`` for anything else."""
         first, last, sources = told
-        return cls(*(None if one is None else int(one) for one in (first, last)), tuple(map(int, sources)))
+        if first is None or last is None:
+            return cls(sources=tuple(map(int, sources)))
+        return cls(int(first), int(last), tuple(map(int, sources)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from ledgerfs.vfs.layout import LedgerReader
 from ledgerfs.vfs.ledger_times import LedgerTimes, TimeRange
 from ledgerfs.vfs.moments import CLOCK_SLACK_MS, Moment, milliseconds_of
 from ledgerfs.vfs.outcomes import Known, Outcomes
+from ledgerfs.vfs.scan_options import require_known
 from ledgerfs.vfs.second_look import walk_entries
 from ledgerfs.vfs.time_pruning import TimePruning
 from ledgerfs.vfs.topic_entries import Reach, read_entries
@@ -160,11 +161,11 @@ class Scan:
             if self.on_read is not None:
                 self.on_read(int(batch.lengths.sum()))
         awaits_parts = stop.number == len(self.ledgers) and _gives_up(decoder)
-        found = Found(
+        met = Found(
             outcomes.any_open, bool(decoder.chunks.incomplete) or decoder.chunks.ended_before,
             awaits_parts, decoder.chunks.joined_since,
         )  # fmt: skip
-        self.basis = self._basis(found, outcomes.sources)
+        self.basis = self._basis(met, outcomes.sources)
 
     @property
     def _part(self) -> Reach:
@@ -216,6 +217,7 @@ def make_scan(
     **options: Any,  # noqa: ANN401  (fields of DecodeOptions)
 ) -> Scan:
     """Return a scan from the arguments that users give; raises `InvalidOptionError` for a column, a time or a choice that is none."""
+    require_known(options)
     given = {"transactions": transactions, **options}
     for name, choices in _CHOICES.items():
         if given.get(name, choices[0]) not in choices:

@@ -25,6 +25,7 @@ from ledgerfs.spark.lake.files import LakeFiles
 from ledgerfs.spark.lake.layout import LakeLayout
 from ledgerfs.spark.lake.state import LakeFile, LakeState, LedgerIds, Unit, what_is_new
 from ledgerfs.spark.storage import Storage
+from ledgerfs.vfs.finality import Basis, TopicState
 from ledgerfs.vfs.object_store import ObjectStat
 from ledgerfs.vfs.partitions import wanted_ledgers
 from tests.support.entries import frame, metadata
@@ -330,23 +331,26 @@ def test_ledgers_that_are_shared_are_judged_together(tmp_path: Path) -> None:
     ledgers = LedgerIds(catalog, wanted)
     versions = {ref.ledger_id: ref for ref in catalog.refs()}
 
-    def unit(*ids: int, is_final: bool = True, later: int = 0) -> Unit:
+    def unit(*ids: int, basis: Basis = Basis(), state: str = "") -> Unit:
         from ledgerfs.spark.lake.state import ledger_version
 
         found = tuple(ledger_version(versions[i]) if i in versions else "gone" for i in ids)
-        return Unit("public/default/persistent/orders", ids, found, is_final, later, 0, ())
+        return Unit("public/default/persistent/orders", ids, found, basis, state, 0, ())
 
-    units = [unit(1, 2), unit(2, 3), unit(3, is_final=False), unit(4), unit(0, is_final=False)]
+    units = [
+        unit(1, 2), unit(2, 3), unit(3, basis=Basis.unknown()), unit(4), unit(0, basis=Basis.unknown()),
+        unit(5, basis=Basis(4, 5, (0,))), unit(6, basis=Basis(5, 6), state=TopicState(catalog.refs()).of(Basis(5, 6))),
+    ]  # fmt: skip
     work = what_is_new(ledgers, wanted, units)
     assert work.replaced == units[:3]
-    assert work.kept == [units[4], units[3]]
-    assert work.held == [units[4]]
-    assert catalog.ledgers["ledger_id"][work.wanted].tolist() == [1, 2, 3, 5, 6]
+    assert work.kept == [units[4], *units[3:4], *units[5:]]
+    assert work.held == [units[4], units[5]]
+    assert catalog.ledgers["ledger_id"][work.wanted].tolist() == [1, 2, 3]
 
 
 def test_a_state_of_many_ledgers_is_compact_and_comes_back() -> None:
     units = tuple(
-        Unit(f"t/n/persistent/topic-{i % 100}", (i,), (f"{i:016x}",), True, i, 0, (LakeFile(f"topic={i}/x", 1, 2),))
+        Unit(f"t/n/persistent/topic-{i % 100}", (i,), (f"{i:016x}",), Basis(), "", 0, (LakeFile(f"topic={i}/x", 1, 2),))
         for i in range(100_000)
     )
     state = LakeState({"format": "parquet", "columns": ["key"]}, units)

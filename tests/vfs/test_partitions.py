@@ -108,7 +108,7 @@ def test_times(bucket: Bucket, golden: Path, size: int) -> None:
     topic = bucket.topic("persistent://public/golden/plain")
     times = topic.scan(["publish_time"]).to_table()["publish_time"].cast(pa.int64()).to_pylist()
     middle = sorted(times)[len(times) // 2] // 1000
-    for start, end in ((middle, None), (None, middle), (middle, middle + 1), (0, 1)):
+    for start, end in ((middle, None), (None, middle), (middle, middle + 1), (0, CREATED_MS)):
         given = {"start_time": start, "end_time": end}
         wanted = within(bucket.catalog, wanted_ledgers(bucket.catalog, [topic.name]), TimeRange(start, end))
         found = read(open_bucket(str(golden / "bucket")), plan_partitions(bucket.catalog, wanted, size), **given)

@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -42,7 +43,7 @@ def topic_with(folder: Path, *ledgers: list[bytes], block_size: int = 1 << 20) -
 
 
 def parts_of(scan: Scan, cuts: list[Place]) -> list[pa.Table]:
-    return [replace(scan, part=Reach(low, high)).to_table() for low, high in zip(cuts, cuts[1:], strict=False)]
+    return [replace(scan, part=Reach(low, high)).to_table() for low, high in pairwise(cuts)]
 
 
 def by_ledger(scan: Scan) -> list[pa.Table]:
@@ -132,9 +133,7 @@ def test_parts_are_the_whole_whatever_the_order(data: st.DataObject, tmp_path_fa
         whole = scan.to_table()
         cuts = sorted({Place(0, 0), Place(len(ledgers), 0), *data.draw(st.lists(st.sampled_from(places), max_size=4))})
         assert pa.concat_tables(parts_of(scan, cuts)) == whole
-        apart = [
-            replace(scan, known_outcomes={}, part=Reach(*ends)).to_table() for ends in zip(cuts, cuts[1:], strict=False)
-        ]
+        apart = [replace(scan, known_outcomes={}, part=Reach(*ends)).to_table() for ends in pairwise(cuts)]
         assert pa.concat_tables(apart) == whole
 
 

@@ -23,6 +23,7 @@ from ledgerfs.vfs.catalog import Catalog, LedgerRef
 from ledgerfs.vfs.finality import TopicState
 from ledgerfs.vfs.layout import LedgerReader
 from ledgerfs.vfs.object_store import ObjectStore
+from ledgerfs.vfs.scan_options import require_known
 
 if TYPE_CHECKING:
     from ledgerfs.vfs.scan import Scan
@@ -63,6 +64,7 @@ class LedgerTables:
     """
 
     def __init__(self, source: LedgerSource, scan_options: Mapping[str, Any]) -> None:
+        require_known(scan_options)
         if scan_options.get("on_corrupt", "raise") != "raise":
             raise InvalidOptionError(
                 "a file of the tree is whole or an error; topic.scan(on_corrupt='skip') reads around damage",
