@@ -79,20 +79,13 @@ class ChunkJoiner:
             self._waiting[chunked_id] = _Waiting(*position, chunks)
         if chunked_id in self._ended:
             return None
-        waiting = self._waiting.get(chunked_id)
-        while waiting is None and self.earlier is not None and self.earlier():
-            if chunked_id in self._ended:
-                self.ended_before = True
-                return None
-            waiting = self._waiting.get(chunked_id)
+        waiting = self._find(chunked_id)
         if waiting is None:
-            self._end(chunked_id, is_first_seen=False)
-            self.incomplete.append(Incomplete(*position, 1, chunks))
+            self._miss(position, chunked_id, chunks)
             return None
-        if chunk < len(waiting.parts):
-            return None
-        if chunk > len(waiting.parts):
-            self._give_up(chunked_id)
+        if chunk != len(waiting.parts):
+            if chunk > len(waiting.parts):
+                self._give_up(chunked_id)
             return None
         waiting.parts.append(payload)
         waiting.size += len(payload) + _COST_OF_PART
@@ -100,9 +93,7 @@ class ChunkJoiner:
         if len(waiting.parts) == waiting.chunks:
             self._forget(chunked_id)
             self._end(chunked_id)
-            if waiting.ledger_id != position[0]:
-                known = waiting.ledger_id if self.joined_since is None else self.joined_since
-                self.joined_since = min(known, waiting.ledger_id)
+            self._note_joined(waiting.ledger_id, position[0])
             return b"".join(waiting.parts)
         while self._bytes > MAX_WAITING_BYTES or len(self._waiting) > MAX_WAITING_MESSAGES:
             self._give_up(next(iter(self._waiting)))
@@ -124,6 +115,25 @@ class ChunkJoiner:
         for chunked_id in list(self._waiting):
             self._give_up(chunked_id)
         return self.incomplete
+
+    def _find(self, chunked_id: bytes) -> _Waiting | None:
+        """Return the message that a part is of; looks before the place where reading began, until more is known of it."""
+        waiting = self._waiting.get(chunked_id)
+        while waiting is None and chunked_id not in self._ended and self.earlier is not None and self.earlier():
+            waiting = self._waiting.get(chunked_id)
+        return waiting
+
+    def _miss(self, position: tuple[int, int], chunked_id: bytes, chunks: int) -> None:
+        """Leave out a part that no message waits for."""
+        if chunked_id in self._ended:
+            self.ended_before = True
+            return
+        self._end(chunked_id, is_first_seen=False)
+        self.incomplete.append(Incomplete(*position, 1, chunks))
+
+    def _note_joined(self, first_ledger: int, last_ledger: int) -> None:
+        if first_ledger != last_ledger:
+            self.joined_since = first_ledger if self.joined_since is None else min(self.joined_since, first_ledger)
 
     def _give_up(self, chunked_id: bytes) -> None:
         waiting = self._forget(chunked_id)

@@ -59,7 +59,7 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What is to be done about a ledger: what the folder has of it, whether that stays, and whether only because it could not be made again."""
+    """What the folder has of a ledger, whether that stays, and whether only since it could not be made again."""
 
     known: Exported | None
     stays: bool = False

@@ -11,7 +11,7 @@ Moment = str | datetime | date | int | None
 _EARLIEST_MS, _LATEST_MS = 1_262_304_000_000, 7_258_118_400_000
 """2010, before there was any Pulsar, and 2200."""
 
-_OTHER_UNITS = {"seconds": 1000, "microseconds": Fraction(1, 1000), "nanoseconds": Fraction(1, 1_000_000)}
+_OTHER_UNITS = {"seconds": Fraction(1000), "microseconds": Fraction(1, 1000), "nanoseconds": Fraction(1, 1_000_000)}
 """Of times, and how many ms each is."""
 
 CLOCK_SLACK_MS = 10 * 60 * 1000

@@ -1,8 +1,8 @@
 """Outcomes of transactions: their markers may stand in a later ledger than their messages, or nowhere yet.
 
-What became of a message is told by the first marker of its transaction behind it, however far away. Where none comes up to the topic's end,
-a last marker before it tells: one in its own ledger, or in the ledger before that, since messages that overtake the end of their transaction
-come soon behind it. Without either, the transaction is open. All of that depends on where the message stands in its topic, never on where
+What became of a message is told by the first marker of its transaction behind it, however far away. Where none comes up to the topic's
+end, the last marker before it tells, in its own ledger or in the one before that: a message that the end of its transaction overtook comes
+soon behind it. Without either, the transaction is open. All of that depends on where the message stands in its topic, never on where
 reading began.
 """
 

@@ -166,6 +166,18 @@ def test_what_was_offloaded_since_changes_nothing(tmp_path: Path) -> None:
     assert first.scan(open_bucket(str(tmp_path)), columns=["value"]).to_table().num_rows == 0
 
 
+def test_a_ledger_that_came_between_others_since_is_not_taken_for_one_of_them(tmp_path: Path) -> None:
+    chunks = [frame(metadata(chunked_id=b"m", chunk=i, chunks=2), b"%d" % i) for i in range(2)]
+    for number, entry in enumerate([chunks[0], *[frame(metadata(), b"x")] * 5, chunks[1]]):
+        put_in_folder(tmp_path, offload([entry], 10 * number, uuid=number))
+    bucket = open_bucket(str(tmp_path))
+    *_, last = sent(plan_partitions(bucket.catalog, wanted_ledgers(bucket.catalog), 1))
+    assert last.runs[0].scan(open_bucket(str(tmp_path))).to_table()["value"].to_pylist() == [b"01"]
+    put_in_folder(tmp_path, offload([frame(metadata(), b"late")], 5, uuid=99))
+    with pytest.raises(StaleObjectError, match="plan it again"):
+        last.runs[0].scan(open_bucket(str(tmp_path))).to_table()
+
+
 def test_old_ledgers_may_go_and_needed_ones_are_missed(tmp_path: Path) -> None:
     transactional(tmp_path, 9)
     bucket = open_bucket(str(tmp_path))
