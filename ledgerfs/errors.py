@@ -5,8 +5,10 @@ object and, where there is one, the byte offset in it. None of them carries cred
 calls for them, which knows what they are about.
 """
 
+import difflib
 import errno
 import os
+from collections.abc import Iterable
 from typing import ClassVar
 
 __all__ = [
@@ -316,6 +318,15 @@ class InvalidOptionError(LedgerfsError):
     """An option, or an argument, that is none, or not of its kind."""
 
     code = errno.EINVAL
+
+    @classmethod
+    def unknown(cls, name: str, known: Iterable[str]) -> "InvalidOptionError":
+        """Return the error for a name that is not among those that there are, which says what was perhaps meant."""
+        names = list(known)
+        by_case = {one.lower(): one for one in names}
+        near = difflib.get_close_matches(name.lower(), by_case, n=1)
+        meant = f"; did you mean {by_case[near[0]]}?" if near else ""
+        return cls(f"no such option; there are {', '.join(names)}{meant}", key=name)
 
 
 class UnusableUrlError(LedgerfsError):

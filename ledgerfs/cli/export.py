@@ -15,6 +15,7 @@ from ledgerfs.cli.scan_options import scan_options
 from ledgerfs.vfs.bucket import Bucket
 
 _ELSEWHERE = "To a store: ledgerfs spark export --to URL."
+_MOST_NAMED = 10
 _KINDS = ("parquet", "jsonl", "arrow", "csv")
 
 
@@ -55,6 +56,12 @@ def export(
     is_damaged = say_left_out(report)
     if report.skipped_before:
         say(f"{report.topic}: {report.skipped_before:,} damaged entries were left out before")
+    if report.held:
+        ledgers = ", ".join(map(str, report.held[:_MOST_NAMED])) + (", …" if len(report.held) > _MOST_NAMED else "")
+        say(
+            f"{report.topic}: the files of ledgers {ledgers} stay as they are: they have rows from other ledgers, "
+            "which are not in the bucket any more"
+        )
     kept = f"; {report.kept:,} kept from before" if report.kept else ""
     say(f"{out}: {report.written:,} files, {report.rows:,} messages, {human_size(report.size)}{kept}")
     if is_damaged or report.skipped_before:

@@ -22,7 +22,7 @@ def scan_options(command: Command) -> Command:
     @functools.wraps(command)
     def with_scan(**arguments: Any) -> Any:  # noqa: ANN401  (a command's own)
         given = {name: arguments.pop(name) for name in _NAMES}
-        return command(scan={name: value for name, value in given.items() if value}, **arguments)
+        return command(scan={name: value for name, value in given.items() if value or value == 0}, **arguments)
 
     for option in reversed(_OPTIONS):
         with_scan = option(with_scan)
@@ -60,6 +60,12 @@ _OPTIONS = (
     click.option("--start", "start_time", metavar="TIME", help="Messages published from here on: ISO 8601, UTC."),
     click.option("--end", "end_time", metavar="TIME", help="Messages published before this: ISO 8601, UTC."),
     click.option(
+        "--clock-slack-ms",
+        type=click.IntRange(min=0),
+        metavar="MS",
+        help="How far clocks may differ, with --start and --end; ten minutes if not given.",
+    ),
+    click.option(
         "--transactions",
         type=click.Choice(("committed", "all")),
         help="Messages of committed transactions only (default), or all, with their state.",
@@ -92,6 +98,7 @@ _NAMES = (
     "columns",
     "start_time",
     "end_time",
+    "clock_slack_ms",
     "transactions",
     "on_corrupt",
     "on_encrypted",

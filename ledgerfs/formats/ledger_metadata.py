@@ -82,6 +82,11 @@ class LedgerMetadata:
         return records_size(self.length, self.last_entry)
 
     @property
+    def is_made_up(self) -> bool:
+        """Whether no bookie ever had the ledger: it was written from rows, or from records of which no metadata was known."""
+        return not any(one.bookies for one in self.ensembles)
+
+    @property
     def managed_ledger(self) -> str | None:
         """Name of the managed ledger (``tenant/ns/persistent/topic``); None in objects from before Pulsar 2.4."""
         for key, value in self.custom:

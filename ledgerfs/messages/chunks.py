@@ -80,17 +80,24 @@ class ChunkJoiner:
     incomplete
         Messages of which a part was missing.
     earlier
-        Called for a part whose first part is not known, where reading began in the middle of a topic: adds the parts of the ledger before
-        by `recall`, and returns whether there was one.
+        Called for a part whose first part is not known, where reading began in the middle of a topic: adds earlier parts by `recall`, and
+        returns whether there were any.
+    joined_since
+        Of all messages that were joined from several ledgers, the first ledger; None if there is no such message.
+    ended_before
+        Whether a part was left out whose message had ended before reading began.
 
     """
 
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
     incomplete: list[Incomplete] = field(default_factory=list)
     earlier: Callable[[], bool] | None = None
+    joined_since: int | None = None
+    ended_before: bool = False
     _waiting: dict[bytes, _Waiting] = field(default_factory=dict)
     _kept: "OrderedDict[bytes, _Waiting]" = field(default_factory=OrderedDict)
-    _ended: "OrderedDict[bytes, None]" = field(default_factory=OrderedDict)
+    _ended: "OrderedDict[bytes, bool]" = field(default_factory=OrderedDict)
+    """Messages that are whole or given up, and whether their first part was seen."""
     _wanted: int = 0
     _most_wanted: int = 0
     waiting_bytes: int = field(init=False, default=0)
@@ -113,41 +120,61 @@ class ChunkJoiner:
             self._waiting[chunked_id] = self._kept[chunked_id] = _Waiting(*position, chunks)
         if chunked_id in self._ended:
             return None
-        waiting = self._waiting.get(chunked_id)
-        while waiting is None and self.earlier is not None and self.earlier():
-            waiting = self._waiting.get(chunked_id)
+        waiting = self._find(chunked_id)
         if waiting is None:
-            self._end(chunked_id)
-            self.incomplete.append(Incomplete(*position, 1, chunks))
+            self._miss(position, chunked_id, chunks)
             return None
-        if chunk < waiting.came:
-            return None
-        if chunk > waiting.came:
-            self._give_up(chunked_id)
+        if chunk != waiting.came:
+            if chunk > waiting.came:
+                self._give_up(chunked_id)
             return None
         self._take(chunked_id, waiting, payload)
         if waiting.came < waiting.chunks:
             return None
         self._forget(chunked_id)
         self._end(chunked_id)
+        self._note_joined(waiting.ledger_id, position[0])
         return self._whole(waiting)
 
     def recall(self, older: "ChunkJoiner") -> None:
-        """Take over what still waits in a joiner that read the ledger before; what began anew since stays."""
+        """Take over what waits in a joiner that read what is before, and which messages ended there; what began anew since stays."""
         for chunked_id, waiting in older._waiting.items():  # noqa: SLF001  (of the same class)
-            if chunked_id not in self._waiting:
+            if chunked_id not in self._waiting and chunked_id not in self._ended:
                 self._waiting[chunked_id] = waiting
                 if waiting.parts is not None:
                     self._kept[chunked_id] = waiting
                     self.waiting_bytes += waiting.cost
                 self._wanted += waiting.cost
         self._most_wanted = max(self._most_wanted, self._wanted, older._most_wanted)  # noqa: SLF001
+        for chunked_id, is_first_seen in older._ended.items():  # noqa: SLF001
+            # Of one whose first part was not seen, more may be before.
+            if is_first_seen and chunked_id not in self._waiting and chunked_id not in self._ended:
+                self._end(chunked_id)
 
     def finish(self) -> list[Incomplete]:
         """Give up what still waits, and return all that never became whole."""
         for chunked_id in list(self._waiting):
             self._give_up(chunked_id)
         return self.incomplete
+
+    def _find(self, chunked_id: bytes) -> _Waiting | None:
+        """Return the message that a part is of; looks before the place where reading began, until more is known of it."""
+        waiting = self._waiting.get(chunked_id)
+        while waiting is None and chunked_id not in self._ended and self.earlier is not None and self.earlier():
+            waiting = self._waiting.get(chunked_id)
+        return waiting
+
+    def _miss(self, position: tuple[int, int], chunked_id: bytes, chunks: int) -> None:
+        """Leave out a part that no message waits for."""
+        if chunked_id in self._ended:
+            self.ended_before = True
+            return
+        self._end(chunked_id, is_first_seen=False)
+        self.incomplete.append(Incomplete(*position, 1, chunks))
+
+    def _note_joined(self, first_ledger: int, last_ledger: int) -> None:
+        if first_ledger != last_ledger:
+            self.joined_since = first_ledger if self.joined_since is None else min(self.joined_since, first_ledger)
 
     @property
     def _most_bytes(self) -> int:
@@ -187,9 +214,9 @@ class ChunkJoiner:
             self._end(chunked_id)
             self.incomplete.append(Incomplete(waiting.ledger_id, waiting.entry_id, waiting.came, waiting.chunks))
 
-    def _end(self, chunked_id: bytes) -> None:
+    def _end(self, chunked_id: bytes, *, is_first_seen: bool = True) -> None:
         """Remember that a message is whole or given up, so that its further parts are not told again."""
-        self._ended[chunked_id] = None
+        self._ended[chunked_id] = is_first_seen
         if len(self._ended) > MAX_ENDED:
             self._ended.popitem(last=False)
 

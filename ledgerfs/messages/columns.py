@@ -30,6 +30,9 @@ Bytes = npt.NDArray[np.uint8]
 Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
+StateOf = Callable[[tuple[int, int], int, int], str]
+"""Tells what became of a transaction's message: called with the transaction, the ledger and the entry."""
+
 _PARTITION = re.compile(r"-partition-([0-9]{1,9})\Z")
 _LONGEST_CONSTANT = 256
 _PROPERTY_OF_MESSAGE, _PROPERTY_OF_BATCHED = 4, 1
@@ -46,7 +49,7 @@ class MessageColumns:
     ids: Int64
     messages: Messages
     constants: ConstantColumns
-    state_of: Callable[[tuple[int, int]], str] | None = None
+    state_of: StateOf | None = None
 
     def build(self, name: str) -> pa.Array:
         """Return one column of `MESSAGE_SCHEMA`."""
@@ -150,15 +153,17 @@ class MessageColumns:
         return gather_times(self._of_messages(times))
 
     def _txn_id(self) -> pa.Array:
-        return self._of_transactions("txn_id", lambda transaction: f"({transaction[0]},{transaction[1]})")
+        return self._of_transactions("txn_id", lambda transaction, *_: f"({transaction[0]},{transaction[1]})")
 
     def _txn_state(self) -> pa.Array:
-        return self._of_transactions("txn_state", self.state_of or (lambda _: "open"))
+        return self._of_transactions("txn_state", self.state_of or (lambda *_: "open"))
 
-    def _of_transactions(self, name: str, text: Callable[[tuple[int, int]], str]) -> pa.Array:
+    def _of_transactions(self, name: str, text: StateOf) -> pa.Array:
         if (self.entries[Meta.TRANSACTION_LEAST] == ABSENT).all():
             return self._constant(name)
-        texts = pa.array([None if one is None else text(one) for one in transactions_of(self.entries)], pa.string())
+        found = zip(transactions_of(self.entries), self.ids.tolist(), strict=True)
+        told = [None if one is None else text(one, self.ledger_id, entry) for one, entry in found]
+        texts = pa.array(told, pa.string())
         return texts if self.messages.one_an_entry else texts.take(pa.array(self.messages[Message.ENTRY]))
 
     def _deliver_at_time(self) -> pa.Array:

@@ -4,7 +4,7 @@ The steps work on tables of integers over one buffer. Where nothing has to be de
 the columns themselves; where no column needs a payload, none is opened.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.batch_split import split_batches, split_unopened
 from ledgerfs.messages.chunks import ChunkJoiner
 from ledgerfs.messages.claimed_sizes import DEFAULT_MAX_MESSAGE_BYTES
-from ledgerfs.messages.columns import MessageColumns
+from ledgerfs.messages.columns import MessageColumns, StateOf
 from ledgerfs.messages.compression import LARGEST
 from ledgerfs.messages.constants import ConstantColumns
 from ledgerfs.messages.entry_checksum import EntryState, check_entries
@@ -94,7 +94,7 @@ class TopicDecoder:
     decrypt
         Decrypts payloads; None where there are no private keys.
     state_of
-        Tells the outcome of a transaction, for the column ``txn_state``.
+        Tells what became of a transaction's message at a ledger and entry, for the column ``txn_state``.
     skipped
         What was left out with ``on_corrupt="skip"``.
     schema
@@ -105,7 +105,7 @@ class TopicDecoder:
     topic: str
     options: DecodeOptions = field(default_factory=DecodeOptions)
     decrypt: Decrypt | None = None
-    state_of: Callable[[tuple[int, int]], str] | None = None
+    state_of: StateOf | None = None
     chunks: ChunkJoiner = field(init=False)
     skipped: list[Skipped] = field(default_factory=list)
     schema: pa.Schema = field(init=False)

@@ -211,6 +211,6 @@ def _walk_entry(data, at, end, table, i, broker, message):  # type: ignore[no-un
 
 
 def transactions_of(entries: Int64Table) -> list[tuple[int, int] | None]:
-    """Return for each entry its transaction's id as (most, least) significant half; None where it is in none."""
+    """Return for each entry its transaction's id as (most, least) significant half; None where it is in none: it takes both halves."""
     pairs = zip(entries[Meta.TRANSACTION_MOST].tolist(), entries[Meta.TRANSACTION_LEAST].tolist(), strict=True)
-    return [None if least == ABSENT else (0 if most == ABSENT else most, least) for most, least in pairs]
+    return [None if ABSENT in (most, least) else (most, least) for most, least in pairs]

@@ -132,7 +132,6 @@ class Outcome:
         topic.incomplete.extend(result.incomplete)
         skipped = sum(one.last_entry - one.first_entry + 1 for one in result.skipped)
         versions = tuple(map(ledger_version, refs))
-        # What a missing ledger has may belong to these messages: when it comes back, they are read again.
-        is_final = result.is_final and not topic.missing
-        later = ledgers.later(run.managed_ledger, ids[0])
-        self.units.append(Unit(run.managed_ledger, ids, versions, is_final, later, skipped, tuple(files)))
+        basis = result.basis
+        state = "" if basis.is_final else ledgers.topic(run.managed_ledger).of(basis)
+        self.units.append(Unit(run.managed_ledger, ids, versions, basis, state, skipped, tuple(files)))

@@ -10,7 +10,7 @@ from ledgerfs.spark.lake.layout import LakeLayout
 from ledgerfs.spark.lake.state import LedgerIds, Unit, Work, what_is_new
 from ledgerfs.spark.planning import look_for_missing
 from ledgerfs.spark.storage import Storage
-from ledgerfs.vfs.credentials import without_credentials
+from ledgerfs.vfs.export_contents import told_bucket
 from ledgerfs.vfs.missing_ledgers import MissingLedger
 from ledgerfs.vfs.partitions import DEFAULT_PARTITION_BYTES, PartitionPlan, plan_partitions, wanted_ledgers, within
 from ledgerfs.vfs.scan import Scan, make_scan
@@ -82,7 +82,7 @@ class Contents:
         columns = layout.columns_of_files(probe.schema.names)
         del_columns = {name: value for name, value in scan.items() if name != "columns"}
         described = {
-            "bucket": without_credentials(storage.url).rstrip("/"),
+            "bucket": told_bucket(storage.bucket()),
             "format": request.format,
             "partition_by": request.partition_by,
             **asdict(probe.options),
@@ -119,8 +119,7 @@ def left_to_do(
     wanted = wanted_ledgers(catalog, request.topics, request.topics_pattern)
     ledgers = LedgerIds(catalog, wanted)
     work = Work(wanted, replaced=list(units)) if anew else what_is_new(ledgers, wanted, units)
-    options, slack = contents.probe.options, contents.probe.clock_slack_ms
-    to_read = within(catalog, work.wanted, options.start_ms, options.end_ms, slack)
+    to_read = within(catalog, work.wanted, contents.probe.times)
     return ToDo(work, plan_partitions(catalog, to_read, request.partition_bytes), ledgers, missing)
 
 

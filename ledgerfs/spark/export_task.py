@@ -20,6 +20,7 @@ from ledgerfs.spark.lake.files import PART_BYTES, LakeFiles, StagedFile
 from ledgerfs.spark.lake.layout import LakeLayout
 from ledgerfs.spark.lake.target import Lake
 from ledgerfs.spark.storage import Storage
+from ledgerfs.vfs.finality import Basis
 from ledgerfs.vfs.object_writes import Upload
 from ledgerfs.vfs.partitions import Partition, Run
 from ledgerfs.vfs.table_files import TABLE_KINDS
@@ -45,7 +46,7 @@ class RunResult:
         Number of the part, and of the run in it.
     files
         What was written; ``staged`` is a path below the lake.
-    is_final, skipped, incomplete
+    basis, skipped, incomplete
         As `Scan` tells them.
 
     """
@@ -53,7 +54,7 @@ class RunResult:
     part: int
     run: int
     files: tuple[StagedFile, ...]
-    is_final: bool
+    basis: Basis
     skipped: tuple[Skipped, ...]
     incomplete: tuple[Incomplete, ...]
 
@@ -115,4 +116,4 @@ class ExportTask:
         except BaseException:
             files.abandon()
             raise
-        return RunResult(part, number, tuple(written), scan.is_final, tuple(scan.skipped), tuple(scan.incomplete))
+        return RunResult(part, number, tuple(written), scan.basis, tuple(scan.skipped), tuple(scan.incomplete))

@@ -1,7 +1,7 @@
 """The message table as Spark has it, and a part of a bucket read into it: what every task of a reading query does."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,10 +13,11 @@ from ledgerfs.errors import InvalidRowsError
 from ledgerfs.messages.table_schema import schema_of
 from ledgerfs.spark.storage import Storage
 from ledgerfs.spark.worker import spare_imports
+from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.partitions import Partition, Run
 
 if TYPE_CHECKING:
-    from ledgerfs.vfs.bucket import Bucket
+    from ledgerfs.vfs.outcomes import Known
     from ledgerfs.vfs.scan import Scan
 
 OnEnd = Callable[["Scan"], None]
@@ -29,7 +30,7 @@ _TRANSACTIONS_KNOWN = 1 << 16
 _TOPICS_KNOWN = 64
 
 _log = logging.getLogger("ledgerfs.spark")
-_outcomes: "LRUCache[tuple[Bucket, str | None, int, int], dict[Any, str]]" = LRUCache(_TOPICS_KNOWN)
+_outcomes: "LRUCache[tuple[str | Bucket, str | None, int, int], Known]" = LRUCache(_TOPICS_KNOWN)
 
 
 def arrow_schema(columns: Sequence[str] | None) -> pa.Schema:
@@ -72,7 +73,7 @@ def read_partition(
     schema, bucket = arrow_schema(columns), storage.bucket()
     for run in partition.runs:
         scan = run.scan(bucket, columns=schema.names, **options)
-        scan.known_outcomes = _outcomes_of(storage, run)
+        scan.known_outcomes = _outcomes_of(bucket, run)
         for batch in scan:
             yield from bounded(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
         _log_left_out(scan)
@@ -102,10 +103,10 @@ def _log_left_out(scan: "Scan") -> None:
         )  # fmt: skip
 
 
-def _outcomes_of(storage: Storage, run: Run) -> MutableMapping[Any, str]:
+def _outcomes_of(bucket: Bucket, run: Run) -> "Known":
     """Return what tasks of this process know of a topic's transactions: one without an outcome takes reading the topic to its end."""
     # Not by its URL, which two endpoints may share.
-    key = (storage.bucket(), run.managed_ledger, run.topic_size, run.last_ledger)
+    key = (bucket.identity or bucket, run.managed_ledger, run.topic_size, run.last_ledger)
     found = _outcomes.get(key)
     if found is None or len(found) > _TRANSACTIONS_KNOWN:
         found = _outcomes[key] = {}

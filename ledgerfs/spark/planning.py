@@ -8,9 +8,11 @@ from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.spark.read_options import ReadOptions
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.catalog import Catalog
+from ledgerfs.vfs.ledger_times import TimeRange
 from ledgerfs.vfs.missing_ledgers import MissingLedger, missing_error
 from ledgerfs.vfs.moments import CLOCK_SLACK_MS, milliseconds_of
 from ledgerfs.vfs.partitions import PartitionPlan, plan_partitions, wanted_ledgers, wanted_names, within
+from ledgerfs.vfs.scan_options import require_known
 
 _MOST_NAMED = 10
 
@@ -27,14 +29,15 @@ def plan(options: ReadOptions, on_missing: OnMissing = lambda _: None) -> Partit
     none), `AccessDeniedError`, `StoreError`.
     """
     scan = options.scan
-    times = (milliseconds_of(scan.get("start_time")), milliseconds_of(scan.get("end_time")))
+    require_known(scan)
+    start, end = milliseconds_of(scan.get("start_time")), milliseconds_of(scan.get("end_time"))
+    times = TimeRange(start, end, scan.get("clock_slack_ms", CLOCK_SLACK_MS))
     # Not the bucket of this process, which may know the catalog of an earlier plan.
     bucket = options.storage.open()
     catalog = bucket.catalog
     on_missing(look_for_missing(bucket, catalog, options.topics, options.pattern, scan))
     wanted = wanted_ledgers(catalog, options.topics, options.pattern)
-    wanted = within(catalog, wanted, *times, scan.get("clock_slack_ms", CLOCK_SLACK_MS))
-    return plan_partitions(catalog, wanted, options.partition_bytes)
+    return plan_partitions(catalog, within(catalog, wanted, times), options.partition_bytes)
 
 
 def look_for_missing(

@@ -80,7 +80,7 @@ def split_options(given: Mapping[str, str], known: Mapping[str, object]) -> tupl
         elif low in {"path", *_OF_STORAGE}:
             of_storage[low] = value
         else:
-            raise InvalidOptionError(f"no such option; there are {', '.join([*known, *_STORAGE_NAMES])}", key=name)
+            raise InvalidOptionError.unknown(name, [*known, *_STORAGE_NAMES])
     require_no_credentials({**of_storage, **storage, **settings})
     return ours, _storage(storage, settings, **of_storage)
 

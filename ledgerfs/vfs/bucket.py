@@ -23,6 +23,7 @@ from ledgerfs.vfs.missing_ledgers import MissingLedger, unplaced_text
 from ledgerfs.vfs.object_store import RawStore
 from ledgerfs.vfs.pulsar_blob import PulsarBlobLayout
 from ledgerfs.vfs.reader_pool import ReaderPool
+from ledgerfs.vfs.scan_options import COUNT_OPTIONS, MESSAGE_OPTIONS, require_known
 from ledgerfs.vfs.store_identity import identity_of
 from ledgerfs.vfs.stores import open_store
 from ledgerfs.vfs.stores.bucket_store import BucketStore
@@ -308,6 +309,7 @@ class Topic:
 
     def count(self, **options: Any) -> int:  # noqa: ANN401  (those of make_scan)
         """Return the number of messages, without building or decompressing any; ``options`` are those of `scan`."""
+        require_known(options, COUNT_OPTIONS)
         return self.scan((), **options).count()
 
     def message(self, message_id: str | tuple[int, ...], **options: Any) -> "Message":  # noqa: ANN401  (those of read_message)
@@ -337,6 +339,7 @@ class Topic:
         # pyarrow and numba, as above.
         from ledgerfs.vfs.message_by_id import read_message
 
+        require_known(options, MESSAGE_OPTIONS)
         return read_message(self, message_id, **options)
 
 

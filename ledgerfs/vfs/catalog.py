@@ -55,6 +55,7 @@ LEDGER = np.dtype(
         ("blocks", "i4"),
         ("plausible", "?"),  # OffloadIndex.is_plausible
         ("odd_index", "?"),  # the index object's own length is not what its header says
+        ("ordered", "?"),  # a broker wrote it, so its entries are nearly in the order of their times
         ("created_ms", "i8"),  # 0: unknown
         ("data_size", "i8"),  # -1: no data object
         ("data_modified_ms", "i8"),
@@ -83,6 +84,8 @@ class LedgerRef:
         Creation of the ledger in BookKeeper, ms since 1970 UTC, or None.
     is_sound
         Whether sizes agree: false means that entries are missing or unreadable.
+    is_ordered
+        Whether a broker wrote it, so that its entries are nearly in the order of their publish times. What was imported has any order.
 
     """
 
@@ -98,6 +101,7 @@ class LedgerRef:
     data: ObjectStat
     index: ObjectStat
     is_sound: bool
+    is_ordered: bool = False
 
     @property
     def topic(self) -> str:
@@ -347,7 +351,7 @@ def ref_of_row(ledger: np.void, managed_ledger: str | None) -> LedgerRef:
     """Make the value of one row of `LEDGER`, whose name is known."""
     # All fields at once: one by one, each would be an object of numpy's first.
     row = cast("tuple[Any, ...]", ledger.item())
-    high, low, ledger_id, _, copy, last_entry, length, data_length, blocks, plausible, _, *stored = row
+    high, low, ledger_id, _, copy, last_entry, length, data_length, blocks, plausible, _, ordered, *stored = row
     created_ms, data_size, data_ms, data_version, index_size, uploaded_ms, index_version = stored
     key = LedgerKey(uuid_from_halves(high, low), ledger_id, is_index=False)
     return LedgerRef(
@@ -363,6 +367,7 @@ def ref_of_row(ledger: np.void, managed_ledger: str | None) -> LedgerRef:
         data=ObjectStat(key.data_key, data_size, data_ms, data_version.decode()),
         index=ObjectStat(key.index_key, index_size, uploaded_ms, index_version.decode()),
         is_sound=bool(plausible and data_size == data_length),
+        is_ordered=bool(ordered),
     )
 
 

@@ -7,18 +7,34 @@ from ledgerfs.messages.decode import TopicDecoder
 from ledgerfs.vfs.layout import LedgerReader
 from ledgerfs.vfs.topic_entries import Place, Reach, read_entries
 
-LEDGERS_AROUND = 4
-"""In how many ledgers before and behind its own a part's message is looked for."""
-
 
 class EarlierChunks:
-    """Looks back for a decoder: at the block before at first, then at twice as many each time, through four ledgers at most."""
+    """Looks back for a decoder: at the block before at first, then at twice as many each time, to the beginning of the topic.
 
-    def __init__(self, ledgers: Sequence[LedgerReader], start: Place, decoder: TopicDecoder) -> None:
+    A part of a topic so has the rows that the whole topic has there. A message without a first part costs reading all that is before, about
+    twice, but once only, however many such messages there are.
+
+    Parameters
+    ----------
+    most_bytes
+        Of blocks, behind which nothing more is looked at; None for no such limit.
+
+    Attributes
+    ----------
+    is_cut
+        Whether that limit ended it.
+
+    """
+
+    def __init__(
+        self, ledgers: Sequence[LedgerReader], start: Place, decoder: TopicDecoder, most_bytes: int | None = None
+    ) -> None:
+        self.is_cut = False
         self._ledgers = ledgers
         self._start = start
         self._decoder = decoder
-        self._blocks = _blocks_before(ledgers, start)
+        self._most_bytes = most_bytes
+        self._blocks = self._blocks_before()
         self._step = 1
 
     def __call__(self) -> bool:
@@ -33,10 +49,16 @@ class EarlierChunks:
         self._decoder.chunks.recall(older.chunks)
         return True
 
-
-def _blocks_before(ledgers: Sequence[LedgerReader], start: Place) -> Iterator[Place]:
-    """Yield where blocks begin, the nearest first."""
-    for number in range(min(start.number, len(ledgers) - 1), max(0, start.number - LEDGERS_AROUND) - 1, -1):
-        for block in reversed(ledgers[number].index.blocks):
-            if Place(number, block.first_entry) < start:
+    def _blocks_before(self) -> Iterator[Place]:
+        """Yield where blocks begin, the nearest first."""
+        size = 0
+        for number in range(min(self._start.number, len(self._ledgers) - 1), -1, -1):
+            ref = self._ledgers[number].ref
+            for block in reversed(self._ledgers[number].index.blocks):
+                if Place(number, block.first_entry) >= self._start:
+                    continue
+                if self._most_bytes is not None and size > self._most_bytes:
+                    self.is_cut = True
+                    return
                 yield Place(number, block.first_entry)
+                size += ref.data.size // max(1, ref.blocks)

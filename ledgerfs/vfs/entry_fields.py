@@ -16,8 +16,11 @@ _OUTCOME_OF_MARKER = {21: "committed", 22: "aborted"}
 
 
 def rows_in_transactions(entries: Int64Table, keep: Mask) -> Rows:
-    """Return which of the entries in ``keep`` are of a transaction."""
-    return np.flatnonzero(keep & (_column(entries, Meta.TRANSACTION_LEAST) != ABSENT))
+    """Return which of the entries in ``keep`` are of a transaction; half of an id makes none."""
+    has_both = (_column(entries, Meta.TRANSACTION_LEAST) != ABSENT) & (
+        _column(entries, Meta.TRANSACTION_MOST) != ABSENT
+    )
+    return np.flatnonzero(keep & has_both)
 
 
 def transactions_at(entries: Int64Table, rows: Rows) -> list[Transaction]:
@@ -31,13 +34,13 @@ def markers_at(entries: Int64Table, rows: Rows) -> list[bool]:
     return is_marker
 
 
-def outcomes_in(entries: Int64Table) -> dict[Transaction, str]:
-    """Return the transactions that end among the entries, each ``committed`` or ``aborted``."""
+def outcomes_in(entries: Int64Table) -> list[tuple[int, Transaction, str]]:
+    """Return each entry that ends a transaction: its row, the transaction, and ``committed`` or ``aborted``."""
     markers = _column(entries, Meta.MARKER)
     is_sound = _column(entries, Meta.STATUS) == Status.VALID
     rows = rows_in_transactions(entries, is_sound & np.isin(markers, list(_OUTCOME_OF_MARKER)))
-    kinds = markers[rows].tolist()
-    return {one: _OUTCOME_OF_MARKER[kind] for one, kind in zip(transactions_at(entries, rows), kinds, strict=True)}
+    states = (_OUTCOME_OF_MARKER[kind] for kind in markers[rows].tolist())
+    return list(zip(rows.tolist(), transactions_at(entries, rows), states, strict=True))
 
 
 def publish_times(entries: Int64Table) -> npt.NDArray[np.int64]:

@@ -1,7 +1,8 @@
 """A topic exported to a folder: one file a ledger, each whole or not there, and nothing done twice.
 
 Each ledger is a scan of its own, which asks the ledgers around it for what belongs to its messages: a chunked message is in the ledger of
-its last part. A ledger whose messages may still change (a transaction without an outcome) is exported anew when the topic has grown.
+its last part. A ledger whose messages may still change is exported anew when one of the ledgers has that it depends on
+(`ledgerfs.vfs.finality`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,10 +14,13 @@ from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.local_paths import LocalPath, local_path
 from ledgerfs.messages.chunks import Incomplete
 from ledgerfs.messages.decode import Skipped
-from ledgerfs.vfs.bucket import Topic
+from ledgerfs.vfs.bucket import Bucket, Topic
 from ledgerfs.vfs.catalog import LedgerRef
-from ledgerfs.vfs.export_folder import Exported, ExportFolder, version_of
+from ledgerfs.vfs.export_contents import told_bucket
+from ledgerfs.vfs.export_folder import Exported, ExportFolder
+from ledgerfs.vfs.finality import TopicState, version_of
 from ledgerfs.vfs.layout import Progress
+from ledgerfs.vfs.ledger_times import LedgerTimes
 from ledgerfs.vfs.missing_ledgers import MissingLedger
 from ledgerfs.vfs.scan import Scan
 from ledgerfs.vfs.table_files import TABLE_KINDS, write_table
@@ -41,6 +45,9 @@ class ExportReport:
         Damaged entries that were left out of the files kept.
     missing
         Ledgers of the topic that the bucket cannot deliver, of which there are no files.
+    held
+        Ids of the ledgers whose files are kept although others have changed that they depend on: further ones, without which rows in them
+        could not be made again, are not in the bucket any more.
 
     """
 
@@ -53,6 +60,7 @@ class ExportReport:
     incomplete: list[Incomplete] = field(default_factory=list)
     skipped_before: int = 0
     missing: Sequence[MissingLedger] = ()
+    held: list[int] = field(default_factory=list)
 
 
 def export_topic(
@@ -98,7 +106,7 @@ def export_topic(
         raise InvalidOptionError(f"one of {', '.join(TABLE_KINDS)}", key=f"kind={kind!r}")
     scan = topic.scan(**options)
     scan.require_all()
-    contents = _contents_of(scan, kind, options.get("private_keys") or ())
+    contents = _contents_of(topic.bucket, scan, kind, options.get("private_keys") or ())
     with ExportFolder(folder_path, contents, TABLE_KINDS[kind], overwrite=overwrite) as folder:
         export = _Export(scan, folder, kind, progress or (lambda *_: None))
         for position in export.unfinished():
@@ -111,24 +119,27 @@ class _Export:
 
     def __init__(self, scan: Scan, folder: ExportFolder, kind: str, progress: Progress) -> None:
         self.report = ExportReport(scan.topic, missing=scan.missing)
-        self._scan = scan
+        self._refs = [ledger.ref for ledger in scan.ledgers]
+        self._scan = replace(scan, limits=LedgerTimes.of_refs(self._refs))
+        self._topic = TopicState(self._refs)
         self._folder = folder
         self._kind = kind
         self._progress = progress
-        self._refs = [ledger.ref for ledger in scan.ledgers]
         self._read = self._to_read = 0
 
     def unfinished(self) -> list[int]:
         """Return the positions of the ledgers to export."""
         found = []
         for position, ref in enumerate(self._refs):
-            known = self._folder.finished(ref, self._later(position))
-            if known is None:
+            judged = self._folder.judge(ref, self._topic)
+            if judged.known is None or not judged.stays:
                 found.append(position)
                 self._to_read += ref.length
-            else:
-                self.report.kept += known.rows > 0
-                self.report.skipped_before += known.skipped
+                continue
+            self.report.kept += judged.known.rows > 0
+            self.report.skipped_before += judged.known.skipped
+            if judged.is_held:
+                self.report.held.append(ref.ledger_id)
         return found
 
     def make(self, position: int) -> None:
@@ -138,7 +149,7 @@ class _Export:
         scan = replace(self._scan, part=Reach.of(range(position, position + 1)), on_read=self._tell)
         rows, size = self._write(ref, scan)
         skipped = sum(one.last_entry - one.first_entry + 1 for one in scan.skipped)
-        exported = Exported(version_of(ref), rows, size, skipped, scan.is_final, self._later(position))
+        exported = Exported(version_of(ref), rows, size, skipped, scan.basis, self._topic.of(scan.basis))
         self._folder.record(ref, exported)
         self.report.skipped += scan.skipped
         self.report.incomplete += scan.incomplete
@@ -158,17 +169,20 @@ class _Export:
         self.report.size += size
         return rows, size
 
-    def _later(self, position: int) -> int:
-        """Return how many ledgers come behind one."""
-        return len(self._refs) - position - 1
-
     def _tell(self, size: int) -> None:
         """Tell that so many bytes more are read."""
         self._read += size
         self._progress(self._scan.topic, self._read, self._to_read)
 
 
-def _contents_of(scan: Scan, kind: str, private_keys: Iterable[str]) -> dict[str, Any]:
+def _contents_of(bucket: Bucket, scan: Scan, kind: str, private_keys: Iterable[str]) -> dict[str, Any]:
     """Return what decides about the contents of the files, as values that JSON knows; of keys their names."""
     options = asdict(scan.options) | {"columns": scan.schema.names, "transactions": scan.transactions}
-    return {"topic": scan.topic, "format": kind, **options, "private_keys": sorted(private_keys)}
+    return {
+        "bucket": told_bucket(bucket),
+        "topic": scan.topic,
+        "format": kind,
+        **options,
+        "clock_slack_ms": scan.clock_slack_ms,
+        "private_keys": sorted(private_keys),
+    }

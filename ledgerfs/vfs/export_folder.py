@@ -19,11 +19,14 @@ from typing import Any, BinaryIO, Self
 from ledgerfs.cache.own_files import make_new, open_plain
 from ledgerfs.errors import ExportFolderError, InvalidOptionError, LedgerfsError
 from ledgerfs.vfs.catalog import LedgerRef
+from ledgerfs.vfs.export_contents import what_differs
+from ledgerfs.vfs.finality import Basis, TopicState, version_of
 
 RECORD_NAME = ".ledgerfs-export.json"
 LOCK_NAME = ".ledgerfs-export.lock"
 
-_VERSION = 1
+_VERSION = 2
+_VERSION_WITHOUT_BUCKET = 1
 _PART = ".part"
 _FEW_LEDGERS = 1000
 """A record of so many is saved after each ledger."""
@@ -43,10 +46,8 @@ class Exported:
         Messages, and bytes of the file; without messages there is no file.
     skipped
         Entries that were left out because they are damaged.
-    is_final
-        Whether ledgers that are yet to come can change nothing (`Scan.is_final`).
-    later
-        How many ledgers came behind it.
+    basis, state
+        Which other ledgers its rows depend on (`Scan.basis`), and those as they were.
 
     """
 
@@ -54,8 +55,17 @@ class Exported:
     rows: int
     size: int
     skipped: int
-    is_final: bool
-    later: int
+    basis: Basis = Basis()  # noqa: RUF009  (frozen)
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What the folder has of a ledger, whether that stays, and whether only since it could not be made again."""
+
+    known: Exported | None
+    stays: bool = False
+    is_held: bool = False
 
 
 class ExportFolder:
@@ -112,16 +122,24 @@ class ExportFolder:
                 if kind is None:
                     raise
 
-    def finished(self, ref: LedgerRef, later: int) -> Exported | None:
-        """Return the record of a ledger, with so many ``later`` ones, if its file is still what an export would make of it."""
+    def judge(self, ref: LedgerRef, topic: TopicState) -> Judgement:
+        """Return whether the file of a ledger stays, where the topic has these ledgers now.
+
+        A file that would be made anew is held where ledgers are gone that some of its rows came from: without them it would lose those.
+        """
         known = self._record.ledgers.get(str(ref.ledger_id))
-        if known is None or known.version != version_of(ref) or not (known.is_final or known.later == later):
-            return None
+        if known is None or self._size_of(ref) != known.size:
+            return Judgement(known)
+        if known.version == version_of(ref) and topic.holds(known.basis, known.state):
+            return Judgement(known, stays=True)
+        is_held = not topic.can_remake(known.basis)
+        return Judgement(known, stays=is_held, is_held=is_held)
+
+    def _size_of(self, ref: LedgerRef) -> int:
         try:
-            size = _size_of(self._file(ref))
+            return _size_of(self._file(ref))
         except OSError:
-            size = 0
-        return known if size == known.size else None
+            return 0
 
     @contextmanager
     def writing(self, ref: LedgerRef) -> Iterator[BinaryIO]:
@@ -175,9 +193,8 @@ class ExportFolder:
         suffixes = (found.suffix, self._record.suffix)
         files = [path for path in self.path.glob("[0-9]*.*") if path.stem.isdigit() and path.suffix in suffixes]
         if (files or found.contents) and not self._overwrite:
-            wanted = self._record.contents.items()
-            differing = ", ".join(name for name, value in wanted if found.contents.get(name) != value)
-            what = f"an export with other {differing}" if found.contents else f"{files[0].name}, which no export made"
+            differing = what_differs(self._record.contents, found.contents)
+            what = f"an export {differing}" if found.contents else f"{files[0].name}, which no export made"
             raise InvalidOptionError(f"the folder holds {what}; take another one, or overwrite", key=str(self.path))
         for file in files:
             file.unlink()
@@ -206,16 +223,17 @@ class _Record:
     def parse(cls, text: bytes) -> "_Record":
         """Read what was saved; any ``ValueError``, ``KeyError``, ``TypeError`` or ``AttributeError`` means that it was not."""
         found = json.loads(text)
+        contents, suffix, ledgers = dict(found["contents"]), str(found["suffix"]), dict(found["ledgers"])
+        if found["version"] == _VERSION_WITHOUT_BUCKET:
+            # It belongs to no bucket that anybody could name, so nothing of it is kept.
+            return cls(contents, suffix)
         if found["version"] != _VERSION:
             raise ValueError(found["version"])
-        ledgers = {name: Exported(**one) for name, one in found["ledgers"].items()}
-        return cls(dict(found["contents"]), str(found["suffix"]), ledgers)
+        return cls(contents, suffix, {name: _exported(**one) for name, one in ledgers.items()})
 
 
-def version_of(ref: LedgerRef) -> str:
-    """Return what changes whenever an object of the ledger does."""
-    objects = (f"{stat.size}/{stat.modified_ms}/{stat.version}" for stat in (ref.data, ref.index))
-    return " ".join((ref.uuid, *objects))
+def _exported(*, basis: Any, **told: Any) -> Exported:  # noqa: ANN401  (JSON)
+    return Exported(basis=Basis.parse(basis.values()), **told)
 
 
 @contextmanager

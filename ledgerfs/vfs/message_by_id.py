@@ -10,7 +10,7 @@ import pyarrow as pa
 from ledgerfs.errors import CorruptMessageError, NotFoundError
 from ledgerfs.messages.claimed_sizes import DEFAULT_MAX_MESSAGE_BYTES
 from ledgerfs.messages.decode import TopicDecoder
-from ledgerfs.vfs.earlier_chunks import LEDGERS_AROUND, EarlierChunks
+from ledgerfs.vfs.earlier_chunks import EarlierChunks
 from ledgerfs.vfs.entry_fields import chunk_at, chunked_id_at, chunks_of, markers_at
 from ledgerfs.vfs.layout import LedgerReader
 from ledgerfs.vfs.message_id import MessageId
@@ -23,8 +23,8 @@ from ledgerfs.vfs.topic_entries import Place, Reach, read_entries
 if TYPE_CHECKING:
     from ledgerfs.vfs.bucket import Topic
 
-MOST_BYTES_AHEAD = 1 << 30
-"""How far behind a part of a chunked message its further parts are looked for, bytes of entries beside its own."""
+MOST_BYTES_AROUND = 1 << 30
+"""How far before and behind a part of a chunked message its other parts are looked for, bytes of entries beside its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +136,11 @@ def _join(topic: "Topic", identity: MessageId, decoder: TopicDecoder, chunked_id
     start = _place(ledgers, identity.first or identity.last, identity)
     # Damage among the entries around is not this message's; what is wrong with the joined message is.
     joiner = decoder.beginner()
-    joiner.chunks.earlier = EarlierChunks(ledgers, start, joiner)
+    joiner.chunks.earlier = earlier = EarlierChunks(ledgers, start, joiner, MOST_BYTES_AROUND)
     decoder.chunks = joiner.chunks
-    most = MOST_BYTES_AHEAD + decoder.options.max_message_bytes
-    size = 0
-    stop = Place(min(start.number + 1 + LEDGERS_AROUND, len(ledgers)), 0)
+    most = MOST_BYTES_AROUND + decoder.options.max_message_bytes
+    size, is_cut = 0, False
+    stop = Place(len(ledgers), 0)
     found = read_entries(ledgers, Reach(start, stop), joiner.skipped)
     for place, batch, entries, keep in walk_entries(joiner, ledgers, found):
         ledger_id = ledgers[place.number].ref.ledger_id
@@ -153,17 +153,20 @@ def _join(topic: "Topic", identity: MessageId, decoder: TopicDecoder, chunked_id
                 )
             return table
         size += int(batch.lengths.sum())
-        if joiner.chunks.incomplete or size > most:
+        is_cut = size > most
+        if joiner.chunks.incomplete or is_cut:
             break
     if joiner.skipped:
         damage = joiner.skipped[0]
         raise CorruptMessageError.of(
             damage.ledger_id, damage.first_entry, f"{damage.reason} (looking for the parts of message {identity})"
         )
-    raise identity.not_found(
-        f"the entry is a part of a chunked message whose other parts are not all within {LEDGERS_AROUND} ledgers before and behind it, "
-        f"and {most} bytes"
-    )
+    if is_cut or earlier.is_cut:
+        raise identity.not_found(
+            f"the entry is a part of a chunked message whose other parts are not all within {MOST_BYTES_AROUND} bytes before it and {most} "
+            "behind it; a scan of the topic looks further"
+        )
+    raise identity.not_found("the entry is a part of a chunked message of which the topic lacks other parts")
 
 
 def _place(ledgers: list[LedgerReader], position: tuple[int, int], identity: MessageId) -> Place:

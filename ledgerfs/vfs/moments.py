@@ -1,20 +1,32 @@
 """Moments as users give them, and get them."""
 
 from datetime import UTC, date, datetime, time
+from fractions import Fraction
 
 from ledgerfs.errors import InvalidOptionError
 
 Moment = str | datetime | date | int | None
 """ISO 8601 text, a time, a day (its midnight, UTC), or ms since 1970 UTC; None for no limit."""
 
+_EARLIEST_MS, _LATEST_MS = 1_262_304_000_000, 7_258_118_400_000
+"""2010, before there was any Pulsar, and 2200."""
+
+_OTHER_UNITS = {"seconds": Fraction(1000), "microseconds": Fraction(1, 1000), "nanoseconds": Fraction(1, 1_000_000)}
+"""Of times, and how many ms each is."""
+
 CLOCK_SLACK_MS = 10 * 60 * 1000
 """How much earlier than an entry before it one may be published: producers' clocks differ."""
 
 
 def milliseconds_of(moment: Moment) -> int | None:
-    """Return ms since 1970 UTC; texts and times are of UTC unless they say otherwise. Raises `InvalidOptionError` for anything else."""
-    if moment is None or (isinstance(moment, int) and not isinstance(moment, bool)):
-        return moment
+    """Return ms since 1970 UTC; texts and times are of UTC unless they say otherwise.
+
+    Raises `InvalidOptionError` for anything else, and for numbers that no Pulsar can mean, most often of another unit. 0 is the beginning.
+    """
+    if moment is None:
+        return None
+    if isinstance(moment, int) and not isinstance(moment, bool):
+        return _plausible(moment)
     if isinstance(moment, str):
         moment = _parsed(moment)
     elif isinstance(moment, date) and not isinstance(moment, datetime):
@@ -35,6 +47,17 @@ def time_of(milliseconds: int | None) -> datetime | None:
         return datetime.fromtimestamp(milliseconds / 1000, UTC)
     except (OverflowError, ValueError, OSError):
         return None
+
+
+def _plausible(number: int) -> int:
+    if number == 0 or _EARLIEST_MS <= number < _LATEST_MS:
+        return number
+    for unit, per_ms in _OTHER_UNITS.items():
+        if _EARLIEST_MS <= number * per_ms < _LATEST_MS:
+            meant = int(number * per_ms)
+            raise InvalidOptionError(f"looks like {unit}; expected ms since 1970, such as {meant}", key=str(number))
+    reason = "no time of a Pulsar in ms since 1970, which are those of 2010 to 2200; leave it out for no limit"
+    raise InvalidOptionError(reason, key=str(number))
 
 
 def _parsed(text: str) -> datetime:

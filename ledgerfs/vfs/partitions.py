@@ -18,6 +18,7 @@ from ledgerfs.errors import InvalidOptionError, NotFoundError
 from ledgerfs.formats.topic_names import managed_ledger_of, topic_of
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.catalog import LEDGER, Catalog, LedgerRef, Table, ref_of_row
+from ledgerfs.vfs.ledger_times import LedgerTimes, TimeRange
 from ledgerfs.vfs.topic_slice import TopicSlice
 
 if TYPE_CHECKING:
@@ -94,7 +95,9 @@ class Run:
         if self.stop_block >= 0:
             last = first + self.count - 1
             stop = Place(last, ledgers[last].index.blocks[self.stop_block].first_entry)
-        return replace(make_scan(self.topic, ledgers, **options), part=Reach(start, stop))
+        # Which ledgers have nothing of a range of time was told when the parts were planned, by all ledgers of the topic.
+        limits = LedgerTimes.unknown(self.topic_size)
+        return replace(make_scan(self.topic, ledgers, **options), part=Reach(start, stop), limits=limits)
 
 
 Told = tuple[tuple[Any, ...], ...]
@@ -288,28 +291,15 @@ def _matching(catalog: Catalog, pattern: str) -> set[str | None]:
     return found
 
 
-def within(catalog: Catalog, wanted: Mask, start_ms: int | None, end_ms: int | None, slack_ms: int) -> Mask:
+def within(catalog: Catalog, wanted: Mask, times: TimeRange) -> Mask:
     """Return those of the wanted ledgers that may have messages of a range of time, as far as the catalog tells.
 
-    ``slack_ms`` is how far clocks may be off: `ledgerfs.vfs.time_pruning`, which looks closer when a part is read.
+    When a part is read, `ledgerfs.vfs.time_pruning` looks closer.
     """
-    if start_ms is None and end_ms is None:
+    if not times.has_limits:
         return wanted
     primary = _Primary.of(catalog.ledgers)
-    if not primary.rows.size:
-        return wanted
-    # Python integers: hostile times must not wrap.
-    created = primary.table["created_ms"].astype(object)
-    is_known, places = created > 0, np.arange(primary.rows.size)
-    keep = np.ones(primary.rows.size, bool)
-    if start_ms is not None:
-        is_early = (is_known & (created + slack_ms < start_ms)).astype(bool)
-        last_early = np.maximum.reduceat(np.where(is_early, places, -1), primary.starts[:-1])
-        keep &= places >= last_early[primary.topics]
-    if end_ms is not None:
-        is_late = (is_known & (created - slack_ms >= end_ms)).astype(bool)
-        first_late = np.minimum.reduceat(np.where(is_late, places, places.size), primary.starts[:-1])
-        keep &= places < first_late[primary.topics]
+    keep = LedgerTimes.of_table(primary.table, primary.topics).may_have(times)
     may_have = np.zeros(catalog.ledgers.size, bool)
     may_have[primary.rows[keep]] = True
     result: Mask = wanted & may_have

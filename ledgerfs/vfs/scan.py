@@ -4,7 +4,7 @@ Ledgers come in the order of the topic and entries in the order of the ledger, s
 (markers, messages of transactions that were not committed) is left out unless it is asked for.
 """
 
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,18 +17,19 @@ from ledgerfs.messages.payloads import Decrypt
 from ledgerfs.messages.table_schema import DEFAULT_COLUMNS, schema_of
 from ledgerfs.vfs.earlier_chunks import EarlierChunks
 from ledgerfs.vfs.entry_fields import rows_in_transactions
+from ledgerfs.vfs.finality import Basis, Found
 from ledgerfs.vfs.layout import LedgerReader
+from ledgerfs.vfs.ledger_times import LedgerTimes, TimeRange
 from ledgerfs.vfs.missing_ledgers import MissingLedger, missing_error
 from ledgerfs.vfs.moments import CLOCK_SLACK_MS, Moment, milliseconds_of
-from ledgerfs.vfs.outcomes import Outcomes
+from ledgerfs.vfs.outcomes import Known, Outcomes
+from ledgerfs.vfs.scan_options import require_known
 from ledgerfs.vfs.second_look import walk_entries
-from ledgerfs.vfs.time_pruning import TimePruning, TimeRange
+from ledgerfs.vfs.time_pruning import TimePruning
 from ledgerfs.vfs.topic_entries import Reach, read_entries
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from ledgerfs.vfs.entry_fields import Transaction
 
 _CHOICES = {
     "transactions": ("committed", "all"),
@@ -55,6 +56,8 @@ class Scan:
         so parts that do not overlap never have the same message.
     clock_slack_ms
         How much earlier than a message before it one may be published; entries that then cannot be in the range of time are not read.
+    limits
+        Between which times each ledger's messages were published; None to ask all ledgers when it matters.
     known_outcomes
         Outcomes of transactions that scans of the same ledgers found before; what this one finds is added.
     on_read
@@ -64,9 +67,8 @@ class Scan:
     incomplete
         After an iteration: chunked messages of which parts are missing. One that only waits for parts at the end of what was read is told
         if that is the end of the topic.
-    is_final
-        After a whole iteration: whether ledgers that are yet to come can change nothing: neither a transaction without an outcome nor a
-        chunked message without its last parts stood in the way, and no ledger is missing.
+    basis
+        After a whole iteration: which ledgers the rows depend on besides those that they are in (`ledgerfs.vfs.finality`).
     missing
         Ledgers of the topic that the bucket cannot deliver. Unless ``on_corrupt`` is "skip", an iteration raises `MissingLedgerError` for
         them before its first batch.
@@ -80,17 +82,32 @@ class Scan:
     decrypt: Decrypt | None = None
     part: Reach | None = None
     clock_slack_ms: int = CLOCK_SLACK_MS
-    known_outcomes: "MutableMapping[Transaction, str]" = field(default_factory=dict, repr=False)
+    limits: LedgerTimes | None = field(default=None, repr=False)
+    known_outcomes: Known = field(default_factory=dict, repr=False)
     on_read: OnRead | None = None
     skipped: list[Skipped] = field(default_factory=list)
     incomplete: list[Incomplete] = field(default_factory=list)
-    is_final: bool = False
     missing: Sequence[MissingLedger] = ()
+    basis: Basis = field(default_factory=Basis.unknown)
+
+    @property
+    def is_final(self) -> bool:
+        """After a whole iteration: whether no ledger that is uploaded later, before, between or behind the others, can change the rows.
+
+        False where a transaction had no outcome, a chunked message lacked parts, or one was joined from several ledgers, between which
+        others may come; and where the topic lacks ledgers.
+        """
+        return self.basis.is_final and not self.missing
 
     @property
     def schema(self) -> pa.Schema:
         """Names and types of the columns."""
         return schema_of(self.options.columns)
+
+    @property
+    def times(self) -> TimeRange:
+        """The range of time that is wanted."""
+        return TimeRange(self.options.start_ms, self.options.end_ms, self.clock_slack_ms)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         if self.schema.names:
@@ -106,7 +123,7 @@ class Scan:
         """
         counted = replace(self, options=replace(self.options, columns=()), decrypt=self._decrypt_to_count())
         messages: int = sum(batch.num_rows for batch in counted)
-        self.skipped, self.incomplete, self.is_final = counted.skipped, counted.incomplete, counted.is_final
+        self.skipped, self.incomplete, self.basis = counted.skipped, counted.incomplete, counted.basis
         return messages
 
     def to_reader(self) -> pa.RecordBatchReader:
@@ -129,10 +146,10 @@ class Scan:
     def _read(self, options: DecodeOptions) -> Iterator[pa.RecordBatch]:
         self.require_all()
         is_damage_skipped = options.on_corrupt == "skip"
+        are_outcomes_told = "txn_state" in schema_of(options.columns).names
         outcomes = Outcomes(self.ledgers, self.known_outcomes, is_damage_skipped=is_damage_skipped)
         decoder = TopicDecoder(self.topic, options, self.decrypt, outcomes.state_of)
-        self.skipped, self.incomplete, self.is_final = decoder.skipped, decoder.chunks.incomplete, False
-        are_outcomes_told = "txn_state" in decoder.schema.names
+        self.skipped, self.incomplete, self.basis = decoder.skipped, decoder.chunks.incomplete, Basis.unknown()
         start, stop = reach = self._reach()
         decoder.chunks.earlier = EarlierChunks(self.ledgers, start, decoder)
         found = read_entries(self.ledgers, reach, self.skipped if is_damage_skipped else None)
@@ -142,15 +159,44 @@ class Scan:
             if rows.size and (self.transactions == "committed" or are_outcomes_told):
                 outcomes.look_ahead(place, entries, rows)
                 if self.transactions == "committed":
-                    keep[rows] = outcomes.are_visible(entries, rows)
+                    keep[rows] = outcomes.are_visible(place, entries, rows)
             for portion in decoder.portions(entries, keep):
                 table = decoder.decode(batch, ledger_id, entries, portion)
                 if table.num_rows:
                     yield table
             if self.on_read is not None:
                 self.on_read(int(batch.lengths.sum()))
-        is_waiting = stop.number == len(self.ledgers) and _gives_up(decoder)
-        self.is_final = not is_waiting and not outcomes.any_open and not self.missing
+        awaits_parts = stop.number == len(self.ledgers) and _gives_up(decoder)
+        met = Found(
+            outcomes.any_open, bool(decoder.chunks.incomplete) or decoder.chunks.ended_before,
+            awaits_parts, decoder.chunks.joined_since,
+        )  # fmt: skip
+        self.basis = self._basis(met, outcomes.sources)
+
+    @property
+    def _part(self) -> Reach:
+        return Reach.of(range(len(self.ledgers))) if self.part is None else self.part
+
+    def _basis(self, found: Found, told_by: set[int]) -> Basis:
+        """Return what the rows depend on, by what reading them came by."""
+        numbers = self._part.ledgers
+        if not numbers:
+            return Basis()
+        own = [self.ledgers[number].ref.ledger_id for number in numbers]
+        joined = set(self._joined_ids(found.joined_since))
+        if joined.issubset(own) and joined and len(joined) == own[-1] - min(joined) + 1:
+            # No ledger has an id between theirs.
+            found = replace(found, joined_since=None)
+        sources = told_by | joined
+        before = self.ledgers[numbers[0] - 1].ref.ledger_id if found.open_transactions and numbers[0] else 0
+        return Basis.of((before, own[0], own[-1]), found, sorted(sources - set(own)))
+
+    def _joined_ids(self, since: int | None) -> Iterator[int]:
+        """Yield the ids of the ledgers that a message was joined from, the last ones first."""
+        number = self._part.ledgers[-1]
+        while since is not None and number >= 0 and (one := self.ledgers[number].ref.ledger_id) >= since:
+            yield one
+            number -= 1
 
     def require_all(self) -> None:
         """Raise `MissingLedgerError` where the topic lacks ledgers and nobody asked for the rest."""
@@ -159,9 +205,8 @@ class Scan:
 
     def _reach(self) -> Reach:
         """Return where to begin and where to stop."""
-        part = Reach.of(range(len(self.ledgers))) if self.part is None else self.part
-        times = TimeRange(self.options.start_ms, self.options.end_ms, self.clock_slack_ms)
-        return TimePruning(self.ledgers, part, times, self.options.check_checksums).reach()
+        part = self._part
+        return TimePruning(self.ledgers, part, self.times, self.limits, self.options.check_checksums).reach()
 
     def _decrypt_to_count(self) -> Decrypt | None:
         """How many messages a batch has stands outside of what is encrypted, so it is left as it is."""
@@ -184,6 +229,7 @@ def make_scan(
     **options: Any,  # noqa: ANN401  (fields of DecodeOptions)
 ) -> Scan:
     """Return a scan from the arguments that users give; raises `InvalidOptionError` for a column, a time or a choice that is none."""
+    require_known(options)
     given = {"transactions": transactions, **options}
     for name, choices in _CHOICES.items():
         if given.get(name, choices[0]) not in choices:

@@ -1,9 +1,10 @@
 """Which entries of a topic can be in a range of time, told without reading those that cannot.
 
-A topic is nearly ordered by time: what comes later was published later, but for clocks that differ. So a time known at one place says
-something of all before and behind it. Two kinds are known: when a ledger was created, from the catalog, and when the first entry of a
-block was published, for one small read. Blocks are halved with such reads until the rest is not worth another. Reading more than
-necessary is never wrong, since rows are filtered; what is not known for sure (damage, other clusters' times) cuts nothing off.
+Whole ledgers are left out by what the catalog tells of their times (`ledgerfs.vfs.ledger_times`): all before the first that may have
+messages of the range, and all behind the last. Of those two, blocks are left out: a ledger that a broker wrote is nearly ordered by time,
+so the publish time of a block's first entry, for one small read, says something of all before and behind it there. Blocks are halved with
+such reads until the rest is not worth another. What was imported has any order, and is read whole. Reading more than necessary is never
+wrong, since rows are filtered; what is not known for sure (damage, other clusters' times) cuts nothing off.
 """
 
 from bisect import bisect_left, bisect_right
@@ -19,7 +20,7 @@ from ledgerfs.formats.records import EntryBatch, ScanStop, scan_records
 from ledgerfs.messages.decode import DecodeOptions, TopicDecoder
 from ledgerfs.vfs.entry_fields import first_local_time
 from ledgerfs.vfs.layout import LedgerReader
-from ledgerfs.vfs.moments import CLOCK_SLACK_MS
+from ledgerfs.vfs.ledger_times import LedgerTimes, TimeRange
 from ledgerfs.vfs.topic_entries import Place, Reach
 
 _GLANCE = 4096
@@ -30,30 +31,17 @@ _WORTH_A_GLANCE = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class TimeRange:
-    """Publish times from ``start_ms`` on and before ``end_ms``, ms since 1970 UTC, None for no limit; and how far clocks may be off."""
-
-    start_ms: int | None
-    end_ms: int | None
-    slack_ms: int = CLOCK_SLACK_MS
-
-    def misses_all_before(self, time_ms: int) -> bool:
-        """Whether everything before a place of this time was published before the range."""
-        return self.start_ms is not None and time_ms + self.slack_ms < self.start_ms
-
-    def misses_all_behind(self, time_ms: int) -> bool:
-        """Whether everything from a place of this time on was published behind the range."""
-        return self.end_ms is not None and time_ms - self.slack_ms >= self.end_ms
-
-
-@dataclass(frozen=True, slots=True)
 class TimePruning:
     """Cuts ledgers to a range of time.
 
     Attributes
     ----------
+    ledgers
+        All of the topic.
     part
         The entries that are wanted at all.
+    limits
+        Of all ledgers; None to ask each of them.
     check_checksums
         Whether a publish time is trusted only if its entry's CRC32C is right.
 
@@ -62,40 +50,49 @@ class TimePruning:
     ledgers: Sequence[LedgerReader]
     part: Reach
     times: TimeRange
+    limits: LedgerTimes | None = None
     check_checksums: bool = True
 
     def reach(self) -> Reach:
         """Return where all entries stand that can be in the range."""
-        start = max(self.part.start, self._start())
-        stop = min(self.part.stop, self._stop())
+        wanted = self.part.ledgers
+        if not self.times.has_limits or not wanted:
+            return self.part
+        limits = self.limits or LedgerTimes.of_refs(ledger.ref for ledger in self.ledgers)
+        found = np.flatnonzero(limits.may_have(self.times)[wanted.start : wanted.stop]) + wanted.start
+        if not found.size:
+            return Reach(self.part.start, self.part.start)
+        ledgers = range(int(found[0]), int(found[-1]) + 1)
+        start = max(self.part.start, self._start(ledgers, limits))
+        stop = min(self.part.stop, self._stop(ledgers, limits))
         return Reach(start, max(start, stop))
 
-    def _start(self) -> Place:
-        if self.times.start_ms is None:
-            return self.part.start
-        created, wanted = self._created(), self.part.ledgers
-        low = max((n for n, time in created.items() if self.times.misses_all_before(time)), default=wanted.start)
-        high = min((n for n in created if n > low), default=wanted.stop)
-        blocks = _Blocks(self.ledgers, range(low, high), self.check_checksums)
-        found = blocks.halve(self.part, lambda block: blocks.tells(block, self.times.misses_all_before))
+    def _start(self, ledgers: range, limits: LedgerTimes) -> Place:
+        """Return before which block of the first ledgers there is nothing of the range."""
+        first, high = ledgers.start, ledgers.start + 1
+        if self.times.start_ms is None or not self.ledgers[first].ref.is_ordered:
+            return Place(first, 0)
+        # Ledgers behind it whose creation is not known are searched with it.
+        while (
+            high in ledgers and limits.is_in_order[high - 1] and limits.is_in_order[high] and not limits.is_known[high]
+        ):
+            high += 1
+        blocks = _Blocks(self.ledgers, range(first, high), self.check_checksums)
+        found = blocks.halve(self.part, lambda block: blocks.tells(block, self.times.is_behind))
         return blocks.place(found[0])
 
-    def _stop(self) -> Place:
-        if self.times.end_ms is None:
-            return self.part.stop
-        created, wanted = self._created(), self.part.ledgers
-        high = min((n for n, time in created.items() if self.times.misses_all_behind(time)), default=wanted.stop)
-        low = max((n for n in created if n < high), default=wanted.start)
-        blocks = _Blocks(self.ledgers, range(low, high), self.check_checksums)
-        found = blocks.halve(self.part, lambda block: not blocks.tells(block, self.times.misses_all_behind))
+    def _stop(self, ledgers: range, limits: LedgerTimes) -> Place:
+        """Return from which block of the last ledgers on there is nothing of the range."""
+        low, last = ledgers.stop - 1, ledgers.stop - 1
+        if self.times.end_ms is None or not self.ledgers[last].ref.is_ordered:
+            return Place(ledgers.stop, 0)
+        while (
+            low - 1 in ledgers and limits.is_in_order[low - 1] and limits.is_in_order[low] and not limits.is_known[low]
+        ):
+            low -= 1
+        blocks = _Blocks(self.ledgers, range(low, ledgers.stop), self.check_checksums)
+        found = blocks.halve(self.part, lambda block: not blocks.tells(block, self.times.is_before))
         return blocks.place(found[1])
-
-    def _created(self) -> dict[int, int]:
-        """Return the ledgers of the part, and the next one, whose creation is known; only an old or odd index does not tell it."""
-        wanted = self.part.ledgers
-        numbers = range(wanted.start, min(wanted.stop + 1, len(self.ledgers)))
-        times = ((number, self.ledgers[number].ref.created_ms) for number in numbers)
-        return {number: time for number, time in times if time is not None}
 
 
 @dataclass(slots=True)

@@ -79,6 +79,10 @@ class TopicSlice(Sequence[LedgerReader]):
         offset = next((row for row, ref in enumerate(listed) if ref.ledger_id == own), None)
         if offset is None:
             raise self._stale(f"ledger {own}")
+        if offset > self.position or len(listed) - offset > self.size - self.position:
+            # By their number, one would be taken for another.
+            reason = "older ledgers came into the bucket since the reading was planned; plan it again"
+            raise StaleObjectError(reason, key=self.managed_ledger or "_unknown")
         return {row - offset + self.position: ref for row, ref in enumerate(listed)}
 
     def _listed(self) -> Iterator[LedgerRef]:

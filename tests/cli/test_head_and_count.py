@@ -94,6 +94,23 @@ def test_head_of_a_range_of_time(golden_url: str) -> None:
     assert output("head", golden_url, PLAIN, "--end", "2020-01-01") == ""
 
 
+@pytest.mark.parametrize("command", [("head", "-n", "50"), ("count", "--json"), ("export", "--format", "csv")])
+def test_every_command_that_takes_times_takes_the_slack(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """One that no message is out of order by, and one that brings back what the ledgers' creations cut off."""
+    early = frame(metadata(publish_time_ms=CREATED_MS - 60_000), b"value")
+    ledgers = [offload([early], number, uuid=number, created_ms=CREATED_MS + number) for number in (1, 2)]
+    (tmp_path / "bucket").mkdir()
+    bucket = put_in_folder(tmp_path / "bucket", *ledgers)
+
+    def found(slack: str) -> bool:
+        out = [str(tmp_path / f"out-{slack}")] if command[0] == "export" else []
+        end = ["--end", "2023-11-14T22:13:00Z", "--clock-slack-ms", slack]
+        text = output(command[0], bucket, "public/default/orders", *out, *command[1:], *end)
+        return bool(list(Path(out[0]).glob("*.csv")) if out else "1:0 " in text or '"messages": 2' in text)
+
+    assert (found("0"), found("100000")) == (False, True)
+
+
 def test_head_as_json_is_as_the_jsonl_view(golden_url: str) -> None:
     found = [json.loads(line) for line in output("head", "-n", "3", "--json", golden_url, PLAIN).splitlines()]
     assert [(one["ledger_id"], one["entry_id"]) for one in found] == [(26, 0), (26, 1), (26, 2)]

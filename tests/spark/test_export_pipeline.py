@@ -26,6 +26,7 @@ from ledgerfs.spark.lake.files import LakeFiles
 from ledgerfs.spark.lake.layout import LakeLayout
 from ledgerfs.spark.lake.state import LakeFile, LakeState, LedgerIds, Unit, what_is_new
 from ledgerfs.spark.storage import Storage
+from ledgerfs.vfs.finality import Basis, TopicState
 from ledgerfs.vfs.object_store import ObjectStat
 from ledgerfs.vfs.partitions import wanted_ledgers
 from tests.support.entries import frame, metadata
@@ -307,6 +308,43 @@ def test_what_transactions_and_chunks_left_open_is_read_again_when_the_topic_has
     assert values(out) == ["value 1", "value 2", "value 3", "value 5value 6"]
 
 
+def test_a_ledger_that_comes_late_gives_a_message_its_first_part(spark: SparkSession, tmp_path: Path) -> None:
+    """What is final does not depend on how many ledgers come behind it: the late one may stand before it."""
+    bucket, out = tmp_path / "bucket", tmp_path / "lake"
+    part = {"chunked_id": b"m", "chunks": 2}
+    options: dict[str, Any] = {"format": "jsonl", "incremental": True, "partition_bytes": 1}
+    export(spark, put(bucket, 5, message(1, chunk=1, **part), message(9)), str(out), **options)
+    assert values(out) == ["value 9"]
+    export(spark, put(bucket, 3, message(0, chunk=0, **part), message(8)), str(out), **options)
+    assert values(out) == ["value 0value 1", "value 8", "value 9"]
+    before = files(out)
+    assert export(spark, put(bucket, 7, message(7)), str(out), **options).count() == 1
+    assert before.items() < files(out).items()
+    # Without the first part, the message could not be read again.
+    for path in bucket.glob("*-ledger-3*"):
+        path.unlink()
+    export(spark, put(bucket, 4, message(6)), str(out), **options)
+    assert values(out) == ["value 0value 1", "value 6", "value 7", "value 8", "value 9"]
+
+
+def test_a_lake_is_of_one_bucket_and_one_version(spark: SparkSession, tmp_path: Path) -> None:
+    out = tmp_path / "lake"
+    one, other = put(tmp_path / "one", 1, message(1)), put(tmp_path / "other", 2, message(2))
+    export(spark, one, str(out), format="jsonl")
+    with pytest.raises(InvalidOptionError, match=f"other bucket .it is of {one}.; take"):
+        export(spark, other, str(out), format="jsonl", incremental=True)
+    state = out / "_ledgerfs" / "state.json"
+    found = json.loads(state.read_text())
+    units = [[name, ids, versions, 1, 0, skipped, made] for name, ids, versions, _, _, skipped, made in found["units"]]
+    earlier = {**found, "version": 1, "contents": {**found["contents"], "bucket": one}, "units": units}
+    state.write_text(json.dumps(earlier))
+    with pytest.raises(InvalidOptionError, match="by an earlier version, which did not note of which bucket"):
+        export(spark, one, str(out), format="jsonl", incremental=True)
+    assert values(out) == ["value 1"]
+    export(spark, other, str(out), format="jsonl", overwrite=True)
+    assert values(out) == ["value 2"]
+
+
 def test_a_ledger_that_was_replaced_is_read_again_and_one_that_is_gone_stays(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -341,23 +379,28 @@ def test_ledgers_that_are_shared_are_judged_together(tmp_path: Path) -> None:
     ledgers = LedgerIds(catalog, wanted)
     versions = {ref.ledger_id: ref for ref in catalog.refs()}
 
-    def unit(*ids: int, is_final: bool = True, later: int = 0) -> Unit:
+    final = Basis()
+
+    def unit(*ids: int, basis: Basis = final, state: str = "") -> Unit:
         from ledgerfs.spark.lake.state import ledger_version
 
         found = tuple(ledger_version(versions[i]) if i in versions else "gone" for i in ids)
-        return Unit("public/default/persistent/orders", ids, found, is_final, later, 0, ())
+        return Unit("public/default/persistent/orders", ids, found, basis, state, 0, ())
 
-    units = [unit(1, 2), unit(2, 3), unit(3, is_final=False), unit(4), unit(0, is_final=False)]
+    units = [
+        unit(1, 2), unit(2, 3), unit(3, basis=Basis.unknown()), unit(4), unit(0, basis=Basis.unknown()),
+        unit(5, basis=Basis(4, 5, (0,))), unit(6, basis=Basis(5, 6), state=TopicState(catalog.refs()).of(Basis(5, 6))),
+    ]  # fmt: skip
     work = what_is_new(ledgers, wanted, units)
     assert work.replaced == units[:3]
-    assert work.kept == [units[4], units[3]]
-    assert work.held == [units[4]]
-    assert catalog.ledgers["ledger_id"][work.wanted].tolist() == [1, 2, 3, 5, 6]
+    assert work.kept == [units[4], *units[3:4], *units[5:]]
+    assert work.held == [units[4], units[5]]
+    assert catalog.ledgers["ledger_id"][work.wanted].tolist() == [1, 2, 3]
 
 
 def test_a_state_of_many_ledgers_is_compact_and_comes_back() -> None:
     units = tuple(
-        Unit(f"t/n/persistent/topic-{i % 100}", (i,), (f"{i:016x}",), True, i, 0, (LakeFile(f"topic={i}/x", 1, 2),))
+        Unit(f"t/n/persistent/topic-{i % 100}", (i,), (f"{i:016x}",), Basis(), "", 0, (LakeFile(f"topic={i}/x", 1, 2),))
         for i in range(100_000)
     )
     state = LakeState({"format": "parquet", "columns": ["key"]}, units)

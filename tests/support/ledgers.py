@@ -42,8 +42,12 @@ def offload(
     name: str | None = NAME,
     uuid: int | str = 1,
     created_ms: int | None = CREATED_MS,
+    bookies: tuple[str, ...] = ("127.0.0.1:3181",),
 ) -> Offload:
-    """Write ``entries`` as Pulsar does: blocks of ``block_size`` bytes, padded, but for the last, which is cut to measure."""
+    """Write ``entries`` as Pulsar does: blocks of ``block_size`` bytes, padded, but for the last, which is cut to measure.
+
+    Without ``bookies`` it is as ledgerfs itself makes ledgers of rows.
+    """
     blocks: list[IndexedBlock] = []
     data = bytearray()
     entry = 0
@@ -67,7 +71,7 @@ def offload(
         state=3,
         digest_type=3,
         created_ms=created_ms,
-        ensembles=(Ensemble(0, ("127.0.0.1:3181",)),),
+        ensembles=(Ensemble(0, bookies),),
         custom=() if name is None else ((MANAGED_LEDGER_KEY, name.encode()), ("application", b"pulsar")),
     )
     index = build_index(OffloadIndex(len(data), BLOCK_HEADER_BYTES, metadata, tuple(blocks)))

@@ -370,3 +370,121 @@ def test_a_large_record_is_saved_now_and_then(tmp_path: Path, monkeypatch: pytes
     assert export_topic(topic, out, "csv").kept == 8
     shutil.rmtree(out)
     assert export_topic(topic, out, "csv").written == 8
+
+
+# Ledgers that come late, and go.
+
+
+def chunk(i: int, of: int = 2, name: bytes = b"m") -> bytes:
+    return message(i, chunked_id=name, chunk=i, chunks=of)
+
+
+def remove(folder: Path, ledger_id: int) -> Topic:
+    for path in folder.glob(f"*-ledger-{ledger_id}*"):
+        path.unlink()
+    return open_bucket(f"file://{folder}").topic(NAME)
+
+
+def exported(folder: Path) -> dict[str, list[str | None]]:
+    return {name: rows for name, rows in values(folder).items() if rows}
+
+
+def test_a_chunked_message_whose_first_part_comes_late_is_exported(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    topic = put(tmp_path / "bucket", 5, chunk(1), message(9))
+    assert export_topic(topic, out, "jsonl").incomplete == [Incomplete(5, 0, 1, 2)]
+    topic = put(tmp_path / "bucket", 9, message(7))
+    report = export_topic(topic, out, "jsonl")
+    assert (report.written, report.kept) == (1, 1)  # nothing that came behind it gives the message its first part
+    topic = put(tmp_path / "bucket", 3, message(8), chunk(0))
+    assert export_topic(topic, out, "jsonl").incomplete == []
+    assert values(out) == {"3.jsonl": ["value 8"], "5.jsonl": ["value 0value 1", "value 9"], "9.jsonl": ["value 7"]}
+    assert export_topic(topic, out, "jsonl") == ExportReport(NAME, kept=3)
+
+
+def test_a_ledger_that_comes_between_the_parts_of_a_message_changes_where_it_is(tmp_path: Path) -> None:
+    """A producer that is not sure of a part sends it again; the message is where it was whole first."""
+    out = tmp_path / "out"
+    put(tmp_path / "bucket", 2, chunk(0))
+    topic = put(tmp_path / "bucket", 8, chunk(1), message(9))
+    export_topic(topic, out, "jsonl")
+    assert values(out) == {"8.jsonl": ["value 0value 1", "value 9"]}
+    topic = put(tmp_path / "bucket", 5, chunk(1))
+    export_topic(topic, out, "jsonl")
+    assert exported(out) == {"5.jsonl": ["value 0value 1"], "8.jsonl": ["value 9"]}
+    assert [ledger.ref.ledger_id for ledger in topic.ledgers] == [2, 5, 8]
+
+
+@pytest.mark.parametrize("late", [[], [4], [1, 9], [4, 9]])
+def test_an_export_in_steps_is_one_at_once(tmp_path: Path, late: list[int]) -> None:
+    """Whatever ledgers come, and in what order: chunked messages and transactions that go across them."""
+    ids = {"transaction_most": 1, "transaction_least": 2}
+    ledgers = {
+        1: [message(1), chunk(0, 4)],
+        3: [chunk(1, 4), message(2, **ids)],
+        4: [chunk(2, 4), message(3), message(4, **ids)],
+        6: [chunk(3, 4), message(5, **ids)],
+        9: [message(6, marker_type=COMMIT, **ids), chunk(0, 2, b"n"), chunk(1, 2, b"n")],
+    }
+    out = tmp_path / "out"
+    for number in (*(one for one in ledgers if one not in late), *late):
+        topic = put(tmp_path / "bucket", number, *ledgers[number])
+        export_topic(topic, out, "jsonl")
+    export_topic(topic, tmp_path / "whole", "jsonl")
+    assert exported(out) == exported(tmp_path / "whole")
+    rows = [value for name in sorted(values(out)) for value in values(out)[name]]
+    assert len(rows) == topic.count()
+
+
+def test_rows_that_came_from_ledgers_which_are_gone_stay(tmp_path: Path) -> None:
+    """Made anew, a file would lose its chunked message, whose first part nobody has any more."""
+    out = tmp_path / "out"
+    ids = {"transaction_most": 1, "transaction_least": 2}
+    put(tmp_path / "bucket", 2, chunk(0))
+    export_topic(put(tmp_path / "bucket", 8, chunk(1), message(9, **ids)), out, "jsonl")
+    remove(tmp_path / "bucket", 2)
+    topic = put(tmp_path / "bucket", 9, message(1, marker_type=COMMIT, **ids))
+    report = export_topic(topic, out, "jsonl")
+    assert (report.held, values(out)) == ([8], {"8.jsonl": ["value 0value 1"]})
+    # When it is there again, so are all rows.
+    report = export_topic(put(tmp_path / "bucket", 2, chunk(0)), out, "jsonl")
+    assert (report.held, values(out)) == ([], {"8.jsonl": ["value 0value 1", "value 9"]})
+
+
+# Which bucket.
+
+
+def test_a_folder_is_an_export_of_one_bucket(tmp_path: Path) -> None:
+    topic, other = put(tmp_path / "one", 1, message(1)), put(tmp_path / "other", 2, message(2))
+    out = tmp_path / "out"
+    export_topic(topic, out, "jsonl")
+    with pytest.raises(InvalidOptionError, match=f"an export with other bucket .it is of file://{tmp_path}/one.; take"):
+        export_topic(other, out, "jsonl")
+    assert values(out) == {"1.jsonl": ["value 1"]}
+    export_topic(other, out, "jsonl", overwrite=True)
+    assert values(out) == {"2.jsonl": ["value 2"]}
+
+
+def test_the_slack_is_part_of_what_is_exported(tmp_path: Path) -> None:
+    topic = put(tmp_path / "bucket", 1, message(1))
+    options = {"start_time": CREATED_MS}
+    export_topic(topic, tmp_path / "out", "jsonl", clock_slack_ms=0, **options)
+    with pytest.raises(InvalidOptionError, match="other clock_slack_ms;"):
+        export_topic(topic, tmp_path / "out", "jsonl", **options)
+
+
+def test_a_folder_of_an_earlier_version_is_not_gone_on_with(tmp_path: Path) -> None:
+    """Its record names no bucket, and what it calls final may not be."""
+    topic = put(tmp_path / "bucket", 1, message(1))
+    out = tmp_path / "out"
+    export_topic(topic, out, "jsonl")
+    found = record(out)
+    del found["contents"]["bucket"]
+    ledgers = {"1": {"version": "x", "rows": 1, "size": 9, "skipped": 0, "is_final": True, "later": 0}}
+    (out / RECORD_NAME).write_text(json.dumps({**found, "ledgers": ledgers, "version": 1}))
+    (out / "7.jsonl").write_text("{}")
+    with pytest.raises(InvalidOptionError, match="an export by an earlier version, which did not note of which bucket"):
+        export_topic(topic, out, "jsonl")
+    assert files(out) == ["1.jsonl", "7.jsonl"]
+    assert export_topic(topic, out, "jsonl", overwrite=True).written == 1
+    assert files(out) == ["1.jsonl"]

@@ -280,6 +280,6 @@ def test_damage_to_another_part_is_told(tmp_path: Path) -> None:
 def test_the_search_for_parts_ahead_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = topic_with(tmp_path, [chunk(0), *[message(i) for i in range(9)]], [chunk(1), chunk(2)])
     assert topic.message("1:0").id == "2:1:-1"
-    monkeypatch.setattr(message_by_id, "MOST_BYTES_AHEAD", 10)
-    with pytest.raises(NotFoundError, match=r"part of a chunked message .* 60 bytes"):
+    monkeypatch.setattr(message_by_id, "MOST_BYTES_AROUND", 10)
+    with pytest.raises(NotFoundError, match=r"part of a chunked message .* 60 behind it"):
         topic.message("1:0", max_message_bytes=50)

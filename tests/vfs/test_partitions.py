@@ -12,6 +12,7 @@ import pytest
 from ledgerfs import open_bucket
 from ledgerfs.errors import InvalidOptionError, NotFoundError, StaleObjectError
 from ledgerfs.vfs.bucket import Bucket
+from ledgerfs.vfs.ledger_times import TimeRange
 from ledgerfs.vfs.partitions import Partition, PartitionPlan, plan_partitions, wanted_ledgers, within
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
@@ -107,9 +108,9 @@ def test_times(bucket: Bucket, golden: Path, size: int) -> None:
     topic = bucket.topic("persistent://public/golden/plain")
     times = topic.scan(["publish_time"]).to_table()["publish_time"].cast(pa.int64()).to_pylist()
     middle = sorted(times)[len(times) // 2] // 1000
-    for start, end in ((middle, None), (None, middle), (middle, middle + 1), (0, 1)):
+    for start, end in ((middle, None), (None, middle), (middle, middle + 1), (0, CREATED_MS)):
         given = {"start_time": start, "end_time": end}
-        wanted = within(bucket.catalog, wanted_ledgers(bucket.catalog, [topic.name]), start, end, 600_000)
+        wanted = within(bucket.catalog, wanted_ledgers(bucket.catalog, [topic.name]), TimeRange(start, end))
         found = read(open_bucket(str(golden / "bucket")), plan_partitions(bucket.catalog, wanted, size), **given)
         table = topic.scan(**given).to_table()
         assert found.get(topic.name, table.slice(0, 0)).equals(table)
@@ -125,7 +126,7 @@ def test_ledgers_outside_the_range_are_not_planned(tmp_path: Path) -> None:
     wanted = wanted_ledgers(catalog)
 
     def ids(start: int | None, end: int | None) -> list[int]:
-        found = within(catalog, wanted, start, end, 600_000)
+        found = within(catalog, wanted, TimeRange(start, end))
         return catalog.ledgers["ledger_id"][found].tolist()
 
     assert ids(None, None) == list(range(10))
@@ -163,6 +164,18 @@ def test_what_was_offloaded_since_changes_nothing(tmp_path: Path) -> None:
     for path, data in zip(marker, contents, strict=True):
         path.write_bytes(data)
     assert first.scan(open_bucket(str(tmp_path)), columns=["value"]).to_table().num_rows == 0
+
+
+def test_a_ledger_that_came_between_others_since_is_not_taken_for_one_of_them(tmp_path: Path) -> None:
+    chunks = [frame(metadata(chunked_id=b"m", chunk=i, chunks=2), b"%d" % i) for i in range(2)]
+    for number, entry in enumerate([chunks[0], *[frame(metadata(), b"x")] * 5, chunks[1]]):
+        put_in_folder(tmp_path, offload([entry], 10 * number, uuid=number))
+    bucket = open_bucket(str(tmp_path))
+    *_, last = sent(plan_partitions(bucket.catalog, wanted_ledgers(bucket.catalog), 1))
+    assert last.runs[0].scan(open_bucket(str(tmp_path))).to_table()["value"].to_pylist() == [b"01"]
+    put_in_folder(tmp_path, offload([frame(metadata(), b"late")], 5, uuid=99))
+    with pytest.raises(StaleObjectError, match="plan it again"):
+        last.runs[0].scan(open_bucket(str(tmp_path))).to_table()
 
 
 def test_old_ledgers_may_go_and_needed_ones_are_missed(tmp_path: Path) -> None:

@@ -3,8 +3,9 @@
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, date, datetime, timedelta, timezone
+from inspect import signature
 from pathlib import Path
 
 import duckdb
@@ -14,12 +15,17 @@ import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.errors import CorruptLedgerError, CorruptMessageError, InvalidOptionError
+from ledgerfs.fsspec_impl.filesystem import LedgerFileSystem
 from ledgerfs.messages.chunks import Incomplete
-from ledgerfs.messages.decode import Skipped
+from ledgerfs.messages.decode import DecodeOptions, Skipped
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord
 from ledgerfs.messages.table_schema import DEFAULT_COLUMNS
 from ledgerfs.vfs.bucket import Topic
+from ledgerfs.vfs.export import export_topic
+from ledgerfs.vfs.message_by_id import read_message
 from ledgerfs.vfs.moments import milliseconds_of
+from ledgerfs.vfs.scan import make_scan
+from ledgerfs.vfs.scan_options import MESSAGE_OPTIONS, SCAN_OPTIONS
 from ledgerfs.vfs.topic_entries import Reach
 from tests.support.entries import ZSTD, batched, compress, frame, framed, metadata
 from tests.support.ledgers import CREATED_MS, Offload, offload, put_in_folder
@@ -353,9 +359,41 @@ def test_unknown_columns_choices_and_times_are_told_at_once(tmp_path):
         ({"start_time": "yesterday"}, "yesterday"),
         ({"end_time": "2026-13-01"}, "2026-13-01"),
         ({"end_time": ""}, "not a time"),
+        ({"start_time": CREATED_MS // 1000}, f"{CREATED_MS // 1000}: looks like seconds; .* such as {CREATED_MS}"),
+        ({"end_time": CREATED_MS * 1000}, f"looks like microseconds; .* such as {CREATED_MS}"),
+        ({"end_time": CREATED_MS * 1_000_000}, f"looks like nanoseconds; .* such as {CREATED_MS}"),
+        ({"end_time": 2**63 - 1}, "leave it out"),
+        ({"start_time": -5}, "no time of a Pulsar"),
+        ({"start_tme": 0}, "start_tme: no such option; .*did you mean start_time"),
+        ({"start_ms": 0}, "start_ms: no such option; .*did you mean start_time"),
+        ({"maxMessageBytes": 0}, "did you mean max_message_bytes"),
     ]:
         with pytest.raises(InvalidOptionError, match=word):
             topic.scan(**options)
+
+
+def test_a_misspelt_option_is_told_wherever_options_are_taken(tmp_path):
+    topic = topic_with(tmp_path, [message(0)])
+    for call, options in (
+        (topic.count, {"endtime": 0}),
+        (topic.count, {"columns": ["key"]}),
+        (lambda **given: topic.message("1:0", **given), {"on_encryptd": "null"}),
+        (lambda **given: export_topic(topic, tmp_path / "out", "csv", **given), {"clock_slack": 0}),
+        (lambda **given: open_bucket(str(tmp_path), scan_options=given), {"transaction": "all"}),
+        (lambda **given: LedgerFileSystem(fo=f"file://{tmp_path}", scan_options=given), {"columms": ["key"]}),
+    ):
+        with pytest.raises(InvalidOptionError, match=f"{next(iter(options))}: no such option"):
+            call(**options)
+    assert not (tmp_path / "out").exists()
+    assert topic.count(start_time=0) == topic.count(include_markers=True) == 1
+
+
+def test_the_names_of_options_are_those_that_a_scan_has():
+    decoding = {one.name for one in fields(DecodeOptions)} - {"columns", "start_ms", "end_ms"}
+    own = {name for name, one in signature(make_scan).parameters.items() if one.kind is one.KEYWORD_ONLY}
+    assert set(SCAN_OPTIONS) == decoding | own
+    of_message = {name for name, one in signature(read_message).parameters.items() if one.kind is one.KEYWORD_ONLY}
+    assert set(MESSAGE_OPTIONS) == of_message
 
 
 def test_a_column_asked_for_twice_is_told_or_comes_twice(tmp_path):

@@ -127,7 +127,8 @@ def _say_what_is_missing(topics: "Sequence[TopicExport]") -> bool:
         if topic.held:
             ledgers = f"{topic.held[0]}" if len(set(topic.held)) == 1 else f"{min(topic.held)} to {max(topic.held)}"
             say(
-                f"{topic.topic}: the files of ledgers {ledgers} stay as they are, since some of these are not in the bucket any more"
+                f"{topic.topic}: the files of ledgers {ledgers} stay as they are, since some of these, or others that they have rows from, "
+                "are not in the bucket any more"
             )
     return is_damaged
 

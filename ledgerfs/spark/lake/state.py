@@ -5,7 +5,6 @@ together. The state is one compact JSON text, some hundred bytes a unit.
 """
 
 import json
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,10 +15,12 @@ import numpy as np
 
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.vfs.catalog import Catalog, LedgerRef
-from ledgerfs.vfs.export_folder import version_of
+from ledgerfs.vfs.export_contents import what_differs
+from ledgerfs.vfs.finality import Basis, TopicState, version_of
 from ledgerfs.vfs.partitions import Mask
 
-_VERSION = 1
+_VERSION = 2
+_VERSION_WITHOUT_BUCKET = 1
 _VERSION_BYTES = 8
 
 
@@ -42,10 +43,8 @@ class Unit:
         The topic's.
     ledgers, versions
         Ids, and what identifies the objects that were read (`ledger_version`).
-    is_final
-        Whether ledgers that are yet to come can change nothing (`Scan.is_final`).
-    later
-        How many ledgers of the topic came behind its first one.
+    basis, state
+        Which other ledgers its messages depend on (`Scan.basis`), and those as they were.
     skipped
         Entries that were left out because they are damaged.
     files
@@ -56,8 +55,8 @@ class Unit:
     managed_ledger: str | None
     ledgers: tuple[int, ...]
     versions: tuple[str, ...]
-    is_final: bool
-    later: int
+    basis: Basis
+    state: str
     skipped: int
     files: tuple[LakeFile, ...]
 
@@ -74,7 +73,7 @@ class LakeState:
         names = list(dict.fromkeys(unit.managed_ledger for unit in self.units))
         numbers = {name: number for number, name in enumerate(names)}
         units = [
-            [numbers[one.managed_ledger], one.ledgers, one.versions, int(one.is_final), one.later, one.skipped,
+            [numbers[one.managed_ledger], one.ledgers, one.versions, _told(one.basis), one.state, one.skipped,
              [[file.path, file.messages, file.size] for file in one.files]]
             for one in self.units
         ]  # fmt: skip
@@ -86,6 +85,9 @@ class LakeState:
         """Read what `to_json` wrote; raises `InvalidOptionError` for anything else."""
         try:
             found = json.loads(text)
+            if found["version"] == _VERSION_WITHOUT_BUCKET:
+                units = (_earlier_unit(found["topics"], *one) for one in found["units"])
+                return cls(dict(found["contents"]), tuple(units))
             if found["version"] != _VERSION:
                 raise InvalidOptionError(
                     f"a state of version {found['version']}, which this version cannot read", key=key
@@ -99,12 +101,11 @@ class LakeState:
         """Raise `InvalidOptionError` where files that hold something else would come beside these."""
         # Both went through JSON, which has no tuples.
         wanted = json.loads(json.dumps(contents))
-        differing = ", ".join(
-            name for name in {**wanted, **self.contents} if self.contents.get(name) != wanted.get(name)
-        )
+        differing = what_differs(wanted, self.contents)
         if differing:
-            reason = f"the folder holds an export with other {differing}; take another folder, or overwrite"
-            raise InvalidOptionError(reason, key=key)
+            raise InvalidOptionError(
+                f"the folder holds an export {differing}; take another folder, or overwrite", key=key
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,23 +140,32 @@ class LedgerIds:
         for row, name, ledger in zip(rows.tolist(), names, ids, strict=True):
             # The catalog has them in ascending order.
             self._rows[catalog.names[name]][ledger] = row
-        self._ids = {name: list(found) for name, found in self._rows.items()}
+        self._topics: dict[str | None, TopicState] = {}
 
-    def later(self, managed_ledger: str | None, first: int) -> int:
-        """Return how many of a topic's ledgers come behind one."""
-        ids = self._ids[managed_ledger]
-        return len(ids) - bisect_right(ids, first)
+    def topic(self, managed_ledger: str | None) -> TopicState:
+        """Return the ledgers of a topic as they are."""
+        found = self._topics.get(managed_ledger)
+        if found is None:
+            found = self._topics[managed_ledger] = TopicState(
+                map(self._catalog.ref, self._rows[managed_ledger].values())
+            )
+        return found
 
     def row(self, managed_ledger: str | None, ledger: int) -> int | None:
         """Return the row of a ledger; None if it is not there, or not wanted."""
-        return self._rows[managed_ledger].get(ledger) if managed_ledger in self._ids else None
+        return self._rows[managed_ledger].get(ledger) if managed_ledger in self._rows else None
+
+    def can_remake(self, unit: Unit) -> bool:
+        """Return whether all ledgers are there that a unit was read from."""
+        own = all(self.row(unit.managed_ledger, ledger) is not None for ledger in unit.ledgers)
+        return own and (not unit.basis.sources or self.topic(unit.managed_ledger).can_remake(unit.basis))
 
     def is_stale(self, unit: Unit) -> bool:
         """Return whether reading a unit again would give something else, as far as its ledgers are there."""
         name = unit.managed_ledger
-        if name not in self._ids:
+        if name not in self._rows:
             return False
-        if not unit.is_final and unit.later != self.later(name, unit.ledgers[0]):
+        if not unit.basis.is_final and not self.topic(name).holds(unit.basis, unit.state):
             return True
         for ledger, version in zip(unit.ledgers, unit.versions, strict=True):
             row = self.row(name, ledger)
@@ -186,7 +196,7 @@ def _judge(ledgers: LedgerIds, group: list[Unit], work: Work) -> None:
     rows = [ledgers.row(unit.managed_ledger, ledger) for unit in group for ledger in unit.ledgers]
     there = [row for row in rows if row is not None]
     is_stale = any(map(ledgers.is_stale, group))
-    if is_stale and len(there) == len(rows):
+    if is_stale and all(map(ledgers.can_remake, group)):
         work.replaced.extend(group)
         return
     work.kept.extend(group)
@@ -208,7 +218,20 @@ def _sharing(units: list[Unit]) -> Iterable[list[Unit]]:
     return groups
 
 
+def _told(basis: Basis) -> Any:  # noqa: ANN401  (JSON)
+    """Return a basis for JSON; nearly all units have none, for which a digit is enough."""
+    return 0 if basis == Basis() else [basis.first, basis.last, basis.sources]
+
+
 def _unit(names: list[str | None], name: int, ledgers: list[int], versions: list[str], *rest: Any) -> Unit:  # noqa: ANN401
-    is_final, later, skipped, files = rest
+    basis, state, skipped, files = rest
     made = tuple(LakeFile(*file) for file in files)
-    return Unit(names[name], tuple(ledgers), tuple(versions), bool(is_final), later, skipped, made)
+    parsed = Basis.parse(basis) if basis else Basis()
+    return Unit(names[name], tuple(ledgers), tuple(versions), parsed, str(state), skipped, made)
+
+
+def _earlier_unit(names: list[str | None], name: int, ledgers: list[int], versions: list[str], *rest: Any) -> Unit:  # noqa: ANN401
+    """Return a unit of an earlier version, which noted less of what may change it: it holds in no state."""
+    _, _, skipped, files = rest
+    made = tuple(LakeFile(*file) for file in files)
+    return Unit(names[name], tuple(ledgers), tuple(versions), Basis.unknown(), "", skipped, made)

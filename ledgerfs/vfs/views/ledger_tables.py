@@ -21,7 +21,9 @@ from ledgerfs import __version__
 from ledgerfs.cache.fork_lock import ForkLock
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.vfs.catalog import Catalog, LedgerRef
+from ledgerfs.vfs.finality import TopicState
 from ledgerfs.vfs.layout import LedgerReader
+from ledgerfs.vfs.scan_options import require_known
 
 if TYPE_CHECKING:
     from ledgerfs.vfs.scan import Scan
@@ -62,6 +64,7 @@ class LedgerTables:
     """
 
     def __init__(self, source: LedgerSource, scan_options: Mapping[str, Any]) -> None:
+        require_known(scan_options)
         if scan_options.get("on_corrupt", "raise") != "raise":
             raise InvalidOptionError(
                 "a file of the tree is whole or an error; topic.scan(on_corrupt='skip') reads around damage",
@@ -84,6 +87,7 @@ class LedgerTables:
     def scan(self, ref: LedgerRef) -> "Scan":
         """Return the ledger's rows of the topic's table; a copy stands in the place of the one that the topic is read from."""
         # pyarrow and numba, which this imports, are not needed by those who list and copy.
+        from ledgerfs.vfs.ledger_times import LedgerTimes
         from ledgerfs.vfs.scan import make_scan
         from ledgerfs.vfs.topic_entries import Reach
 
@@ -92,7 +96,8 @@ class LedgerTables:
         is_there = number < len(refs) and refs[number].ledger_id == ref.ledger_id
         refs[number : number + is_there] = [ref]
         scan = make_scan(ref.topic, _Readers(self._source, refs), **self._scan_options)
-        return replace(scan, part=Reach.of(range(number, number + 1)))
+        limits = LedgerTimes.of_refs(refs) if scan.times.has_limits else None
+        return replace(scan, part=Reach.of(range(number, number + 1)), limits=limits)
 
     def _topic_of(self, ref: LedgerRef) -> "_Topic":
         catalog = self._source.catalog
@@ -125,7 +130,7 @@ class _Topic:
     @classmethod
     def of(cls, catalog: Catalog, managed_ledger: str | None) -> "_Topic":
         refs = tuple(ref for ref in catalog.refs_of(managed_ledger) if ref.copy == 0)
-        return cls(refs, _digest(*((ref.ledger_id, ref.uuid, ref.index.version) for ref in refs)))
+        return cls(refs, _digest(TopicState(refs).whole))
 
 
 class _Readers(Sequence[LedgerReader]):

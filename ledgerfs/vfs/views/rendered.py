@@ -75,5 +75,4 @@ class RenderedView:
 
         scan = self.tables.scan(ref)
         write_table(scan, scan.schema, sink, self.kind)
-        # A part that stands before the ledger may still come, too.
-        return scan.is_final and not scan.incomplete
+        return scan.is_final

@@ -1,0 +1,22 @@
+"""What the options of a scan are called: here, where nothing heavy is imported, since those check names who read no messages yet."""
+
+from collections.abc import Iterable
+
+from ledgerfs.errors import InvalidOptionError
+
+MESSAGE_OPTIONS = ("private_keys", "on_encrypted", "include_markers", "check_checksums", "max_message_bytes")
+"""Of `Topic.message`."""
+
+SCAN_OPTIONS = ("columns", "start_time", "end_time", "clock_slack_ms", "transactions", "on_corrupt", *MESSAGE_OPTIONS)
+"""Of `Topic.scan`, and all that hands its options on to it."""
+
+COUNT_OPTIONS = SCAN_OPTIONS[1:]
+"""Of `Topic.count`, which has no columns."""
+
+
+def require_known(given: Iterable[str], known: Iterable[str] = SCAN_OPTIONS) -> None:
+    """Raise `InvalidOptionError` for the first name that is no option; it names the nearest one."""
+    names = tuple(known)
+    for name in given:
+        if name not in names:
+            raise InvalidOptionError.unknown(name, names)

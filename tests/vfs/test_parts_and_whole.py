@@ -1,0 +1,143 @@
+"""A part of a topic has the rows that the whole of it has there, however far apart belongs together."""
+
+import random
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledgerfs import open_bucket
+from ledgerfs.errors import NotFoundError
+from ledgerfs.messages.chunks import Incomplete
+from ledgerfs.vfs import message_by_id
+from ledgerfs.vfs.bucket import Topic
+from ledgerfs.vfs.scan import Scan
+from ledgerfs.vfs.topic_entries import Place, Reach
+from tests.support.entries import frame, metadata
+from tests.support.ledgers import CREATED_MS, offload, put_in_folder
+
+NAME = "persistent://public/default/orders"
+COLUMNS = ["ledger_id", "entry_id", "value", "txn_id", "txn_state"]
+COMMIT, ABORT = 21, 22
+
+
+def message(i: int, **fields: object) -> bytes:
+    return frame(metadata(sequence_id=i, publish_time_ms=CREATED_MS + i, **fields), b"value %d;" % i)
+
+
+def chunk(i: int, of: int, name: bytes = b"a") -> bytes:
+    return message(i, chunked_id=name, chunk=i, chunks=of)
+
+
+def in_transaction(i: int, number: int = 1, **fields: object) -> bytes:
+    return message(i, transaction_least=number, transaction_most=0, **fields)
+
+
+def topic_with(folder: Path, *ledgers: list[bytes], block_size: int = 1 << 20) -> Topic:
+    made = [offload(entries, i, uuid=i, block_size=block_size) for i, entries in enumerate(ledgers, 1)]
+    return open_bucket(put_in_folder(folder, *made)).topic(NAME)
+
+
+def parts_of(scan: Scan, cuts: list[Place]) -> list[pa.Table]:
+    return [replace(scan, part=Reach(low, high)).to_table() for low, high in pairwise(cuts)]
+
+
+def by_ledger(scan: Scan) -> list[pa.Table]:
+    return parts_of(scan, [Place(number, 0) for number in range(len(scan.ledgers) + 1)])
+
+
+def test_parts_of_a_chunked_message_ten_ledgers_apart_are_joined(tmp_path: Path) -> None:
+    topic = topic_with(
+        tmp_path, [chunk(0, 3)], *[[message(9)]] * 10, [chunk(1, 3)], *[[message(9)]] * 10, [chunk(2, 3)]
+    )
+    scan = topic.scan(["value"])
+    assert pa.concat_tables(by_ledger(scan)) == scan.to_table()
+    last = replace(scan, part=Reach.of(range(22, 23)))
+    assert last.to_table()["value"].to_pylist() == [b"value 0;value 1;value 2;"]
+    for position in ((1, 0), (12, 0), (23, 0)):
+        assert topic.message(position).value == b"value 0;value 1;value 2;"
+
+
+def test_a_message_by_id_whose_parts_are_too_far_apart_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = topic_with(tmp_path, [chunk(0, 2)], *[[message(9)]] * 10, [chunk(1, 2)], [chunk(0, 2, b"b")], [message(9)])
+    with pytest.raises(NotFoundError, match="the topic lacks other parts"):
+        topic.message((13, 0))
+    monkeypatch.setattr(message_by_id, "MOST_BYTES_AROUND", 200)
+    for position in ((1, 0), (12, 0)):
+        with pytest.raises(NotFoundError, match="a scan of the topic looks further"):
+            topic.message(position)
+
+
+def test_a_last_part_that_was_sent_twice_is_no_message_that_lacks_parts(tmp_path: Path) -> None:
+    topic = topic_with(tmp_path, [chunk(0, 2), chunk(1, 2)], [message(9)], [chunk(1, 2)])
+    scan = replace(topic.scan(["value"]), part=Reach.of(range(2, 3)))
+    assert (scan.to_table().num_rows, scan.incomplete) == (0, [])
+    whole = topic.scan(["value"])
+    assert (whole.to_table().num_rows, whole.incomplete) == (2, [])
+
+
+def test_a_message_behind_the_abort_of_its_transaction_is_aborted(tmp_path: Path) -> None:
+    """Also where the part begins behind the marker, as far as the ledger before its own."""
+    ends = [in_transaction(1, marker_type=ABORT), in_transaction(1, 2, marker_type=COMMIT)]
+    late = [in_transaction(2), in_transaction(3, 2)]
+    topic = topic_with(tmp_path, [in_transaction(0), in_transaction(0, 2)], [*ends, message(5)], late, late)
+    scan = topic.scan(COLUMNS, transactions="all")
+    whole = scan.to_table()
+    near, far = ["aborted", "committed"], ["open", "open"]
+    assert whole["txn_state"].to_pylist() == ["aborted", "committed", None, *near, *far]
+    assert pa.concat_tables(by_ledger(replace(scan, known_outcomes={}))) == whole
+    parts = [replace(scan, known_outcomes={}, part=Reach.of(range(i, i + 1))).to_table() for i in (3, 2, 1, 0)]
+    assert pa.concat_tables(parts[::-1]) == whole
+    assert topic.count() == 3
+
+
+def test_half_of_an_id_is_no_transaction(tmp_path: Path) -> None:
+    """As to Pulsar's reader, which asks for both halves."""
+    topic = topic_with(tmp_path, [message(0, transaction_least=7), message(1, transaction_most=7), message(2)])
+    scan = topic.scan(COLUMNS)
+    table = scan.to_table()
+    assert table["value"].to_pylist() == [b"value 0;", b"value 1;", b"value 2;"]
+    assert table["txn_id"].to_pylist() == table["txn_state"].to_pylist() == [None, None, None]
+    assert scan.is_final
+
+
+class Disorder:
+    """Makes entries of chunked messages and transactions in any order at all, repeated and missing ones included."""
+
+    def __init__(self, seed: int) -> None:
+        self.draw = random.Random(seed)
+
+    def entry(self) -> bytes:
+        i, kind = self.draw.randrange(100), self.draw.random()
+        if kind < 0.5:
+            return chunk(self.draw.randrange(3), 3, self.draw.choice((b"a", b"b")))
+        if kind < 0.8:
+            marker = {"marker_type": self.draw.choice((COMMIT, ABORT))} if self.draw.random() < 0.4 else {}
+            return in_transaction(i, self.draw.randrange(2), **marker)
+        return message(i)
+
+
+@settings(deadline=None, max_examples=150)
+@given(data=st.data())
+def test_parts_are_the_whole_whatever_the_order(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+    made = Disorder(data.draw(st.integers(0, 2**32)))
+    ledgers = [[made.entry() for _ in range(made.draw.randint(1, 8))] for _ in range(data.draw(st.integers(1, 8)))]
+    topic = topic_with(tmp_path_factory.mktemp("made"), *ledgers, block_size=data.draw(st.sampled_from((300, 100_000))))
+    places = [Place(n, block.first_entry) for n, one in enumerate(topic.ledgers) for block in one.index.blocks]
+    for options in ({"transactions": "all"}, {}):
+        scan = topic.scan(COLUMNS, **options)
+        whole = scan.to_table()
+        cuts = sorted({Place(0, 0), Place(len(ledgers), 0), *data.draw(st.lists(st.sampled_from(places), max_size=4))})
+        assert pa.concat_tables(parts_of(scan, cuts)) == whole
+        apart = [replace(scan, known_outcomes={}, part=Reach(*ends)).to_table() for ends in pairwise(cuts)]
+        assert pa.concat_tables(apart) == whole
+
+
+def test_what_lacks_its_first_part_is_told_by_the_part_of_a_topic_too(tmp_path: Path) -> None:
+    topic = topic_with(tmp_path, *[[message(9)]] * 8, [chunk(1, 2)])
+    part = replace(topic.scan(), part=Reach.of(range(8, 9)))
+    assert (part.to_table().num_rows, part.incomplete) == (0, [Incomplete(9, 0, 1, 2)])
