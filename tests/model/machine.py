@@ -1,0 +1,120 @@
+"""The machine: steps that hypothesis chooses, done to two buckets by several actors, and what has to be true after each of them.
+
+A step is one operation of one actor, and perhaps another one, of another actor, in the middle of it (`tests.model.meetings`): that is how two
+imports at once are played, a ledger that is deleted while it is read, a listing that is old when it is used.
+"""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from tests.model import acts, reading
+from tests.model.acts import TOPICS, Act, Between
+from tests.model.bucket_model import topics_of
+from tests.model.meetings import Meeting
+from tests.model.places import Place
+from tests.model.world import Actor, World
+
+_actors = st.integers(0, 5)
+_sessions = st.integers(4, 5)
+
+
+class NothingIsLost(RuleBasedStateMachine):
+    """Several actors use two buckets; subclasses say where these are."""
+
+    block_size: int | None = None
+    """That of ledgers that are imported, bytes; None for the default."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="ledgerfs-model-"))
+        self.world = World([self.new_place(number) for number in range(2)], self.folder, self.block_size)
+        self.actors = self.world.actors()
+        self.witness = Actor(self.world, "witness", self.folder / "witness")
+        self.looked_at = [0, 0]
+
+    def new_place(self, number: int) -> Place:
+        """Return an empty bucket."""
+        raise NotImplementedError
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.folder)
+
+    def do(self, who: int, act: Act, between: Between | None) -> None:
+        """Let an actor do something, and another one something else meanwhile."""
+        meeting = None
+        if between is not None:
+            other = self.actors[(who + between.step) % len(self.actors)]
+            meeting = Meeting(between.point, between.number, lambda: between.act(self.world, other, None))
+        act(self.world, self.actors[who], meeting)
+
+    @rule(who=_actors, act=acts.IMPORTS, between=acts.MEETINGS)
+    def import_rows(self, who: int, act: Act, between: Between | None) -> None:
+        self.do(who, act, between)
+
+    @rule(who=_actors, act=acts.PUTS, between=acts.MEETINGS)
+    def put_file(self, who: int, act: Act, between: Between | None) -> None:
+        self.do(who, act, between)
+
+    @rule(who=_actors, act=acts.REMOVALS, between=acts.MEETINGS)
+    def remove(self, who: int, act: Act, between: Between | None) -> None:
+        self.do(who, act, between)
+
+    @rule(who=_actors, act=acts.OFFLOADS, between=acts.MEETINGS)
+    def offload(self, who: int, act: Act, between: Between | None) -> None:
+        self.do(who, act, between)
+
+    @rule(who=_actors, act=acts.READS, between=acts.MEETINGS)
+    def read(self, who: int, act: Act, between: Between | None) -> None:
+        self.do(who, act, between)
+
+    @rule(who=_actors, act=acts.EXPORTS, between=acts.MEETINGS)
+    def export(self, who: int, act: Act, between: Between | None) -> None:
+        self.do(who, act, between)
+
+    @rule(who=_actors, act=acts.CHECKS, between=acts.MEETINGS)
+    def verify(self, who: int, act: Act, between: Between | None) -> None:
+        self.do(who, act, between)
+
+    @rule(act=acts.ARRIVALS)
+    def offload_by_a_broker(self, act: Act) -> None:
+        self.do(0, act, None)
+
+    @rule(act=acts.LOSSES)
+    def lose_objects(self, act: Act) -> None:
+        self.do(0, act, None)
+
+    @rule(cluster=acts.numbers, count=st.integers(1, 3), is_chunked=st.booleans())
+    def seal(self, cluster: int, count: int, is_chunked: bool) -> None:
+        """A broker closes a ledger, or two, with a chunked message from the one to the other."""
+        world, broker, topic = self.world, self.world.clusters[cluster], TOPICS[cluster]
+        created = world.clock
+        messages = world.rows(count)
+        if not is_chunked:
+            broker.seal(topic, messages, created)
+            return
+        (row,) = world.rows(1)
+        first, last = broker.chunked(row, 2)
+        broker.seal(topic, (*messages, first), created)
+        broker.seal(topic, (last, *world.rows(1)), row.time_ms)
+
+    @rule(who=_sessions, number=acts.numbers)
+    def invalidate(self, who: int, number: int) -> None:
+        """A session is told to list a bucket anew."""
+        self.actors[who].files(number).invalidate_cache()
+        self.actors[who].has_listed(number)
+
+    @invariant()
+    def every_row_is_there(self) -> None:
+        """Somebody who comes anew finds all rows of all topics, and no others."""
+        for number, model in enumerate(self.world.models):
+            if self.looked_at[number] == model.moment:
+                continue
+            self.looked_at[number] = model.moment
+            bucket = self.witness.bucket(number)
+            assert {topic.name for topic in bucket.topics()} >= topics_of(model.now)
+            for topic in sorted({copy.content.topic for copy in model.now.values()}):
+                reading.read(self.world, self.witness, number, topic, how="table", times=(None, None), meeting=None)
