@@ -6,16 +6,15 @@ from typing import Protocol
 from hypothesis import strategies as st
 
 from ledgerfs.vfs.writing.write import IfExists
-from tests.model import reading, writing
+from tests.model import reading, spark_writing, writing
+from tests.model.brokers import HOUR
 from tests.model.bucket_model import Content, Message, Row, contents_of, ledgers_of
 from tests.model.meetings import POINTS, Meeting
-from tests.model.world import Actor, World
+from tests.model.world import USERS_IDS, Actor, World
+from tests.support.ledgers import CREATED_MS
 
 TOPICS = tuple(f"persistent://public/default/{name}" for name in ("orders", "events"))
 """The first one is also the first cluster's, the second one the other's."""
-
-FIRST_OWN_ID = (500, 600)
-"""Ledger ids that users choose themselves, in each bucket: no broker's, and not those of the other bucket."""
 
 
 class Act(Protocol):
@@ -38,7 +37,7 @@ class Import:
 
     def __call__(self, world: World, actor: Actor, meeting: Meeting | None) -> None:
         content = Content(TOPICS[self.topic], world.rows(self.rows, self.hours))
-        ledger_id = None if self.own_id is None else FIRST_OWN_ID[self.bucket] + self.own_id
+        ledger_id = None if self.own_id is None else USERS_IDS[2 * self.bucket + self.own_id]
         policy = IfExists.FAIL
         if self.is_copy and ledger_id is not None:
             known = _plain_content(world, self.bucket, content.topic, ledger_id)
@@ -68,7 +67,7 @@ class Put:
     is_again: bool
 
     def __call__(self, world: World, actor: Actor, meeting: Meeting | None) -> None:
-        ledger_id = FIRST_OWN_ID[self.bucket] + self.own_id
+        ledger_id = USERS_IDS[2 * self.bucket + self.own_id]
         content = Content(TOPICS[self.topic], world.rows(self.rows))
         known = _plain_content(world, self.bucket, content.topic, ledger_id) if self.is_again else None
         policy = IfExists(self.if_exists)
@@ -92,6 +91,30 @@ def _plain_content(world: World, bucket: int, topic: str, ledger_id: int) -> Con
     """Return what a ledger holds of which another copy can be written."""
     found = contents_of(ledgers_of(world.models[bucket].now, topic).get(ledger_id, []))
     return found[0] if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class SparkWrite:
+    """A DataFrame becomes ledgers, one a partition, as Spark has the data source write it."""
+
+    bucket: int
+    topic: int
+    partitions: tuple[int, ...]
+
+    def __call__(self, world: World, actor: Actor, meeting: Meeting | None) -> None:
+        topic = TOPICS[self.topic]
+        contents = [Content(topic, world.rows(rows)) for rows in self.partitions]
+        spark_writing.write(world, actor, self.bucket, contents, meeting=meeting)
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """A bucket is repaired, also of what was written just now."""
+
+    bucket: int
+
+    def __call__(self, world: World, actor: Actor, meeting: Meeting | None) -> None:
+        writing.repair(world, actor, self.bucket)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +176,23 @@ def _time_of(message: Message) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """A topic is exported into the folder that it always is exported to."""
+    """A topic is exported into the folder that it always is exported to, or into that of another bucket's topic of this name.
+
+    ``window`` is a range of time: from so many hours after the beginning on, and before so many.
+    """
 
     bucket: int
     topic: int
     kind: str
+    window: tuple[int, int] | None
+    into: int
 
     def __call__(self, world: World, actor: Actor, meeting: Meeting | None) -> None:
-        reading.export(world, actor, self.bucket, TOPICS[self.topic], kind=self.kind, meeting=meeting)
+        topic = TOPICS[self.topic]
+        name = topic.removeprefix("persistent://").replace("/", "-")
+        folder = world.folder / "exports" / f"{(self.bucket + self.into) % 2} {name} {self.kind} {self.window}"
+        times = (None, None) if self.window is None else tuple(CREATED_MS + hour * HOUR for hour in self.window)
+        reading.export(world, actor, self.bucket, topic, folder, kind=self.kind, times=times, meeting=meeting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +213,13 @@ class Arrive:
     cluster: int
     place: int
     is_half: bool
+    rows: int
+    is_chunked: bool
 
     def __call__(self, world: World, actor: Actor, meeting: Meeting | None) -> None:
         broker = world.clusters[self.cluster]
+        if not broker.waiting:
+            world.seal(self.cluster, TOPICS[self.cluster], self.rows, is_chunked=self.is_chunked)
         if self.is_half and broker.halves:
             number, sealed = broker.halves.pop()
             world.arrive(number, sealed, data=False)
@@ -209,6 +245,8 @@ class Vanish:
             world.destroy(self.bucket, key, data=self.what != "index", index=self.what != "data")
 
 
+ACTORS = st.integers(0, 5)
+SESSIONS = st.integers(4, 5)
 numbers = st.integers(0, 1)
 places = st.integers(0, 7)
 _shifts = st.lists(st.integers(-4, 4), max_size=3).map(tuple)
@@ -238,9 +276,20 @@ OFFLOADS = st.builds(Offload, numbers, st.sampled_from(["skip", "skip", "fail"])
 READS = st.builds(
     Read, numbers, numbers, st.sampled_from(sorted(reading.READERS)), st.none() | places, st.none() | places
 )
-EXPORTS = st.builds(Export, numbers, numbers, st.sampled_from(["parquet", "jsonl"]))
+EXPORTS = st.builds(
+    Export,
+    numbers,
+    numbers,
+    st.sampled_from(["parquet", "jsonl"]),
+    st.sampled_from([None, None, (2, 6)]),
+    st.sampled_from([0, 0, 0, 1]),
+)
+SPARK_WRITES = st.builds(SparkWrite, numbers, numbers, st.lists(st.integers(1, 3), min_size=1, max_size=3).map(tuple))
+REPAIRS = st.builds(Repair, numbers)
 CHECKS = st.builds(Verify, numbers)
-ARRIVALS = st.builds(Arrive, numbers, numbers, places, st.sampled_from([False, False, True]))
+ARRIVALS = st.builds(
+    Arrive, numbers, numbers, places, st.sampled_from([False, False, True]), st.integers(1, 3), st.booleans()
+)
 LOSSES = st.builds(Vanish, numbers, places, st.sampled_from(["both", "index", "data"]))
 
 
@@ -259,5 +308,5 @@ MEETINGS = st.none() | st.builds(
     st.sampled_from(POINTS),
     st.integers(0, 2),
     st.integers(1, 5),
-    st.one_of(IMPORTS, PUTS, REMOVALS, OFFLOADS, EXPORTS, ARRIVALS, LOSSES, READS),
+    st.one_of(IMPORTS, PUTS, SPARK_WRITES, REMOVALS, OFFLOADS, EXPORTS, ARRIVALS, LOSSES, READS),
 )

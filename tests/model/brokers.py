@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from ledgerfs.formats.topic_names import managed_ledger_of
-from tests.model.bucket_model import Content, Message, Part, Row
+from tests.model.bucket_model import Content, Message, Row
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import Offload, offload
 
@@ -74,7 +74,3 @@ class Cluster:
         )
         self.waiting.append(Sealed(Content(topic, messages), made))
         self.next_id += 1
-
-    def chunked(self, row: Row, parts: int) -> list[Part]:
-        """Return a message in parts."""
-        return [Part(row, number, parts) for number in range(parts)]

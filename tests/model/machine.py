@@ -1,7 +1,7 @@
 """The machine: steps that hypothesis chooses, done to two buckets by several actors, and what has to be true after each of them.
 
-A step is one operation of one actor, and perhaps another one, of another actor, in the middle of it (`tests.model.meetings`): that is how two
-imports at once are played, a ledger that is deleted while it is read, a listing that is old when it is used.
+A step is one operation of one actor, and perhaps one of another actor in the middle of it (`tests.model.meetings`). That is how two imports
+at once are played, a ledger that is deleted while it is read, a listing that is old when it is used.
 """
 
 import shutil
@@ -17,9 +17,6 @@ from tests.model.bucket_model import topics_of
 from tests.model.meetings import Meeting
 from tests.model.places import Place
 from tests.model.world import Actor, World
-
-_actors = st.integers(0, 5)
-_sessions = st.integers(4, 5)
 
 
 class NothingIsLost(RuleBasedStateMachine):
@@ -51,31 +48,39 @@ class NothingIsLost(RuleBasedStateMachine):
             meeting = Meeting(between.point, between.number, lambda: between.act(self.world, other, None))
         act(self.world, self.actors[who], meeting)
 
-    @rule(who=_actors, act=acts.IMPORTS, between=acts.MEETINGS)
+    @rule(who=acts.ACTORS, act=acts.IMPORTS, between=acts.MEETINGS)
     def import_rows(self, who: int, act: Act, between: Between | None) -> None:
         self.do(who, act, between)
 
-    @rule(who=_actors, act=acts.PUTS, between=acts.MEETINGS)
+    @rule(who=acts.ACTORS, act=acts.PUTS, between=acts.MEETINGS)
     def put_file(self, who: int, act: Act, between: Between | None) -> None:
         self.do(who, act, between)
 
-    @rule(who=_actors, act=acts.REMOVALS, between=acts.MEETINGS)
+    @rule(who=acts.ACTORS, act=acts.SPARK_WRITES, between=acts.MEETINGS)
+    def write_with_spark(self, who: int, act: Act, between: Between | None) -> None:
+        self.do(who, act, between)
+
+    @rule(who=acts.ACTORS, act=acts.REPAIRS)
+    def repair(self, who: int, act: Act) -> None:
+        self.do(who, act, None)
+
+    @rule(who=acts.ACTORS, act=acts.REMOVALS, between=acts.MEETINGS)
     def remove(self, who: int, act: Act, between: Between | None) -> None:
         self.do(who, act, between)
 
-    @rule(who=_actors, act=acts.OFFLOADS, between=acts.MEETINGS)
+    @rule(who=acts.ACTORS, act=acts.OFFLOADS, between=acts.MEETINGS)
     def offload(self, who: int, act: Act, between: Between | None) -> None:
         self.do(who, act, between)
 
-    @rule(who=_actors, act=acts.READS, between=acts.MEETINGS)
+    @rule(who=acts.ACTORS, act=acts.READS, between=acts.MEETINGS)
     def read(self, who: int, act: Act, between: Between | None) -> None:
         self.do(who, act, between)
 
-    @rule(who=_actors, act=acts.EXPORTS, between=acts.MEETINGS)
+    @rule(who=acts.ACTORS, act=acts.EXPORTS, between=acts.MEETINGS)
     def export(self, who: int, act: Act, between: Between | None) -> None:
         self.do(who, act, between)
 
-    @rule(who=_actors, act=acts.CHECKS, between=acts.MEETINGS)
+    @rule(who=acts.ACTORS, act=acts.CHECKS, between=acts.MEETINGS)
     def verify(self, who: int, act: Act, between: Between | None) -> None:
         self.do(who, act, between)
 
@@ -89,19 +94,9 @@ class NothingIsLost(RuleBasedStateMachine):
 
     @rule(cluster=acts.numbers, count=st.integers(1, 3), is_chunked=st.booleans())
     def seal(self, cluster: int, count: int, is_chunked: bool) -> None:
-        """A broker closes a ledger, or two, with a chunked message from the one to the other."""
-        world, broker, topic = self.world, self.world.clusters[cluster], TOPICS[cluster]
-        created = world.clock
-        messages = world.rows(count)
-        if not is_chunked:
-            broker.seal(topic, messages, created)
-            return
-        (row,) = world.rows(1)
-        first, last = broker.chunked(row, 2)
-        broker.seal(topic, (*messages, first), created)
-        broker.seal(topic, (last, *world.rows(1)), row.time_ms)
+        self.world.seal(cluster, TOPICS[cluster], count, is_chunked=is_chunked)
 
-    @rule(who=_sessions, number=acts.numbers)
+    @rule(who=acts.SESSIONS, number=acts.numbers)
     def invalidate(self, who: int, number: int) -> None:
         """A session is told to list a bucket anew."""
         self.actors[who].files(number).invalidate_cache()

@@ -107,7 +107,8 @@ class _MeetingWrites:
         self.witness.met("index put")
         stat: ObjectStat = self.writes.put(key, data, metadata)
         parsed = parse_ledger_key(key)
-        assert parsed is not None and parsed.is_index
+        assert parsed is not None
+        assert parsed.is_index
         self.witness.published(parsed, parse_index(data, key=key))
         self.witness.met("index there")
         return stat

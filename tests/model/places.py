@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
 
+from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.vfs.object_store import RawStore
 from ledgerfs.vfs.store_identity import identity_of
 from ledgerfs.vfs.stores import open_store
 from ledgerfs.vfs.stores.url_filesystem import filesystem_of
+from ledgerfs.vfs.writing.new_ledger import made_up_user_metadata
 from tests.support.s3 import S3Server
 
 
@@ -23,8 +25,8 @@ class Place(Protocol):
     @property
     def options(self) -> dict[str, Any]: ...
 
-    def put(self, objects: Mapping[str, bytes]) -> None:
-        """Put objects as they are."""
+    def put(self, objects: Mapping[str, bytes], topic: str) -> None:
+        """Put objects of a ledger as they are, as a broker does."""
 
     def delete(self, key: str) -> None:
         """Delete one."""
@@ -41,7 +43,7 @@ class Folder:
     def url(self) -> str:
         return f"file://{self.path}"
 
-    def put(self, objects: Mapping[str, bytes]) -> None:
+    def put(self, objects: Mapping[str, bytes], topic: str) -> None:
         for key, data in objects.items():
             (self.path / key).write_bytes(data)
 
@@ -70,9 +72,10 @@ class S3Bucket:
     def options(self) -> dict[str, Any]:
         return self.server.options
 
-    def put(self, objects: Mapping[str, bytes]) -> None:
+    def put(self, objects: Mapping[str, bytes], topic: str) -> None:
+        metadata = made_up_user_metadata(managed_ledger_of(topic))
         for key, data in objects.items():
-            self.server.client.put_object(Bucket=self.name, Key=key, Body=data)
+            self.server.client.put_object(Bucket=self.name, Key=key, Body=data, Metadata=metadata)
 
     def delete(self, key: str) -> None:
         self.server.client.delete_object(Bucket=self.name, Key=key)

@@ -14,7 +14,7 @@ from ledgerfs.vfs.verification.findings import Severity
 from ledgerfs.vfs.verification.verify import verify
 from tests.model.bucket_model import Row, State, contents_of, is_whole, ledgers_of, rows_by_ledger, rows_of
 from tests.model.meetings import Meeting
-from tests.model.world import Actor, World
+from tests.model.world import USERS_IDS, Actor, World
 
 Select = Callable[[Row], bool]
 
@@ -77,8 +77,15 @@ def require_true(
 
 def number_of(states: Sequence[State], topic: str, select: Select) -> str:
     """Return what of the issue a wrong answer most likely comes from."""
-    if any(len(contents_of(copies)) > 1 for state in states for copies in ledgers_of(state, topic).values()):
-        return "#1 #3: two ledgers have one id"
+    hidden = [
+        ledger_id
+        for state in states
+        for ledger_id, copies in ledgers_of(state, topic).items()
+        if len(contents_of(copies)) > 1
+    ]
+    if hidden:
+        is_own = hidden[0] in USERS_IDS
+        return f"{'#2' if is_own else '#1'}: two ledgers have one id, {hidden[0]}"
     return "other" if select is _all else "#5: a range of time"
 
 
@@ -167,25 +174,42 @@ READERS: dict[str, Callable[[Actor, int, str, Times], list[str] | int]] = {
 TIMED = {"table", "count"}
 
 
-def export(world: World, actor: Actor, number: int, topic: str, *, kind: str, meeting: Meeting | None) -> None:
-    """Export a topic into the folder that it always is exported to, and compare that with what was true meanwhile."""
+def export(
+    world: World,
+    actor: Actor,
+    number: int,
+    topic: str,
+    folder: Path,
+    *,
+    kind: str,
+    times: Times,
+    meeting: Meeting | None,
+) -> None:
+    """Export a topic into a folder, and compare that with what was true meanwhile."""
     model = world.models[number]
     begin = model.moment
     actor.seen.setdefault(number, begin)
-    folder = world.folder / "exports" / str(number) / topic.removeprefix("persistent://") / kind
+    what = f"{actor} exports {topic} of bucket {number} to {folder.name}"
+    options = {} if times == (None, None) else {"start_time": times[0], "end_time": times[1]}
+    error: LedgerfsError | None = None
     with world.acting(actor, meeting):
         try:
-            export_topic(actor.bucket(number).topic(topic), folder, kind, columns=["ledger_id", "value"])
-        except LedgerfsError as error:
-            states = actor.may_see(number, begin)
-            assert len(states) > 1 or not is_whole(states[0], topic), f"{actor} exports {topic}: {error!r}"
-            return
+            opened = actor.bucket(number).topic(topic)
+            export_topic(opened, folder, kind, columns=["ledger_id", "value"], **options)
+        except LedgerfsError as raised:
+            error = raised
+    is_ours = world.exports.setdefault(folder, number) == number
     states = actor.may_see(number, begin)
+    if error is not None:
+        assert len(states) > 1 or not is_whole(states[0], topic) or not is_ours, f"{what}: {error!r}"
+        return
+    assert is_ours, f"#10: {what}, which holds an export of bucket {world.exports[folder]}"
     whole = [state for state in states if is_whole(state, topic)]
-    assert whole, f"#11: {actor} exports {topic}, and ledgers of it are missing"
+    assert whole, f"#11: {what}, and ledgers of it are missing"
     files = _files(folder)
-    differences = [_difference(state, model.history, topic, files) for state in whole]
-    assert None in differences, f"#6: {actor} exports {topic} of bucket {number} as {kind}: {differences[-1]}"
+    differences = [_difference(state, model.history, topic, _within(*times), files) for state in whole]
+    reason = "other" if times == (None, None) else "#5: a range of time"
+    assert None in differences, f"{reason}: {what}: {differences[-1]}"
 
 
 def _files(folder: Path) -> dict[int, list[str]]:
@@ -197,12 +221,14 @@ def _files(folder: Path) -> dict[int, list[str]]:
     return found
 
 
-def _difference(state: State, history: Sequence[State], topic: str, files: dict[int, list[str]]) -> str | None:
+def _difference(
+    state: State, history: Sequence[State], topic: str, select: Select, files: dict[int, list[str]]
+) -> str | None:
     """Return how a folder differs from a state, but for ledgers that were in the bucket earlier: their files stay."""
-    expected = {ledger_id: [row.value for row in rows] for ledger_id, rows in rows_by_ledger(state, topic).items()}
-    for ledger_id, rows in expected.items():
-        if files.get(ledger_id, []) != rows:
-            return f"ledger {ledger_id} has {rows}, its file {files.get(ledger_id)}"
+    for ledger_id, rows in rows_by_ledger(state, topic).items():
+        expected = [row.value for row in rows if select(row)]
+        if files.get(ledger_id, []) != expected:
+            return f"ledger {ledger_id} has {expected}, its file {files.get(ledger_id)}"
     ever = {ledger_id for one in history for ledger_id in rows_by_ledger(one, topic)}
     strange = set(files) - ever
     return f"files of no ledger: {strange}" if strange else None

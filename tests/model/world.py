@@ -11,10 +11,13 @@ from ledgerfs.formats.object_names import LedgerKey
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.vfs.bucket import Bucket
 from tests.model.brokers import HOUR, Cluster, Sealed
-from tests.model.bucket_model import BucketModel, Content, Copy, Key, Row, State
+from tests.model.bucket_model import BucketModel, Content, Copy, Key, Part, Row, State
 from tests.model.meetings import Meeting, MeetingStore
 from tests.model.places import Place, store_of
 from tests.support.ledgers import CREATED_MS
+
+USERS_IDS = (500, 501, 600, 601)
+"""Ledger ids that users choose themselves: two in each bucket, which are no broker's, and not those of the other bucket."""
 
 ContentOf = Callable[[LedgerKey, OffloadIndex], Content]
 """What a ledger that an operation publishes holds."""
@@ -121,9 +124,8 @@ class _Watch:
 
     def published(self, key: LedgerKey, index: OffloadIndex) -> None:
         running = self.actor.running
-        assert running is not None and running.content_of is not None, (
-            f"{self.actor} publishes {key} while it only reads"
-        )
+        assert running is not None
+        assert running.content_of is not None, f"{self.actor} publishes {key} while it only reads"
         content = running.content_of(key, index)
         model = self.actor.world.models[self.number]
         self.actor.world.contents[key_of(key)] = content
@@ -136,13 +138,15 @@ class _Watch:
         if name not in model.now:
             return
         is_own = name in running.published and name not in model.acknowledged
-        assert running.may_delete or is_own, f"{self.actor} deletes ledger {key}, which is not its own"
+        is_lost = not model.now[name].has_data
+        assert running.may_delete or is_own or is_lost, f"{self.actor} deletes ledger {key}, which is not its own"
         running.removed.append(name)
         model.remove(name)
 
     def data_deleted(self, key: LedgerKey) -> None:
         model = self.actor.world.models[self.number]
         assert key_of(key) not in model.now, f"{self.actor} deletes the data of {key}, and leaves its index"
+        model.halves.discard(key_of(key))
 
 
 @dataclass(slots=True)
@@ -155,6 +159,8 @@ class World:
         What each ledger holds that ever was, by its name.
     clock
         The present time, ms since 1970 UTC.
+    exports
+        Of which bucket each folder holds an export.
 
     """
 
@@ -165,6 +171,7 @@ class World:
     clusters: list[Cluster] = field(default_factory=lambda: [Cluster(0), Cluster(1)])
     contents: dict[Key, Content] = field(default_factory=dict)
     clock: int = CREATED_MS
+    exports: dict[Path, int] = field(default_factory=dict)
     _rows: int = 0
 
     def actors(self) -> list[Actor]:
@@ -220,17 +227,30 @@ class World:
             if key in self.models[number].now:
                 self.models[number].acknowledged.add(key)
 
+    def seal(self, cluster: int, topic: str, count: int, *, is_chunked: bool) -> None:
+        """A broker closes a ledger of so many messages, or two, with a chunked message from the one to the other."""
+        broker, created = self.clusters[cluster], self.clock
+        messages = self.rows(count)
+        if not is_chunked:
+            broker.seal(topic, messages, created)
+            return
+        (row,) = self.rows(1)
+        first, last = Part(row, 0, 2), Part(row, 1, 2)
+        broker.seal(topic, (*messages, first), created)
+        broker.seal(topic, (last, *self.rows(1)), row.time_ms)
+
     def arrive(self, number: int, sealed: Sealed, *, data: bool = True, index: bool = True) -> None:
         """Put objects of a broker's ledger into a bucket, past all of ledgerfs."""
         key = f"{sealed.made.uuid}-ledger-{sealed.made.ledger_id}"
         wanted = [name for name, is_wanted in ((key, data), (f"{key}-index", index)) if is_wanted]
-        self.places[number].put({name: sealed.made.objects[name] for name in wanted})
+        self.places[number].put({name: sealed.made.objects[name] for name in wanted}, sealed.content.topic)
         self.contents[sealed.key] = sealed.content
         if not index:
             self.models[number].halves.add(sealed.key)
         else:
+            has_data = data or sealed.key in self.models[number].halves
             count, length = len(sealed.content.messages), len(sealed.made.records) - 12 * len(sealed.content.messages)
-            self.models[number].put(sealed.key, Copy(sealed.content, count - 1, length))
+            self.models[number].put(sealed.key, Copy(sealed.content, count - 1, length, has_data))
             self.models[number].acknowledged.add(sealed.key)
 
     def destroy(self, number: int, key: Key, *, data: bool, index: bool) -> None:
