@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ledgerfs.vfs.writing.write import IfExists
 from tests.model import reading, spark_writing, writing
 from tests.model.brokers import HOUR
-from tests.model.bucket_model import Content, Message, Row, contents_of, ledgers_of
+from tests.model.bucket_model import Content, Message, Row
 from tests.model.meetings import POINTS, Meeting
 from tests.model.world import USERS_IDS, Actor, World
 from tests.support.ledgers import CREATED_MS
@@ -33,30 +33,16 @@ class Import:
     hours: tuple[int, ...]
     batch: int
     own_id: int | None
-    is_copy: bool
 
     def __call__(self, world: World, actor: Actor, meeting: Meeting | None) -> None:
         content = Content(TOPICS[self.topic], world.rows(self.rows, self.hours))
         ledger_id = None if self.own_id is None else USERS_IDS[2 * self.bucket + self.own_id]
-        policy = IfExists.FAIL
-        if self.is_copy and ledger_id is not None:
-            known = _plain_content(world, self.bucket, content.topic, ledger_id)
-            content, policy = (content, policy) if known is None else (known, IfExists.NEW_COPY)
-        writing.import_rows(
-            world,
-            actor,
-            self.bucket,
-            content,
-            ledger_id=ledger_id,
-            if_exists=policy,
-            batch=self.batch,
-            meeting=meeting,
-        )
+        writing.import_rows(world, actor, self.bucket, content, ledger_id=ledger_id, batch=self.batch, meeting=meeting)
 
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """A file of records becomes a ledger, through fsspec; with ``is_again`` it is the one that is there."""
+    """A file of records becomes a ledger, through fsspec; with ``is_again`` it has the records of the one that is there."""
 
     bucket: int
     topic: int
@@ -68,29 +54,18 @@ class Put:
 
     def __call__(self, world: World, actor: Actor, meeting: Meeting | None) -> None:
         ledger_id = USERS_IDS[2 * self.bucket + self.own_id]
-        content = Content(TOPICS[self.topic], world.rows(self.rows))
-        known = _plain_content(world, self.bucket, content.topic, ledger_id) if self.is_again else None
+        file = None
+        if self.is_again:
+            file = writing.file_there(world, self.bucket, TOPICS[self.topic], ledger_id)
         policy = IfExists(self.if_exists)
-        if policy is IfExists.NEW_COPY and known is None:
-            policy = IfExists.FAIL
+        if policy is IfExists.NEW_COPY and file is None:
+            policy = IfExists.FAIL  # a copy with other rows would hide those that are there
         if policy is IfExists.SKIP and self.how == "open":
             policy = IfExists.FAIL  # what is opened for writing cannot be skipped
+        file = file or writing.new_file(Content(TOPICS[self.topic], world.rows(self.rows)))
         writing.put_file(
-            world,
-            actor,
-            self.bucket,
-            known or content,
-            ledger_id=ledger_id,
-            how=self.how,
-            if_exists=policy,
-            meeting=meeting,
+            world, actor, self.bucket, file, ledger_id=ledger_id, how=self.how, if_exists=policy, meeting=meeting
         )
-
-
-def _plain_content(world: World, bucket: int, topic: str, ledger_id: int) -> Content | None:
-    """Return what a ledger holds of which another copy can be written."""
-    found = contents_of(ledgers_of(world.models[bucket].now, topic).get(ledger_id, []))
-    return found[0] if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +234,6 @@ IMPORTS = st.builds(
     _shifts,
     st.sampled_from([1, 2, 1000]),
     st.sampled_from([None, None, 0, 1]),
-    st.booleans(),
 )
 PUTS = st.builds(
     Put,

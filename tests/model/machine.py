@@ -16,7 +16,7 @@ from tests.model.acts import TOPICS, Act, Between
 from tests.model.bucket_model import State, is_whole, rows_of, topics_of
 from tests.model.meetings import Meeting
 from tests.model.places import Place
-from tests.model.world import Actor, World
+from tests.model.world import World
 
 _IN_MEMORY = Path("/dev/shm")
 """Where bringing a file to disk takes no time."""
@@ -33,7 +33,6 @@ class NothingIsLost(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="ledgerfs-model-", dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None))
         self.world = World([self.new_place(number) for number in range(2)], self.folder, self.block_size)
         self.actors = self.world.actors()
-        self.witness = Actor(self.world, "witness", self.folder / "witness")
         self.looked_at = [0, 0]
 
     def new_place(self, number: int) -> Place:
@@ -112,11 +111,13 @@ class NothingIsLost(RuleBasedStateMachine):
             if self.looked_at[number] == model.moment:
                 continue
             self.looked_at[number] = model.moment
-            bucket = self.witness.bucket(number)
+            bucket = self.world.witness.bucket(number)
             assert {topic.name for topic in bucket.topics()} >= topics_of(model.now)
             for topic in sorted({copy.content.topic for copy in model.now.values()}):
                 for start, end in ((None, None), *self.halves_of(model.now, topic)):
-                    reading.read(self.world, self.witness, number, topic, how="table", times=(start, end), meeting=None)
+                    reading.read(
+                        self.world, self.world.witness, number, topic, how="table", times=(start, end), meeting=None
+                    )
 
     @staticmethod
     def halves_of(state: State, topic: str) -> list[tuple[int | None, int | None]]:

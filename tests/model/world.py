@@ -161,6 +161,8 @@ class World:
         The present time, ms since 1970 UTC.
     exports
         Of which bucket each folder holds an export.
+    witness
+        Somebody who only reads, and lists a bucket each time.
 
     """
 
@@ -172,7 +174,11 @@ class World:
     contents: dict[Key, Content] = field(default_factory=dict)
     clock: int = CREATED_MS
     exports: dict[Path, int] = field(default_factory=dict)
+    witness: Actor = field(init=False)
     _rows: int = 0
+
+    def __post_init__(self) -> None:
+        self.witness = Actor(self, "witness", self.folder / "witness")
 
     def actors(self) -> list[Actor]:
         """Return the actors: commands, commands that keep catalogs and share them, and sessions."""

@@ -10,6 +10,7 @@ import pytest
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.index import OffloadIndex
 from ledgerfs.formats.object_names import LedgerKey
+from ledgerfs.formats.records import scan_records
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.messages.encode import EncodeOptions
 from ledgerfs.vfs.repair import plan_repair
@@ -53,13 +54,11 @@ def import_rows(
     content: Content,
     *,
     ledger_id: int | None,
-    if_exists: IfExists,
     batch: int,
     meeting: Meeting | None,
 ) -> None:
     """Import rows; those of a ledger that is said to be written are there from then on."""
-    model = world.models[number]
-    actor.seen.setdefault(number, model.moment)
+    actor.seen.setdefault(number, world.models[number].moment)
     with world.acting(actor, meeting, content_of_messages(content)) as running:
         try:
             done = imports.import_rows(
@@ -69,7 +68,6 @@ def import_rows(
                 ledger_id=ledger_id,
                 options=EncodeOptions(batch),
                 block_size=world.block_size,
-                if_exists=if_exists,
             )
         except LedgerfsError as error:
             world.require_nothing_left(number, running, error)
@@ -81,11 +79,41 @@ def import_rows(
     actor.has_listed(number)
 
 
+@dataclass(frozen=True, slots=True)
+class RecordFile:
+    """A file of records, and what it holds."""
+
+    content: Content
+    data: bytes
+
+    @property
+    def as_copy(self) -> Copy:
+        """The ledger that it becomes, as its index tells."""
+        entries = len(scan_records(memoryview(self.data), 0, 0, 1 << 30).batch)
+        return Copy(self.content, entries - 1, len(self.data) - 12 * entries)
+
+
+def new_file(content: Content) -> RecordFile:
+    return RecordFile(content, records(entries_of(content.messages)))
+
+
+def file_there(world: World, number: int, topic: str, ledger_id: int) -> RecordFile | None:
+    """Return the file of a ledger that is there, as somebody sees it who comes anew; None where there is none."""
+    found = contents_of(ledgers_of(world.models[number].now, topic).get(ledger_id, []))
+    if not found:
+        return None
+    with world.acting(world.witness):
+        try:
+            return RecordFile(found[0], world.witness.files(number).cat_file(path_of(topic, ledger_id)))
+        except LedgerfsError:
+            return None
+
+
 def put_file(
     world: World,
     actor: Actor,
     number: int,
-    content: Content,
+    wanted: RecordFile,
     *,
     ledger_id: int,
     how: str,
@@ -96,31 +124,27 @@ def put_file(
     model = world.models[number]
     begin = model.moment
     actor.seen.setdefault(number, begin)
-    data = records(entries_of(content.messages))
-    path = path_of(content.topic, ledger_id)
-    uuid = str(uuid4())
-    with world.acting(actor, meeting, content_of_messages(content)) as running:
+    path, uuid = path_of(wanted.content.topic, ledger_id), str(uuid4())
+    local = world.folder / f"{uuid}.entries"
+    local.write_bytes(wanted.data)
+    with world.acting(actor, meeting, content_of_messages(wanted.content)) as running:
         fs = actor.files(number)
         try:
             if how == "pipe":
-                fs.pipe_file(path, data, if_exists=if_exists, uuid=uuid)
+                fs.pipe_file(path, wanted.data, if_exists=if_exists, uuid=uuid)
             elif how == "put":
-                local = world.folder / f"{uuid}.entries"
-                local.write_bytes(data)
                 fs.put_file(str(local), path, if_exists=if_exists, uuid=uuid)
             else:
                 with fs.open(path, "wb", if_exists=if_exists, uuid=uuid) as file:
                     actor.met("batch")
-                    file.write(data)
+                    file.write(wanted.data)
         except LedgerfsError as error:
             world.require_nothing_left(number, running, error)
             return
         if running.published or if_exists is not IfExists.SKIP:
             world.acknowledge(number, running, [(uuid, ledger_id)])
         else:
-            length = len(data) - 12 * len(content.messages)
-            told = Copy(content, len(content.messages) - 1, length)
-            _require_skipped(model.history[begin:], ledger_id, told)
+            _require_skipped(model.history[begin:], ledger_id, wanted.as_copy)
     if running.published:
         actor.has_listed(number)
 
