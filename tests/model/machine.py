@@ -102,7 +102,7 @@ class NothingIsLost(RuleBasedStateMachine):
     def invalidate(self, who: int, number: int) -> None:
         """A session is told to list a bucket anew."""
         self.actors[who].files(number).invalidate_cache()
-        self.actors[who].has_listed(number)
+        self.actors[who].forget(number)
 
     @invariant()
     def every_row_is_there(self) -> None:

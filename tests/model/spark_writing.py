@@ -47,7 +47,6 @@ def write(world: World, actor: Actor, number: int, contents: Sequence[Content], 
         written = [one.ledger.ledger.key for one in told if one.ledger is not None]
         assert len(written) == len(contents)
         world.acknowledge(number, running, [(key.uuid, key.ledger_id) for key in written])
-    actor.has_listed(number)
 
 
 def _using(actor: Actor, number: int) -> "mock._patch[object]":

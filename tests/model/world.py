@@ -102,9 +102,13 @@ class Actor:
             begin = self.seen.setdefault(number, begin)
         return list(self.world.models[number].history[begin:])
 
-    def has_listed(self, number: int) -> None:
-        """Note that what the session knows of a bucket is dropped: by its own write, or because it was told to list anew."""
+    def forget(self, number: int) -> None:
+        """Note that the session was told to list a bucket anew."""
         self.seen.pop(number, None)
+
+    def has_changed(self, number: int) -> None:
+        """Note that the session has just changed a bucket: what it shows from now on is no older than that."""
+        self.seen[number] = self.world.models[number].moment
 
     def met(self, point: str) -> None:
         """Come to a point where somebody else may act."""
@@ -131,6 +135,7 @@ class _Watch:
         self.actor.world.contents[key_of(key)] = content
         running.published.append(key_of(key))
         model.put(key_of(key), Copy(content, index.metadata.last_entry, index.metadata.length))
+        self.actor.has_changed(self.number)
 
     def unpublished(self, key: LedgerKey) -> None:
         running, model, name = self.actor.running, self.actor.world.models[self.number], key_of(key)
@@ -142,6 +147,7 @@ class _Watch:
         assert running.may_delete or is_own or is_lost, f"{self.actor} deletes ledger {key}, which is not its own"
         running.removed.append(name)
         model.remove(name)
+        self.actor.has_changed(self.number)
 
     def data_deleted(self, key: LedgerKey) -> None:
         model = self.actor.world.models[self.number]

@@ -76,7 +76,6 @@ def import_rows(
         assert done.messages == len(content.messages)
         assert ledger_id in {None, key.ledger_id}
         world.acknowledge(number, running, [(key.uuid, key.ledger_id)])
-    actor.has_listed(number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +144,6 @@ def put_file(
             world.acknowledge(number, running, [(uuid, ledger_id)])
         else:
             _require_skipped(model.history[begin:], ledger_id, wanted.as_copy)
-    if running.published:
-        actor.has_listed(number)
 
 
 def _require_skipped(states: Sequence[State], ledger_id: int, wanted: Copy) -> None:
@@ -183,7 +180,6 @@ def remove(world: World, actor: Actor, number: int, topic: str, ledger_id: int, 
         assert running.removed or not was_always_there, (
             f"#2: ledger {ledger_id} of {topic} is said to be deleted, and is there"
         )
-    actor.has_listed(number)
 
 
 def _is_named(content: Content, key: Key, topic: str, ledger_id: int) -> bool:
@@ -241,8 +237,6 @@ def offload(
         is_all_there = not catalog.lost.size and all(one.outcome is not Outcome.FAILED for one in done)
         if is_all_there:
             _require_all(actor.may_see(source, begins[source]), done)
-    if running.published:
-        actor.has_listed(target)
 
 
 def _require_copied(
@@ -283,7 +277,6 @@ def repair(world: World, actor: Actor, number: int) -> None:
     for topic, rows in before.items():
         lost = set(rows) - set(rows_of(model.now, topic))
         assert not lost, f"repair has lost {lost} of {topic}"
-    actor.has_listed(number)
 
 
 def path_of(topic: str, ledger_id: int) -> str:
