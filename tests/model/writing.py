@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from uuid import uuid4
 
 import pyarrow as pa
@@ -224,9 +225,11 @@ def offload(
     with world.acting(actor, meeting, content_of) as running:
         try:
             here, there = actor.bucket(source), actor.bucket(target)
-            catalog = here.load_catalog()
+            catalog = here.refresh()
             rows = rows_to_copy(catalog, None, all_copies=not new_uuid)
-            done = list(copy_ledgers(here, there, rows, CopyOptions(if_exists=if_exists, new_uuid=new_uuid)))
+            options = CopyOptions(if_exists=if_exists, new_uuid=new_uuid)
+            given = {"catalog": catalog} if "catalog" in signature(copy_ledgers).parameters else {}
+            done = list(copy_ledgers(here, there, rows, options, **given))
         except LedgerfsError:
             # What was copied before stays, and is whole.
             world.acknowledge(target, running, [key for key in running.published if key not in running.removed])
@@ -236,7 +239,7 @@ def offload(
         world.acknowledge(target, running, copied)
         is_all_there = not catalog.lost.size and all(one.outcome is not Outcome.FAILED for one in done)
         if is_all_there:
-            _require_all(actor.may_see(source, begins[source]), done)
+            _require_all(world.models[source].history[begins[source] :], done)
 
 
 def _require_copied(
