@@ -166,7 +166,7 @@ class World:
     clock
         The present time, ms since 1970 UTC.
     exports
-        Of which bucket each folder holds an export.
+        For each folder the buckets that were exported to it, and whether that was ever done.
     witness
         Somebody who only reads, and lists a bucket each time.
 
@@ -179,7 +179,7 @@ class World:
     clusters: list[Cluster] = field(default_factory=lambda: [Cluster(0), Cluster(1)])
     contents: dict[Key, Content] = field(default_factory=dict)
     clock: int = CREATED_MS
-    exports: dict[Path, int] = field(default_factory=dict)
+    exports: dict[Path, dict[int, bool]] = field(default_factory=dict)
     witness: Actor = field(init=False)
     _rows: int = 0
 
