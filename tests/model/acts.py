@@ -1,0 +1,286 @@
+"""The operations that hypothesis chooses, as values that say in a failing example who did what: each is done by calling it."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from hypothesis import strategies as st
+
+from ledgerfs.vfs.writing.write import IfExists
+from tests.model import reading, spark_writing, writing
+from tests.model.brokers import HOUR
+from tests.model.bucket_model import Content, Message, Row
+from tests.model.meetings import POINTS, Meeting
+from tests.model.world import USERS_IDS, Actor, World
+from tests.support.ledgers import CREATED_MS
+
+TOPICS = tuple(f"persistent://public/default/{name}" for name in ("orders", "events"))
+"""The first one is also the first cluster's, the second one the other's."""
+
+
+class Act(Protocol):
+    """An operation, for whoever is to do it, with a meeting in the middle of it."""
+
+    def __call__(self, world: World, actor: Actor, meeting: Meeting | None) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """Rows become a ledger, of an id that is chosen for them, or of one's own."""
+
+    bucket: int
+    topic: int
+    rows: int
+    hours: tuple[int, ...]
+    batch: int
+    own_id: int | None
+
+    def __call__(self, world: World, actor: Actor, meeting: Meeting | None) -> None:
+        content = Content(TOPICS[self.topic], world.rows(self.rows, self.hours))
+        ledger_id = None if self.own_id is None else USERS_IDS[2 * self.bucket + self.own_id]
+        writing.import_rows(world, actor, self.bucket, content, ledger_id=ledger_id, batch=self.batch, meeting=meeting)
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """A file of records becomes a ledger, through fsspec; with ``is_again`` it has the records of the one that is there."""
+
+    bucket: int
+    topic: int
+    rows: int
+    how: str
+    if_exists: str
+    own_id: int
+    is_again: bool
+
+    def __call__(self, world: World, actor: Actor, meeting: Meeting | None) -> None:
+        ledger_id = USERS_IDS[2 * self.bucket + self.own_id]
+        file = None
+        if self.is_again:
+            file = writing.file_there(world, self.bucket, TOPICS[self.topic], ledger_id)
+        policy = IfExists(self.if_exists)
+        if policy is IfExists.NEW_COPY and file is None:
+            policy = IfExists.FAIL  # a copy with other rows would hide those that are there
+        if policy is IfExists.SKIP and self.how == "open":
+            policy = IfExists.FAIL  # what is opened for writing cannot be skipped
+        file = file or writing.new_file(Content(TOPICS[self.topic], world.rows(self.rows)))
+        writing.put_file(
+            world, actor, self.bucket, file, ledger_id=ledger_id, how=self.how, if_exists=policy, meeting=meeting
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SparkWrite:
+    """A DataFrame becomes ledgers, one a partition, as Spark has the data source write it."""
+
+    bucket: int
+    topic: int
+    partitions: tuple[int, ...]
+
+    def __call__(self, world: World, actor: Actor, meeting: Meeting | None) -> None:
+        topic = TOPICS[self.topic]
+        contents = [Content(topic, world.rows(rows)) for rows in self.partitions]
+        spark_writing.write(world, actor, self.bucket, contents, meeting=meeting)
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """A bucket is repaired, also of what was written just now."""
+
+    bucket: int
+
+    def __call__(self, world: World, actor: Actor, meeting: Meeting | None) -> None:
+        writing.repair(world, actor, self.bucket)
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """One of the ledgers is deleted by its path."""
+
+    bucket: int
+    place: int
+
+    def __call__(self, world: World, actor: Actor, meeting: Meeting | None) -> None:
+        state = world.models[self.bucket].now
+        ledgers = sorted({(copy.content.topic, ledger_id) for (_, ledger_id), copy in state.items() if copy.has_data})
+        if ledgers:
+            topic, ledger_id = ledgers[self.place % len(ledgers)]
+            writing.remove(world, actor, self.bucket, topic, ledger_id, meeting=meeting)
+
+
+@dataclass(frozen=True, slots=True)
+class Offload:
+    """All ledgers of a bucket are copied into the other one."""
+
+    source: int
+    if_exists: str
+    new_uuid: bool
+
+    def __call__(self, world: World, actor: Actor, meeting: Meeting | None) -> None:
+        writing.offload(
+            world,
+            actor,
+            self.source,
+            1 - self.source,
+            if_exists=IfExists(self.if_exists),
+            new_uuid=self.new_uuid,
+            meeting=meeting,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A topic is read, all of it, or from one of its messages to another one."""
+
+    bucket: int
+    topic: int
+    how: str
+    start: int | None
+    end: int | None
+
+    def __call__(self, world: World, actor: Actor, meeting: Meeting | None) -> None:
+        topic = TOPICS[self.topic]
+        copies = (copy for copy in world.models[self.bucket].now.values() if copy.content.topic == topic)
+        known = sorted({_time_of(message) for copy in copies for message in copy.content.messages})
+        times = tuple(known[end % len(known)] if known and end is not None else None for end in (self.start, self.end))
+        reading.read(world, actor, self.bucket, topic, how=self.how, times=times, meeting=meeting)
+
+
+def _time_of(message: Message) -> int:
+    return message.time_ms if isinstance(message, Row) else message.row.time_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """A topic is exported into the folder that it always is exported to, or into that of another bucket's topic of this name.
+
+    ``window`` is a range of time: from so many hours after the beginning on, and before so many.
+    """
+
+    bucket: int
+    topic: int
+    kind: str
+    window: tuple[int, int] | None
+    into: int
+
+    def __call__(self, world: World, actor: Actor, meeting: Meeting | None) -> None:
+        topic = TOPICS[self.topic]
+        name = topic.removeprefix("persistent://").replace("/", "-")
+        folder = world.folder / "exports" / f"{(self.bucket + self.into) % 2} {name} {self.kind} {self.window}"
+        times = (None, None) if self.window is None else tuple(CREATED_MS + hour * HOUR for hour in self.window)
+        reading.export(world, actor, self.bucket, topic, folder, kind=self.kind, times=times, meeting=meeting)
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """A bucket is verified."""
+
+    bucket: int
+
+    def __call__(self, world: World, actor: Actor, meeting: Meeting | None) -> None:
+        reading.check(world, actor, self.bucket, meeting=meeting)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrive:
+    """A broker's ledger arrives: any one that waits, so that smaller ids may come later; with ``is_half`` its data, and later its index."""
+
+    bucket: int
+    cluster: int
+    place: int
+    is_half: bool
+    rows: int
+    is_chunked: bool
+
+    def __call__(self, world: World, actor: Actor, meeting: Meeting | None) -> None:
+        broker = world.clusters[self.cluster]
+        if not broker.waiting:
+            world.seal(self.cluster, TOPICS[self.cluster], self.rows, is_chunked=self.is_chunked)
+        if self.is_half and broker.halves:
+            number, sealed = broker.halves.pop()
+            world.arrive(number, sealed, data=False)
+        elif broker.waiting:
+            sealed = broker.waiting.pop(self.place % len(broker.waiting))
+            if self.is_half:
+                broker.halves.append((self.bucket, sealed))
+            world.arrive(self.bucket, sealed, index=not self.is_half)
+
+
+@dataclass(frozen=True, slots=True)
+class Vanish:
+    """Objects of a ledger vanish, past all of ledgerfs."""
+
+    bucket: int
+    place: int
+    what: str
+
+    def __call__(self, world: World, actor: Actor, meeting: Meeting | None) -> None:
+        keys = sorted(world.models[self.bucket].now)
+        if keys:
+            key = keys[self.place % len(keys)]
+            world.destroy(self.bucket, key, data=self.what != "index", index=self.what != "data")
+
+
+ACTORS = st.integers(0, 5)
+SESSIONS = st.integers(4, 5)
+numbers = st.integers(0, 1)
+places = st.integers(0, 7)
+_shifts = st.sampled_from([(), (-3,), (3,), (2, -2), (-5, 5, 0)])
+
+IMPORTS = st.builds(
+    Import,
+    numbers,
+    numbers,
+    st.integers(1, 4),
+    _shifts,
+    st.sampled_from([1, 2, 1000]),
+    st.sampled_from([None, None, 0, 1]),
+)
+PUTS = st.builds(
+    Put,
+    numbers,
+    numbers,
+    st.integers(1, 3),
+    st.sampled_from(["pipe", "put", "open"]),
+    st.sampled_from(["fail", "skip", "new-copy"]),
+    numbers,
+    st.booleans(),
+)
+REMOVALS = st.builds(Remove, numbers, places)
+OFFLOADS = st.builds(Offload, numbers, st.sampled_from(["skip", "skip", "fail"]), st.sampled_from([False, False, True]))
+READS = st.builds(
+    Read, numbers, numbers, st.sampled_from(sorted(reading.READERS)), st.none() | places, st.none() | places
+)
+EXPORTS = st.builds(
+    Export,
+    numbers,
+    numbers,
+    st.sampled_from(["parquet", "jsonl"]),
+    st.sampled_from([None, None, (2, 6)]),
+    st.sampled_from([0, 0, 0, 1]),
+)
+SPARK_WRITES = st.builds(SparkWrite, numbers, numbers, st.lists(st.integers(1, 3), min_size=1, max_size=3).map(tuple))
+REPAIRS = st.builds(Repair, numbers)
+CHECKS = st.builds(Verify, numbers)
+ARRIVALS = st.builds(
+    Arrive, numbers, numbers, places, st.sampled_from([False, False, True]), st.integers(1, 3), st.booleans()
+)
+LOSSES = st.builds(Vanish, numbers, places, st.sampled_from(["both", "index", "data"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """Another actor's operation, when one comes to ``point`` for the n-th time; the actor is told by how far he is from the first."""
+
+    point: str
+    number: int
+    step: int
+    act: Act
+
+
+MEETINGS = st.none() | st.builds(
+    Between,
+    st.sampled_from(POINTS),
+    st.integers(0, 2),
+    st.integers(1, 5),
+    st.one_of(IMPORTS, PUTS, SPARK_WRITES, REMOVALS, OFFLOADS, EXPORTS, ARRIVALS, LOSSES, READS),
+)

@@ -1,0 +1,129 @@
+"""The machine: steps that hypothesis chooses, done to two buckets by several actors, and what has to be true after each of them.
+
+A step is one operation of one actor, and perhaps one of another actor in the middle of it (`tests.model.meetings`). That is how two imports
+at once are played, a ledger that is deleted while it is read, a listing that is old when it is used.
+"""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from tests.model import acts, reading
+from tests.model.acts import TOPICS, Act, Between
+from tests.model.bucket_model import State, is_whole, rows_of, topics_of
+from tests.model.meetings import Meeting
+from tests.model.places import Place
+from tests.model.world import World
+
+_IN_MEMORY = Path("/dev/shm")
+"""Where bringing a file to disk takes no time."""
+
+
+class NothingIsLost(RuleBasedStateMachine):
+    """Several actors use two buckets; subclasses say where these are."""
+
+    block_size: int | None = None
+    """That of ledgers that are imported, bytes; None for the default."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="ledgerfs-model-", dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None))
+        self.world = World([self.new_place(number) for number in range(2)], self.folder, self.block_size)
+        self.actors = self.world.actors()
+        self.looked_at = [0, 0]
+
+    def new_place(self, number: int) -> Place:
+        """Return an empty bucket."""
+        raise NotImplementedError
+
+    def teardown(self) -> None:
+        # What was read is kept by a thread behind, which may still be at it.
+        while self.folder.exists():
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def do(self, who: int, act: Act, between: Between | None) -> None:
+        """Let an actor do something, and another one something else meanwhile."""
+        meeting = None
+        if between is not None:
+            other = self.actors[(who + between.step) % len(self.actors)]
+            meeting = Meeting(between.point, between.number, lambda: between.act(self.world, other, None))
+        act(self.world, self.actors[who], meeting)
+
+    @rule(who=acts.ACTORS, act=acts.IMPORTS, between=acts.MEETINGS)
+    def import_rows(self, who: int, act: Act, between: Between | None) -> None:
+        self.do(who, act, between)
+
+    @rule(who=acts.ACTORS, act=acts.PUTS, between=acts.MEETINGS)
+    def put_file(self, who: int, act: Act, between: Between | None) -> None:
+        self.do(who, act, between)
+
+    @rule(who=acts.ACTORS, act=acts.SPARK_WRITES, between=acts.MEETINGS)
+    def write_with_spark(self, who: int, act: Act, between: Between | None) -> None:
+        self.do(who, act, between)
+
+    @rule(who=acts.ACTORS, act=acts.REPAIRS)
+    def repair(self, who: int, act: Act) -> None:
+        self.do(who, act, None)
+
+    @rule(who=acts.ACTORS, act=acts.REMOVALS, between=acts.MEETINGS)
+    def remove(self, who: int, act: Act, between: Between | None) -> None:
+        self.do(who, act, between)
+
+    @rule(who=acts.ACTORS, act=acts.OFFLOADS, between=acts.MEETINGS)
+    def offload(self, who: int, act: Act, between: Between | None) -> None:
+        self.do(who, act, between)
+
+    @rule(who=acts.ACTORS, act=acts.READS, between=acts.MEETINGS)
+    def read(self, who: int, act: Act, between: Between | None) -> None:
+        self.do(who, act, between)
+
+    @rule(who=acts.ACTORS, act=acts.EXPORTS, between=acts.MEETINGS)
+    def export(self, who: int, act: Act, between: Between | None) -> None:
+        self.do(who, act, between)
+
+    @rule(who=acts.ACTORS, act=acts.CHECKS, between=acts.MEETINGS)
+    def verify(self, who: int, act: Act, between: Between | None) -> None:
+        self.do(who, act, between)
+
+    @rule(act=acts.ARRIVALS)
+    def offload_by_a_broker(self, act: Act) -> None:
+        self.do(0, act, None)
+
+    @rule(act=acts.LOSSES)
+    def lose_objects(self, act: Act) -> None:
+        self.do(0, act, None)
+
+    @rule(cluster=acts.numbers, count=st.integers(1, 3), is_chunked=st.booleans())
+    def seal(self, cluster: int, count: int, is_chunked: bool) -> None:
+        self.world.seal(cluster, TOPICS[cluster], count, is_chunked=is_chunked)
+
+    @rule(who=acts.SESSIONS, number=acts.numbers)
+    def invalidate(self, who: int, number: int) -> None:
+        """A session is told to list a bucket anew."""
+        self.actors[who].files(number).invalidate_cache()
+        self.actors[who].forget(number)
+
+    @invariant()
+    def every_row_is_there(self) -> None:
+        """Somebody who comes anew finds all rows of all topics, and no others."""
+        for number, model in enumerate(self.world.models):
+            if self.looked_at[number] == model.moment:
+                continue
+            self.looked_at[number] = model.moment
+            bucket = self.world.witness.bucket(number)
+            assert {topic.name for topic in bucket.topics()} >= topics_of(model.now)
+            for topic in sorted({copy.content.topic for copy in model.now.values()}):
+                for start, end in ((None, None), *self.halves_of(model.now, topic)):
+                    reading.read(
+                        self.world, self.world.witness, number, topic, how="table", times=(start, end), meeting=None
+                    )
+
+    @staticmethod
+    def halves_of(state: State, topic: str) -> list[tuple[int | None, int | None]]:
+        """Return the ranges of time of the earlier and the later half of a topic's messages."""
+        times = sorted(row.time_ms for row in rows_of(state, topic))
+        middle = times[len(times) // 2] if times else None
+        return [(None, middle), (middle, None)] if is_whole(state, topic) else []

@@ -1,0 +1,152 @@
+"""Meetings without threads: a store that lets somebody else act in the middle of an operation, and tells the model what becomes of objects.
+
+Two imports at once are: one that is held after its listing, another one from front to end, and then the rest of the first.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ledgerfs.formats.index import OffloadIndex, parse_index
+from ledgerfs.formats.object_names import LedgerKey, parse_ledger_key
+from ledgerfs.vfs.object_store import ObjectHead, ObjectStat, ReadRequest
+
+POINTS = (
+    "list",
+    "listed",
+    "head",
+    "indexes",
+    "data put",
+    "index put",
+    "index there",
+    "delete",
+    "deleted",
+    "read",
+    "batch",
+)
+"""Where an operation can be held: before the listing, after it, before an object is asked for, before indexes are read, before and after
+objects are put and deleted, before data is read (in folders), after some rows were read."""
+
+
+class Witness(Protocol):
+    """Who is told of what a store is asked for."""
+
+    def met(self, point: str) -> None:
+        """An operation has come to one of `POINTS`."""
+
+    def published(self, key: LedgerKey, index: OffloadIndex) -> None:
+        """An index was put."""
+
+    def unpublished(self, key: LedgerKey) -> None:
+        """An index was deleted."""
+
+    def data_deleted(self, key: LedgerKey) -> None:
+        """A data object was deleted."""
+
+
+class MeetingStore:
+    """`RawStore` that passes everything on to another one, and tells of it."""
+
+    def __init__(self, store: Any, witness: Witness) -> None:
+        self._store = store
+        self._witness = witness
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    @property
+    def writes(self) -> "_MeetingWrites":
+        return _MeetingWrites(self._store.writes, self._witness)
+
+    def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
+        self._witness.met("list")
+        pages = list(self._store.list_pages(prefix))
+        self._witness.met("listed")
+        return iter(pages)
+
+    def head(self, key: str) -> ObjectHead:
+        self._witness.met("head")
+        found: ObjectHead = self._store.head(key)
+        return found
+
+    def read(self, request: ReadRequest) -> bytes:
+        self._met_read()
+        data: bytes = self._store.read(request)
+        return data
+
+    def start(self, request: ReadRequest) -> Any:
+        self._met_read()
+        return self._store.start(request)
+
+    def send(self, request: ReadRequest, descriptor: int) -> None:
+        self._met_read()
+        self._store.send(request, descriptor)
+
+    def read_many(self, requests: Iterable[ReadRequest]) -> Iterator[Any]:
+        self._witness.met("indexes")
+        return self._store.read_many(requests)
+
+    def _met_read(self) -> None:
+        # Reads of a remote store begin inside the cache that all of this process share: nobody else may read meanwhile.
+        if not self._store.is_remote:
+            self._witness.met("read")
+
+
+@dataclass(frozen=True, slots=True)
+class _MeetingWrites:
+    writes: Any
+    witness: Witness
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.writes, name)
+
+    def begin_upload(self, key: str, metadata: Mapping[str, str], part_size: int) -> "_MeetingUpload":
+        return _MeetingUpload(self.writes.begin_upload(key, metadata, part_size), self.witness)
+
+    def put(self, key: str, data: bytes, metadata: Mapping[str, str]) -> ObjectStat:
+        self.witness.met("index put")
+        stat: ObjectStat = self.writes.put(key, data, metadata)
+        parsed = parse_ledger_key(key)
+        assert parsed is not None
+        assert parsed.is_index
+        self.witness.published(parsed, parse_index(data, key=key))
+        self.witness.met("index there")
+        return stat
+
+    def delete(self, key: str) -> None:
+        self.witness.met("delete")
+        self.writes.delete(key)
+        parsed = parse_ledger_key(key)
+        assert parsed is not None
+        (self.witness.unpublished if parsed.is_index else self.witness.data_deleted)(parsed)
+        self.witness.met("deleted")
+
+
+@dataclass(frozen=True, slots=True)
+class _MeetingUpload:
+    upload: Any
+    witness: Witness
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.upload, name)
+
+    def complete(self) -> ObjectStat:
+        self.witness.met("data put")
+        stat: ObjectStat = self.upload.complete()
+        return stat
+
+
+@dataclass(slots=True)
+class Meeting:
+    """Somebody else's operation, done when one comes to a point for the n-th time, counted from 0."""
+
+    point: str
+    number: int
+    act: Callable[[], None]
+
+    def met(self, point: str) -> None:
+        if point != self.point or self.number < 0:
+            return
+        self.number -= 1
+        if self.number < 0:
+            self.act()

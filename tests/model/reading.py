@@ -1,0 +1,260 @@
+"""What actors do that read, and of which moments that may tell."""
+
+import json
+import pickle
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from ledgerfs.errors import LedgerfsError
+from ledgerfs.vfs.export import export_topic
+from ledgerfs.vfs.partitions import plan_partitions, wanted_ledgers
+from ledgerfs.vfs.verification.findings import Severity
+from ledgerfs.vfs.verification.verify import verify
+from tests.model.bucket_model import Row, State, contents_of, is_whole, ledgers_of, rows_by_ledger, rows_of
+from tests.model.meetings import Meeting
+from tests.model.world import USERS_IDS, Actor, World
+
+Select = Callable[[Row], bool]
+
+
+def read(
+    world: World,
+    actor: Actor,
+    number: int,
+    topic: str,
+    *,
+    how: str,
+    times: tuple[int | None, int | None],
+    meeting: Meeting | None,
+) -> None:
+    """Read a topic, and compare it with what was true while it was read."""
+    model = world.models[number]
+    begin = model.moment
+    actor.seen.setdefault(number, begin)
+    start, end = times
+    found: list[str] | int | None = None
+    error: LedgerfsError | None = None
+    with world.acting(actor, meeting):
+        try:
+            found = READERS[how](actor, number, topic, times)
+        except LedgerfsError as raised:
+            error = raised
+    select = _within(start, end) if how in TIMED else _all
+    require_true(
+        f"{actor} reads {topic} of bucket {number} as {how} {times}",
+        actor.may_see(number, begin),
+        topic,
+        select,
+        found,
+        error,
+    )
+
+
+def require_true(
+    what: str,
+    states: Sequence[State],
+    topic: str,
+    select: Select,
+    found: list[str] | int | None,
+    error: LedgerfsError | None,
+) -> None:
+    """Say that what a reader found is the topic as it was at one of some moments, or that an error was right."""
+    if error is not None:
+        # A bucket that changed meanwhile may be told as that.
+        assert len(states) > 1 or not is_whole(states[0], topic), f"{what}: {error!r}"
+        return
+    expected = [
+        [row.value for row in rows_of(state, topic) if select(row)] for state in states if is_whole(state, topic)
+    ]
+    matching = [len(rows) if isinstance(found, int) else rows for rows in expected]
+    assert matching, f"#11: {what}: returned {found}, and ledgers of it are missing"
+    assert found in matching, (
+        f"{number_of(states, topic, select)}: {what}: returned\n{found}, and there was\n{expected[-1]}"
+    )
+
+
+def number_of(states: Sequence[State], topic: str, select: Select) -> str:
+    """Return what of the issue a wrong answer most likely comes from."""
+    hidden = [
+        ledger_id
+        for state in states
+        for ledger_id, copies in ledgers_of(state, topic).items()
+        if len(contents_of(copies)) > 1
+    ]
+    if hidden:
+        is_own = hidden[0] in USERS_IDS
+        return f"{'#2' if is_own else '#1'}: two ledgers have one id, {hidden[0]}"
+    return "other" if select is _all else "#5: a range of time"
+
+
+def _all(row: Row) -> bool:
+    return True
+
+
+def _within(start: int | None, end: int | None) -> Select:
+    return lambda row: (start is None or row.time_ms >= start) and (end is None or row.time_ms < end)
+
+
+Times = tuple[int | None, int | None]
+
+
+def _scan(actor: Actor, number: int, topic: str, times: Times) -> list[str]:
+    scan = actor.bucket(number).topic(topic).scan(["value"], start_time=times[0], end_time=times[1])
+    found: list[str] = []
+    for batch in scan:
+        actor.met("batch")
+        found += _texts(batch.column("value").to_pylist())
+    return found
+
+
+def _count(actor: Actor, number: int, topic: str, times: Times) -> int:
+    return actor.bucket(number).topic(topic).count(start_time=times[0], end_time=times[1])
+
+
+def _partitions(actor: Actor, number: int, topic: str, times: Times) -> list[str]:
+    planner = actor.bucket(number)
+    plan = plan_partitions(planner.catalog, wanted_ledgers(planner.catalog, [topic]), 1)
+    found: list[str] = []
+    for partition in plan:
+        actor.met("batch")
+        worker = actor.bucket(number)
+        for run in pickle.loads(pickle.dumps(partition)).runs:
+            found += _texts(run.scan(worker, columns=["value"]).to_table().column("value").to_pylist())
+    return found
+
+
+def _by_id(actor: Actor, number: int, topic: str, times: Times) -> list[str]:
+    opened = actor.bucket(number).topic(topic)
+    ids = opened.scan(["ledger_id", "entry_id", "batch_index"]).to_table().to_pylist()
+    actor.met("batch")
+    found = []
+    for row in ids:
+        place = (row["ledger_id"], row["entry_id"])
+        index = row["batch_index"]
+        value = opened.message(place if index is None else (*place, index)).value
+        found += _texts([value])
+    return found
+
+
+def _jsonl(actor: Actor, number: int, topic: str, times: Times) -> list[str]:
+    fs = actor.files(number)
+    found = []
+    for path in fs.ls(f"jsonl/{topic.removeprefix('persistent://')}", detail=False):
+        actor.met("batch")
+        if "@" not in path:
+            found += [json.loads(line)["value"] for line in fs.cat_file(path).splitlines()]
+    return found
+
+
+def _parquet(actor: Actor, number: int, topic: str, times: Times) -> list[str]:
+    fs = actor.files(number)
+    found = []
+    for path in fs.ls(f"parquet/{topic.removeprefix('persistent://')}", detail=False):
+        actor.met("batch")
+        if "@" not in path:
+            with fs.open(path) as file:
+                found += _texts(pq.read_table(file, columns=["value"]).column("value").to_pylist())
+    return found
+
+
+def _texts(values: Sequence[bytes | None]) -> list[str]:
+    return [(value or b"").decode() for value in values]
+
+
+READERS: dict[str, Callable[[Actor, int, str, Times], list[str] | int]] = {
+    "table": _scan,
+    "count": _count,
+    "partitions": _partitions,
+    "messages": _by_id,
+    "jsonl": _jsonl,
+    "parquet": _parquet,
+}
+TIMED = {"table", "count"}
+
+
+def export(
+    world: World,
+    actor: Actor,
+    number: int,
+    topic: str,
+    folder: Path,
+    *,
+    kind: str,
+    times: Times,
+    meeting: Meeting | None,
+) -> None:
+    """Export a topic into a folder, and compare that with what was true meanwhile."""
+    model = world.models[number]
+    begin = model.moment
+    actor.seen.setdefault(number, begin)
+    what = f"{actor} exports {topic} of bucket {number} to {folder.name}"
+    options = {} if times == (None, None) else {"start_time": times[0], "end_time": times[1]}
+    error: LedgerfsError | None = None
+    with world.acting(actor, meeting):
+        try:
+            opened = actor.bucket(number).topic(topic)
+            export_topic(opened, folder, kind, columns=["ledger_id", "value"], **options)
+        except LedgerfsError as raised:
+            error = raised
+    known = world.exports.setdefault(folder, {})
+    states = actor.may_see(number, begin)
+    if error is not None:
+        # One that failed half way has made the folder its bucket's, perhaps.
+        is_told = len(states) > 1 or not is_whole(states[0], topic) or set(known) - {number}
+        known.setdefault(number, False)
+        assert is_told, f"{what}: {error!r}"
+        return
+    others = [other for other, is_done in known.items() if is_done and other != number]
+    assert not others, f"#10: {what}, which holds an export of bucket {others}"
+    known[number] = True
+    whole = [state for state in states if is_whole(state, topic)]
+    assert whole, f"#11: {what}, and ledgers of it are missing"
+    files = _files(folder)
+    differences = [_difference(state, model.history, topic, _within(*times), files) for state in whole]
+    reason = "other" if times == (None, None) else "#5: a range of time"
+    assert None in differences, f"{reason}: {what}: {differences[-1]}"
+
+
+def _files(folder: Path) -> dict[int, list[str]]:
+    found = {}
+    for path in folder.glob("[0-9]*.parquet"):
+        found[int(path.stem)] = _texts(pq.read_table(path, columns=["value"]).column("value").to_pylist())
+    for path in folder.glob("[0-9]*.jsonl"):
+        found[int(path.stem)] = [json.loads(line)["value"] for line in path.read_bytes().splitlines()]
+    return found
+
+
+def _difference(
+    state: State, history: Sequence[State], topic: str, select: Select, files: dict[int, list[str]]
+) -> str | None:
+    """Return how a folder differs from a state, but for ledgers that were in the bucket earlier: their files stay."""
+    for ledger_id, rows in rows_by_ledger(state, topic).items():
+        expected = [row.value for row in rows if select(row)]
+        if files.get(ledger_id, []) != expected:
+            return f"ledger {ledger_id} has {expected}, its file {files.get(ledger_id)}"
+    ever = {ledger_id for one in history for ledger_id in rows_by_ledger(one, topic)}
+    strange = set(files) - ever
+    return f"files of no ledger: {strange}" if strange else None
+
+
+def check(world: World, actor: Actor, number: int, *, meeting: Meeting | None) -> None:
+    """Verify a bucket: it has damage where the data of a ledger is missing, and none where every object has its other half."""
+    model = world.models[number]
+    begin = model.moment
+    actor.seen.setdefault(number, begin)
+    with world.acting(actor, meeting):
+        try:
+            report = verify(actor.bucket(number), threads=1)
+        except LedgerfsError:
+            assert model.moment > begin
+            return
+    if model.moment > begin:
+        return
+    damage = [finding for finding in report.findings if finding.severity is not Severity.REMARK]
+    topics = {copy.content.topic for copy in model.now.values()}
+    if not all(is_whole(model.now, topic) for topic in topics):
+        assert damage, f"{actor} verifies bucket {number}: nothing is said of data that is missing"
+    elif not model.halves:
+        assert not damage, f"{actor} verifies bucket {number}, which is whole: {damage}"

@@ -1,0 +1,284 @@
+"""Two buckets, those who use them, and what is known to be true: who published which ledger, and who deleted it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ledgerfs.errors import LedgerfsError
+from ledgerfs.formats.index import OffloadIndex
+from ledgerfs.formats.object_names import LedgerKey
+from ledgerfs.fsspec_impl import LedgerFileSystem
+from ledgerfs.vfs.bucket import Bucket
+from tests.model.brokers import HOUR, Cluster, Sealed
+from tests.model.bucket_model import BucketModel, Content, Copy, Key, Part, Row, State
+from tests.model.meetings import Meeting, MeetingStore
+from tests.model.places import Place, store_of
+from tests.support.ledgers import CREATED_MS
+
+USERS_IDS = (500, 501, 600, 601)
+"""Ledger ids that users choose themselves: two in each bucket, which are no broker's, and not those of the other bucket."""
+
+ContentOf = Callable[[LedgerKey, OffloadIndex], Content]
+"""What a ledger that an operation publishes holds."""
+
+
+def key_of(key: LedgerKey) -> Key:
+    return key.uuid, key.ledger_id
+
+
+@dataclass(slots=True)
+class Running:
+    """An operation under way.
+
+    Attributes
+    ----------
+    content_of
+        What the ledgers hold that it publishes; None for one that publishes none.
+    may_delete
+        Whether it is there to delete ledgers that are not its own.
+    published, removed
+        Names of the ledgers that it has published, and deleted.
+
+    """
+
+    content_of: ContentOf | None
+    meeting: Meeting | None
+    may_delete: bool
+    published: list[Key] = field(default_factory=list)
+    removed: list[Key] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Actor:
+    """Somebody who uses the buckets, with a cache of his own, or one that he shares.
+
+    Attributes
+    ----------
+    max_age
+        Seconds for which a kept catalog is good enough to him.
+    is_session
+        Whether he keeps a bucket open from one operation to the next, as a long session of Python does; a command opens it anew.
+    seen
+        For each bucket the number of the state since which his session may have listed it.
+
+    """
+
+    world: "World"
+    name: str
+    cache: Path
+    max_age: float = 0
+    is_session: bool = False
+    seen: dict[int, int] = field(default_factory=dict)
+    running: Running | None = None
+    _sessions: dict[int, Bucket] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def bucket(self, number: int) -> Bucket:
+        """Return a bucket as this one has it opened."""
+        if number in self._sessions:
+            return self._sessions[number]
+        store, identity = store_of(self.world.places[number])
+        watched = MeetingStore(store, _Watch(self, number))
+        bucket = Bucket(watched, str(self.cache), None, self.max_age, identity)
+        if self.is_session:
+            self._sessions[number] = bucket
+        return bucket
+
+    def files(self, number: int) -> LedgerFileSystem:
+        """Return a bucket as files."""
+        place = self.world.places[number]
+        fs = LedgerFileSystem(place.url, target_options=place.options, skip_instance_cache=True)
+        fs.bucket = self.bucket(number)
+        return fs
+
+    def may_see(self, number: int, begin: int) -> list[State]:
+        """Return the states of which a read may tell that began at state ``begin``, and has ended now."""
+        if self.max_age:
+            begin = 0
+        elif self.is_session:
+            begin = self.seen.setdefault(number, begin)
+        return list(self.world.models[number].history[begin:])
+
+    def forget(self, number: int) -> None:
+        """Note that the session was told to list a bucket anew."""
+        self.seen.pop(number, None)
+
+    def has_changed(self, number: int) -> None:
+        """Note that the session has just changed a bucket: what it shows from now on is no older than that."""
+        self.seen[number] = self.world.models[number].moment
+
+    def met(self, point: str) -> None:
+        """Come to a point where somebody else may act."""
+        if self.running is not None and self.running.meeting is not None:
+            self.running.meeting.met(point)
+
+
+@dataclass(frozen=True, slots=True)
+class _Watch:
+    """What the store of an actor tells the world."""
+
+    actor: Actor
+    number: int
+
+    def met(self, point: str) -> None:
+        self.actor.met(point)
+
+    def published(self, key: LedgerKey, index: OffloadIndex) -> None:
+        running = self.actor.running
+        assert running is not None
+        assert running.content_of is not None, f"{self.actor} publishes {key} while it only reads"
+        content = running.content_of(key, index)
+        model = self.actor.world.models[self.number]
+        self.actor.world.contents[key_of(key)] = content
+        running.published.append(key_of(key))
+        model.put(key_of(key), Copy(content, index.metadata.last_entry, index.metadata.length))
+        self.actor.has_changed(self.number)
+
+    def unpublished(self, key: LedgerKey) -> None:
+        running, model, name = self.actor.running, self.actor.world.models[self.number], key_of(key)
+        assert running is not None
+        if name not in model.now:
+            return
+        is_own = name in running.published and name not in model.acknowledged
+        is_lost = not model.now[name].has_data
+        assert running.may_delete or is_own or is_lost, f"{self.actor} deletes ledger {key}, which is not its own"
+        running.removed.append(name)
+        model.remove(name)
+        self.actor.has_changed(self.number)
+
+    def data_deleted(self, key: LedgerKey) -> None:
+        model = self.actor.world.models[self.number]
+        assert key_of(key) not in model.now, f"{self.actor} deletes the data of {key}, and leaves its index"
+        model.halves.discard(key_of(key))
+
+
+@dataclass(slots=True)
+class World:
+    """All of it.
+
+    Attributes
+    ----------
+    contents
+        What each ledger holds that ever was, by its name.
+    clock
+        The present time, ms since 1970 UTC.
+    exports
+        For each folder the buckets that were exported to it, and whether that was ever done.
+    witness
+        Somebody who only reads, and lists a bucket each time.
+
+    """
+
+    places: Sequence[Place]
+    folder: Path
+    block_size: int | None = None
+    models: list[BucketModel] = field(default_factory=lambda: [BucketModel(), BucketModel()])
+    clusters: list[Cluster] = field(default_factory=lambda: [Cluster(0), Cluster(1)])
+    contents: dict[Key, Content] = field(default_factory=dict)
+    clock: int = CREATED_MS
+    exports: dict[Path, dict[int, bool]] = field(default_factory=dict)
+    witness: Actor = field(init=False)
+    _rows: int = 0
+
+    def __post_init__(self) -> None:
+        self.witness = Actor(self, "witness", self.folder / "witness")
+
+    def actors(self) -> list[Actor]:
+        """Return the actors: commands, commands that keep catalogs and share them, and sessions."""
+        cache = self.folder / "cache"
+        return [
+            Actor(self, "command", cache / "0"),
+            Actor(self, "other command", cache / "1"),
+            Actor(self, "keeping command", cache / "2", max_age=3600),
+            Actor(self, "other keeping command", cache / "2", max_age=3600),
+            Actor(self, "session", cache / "3", is_session=True),
+            Actor(self, "other session", cache / "4", is_session=True),
+        ]
+
+    def rows(self, count: int, hours: Sequence[int] = ()) -> tuple[Row, ...]:
+        """Return new rows, published now, or so many hours from now, and lets time pass."""
+        made = []
+        for number in range(count):
+            self._rows += 1
+            shift = hours[number % len(hours)] if hours else 0
+            time_ms = max(self.clock + shift * HOUR + number, CREATED_MS - 100 * HOUR)
+            made.append(Row(f"row {self._rows}" + "." * (self._rows % 7), time_ms))
+        self.clock += HOUR
+        return tuple(made)
+
+    @contextmanager
+    def acting(
+        self,
+        actor: Actor,
+        meeting: Meeting | None = None,
+        content_of: ContentOf | None = None,
+        *,
+        may_delete: bool = False,
+    ) -> Iterator[Running]:
+        """Let an actor do something, in the middle of which somebody else may."""
+        assert actor.running is None
+        actor.running = Running(content_of, meeting, may_delete)
+        try:
+            yield actor.running
+        finally:
+            actor.running = None
+
+    def require_nothing_left(self, number: int, running: Running, error: LedgerfsError) -> None:
+        """Say that nothing may be there of what an operation has failed to write."""
+        left = [key for key in running.published if key in self.models[number].now]
+        assert not left, f"failed with {error!r}, and yet published {left}"
+
+    def acknowledge(self, number: int, running: Running, keys: Sequence[Key]) -> None:
+        """Say that ledgers are there, as their writer does, unless somebody has deleted them meanwhile."""
+        for key in keys:
+            assert key in running.published, f"{key} is said to be written, and was not"
+            assert key not in running.removed, f"{key} is said to be written, and was taken back"
+            if key in self.models[number].now:
+                self.models[number].acknowledged.add(key)
+
+    def seal(self, cluster: int, topic: str, count: int, *, is_chunked: bool) -> None:
+        """A broker closes a ledger of so many messages, or two, with a chunked message from the one to the other."""
+        broker, created = self.clusters[cluster], self.clock
+        messages = self.rows(count)
+        if not is_chunked:
+            broker.seal(topic, messages, created)
+            return
+        (row,) = self.rows(1)
+        first, last = Part(row, 0, 2), Part(row, 1, 2)
+        broker.seal(topic, (*messages, first), created)
+        broker.seal(topic, (last, *self.rows(1)), row.time_ms)
+
+    def arrive(self, number: int, sealed: Sealed, *, data: bool = True, index: bool = True) -> None:
+        """Put objects of a broker's ledger into a bucket, past all of ledgerfs."""
+        key = f"{sealed.made.uuid}-ledger-{sealed.made.ledger_id}"
+        wanted = [name for name, is_wanted in ((key, data), (f"{key}-index", index)) if is_wanted]
+        self.places[number].put({name: sealed.made.objects[name] for name in wanted}, sealed.content.topic)
+        self.contents[sealed.key] = sealed.content
+        if not index:
+            self.models[number].halves.add(sealed.key)
+        else:
+            has_data = data or sealed.key in self.models[number].halves
+            count, length = len(sealed.content.messages), len(sealed.made.records) - 12 * len(sealed.content.messages)
+            self.models[number].put(sealed.key, Copy(sealed.content, count - 1, length, has_data))
+            self.models[number].acknowledged.add(sealed.key)
+
+    def destroy(self, number: int, key: Key, *, data: bool, index: bool) -> None:
+        """Delete objects of a ledger, past all of ledgerfs."""
+        name = f"{key[0]}-ledger-{key[1]}"
+        model = self.models[number]
+        if data and model.now[key].has_data:
+            self.places[number].delete(name)
+            model.lose_data(key)
+        if index:
+            self.places[number].delete(f"{name}-index")
+            if model.now[key].has_data:
+                model.halves.add(key)
+            model.remove(key)
+
+
+def content_of_messages(content: Content) -> ContentOf:
+    """Return what tells of every ledger that it holds this."""
+    return lambda key, index: content
