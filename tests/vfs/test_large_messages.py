@@ -345,4 +345,4 @@ def test_many_joined_messages_of_one_window_come_in_pieces(tmp_path):
     size = 40 * MIB
     messages = [parts_of(bytes([i]) * size + b"end", 4 * MIB, b"%d" % i) for i in range(8)]
     url = url_of(tmp_path, [part for one in messages for part in one[:-1]], [one[-1] for one in messages])
-    assert measured(url, 14 * size) == f"rows {[size + 3] * 8} within"
+    assert measured(url, 17 * size) == f"rows {[size + 3] * 8} within"
