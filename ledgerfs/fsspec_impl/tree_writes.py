@@ -97,11 +97,10 @@ class TreeWrites:
         for one in left:
             if not one.is_new:
                 warnings.warn(str(one), stacklevel=4)
-        new = [str(one) for one in left if one.is_new]
+        new = [one for one in left if one.is_new]
         if new:
-            raise LedgerExistsError(
-                f"{len(paths)} ledgers were removed; {'; '.join(new[:_MOST_NAMED])}", key=left[0].path
-            )
+            named = "; ".join(map(str, new[:_MOST_NAMED]))
+            raise LedgerExistsError(f"{len(paths)} ledgers were removed; {named}", key=new[0].path)
 
     def _write(
         self, path: str, source: EntrySource, open_path: Open, tell: Callable[[int], None], options: dict[str, Any]

@@ -150,7 +150,7 @@ def test_imports_of_several_processes_at_once_all_stay(place: Place, tmp_path: P
         subprocess.Popen([LEDGERFS, "import", str(path), place.url, TOPIC, "--json"], env=env, stdout=subprocess.PIPE)
         for path in files
     ]
-    told = [json.loads(process.communicate(timeout=120)[0]) for process in started]
+    told = [json.loads(process.communicate(timeout=300)[0]) for process in started]
     assert [process.returncode for process in started] == [0] * 3
     assert len({one["ledger_id"] for one in told}) == 3
     assert sorted(values(place)) == sorted(f"{number}-{row}".encode() for number in range(3) for row in range(10))
