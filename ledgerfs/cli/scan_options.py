@@ -67,8 +67,9 @@ _OPTIONS = (
     ),
     click.option(
         "--transactions",
-        type=click.Choice(("committed", "all")),
-        help="Messages of committed transactions only (default), or all, with their state.",
+        type=click.Choice(("committed", "readable", "all")),
+        help="Messages of committed transactions only (default); the same, but as Pulsar's reader up to the first open one (head, count); "
+        "or all, with their state.",
     ),
     click.option(
         "--on-corrupt",

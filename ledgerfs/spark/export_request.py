@@ -14,6 +14,7 @@ from ledgerfs.vfs.export_contents import told_bucket
 from ledgerfs.vfs.missing_ledgers import MissingLedger
 from ledgerfs.vfs.partitions import DEFAULT_PARTITION_BYTES, PartitionPlan, plan_partitions, wanted_ledgers, within
 from ledgerfs.vfs.scan import Scan, make_scan
+from ledgerfs.vfs.scan_options import require_of_parts
 from ledgerfs.vfs.table_files import TABLE_KINDS
 
 
@@ -78,6 +79,7 @@ class Contents:
         keys = {name: _key(source) for name, source in (scan.pop("private_keys", None) or {}).items()}
         if keys:
             scan["private_keys"] = keys
+        require_of_parts(scan)
         probe = make_scan("", (), **scan)
         columns = layout.columns_of_files(probe.schema.names)
         del_columns = {name: value for name, value in scan.items() if name != "columns"}

@@ -12,7 +12,7 @@ from ledgerfs.vfs.ledger_times import TimeRange
 from ledgerfs.vfs.missing_ledgers import MissingLedger, missing_error
 from ledgerfs.vfs.moments import CLOCK_SLACK_MS, milliseconds_of
 from ledgerfs.vfs.partitions import PartitionPlan, plan_partitions, wanted_ledgers, wanted_names, within
-from ledgerfs.vfs.scan_options import require_known
+from ledgerfs.vfs.scan_options import require_known, require_of_parts
 
 _MOST_NAMED = 10
 
@@ -30,6 +30,7 @@ def plan(options: ReadOptions, on_missing: OnMissing = lambda _: None) -> Partit
     """
     scan = options.scan
     require_known(scan)
+    require_of_parts(scan)
     start, end = milliseconds_of(scan.get("start_time")), milliseconds_of(scan.get("end_time"))
     times = TimeRange(start, end, scan.get("clock_slack_ms", CLOCK_SLACK_MS))
     # Not the bucket of this process, which may know the catalog of an earlier plan.

@@ -293,8 +293,8 @@ class Topic:
         columns
             Names, in the order wanted (`ledgerfs.messages.table_schema`); what is not asked for is not built.
         options
-            ``start_time``, ``end_time`` (ISO 8601 text, datetime, or ms; the end is excluded), ``transactions`` ("committed" or "all"),
-            ``include_markers``, ``private_keys`` ({name: PEM text or path}), ``on_encrypted`` ("raise", "null", "skip"),
+            ``start_time``, ``end_time`` (ISO 8601 text, datetime, or ms; the end is excluded), ``transactions`` ("committed", "readable",
+            "all"), ``include_markers``, ``private_keys`` ({name: PEM text or path}), ``on_encrypted`` ("raise", "null", "skip"),
             ``on_corrupt`` ("raise", "skip"), ``check_checksums``, ``max_message_bytes``, ``clock_slack_ms`` (how far a message may
             be published before one that stands before it; 10 minutes).
 

@@ -23,6 +23,7 @@ from ledgerfs.vfs.layout import Progress
 from ledgerfs.vfs.ledger_times import LedgerTimes
 from ledgerfs.vfs.missing_ledgers import MissingLedger
 from ledgerfs.vfs.scan import Scan
+from ledgerfs.vfs.scan_options import require_of_parts
 from ledgerfs.vfs.table_files import TABLE_KINDS, write_table
 from ledgerfs.vfs.topic_entries import Reach
 
@@ -104,6 +105,7 @@ def export_topic(
     folder_path = local_path(target, "target")
     if kind not in TABLE_KINDS:
         raise InvalidOptionError(f"one of {', '.join(TABLE_KINDS)}", key=f"kind={kind!r}")
+    require_of_parts(options)
     scan = topic.scan(**options)
     scan.require_all()
     contents = _contents_of(topic.bucket, scan, kind, options.get("private_keys") or ())

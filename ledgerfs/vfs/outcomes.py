@@ -133,6 +133,19 @@ class Outcomes:
             for row, is_marker, transaction in found
         ]
 
+    def first_open(self, place: Place, entries: Int64Table, rows: Rows) -> int | None:
+        """Return the first of the rows that is a message of an open transaction; None for none."""
+        ledger_id = self._ledgers[place.number].ref.ledger_id
+        found = zip(rows.tolist(), markers_at(entries, rows), transactions_at(entries, rows), strict=True)
+        return next(
+            (
+                row
+                for row, is_marker, transaction in found
+                if not is_marker and self.state_of(transaction, ledger_id, place.entry + row) == OPEN
+            ),
+            None,
+        )
+
     def _find(self, transaction: Transaction, position: Position) -> Outcome | None:
         for one in self._known.get(transaction, ()):
             if one.since <= position <= one.at:

@@ -23,7 +23,7 @@ from ledgerfs.vfs.ledger_times import LedgerTimes, TimeRange
 from ledgerfs.vfs.missing_ledgers import MissingLedger, missing_error
 from ledgerfs.vfs.moments import CLOCK_SLACK_MS, Moment, milliseconds_of
 from ledgerfs.vfs.outcomes import Known, Outcomes
-from ledgerfs.vfs.scan_options import require_known
+from ledgerfs.vfs.scan_options import require_known, require_of_parts
 from ledgerfs.vfs.second_look import walk_entries
 from ledgerfs.vfs.time_pruning import TimePruning
 from ledgerfs.vfs.topic_entries import Reach, read_entries
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _CHOICES = {
-    "transactions": ("committed", "all"),
+    "transactions": ("committed", "readable", "all"),
     "on_encrypted": ("raise", "null", "skip"),
     "on_corrupt": ("raise", "skip"),
 }
@@ -54,6 +54,8 @@ class Scan:
         All ledgers of the topic, and which of their entries are wanted, None for all. The others are only asked for what belongs to
         messages of these: earlier parts of chunked messages, later outcomes of transactions. A chunked message is where its last part is,
         so parts that do not overlap never have the same message.
+    transactions
+        ``committed``; ``readable``, which ends before the first message of a transaction that is open, as Pulsar's reader does; or ``all``.
     clock_slack_ms
         How much earlier than a message before it one may be published; entries that then cannot be in the range of time are not read.
     limits
@@ -89,6 +91,10 @@ class Scan:
     incomplete: list[Incomplete] = field(default_factory=list)
     missing: Sequence[MissingLedger] = ()
     basis: Basis = field(default_factory=Basis.unknown)
+
+    def __post_init__(self) -> None:
+        if self.part is not None:
+            require_of_parts({"transactions": self.transactions})
 
     @property
     def is_final(self) -> bool:
@@ -156,16 +162,22 @@ class Scan:
         for place, batch, entries, keep in walk_entries(decoder, self.ledgers, found):
             ledger_id = self.ledgers[place.number].ref.ledger_id
             rows = rows_in_transactions(entries, keep)
-            if rows.size and (self.transactions == "committed" or are_outcomes_told):
+            end: int | None = None
+            if rows.size and (self.transactions != "all" or are_outcomes_told):
                 outcomes.look_ahead(place, entries, rows)
-                if self.transactions == "committed":
+                if self.transactions != "all":
                     keep[rows] = outcomes.are_visible(place, entries, rows)
+                if self.transactions == "readable":
+                    end = outcomes.first_open(place, entries, rows)
+                    keep[keep.size if end is None else end :] = False
             for portion in decoder.portions(entries, keep):
                 table = decoder.decode(batch, ledger_id, entries, portion)
                 if table.num_rows:
                     yield table
             if self.on_read is not None:
                 self.on_read(int(batch.lengths.sum()))
+            if end is not None:
+                break
         awaits_parts = stop.number == len(self.ledgers) and _gives_up(decoder)
         met = Found(
             outcomes.any_open, bool(decoder.chunks.incomplete) or decoder.chunks.ended_before,
@@ -206,7 +218,9 @@ class Scan:
     def _reach(self) -> Reach:
         """Return where to begin and where to stop."""
         part = self._part
-        return TimePruning(self.ledgers, part, self.times, self.limits, self.options.check_checksums).reach()
+        reach = TimePruning(self.ledgers, part, self.times, self.limits, self.options.check_checksums).reach()
+        # An open transaction before the range ends what is readable, too.
+        return Reach(part.start, reach.stop) if self.transactions == "readable" else reach
 
     def _decrypt_to_count(self) -> Decrypt | None:
         """How many messages a batch has stands outside of what is encrypted, so it is left as it is."""

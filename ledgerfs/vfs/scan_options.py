@@ -1,6 +1,7 @@
 """What the options of a scan are called: here, where nothing heavy is imported, since those check names who read no messages yet."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ledgerfs.errors import InvalidOptionError
 
@@ -20,3 +21,13 @@ def require_known(given: Iterable[str], known: Iterable[str] = SCAN_OPTIONS) -> 
     for name in given:
         if name not in names:
             raise InvalidOptionError.unknown(name, names)
+
+
+def require_of_parts(options: Mapping[str, Any]) -> None:
+    """Raise `InvalidOptionError` for what a part of a topic, such as a file of a view or the work of a task, cannot be asked for."""
+    if options.get("transactions") == "readable":
+        raise InvalidOptionError(
+            "what is readable ends at the first open transaction of the whole topic, which a part of it does not know; ask for it "
+            "of a scan, of `head` or of `count`",
+            key="transactions='readable'",
+        )

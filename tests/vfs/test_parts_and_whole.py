@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerfs import open_bucket
-from ledgerfs.errors import NotFoundError
+from ledgerfs.errors import InvalidOptionError, NotFoundError
 from ledgerfs.messages.chunks import Incomplete
 from ledgerfs.vfs import message_by_id
 from ledgerfs.vfs.bucket import Topic
+from ledgerfs.vfs.export import export_topic
 from ledgerfs.vfs.scan import Scan
 from ledgerfs.vfs.topic_entries import Place, Reach
 from tests.support.entries import frame, metadata
@@ -69,7 +70,7 @@ def test_a_message_by_id_whose_parts_are_too_far_apart_says_so(tmp_path: Path, m
     monkeypatch.setattr(message_by_id, "MOST_BYTES_AROUND", 200)
     for position in ((1, 0), (12, 0)):
         with pytest.raises(NotFoundError, match="a scan of the topic looks further"):
-            topic.message(position)
+            topic.message(position, max_message_bytes=1)
 
 
 def test_a_last_part_that_was_sent_twice_is_no_message_that_lacks_parts(tmp_path: Path) -> None:
@@ -141,3 +142,34 @@ def test_what_lacks_its_first_part_is_told_by_the_part_of_a_topic_too(tmp_path: 
     topic = topic_with(tmp_path, *[[message(9)]] * 8, [chunk(1, 2)])
     part = replace(topic.scan(), part=Reach.of(range(8, 9)))
     assert (part.to_table().num_rows, part.incomplete) == (0, [Incomplete(9, 0, 1, 2)])
+
+
+def test_what_is_readable_ends_where_pulsars_reader_stops(tmp_path: Path) -> None:
+    """At the first message of an open transaction, in whatever ledger and whatever range of time is asked for."""
+    first = [message(0), in_transaction(1), in_transaction(2, 2), in_transaction(3, marker_type=COMMIT), message(4)]
+    topic = topic_with(tmp_path, [message(10), in_transaction(11, marker_type=ABORT)], first, [message(20)])
+    scan = topic.scan(COLUMNS, transactions="readable")
+    assert scan.to_table()["value"].to_pylist() == [b"value 10;", b"value 0;", b"value 1;"]
+    assert not scan.is_final
+    assert topic.count(transactions="readable") == 3
+    assert topic.count() == 5
+    assert topic.count(transactions="readable", start_time=CREATED_MS + 20, clock_slack_ms=0) == 0
+
+
+def test_without_open_transactions_all_is_readable(tmp_path: Path) -> None:
+    topic = topic_with(tmp_path, [message(0), in_transaction(1)], [in_transaction(2, marker_type=COMMIT), message(3)])
+    scan = topic.scan(COLUMNS, transactions="readable")
+    assert scan.to_table() == topic.scan(COLUMNS).to_table()
+    assert scan.is_final
+
+
+def test_a_part_of_a_topic_is_not_asked_for_what_is_readable(tmp_path: Path) -> None:
+    (tmp_path / "bucket").mkdir()
+    topic = topic_with(tmp_path / "bucket", [message(0)])
+    with pytest.raises(InvalidOptionError, match="first open transaction of the whole topic"):
+        replace(topic.scan(transactions="readable"), part=Reach.of(range(1)))
+    with pytest.raises(InvalidOptionError, match="whole topic"):
+        export_topic(topic, tmp_path / "out", "parquet", transactions="readable")
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(InvalidOptionError, match="whole topic"):
+        open_bucket(str(tmp_path / "bucket"), scan_options={"transactions": "readable"})

@@ -23,7 +23,7 @@ from ledgerfs.errors import InvalidOptionError
 from ledgerfs.vfs.catalog import Catalog, LedgerRef
 from ledgerfs.vfs.finality import TopicState
 from ledgerfs.vfs.layout import LedgerReader
-from ledgerfs.vfs.scan_options import require_known
+from ledgerfs.vfs.scan_options import require_known, require_of_parts
 
 if TYPE_CHECKING:
     from ledgerfs.vfs.scan import Scan
@@ -65,6 +65,7 @@ class LedgerTables:
 
     def __init__(self, source: LedgerSource, scan_options: Mapping[str, Any]) -> None:
         require_known(scan_options)
+        require_of_parts(scan_options)
         if scan_options.get("on_corrupt", "raise") != "raise":
             raise InvalidOptionError(
                 "a file of the tree is whole or an error; topic.scan(on_corrupt='skip') reads around damage",
