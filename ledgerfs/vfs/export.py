@@ -109,7 +109,8 @@ def export_topic(
     scan = topic.scan(**options)
     scan.require_all()
     contents = _contents_of(topic.bucket, scan, kind, options.get("private_keys") or ())
-    with ExportFolder(folder_path, contents, TABLE_KINDS[kind], overwrite=overwrite) as folder:
+    versions = {str(ledger.ref.ledger_id): version_of(ledger.ref) for ledger in scan.ledgers}
+    with ExportFolder(folder_path, contents, TABLE_KINDS[kind], versions, overwrite=overwrite) as folder:
         export = _Export(scan, folder, kind, progress or (lambda *_: None))
         for position in export.unfinished():
             export.make(position)

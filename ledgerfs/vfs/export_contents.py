@@ -14,6 +14,14 @@ def told_bucket(bucket: Bucket) -> dict[str, str]:
     return {"url": url, "identity": sha256((bucket.identity or url).encode()).hexdigest()}
 
 
+def is_same_url(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
+    """Whether an export that was found is the one that is wanted, but for how the bucket of this URL is reached."""
+    bucket = found.get("bucket")
+    if not isinstance(bucket, dict) or bucket.get("url") != wanted["bucket"]["url"]:
+        return False
+    return {**found, "bucket": None} == {**wanted, "bucket": None}
+
+
 def what_differs(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     """Return in words how an export that was found is another one than is wanted, by what both note of themselves; empty if it is not."""
     bucket = found.get("bucket")

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any, BinaryIO, Self
@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Self
 from ledgerfs.cache.own_files import make_new, open_plain
 from ledgerfs.errors import ExportFolderError, InvalidOptionError, LedgerfsError
 from ledgerfs.vfs.catalog import LedgerRef
-from ledgerfs.vfs.export_contents import what_differs
+from ledgerfs.vfs.export_contents import is_same_url, what_differs
 from ledgerfs.vfs.finality import Basis, TopicState, version_of
 
 RECORD_NAME = ".ledgerfs-export.json"
@@ -79,6 +79,8 @@ class ExportFolder:
         What its files hold (topic, options, …): values that JSON knows.
     suffix
         That of the files.
+    versions
+        What identifies the objects of each of the topic's ledgers (`version_of`), by its id.
     overwrite
         Remove the files of an earlier export with other contents.
 
@@ -91,8 +93,17 @@ class ExportFolder:
 
     """
 
-    def __init__(self, path: Path, contents: Mapping[str, Any], suffix: str, *, overwrite: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        contents: Mapping[str, Any],
+        suffix: str,
+        versions: Mapping[str, str],
+        *,
+        overwrite: bool = False,
+    ) -> None:
         self.path = path
+        self._versions = versions
         self._overwrite = overwrite
         self._record = _Record(json.loads(json.dumps(contents)), suffix)
         self._lock: BinaryIO | None = None
@@ -167,8 +178,8 @@ class ExportFolder:
                 for part in self.path.glob(pattern):
                     _remove_left(part)
             found = self._read()
-            if found.contents == self._record.contents:
-                self._record = found
+            if found.contents == self._record.contents or self._is_reached_anew(found):
+                self._record = replace(found, contents=self._record.contents)
             else:
                 self._clear(found)
             self._save()
@@ -187,6 +198,13 @@ class ExportFolder:
                 return _Record.parse(file.read())
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InvalidOptionError("not the record of an export; take another folder", key=str(path)) from error
+
+    def _is_reached_anew(self, found: "_Record") -> bool:
+        """Whether an export is of the same bucket by other options (another endpoint, another profile), as its very objects prove."""
+        if not is_same_url(self._record.contents, found.contents):
+            return False
+        shared = [name for name in found.ledgers if name in self._versions]
+        return bool(shared) and all(found.ledgers[name].version == self._versions[name] for name in shared)
 
     def _clear(self, found: "_Record") -> None:
         """Remove the files of an export with other contents, or refuse to."""

@@ -465,6 +465,20 @@ def test_a_folder_is_an_export_of_one_bucket(tmp_path: Path) -> None:
     assert values(out) == {"2.jsonl": ["value 2"]}
 
 
+def test_a_bucket_that_is_reached_in_another_way_is_known_by_its_objects(tmp_path: Path) -> None:
+    url = put_in_folder(tmp_path, offload([message(1)], 1, uuid=1))
+    out = tmp_path / "out"
+
+    def topic(**options: object) -> Topic:
+        return open_bucket(url, options).topic(NAME)
+
+    export_topic(topic(), out, "jsonl")
+    assert export_topic(topic(use_listings_cache=True), out, "jsonl").kept == 1
+    put_in_folder(tmp_path, offload([message(2)], 1, uuid=1))
+    with pytest.raises(InvalidOptionError, match=r"other bucket \(it is of file:.*, reached by other options"):
+        export_topic(topic(), out, "jsonl")
+
+
 def test_the_slack_is_part_of_what_is_exported(tmp_path: Path) -> None:
     topic = put(tmp_path / "bucket", 1, message(1))
     options = {"start_time": CREATED_MS}
