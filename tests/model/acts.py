@@ -6,10 +6,10 @@ from typing import Protocol
 from hypothesis import strategies as st
 
 from ledgerfs.vfs.writing.write import IfExists
-from tests.model import reading, spark_writing, writing
+from tests.model import reading, spark_jobs, writing
 from tests.model.brokers import HOUR
 from tests.model.bucket_model import Content, Message, Row
-from tests.model.meetings import POINTS, Meeting
+from tests.model.meetings import Meeting
 from tests.model.world import USERS_IDS, Actor, World
 from tests.support.ledgers import CREATED_MS
 
@@ -79,7 +79,7 @@ class SparkWrite:
     def __call__(self, world: World, actor: Actor, meeting: Meeting | None) -> None:
         topic = TOPICS[self.topic]
         contents = [Content(topic, world.rows(rows)) for rows in self.partitions]
-        spark_writing.write(world, actor, self.bucket, contents, meeting=meeting)
+        spark_jobs.write(world, actor, self.bucket, contents, meeting=meeting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,18 +269,18 @@ LOSSES = st.builds(Vanish, numbers, places, st.sampled_from(["both", "index", "d
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """Another actor's operation, when one comes to ``point`` for the n-th time; the actor is told by how far he is from the first."""
+    """Another actor's operation in the middle of one, at its n-th point (`tests.model.meetings`): any other one, or None for the same.
 
-    point: str
+    The other actor is told by how far he is from the first.
+    """
+
     number: int
     step: int
-    act: Act
+    act: Act | None
 
 
-MEETINGS = st.none() | st.builds(
-    Between,
-    st.sampled_from(POINTS),
-    st.integers(0, 2),
-    st.integers(1, 5),
-    st.one_of(IMPORTS, PUTS, SPARK_WRITES, REMOVALS, OFFLOADS, EXPORTS, ARRIVALS, LOSSES, READS),
+OTHERS = st.one_of(IMPORTS, PUTS, SPARK_WRITES, REMOVALS, OFFLOADS, EXPORTS, ARRIVALS, LOSSES, READS)
+_same_or_other = st.booleans().flatmap(lambda is_same: st.none() if is_same else OTHERS)
+MEETINGS = st.booleans().flatmap(
+    lambda is_met: st.builds(Between, st.integers(0, 9), st.integers(1, 5), _same_or_other) if is_met else st.none()
 )

@@ -49,7 +49,8 @@ class NothingIsLost(RuleBasedStateMachine):
         meeting = None
         if between is not None:
             other = self.actors[(who + between.step) % len(self.actors)]
-            meeting = Meeting(between.point, between.number, lambda: between.act(self.world, other, None))
+            meanwhile = between.act or act
+            meeting = Meeting(between.number, lambda: meanwhile(self.world, other, None))
         act(self.world, self.actors[who], meeting)
 
     @rule(who=acts.ACTORS, act=acts.IMPORTS, between=acts.MEETINGS)

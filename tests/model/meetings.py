@@ -11,28 +11,16 @@ from ledgerfs.formats.index import OffloadIndex, parse_index
 from ledgerfs.formats.object_names import LedgerKey, parse_ledger_key
 from ledgerfs.vfs.object_store import ObjectHead, ObjectStat, ReadRequest
 
-POINTS = (
-    "list",
-    "listed",
-    "head",
-    "indexes",
-    "data put",
-    "index put",
-    "index there",
-    "delete",
-    "deleted",
-    "read",
-    "batch",
-)
-"""Where an operation can be held: before the listing, after it, before an object is asked for, before indexes are read, before and after
-objects are put and deleted, before data is read (in folders), after some rows were read."""
-
 
 class Witness(Protocol):
     """Who is told of what a store is asked for."""
 
-    def met(self, point: str) -> None:
-        """An operation has come to one of `POINTS`."""
+    def met(self) -> None:
+        """An operation has come to a point where somebody else may act.
+
+        These are: before and after a listing; before an object is asked for; before indexes are read; before a data object is complete;
+        before and after an index is put; before and after an object is deleted; in folders before data is read.
+        """
 
     def published(self, key: LedgerKey, index: OffloadIndex) -> None:
         """An index was put."""
@@ -59,13 +47,13 @@ class MeetingStore:
         return _MeetingWrites(self._store.writes, self._witness)
 
     def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
-        self._witness.met("list")
+        self._witness.met()
         pages = list(self._store.list_pages(prefix))
-        self._witness.met("listed")
+        self._witness.met()
         return iter(pages)
 
     def head(self, key: str) -> ObjectHead:
-        self._witness.met("head")
+        self._witness.met()
         found: ObjectHead = self._store.head(key)
         return found
 
@@ -83,13 +71,13 @@ class MeetingStore:
         self._store.send(request, descriptor)
 
     def read_many(self, requests: Iterable[ReadRequest]) -> Iterator[Any]:
-        self._witness.met("indexes")
+        self._witness.met()
         return self._store.read_many(requests)
 
     def _met_read(self) -> None:
         # Reads of a remote store begin inside the cache that all of this process share: nobody else may read meanwhile.
         if not self._store.is_remote:
-            self._witness.met("read")
+            self._witness.met()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,22 +92,22 @@ class _MeetingWrites:
         return _MeetingUpload(self.writes.begin_upload(key, metadata, part_size), self.witness)
 
     def put(self, key: str, data: bytes, metadata: Mapping[str, str]) -> ObjectStat:
-        self.witness.met("index put")
+        self.witness.met()
         stat: ObjectStat = self.writes.put(key, data, metadata)
         parsed = parse_ledger_key(key)
         assert parsed is not None
         assert parsed.is_index
         self.witness.published(parsed, parse_index(data, key=key))
-        self.witness.met("index there")
+        self.witness.met()
         return stat
 
     def delete(self, key: str) -> None:
-        self.witness.met("delete")
+        self.witness.met()
         self.writes.delete(key)
         parsed = parse_ledger_key(key)
         assert parsed is not None
         (self.witness.unpublished if parsed.is_index else self.witness.data_deleted)(parsed)
-        self.witness.met("deleted")
+        self.witness.met()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,22 +119,19 @@ class _MeetingUpload:
         return getattr(self.upload, name)
 
     def complete(self) -> ObjectStat:
-        self.witness.met("data put")
+        self.witness.met()
         stat: ObjectStat = self.upload.complete()
         return stat
 
 
 @dataclass(slots=True)
 class Meeting:
-    """Somebody else's operation, done when one comes to a point for the n-th time, counted from 0."""
+    """Somebody else's operation, done when one comes to its n-th point, counted from 0."""
 
-    point: str
     number: int
     act: Callable[[], None]
 
-    def met(self, point: str) -> None:
-        if point != self.point or self.number < 0:
-            return
+    def met(self) -> None:
         self.number -= 1
-        if self.number < 0:
+        if self.number == -1:
             self.act()

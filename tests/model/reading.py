@@ -1,7 +1,6 @@
 """What actors do that read, and of which moments that may tell."""
 
 import json
-import pickle
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -9,9 +8,9 @@ import pyarrow.parquet as pq
 
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.vfs.export import export_topic
-from ledgerfs.vfs.partitions import plan_partitions, wanted_ledgers
 from ledgerfs.vfs.verification.findings import Severity
 from ledgerfs.vfs.verification.verify import verify
+from tests.model import spark_jobs
 from tests.model.bucket_model import Row, State, contents_of, is_whole, ledgers_of, rows_by_ledger, rows_of
 from tests.model.meetings import Meeting
 from tests.model.world import USERS_IDS, Actor, World
@@ -104,7 +103,7 @@ def _scan(actor: Actor, number: int, topic: str, times: Times) -> list[str]:
     scan = actor.bucket(number).topic(topic).scan(["value"], start_time=times[0], end_time=times[1])
     found: list[str] = []
     for batch in scan:
-        actor.met("batch")
+        actor.met()
         found += _texts(batch.column("value").to_pylist())
     return found
 
@@ -113,22 +112,14 @@ def _count(actor: Actor, number: int, topic: str, times: Times) -> int:
     return actor.bucket(number).topic(topic).count(start_time=times[0], end_time=times[1])
 
 
-def _partitions(actor: Actor, number: int, topic: str, times: Times) -> list[str]:
-    planner = actor.bucket(number)
-    plan = plan_partitions(planner.catalog, wanted_ledgers(planner.catalog, [topic]), 1)
-    found: list[str] = []
-    for partition in plan:
-        actor.met("batch")
-        worker = actor.bucket(number)
-        for run in pickle.loads(pickle.dumps(partition)).runs:
-            found += _texts(run.scan(worker, columns=["value"]).to_table().column("value").to_pylist())
-    return found
+def _in_parts(actor: Actor, number: int, topic: str, times: Times) -> list[str]:
+    return spark_jobs.read(actor, number, topic)
 
 
 def _by_id(actor: Actor, number: int, topic: str, times: Times) -> list[str]:
     opened = actor.bucket(number).topic(topic)
     ids = opened.scan(["ledger_id", "entry_id", "batch_index"]).to_table().to_pylist()
-    actor.met("batch")
+    actor.met()
     found = []
     for row in ids:
         place = (row["ledger_id"], row["entry_id"])
@@ -142,7 +133,7 @@ def _jsonl(actor: Actor, number: int, topic: str, times: Times) -> list[str]:
     fs = actor.files(number)
     found = []
     for path in fs.ls(f"jsonl/{topic.removeprefix('persistent://')}", detail=False):
-        actor.met("batch")
+        actor.met()
         if "@" not in path:
             found += [json.loads(line)["value"] for line in fs.cat_file(path).splitlines()]
     return found
@@ -152,7 +143,7 @@ def _parquet(actor: Actor, number: int, topic: str, times: Times) -> list[str]:
     fs = actor.files(number)
     found = []
     for path in fs.ls(f"parquet/{topic.removeprefix('persistent://')}", detail=False):
-        actor.met("batch")
+        actor.met()
         if "@" not in path:
             with fs.open(path) as file:
                 found += _texts(pq.read_table(file, columns=["value"]).column("value").to_pylist())
@@ -166,7 +157,7 @@ def _texts(values: Sequence[bytes | None]) -> list[str]:
 READERS: dict[str, Callable[[Actor, int, str, Times], list[str] | int]] = {
     "table": _scan,
     "count": _count,
-    "partitions": _partitions,
+    "parts": _in_parts,
     "messages": _by_id,
     "jsonl": _jsonl,
     "parquet": _parquet,

@@ -110,10 +110,10 @@ class Actor:
         """Note that the session has just changed a bucket: what it shows from now on is no older than that."""
         self.seen[number] = self.world.models[number].moment
 
-    def met(self, point: str) -> None:
+    def met(self) -> None:
         """Come to a point where somebody else may act."""
         if self.running is not None and self.running.meeting is not None:
-            self.running.meeting.met(point)
+            self.running.meeting.met()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +123,8 @@ class _Watch:
     actor: Actor
     number: int
 
-    def met(self, point: str) -> None:
-        self.actor.met(point)
+    def met(self) -> None:
+        self.actor.met()
 
     def published(self, key: LedgerKey, index: OffloadIndex) -> None:
         running = self.actor.running

@@ -136,7 +136,7 @@ def put_file(
                 fs.put_file(str(local), path, if_exists=if_exists, uuid=uuid)
             else:
                 with fs.open(path, "wb", if_exists=if_exists, uuid=uuid) as file:
-                    actor.met("batch")
+                    actor.met()
                     file.write(wanted.data)
         except LedgerfsError as error:
             world.require_nothing_left(number, running, error)

@@ -1,6 +1,7 @@
-"""What Spark has the data source do that writes a DataFrame: plan, write each partition, commit; without any Spark."""
+"""What Spark has the data source do: plan, read or write each part, commit; without any Spark."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from unittest import mock
 
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -9,7 +10,11 @@ from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.object_names import LedgerKey
 from ledgerfs.spark import data_sink
 from ledgerfs.spark.data_sink import WrittenPartition, open_sink
+from ledgerfs.spark.message_rows import read_partition
+from ledgerfs.spark.planning import plan
+from ledgerfs.spark.read_options import read_options
 from ledgerfs.spark.storage import Storage
+from ledgerfs.vfs.partitions import Partition
 from tests.model.bucket_model import Content, Row
 from tests.model.meetings import Meeting
 from tests.model.world import Actor, World
@@ -39,7 +44,7 @@ def write(world: World, actor: Actor, number: int, contents: Sequence[Content], 
                 ledger = told[-1].ledger
                 assert ledger is not None
                 partition_of[ledger.ledger.key.uuid] = partition
-                actor.met("batch")
+                actor.met()
             sink.commit(told)
         except LedgerfsError as error:
             world.require_nothing_left(number, running, error)
@@ -49,6 +54,26 @@ def write(world: World, actor: Actor, number: int, contents: Sequence[Content], 
         world.acknowledge(number, running, [(key.uuid, key.ledger_id) for key in written])
 
 
-def _using(actor: Actor, number: int) -> "mock._patch[object]":
-    """Have the sink write through the store of an actor."""
-    return mock.patch.object(Storage, "bucket", return_value=actor.bucket(number))
+def read(actor: Actor, number: int, topic: str) -> list[str]:
+    """Return a topic's values, read in parts that are as small as can be, each as a task of its own does."""
+    place = actor.world.places[number]
+    found: list[str] = []
+    with _using(actor, number):
+        options = read_options({"path": place.url, "topic": topic, "partitionBytes": "1"})
+        for told in plan(options).told():
+            actor.met()
+            with _using(actor, number):
+                for batch in read_partition(Partition.of(told), options.storage, ["value"], options.scan):
+                    found += [value.decode() for value in batch.column("value").to_pylist()]
+    return found
+
+
+@contextmanager
+def _using(actor: Actor, number: int) -> Iterator[None]:
+    """Have the data source use a bucket as an actor has it opened."""
+    opened = actor.bucket(number)
+    with (
+        mock.patch.object(Storage, "bucket", return_value=opened),
+        mock.patch.object(Storage, "open", return_value=opened),
+    ):
+        yield
