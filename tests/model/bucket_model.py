@@ -129,9 +129,9 @@ def ledgers_of(state: State, topic: str) -> dict[int, list[Copy]]:
 
 
 def is_whole(state: State, topic: str) -> bool:
-    """Whether the topic is there, and each of its ledgers has a data object."""
+    """Whether the topic is there, and each of its ledgers has its data, in one copy at least."""
     found = ledgers_of(state, topic)
-    return bool(found) and all(any(copy.has_data for copy in copies) for copies in found.values())
+    return bool(found) and all(copy.content in contents_of(copies) for copies in found.values() for copy in copies)
 
 
 def contents_of(copies: Sequence[Copy]) -> list[Content]:

@@ -3,6 +3,7 @@
 Two imports at once are: one that is held after its listing, another one from front to end, and then the rest of the first.
 """
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -75,8 +76,9 @@ class MeetingStore:
         return self._store.read_many(requests)
 
     def _met_read(self) -> None:
-        # Reads of a remote store begin inside the cache that all of this process share: nobody else may read meanwhile.
-        if not self._store.is_remote:
+        # Reads of a remote store begin inside the cache that all of this process share: nobody else may read meanwhile. Threads that read ahead
+        # do it when they like.
+        if not self._store.is_remote and threading.current_thread() is threading.main_thread():
             self._witness.met()
 
 

@@ -183,17 +183,21 @@ def export(
     what = f"{actor} exports {topic} of bucket {number} to {folder.name}"
     options = {} if times == (None, None) else {"start_time": times[0], "end_time": times[1]}
     error: LedgerfsError | None = None
+    is_first = folder not in world.exporting
+    world.exporting.add(folder)
     with world.acting(actor, meeting):
         try:
             opened = actor.bucket(number).topic(topic)
             export_topic(opened, folder, kind, columns=["ledger_id", "value"], **options)
         except LedgerfsError as raised:
             error = raised
+    if is_first:
+        world.exporting.discard(folder)
     known = world.exports.setdefault(folder, {})
     states = actor.may_see(number, begin)
     if error is not None:
         # One that failed half way has made the folder its bucket's, perhaps.
-        is_told = len(states) > 1 or not is_whole(states[0], topic) or set(known) - {number}
+        is_told = len(states) > 1 or not is_whole(states[0], topic) or set(known) - {number} or not is_first
         known.setdefault(number, False)
         assert is_told, f"{what}: {error!r}"
         return

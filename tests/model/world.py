@@ -167,6 +167,8 @@ class World:
         The present time, ms since 1970 UTC.
     exports
         For each folder the buckets that were exported to it, and whether that was ever done.
+    exporting
+        Folders into which somebody exports just now.
     witness
         Somebody who only reads, and lists a bucket each time.
 
@@ -180,6 +182,7 @@ class World:
     contents: dict[Key, Content] = field(default_factory=dict)
     clock: int = CREATED_MS
     exports: dict[Path, dict[int, bool]] = field(default_factory=dict)
+    exporting: set[Path] = field(default_factory=set)
     witness: Actor = field(init=False)
     _rows: int = 0
 
