@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ledgerfs.errors import InvalidNameError, NotFoundError, UnsupportedWriteError
+from ledgerfs.errors import InvalidNameError, MissingLedgerError, NotFoundError, UnsupportedWriteError
 from ledgerfs.formats.object_names import LedgerKey
 from ledgerfs.formats.user_metadata import parse_user_metadata
 from ledgerfs.vfs.bucket import Bucket
@@ -131,10 +131,13 @@ class LedgerOffloader(NullLedgerOffloader):
         return write_ledger(self._bucket, wanted, entries)
 
     def read_offloaded(self, ledger_id: int, uuid: str) -> LedgerReader:
-        """Return a reader of one attempt's ledger; raises `NotFoundError` where there is none, or only half of one."""
+        """Return a reader of one attempt's ledger.
+
+        Raises `NotFoundError` where there is none, or no index of it, and `MissingLedgerError` where its data object is gone.
+        """
         try:
             return self._bucket.ledger(ledger_id, uuid=_uuid(uuid))
-        except NotFoundError:
+        except (NotFoundError, MissingLedgerError):
             # Another process may have written it since the bucket was listed.
             self._bucket.refresh()
             return self._bucket.ledger(ledger_id, uuid=_uuid(uuid))

@@ -7,7 +7,7 @@ from typing import Any
 import fsspec
 import pytest
 
-from ledgerfs.errors import NotFoundError
+from ledgerfs.errors import MissingLedgerError, NotFoundError
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.vfs.row_files import open_rows
 from tests.support.ledgers import Offload, offload, put_in_folder
@@ -150,7 +150,7 @@ def test_a_copy_of_a_topic_is_all_of_it_or_an_error(fs: LedgerFileSystem) -> Non
     fs.invalidate_cache()
     assert fs.exists(f"{ENTRIES}/orders/50.entries")
     next(folder.glob("*-ledger-50")).unlink()
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(MissingLedgerError):
         fs.copy(f"{ENTRIES}/orders", f"{ENTRIES}/copies", recursive=True, if_exists="new-copy")
 
 

@@ -88,13 +88,14 @@ def pairs_of(record: Any) -> list[tuple[str, str]]:
     return [(text(one.key), text(one.value)) for one in record.property]
 
 
-def state_of(transaction: tuple[int, int]) -> str:
-    return f"state of {transaction[0]} and {transaction[1]}"
+def state_of(transaction: tuple[int, int], ledger_id: int, entry_id: int) -> str:
+    assert entry_id >= 0
+    return f"state of {transaction[0]} and {transaction[1]} in {ledger_id}"
 
 
 def rows_of(topic: str, ledger: int, entry: int, sent: Sent) -> list[dict[str, Any]]:
     meta = sent.meta
-    in_transaction = meta.HasField("transaction_least")
+    in_transaction = meta.HasField("transaction_least") and meta.HasField("transaction_most")
     transaction = (wrapped(meta.transaction_most), wrapped(meta.transaction_least))
     number = topic.rpartition("-partition-")[2]
     last_index = optional(sent.broker, "last_index")
@@ -116,7 +117,7 @@ def rows_of(topic: str, ledger: int, entry: int, sent: Sent) -> list[dict[str, A
         "broker_index": last_index,
         "broker_time": None if broker_time is None else micros(broker_time),
         "txn_id": f"({transaction[0]},{transaction[1]})" if in_transaction else None,
-        "txn_state": state_of(transaction) if in_transaction else None,
+        "txn_state": state_of(transaction, ledger, entry) if in_transaction else None,
         "deliver_at_time": micros(meta.deliver_at_ms) if meta.deliver_at_ms else None,
         "replicated_from": text(meta.replicated_from) if meta.HasField("replicated_from") else None,
         **key_of(meta),

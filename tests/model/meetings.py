@@ -76,8 +76,8 @@ class MeetingStore:
         return self._store.read_many(requests)
 
     def _met_read(self) -> None:
-        # Reads of a remote store begin inside the cache that all of this process share: nobody else may read meanwhile. Threads that read ahead
-        # do it when they like.
+        # Reads of a remote store begin inside the cache that all of this process share: nobody else may read meanwhile. Threads that read
+        # ahead do it when they like.
         if not self._store.is_remote and threading.current_thread() is threading.main_thread():
             self._witness.met()
 

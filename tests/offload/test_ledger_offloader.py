@@ -11,6 +11,7 @@ from ledgerfs import open_bucket
 from ledgerfs.errors import (
     CorruptLedgerError,
     InvalidNameError,
+    MissingLedgerError,
     NotFoundError,
     ObjectExistsError,
     RefusedLedgerError,
@@ -176,13 +177,13 @@ def test_what_was_deleted_is_gone_and_may_be_deleted_again(bucket: Bucket, remot
         assert entries_of(offloader, 5, uuid) == ENTRIES
 
 
-@pytest.mark.parametrize("half", ["", "-index"])
-def test_half_an_attempt_is_deleted_and_not_read(half: str, bucket: Bucket) -> None:
+@pytest.mark.parametrize(("half", "error"), [("", MissingLedgerError), ("-index", NotFoundError)])
+def test_half_an_attempt_is_deleted_and_not_read(half: str, error: type[Exception], bucket: Bucket) -> None:
     folder = Path(bucket.store.url.removeprefix("file://"))
     put_in_folder(folder, MADE)
     (folder / f"{MADE.uuid}-ledger-5{half}").unlink()
     offloader = LedgerOffloader(bucket)
-    with pytest.raises(NotFoundError, match="data object"):
+    with pytest.raises(error, match="data object"):
         offloader.read_offloaded(5, MADE.uuid)
     offloader.delete_offloaded(5, MADE.uuid)
     assert objects_in(bucket) == {}
