@@ -263,7 +263,8 @@ class World:
         if not index:
             self.models[number].halves.add(sealed.key)
         else:
-            has_data = data or sealed.key in self.models[number].halves
+            known = self.models[number].now.get(sealed.key)
+            has_data = data or sealed.key in self.models[number].halves or (known is not None and known.has_data)
             count, length = len(sealed.content.messages), len(sealed.made.records) - 12 * len(sealed.content.messages)
             self.models[number].put(sealed.key, Copy(sealed.content, count - 1, length, has_data))
             self.models[number].acknowledged.add(sealed.key)
