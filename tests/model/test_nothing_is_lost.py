@@ -1,7 +1,7 @@
 """Several writers, readers, deletions, late ledgers, exports and offloads: not one row is lost, doubled or wrong where all went well.
 
-What a failure says begins with its number in the code that this was first run on, which had all of these. Of 32 random searches
-in folders each ended with one of them after 4 to 20 examples of 25 steps, which took 0.1 to 3 seconds:
+What a failure says begins with its number in the code that this was first run on, which had all of these. Random searches
+in folders ended with one of them after 4 to 20 examples of 25 steps, which took 0.1 to 3 seconds:
 
 * #1: two ledgers that were given one id, by two imports, or by an import and a broker;
 * #2: a taken id that was accepted, a skipped or deleted ledger that was not there or still was, by a catalog that was kept;
