@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from inspect import signature
 from uuid import uuid4
 
 import pyarrow as pa
@@ -228,8 +227,7 @@ def offload(
             catalog = here.refresh()
             rows = rows_to_copy(catalog, None, all_copies=not new_uuid)
             options = CopyOptions(if_exists=if_exists, new_uuid=new_uuid)
-            given = {"catalog": catalog} if "catalog" in signature(copy_ledgers).parameters else {}
-            done = list(copy_ledgers(here, there, rows, options, **given))
+            done = list(copy_ledgers(here, there, rows, options, catalog=catalog))
         except LedgerfsError:
             # What was copied before stays, and is whole.
             world.acknowledge(target, running, [key for key in running.published if key not in running.removed])
