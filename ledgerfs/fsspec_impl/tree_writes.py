@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ledgerfs.errors import InvalidNameError, InvalidOptionError, LedgerExistsError, ObjectNotFoundError
-from ledgerfs.formats.topic_names import directory_of
+from ledgerfs.errors import InvalidNameError, InvalidOptionError, LedgerExistsError
 from ledgerfs.fsspec_impl.ledger_upload import LedgerUpload
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.writing.admission import together
@@ -17,7 +16,7 @@ from ledgerfs.vfs.writing.copies import copied_user_metadata, own_block_size
 from ledgerfs.vfs.writing.ledger_writer import WrittenLedger
 from ledgerfs.vfs.writing.removal import remove_ledgers
 from ledgerfs.vfs.writing.sources import EntrySource, OffloadedLedger, RecordBytes, RecordFile
-from ledgerfs.vfs.writing.target import WRITABLE_VIEW, require_writable, target_of
+from ledgerfs.vfs.writing.target import require_writable, target_of
 from ledgerfs.vfs.writing.write import Wanted, measured, open_writer, require_new_ids
 
 Open = Callable[..., AbstractContextManager[LedgerUpload]]
@@ -75,7 +74,6 @@ class TreeWrites:
         node.require_there()
         if node.ref is None:
             require_writable(path)
-            self._require_whole(node.path)
             return
         if not source.endswith(".entries"):
             raise InvalidNameError("only files of entries/ are copied within a bucket", key=source)
@@ -89,20 +87,6 @@ class TreeWrites:
             "user_metadata": copied_user_metadata(reader, managed_ledger),
         }
         self._write(path, OffloadedLedger(reader), open_path, lambda _: None, {**known, **options})
-
-    def _require_whole(self, directory: str) -> None:
-        """Raise `ObjectNotFoundError` for a ledger of a directory that has lost its data object: the rest would look like all of it."""
-        catalog = self.bucket.catalog
-        for ref in map(catalog.ref_of, catalog.lost):
-            own = "/".join((WRITABLE_VIEW, *directory_of(ref.managed_ledger)))
-            wanted = (ref.managed_ledger, ref.ledger_id)
-            has_copy = any(
-                (one.last_entry, one.length, one.is_sound) == (ref.last_entry, ref.length, True)
-                for one in catalog.copies_of(*wanted)
-            )
-            if f"{own}/".startswith(f"{directory}/") and not has_copy:
-                reason = "a ledger of this directory has lost its data object, so not all of it can be copied"
-                raise ObjectNotFoundError(reason, key=ref.data.key)
 
     def remove(self, paths: Sequence[str], directories: Sequence[str] = ()) -> None:
         """Delete ledgers, all of which have to be there; names of copies are those of before.
