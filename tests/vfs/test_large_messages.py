@@ -148,7 +148,7 @@ def peak():
 
 topic = open_bucket(sys.argv[1]).topic("persistent://public/default/orders")
 resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
-topic.scan(["value"], end_time=1).to_table()
+topic.scan(["value"], end_time="2010-01-02").to_table()
 before, limit = peak(), int(sys.argv[2])
 try:
     rows = [len(value) for batch in topic.scan(["value"]) for value in batch["value"].to_pylist()]

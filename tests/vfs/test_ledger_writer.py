@@ -19,6 +19,7 @@ from ledgerfs import open_bucket
 from ledgerfs.errors import InvalidNameError, ObjectExistsError, RefusedLedgerError
 from ledgerfs.formats.index import parse_index
 from ledgerfs.vfs.bucket import Bucket
+from ledgerfs.vfs.stores import local_writes
 from ledgerfs.vfs.stores.local_writes import LocalWrites
 from ledgerfs.vfs.traffic import Traffic
 from ledgerfs.vfs.writing.copies import own_block_size
@@ -301,14 +302,13 @@ def test_who_looks_whether_a_file_is_the_same_may_find_it_removed(
     """There was one when its name was asked for; that is what is told, and nothing is left."""
     writes = LocalWrites(str(tmp_path), Traffic())
     writes.put("lock", b"theirs", {})
-    is_file = Path.is_file
+    open_object = local_writes.open_object
 
-    def removed_since(self: Path) -> bool:
-        there = is_file(self)
-        self.unlink()
-        return there
+    def removed_since(folder: str, key: str, *, follow_links: bool) -> int:
+        Path(folder, key).unlink()
+        return open_object(folder, key, follow_links=follow_links)
 
-    monkeypatch.setattr(Path, "is_file", removed_since)
+    monkeypatch.setattr(local_writes, "open_object", removed_since)
     with pytest.raises(ObjectExistsError):
         writes.put("lock", b"ours", {})
     assert objects_in(tmp_path) == {}

@@ -106,7 +106,7 @@ def test_half_a_topic_is_an_error_of_every_read(half: LossyBucket, tmp_path: Pat
         lambda: topic.scan().to_pandas(),
         lambda: pa.table(topic.scan()),
         topic.count,
-        lambda: topic.count(end_time=1),
+        lambda: topic.count(end_time="2010-01-02"),
     ):
         with pytest.raises((MissingLedgerError, OSError, pa.ArrowException), match="data object is gone") as caught:
             read()
@@ -182,7 +182,7 @@ def test_a_topic_of_which_all_is_missing_is_a_topic(bucket: LossyBucket) -> None
     assert infos == {TOPIC: (0, 0, 1), OTHER: (1, MESSAGES, 0)}
     with pytest.raises(MissingLedgerError):
         opened.topic(TOPIC).count()
-    scan = opened.topic(TOPIC).scan(on_corrupt="skip", start_time=1000)
+    scan = opened.topic(TOPIC).scan(on_corrupt="skip", start_time="2010-01-02")
     assert (scan.count(), len(scan.missing)) == (0, 1)
     assert opened.topic(OTHER).count() == MESSAGES
     assert [node.path for node in opened.tree.children(f"jsonl/{DIRECTORY}")] == [f"jsonl/{DIRECTORY}/1.jsonl"]

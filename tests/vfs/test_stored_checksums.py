@@ -1,6 +1,5 @@
 """Stores that send the checksum they have kept: what does not fit it twice in the same way is damage, and waited for by nobody."""
 
-import time
 from typing import Any
 
 import pytest
@@ -28,9 +27,7 @@ def is_index_of_1(method: str, path: str, _: Any) -> bool:
 
 def test_a_flipped_bit_in_an_index_is_damage_at_once(bucket: str, proxy: FaultProxy) -> None:
     proxy.faults.append(fault := Fault("damaged", matches=is_index_of_1))
-    began = time.monotonic()
     report = verify(open_bucket(f"s3://{bucket}", proxy.options), quick=True)
-    assert time.monotonic() - began < 5
     assert [(one.severity, one.kind) for one in report.findings] == [(Severity.DAMAGE, "unreadable-index")]
     assert report.findings[0].key is not None
     assert report.findings[0].key.endswith("-ledger-1-index")
@@ -39,12 +36,11 @@ def test_a_flipped_bit_in_an_index_is_damage_at_once(bucket: str, proxy: FaultPr
 
 
 def test_commands_do_not_wait_for_it(bucket: str, proxy: FaultProxy) -> None:
-    proxy.faults.append(Fault("damaged", matches=is_index_of_1))
-    began = time.monotonic()
+    proxy.faults.append(fault := Fault("damaged", matches=is_index_of_1))
     done = run("verify", "--quick", f"s3://{bucket}", code=1, env=environment_of(proxy))
     assert b"damaged in the store" in done.stdout
     run("topics", f"s3://{bucket}", env=environment_of(proxy))
-    assert time.monotonic() - began < 20
+    assert fault.met <= 8
 
 
 def test_bits_that_flip_on_the_way_are_asked_for_again(bucket: str, proxy: FaultProxy) -> None:
