@@ -54,7 +54,7 @@ class KeptFile:
 
     def __init__(self, folder: CacheFolder, kind: str, identity: str, layout: object) -> None:
         self._folder = folder
-        self._name = f"{sha256(identity.encode()).hexdigest()}.{kind}"
+        self._name = f"{sha256(identity.encode(errors='surrogateescape')).hexdigest()}.{kind}"
         self._state = sha256(repr((kind, identity, layout)).encode()).digest()
 
     @property

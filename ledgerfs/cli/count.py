@@ -33,12 +33,13 @@ _DAMAGE = (CorruptObjectError, MissingLedgerError, ObjectNotFoundError, StaleObj
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The messages of one topic; None where damage ended the count."""
+    """The messages of one topic; None where damage ended the count. Chunked messages that lack parts are no messages."""
 
     info: TopicInfo
     messages: int | None
     is_damaged: bool
     missing: "Sequence[MissingLedger]"
+    incomplete: int
 
 
 @command()
@@ -97,9 +98,9 @@ def _count_all(bucket: Bucket, infos: list[TopicInfo], options: dict[str, Any], 
             messages: int | None = scan.count()
             is_damaged = say_left_out(scan)
         except _DAMAGE as error:
-            say(f"{info.name}: {error}")
+            say(str(error) if isinstance(error, MissingLedgerError) else f"{info.name}: {error}")
             messages, is_damaged = None, True
-        counts.append(Count(info, messages, is_damaged, scan.missing))
+        counts.append(Count(info, messages, is_damaged, scan.missing, len(scan.incomplete)))
     return counts
 
 
@@ -123,5 +124,6 @@ def _as_json(one: Count) -> dict[str, Any]:
         "entries": one.info.entries,
         "bytes": one.info.bytes,
         "damaged": one.is_damaged,
+        "incomplete": one.incomplete,
         "missing": [lost.as_json() for lost in one.missing],
     }

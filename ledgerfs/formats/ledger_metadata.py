@@ -3,7 +3,7 @@
 It is the one place of the bucket that names the topic, so a catalog needs neither ZooKeeper nor user metadata.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from google.protobuf.message import DecodeError
@@ -33,6 +33,10 @@ class DigestType(IntEnum):
     HMAC = 2
     CRC32C = 3
     DUMMY = 4
+
+
+MOVED_KEY = "ledgerfs/moved"
+"""Of custom metadata, which brokers hand on as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +86,17 @@ class LedgerMetadata:
         return records_size(self.length, self.last_entry)
 
     @property
-    def is_made_up(self) -> bool:
-        """Whether no bookie ever had the ledger: it was written from rows, or from records of which no metadata was known."""
-        return not any(one.bookies for one in self.ensembles)
+    def is_in_place(self) -> bool:
+        """Whether a broker wrote the ledger for this topic, under this id, so that its creation stands between those of its neighbours.
+
+        No bookie ever had what was written from rows, or from records of which no metadata was known; what was copied from elsewhere is
+        marked (`moved`).
+        """
+        return any(one.bookies for one in self.ensembles) and MOVED_KEY not in dict(self.custom)
+
+    def moved(self) -> "LedgerMetadata":
+        """Return the metadata of the ledger's entries as another ledger: of another topic, or with another id."""
+        return self if MOVED_KEY in dict(self.custom) else replace(self, custom=(*self.custom, (MOVED_KEY, b"true")))
 
     @property
     def managed_ledger(self) -> str | None:

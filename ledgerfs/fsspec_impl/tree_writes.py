@@ -81,9 +81,10 @@ class TreeWrites:
         transform = self._options(options).get("transform")
         managed_ledger, ledger_id = target_of(path)
         require_new_ids(ledger_id, node.ref.ledger_id, keeps_ids=transform is None or transform.keeps_ids)
+        metadata = reader.index.metadata
         known = {
             "block_size": own_block_size(reader),
-            "metadata": reader.index.metadata,
+            "metadata": metadata if ledger_id == node.ref.ledger_id else metadata.moved(),
             "user_metadata": copied_user_metadata(reader, managed_ledger),
         }
         self._write(path, OffloadedLedger(reader), open_path, lambda _: None, {**known, **options})

@@ -11,7 +11,7 @@ from ledgerfs.vfs.credentials import without_credentials
 def told_bucket(bucket: Bucket) -> dict[str, str]:
     """Return what an export notes of its bucket: its URL, and a digest of all that tells it from others, neither with credentials."""
     url = without_credentials(bucket.store.url).rstrip("/")
-    return {"url": url, "identity": sha256((bucket.identity or url).encode()).hexdigest()}
+    return {"url": url, "identity": sha256((bucket.identity or url).encode(errors="surrogateescape")).hexdigest()}
 
 
 def is_same_url(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> bool:

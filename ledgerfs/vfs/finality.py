@@ -53,6 +53,8 @@ class Basis:
             ranges.append((_FIRST, _LAST if found.awaits_parts else last))
         if found.joined_since is not None:
             ranges.append((min(found.joined_since, first), last))
+        if found.told_across is not None:
+            ranges.append(found.told_across)
         if not ranges:
             return cls(sources=tuple(sources))
         return cls(min(first for first, _ in ranges), max(last for _, last in ranges), tuple(sources))
@@ -85,6 +87,8 @@ class Found:
         Whether one of them waited for more at the end of the topic.
     joined_since
         Where a message was joined from several ledgers, the first of these; None if none was.
+    told_across
+        Where markers in other ledgers told what became of transactions: between which ids other markers of theirs could come.
 
     """
 
@@ -92,6 +96,7 @@ class Found:
     incomplete: bool = False
     awaits_parts: bool = False
     joined_since: int | None = None
+    told_across: tuple[int, int] | None = None
 
 
 class TopicState:

@@ -4,9 +4,9 @@ Three things are known. No message of a ledger was published before the ledger w
 that it was created when the earliest of its rows was published. The messages of a ledger that a broker wrote were published before the
 same broker created the next one. And the clocks of those who told these times differ by no more than the slack.
 
-A ledger that ledgerfs made of rows or records of others has no end: its messages are of any time. Nor has one whose creation does not
-stand between those of the ledgers before and behind it (copies under other ids, several clusters): it proves that ids are no order in
-time there, and says nothing of those beside it.
+A ledger that ledgerfs made of rows or records, or copied from another topic or id, has no end: its messages are of any time, and it says
+nothing of those beside it. Where the creations of the other ones do not all ascend (copies by earlier versions, several clusters), ids are
+no order in time, and no ledger of the topic has an end.
 """
 
 from collections.abc import Iterable
@@ -92,7 +92,9 @@ class LedgerTimes:
         is_between = (before < rank) & (rank < behind)
         # Of equal times, those of two ledgers of one topic are none that ascend.
         is_proof = tells & is_between
-        is_in_order = is_ordered & (is_between | ~is_known)
+        # A single one that does not ascend proves that ids are no order in time in that topic.
+        is_astray = np.isin(topics, topics[tells & ~is_between])
+        is_in_order = is_ordered & ~is_astray
         places = np.arange(size)
         next_proof = _shifted(np.minimum.accumulate(np.where(is_proof, places, size)[::-1])[::-1], size, -1)
         last_proof = np.maximum.accumulate(np.where(is_proof, places, -1))

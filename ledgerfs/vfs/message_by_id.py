@@ -106,6 +106,10 @@ def read_message(
     if markers_at(entries, np.array([0]))[0] and not include_markers:
         raise identity.not_found("the entry is a marker of the broker, not a message")
     if chunk_at(entries, 0) is None:
+        if identity.first:
+            raise identity.not_found(
+                "the entry is no part of a chunked message, of which an id names the first and the last part"
+            )
         table = decoder.decode(batch, identity.ledger_id, entries, keep)
     else:
         table = _join(topic, identity, decoder, chunked_id_at(batch, entries, 0))

@@ -73,12 +73,16 @@ class Outcomes:
         Whether a message was asked for whose transaction has no outcome behind it up to the topic's end.
     sources
         Ids of the ledgers whose markers told the outcomes that were asked for.
+    across
+        The least and the greatest id of ledgers between which others may come with further markers: those of messages, and of the markers
+        that told their outcomes; None if there is no room for any.
 
     """
 
     def __init__(self, ledgers: Sequence[LedgerReader], known: Known, *, is_damage_skipped: bool) -> None:
         self.any_open = False
         self.sources: set[int] = set()
+        self.across: tuple[int, int] | None = None
         self._ledgers = ledgers
         # Damage is told where a scan itself comes by it; here it is only passed.
         self._skipped: list[Skipped] | None = [] if is_damage_skipped else None
@@ -121,7 +125,7 @@ class Outcomes:
         if outcome is None or outcome.at == _END:
             self.any_open = True
             return self._without_end.get((transaction, position), OPEN)
-        self.sources.add(outcome.at.ledger_id)
+        self._note_source(ledger_id, outcome.at.ledger_id)
         return outcome.state
 
     def are_visible(self, place: Place, entries: Int64Table, rows: Rows) -> list[bool]:
@@ -145,6 +149,11 @@ class Outcomes:
             ),
             None,
         )
+
+    def _note_source(self, of_message: int, of_marker: int) -> None:
+        self.sources.add(of_marker)
+        if abs(of_message - of_marker) > 1:
+            self.across = _spanned(*(self.across or (of_message, of_marker)), of_message, of_marker)
 
     def _find(self, transaction: Transaction, position: Position) -> Outcome | None:
         for one in self._known.get(transaction, ()):
@@ -185,7 +194,7 @@ class Outcomes:
                 if entry < position.entry_id or one < number
             ]
             if told:
-                self.sources.add(self._ledgers[one].ref.ledger_id)
+                self._note_source(position.ledger_id, self._ledgers[one].ref.ledger_id)
                 return told[-1]
         return OPEN
 
@@ -206,3 +215,7 @@ class Outcomes:
             stop = Place(min(start.number + ledgers, len(self._ledgers)), 0)
             yield from read_entries(self._ledgers, Reach(start, stop), self._skipped)
             ledgers, start = min(2 * ledgers, _MOST_LEDGERS), stop
+
+
+def _spanned(*ids: int) -> tuple[int, int]:
+    return min(ids), max(ids)

@@ -227,7 +227,7 @@ def _ledger_row(listed: tuple[Any, ...], index: OffloadIndex, names: _Names) -> 
         len(index.blocks),
         index.is_plausible,
         index.oddity is not None,
-        not metadata.is_made_up,
+        metadata.is_in_place,
         metadata.created_ms or 0,
         -1,
         0,

@@ -181,7 +181,7 @@ class Scan:
         awaits_parts = stop.number == len(self.ledgers) and _gives_up(decoder)
         met = Found(
             outcomes.any_open, bool(decoder.chunks.incomplete) or decoder.chunks.ended_before,
-            awaits_parts, decoder.chunks.joined_since,
+            awaits_parts, decoder.chunks.joined_since, outcomes.across,
         )  # fmt: skip
         self.basis = self._basis(met, outcomes.sources)
 
@@ -248,6 +248,9 @@ def make_scan(
     for name, choices in _CHOICES.items():
         if given.get(name, choices[0]) not in choices:
             raise InvalidOptionError(f"one of {', '.join(choices)}", key=f"{name}={given[name]!r}")
+    for name in ("include_markers", "check_checksums"):
+        if not isinstance(options.get(name, True), bool):
+            raise InvalidOptionError("True or False", key=f"{name}={options[name]!r}")
     if isinstance(clock_slack_ms, bool) or not isinstance(clock_slack_ms, int) or clock_slack_ms < 0:
         raise InvalidOptionError("whole milliseconds, 0 or more", key=f"clock_slack_ms={clock_slack_ms!r}")
     most = options.get("max_message_bytes", 1)

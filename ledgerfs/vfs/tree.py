@@ -156,28 +156,32 @@ class Tree:
         view = self._views[parts[0]]
         match = _FILE_NAME.match(parts[-1])
         if isinstance(topic, _Topic) and match is not None and match[3] == view.suffix:
+            for missing in self._missing_of(topic, view):
+                if _missing_name(missing, view) == parts[-1]:
+                    return _missing_node("/".join(parts), missing, view)
             for ref in self.catalog.copies_of(topic.managed_ledger, int(match[1])):
                 if (ref.copy == 0 and match[2] is None) or (ref.copy > 0 and match[2] == ref.uuid):
                     return Node("/".join(parts), ref, view.size(ref))
-            for missing in self._missing_of(topic):
-                if _missing_name(missing, view) == parts[-1]:
-                    return _missing_node("/".join(parts), missing, view)
         raise NotFoundError("no such file or directory", key="/".join(parts))
 
     def _files(self, prefix: str, view: View, topic: _Topic) -> Iterator[Node]:
+        missing = self._missing_of(topic, view)
+        unread = {one.ledger_id for one in missing if one.kind == GapKind.CONTRADICTED}
         there = (
             (ref.ledger_id, Node(f"{prefix}{_file_name(ref, view)}", ref, view.size(ref)))
             for ref in self.catalog.refs_of(topic.managed_ledger)
+            if view.lists_copies or not (ref.copy or ref.ledger_id in unread)
         )
-        lacking = (
-            (one.ledger_id, _missing_node(f"{prefix}{_missing_name(one, view)}", one, view))
-            for one in self._missing_of(topic)
-        )
+        lacking = ((one.ledger_id, _missing_node(f"{prefix}{_missing_name(one, view)}", one, view)) for one in missing)
         yield from (node for _, node in merge(there, lacking, key=itemgetter(0)))
 
-    def _missing_of(self, topic: _Topic) -> list[MissingLedger]:
-        """Return the missing ledgers that no other file shows, ascending by id."""
-        return [one for one in self.catalog.missing_of(topic.managed_ledger) if one.kind != GapKind.CONTRADICTED]
+    def _missing_of(self, topic: _Topic, view: View) -> list[MissingLedger]:
+        """Return the missing ledgers that no other file shows, ascending by id: of copies that contradict each other, both are files."""
+        missing = self.catalog.missing_of(topic.managed_ledger)
+        if view.lists_copies:
+            return [one for one in missing if one.kind != GapKind.CONTRADICTED]
+        once = {one.ledger_id: one for one in missing if one.kind == GapKind.CONTRADICTED}
+        return [one for one in missing if one.kind != GapKind.CONTRADICTED or once[one.ledger_id] is one]
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +224,8 @@ def _file_name(ref: LedgerRef, view: View) -> str:
 
 
 def _missing_name(missing: MissingLedger, view: View) -> str:
-    copy = f"@{missing.uuid}" if missing.is_beside else ""
+    # What contradicts the copy that would be read keeps that one from being read.
+    copy = f"@{missing.uuid}" if missing.is_beside and missing.kind != GapKind.CONTRADICTED else ""
     return f"{missing.ledger_id}{copy}{view.suffix}"
 
 

@@ -84,11 +84,12 @@ NUMBERS = {
     "CacheWriteError": errno.ENOSPC, "DecryptionError": errno.EACCES, "EncryptedMessageError": errno.EACCES,
     "EntryRangeError": errno.EINVAL, "InvalidNameError": errno.EINVAL, "InvalidOptionError": errno.EINVAL,
     "InvalidRowsError": errno.EINVAL, "IsADirectoryPathError": errno.EISDIR, "LedgerExistsError": errno.EEXIST,
-    "MountFailedError": errno.EINVAL, "MountpointError": errno.EINVAL, "NotADirectoryPathError": errno.ENOTDIR,
-    "NotFoundError": errno.ENOENT, "ObjectExistsError": errno.EEXIST, "ObjectNotFoundError": errno.ENOENT,
-    "ReadOnlyError": errno.EROFS, "RefusedLedgerError": errno.EINVAL, "StaleObjectError": errno.ESTALE,
-    "StoreTimeoutError": errno.ETIMEDOUT, "StoreUnreachableError": errno.ETIMEDOUT,
-    "UnsupportedFormatError": errno.ENOTSUP, "UnsupportedWriteError": errno.ENOTSUP, "UnusableUrlError": errno.EINVAL,
+    "MessageTooLargeError": errno.EMSGSIZE, "MountFailedError": errno.EINVAL, "MountpointError": errno.EINVAL,
+    "NameTooLongError": errno.ENAMETOOLONG, "NotADirectoryPathError": errno.ENOTDIR, "NotFoundError": errno.ENOENT,
+    "ObjectExistsError": errno.EEXIST, "ObjectNotFoundError": errno.ENOENT, "ReadOnlyError": errno.EROFS,
+    "RefusedLedgerError": errno.EINVAL, "StaleObjectError": errno.ESTALE, "StoreTimeoutError": errno.ETIMEDOUT,
+    "StoreUnreachableError": errno.ETIMEDOUT, "UnsupportedFormatError": errno.ENOTSUP,
+    "UnsupportedWriteError": errno.ENOTSUP, "UnusableUrlError": errno.EINVAL,
 }  # fmt: skip
 """All others are ``EIO``."""
 

@@ -28,6 +28,7 @@ from ledgerfs.errors import (
     EncryptedMessageError,
     InvalidOptionError,
     LedgerfsError,
+    MissingLedgerError,
 )
 from ledgerfs.messages.table_schema import DEFAULT_COLUMNS
 from ledgerfs.vfs import table_files
@@ -208,16 +209,25 @@ def test_a_copy_is_rendered_from_its_own_bytes(opened: Callable[..., Bucket]) ->
         offload([message(1, b"one"), chunk(1)], 2, uuid=2),
         offload([message(1, b"two"), chunk(1)], 2, uuid=3),
     )
-    values = {
-        node.path.rpartition("/")[2]: values_in(bucket, node.path) for node in bucket.tree.children(f"jsonl/{ORDERS}")
-    }
-    assert values.pop("1.jsonl") == ["before"]
+    listed = [node.path.rpartition("/")[2] for node in bucket.tree.children(f"jsonl/{ORDERS}")]
+    assert listed == ["1.jsonl", "2.jsonl"], "a folder of tables has each message once"
     first, second = bucket.catalog.copies_of("public/default/persistent/orders", 2)
     texts = {f"{'0' * 8}-0000-0000-0000-{'0' * 11}{n}": text for n, text in ((2, "one"), (3, "two"))}
-    assert values == {
-        "2.jsonl": [texts[first.uuid], "part 0 part 1 "],
-        f"2@{second.uuid}.jsonl": [texts[second.uuid], "part 0 part 1 "],
-    }
+    for name, one in (("2.jsonl", first), (f"2@{second.uuid}.jsonl", second)):
+        assert values_in(bucket, f"jsonl/{ORDERS}/{name}") == [texts[one.uuid], "part 0 part 1 "]
+
+
+def test_copies_that_contradict_each_other_are_no_table(opened: Callable[..., Bucket]) -> None:
+    bucket = opened(
+        offload([message(0)], 1, uuid=1), offload([message(1)], 2, uuid=2), offload([message(1)] * 2, 2, uuid=3)
+    )
+    for kind in RENDERED_KINDS:
+        one, other = bucket.tree.children(f"{kind}/{ORDERS}")
+        assert (one.path, other.path) == (f"{kind}/{ORDERS}/1.{kind}", f"{kind}/{ORDERS}/2.{kind}")
+        bucket.tree.open(one.path)
+        with pytest.raises(MissingLedgerError, match="2"):
+            bucket.tree.open(other.path)
+    assert len(list(bucket.tree.children(f"entries/{ORDERS}"))) == 3
 
 
 # When they are rendered.

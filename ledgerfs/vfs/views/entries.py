@@ -9,6 +9,7 @@ class EntriesView:
     """Each ledger as its records."""
 
     suffix = ".entries"
+    lists_copies = True
 
     def size(self, ref: LedgerRef) -> int:
         """Return the size, which is always known."""

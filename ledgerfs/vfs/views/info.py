@@ -50,6 +50,7 @@ class InfoView:
     """Each ledger as a description."""
 
     suffix = ".json"
+    lists_copies = True
 
     def __init__(self) -> None:
         self._documents: LRUCache[LedgerRef, Document] = LRUCache(

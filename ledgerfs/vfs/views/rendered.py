@@ -55,6 +55,11 @@ class RenderedView:
         """The kind is its files' ending."""
         return f".{self.kind}"
 
+    @property
+    def lists_copies(self) -> bool:
+        """A folder of tables is a dataset, in which each message is once."""
+        return False
+
     def size(self, ref: "LedgerRef") -> int | None:
         """Return the size of a file that is in the cache."""
         return self.files.size(self.tables.key(ref, self.kind), self.tables.state(ref))

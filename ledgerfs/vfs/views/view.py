@@ -15,6 +15,11 @@ class View(Protocol):
         """Ending of its files' names, with the dot."""
         ...
 
+    @property
+    def lists_copies(self) -> bool:
+        """Whether further copies of a ledger are listed: in a folder of tables, each of their messages would be there twice."""
+        ...
+
     def size(self, ref: LedgerRef) -> int | None:
         """Return the exact size of the ledger's file, or None while only rendering it would tell. Costs no request."""
         ...

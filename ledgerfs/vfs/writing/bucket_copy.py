@@ -278,7 +278,7 @@ class _Copy:
         require_new_ids(ledger_id, ref.ledger_id, keeps_ids=transform is None or transform.keeps_ids)
         ledger = NewLedger(
             new_key(ledger_id, uuid),
-            reader.index.metadata,
+            reader.index.metadata if ledger_id == ref.ledger_id else reader.index.metadata.moved(),
             copied_user_metadata(reader, ref.managed_ledger),
             own_block_size(reader) if self.options.block_size is None else self.options.block_size,
             transform,

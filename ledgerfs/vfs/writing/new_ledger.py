@@ -130,7 +130,7 @@ def of_topic(metadata: LedgerMetadata, managed_ledger: str) -> LedgerMetadata:
         return metadata
     names = dict(_custom(managed_ledger))
     kept = tuple((key, names.pop(key, value)) for key, value in metadata.custom)
-    return replace(metadata, custom=(*kept, *names.items()))
+    return replace(metadata, custom=(*kept, *names.items())).moved()
 
 
 def made_up_user_metadata(managed_ledger: str | None) -> dict[str, str]:

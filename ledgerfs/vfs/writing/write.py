@@ -130,7 +130,7 @@ def ref_of(written: WrittenLedger) -> LedgerRef:
         data=written.data,
         index=written.index,
         is_sound=True,
-        is_ordered=not metadata.is_made_up,
+        is_ordered=metadata.is_in_place,
     )
 
 
