@@ -1,5 +1,6 @@
 """A bucket as a user sees it: topics, ledgers, and the tree."""
 
+import os
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -344,7 +345,7 @@ class Topic:
 
 
 def open_bucket(
-    url: str,
+    url: str | os.PathLike[str],
     storage_options: Mapping[str, Any] | None = None,
     *,
     cache_dir: str | None = None,
@@ -381,7 +382,7 @@ def open_bucket(
     """
     if cache_bytes is not None:
         process_cache.resize(cache_bytes)
-    fs, root = filesystem_of(url, storage_options or {})
+    fs, root = filesystem_of(os.fspath(url), storage_options or {})
     return Bucket(open_store(fs, root), cache_dir, scan_options, catalog_max_age, identity_of(fs, root))
 
 

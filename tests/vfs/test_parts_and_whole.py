@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ledgerfs import open_bucket
 from ledgerfs.errors import InvalidOptionError, NotFoundError
+from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.messages.chunks import Incomplete
 from ledgerfs.vfs import message_by_id
 from ledgerfs.vfs.bucket import Topic
@@ -173,3 +174,53 @@ def test_a_part_of_a_topic_is_not_asked_for_what_is_readable(tmp_path: Path) -> 
     assert not (tmp_path / "out").exists()
     with pytest.raises(InvalidOptionError, match="whole topic"):
         open_bucket(str(tmp_path / "bucket"), scan_options={"transactions": "readable"})
+
+
+def test_a_marker_that_comes_late_between_changes_what_is_exported(tmp_path: Path) -> None:
+    """An id of a transaction that was used again has two outcomes; the first marker behind a message tells its own."""
+    folder, out = tmp_path / "bucket", tmp_path / "out"
+    folder.mkdir()
+    topic = topic_with(folder, [in_transaction(0)], *[[message(9)]] * 3, [in_transaction(1, marker_type=ABORT)])
+    first = next(iter(by_ledger(topic.scan(COLUMNS))))
+    assert first.num_rows == 0
+    assert not replace(topic.scan(), part=Reach.of(range(1))).is_final
+    (folder / f"{offload([message(9)], 3, uuid=3).uuid}-ledger-3").unlink()
+    (folder / f"{offload([message(9)], 3, uuid=3).uuid}-ledger-3-index").unlink()
+    topic = open_bucket(str(folder)).topic(NAME)
+    assert export_topic(topic, out, "jsonl").rows == 2
+    put_in_folder(folder, offload([in_transaction(1, marker_type=COMMIT)], 3, uuid=33))
+    topic = open_bucket(str(folder)).topic(NAME)
+    assert topic.scan(COLUMNS).to_table()["value"].to_pylist()[0] == b"value 0;"
+    assert export_topic(topic, out, "jsonl").rows == 1
+    assert b'"value":"value 0;"' in (out / "1.jsonl").read_bytes()
+
+
+def test_a_ledger_that_was_copied_from_elsewhere_ends_no_other_one(tmp_path: Path) -> None:
+    """Its creation is not between those of its neighbours, even if it looks so."""
+    minute = 60_000
+    hour = [frame(metadata(publish_time_ms=CREATED_MS + i * minute), b"v%d" % i) for i in range(60)]
+    elsewhere = offload(
+        [message(1)], 9, uuid=9, name="public/default/persistent/other", created_ms=CREATED_MS + 20 * minute
+    )
+    put_in_folder(tmp_path, offload(hour, 1, uuid=1), elsewhere)
+    late = {"start_time": CREATED_MS + 45 * minute, "clock_slack_ms": 0}
+    assert open_bucket(str(tmp_path)).topic(NAME).count(**late) == 15
+    fs = LedgerFileSystem(fo=str(tmp_path), target_protocol="file", skip_instance_cache=True)
+    fs.cp("entries/public/default/other/9.entries", "entries/public/default/orders/90.entries")
+    assert open_bucket(str(tmp_path)).topic(NAME).count(**late) == 15
+
+
+def test_a_message_that_is_no_chunk_has_no_first_part(tmp_path: Path) -> None:
+    topic = topic_with(tmp_path, [chunk(0, 2), message(1), chunk(1, 2), message(3)])
+    assert topic.message("1:0:-1;1:2:-1").value is not None
+    for wrong in ("1:0;1:3", "7:0;1:1"):
+        with pytest.raises(NotFoundError, match="no part of a chunked message"):
+            topic.message(wrong)
+
+
+@pytest.mark.parametrize("name", ["include_markers", "check_checksums"])
+@pytest.mark.parametrize("value", ["false", "", None, 1])
+def test_what_is_true_or_false_is_neither_text_nor_nothing(tmp_path: Path, name: str, value: object) -> None:
+    topic = topic_with(tmp_path, [message(0)])
+    with pytest.raises(InvalidOptionError, match=name):
+        topic.scan(**{name: value})
