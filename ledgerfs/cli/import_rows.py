@@ -43,7 +43,8 @@ from ledgerfs.vfs.bucket import Bucket
 def import_rows(bucket: Bucket, *, rows: str, topic: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401  (click's)
     """Write the rows of a file as messages of TOPIC, in a new ledger of BUCKET.
 
-    ROWS is a Parquet, Arrow, JSON lines or CSV file, a folder of such files, a pattern, or a URL of one. Columns are those of
+    ROWS is a Parquet, Arrow, JSON lines or CSV file, a folder of such files, a pattern, or a URL of one. All that is in the folder or fits
+    the pattern is read, or is an error (folders in it, other suffixes), but for names that begin with . or _. Columns are those of
     `ledgerfs export`: value, key or key_bytes, properties, event_time, publish_time, ordering_key, producer_name, sequence_id,
     schema_version, deliver_at_time, replicated_from; what only tells where a message was (topic, ledger_id, …) is left out.
 
@@ -55,6 +56,7 @@ def import_rows(bucket: Bucket, *, rows: str, topic: str, as_json: bool, **optio
       ledgerfs import rows.parquet s3://tier persistent://public/default/orders
       ledgerfs import rows.parquet s3://tier public/default/orders --batch 1000 --compression zstd
       ledgerfs import export/ s3://tier public/default/restored --ledger-id 1000
+      ledgerfs import 'lake/**/*.parquet' s3://tier public/default/orders
     """
     # pyarrow and numba, which these import, are not needed by those who list and copy files.
     from ledgerfs.messages.encode import EncodeOptions

@@ -40,7 +40,7 @@ def rm(context: click.Context, /, bucket: Bucket, paths: tuple[str, ...], *, rec
     if not yes:
         for path in nodes:
             say(printable(path))
-        if not click.confirm(f"Delete {len(keys):,} ledgers, {human_size(size)} of records?", err=True):
+        if not _is_confirmed(f"Delete {len(keys):,} ledgers, {human_size(size)} of records?"):
             say("nothing was deleted")
             context.exit(1)
     left = remove_ledgers(bucket, list(nodes), [path for path in paths if tree.node(path).is_directory])
@@ -49,6 +49,18 @@ def rm(context: click.Context, /, bucket: Bucket, paths: tuple[str, ...], *, rec
         say(str(one))
     if any(one.is_new for one in left):
         context.exit(1)
+
+
+def _is_confirmed(question: str) -> bool:
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort as error:
+        if isinstance(error.__context__, EOFError):
+            say("")
+            raise click.UsageError(
+                "nobody answers here, so nothing was deleted; --yes deletes without asking"
+            ) from error
+        raise
 
 
 def _files(bucket: Bucket, path: str, *, recursive: bool) -> list[Node]:

@@ -19,7 +19,7 @@ from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.compress import codec_named
 from ledgerfs.messages.compression import LARGEST, MAX_STORED_BYTES, Compression
 from ledgerfs.messages.encode_kernels import ROOM_OF_ENTRY, cut_entries, write_entries, write_payloads
-from ledgerfs.messages.input_columns import InputColumns
+from ledgerfs.messages.input_columns import InputColumns, require_time
 from ledgerfs.messages.kernel_rows import Rows, kernel_rows, publish_times, value_sizes
 from ledgerfs.messages.memory import empty
 from ledgerfs.messages.stored_payloads import stored_payloads
@@ -29,9 +29,6 @@ Int64 = npt.NDArray[np.int64]
 _PORTION_BYTES = 4 << 20
 _PORTION_ROWS = 1 << 15
 """Entries are made of so much at a time: enough that calls cost nothing, little enough that a few portions fit into memory."""
-
-_LAST_TIME = 2**63 // 1000 - 1
-"""The last ms that a 64-bit count of microseconds holds, as which times are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +65,11 @@ class EncodeOptions:
             )
         if not self.producer_name:
             raise InvalidOptionError("a producer has a name", key="producer_name")
+        if self.publish_time_ms is not None:
+            try:
+                require_time(self.publish_time_ms)
+            except ValueError as error:
+                raise InvalidOptionError(str(error), key="publish_time_ms") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,15 +202,11 @@ class MessageEncoder:
 
     def _check(self, rows: Rows, stop: int) -> None:
         """Raise for what no entry can hold, before memory is taken for it; and note the earliest time."""
-        published, sizes = publish_times(rows)[:stop], value_sizes(rows)[:stop]
-        for row in np.flatnonzero((published > _LAST_TIME) | (published < -_LAST_TIME))[:1].tolist():
-            raise InvalidRowsError.of(
-                self._cut_rows + row, f"a publish time, {published[row]} ms, that no calendar holds"
-            )
+        sizes = value_sizes(rows)[:stop]
         largest = self._options.max_entry_bytes if self._codec == Compression.NONE else LARGEST // 2
         for row in np.flatnonzero(sizes > largest)[:1].tolist():
             raise _too_large(self._cut_rows + row, int(sizes[row]), self._options.max_entry_bytes)
-        earliest = int(published.min())
+        earliest = int(publish_times(rows)[:stop].min())
         self.earliest_publish_ms = (
             earliest if self.earliest_publish_ms is None else min(earliest, self.earliest_publish_ms)
         )

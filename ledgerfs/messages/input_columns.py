@@ -53,6 +53,9 @@ IGNORED_COLUMNS = (
 
 PROPERTIES_TYPE = pa.map_(pa.string(), pa.string())
 
+_FIRST_TIME, _LAST_TIME = 1 - 2**63 // 1000, 253_402_300_799_999
+"""ms since 1970: the first that a 64-bit count of microseconds holds, as which times are read, and the end of the year 9999."""
+
 
 class InputColumns:
     """The columns of some rows, checked by their names and types.
@@ -129,6 +132,16 @@ def _check_keys(keys: pa.Array, key_bytes: pa.Array, first_row: int) -> None:
         raise InvalidRowsError.of(first_row + row, "both a key and key_bytes")
 
 
+def require_time(ms: int) -> None:
+    """Raise `ValueError` for a time, ms since 1970 UTC, that would not be read as it was written, or is meant in µs or ns."""
+    if ms > _LAST_TIME:
+        unit = "microseconds" if ms // 1000 <= _LAST_TIME else "nanoseconds"
+        hint = f"; perhaps these are {unit}" if ms < 2**63 else ""
+        raise ValueError(f"a time of {ms} ms is after the year 9999{hint}")
+    if ms < _FIRST_TIME:
+        raise ValueError(f"a time of {ms} ms is earlier than can be read back")
+
+
 Builder = Callable[[pa.Array], pa.Array]
 
 
@@ -155,7 +168,7 @@ def _builder(name: str, kind: pa.DataType) -> Builder:
         return lambda column: column.cast(pa.large_binary())
     found: Builder | None
     if INPUT_COLUMNS[name] == _TIME:
-        found = _milliseconds if pt.is_timestamp(kind) else _integers if pt.is_integer(kind) else None
+        found = _timestamps if pt.is_timestamp(kind) else _milliseconds if pt.is_integer(kind) else None
     elif name == "sequence_id":
         found = _integers if pt.is_integer(kind) else None
     elif name == "properties":
@@ -195,10 +208,18 @@ def _integers(column: pa.Array) -> pa.Array:
     return column.cast(pa.int64())
 
 
-def _milliseconds(column: pa.Array) -> pa.Array:
+def _timestamps(column: pa.Array) -> pa.Array:
     """Return times; what is less than a ms, which no message can say, is dropped."""
     kind = pa.timestamp("ms", column.type.tz)
-    return column.cast(options=pc.CastOptions(kind, allow_time_truncate=True)).cast(pa.int64())
+    return _milliseconds(column.cast(options=pc.CastOptions(kind, allow_time_truncate=True)))
+
+
+def _milliseconds(column: pa.Array) -> pa.Array:
+    times = column.cast(pa.int64())
+    for ms in pc.min_max(times).as_py().values():
+        if ms is not None:
+            require_time(ms)
+    return times
 
 
 def _properties_builder(kind: pa.DataType) -> Builder | None:

@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ledgerfs.messages.input_columns import IGNORED_COLUMNS, INPUT_COLUMNS
+from ledgerfs.messages.input_columns import IGNORED_COLUMNS, INPUT_COLUMNS, require_time
 
 _TEXT, _TIME, _INTEGER = pa.string(), pa.timestamp("us", tz="UTC"), pa.int64()
 BASE64_SUFFIX = "_base64"
+TWO_VALUES = "a row with both a value and value_base64"
 
 _IN_BASE64 = ("key_bytes", "ordering_key", "schema_version")
 
@@ -31,14 +32,15 @@ TEXT_COLUMNS: Mapping[str, pa.DataType] = MappingProxyType(
 )
 """The columns that files of texts may have, and each one's type before it is converted."""
 
-_MILLISECONDS = re.compile(r"-?[0-9]{1,17}\Z")
+_MILLISECONDS = re.compile(r"-?[0-9]+\Z")
+_DATE = re.compile(r"[+-]?[0-9]{4,6}-[0-9]{2}-[0-9]{2}")
 _NO_ZONE = re.compile(r"Z\Z")
 
 
 def from_texts(columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
     """Return columns by the names of the message table, without those that messages do not have.
 
-    Raises `ValueError` (which `pyarrow.ArrowInvalid` is) for a text that is not what its column needs.
+    Raises `ValueError` (which `pyarrow.ArrowInvalid` is) for a text that is not what its column needs, and for a row that has two values.
     """
     made: dict[str, pa.Array] = {}
     for name, column in columns.items():
@@ -53,6 +55,9 @@ def from_texts(columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
 def _either(one: pa.Array, other: pa.Array) -> pa.Array:
     if other.null_count == len(other):
         return one
+    row = pc.index(pc.and_(one.is_valid(), other.is_valid()), value=True).as_py()
+    if row >= 0:
+        raise ValueError(f"{TWO_VALUES}, the latter {other[row].as_py()[:80]!r}")
     return pc.coalesce(one.cast(pa.binary()), other.cast(pa.binary()))
 
 
@@ -84,11 +89,17 @@ def _times(column: pa.Array) -> pa.Array:
 def _microseconds(text: str) -> int:
     """Return a time that pyarrow does not read: a count of ms, one without a zone, or of a year that has six digits."""
     if _MILLISECONDS.match(text):
+        require_time(int(text))
         return int(text) * 1000
     try:
         return int(pa.scalar(text).cast(_TIME).value)
     except pa.ArrowInvalid:
-        return int(np.datetime64(_NO_ZONE.sub("", text), "us").astype(np.int64))
+        if not _DATE.match(text):
+            raise
+        # numpy wraps silently; of years that have six digits, ms are never as many.
+        plain = _NO_ZONE.sub("", text)
+        require_time(int(np.datetime64(plain, "ms").astype(np.int64)))
+        return int(np.datetime64(plain, "us").astype(np.int64))
 
 
 _CONVERTED: Mapping[str, Callable[[pa.Array], pa.Array]] = MappingProxyType(

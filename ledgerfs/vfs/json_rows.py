@@ -7,7 +7,7 @@ read, are read line by line: that keeps everything, and tells the line of an err
 import io
 import json
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeGuard
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +15,7 @@ import pyarrow.json
 
 from ledgerfs.errors import LineError
 from ledgerfs.messages.input_columns import IGNORED_COLUMNS, PROPERTIES_TYPE
-from ledgerfs.messages.text_columns import TEXT_COLUMNS, from_texts
+from ledgerfs.messages.text_columns import TEXT_COLUMNS, TWO_VALUES, from_texts
 
 _BLOCK = 8 << 20
 _HEAD = 64 << 10
@@ -112,7 +112,7 @@ def _made(columns: dict[str, pa.Array]) -> pa.RecordBatch:
 def _fields_of(text: bytes, line: int) -> dict[str, Any]:
     try:
         pairs = json.loads(text, object_pairs_hook=tuple)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise LineError(line, error) from error
     if not isinstance(pairs, tuple):
         raise LineError(line, "not a JSON object")
@@ -122,13 +122,32 @@ def _fields_of(text: bytes, line: int) -> dict[str, Any]:
     for name, value in fields.items():
         if name not in TEXT_COLUMNS:
             raise LineError(line, f"no such column: {name}; accepted are {', '.join(TEXT_COLUMNS)}")
-        if name.endswith("_time") and isinstance(value, int) and not isinstance(value, bool):
+        if name.endswith("_time") and _is_integer(value):
             fields[name] = str(value)
+        _require_int64(name, value, line)
     if fields.get("properties") is not None:
         fields["properties"] = _properties_of(fields["properties"], line)
-    if "value" not in fields and fields.get("value_base64") is None:
-        raise LineError(line, 'no value; that of a tombstone is "value":null')
+    _require_one_value(fields, line)
     return fields
+
+
+def _require_one_value(fields: dict[str, Any], line: int) -> None:
+    in_base64 = fields.get("value_base64") is not None
+    if "value" not in fields and not in_base64:
+        raise LineError(line, 'no value; that of a tombstone is "value":null')
+    if fields.get("value") is not None and in_base64:
+        raise LineError(line, TWO_VALUES)
+
+
+def _is_integer(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _require_int64(name: str, value: object, line: int) -> None:
+    if TEXT_COLUMNS[name] != pa.int64() or value is None:
+        return
+    if not _is_integer(value) or not -(2**63) <= value < 2**63:
+        raise LineError(line, f"{name}: {json.dumps(value)[:80]} is no integer of 64 bits")
 
 
 def _properties_of(pairs: object, line: int) -> list[tuple[str, str]]:

@@ -79,7 +79,8 @@ def open_rows(path: str, **storage_options: Any) -> RowFile:  # noqa: ANN401  (f
     ----------
     path
         A local path or any URL that fsspec opens. The suffix tells what a file is: ``.parquet``; ``.arrow``, ``.feather``, ``.ipc``;
-        ``.jsonl``, ``.ndjson``, ``.json`` (an object a line); ``.csv`` (with a header).
+        ``.jsonl``, ``.ndjson``, ``.json`` (an object a line); ``.csv`` (with a header). Names that begin with ``.`` or ``_`` are passed
+        over; whatever else is in a folder, or fits a pattern, is read, or an error.
     storage_options
         For the filesystem.
 
@@ -88,7 +89,7 @@ def open_rows(path: str, **storage_options: Any) -> RowFile:  # noqa: ANN401  (f
     NotFoundError
         No such file, or none of rows in the folder.
     InvalidRowsError
-        A suffix that tells nothing, or a file that is not what its suffix says.
+        A suffix that tells nothing, or a file that is not what its suffix says; a folder in the folder, or a link to nothing.
 
     """
     fs, root = filesystem_of(path, storage_options)
@@ -102,22 +103,49 @@ def open_rows(path: str, **storage_options: Any) -> RowFile:  # noqa: ANN401  (f
 
 def _paths(fs: Any, root: str, path: str) -> list[str]:  # noqa: ANN401
     if fs.isdir(root):
-        found = [info["name"] for info in fs.ls(root, detail=True) if _is_of_rows(info)]
+        listed = {info["name"].rstrip("/"): info for info in fs.ls(root, detail=True)}
+        above = root
     elif is_pattern(root) and not fs.exists(root):
-        pattern = with_literal_beginning(root, fs.exists)
-        found = [info["name"] for info in fs.glob(pattern, detail=True).values() if _is_of_rows(info)]
+        listed = fs.glob(with_literal_beginning(root, fs.exists), detail=True)
+        above = _above_pattern(root)
     else:
-        if PurePosixPath(root).suffix.lower() not in _KINDS:
-            raise InvalidRowsError(f"what file is this? Known are {', '.join(_KINDS)}", key=without_credentials(path))
-        found = [root]
+        _require_kind(root)
+        return [root]
+    # Stores may list a folder in itself; the folders above what is found are read by that.
+    folders = {str(PurePosixPath(root)), *(str(parent) for name in listed for parent in PurePosixPath(name).parents)}
+    found = [name for name in listed if name not in folders and not _is_hidden(name, above)]
+    for name in sorted(found):
+        _require_file(fs, name, listed[name]["type"], path)
     if not found:
         raise NotFoundError(f"no file of rows; known are {', '.join(_KINDS)}", key=without_credentials(path))
     return sorted(found, key=_by_number)
 
 
-def _is_of_rows(info: Mapping[str, Any]) -> bool:
-    path = PurePosixPath(info["name"])
-    return info["type"] == "file" and path.suffix.lower() in _KINDS and not path.name.startswith((".", "_"))
+def _above_pattern(pattern: str) -> str:
+    """Return the folders in front of a pattern's first special character, which were named, hidden or not."""
+    parts = pattern.split("/")
+    return "/".join(parts[: next(i for i, part in enumerate(parts) if is_pattern(part))])
+
+
+def _is_hidden(path: str, above: str) -> bool:
+    return any(part.startswith((".", "_")) for part in path[len(above) :].split("/"))
+
+
+def _require_file(fs: Any, path: str, kind: str, asked: str) -> None:  # noqa: ANN401
+    """Raise for what a folder or pattern shows and nothing would read: rows could be missing, and nobody would know."""
+    name = without_credentials(path)
+    folder = without_credentials(asked).rstrip("/")
+    if kind != "file" and not fs.isfile(path):  # a link is what it leads to
+        if not fs.isdir(path):
+            raise InvalidRowsError("no file, or a link to none", key=name)
+        example = "" if is_pattern(asked) else f", as '{folder}/**/*.parquet' does"
+        raise InvalidRowsError(f"a folder, which is not read; a pattern can name the files in it{example}", key=name)
+    _require_kind(path, "" if is_pattern(asked) else f"; a pattern takes some files only: '{folder}/*.parquet'")
+
+
+def _require_kind(path: str, hint: str = "") -> None:
+    if PurePosixPath(path).suffix.lower() not in _KINDS:
+        raise InvalidRowsError(f"what file is this? Known are {', '.join(_KINDS)}{hint}", key=without_credentials(path))
 
 
 def _by_number(path: str) -> tuple[float, str]:
@@ -215,6 +243,10 @@ def _csv(source: Any) -> _Opened:  # noqa: ANN401
             column_types=TEXT_COLUMNS, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
         ),
     )
+    names = reader.schema.names
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidRowsError(f"a column is there twice: {name}")
     texts = [pa.array([], field.type) for field in reader.schema]
     plain = from_texts(dict(zip(reader.schema.names, texts, strict=True)))
     schema = pa.schema([(name, column.type) for name, column in plain.items()])

@@ -67,6 +67,13 @@ def test_no_is_said_to_be_no(folder: Path) -> None:
     assert done.stderr.decode().endswith("nothing was deleted\n")
 
 
+def test_no_answer_at_all_is_wrong_usage(folder: Path) -> None:
+    done = answered(b"", folder, f"{TOPIC}/1.entries")
+    assert done.returncode == 2
+    assert "nothing was deleted; --yes deletes without asking" in done.stderr.decode()
+    assert left_in(folder) == names_of(*MADE)
+
+
 def test_it_asks_on_a_terminal(folder: Path) -> None:
     master, slave = pty.openpty()
     process = subprocess.Popen(

@@ -203,6 +203,7 @@ def test_a_ledger_is_removed_while_it_is_read(mount: Mount, bucket: Place, folde
 
 REFUSED = {
     f"cp ../small {TOPIC}/1.entries": errno.EPERM,
+    f"dd if=../small of={TOPIC}/1.entries conv=excl status=none": errno.EEXIST,
     f"cat ../small >> {TOPIC}/1.entries": errno.EPERM,
     f"exec 7<> {TOPIC}/1.entries": errno.EPERM,
     f"exec 7<> {FILE}": errno.ENOTSUP,

@@ -96,7 +96,9 @@ def expected(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-MILLISECONDS = st.sampled_from([0, 1, -1, 1_700_000_000_123, 2**52]).map(lambda ms: ms * 1000)
+MILLISECONDS = st.sampled_from([0, 1, -1, 1_700_000_000_123, 253_402_300_799_999, 1 - 2**63 // 1000]).map(
+    lambda ms: ms * 1000
+)
 ROWS = st.lists(
     st.fixed_dictionaries(
         {"value": st.none() | st.binary(max_size=300)},
@@ -105,7 +107,7 @@ ROWS = st.lists(
             "ordering_key": st.none() | st.binary(max_size=9),
             "properties": st.none() | st.lists(st.tuples(TEXTS, TEXTS), max_size=4),
             "event_time": st.none() | MILLISECONDS,
-            "publish_time": st.none() | st.sampled_from([5000, 6000]),
+            "publish_time": st.none() | st.sampled_from([5000, 6000, 253_402_300_799_999_000]),
             "producer_name": st.none() | st.sampled_from(["p", "producer-of-more-1", "producer-of-more-2"]),
             "sequence_id": st.none() | st.sampled_from([0, 1, 127, 128, 2**40, 2**63 - 1, -1]),
             "schema_version": st.none() | st.sampled_from([b"", bytes(8), b"\0\0\0\0\0\0\0\1"]),
@@ -316,13 +318,20 @@ def test_wrong_columns(schema: pa.Schema, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"batch": 0}, {"compression": "rar"}, {"max_entry_bytes": 1}, {"producer_name": ""}]
+    "options",
+    [{"batch": 0}, {"compression": "rar"}, {"max_entry_bytes": 1}, {"producer_name": ""}, {"publish_time_ms": 2**62}],
 )
 def test_wrong_options(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidOptionError):
         MessageEncoder(SCHEMA, EncodeOptions(**options))
 
 
+TIMES_THAT_ARE_NONE = [
+    (253_402_300_800_000, "after the year 9999"),
+    (1_700_000_000_123_456, "after the year 9999; perhaps these are microseconds"),
+    (1_700_000_000_123_456_789, "after the year 9999; perhaps these are nanoseconds"),
+    (-(2**63) // 1000, "earlier than can be read back"),
+]
 MAP = MESSAGE_SCHEMA.field("properties").type
 
 
@@ -338,7 +347,16 @@ MAP = MESSAGE_SCHEMA.field("properties").type
             {"value": ["v"] * 4, "key": ["a"] * 4, "key_bytes": [None, None, b"", None]},
             r"row 2: both a key and key_bytes",
         ),
-        ({"value": ["v"] * 4, "publish_time": [1, 2, 3, 2**62]}, r"row 3: a publish time"),
+        *(
+            (
+                {"value": ["v"] * 4, name: [1, 2, time, None]},
+                f"row 2: its {name} cannot be one: a time of {time} ms is {text}",
+            )
+            for name in ("publish_time", "event_time", "deliver_at_time")
+            for time, text in TIMES_THAT_ARE_NONE
+        ),
+        ({"value": ["v"] * 4, "event_time": pa.array([0, 0, 10**14, 0], pa.timestamp("s"))}, "row 2: .* year 9999"),
+        ({"value": ["v"] * 4, "event_time": pa.array([0, 0, 2**62, 0], pa.timestamp("s"))}, "row 2: its event_time"),
         ({"value": ["v"] * 4, "sequence_id": pa.array([1, 2**63, 0, 0], pa.uint64())}, r"row 1: its sequence_id"),
         ({"value": ["v"] * 4, "properties": ["{}", "{}", "[", None]}, r"row 2: its properties"),
         ({"value": ["v"] * 4, "properties": ["{}", '{"a":1}', None, None]}, r"row 1: its properties"),

@@ -1,5 +1,6 @@
 """Files of rows: what an export wrote comes back as the same messages, in every format."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,8 @@ def test_paths(tmp_path: Path) -> None:
     table = {name: pa.table({"value": [name]}) for name in ("10", "9", "b", "_c", ".d")}
     for name, rows in table.items():
         pa.parquet.write_table(rows, tmp_path / f"{name}.parquet")
-    (tmp_path / "notes.txt").write_text("")
-    (tmp_path / "sub.parquet").mkdir()
+    (tmp_path / "_temporary").mkdir()
+    (tmp_path / "_temporary" / "11.parquet").write_text("not whole")
 
     def found(path: str) -> list[str]:
         return [row["value"] for batch in open_rows(path).batches() for row in batch.to_pylist()]
@@ -73,7 +74,63 @@ def test_paths(tmp_path: Path) -> None:
     assert found(str(tmp_path)) == found(f"file://{tmp_path}") == ["9", "10", "b"]
     assert found(f"{tmp_path}/*.parquet") == ["9", "10", "b"]
     assert found(f"{tmp_path}/1?.parquet") == ["10"]
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "9.parquet").rename(tmp_path / "sub" / "9.parquet")
+    (tmp_path / "9.parquet").symlink_to("sub/9.parquet")
+    (tmp_path / "notes.txt").write_text("")
+    assert found(f"{tmp_path}/*.parquet") == ["9", "10", "b"]
+    assert found(f"{tmp_path}/**/*.parquet") == ["9", "9", "10", "b"]
+    assert found(f"{tmp_path}/*/*.parquet") == ["9"]
     assert open_rows(str(tmp_path / "9.parquet")).rows == 1
+
+
+@pytest.mark.parametrize("pattern", ["", "/*", "/[!.]*"])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("sub", "a folder, which is not read; a pattern can name the files in it"),
+        ("sub.jsonl", "a folder, which is not read"),
+        ("link", "a folder, which is not read"),
+        ("gone.jsonl", "no file, or a link to none"),
+        ("fifo.jsonl", "no file, or a link to none"),
+        ("a.jsonl.gz", "what file is this"),
+        ("notes.txt", "what file is this"),
+    ],
+)
+def test_nothing_is_left_out(tmp_path: Path, name: str, text: str, pattern: str) -> None:
+    folder, elsewhere = tmp_path / "rows", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    folder.mkdir()
+    (folder / "z.jsonl").write_text('{"value":"z"}\n')
+    (folder / "_SUCCESS").touch()
+    assert len(open_rows(f"{folder}{pattern}").paths) == 1
+    path = folder / name
+    match name.partition(".")[0]:
+        case "sub":
+            path.mkdir()
+            (path / "b.jsonl").write_text('{"value":"b"}\n')
+        case "link":
+            path.symlink_to(elsewhere)
+        case "gone":
+            path.symlink_to(elsewhere / "nothing")
+        case "fifo":
+            os.mkfifo(path)
+        case _:
+            path.write_text('{"value":"b"}\n')
+    with pytest.raises(InvalidRowsError, match=text) as caught:
+        open_rows(f"{folder}{pattern}")
+    assert caught.value.key == str(path)
+
+
+def test_a_folder_of_another_filesystem_that_lists_itself() -> None:
+    fs = fsspec.filesystem("memory")
+    fs.pipe({"/marked/a.jsonl": b'{"value":"a"}', "/marked/sub/b.jsonl": b'{"value":"b"}'})
+    try:
+        assert len(open_rows("memory://marked/**").paths) == 2
+        with pytest.raises(InvalidRowsError, match=r"marked/sub: a folder.* as 'memory://marked/\*\*/\*.parquet' does"):
+            open_rows("memory://marked/")
+    finally:
+        fs.rm("/marked", recursive=True)
 
 
 def test_a_name_that_looks_like_a_pattern(tmp_path: Path) -> None:
@@ -107,7 +164,7 @@ def test_texts(tmp_path: Path) -> None:
         'a,"x\ny",,"{""p"":""q""}",2026-11-01T12:00:00.123Z,7,t\n'
         '"","",,,1793534400123,,t\n'
         ",,/w==,{},2026-11-01 12:00:00.123,,\n"
-        ",,,,+010000-01-01T00:00:00.000Z,,\n"
+        ",,,,-000001-01-01T00:00:00.000Z,,\n"
     )
     rows = open_rows(str(path))
     assert rows.ignored_columns == ("topic",)
@@ -117,7 +174,7 @@ def test_texts(tmp_path: Path) -> None:
     assert [row["properties"] for row in made] == [[("p", "q")], [], [], []]
     assert [row["sequence_id"] for row in made] == [7, 1, 2, 3]
     noon = 1793534400123000
-    assert [row["event_time"] for row in made] == [noon, noon, noon, 253402300800000000]
+    assert [row["event_time"] for row in made] == [noon, noon, noon, -62198755200000000]
 
 
 def test_json_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,6 +208,27 @@ def test_json_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (b'{"value":"a","sequence_id":"x"}', "line 3: sequence_id: "),
         (b'{"value":"a","event_time":"noon"}', "line 3: event_time: "),
         (b'{"value_base64":"*"}', "line 3: value_base64: "),
+        (b'{"value":"1","value_base64":"Mg=="}', "line 3: a row with both a value and value_base64"),
+        *(
+            (f'{{"value":"a","{name}":{number}}}'.encode(), f"line 3: {name}: .* is no integer of 64 bits")
+            for name in ("sequence_id", "ledger_id")
+            for number in ("1.5", "1.0", "1e400", "true", '"7"', str(2**63), str(2**64 - 1), str(-(2**63) - 1))
+        ),
+        *(
+            (f'{{"value":"a","{name}":{time}}}'.encode(), f"line 3: {name}: {text}")
+            for name in ("event_time", "publish_time", "deliver_at_time")
+            for time, text in (
+                ("99999999999999999999", "a time of 9{20} ms is after the year 9999"),
+                ("-99999999999999999999", "a time of -9{20} ms is earlier than can be read back"),
+                ("1700000000123456", "a time of 1700000000123456 ms is .* perhaps these are microseconds"),
+                ('"+010000-01-01T00:00:00Z"', "a time of 253402300800000 ms is after the year 9999"),
+                ('"-999999-01-01T00:00:00Z"', "a time of -3.* ms is earlier"),
+                ('"99999999-01-01"', ""),
+                ('"now"', ""),
+                ("1.5", ""),
+            )
+        ),
+        (b'{"value":' + b"[" * 200_000 + b"]" * 200_000 + b"}", "line 3: maximum recursion depth"),
         (b'{"value":"a","properties":{"a":1}}', "line 3: its properties are no object of texts"),
         (b'{"value":"a","value":"b"}', "line 3: a name that is there twice"),
         (b'{"value":"\xff"}', "line 3: 'utf-8' codec"),
@@ -176,6 +254,12 @@ def test_bad_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: bytes,
         ("x.csv", b"value,key\na\n", "x.csv: .*Expected 2 columns"),
         ("x.csv", b"value,sequence_id\na,b\n", "x.csv: .*sequence_id|x.csv: .*column #1"),
         ("x.csv", b"value_base64\n*\n", "x.csv: "),
+        ("x.csv", b"value,value\na,b\n", "x.csv: a column is there twice: value"),
+        ("x.csv", b"value,topic,topic\na,b,c\n", "x.csv: a column is there twice: topic"),
+        ("x.csv", b"value_base64,value\nMg==,\nMg==,a\n", "x.csv: a row with both a value and value_base64"),
+        ("x.csv", b"value,event_time\na,99999999999999999999\n", "x.csv: a time of 9{20} ms is after the year 9999"),
+        ("x.csv", b"value,sequence_id\na,18446744073709551615\n", "x.csv: .*18446744073709551615"),
+        ("x.csv", b"value,sequence_id\na,1.5\n", "x.csv: .*1.5"),
     ],
 )
 def test_bad_files(tmp_path: Path, name: str, content: bytes, text: str) -> None:
@@ -187,7 +271,8 @@ def test_bad_files(tmp_path: Path, name: str, content: bytes, text: str) -> None
 
 def test_what_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text("")
-    for path in (tmp_path / "no.parquet", tmp_path, tmp_path / "*.parquet"):
+    (tmp_path / "empty").mkdir()
+    for path in (tmp_path / "no.parquet", tmp_path / "empty", tmp_path / "*.parquet"):
         with pytest.raises(NotFoundError, match=str(path).replace("*", r"\*")):
             open_rows(str(path))
     with pytest.raises(InvalidRowsError, match=r"what file is this\? Known are .parquet"):
