@@ -108,7 +108,8 @@ class TreeWrites:
         wanted, policy = self._wanted(path, options)
         ledger = wanted.new_ledger()
         with together(self.bucket) as admission:
-            if policy is IfExists.SKIP and admission.is_there(wanted.claim(policy), lambda: measured(source, ledger)):
+            is_compared = policy is not IfExists.FAIL
+            if is_compared and admission.is_there(wanted.claim(policy), lambda: measured(source, ledger)):
                 return
             with open_path(path, "wb", **options) as file:
                 source.check(file.ledger)
