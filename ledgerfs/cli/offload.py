@@ -67,8 +67,8 @@ def offload(
     """Copy the ledgers of BUCKET into TARGET, another bucket or a folder, and read the copies back.
 
     A broker that is pointed at the copy serves it: ledgers keep their names, and without --block-size they come out byte for byte. Run it
-    again after an interruption: what is there, the same topic, id, last entry and length, is skipped, but with --unbatch, which makes new
-    ledgers each time. What is damaged, lost, or another ledger in TARGET is named and not copied (exit code 1).
+    again after an interruption: what is there, the same topic, id, last entry, length and creation, is skipped, but with --unbatch, which
+    makes new ledgers each time. What is damaged, missing, contradictory, or another ledger in TARGET is named and not copied (exit code 1).
 
     \b
     Examples:
