@@ -1,7 +1,7 @@
 """``ledgerfs offload``: the ledgers of a bucket into another one."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from ledgerfs.cli.sizes import Size
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.catalog import Catalog
+from ledgerfs.vfs.missing_ledgers import GapKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,8 +67,8 @@ def offload(
     """Copy the ledgers of BUCKET into TARGET, another bucket or a folder, and read the copies back.
 
     A broker that is pointed at the copy serves it: ledgers keep their names, and without --block-size they come out byte for byte. Run it
-    again after an interruption: what is there, the same topic, id, last entry and length, is skipped, but with --unbatch, which makes new
-    ledgers each time. What is damaged, lost, or another ledger in TARGET is named and not copied (exit code 1).
+    again after an interruption: what is there, the same topic, id, last entry, length and creation, is skipped, but with --unbatch, which
+    makes new ledgers each time. What is damaged, missing, contradictory, or another ledger in TARGET is named and not copied (exit code 1).
 
     \b
     Examples:
@@ -103,6 +104,8 @@ def offload(
             tally.add(one)
     for finding in _no_ledgers(bucket, catalog, wanted):
         tally.add_missing(finding)
+    for managed_ledger in wanted or []:
+        bucket.warn_of_unplaced(managed_ledger, catalog)
     if as_json:
         print_json(tally.told)
     else:
@@ -151,15 +154,23 @@ def _transform(is_unbatched: bool, codec: str | None) -> "Callable[[], EntryTran
 
 
 def _no_ledgers(bucket: Bucket, catalog: Catalog, managed_ledgers: "list[str | None] | None") -> "Iterator[Finding]":
-    """Yield what is left of ledgers of which there is no other copy; of some topics, as far as it is known whose they are."""
+    """Yield what is left of ledgers of which there is no other copy; of some topics, what readers of them miss."""
     from ledgerfs.vfs.verification.catalog_checks import check_catalog
-    from ledgerfs.vfs.verification.findings import Severity
+    from ledgerfs.vfs.verification.findings import Finding, Severity
 
-    topics = None if managed_ledgers is None else {topic_of(name) for name in managed_ledgers}
+    wanted = catalog.managed_ledgers if managed_ledgers is None else managed_ledgers
+    # Copies that contradict each other fail when they are to be copied.
+    missing = {
+        one.key: one for name in wanted for one in catalog.missing_of(name) if one.kind is not GapKind.CONTRADICTED
+    }
+    topics = {topic_of(name) for name in wanted}
     for finding in check_catalog(bucket, catalog):
-        is_wanted = topics is None or finding.topic in topics
+        is_wanted = managed_ledgers is None or finding.topic in topics or finding.key in missing
         if finding.kind in _NO_LEDGERS and finding.severity is not Severity.REMARK and is_wanted:
-            yield finding
+            known = missing.pop(finding.key or "", None)
+            yield finding if known is None else replace(finding, topic=known.topic)
+    for one in missing.values():
+        yield Finding(Severity.DAMAGE, "missing-ledger", one.why, one.key, None, one.ledger_id, one.topic)
 
 
 def _finding_as_json(finding: "Finding") -> dict[str, Any]:

@@ -438,7 +438,8 @@ class LedgerFileSystem(AbstractFileSystem):
     ) -> "LedgerFile | LedgerUpload":
         path = self._strip_protocol(path)
         if mode in {"wb", "xb"}:
-            return self._writes.create(path, block_size=block_size, **kwargs)
+            beside = self.transaction.files if self._intrans else ()
+            return self._writes.create(path, beside, block_size=block_size, **kwargs)
         if mode != "rb":
             raise ReadOnlyError.at(path)
         return LedgerFile(self, path, self.bucket.tree.open(path), block_size=block_size or _BLOCK_SIZE, **kwargs)

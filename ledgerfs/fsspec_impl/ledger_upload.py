@@ -76,6 +76,11 @@ class LedgerUpload(io.RawIOBase):
         """The path."""
         return self.path
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether the ledger may still appear."""
+        return self._writer is not None
+
     def readinto(self, _: Any) -> int:  # noqa: ANN401  (whatever has bytes)
         """Refuse."""
         raise io.UnsupportedOperation("not readable")

@@ -1,7 +1,7 @@
 """What fsspec's writing methods do to the tree of a bucket."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,9 +40,17 @@ class TreeWrites:
     bucket: Bucket
     defaults: Mapping[str, Any]
 
-    def create(self, path: str, *, autocommit: bool = True, **options: Any) -> LedgerUpload:  # noqa: ANN401
-        """Open a path for writing; raises what is known to be wrong with it."""
+    def create(
+        self,
+        path: str,
+        beside: Iterable[LedgerUpload] = (),
+        *,
+        autocommit: bool = True,
+        **options: Any,  # noqa: ANN401
+    ) -> LedgerUpload:
+        """Open a path for writing; raises what is known to be wrong with it. ``beside`` are the other files of a transaction."""
         wanted, policy = self._wanted(path, options)
+        _require_no_other(wanted, policy, path, beside)
         with together(self.bucket) as admission:
             writer = open_writer(admission, wanted, policy)
 
@@ -109,7 +117,8 @@ class TreeWrites:
         wanted, policy = self._wanted(path, options)
         ledger = wanted.new_ledger()
         with together(self.bucket) as admission:
-            if policy is IfExists.SKIP and admission.is_there(wanted.claim(policy), lambda: measured(source, ledger)):
+            is_compared = policy is not IfExists.FAIL
+            if is_compared and admission.is_there(wanted.claim(policy), lambda: measured(source, ledger)):
                 return
             with open_path(path, "wb", **options) as file:
                 source.check(file.ledger)
@@ -131,6 +140,15 @@ class TreeWrites:
             raise InvalidOptionError(f"no option of a write; there are {', '.join(_OPTIONS)}", key=unknown)
         named = {name: value for name, value in given.items() if name in _OPTIONS and value is not None}
         return {**self.defaults, **named}
+
+
+def _require_no_other(wanted: Wanted, policy: IfExists, path: str, beside: Iterable[LedgerUpload]) -> None:
+    """Raise `LedgerExistsError` if a transaction is to write an id twice, which none of the two could know from the bucket."""
+    for one in beside:
+        is_free = policy is IfExists.NEW_COPY and one.ledger.metadata.managed_ledger != wanted.managed_ledger
+        if one.is_pending and one.ledger.key.ledger_id == wanted.ledger_id and not is_free:
+            reason = f"the same transaction writes ledger {wanted.ledger_id} already, as {one.path}"
+            raise LedgerExistsError(f"{reason}; ids are unique in a cluster", key=path)
 
 
 def _policy(options: Mapping[str, Any]) -> IfExists:

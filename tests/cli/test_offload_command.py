@@ -12,6 +12,7 @@ from ledgerfs import open_bucket
 from ledgerfs.cli.sizes import Size
 from ledgerfs.vfs.verification.verify import verify
 from tests.support.commands import on_terminal, output, run
+from tests.support.lacking import OTHER, OTHER_NAME, TOPIC, key_of, ledger, lossy_s3
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.s3 import CREDENTIALS, S3Server, environment_of
 from tests.support.s3_log import changes, requests_of
@@ -269,3 +270,64 @@ def test_help_has_examples_and_wrong_usage_is_code_2(golden_url: str, tmp_path: 
     run("offload", golden_url, str(tmp_path / "copy"), "-Onothing", code=2)
     run("offload", golden_url, "", code=2)
     assert list(tmp_path.iterdir()) == []
+
+
+EACH_WAY: list[list[str]] = [[], ["--new-uuid"], ["--unbatch"], ["--recompress", "zstd"]]
+
+
+@pytest.mark.parametrize("options", EACH_WAY, ids=" ".join)
+def test_what_a_topic_lacks_fails_also_where_only_that_topic_is_asked_for(
+    options: list[str], s3: S3Server, s3_bucket: str, tmp_path: Path
+) -> None:
+    """The user metadata of a broken index names its topic, as that of a data object does; where it does not, it may be any topic's."""
+    bucket = lossy_s3(s3, s3_bucket)
+    whole, broken = ledger(1), ledger(2)
+    for made in (whole, broken):
+        bucket.put(made)
+    bucket.put_object(key_of(broken, "-index"), b"no index")
+    target = tmp_path / "target"
+    asked = ["offload", bucket.url, str(target), "--topic", TOPIC, *options]
+    done = run(*asked, code=1, env=bucket.env)
+    assert done.stdout.decode().startswith("ledgers copied: 1 (")
+    assert done.stdout.decode().endswith("failed: 1\n")
+    assert f"failed  {key_of(broken, '-index')}: " in done.stderr.decode()
+    (failed,) = (
+        row for row in json.loads(output(*asked, "--json", code=1, env=bucket.env)) if row["outcome"] == "failed"
+    )
+    assert (failed["topic"], failed["source_ledger_id"]) == (TOPIC, 2)
+    # Another topic lacks nothing.
+    bucket.put(ledger(3, name=OTHER_NAME), name=OTHER_NAME)
+    done = run("offload", bucket.url, str(tmp_path / "other"), "--topic", OTHER, *options, env=bucket.env)
+    assert done.stdout.decode().endswith("failed: 0\n")
+    assert done.stderr == b""
+    bucket.put_object(key_of(broken), broken.data, name=None)
+    bucket.put_object(key_of(broken, "-index"), b"no index", name=None)
+    done = run("offload", bucket.url, str(tmp_path / "again"), "--topic", OTHER, *options, env=bucket.env)
+    assert "of 1 ledgers in this bucket nobody can tell the topic (ids 2)" in done.stderr.decode()
+    assert "failed: 1\n" in output("offload", bucket.url, str(tmp_path / "all"), *options, code=1, env=bucket.env)
+
+
+@pytest.mark.parametrize("asked", [[], ["--topic", TOPIC]], ids=["all", "topic"])
+@pytest.mark.parametrize("options", EACH_WAY, ids=" ".join)
+def test_copies_that_contradict_each_other_are_named_and_not_copied(
+    options: list[str], asked: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "source").mkdir()
+    url = put_in_folder(tmp_path / "source", ledger(1), ledger(2), ledger(2, uuid=20, messages=70))
+    done = run("offload", url, str(tmp_path / "target"), *asked, *options, code=1)
+    assert done.stdout.decode().startswith("ledgers copied: 1 (")
+    lines = done.stderr.decode().splitlines()
+    assert lines
+    assert all(line.startswith(f"failed  ledger 2 of {TOPIC}: ") for line in lines)
+    assert all("another copy of the ledger has other entries" in line for line in lines)
+    assert len(objects_in(tmp_path / "target")) == 2
+
+
+def test_a_ledger_whose_other_copy_is_lost_fails_once_for_each(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    url = put_in_folder(tmp_path / "source", ledger(2), ledger(2, uuid=20, messages=70))
+    (tmp_path / "source" / key_of(ledger(2))).unlink()
+    for asked in ([], ["--topic", TOPIC]):
+        text = output("offload", url, str(tmp_path / "target"), *asked, code=1)
+        assert text == COPIED.format(0, "0 B", 0, 2)
+    assert objects_in(tmp_path / "target") == {}

@@ -422,15 +422,62 @@ def test_another_copy_of_an_id_that_is_there(by: str, taken: dict[str, bytes], f
     fs = LedgerFileSystem(
         fo=str(folder), target_protocol="file", write_options=options if by == "write_options" else None
     )
-    for write in write_each_way(fs, source_file(tmp_path), **(options if by == "call" else {})):
+    put, pipe, copy, opened = write_each_way(fs, source_file(tmp_path), **(options if by == "call" else {}))
+    for write in (put, pipe, opened):
         write()
-    assert len(objects_in(folder)) == 10
+    assert len(objects_in(folder)) == 8
     names = fs.ls(TOPIC, detail=False)
     assert names[0] == PATH
-    assert len(names) == 4
+    assert len(names) == 3
     assert all("/7@" in name for name in names[1:])
-    sizes = sorted(fs.info(name)["size"] for name in names)
-    assert sizes == [17, *[len(RECORDS)] * 3]
+    assert [fs.info(name)["size"] for name in names] == [len(RECORDS)] * 3
+    # What has other entries is no copy of them.
+    with pytest.raises(LedgerExistsError, match="which is not the same"):
+        copy()
+    assert len(objects_in(folder)) == 8
+
+
+def test_a_further_copy_stands_beside_the_same_ledger_or_a_damaged_one(folder: Path) -> None:
+    other = offload([b"other"], 7, uuid=1)
+    put_in_folder(folder, other)
+    fs = LedgerFileSystem(fo=str(folder), target_protocol="file", write_options={"if_exists": "new-copy"})
+
+    def open_it() -> None:
+        with fs.open(PATH, "wb") as out:
+            out.write(RECORDS)
+
+    with pytest.raises(LedgerExistsError, match=r"has ledger 7 already, .* which is not the same"):
+        fs.pipe_file(PATH, RECORDS)
+    # What is in a file that is open, only its end tells.
+    with pytest.raises(LedgerExistsError, match=r"which is not the same.* Ours is removed again"):
+        open_it()
+    assert objects_in(folder) == other.objects
+    path = folder / f"{other.uuid}-ledger-7"
+    path.write_bytes(path.read_bytes()[:-1])
+    open_it()
+    fs.pipe_file(PATH, RECORDS)
+    assert fs.cat_file(PATH) == RECORDS
+    assert len(objects_in(folder)) == 6
+
+
+@pytest.mark.parametrize("policy", ["fail", "skip", "new-copy"])
+def test_a_transaction_that_writes_an_id_twice_is_told_so(policy: str, folder: Path) -> None:
+    fs = LedgerFileSystem(fo=str(folder), target_protocol="file", write_options={"if_exists": policy})
+
+    def write_twice() -> None:
+        with fs.transaction:
+            fs.pipe_file(PATH, RECORDS)
+            fs.pipe_file(PATH, offload([b"other"]).records)
+
+    with pytest.raises(LedgerExistsError, match=f"the same transaction writes ledger 7 already, as {PATH}"):
+        write_twice()
+    assert objects_in(folder) == {}
+    # One that failed is no other one.
+    with fs.transaction:
+        with pytest.raises(RefusedLedgerError):
+            fs.pipe_file(PATH, RECORDS[:-1])
+        fs.pipe_file(PATH, RECORDS)
+    assert fs.cat_file(PATH) == RECORDS
 
 
 def test_a_call_overrides_the_option_of_all(taken: dict[str, bytes], folder: Path) -> None:

@@ -14,11 +14,13 @@ from ledgerfs import open_bucket
 from ledgerfs.errors import CorruptLedgerError, LedgerExistsError, RefusedLedgerError
 from ledgerfs.messages.transforms import recompress, unbatch
 from ledgerfs.vfs.bucket import Bucket
+from ledgerfs.vfs.stores.local_writes import LocalWrites
 from ledgerfs.vfs.verification.verify import verify
 from ledgerfs.vfs.writing.bucket_copy import CopiedLedger, CopyOptions, Outcome, copy_ledgers, rows_to_copy
 from ledgerfs.vfs.writing.claims import IfExists
 from ledgerfs.vfs.writing.own_ids import new_own_id
-from tests.support.ledgers import Offload, offload, put_in_folder
+from tests.support.entries import frame, metadata
+from tests.support.ledgers import CREATED_MS, NAME, Offload, offload, put_in_folder
 from tests.support.s3 import S3Server
 from tests.support.s3_log import changes, requests_of
 
@@ -280,8 +282,99 @@ def test_another_ledger_of_the_same_id(tmp_path: Path, target: Bucket, folder: P
         assert isinstance(failed.error, LedgerExistsError)
         assert "has ledger 5 already" in str(failed.error)
     assert before.items() <= objects_in(folder).items()
-    assert outcomes(copy(source, target, if_exists=IfExists.NEW_COPY)) == {5: Outcome.COPIED, 6: Outcome.SKIPPED}
-    assert len(objects_in(folder)) == 6
+    # A further copy is one of the same ledger, whatever it is called.
+    for new_uuid in (False, True):
+        (failed, _) = copy(source, target, if_exists=IfExists.NEW_COPY, new_uuid=new_uuid)
+        assert "has ledger 5 already" in str(failed.error)
+    assert len(list(target.refresh().copies_of(NAME, 5))) == 1
+
+
+@pytest.mark.parametrize("policy", list(IfExists))
+@pytest.mark.parametrize("uuid", [1, 2], ids=["same-uuid", "other-uuid"])
+def test_a_ledger_of_the_same_size_and_another_creation_is_another_one(
+    uuid: int, policy: IfExists, tmp_path: Path, target: Bucket, folder: Path
+) -> None:
+    """As two clusters have them, whose messages are of one size."""
+    put_in_folder(folder, offload([b"theirs"], 5, uuid=1, created_ms=CREATED_MS + 1))
+    before = objects_in(folder)
+    source = source_of(tmp_path, offload([b"ours  "], 5, uuid=uuid))
+    (failed,) = copy(source, target, if_exists=policy)
+    assert isinstance(failed.error, LedgerExistsError)
+    assert ("another ledger of this name" if uuid == 1 else "has ledger 5 already") in str(failed.error)
+    assert objects_in(folder) == before
+
+
+@pytest.mark.parametrize("known", [(CREATED_MS, None), (None, CREATED_MS), (None, None)])
+def test_of_an_unknown_creation_nothing_is_told(
+    known: tuple[int | None, int | None], tmp_path: Path, target: Bucket, folder: Path
+) -> None:
+    """An index that repair made from the data object has none."""
+    put_in_folder(folder, offload([b"entry"], 5, uuid=1, created_ms=known[0]))
+    source = source_of(tmp_path, offload([b"entry"], 5, uuid=2, created_ms=known[1]))
+    assert outcomes(copy(source, target)) == {5: Outcome.SKIPPED}
+
+
+def test_two_clusters_that_copy_at_once_are_not_both_told_that_they_have(
+    tmp_path: Path, target: Bucket, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ledgers of one topic, id and size; the second one comes after the look at the target, before the index."""
+    source = source_of(tmp_path, offload([b"ours  "], 5, uuid=1))
+    theirs = offload([b"theirs"], 5, uuid=2, created_ms=CREATED_MS + 1)
+    put = LocalWrites.put
+
+    def put_late(self: LocalWrites, key: str, *arguments: Any) -> Any:
+        put_in_folder(folder, theirs)
+        return put(self, key, *arguments)
+
+    monkeypatch.setattr(LocalWrites, "put", put_late)
+    (failed,) = copy(source, target)
+    assert failed.outcome is Outcome.FAILED
+    assert "somebody else has written ledger 5 meanwhile" in str(failed.error)
+    assert objects_in(folder) == theirs.objects
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"new_uuid": True},
+        {"transform": partial(recompress, "zstd")},
+        {"first_ledger_id": 100, "transform": unbatch},
+    ],
+    ids=["as-it-is", "new-uuid", "recompressed", "unbatched"],
+)
+def test_copies_keep_the_creation_of_the_ledger(options: dict[str, Any], tmp_path: Path, target: Bucket) -> None:
+    entries = [frame(metadata(sequence_id=n), b"message") for n in range(3)]
+    source = source_of(tmp_path, offload(entries, 5, uuid=1))
+    assert [one.outcome for one in copy(source, target, **options)] == [Outcome.COPIED]
+    assert [ref.created_ms for ref in target.refresh().refs()] == [CREATED_MS]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"new_uuid": True},
+        {"transform": partial(recompress, "zstd")},
+        {"first_ledger_id": 100, "transform": unbatch},
+    ],
+    ids=["as-it-is", "new-uuid", "recompressed", "unbatched"],
+)
+@pytest.mark.parametrize("is_lost", [False, True], ids=["both-there", "one-without-data"])
+def test_of_copies_that_contradict_each_other_none_is_copied(
+    is_lost: bool, options: dict[str, Any], tmp_path: Path, target: Bucket, folder: Path
+) -> None:
+    """Every read of them fails; the copy of one of them would be read without a word."""
+    made = [offload([frame(metadata(sequence_id=n), b"x") for n in range(count)], 5, uuid=count) for count in (2, 3)]
+    source = source_of(tmp_path, *made, offload([frame(metadata(), b"x")], 6, uuid=9))
+    if is_lost:
+        (tmp_path / "source" / f"{made[0].uuid}-ledger-5").unlink()
+    found = copy(source, target, **options)
+    failed = [one for one in found if one.outcome is Outcome.FAILED]
+    assert {one.source.ledger_id for one in failed} == {5}
+    assert all("another copy of the ledger has other entries" in str(one.error) for one in failed)
+    assert [one.source.ledger_id for one in found if one.outcome is Outcome.COPIED] == [6]
+    assert len(objects_in(folder)) == 2
 
 
 @pytest.mark.parametrize("policy", list(IfExists))

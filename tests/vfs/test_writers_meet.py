@@ -24,6 +24,7 @@ from ledgerfs.messages.encode import EncodeOptions
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.stores.local_writes import LocalWrites
 from ledgerfs.vfs.stores.s3_writes import S3Writes
+from ledgerfs.vfs.writing.claims import IfExists
 from ledgerfs.vfs.writing.imports import import_rows
 from ledgerfs.vfs.writing.new_ledger import made_up_user_metadata
 from tests.support.commands import LEDGERFS, output, run
@@ -299,6 +300,45 @@ def test_what_is_removed_before_it_is_confirmed_is_no_success(
     with pytest.raises(StaleObjectError, match="removed or replaced"):
         way(views)
     assert place.objects() == set()
+
+
+@pytest.mark.parametrize("rival", [THEIRS, OURS], ids=["other-entries", "the-same"])
+@pytest.mark.parametrize("way", [by_pipe, by_put, by_open, by_transaction], ids=lambda one: one.__name__)
+def test_a_further_copy_hides_nothing_that_comes_meanwhile(
+    way: Callable[[Views], None],
+    rival: list[bytes],
+    place: Place,
+    views: Views,
+    before_index: list[Callable[[], object]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    theirs = offload(rival, 7, uuid=9, name="public/default/persistent/orders")
+    before_index.append(lambda: put_objects(place, theirs))
+    opened = views.fs
+    monkeypatch.setattr(views, "fs", lambda: opened(write_options={"if_exists": "new-copy"}))
+    if rival is OURS:
+        way(views)
+        assert place.ledgers() == [OUR_RECORDS] * 2
+        return
+    with pytest.raises(LedgerExistsError, match="somebody else has written ledger 7 meanwhile"):
+        way(views)
+    assert place.objects() == set(theirs.objects)
+
+
+def test_rows_that_are_imported_are_no_further_copy(
+    place: Place, views: Views, before_index: list[Callable[[], object]]
+) -> None:
+    """Of the same number and size, they are others all the same; what is damaged they may stand beside."""
+    before_index.append(lambda: imported(views.bucket(), "theirs", ledger_id=7))
+    with pytest.raises(LedgerExistsError, match="somebody else has written ledger 7 meanwhile"):
+        imported(views.bucket(), "ours  ", ledger_id=7, if_exists=IfExists.NEW_COPY)
+    assert values(place) == [b"theirs"]
+    with pytest.raises(LedgerExistsError, match="has ledger 7 already"):
+        imported(views.bucket(), "ours  ", ledger_id=7, if_exists=IfExists.NEW_COPY)
+    data = next(key for key in place.objects() if not key.endswith("-index"))
+    place.clean.raw_store.writes.delete(data)
+    imported(views.bucket(), "ours  ", ledger_id=7, if_exists=IfExists.NEW_COPY)
+    assert shown(place) == [(TOPIC, 7, 0)]
 
 
 # Views that are not of today

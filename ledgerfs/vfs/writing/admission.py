@@ -44,7 +44,7 @@ class Expected:
     def of(cls, claim: Claim, written: WrittenLedger) -> "Expected":
         """Return what was written just now."""
         metadata = written.contents.metadata
-        claim = replace(claim, last_entry=metadata.last_entry, length=metadata.length)
+        claim = replace(claim, last_entry=metadata.last_entry, length=metadata.length, created_ms=metadata.created_ms)
         return cls(claim, written.ledger.key.uuid, is_new=True)
 
     @property
@@ -94,7 +94,7 @@ class Admission:
         self.bucket = bucket
         self._progress = progress
         self._taken: TakenIds | None = None
-        self._expected: dict[int, Expected] = {}
+        self._expected: list[Expected] = []
 
     @property
     def taken(self) -> TakenIds:
@@ -112,29 +112,32 @@ class Admission:
         rival = self.taken.rival(claim)
         if rival is not None:
             raise refused(claim, rival)
-        one = self._expected.get(claim.ledger_id)
-        if one is not None and claim.if_exists is not IfExists.NEW_COPY and not _says_the_same(one.claim, claim):
+        one = next((one for one in self._of_id(claim.ledger_id) if _is_in_the_way(one.claim, claim)), None)
+        if one is not None:
             reason = f"the same call has written another ledger {claim.ledger_id} just now; ids are unique in a cluster"
             raise LedgerExistsError(reason, key=one.key.index_key)
 
     def is_there(self, claim: Claim, measure: Callable[[], tuple[int, int]]) -> bool:
         """Whether the same ledger is in the bucket now, and is to be skipped; raises `LedgerExistsError` if another one has its id.
 
+        A further copy of it (``NEW_COPY``) is never skipped, and is refused beside another one.
         ``measure`` returns the last entry and the length of what is to be written; it is asked where there is something to compare.
         """
         for _ in range(_LOOKS):
-            if not self.taken.refs_of(claim.ledger_id) and claim.ledger_id not in self._expected:
+            if not self.taken.refs_of(claim.ledger_id) and not self._of_id(claim.ledger_id):
                 return False
             if claim.last_entry is None:
                 last_entry, length = measure()
                 claim = replace(claim, last_entry=last_entry, length=length)
             self.require_free(claim)
-            if claim.ledger_id in self._expected:
+            if claim.if_exists is IfExists.NEW_COPY:
+                return False
+            if self._of_id(claim.ledger_id):
                 return True
             same = self.taken.same(claim)
             found = next((ref for ref in same if is_current(self.bucket.raw_store, ref)), None)
             if found is not None:
-                self._expected[claim.ledger_id] = Expected(claim, found.uuid, is_new=False)
+                self._expected.append(Expected(claim, found.uuid, is_new=False))
             if found is not None or not same:
                 return found is not None
             # It has gone since the bucket was listed.
@@ -143,10 +146,9 @@ class Admission:
         raise StaleObjectError(reason, key=f"ledger {claim.ledger_id}")
 
     def wrote(self, claim: Claim, written: WrittenLedger) -> None:
-        """Note what was published; of a further copy nothing has to be looked for."""
+        """Note what was published."""
         self.bucket.expire()
-        if claim.if_exists is not IfExists.NEW_COPY:
-            self._expected[claim.ledger_id] = Expected.of(claim, written)
+        self._expected.append(Expected.of(claim, written))
 
     def confirm(self) -> None:
         """Look at all again that was written or skipped.
@@ -154,7 +156,7 @@ class Admission:
         Raises the first of what `standing_error` tells; what was written and does not stand is taken back, and all of it where the bucket
         cannot be looked at. `UncertainWriteError` says that this could not be done.
         """
-        expected, self._expected = list(self._expected.values()), {}
+        expected, self._expected = self._expected, []
         if not expected:
             return
         try:
@@ -165,6 +167,9 @@ class Admission:
             raise
         if errors:
             raise errors[0]
+
+    def _of_id(self, ledger_id: int) -> list[Expected]:
+        return [one for one in self._expected if one.claim.ledger_id == ledger_id]
 
 
 _current: ContextVar[Admission | None] = ContextVar("ledgerfs-admission", default=None)
@@ -186,13 +191,10 @@ def together(bucket: Bucket) -> Iterator[Admission]:
         admission.confirm()
 
 
-def _says_the_same(one: Claim, other: Claim) -> bool:
-    return one.length is not None and (one.managed_ledger, one.ledger_id, one.last_entry, one.length) == (
-        other.managed_ledger,
-        other.ledger_id,
-        other.last_entry,
-        other.length,
-    )
+def _is_in_the_way(one: Claim, other: Claim) -> bool:
+    """Whether what one call wrote keeps it from writing another one of this id."""
+    is_beside = other.if_exists is IfExists.NEW_COPY and one.managed_ledger != other.managed_ledger
+    return not (is_beside or (one.length is not None and one.agrees_with(other)))
 
 
 def _taken_back(error: LedgerExistsError) -> LedgerExistsError:

@@ -1,8 +1,8 @@
 """Offloading from one bucket into another: every ledger as Pulsar itself would have written it there, read back before it counts as copied.
 
 Ledgers keep their uuid, by which a broker that is pointed at the copy finds them. What is there already is left alone, so a copy that was
-interrupted is taken up by starting it again. A ledger is there if the target has one of the same topic, id, last entry and length; ledgers
-of other topics have nothing to do with it, since two clusters may be copied into one bucket.
+interrupted is taken up by starting it again. A ledger is there if the target has one of the same topic, id, last entry, length and, where
+both are known, creation; ledgers of other topics have nothing to do with it, since two clusters may be copied into one bucket.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -142,10 +142,16 @@ def copy_ledgers(
     catalog = source.catalog if catalog is None else catalog
     table = catalog.ledgers[["length", "last_entry"]][rows]
     total = sum(table["length"].tolist()) + 12 * (sum(table["last_entry"].tolist()) + len(table))
-    copy = _Copy(source, catalog, target, options, TakenIds(target.refresh()), _Meter(total, progress))
+    meter = _Meter(total, progress)
+    copy = _Copy(source, catalog, _with_other_copies(catalog), target, options, TakenIds(target.refresh()), meter)
     numbered = ((number, catalog.ref(row)) for number, row in enumerate(rows.tolist()))
     while some := list(islice(numbered, _LOOKED_AT_TOGETHER)):
         yield from _confirmed(target, copy.run_all(some))
+
+
+def _with_other_copies(catalog: Catalog) -> frozenset[tuple[str | None, int]]:
+    names, ids = (catalog.gaps[column][catalog.gaps["is_beside"]].tolist() for column in ("name", "ledger_id"))
+    return frozenset((catalog.names[name], ledger_id) for name, ledger_id in zip(names, ids, strict=True))
 
 
 def _confirmed(target: Bucket, made: "Iterator[_Standing]") -> Iterator[CopiedLedger]:
@@ -191,6 +197,8 @@ class _Copy:
     ----------
     catalog
         What the source had when it began.
+    contradicted
+        Managed ledgers and ids of those ledgers of it that have other contents in another copy.
     there
         What the target had then.
 
@@ -198,6 +206,7 @@ class _Copy:
 
     source: Bucket
     catalog: Catalog
+    contradicted: frozenset[tuple[str | None, int]]
     target: Bucket
     options: CopyOptions
     there: TakenIds
@@ -225,10 +234,11 @@ class _Copy:
             told = done
 
         try:
+            self._require_agreed(ref)
             claim = self._claim(ref, ledger_id, uuid)
             found = self._found(claim, uuid)
             if found is not None:
-                claim = replace(claim, length=found.length)
+                claim = replace(claim, length=found.length, created_ms=found.created_ms or claim.created_ms)
                 expected = Expected(claim, found.uuid, is_new=False)
                 return CopiedLedger(ref, Outcome.SKIPPED, ledger_id, uuid), expected
             written = self._write(ref, ledger_id, uuid, tell)
@@ -241,6 +251,12 @@ class _Copy:
         expected = Expected.of(claim, written)
         return CopiedLedger(ref, Outcome.COPIED, ledger_id, expected.uuid), expected
 
+    def _require_agreed(self, ref: LedgerRef) -> None:
+        """Raise `CorruptLedgerError` for a ledger that no reader takes as it is: one copy would pass for the whole truth."""
+        if (ref.managed_ledger, ref.ledger_id) in self.contradicted:
+            reason = "another copy of the ledger has other entries, as `ledgerfs verify` tells; none of them is copied"
+            raise CorruptLedgerError(reason, key=ref.data.key)
+
     def _claim(self, ref: LedgerRef, ledger_id: int, uuid: str | None) -> Claim:
         """Return what is to be in the target; copies that an earlier run brought from the same bucket stand in nobody's way."""
         if self.options.first_ledger_id is not None:
@@ -248,7 +264,16 @@ class _Copy:
         copies = [] if uuid is None else self.catalog.copies_of(ref.managed_ledger, ledger_id)
         friends = frozenset(one.uuid for one in copies)
         policy = self.options.if_exists
-        return Claim(ref.managed_ledger, ledger_id, policy, True, ref.last_entry, ref.length, friends)
+        return Claim(
+            ref.managed_ledger,
+            ledger_id,
+            policy,
+            is_kept=True,
+            last_entry=ref.last_entry,
+            length=ref.length,
+            created_ms=ref.created_ms,
+            friends=friends,
+        )
 
     def _found(self, claim: Claim, uuid: str | None) -> LedgerRef | None:
         """Return the ledger of the target for which this one is skipped, None where it is to be written; raises `LedgerExistsError`."""
@@ -301,12 +326,3 @@ class _Copy:
             remove_ledger(self.target, written.ledger.key)
             reason = f"the copy was not whole when it was read back, and is removed: {wrong[0].message}"
             raise CorruptLedgerError(reason, key=wrong[0].key, offset=wrong[0].offset)
-
-
-def _is_same(found: LedgerRef, ref: LedgerRef) -> bool:
-    """Whether what is in the target is a whole copy of a ledger, as far as its index tells."""
-    return found.is_sound and (found.managed_ledger, found.last_entry, found.length) == (
-        ref.managed_ledger,
-        ref.last_entry,
-        ref.length,
-    )

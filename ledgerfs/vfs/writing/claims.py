@@ -17,6 +17,7 @@ from ledgerfs.errors import (
     StoreError,
 )
 from ledgerfs.vfs.catalog import Catalog, LedgerRef
+from ledgerfs.vfs.description import iso_time
 
 
 class IfExists(StrEnum):
@@ -37,6 +38,10 @@ class Claim:
         Whether it has its id from another bucket: then ledgers of other topics stand in nobody's way.
     last_entry, length
         Of its entries, by which the same ledger is known; None where that is not known yet.
+    created_ms
+        Creation of the ledger, ms since 1970 UTC, by which it is told from another one of the same size; None where nobody knows it.
+    is_original
+        Whether its entries are made here and now: then no ledger that is there is a copy of it, whatever its size.
     friends
         Uuids of further copies that are brought together with this one.
 
@@ -48,22 +53,33 @@ class Claim:
     is_kept: bool = False
     last_entry: int | None = None
     length: int | None = None
+    created_ms: int | None = None
+    is_original: bool = False
     friends: frozenset[str] = frozenset()
 
     def is_same(self, found: LedgerRef) -> bool:
         """Whether what is in the bucket is a whole copy of the ledger, as far as its index tells."""
-        return found.is_sound and (found.managed_ledger, found.last_entry, found.length) == (
-            self.managed_ledger,
-            self.last_entry,
-            self.length,
-        )
+        return found.is_sound and self.agrees_with(found)
+
+    def agrees_with(self, other: "Claim | LedgerRef") -> bool:
+        """Whether what is known of a ledger of this id is the same."""
+        told = (other.managed_ledger, other.last_entry, other.length)
+        is_of_then = None in {self.created_ms, other.created_ms} or self.created_ms == other.created_ms
+        return is_of_then and told == (self.managed_ledger, self.last_entry, self.length)
 
     def is_rival(self, found: LedgerRef) -> bool:
         """Whether a ledger of the same id keeps this one from being there."""
         if found.managed_ledger != self.managed_ledger:
-            return not self.is_kept
+            return not self.is_kept and self.if_exists is not IfExists.NEW_COPY
+        if self.if_exists is IfExists.FAIL:
+            return True
         # A damaged one is no reason to leave a whole one out.
-        return self.if_exists is IfExists.FAIL or (found.is_sound and not self.is_same(found))
+        return found.is_sound and (self.is_original or not self._may_be_same(found))
+
+    def _may_be_same(self, found: LedgerRef) -> bool:
+        # Of a copy that comes as a stream it is known in the end, when the bucket is looked at again.
+        is_open = self.if_exists is IfExists.NEW_COPY and self.last_entry is None
+        return is_open or self.is_same(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +119,12 @@ class TakenIds:
 
     def rival(self, claim: Claim, uuid: str | None = None) -> Rival | None:
         """Return what keeps a ledger out, but for the one of this uuid, which is its own."""
-        if claim.if_exists is IfExists.NEW_COPY:
-            return None
         return next(self._rivals(claim, claim.friends | {uuid}), None)
 
     def _rivals(self, claim: Claim, friends: frozenset[str | None]) -> Iterator[Rival]:
         for ref in self.refs_of(claim.ledger_id):
             if ref.uuid not in friends and claim.is_rival(ref):
-                is_other = ref.managed_ledger == claim.managed_ledger and claim.if_exists is IfExists.SKIP
+                is_other = ref.managed_ledger == claim.managed_ledger and claim.if_exists is not IfExists.FAIL
                 yield Rival(ref.index.key, f"of {ref.topic}{_difference(ref) if is_other else ''}")
         for uuid, key, error in self._unreadable.get(claim.ledger_id, ()):
             # What is broken for good hides nothing; what only cannot be read now may be anybody's ledger.
@@ -121,9 +135,11 @@ class TakenIds:
 
 def refused(claim: Claim, rival: Rival) -> LedgerExistsError:
     """Return the error for an id that is taken before anything was written."""
+    is_for_copies = claim.if_exists is IfExists.FAIL
+    advice = ", or ask for a further copy of the same ledger (if_exists='new-copy')" if is_for_copies else ""
     return LedgerExistsError(
         f"the bucket has ledger {claim.ledger_id} already, {rival.what}; ids are unique in a cluster, and nothing is written over: "
-        "remove it first, or ask for a new copy (if_exists='new-copy')",
+        f"remove it first{advice}",
         key=rival.key,
     )
 
@@ -144,4 +160,5 @@ def standing_error(taken: TakenIds, claim: Claim, uuid: str) -> LedgerfsError | 
 
 
 def _difference(ref: LedgerRef) -> str:
-    return f", with {ref.entries} entries of {ref.length} bytes, which is not the same"
+    created = "" if ref.created_ms is None else f" (created {iso_time(ref.created_ms)})"
+    return f", with {ref.entries} entries of {ref.length} bytes{created}, which is not the same"

@@ -1,7 +1,7 @@
 """Importing: rows become messages of a new ledger."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import pyarrow as pa
@@ -78,7 +78,8 @@ def import_rows(
     options, block_size
         How rows become entries; bytes of a block, None for 64 MiB.
     if_exists
-        What to do when there is a ledger of the id that was named; it is not skipped.
+        What to do when there is a ledger of the id that was named; it is not skipped. ``NEW_COPY`` stands beside damaged ledgers of this
+        topic and id only: rows that are encoded now are no copy of one that is whole, and one of the two would hide the other.
     progress
         Is told how far the bucket is listed, and how many rows are written.
 
@@ -95,7 +96,7 @@ def import_rows(
     if ledger_id is None:
         ledger_id, if_exists = new_own_id([admission.taken.catalog], [managed_ledger]), IfExists.FAIL
     wanted = Wanted(managed_ledger, ledger_id, block_size=block_size)
-    ledger, claim = wanted.new_ledger(), wanted.claim(if_exists)
+    ledger, claim = wanted.new_ledger(), replace(wanted.claim(if_exists), is_original=True)
     admission.require_free(claim)
     rows = Rows(source.schema, source.batches(), source.rows)
     made = write_rows(bucket.raw_store, ledger, rows, options or EncodeOptions(), progress)

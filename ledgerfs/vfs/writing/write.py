@@ -56,7 +56,8 @@ class Wanted:
 
     def claim(self, if_exists: IfExists) -> Claim:
         """Return what others of the same id have to be asked about."""
-        return Claim(self.managed_ledger, self.ledger_id, if_exists)
+        created_ms = None if self.metadata is None else self.metadata.created_ms
+        return Claim(self.managed_ledger, self.ledger_id, if_exists, created_ms=created_ms)
 
     def new_ledger(self) -> NewLedger:
         """Return what the writer needs; raises `InvalidNameError` for names that are no topic's, and ids that no ledger has."""
