@@ -103,15 +103,15 @@ def open_rows(path: str, **storage_options: Any) -> RowFile:  # noqa: ANN401  (f
 
 def _paths(fs: Any, root: str, path: str) -> list[str]:  # noqa: ANN401
     if fs.isdir(root):
-        listed = {info["name"].rstrip("/"): info for info in fs.ls(root, detail=True)}
-        above = root
+        infos, above = fs.ls(root, detail=True), root
     elif is_pattern(root) and not fs.exists(root):
-        listed = fs.glob(with_literal_beginning(root, fs.exists), detail=True)
+        infos = fs.glob(with_literal_beginning(root, fs.exists), detail=True).values()
         above = _above_pattern(root)
     else:
         _require_kind(root)
         return [root]
-    # Stores may list a folder in itself; the folders above what is found are read by that.
+    listed = {info["name"].rstrip("/"): info for info in infos}
+    # Stores may list a folder in itself, as an object; the folders above what is found are read by that.
     folders = {str(PurePosixPath(root)), *(str(parent) for name in listed for parent in PurePosixPath(name).parents)}
     found = [name for name in listed if name not in folders and not _is_hidden(name, above)]
     for name in sorted(found):

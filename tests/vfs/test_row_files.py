@@ -18,6 +18,7 @@ from ledgerfs.vfs.bucket import Bucket, open_bucket
 from ledgerfs.vfs.export import export_topic
 from ledgerfs.vfs.row_files import RowFile, open_rows
 from tests.messages.test_encode import decoded
+from tests.support.s3 import S3Server
 
 COLUMNS = tuple(INPUT_COLUMNS)
 KINDS = ("parquet", "arrow", "jsonl", "csv")
@@ -122,7 +123,7 @@ def test_nothing_is_left_out(tmp_path: Path, name: str, text: str, pattern: str)
     assert caught.value.key == str(path)
 
 
-def test_a_folder_of_another_filesystem_that_lists_itself() -> None:
+def test_folders_in_folders_of_another_filesystem() -> None:
     fs = fsspec.filesystem("memory")
     fs.pipe({"/marked/a.jsonl": b'{"value":"a"}', "/marked/sub/b.jsonl": b'{"value":"b"}'})
     try:
@@ -131,6 +132,13 @@ def test_a_folder_of_another_filesystem_that_lists_itself() -> None:
             open_rows("memory://marked/")
     finally:
         fs.rm("/marked", recursive=True)
+
+
+@pytest.mark.parametrize("pattern", ["", "/", "/*", "/**"])
+def test_a_marker_of_a_folder_is_no_file(s3: S3Server, s3_bucket: str, pattern: str) -> None:
+    for key, body in {"rows/": b"", "rows/a.jsonl": b'{"value":"a"}', "rows/_SUCCESS": b""}.items():
+        s3.client.put_object(Bucket=s3_bucket, Key=key, Body=body)
+    assert open_rows(f"s3://{s3_bucket}/rows{pattern}", **s3.options).paths == (f"{s3_bucket}/rows/a.jsonl",)
 
 
 def test_a_name_that_looks_like_a_pattern(tmp_path: Path) -> None:
