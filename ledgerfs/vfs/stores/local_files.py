@@ -19,10 +19,10 @@ _IS_LINK = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK})
 
 
 def open_object(root: str, key: str, *, follow_links: bool) -> int:
-    """Return a descriptor of a regular file, to read; raises `AccessDeniedError` for links and what else is no file, `StoreError` for a
-    followed link that leads nowhere, and `OSError`.
+    """Return a descriptor of a regular file, to read.
 
-    The folder itself may be a link: whoever named it meant it.
+    The folder itself may be a link: whoever named it meant it. Raises `AccessDeniedError` for links and what else is no file, `StoreError`
+    for a followed link that leads nowhere, and `OSError`.
     """
     descriptor = _open_followed(f"{root}/{key}", key) if follow_links else _open_beneath(root, key)
     try:
@@ -103,7 +103,9 @@ def _parent_of(root: str, key: str) -> tuple[int | None, str]:
             if error.errno not in _IS_LINK:
                 raise
             is_link = S_ISLNK(os.stat(folder, dir_fd=above, follow_symlinks=False).st_mode)
-            raise _refused(key) if is_link else FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key) from error
+            raise (
+                _refused(key) if is_link else FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
+            ) from error
         finally:
             os.close(above)
     return descriptor, name
