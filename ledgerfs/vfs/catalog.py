@@ -400,9 +400,12 @@ def is_sound(rows: Table | np.void) -> npt.NDArray[np.bool_]:
 def agree(left: Table | np.void, right: Table | np.void) -> npt.NDArray[np.bool_]:
     """Return for rows of `LEDGER` what `LedgerRef.agrees_with` does."""
     one, other = left["created_ms"], right["created_ms"]
-    is_same_time = (one == other) | (one == 0) | (other == 0)
-    same: npt.NDArray[np.bool_] = (left["last_entry"] == right["last_entry"]) & (left["length"] == right["length"])
-    return same & is_same_time
+    same: npt.NDArray[np.bool_] = (
+        (left["last_entry"] == right["last_entry"])
+        & (left["length"] == right["length"])
+        & ((one == other) | (one == 0) | (other == 0))
+    )
+    return same
 
 
 def key_of(row: np.void) -> LedgerKey:

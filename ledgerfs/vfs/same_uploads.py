@@ -27,13 +27,17 @@ def compared_with_copies(store: ObjectStore, catalog: Catalog) -> Catalog:
     """Return the catalog with ``has_copy`` of its orphans and bad indexes; raises `StoreUnreachableError` only."""
     copies = _Copies.of(store, catalog)
     orphans = catalog.orphans.copy()
-    looks = ordered_map(copies.of_orphan, orphans, _THREADS, "ledgerfs-same")
-    for row, (orphans["has_copy"][row], near) in enumerate(looks):
+    for column in ("has_copy", "near_high", "near_low", "near_version"):
+        orphans[column] = np.zeros(1, orphans.dtype[column])
+    rows = np.flatnonzero(np.isin(orphans["ledger_id"], list(copies.by_id)))
+    looks = ordered_map(copies.of_orphan, catalog.orphans[rows], _THREADS, "ledgerfs-same")
+    for row, (has_copy, near) in zip(rows.tolist(), looks, strict=True):
+        orphans["has_copy"][row] = has_copy
         if near is not None:
             for column, source in (("high", "uuid_high"), ("low", "uuid_low"), ("version", "data_version")):
                 orphans[f"near_{column}"][row] = near[source]
-    has_copy = ordered_map(copies.of_bad_index, catalog.bad_indexes, _THREADS, "ledgerfs-same")
-    bad = tuple(replace(one, has_copy=has) for one, has in zip(catalog.bad_indexes, has_copy, strict=True))
+    by_bad = ordered_map(copies.of_bad_index, catalog.bad_indexes, _THREADS, "ledgerfs-same")
+    bad = tuple(replace(one, has_copy=has) for one, has in zip(catalog.bad_indexes, by_bad, strict=True))
     return replace(catalog, orphans=orphans, bad_indexes=bad)
 
 

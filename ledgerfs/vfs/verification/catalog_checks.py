@@ -66,7 +66,7 @@ def _unpaired(catalog: Catalog) -> Iterator[Finding]:
         key, name, has_copy = key_of(orphan), int(orphan["name"]), bool(orphan["has_copy"])
         message = "data object without an index: the upload is unfinished or failed, or the index is lost"
         if not has_copy and catalog.all_of(key.ledger_id):
-            message += "; another ledger of this id is there, and does not begin with the same bytes or has not as many"
+            message += "; the bucket has another ledger of this id, of another size or with other first bytes"
         severity = Severity.REMARK if has_copy else Severity.DAMAGE
         topic = topic_of(catalog.names[name]) if name >= 0 else None
         note = message + _copy_note(has_copy)

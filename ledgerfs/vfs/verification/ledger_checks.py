@@ -24,6 +24,7 @@ from ledgerfs.formats.block import (
 )
 from ledgerfs.formats.index import OffloadIndex
 from ledgerfs.formats.ledger_metadata import LedgerState
+from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.formats.user_metadata import parse_user_metadata
 from ledgerfs.messages.entry_checksum import EntryState, check_entries
 from ledgerfs.vfs.block_map import block_ends
@@ -228,7 +229,7 @@ class LedgerCheck:
             if told.broker_refuses is not None:
                 self._damage("no-version-key", told.broker_refuses, key=stat.key)
             name = self.ledger.ref.managed_ledger
-            if name is not None and told.managed_ledger not in {None, name}:
+            if name and told.managed_ledger and topic_of(told.managed_ledger) != topic_of(name):
                 message = f"user metadata says that this object is of {told.managed_ledger}, the index says {name}"
                 self._damage("contradicting-metadata", message, key=stat.key)
 
