@@ -40,6 +40,11 @@ ORPHAN = np.dtype(
             "i4",
         ),  # row of Catalog.names, by user metadata; UNKNOWN where none tells it, UNASKED where the store did not answer
         ("is_of_job", "?"),  # written by a job that publishes several ledgers together
+        ("has_copy", "?"),  # a complete ledger of this id begins with the same bytes and has as many
+        # The ledger that was last compared with it: its uuid, 0 for none, and the version of its data object.
+        ("near_high", "u8"),
+        ("near_low", "u8"),
+        ("near_version", f"S{VERSION_BYTES}"),
     ]
 )
 """A data object without an index: row of a catalog."""
@@ -118,6 +123,11 @@ class LedgerRef:
         """Exact size of the ``.entries`` file, bytes."""
         return records_size(self.length, self.last_entry)
 
+    def agrees_with(self, other: "LedgerRef") -> bool:
+        """Whether two indexes of one ledger claim the same entries, bytes and creation, where both tell that."""
+        created = {self.created_ms, other.created_ms} - {None}
+        return (self.last_entry, self.length) == (other.last_entry, other.length) and len(created) <= 1
+
     @property
     def uploaded_ms(self) -> int:
         """When the index object, and so the ledger, was complete in the bucket; ms since 1970 UTC."""
@@ -126,11 +136,21 @@ class LedgerRef:
 
 @dataclass(frozen=True, slots=True)
 class BadIndex:
-    """An index object that could not be read or parsed, and why; its topic, where user metadata tells it."""
+    """An index object that could not be read or parsed, and why.
+
+    Attributes
+    ----------
+    managed_ledger
+        Its topic's, where user metadata tells it.
+    has_copy
+        Whether a complete ledger of this id and topic has the same data object, as far as size and first bytes tell.
+
+    """
 
     key: LedgerKey
     error: LedgerfsError
     managed_ledger: str | None = None
+    has_copy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,6 +395,17 @@ def is_sound(rows: Table | np.void) -> npt.NDArray[np.bool_]:
     """Return for rows of `LEDGER` whether index and size of the data object agree with each other."""
     sound: npt.NDArray[np.bool_] = rows["plausible"] & (rows["data_size"] == rows["data_length"])
     return sound
+
+
+def agree(left: Table | np.void, right: Table | np.void) -> npt.NDArray[np.bool_]:
+    """Return for rows of `LEDGER` what `LedgerRef.agrees_with` does."""
+    one, other = left["created_ms"], right["created_ms"]
+    same: npt.NDArray[np.bool_] = (
+        (left["last_entry"] == right["last_entry"])
+        & (left["length"] == right["length"])
+        & ((one == other) | (one == 0) | (other == 0))
+    )
+    return same
 
 
 def key_of(row: np.void) -> LedgerKey:

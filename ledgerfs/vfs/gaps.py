@@ -6,10 +6,8 @@ from typing import Any
 import numpy as np
 
 from ledgerfs.errors import ObjectNotFoundError
-from ledgerfs.formats.block import BLOCK_HEADER_BYTES
-from ledgerfs.formats.ledger_metadata import records_size
 from ledgerfs.formats.object_names import uuid_halves
-from ledgerfs.vfs.catalog import Catalog, Table, is_sound
+from ledgerfs.vfs.catalog import Catalog, Table, agree, is_sound
 from ledgerfs.vfs.missing_ledgers import GAP, UNKNOWN, GapKind
 
 UPLOAD_MS = 10 * 60 * 1000
@@ -60,28 +58,25 @@ class _Near:
 
 def _lost(catalog: Catalog, near: _Near) -> Iterator[Row]:
     for lost in catalog.lost:
-        name, claims = int(lost["name"]), (int(lost["last_entry"]), int(lost["length"]))
-        ledger_id = int(lost["ledger_id"])
+        name, ledger_id = int(lost["name"]), int(lost["ledger_id"])
         if catalog.names[name] is None:
-            if any(_claims(copy) == claims for copy in near.sound(ledger_id)):
+            if any(agree(copy, lost) for copy in near.sound(ledger_id)):
                 continue
             name, copy = UNKNOWN, None
         else:
             copy = near.of_topic(ledger_id, name)
-        if copy is None or _claims(copy) != claims:
-            told = (*claims, int(lost["created_ms"]), int(lost["uploaded_ms"]))
+        if copy is None or not agree(copy, lost):
+            told = tuple(int(lost[column]) for column in ("last_entry", "length", "created_ms", "uploaded_ms"))
             yield (*_key(lost), name, GapKind.DATA_LOST, copy is not None, *told)
 
 
 def _without_readable_index(catalog: Catalog, near: _Near) -> Iterator[Row]:
     for bad in catalog.bad_indexes:
-        if isinstance(bad.error, ObjectNotFoundError):
-            continue  # deleted since the listing, with its ledger: an index goes first
-        ledger_id, name = bad.key.ledger_id, catalog.row_of(bad.managed_ledger)
-        has_copy = any(near.sound(ledger_id)) if name == UNKNOWN else near.of_topic(ledger_id, name) is not None
-        if not has_copy:
-            key = (*uuid_halves(bad.key.uuid), ledger_id)
-            yield (*key, name, GapKind.INDEX_UNREADABLE, False, UNKNOWN, UNKNOWN, 0, 0)
+        # One that is not found was deleted since the listing, with its ledger: an index goes first.
+        if not (bad.has_copy or isinstance(bad.error, ObjectNotFoundError)):
+            ledger_id, name = bad.key.ledger_id, catalog.row_of(bad.managed_ledger)
+            key, is_beside = (*uuid_halves(bad.key.uuid), ledger_id), near.of_topic(ledger_id, name) is not None
+            yield (*key, name, GapKind.INDEX_UNREADABLE, is_beside, UNKNOWN, UNKNOWN, 0, 0)
 
 
 def _orphans(catalog: Catalog, near: _Near, now_ms: int) -> Iterator[Row]:
@@ -92,14 +87,11 @@ def _orphans(catalog: Catalog, near: _Near, now_ms: int) -> Iterator[Row]:
     published = np.concatenate([catalog.ledgers["uuid_high"], catalog.lost["uuid_high"]]) >> _GROUP_SHIFT
     is_unpublished = orphans["is_of_job"] & ~np.isin(orphans["uuid_high"] >> _GROUP_SHIFT, published)
     for orphan, is_being_written in zip(orphans, is_young | is_unpublished, strict=True):
-        ledger_id, name = int(orphan["ledger_id"]), max(int(orphan["name"]), UNKNOWN)
-        if name == UNKNOWN:
-            has_copy = any(_may_hold(orphan, copy) for copy in near.sound(ledger_id))
-        else:
-            has_copy = near.of_topic(ledger_id, name) is not None
-        if not has_copy:
+        if not orphan["has_copy"]:
             kind = GapKind.BEING_WRITTEN if is_being_written else GapKind.INDEX_LOST
-            yield (*_key(orphan), name, kind, False, UNKNOWN, UNKNOWN, 0, int(orphan["modified_ms"]))
+            ledger_id, name = int(orphan["ledger_id"]), max(int(orphan["name"]), UNKNOWN)
+            is_beside = near.of_topic(ledger_id, name) is not None
+            yield (*_key(orphan), name, kind, is_beside, UNKNOWN, UNKNOWN, 0, int(orphan["modified_ms"]))
 
 
 def _contradictions(catalog: Catalog) -> Table:
@@ -107,10 +99,7 @@ def _contradictions(catalog: Catalog) -> Table:
     ledgers = catalog.ledgers
     copies = np.flatnonzero(ledgers["copy"] > 0)
     read = copies - ledgers["copy"][copies]
-    differs = np.zeros(copies.size, bool)
-    for column in ("last_entry", "length"):
-        differs |= ledgers[column][copies] != ledgers[column][read]
-    hidden = ledgers[copies[differs]]
+    hidden = ledgers[copies[~agree(ledgers[copies], ledgers[read])]]
     gaps = np.zeros(hidden.size, GAP)
     for column in ("uuid_high", "uuid_low", "ledger_id", "name", "last_entry", "length", "created_ms"):
         gaps[column] = hidden[column]
@@ -118,16 +107,5 @@ def _contradictions(catalog: Catalog) -> Table:
     return gaps
 
 
-def _claims(row: np.void) -> tuple[int, int]:
-    return int(row["last_entry"]), int(row["length"])
-
-
 def _key(row: np.void) -> tuple[int, int, int]:
     return int(row["uuid_high"]), int(row["uuid_low"]), int(row["ledger_id"])
-
-
-def _may_hold(orphan: np.void, copy: np.void) -> bool:
-    """Whether a data object has room for the entries of a ledger, and so may be another upload of it."""
-    last_entry, length = _claims(copy)
-    room: int = int(orphan["size"]) - BLOCK_HEADER_BYTES
-    return room >= records_size(length, last_entry)

@@ -44,6 +44,7 @@ from ledgerfs.vfs.index_digests import IndexDigests
 from ledgerfs.vfs.layout import LedgerReader, Progress
 from ledgerfs.vfs.ledger_reader import PulsarLedgerReader
 from ledgerfs.vfs.object_store import KeepingStore, ObjectStore, ReadRequest
+from ledgerfs.vfs.same_uploads import compared_with_copies
 from ledgerfs.vfs.unpaired_objects import told_bad_indexes, told_orphans, without_false_losses
 
 _CHUNK = 32768
@@ -80,6 +81,7 @@ class PulsarBlobLayout:
         orphans = told_orphans(self._store, unpaired, previous, names.row_of, progress)
         bad = told_bad_indexes(self._store, bad, names.row_of)
         catalog = Catalog.of(names.texts, ledgers, orphans, bad, listing.others)
+        catalog = compared_with_copies(self._store, catalog)
         return replace(catalog, gaps=find_gaps(catalog, listed_ms))
 
     def open_ledger(self, ref: LedgerRef, offsets: LearnedOffsets | None = None) -> LedgerReader:

@@ -92,7 +92,8 @@ def _remember(orphans: Table, previous: Catalog, row_of: RowOf) -> None:
         known = old[match_rows(orphans[row : row + 1], old)[0]]
         name = int(known["name"])
         orphans["name"][row] = name if name < 0 else row_of(previous.names[name])
-        orphans["is_of_job"][row] = known["is_of_job"]
+        for column in ("is_of_job", "has_copy", "near_high", "near_low", "near_version"):
+            orphans[column][row] = known[column]
 
 
 def _is_known(rows: Table, old: Table | None, version: str) -> npt.NDArray[np.bool_]:

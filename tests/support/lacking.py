@@ -15,13 +15,21 @@ OTHER_NAME = "public/default/persistent/payments"
 MESSAGES = 80
 
 
-def ledger(ledger_id: int, *, uuid: int | None = None, messages: int = MESSAGES, name: str = NAME) -> Offload:
-    """Return a ledger of so many messages."""
+def ledger(
+    ledger_id: int,
+    *,
+    uuid: int | None = None,
+    messages: int = MESSAGES,
+    name: str = NAME,
+    created_ms: int | None = CREATED_MS,
+    first_ms: int = CREATED_MS,
+) -> Offload:
+    """Return a ledger of so many messages, published from ``first_ms`` on: of another one, it has as many other bytes."""
     entries = [
-        frame(metadata(sequence_id=i, publish_time_ms=CREATED_MS + 1000 * ledger_id + i), b"%d:%d" % (ledger_id, i))
+        frame(metadata(sequence_id=i, publish_time_ms=first_ms + 1000 * ledger_id + i), b"%d:%d" % (ledger_id, i))
         for i in range(messages)
     ]
-    return offload(entries, ledger_id, uuid=uuid or ledger_id, name=name)
+    return offload(entries, ledger_id, uuid=uuid or ledger_id, name=name, created_ms=created_ms)
 
 
 @dataclass

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from ledgerfs import open_bucket
-from ledgerfs.errors import AccessDeniedError, InvalidOptionError, LedgerfsError, ObjectExistsError
+from ledgerfs.errors import AccessDeniedError, InvalidOptionError, LedgerfsError, ObjectExistsError, StoreError
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.object_store import ReadRequest
 from ledgerfs.vfs.stores.local_store import LocalStore
 from ledgerfs.vfs.verification import verify
-from tests.support.commands import output
+from tests.support.commands import output, run
 from tests.support.ledgers import Offload, offload, put_in_folder
 
 SECRET = b"root:x:0:0: the password of somebody, which is long enough to be read"
@@ -98,6 +98,34 @@ def test_a_linked_index_is_named_and_hides_no_other_ledger(folder: Path, made: O
     assert "follow_links" in str(bad.error)
     assert [ref.ledger_id for ref in open_bucket(str(folder)).catalog.refs()] == [1]
     assert [ref.ledger_id for ref in open_bucket(str(folder), {"follow_links": True}).catalog.refs()] == [1, 2]
+
+
+@pytest.mark.parametrize("follow_links", [False, True])
+@pytest.mark.parametrize("ending", ["", "-index"])
+def test_a_link_that_leads_nowhere_was_not_deleted(
+    ending: str, follow_links: bool, folder: Path, made: Offload, tmp_path: Path
+) -> None:
+    other = offload([b"x"], 2, uuid=2)
+    put_in_folder(folder, made, other)
+    key = f"{other.uuid}-ledger-2{ending}"
+    (folder / key).unlink()
+    (folder / key).symlink_to(tmp_path / "nowhere")
+    error, said = (StoreError, "leads nowhere") if follow_links else (AccessDeniedError, "follow_links=true")
+    store = LocalStore(str(folder), follow_links=follow_links)
+    for ask in (lambda: store.read(ReadRequest(key, 0, 4)), lambda: store.head(key)):
+        with pytest.raises(error, match=said):
+            ask()
+    option = f"follow_links={follow_links}".lower()
+    for command in (("verify",), ("verify", "--quick"), ("repair",)):
+        told = run(*command, "-o", option, str(folder), code=3)
+        assert key.encode() in told.stdout
+        assert said.encode() in told.stdout
+    bucket = open_bucket(str(folder), {"follow_links": follow_links})
+    if ending:
+        assert bucket.catalog.unplaced() == [2]
+    else:
+        with pytest.raises(LedgerfsError, match=said):
+            bucket.ledger(2).read(0, 0)
 
 
 def test_a_bucket_of_links_says_which_option_it_takes(folder: Path, made: Offload, tmp_path: Path) -> None:

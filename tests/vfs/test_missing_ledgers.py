@@ -40,12 +40,14 @@ from tests.support.lacking import (
     lossy_folder,
     lossy_s3,
 )
+from tests.support.ledgers import CREATED_MS, Offload
 from tests.support.s3 import S3Server
 from tests.support.stores import CountingStore
 
 VIEWS = {"entries": "entries", "jsonl": "jsonl", "arrow": "arrow", "parquet": "parquet", "info": "json"}
 DIRECTORY = "public/default/orders"
 FIRST, SECOND, THIRD = ledger(1), ledger(2), ledger(3)
+LATER_MS = CREATED_MS + 3_600_000
 
 
 @pytest.fixture(params=["folder", "s3"])
@@ -223,6 +225,40 @@ def test_a_copy_with_other_entries_makes_up_for_nothing(bucket: LossyBucket) -> 
     assert verify(opened, quick=True).is_damaged
 
 
+def test_copies_of_two_clusters_contradict_each_other_by_their_creation(bucket: LossyBucket, old: None) -> None:
+    theirs = ledger(1, uuid=2, created_ms=LATER_MS, first_ms=LATER_MS)
+    bucket.put(FIRST)
+    bucket.put(theirs)
+    opened = bucket.open()
+    with pytest.raises(MissingLedgerError, match="different entries"):
+        opened.topic(TOPIC).count()
+    assert "contradicting-copy" in [one.kind for one in verify(opened, quick=True).findings]
+    bucket.lose(key_of(theirs))
+    opened = bucket.open()
+    with pytest.raises(MissingLedgerError, match="data object is gone"):
+        opened.topic(TOPIC).count()
+    assert verify(opened, quick=True).is_damaged
+    (item,) = plan_repair(opened, older_than_s=0, metadata=False).items
+    assert item.action is None
+
+
+def test_a_creation_that_is_unknown_contradicts_none(bucket: LossyBucket, quiet: None) -> None:
+    bucket.put(FIRST)
+    bucket.put(ledger(1, uuid=2, created_ms=None))
+    opened = bucket.open()
+    assert opened.topic(TOPIC).count() == MESSAGES
+    assert not verify(opened).is_damaged
+
+
+def test_full_verify_compares_what_copies_hold(bucket: LossyBucket) -> None:
+    bucket.put(FIRST)
+    bucket.put(ledger(1, uuid=2, first_ms=LATER_MS))
+    opened = bucket.open()
+    assert not verify(opened, quick=True).is_damaged
+    (finding,) = [one for one in verify(opened).findings if one.severity is Severity.DAMAGE]
+    assert (finding.kind, "other contents" in finding.message) == ("contradicting-copy", True)
+
+
 def test_copies_that_agree_are_a_remark(bucket: LossyBucket, quiet: None) -> None:
     bucket.put(ledger(1, uuid=1))
     bucket.put(ledger(1, uuid=2))
@@ -308,6 +344,54 @@ def test_a_retry_beside_its_ledger_is_not_counted_but_one_too_small_is(bucket: L
     small = ledger(1, uuid=8, messages=3)
     bucket.put_object(key_of(small), small.data, None)
     assert bucket.open().catalog.unplaced() == [1]
+
+
+OTHERS = {
+    "one row": ledger(2, uuid=200, messages=1),
+    "half as many": ledger(2, uuid=200, messages=40),
+    "as many others": ledger(2, uuid=200, first_ms=LATER_MS),
+    "more": ledger(2, uuid=200, messages=MESSAGES + 1),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS.values(), ids=list(OTHERS))
+@pytest.mark.parametrize("index", [None, b"nonsense"], ids=["lost", "unreadable"])
+def test_a_ledger_that_took_the_id_of_a_lost_one_does_not_hide_it(
+    index: bytes | None, other: Offload, bucket: LossyBucket, old: None
+) -> None:
+    bucket.put(FIRST)
+    bucket.put(other)
+    bucket.put_object(key_of(SECOND), SECOND.data)
+    if index is not None:
+        bucket.put_object(key_of(SECOND, "-index"), index)
+    opened = bucket.open()
+    for _ in range(2):
+        if bucket.s3 is None:  # Nothing tells the topic in a folder.
+            assert opened.catalog.unplaced() == [2]
+        else:
+            with pytest.raises(MissingLedgerError, match="ledger 2"):
+                opened.topic(TOPIC).count()
+            names = {node.path.rpartition("/")[2] for node in opened.tree.children(f"entries/{DIRECTORY}")}
+            assert names == {"1.entries", "2.entries", f"2@{SECOND.uuid}.entries"}
+        opened.refresh()
+    assert verify(opened, quick=True).is_damaged
+
+
+def test_an_earlier_try_is_compared_once(bucket: LossyBucket, old: None) -> None:
+    for made in (FIRST, SECOND):
+        bucket.put(made)
+    for data, uuid in ((SECOND.data, 7), (ledger(2, first_ms=LATER_MS).data, 8)):
+        bucket.put_object(key_of(ledger(2, uuid=uuid)), data)
+    opened = bucket.open()
+    first = opened.catalog
+    assert {int(one["uuid_low"]): bool(one["has_copy"]) for one in first.orphans} == {7: True, 8: False}
+    asked = opened.stats().as_dict().get("GET", 0)
+    assert opened.refresh().orphans.tolist() == first.orphans.tolist()
+    assert opened.stats().as_dict().get("GET", 0) == asked
+    again = bucket.open()
+    again.load_catalog()
+    assert again.stats().as_dict().get("GET", 0) == 0
+    assert again.catalog.orphans.tolist() == first.orphans.tolist()
 
 
 def test_two_clusters_may_have_the_same_id(s3_place: LossyBucket, old: None, quiet: None) -> None:

@@ -490,6 +490,38 @@ def test_an_orphan_is_kept_when_its_index_or_the_copy_changes_meanwhile(tmp_path
     assert carried_out(fresh()) == ["delete-data"]
 
 
+def test_of_orphans_that_differ_none_becomes_the_ledger(tmp_path: Path) -> None:
+    ours, theirs = offload(entries(), uuid=1), offload(entries(whose="theirs"), uuid=2)
+    (tmp_path / data_key(ours)).write_bytes(ours.data)
+    plan = planned(only_data(tmp_path, theirs), topic=TOPIC, ledgers=[1])
+    assert plan.to_do == []
+    for item in plan.left:
+        assert item.severity.value == "damage"
+        assert all(data_key(made) in item.reason for made in (ours, theirs))
+        assert "--ledger 1" in item.reason
+    (tmp_path / data_key(theirs)).unlink()
+    assert carried_out(planned(f"file://{tmp_path}", topic=TOPIC, ledgers=[1])) == ["rebuild-index"]
+
+
+def test_of_orphans_with_the_same_bytes_one_becomes_the_ledger(tmp_path: Path) -> None:
+    one, other = offload(entries(), uuid=1), offload(entries(), uuid=2)
+    (tmp_path / data_key(one)).write_bytes(one.data)
+    url = only_data(tmp_path, other)
+    assert carried_out(planned(url, topic=TOPIC)) == ["rebuild-index"]
+    aged(tmp_path)
+    assert carried_out(planned(url, topic=TOPIC)) == ["delete-data"]
+    assert damage_left(url) == []
+
+
+def test_an_unreadable_index_is_not_replaced_beside_a_copy_with_other_entries(tmp_path: Path) -> None:
+    copy, other = offload(entries(), uuid=1), offload(entries(whose="z"), uuid=2)
+    put_in_folder(tmp_path, copy, offload(entries(whose="y"), uuid=2))
+    (tmp_path / index_key(other)).write_bytes(b"nonsense")
+    plan = planned(aged(tmp_path), topic=TOPIC)
+    assert plan.to_do == []
+    assert any("complete copy" in item.reason for item in plan.left)
+
+
 # --- indexes without data
 
 

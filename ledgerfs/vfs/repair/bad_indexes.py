@@ -20,6 +20,7 @@ from ledgerfs.vfs.repair.data_walk import DataWalk
 from ledgerfs.vfs.repair.orphans import rebuild, why_not_known
 from ledgerfs.vfs.repair.rebuilt_index import metadata_left_in, rebuilt_index, why_not_whole
 from ledgerfs.vfs.repair.repairs import UNREADABLE_INDEX, Repair
+from ledgerfs.vfs.repair.same_bytes import why_not_contained
 from ledgerfs.vfs.repair.survey import Survey
 from ledgerfs.vfs.repair.user_metadata import foreign_format, lost_metadata
 from ledgerfs.vfs.verification import Severity
@@ -85,4 +86,6 @@ def _refusal(
         return "it has no entry"
     if told is not None and (told.entries, told.length) != (walk.entries, walk.length):
         return f"it has {walk.entries} entries of {walk.length} bytes; what is left of the index tells of {told.entries} of {told.length}"
-    return why_not_whole(walk) or why_not_known(survey, key, walk, name)
+    copies = (copy for copy in survey.copies_of(key.ledger_id) if copy.managed_ledger == name)
+    differences = filter(None, (why_not_contained(survey, walk.stat, copy) for copy in copies))
+    return next(differences, None) or why_not_whole(walk) or why_not_known(survey, key, walk, name)

@@ -22,7 +22,7 @@ def look_at_lost(survey: Survey, lost: LedgerRef) -> Iterator[Repair]:
 
     copies = [] if lost.managed_ledger is None else survey.copies_of(lost.ledger_id)
     copies = [copy for copy in copies if copy.managed_ledger == lost.managed_ledger]
-    same = next((copy for copy in copies if (copy.entries, copy.length) == (lost.entries, lost.length)), None)
+    same = next((copy for copy in copies if copy.agrees_with(lost)), None)
     left_alone = survey.too_young(head.stat.modified_ms) or foreign_format(head.metadata)
     if left_alone is not None:
         yield found(Severity.DAMAGE if same is None else Severity.REMARK, f"left alone: {left_alone}")
@@ -33,6 +33,6 @@ def look_at_lost(survey: Survey, lost: LedgerRef) -> Iterator[Repair]:
         return
     reason = f"kept: it is all that tells of this ledger with {lost.entries} entries of {lost.length} bytes"
     if copies:
-        reason += f" (the copy {copies[0].index.key} has {copies[0].entries} of {copies[0].length})"
+        reason += f" (the copy {copies[0].index.key} has {copies[0].entries} of {copies[0].length}, or was created at another time)"
     advice = "copy the data object from a backup, or offload again while BookKeeper has the ledger"
     yield found(Severity.DAMAGE, f"{reason}; {advice}")

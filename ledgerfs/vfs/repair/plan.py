@@ -90,14 +90,17 @@ def _unpaired(survey: Survey) -> Iterator[Repair]:
         # numba, which these import, is not needed where every pair is one.
         from ledgerfs.vfs.repair.bad_indexes import look_at_bad_index
         from ledgerfs.vfs.repair.orphans import look_at_orphan
+        from ledgerfs.vfs.repair.rivals import one_of_each
 
+        found: list[Repair] = []
         for done, key in enumerate(orphans, 1):
-            yield from _guarded(DATA_WITHOUT_INDEX, key.data_key, key.ledger_id, partial(look_at_orphan, survey, key))
+            found += _guarded(DATA_WITHOUT_INDEX, key.data_key, key.ledger_id, partial(look_at_orphan, survey, key))
             survey.say("reading data without index", done, len(orphans))
         for done, one in enumerate(bad, 1):
             look = partial(look_at_bad_index, survey, one)
-            yield from _guarded(UNREADABLE_INDEX, one.key.index_key, one.key.ledger_id, look)
+            found += _guarded(UNREADABLE_INDEX, one.key.index_key, one.key.ledger_id, look)
             survey.say("reading data of unreadable indexes", done, len(bad))
+        yield from one_of_each(survey, found)
     for row in catalog.lost:
         lost = catalog.ref_of(row)
         if survey.is_meant(lost.ledger_id):

@@ -38,6 +38,12 @@ def why_not_contained(survey: Survey, orphan: ObjectStat, copy: LedgerRef) -> st
     return None
 
 
+def is_same_object(survey: Survey, one: ObjectStat, other: ObjectStat) -> bool:
+    """Whether two objects have the same bytes."""
+    pair = (_object(survey, stat, stat.size) for stat in (one, other))
+    return one.size == other.size and first_difference(*pair) is None
+
+
 def first_difference(left: Iterator[memoryview], right: Iterator[memoryview]) -> int | None:
     """Return the offset of the first byte of ``left`` that ``right`` does not have there; None when it has them all."""
     position, mine, theirs = 0, memoryview(b""), memoryview(b"")

@@ -7,7 +7,7 @@ import errno
 import os
 from stat import S_ISLNK, S_ISREG
 
-from ledgerfs.errors import AccessDeniedError
+from ledgerfs.errors import AccessDeniedError, StoreError
 
 FOLLOW_LINKS = "follow_links"
 """The storage option that asks for it."""
@@ -19,11 +19,12 @@ _IS_LINK = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK})
 
 
 def open_object(root: str, key: str, *, follow_links: bool) -> int:
-    """Return a descriptor of a regular file, to read; raises `AccessDeniedError` for links and what else is no file, and `OSError`.
+    """Return a descriptor of a regular file, to read.
 
-    The folder itself may be a link: whoever named it meant it.
+    The folder itself may be a link: whoever named it meant it. Raises `AccessDeniedError` for links and what else is no file, `StoreError`
+    for a followed link that leads nowhere, and `OSError`.
     """
-    descriptor = os.open(f"{root}/{key}", _FLAGS) if follow_links else _open_beneath(root, key)
+    descriptor = _open_followed(f"{root}/{key}", key) if follow_links else _open_beneath(root, key)
     try:
         if not S_ISREG(os.fstat(descriptor).st_mode):
             raise AccessDeniedError("not a regular file; folders, pipes and devices are not opened", key=key)
@@ -36,7 +37,7 @@ def open_object(root: str, key: str, *, follow_links: bool) -> int:
 def stat_object(root: str, key: str, *, follow_links: bool) -> os.stat_result:
     """Return what there is to know of a file; raises as `open_object`, but for what is no regular file."""
     if follow_links:
-        return os.stat(f"{root}/{key}")  # noqa: PTH116  (a hot path)
+        return _stat_followed(f"{root}/{key}", key)
     parent, name = _parent_of(root, key)
     try:
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
@@ -44,18 +45,35 @@ def stat_object(root: str, key: str, *, follow_links: bool) -> os.stat_result:
         if parent is not None:
             os.close(parent)
     if S_ISLNK(found.st_mode):
-        raise _refused(root, key)
+        raise _refused(key)
     return found
 
 
-def _refused(root: str, key: str) -> OSError:
-    """Return the error for an object that is a link, or behind one; one that leads nowhere is no object for anybody."""
-    if not os.path.exists(f"{root}/{key}"):  # noqa: PTH110  (text in)
-        return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
+def _refused(key: str) -> AccessDeniedError:
+    """Return the error for an object that is a link, or behind one, wherever that leads."""
     return AccessDeniedError(
         f"a link, which is not followed out of the bucket's folder; the storage option {FOLLOW_LINKS}=true has it followed",
         key=key,
     )
+
+
+def _open_followed(path: str, key: str) -> int:
+    try:
+        return os.open(path, _FLAGS)
+    except FileNotFoundError as error:
+        raise _not_there(path, key, error) from error
+
+
+def _stat_followed(path: str, key: str) -> os.stat_result:
+    try:
+        return os.stat(path)  # noqa: PTH116  (a hot path)
+    except FileNotFoundError as error:
+        raise _not_there(path, key, error) from error
+
+
+def _not_there(path: str, key: str, error: FileNotFoundError) -> OSError:
+    """Return the error for what cannot be found: a link that leads nowhere is there still, so its object was not deleted."""
+    return StoreError("a link that leads nowhere", key=key) if os.path.islink(path) else error  # noqa: PTH114  (text in)
 
 
 def _open_beneath(root: str, key: str) -> int:
@@ -64,7 +82,7 @@ def _open_beneath(root: str, key: str) -> int:
         return os.open(name, _FLAGS | os.O_NOFOLLOW, dir_fd=parent)
     except OSError as error:
         if error.errno in _IS_LINK:
-            raise _refused(root, key) from error
+            raise _refused(key) from error
         raise
     finally:
         if parent is not None:
@@ -82,9 +100,12 @@ def _parent_of(root: str, key: str) -> tuple[int | None, str]:
         try:
             descriptor = os.open(folder, _FOLDER_FLAGS, dir_fd=above)
         except OSError as error:
-            if error.errno in _IS_LINK:
-                raise _refused(root, key) from error
-            raise
+            if error.errno not in _IS_LINK:
+                raise
+            is_link = S_ISLNK(os.stat(folder, dir_fd=above, follow_symlinks=False).st_mode)
+            raise (
+                _refused(key) if is_link else FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
+            ) from error
         finally:
             os.close(above)
     return descriptor, name

@@ -144,7 +144,7 @@ class LocalStore:
         try:
             stat = entry.stat(follow_symlinks=not is_link)
         except OSError:
-            # A dangling or forbidden link, or a file deleted since: listed, and found missing when it is read.
+            # A dangling or forbidden link, or a file deleted since: listed, and told when it is read.
             return ObjectStat(entry.name, 0, 0, "gone")
         if not (is_link or S_ISREG(stat.st_mode)):
             # Folders, and pipes, sockets and devices, which are not ours to open.

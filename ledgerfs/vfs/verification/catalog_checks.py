@@ -6,12 +6,10 @@ from functools import partial
 import numpy as np
 
 from ledgerfs.errors import AccessDeniedError, LedgerfsError, ObjectNotFoundError, StoreError, StoreUnreachableError
-from ledgerfs.formats.block import BLOCK_HEADER_BYTES
 from ledgerfs.formats.object_names import KeyKind
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.vfs.bucket import Bucket
-from ledgerfs.vfs.catalog import Catalog, LedgerRef, is_sound, key_of
-from ledgerfs.vfs.object_store import ReadRequest
+from ledgerfs.vfs.catalog import Catalog, LedgerRef, agree, is_sound, key_of
 from ledgerfs.vfs.verification.findings import Finding, Severity
 
 _OTHER_KEYS = {
@@ -20,7 +18,6 @@ _OTHER_KEYS = {
     KeyKind.FOREIGN: "keys that are not Pulsar's",
 }
 _NAMES_SHOWN = 5
-_COMPARED = 4096
 
 
 def check_catalog(bucket: Bucket, catalog: Catalog) -> Iterator[Finding]:
@@ -30,7 +27,7 @@ def check_catalog(bucket: Bucket, catalog: Catalog) -> Iterator[Finding]:
         severity = severity_of(error)
         kind = "deleted-meanwhile" if severity is Severity.REMARK else "unreadable-index"
         yield Finding(severity, kind, error.reason, key.index_key, error.offset, key.ledger_id)
-    yield from _unpaired(bucket, catalog)
+    yield from _unpaired(catalog)
     ledgers = catalog.ledgers
     for row in np.flatnonzero(~is_sound(ledgers)):
         ref = catalog.ref(int(row))
@@ -63,51 +60,48 @@ def _guarded(bucket: Bucket, ref: LedgerRef, check: Callable[[Bucket, LedgerRef]
         return _about(ref, severity, kind, error.reason, error.offset, index=True)
 
 
-def _unpaired(bucket: Bucket, catalog: Catalog) -> Iterator[Finding]:
+def _unpaired(catalog: Catalog) -> Iterator[Finding]:
     """Yield data without index and index without data: damage, unless a complete copy of the same ledger is there."""
     for orphan in catalog.orphans:
-        key = key_of(orphan)
-        has_copy = any(
-            _begins_alike(bucket, key.data_key, int(orphan["size"]), ref) for ref in _complete(catalog, key.ledger_id)
-        )
+        key, name, has_copy = key_of(orphan), int(orphan["name"]), bool(orphan["has_copy"])
         message = "data object without an index: the upload is unfinished or failed, or the index is lost"
+        if not has_copy and catalog.all_of(key.ledger_id):
+            message += "; the bucket has another ledger of this id, of another size or with other first bytes"
         severity = Severity.REMARK if has_copy else Severity.DAMAGE
-        yield Finding(severity, "data-without-index", message + _copy_note(has_copy), key.data_key, None, key.ledger_id)
+        topic = topic_of(catalog.names[name]) if name >= 0 else None
+        note = message + _copy_note(has_copy)
+        yield Finding(severity, "data-without-index", note, key.data_key, None, key.ledger_id, topic)
+    complete = catalog.ledgers[is_sound(catalog.ledgers)]
     for lost in catalog.lost:
         key = key_of(lost)
-        name = catalog.names[int(lost["name"])]
-        claims = int(lost["last_entry"]), int(lost["length"])
-        copies = (ref for ref in _complete(catalog, key.ledger_id) if ref.managed_ledger == name)
-        has_copy = any((ref.last_entry, ref.length) == claims for ref in copies)
+        copies = complete[(complete["ledger_id"] == lost["ledger_id"]) & (complete["name"] == lost["name"])]
+        has_copy = bool(agree(copies, lost).any())
         message = "index without its data object: deleted by half, or lost"
         severity = Severity.REMARK if has_copy else Severity.DAMAGE
-        note = message + _copy_note(has_copy)
-        yield Finding(severity, "index-without-data", note, key.index_key, None, key.ledger_id, topic_of(name))
+        note, topic = message + _copy_note(has_copy), topic_of(catalog.names[int(lost["name"])])
+        yield Finding(severity, "index-without-data", note, key.index_key, None, key.ledger_id, topic)
 
 
 def _copy(catalog: Catalog, row: int) -> Finding:
-    """Tell of a copy that is not read: a remark where it has the same entries as the one that is, else damage."""
+    """Tell of a copy that is not read: a remark where its index agrees with that of the one that is, else damage."""
     copy, read = catalog.ref(row), catalog.ref(row - int(catalog.ledgers["copy"][row]))
-    if (copy.last_entry, copy.length) == (read.last_entry, read.length):
+    if copy.agrees_with(read):
         return _about(copy, Severity.REMARK, "extra-copy", "a further copy of this ledger; another one is read")
-    message = (
-        f"a copy of this ledger with {copy.entries} entries of {copy.length} bytes, while {read.data.key}, which is read, has "
-        f"{read.entries} of {read.length}: one hides messages of the other; remove the one that is wrong"
+    return contradicting_copy(
+        copy,
+        f"{_claims(copy)}, while {read.data.key}, which is read, has {_claims(read)}: one hides messages of the other",
     )
+
+
+def contradicting_copy(copy: LedgerRef, difference: str) -> Finding:
+    """Return the finding of a copy that has other entries than the one that is read."""
+    message = f"a copy of this ledger, with {difference}; remove the one that is wrong"
     return _about(copy, Severity.DAMAGE, "contradicting-copy", message)
 
 
-def _complete(catalog: Catalog, ledger_id: int) -> list[LedgerRef]:
-    rows = np.flatnonzero((catalog.ledgers["ledger_id"] == ledger_id) & is_sound(catalog.ledgers))
-    return [catalog.ref(int(row)) for row in rows]
-
-
-def _begins_alike(bucket: Bucket, key: str, size: int, ref: LedgerRef) -> bool:
-    """Whether a data object begins with the records of a ledger: two clusters may share a bucket and an id, but not the bytes."""
-    end = min(size, ref.data.size, BLOCK_HEADER_BYTES + _COMPARED)
-    requests = [ReadRequest(one, BLOCK_HEADER_BYTES, end) for one in (key, ref.data.key)]
-    first, second = bucket.store.read_many(requests) if end > BLOCK_HEADER_BYTES else (b"", b"")
-    return isinstance(first, bytes) and len(first) > 0 and first == second
+def _claims(ref: LedgerRef) -> str:
+    created = "" if ref.created_ms is None else f", created at {ref.created_ms} ms"
+    return f"{ref.entries} entries of {ref.length} bytes{created}"
 
 
 def _copy_note(has_copy: bool) -> str:

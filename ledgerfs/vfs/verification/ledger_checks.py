@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
 import numpy as np
 
@@ -14,9 +15,16 @@ from ledgerfs.errors import (
     StoreUnreachableError,
     UnsupportedFormatError,
 )
-from ledgerfs.formats.block import BLOCK_HEADER_BYTES, MIN_HEADER_BYTES, first_wrong_padding, parse_block_header
+from ledgerfs.formats.block import (
+    BLOCK_HEADER_BYTES,
+    MIN_HEADER_BYTES,
+    RECORD_HEADER_BYTES,
+    first_wrong_padding,
+    parse_block_header,
+)
 from ledgerfs.formats.index import OffloadIndex
 from ledgerfs.formats.ledger_metadata import LedgerState
+from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.formats.user_metadata import parse_user_metadata
 from ledgerfs.messages.entry_checksum import EntryState, check_entries
 from ledgerfs.vfs.block_map import block_ends
@@ -44,6 +52,8 @@ class LedgerCheck:
         Bytes of the data object that were read.
     findings
         In the order of the object.
+    digest
+        Of all records, where it is given, so that copies can be compared whatever their blocks.
 
     """
 
@@ -53,6 +63,7 @@ class LedgerCheck:
     length: int = 0
     bytes: int = 0
     findings: list[Finding] = field(default_factory=list)
+    digest: blake2b | None = None
     _bad_checksums: int = 0
     _unchecked: int = 0
 
@@ -156,6 +167,9 @@ class LedgerCheck:
         batch = stretch.batch
         self.entries += len(batch)
         self.length += int(batch.lengths.sum())
+        if self.digest is not None:
+            first, behind = int(batch.offsets[0]) - RECORD_HEADER_BYTES, int(batch.offsets[-1] + batch.lengths[-1])
+            self.digest.update(batch.buffer[first:behind])
         result = check_entries(batch)
         self._unchecked += int((result.states == EntryState.NO_CHECKSUM).sum())
         for i in np.flatnonzero(result.states >= EntryState.MISMATCH).tolist():
@@ -211,9 +225,13 @@ class LedgerCheck:
             metadata = self.ledger.store.head(stat.key).metadata
             if metadata is None:
                 return
-            refused = parse_user_metadata(metadata).broker_refuses
-            if refused is not None:
-                self._damage("no-version-key", refused, key=stat.key)
+            told = parse_user_metadata(metadata)
+            if told.broker_refuses is not None:
+                self._damage("no-version-key", told.broker_refuses, key=stat.key)
+            name = self.ledger.ref.managed_ledger
+            if name and told.managed_ledger and topic_of(told.managed_ledger) != topic_of(name):
+                message = f"user metadata says that this object is of {told.managed_ledger}, the index says {name}"
+                self._damage("contradicting-metadata", message, key=stat.key)
 
     def _damage(self, kind: str, message: str, offset: int | None = None, key: str | None = None) -> None:
         self._find(Severity.DAMAGE, kind, message, key, offset)

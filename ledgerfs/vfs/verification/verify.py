@@ -5,8 +5,8 @@ from typing import Self
 
 from ledgerfs.errors import AccessDeniedError, ObjectNotFoundError
 from ledgerfs.vfs.bucket import Bucket
-from ledgerfs.vfs.catalog import Catalog
-from ledgerfs.vfs.layout import LedgerReader, Progress
+from ledgerfs.vfs.catalog import Catalog, LedgerRef
+from ledgerfs.vfs.layout import Progress
 from ledgerfs.vfs.ordered_map import ordered_map
 from ledgerfs.vfs.verification.catalog_checks import check_catalog
 from ledgerfs.vfs.verification.findings import Finding, Report, Severity
@@ -37,16 +37,17 @@ def verify_listed(
     ledgers = int(catalog.ledgers.size)
     if not quick and ledgers:
         # numba, which this imports, is not needed for a quick look.
+        from ledgerfs.vfs.verification.copy_comparison import CopyComparison
         from ledgerfs.vfs.verification.ledger_checks import LedgerCheck
 
         with _Meter(int(catalog.ledgers["data_size"].sum()), progress) as meter:
-            readers = (bucket.uncached_reader(ref) for ref in catalog.refs())
+            copies = CopyComparison(catalog)
 
-            def check_one(reader: LedgerReader) -> LedgerCheck:
-                return LedgerCheck(reader, meter.add).run()
+            def check_one(ref: LedgerRef) -> LedgerCheck:
+                return LedgerCheck(bucket.uncached_reader(ref), meter.add, digest=copies.digest_for(ref)).run()
 
-            for check in ordered_map(check_one, readers, threads, "ledgerfs-verify"):
-                findings += check.findings
+            for check in ordered_map(check_one, catalog.refs(), threads, "ledgerfs-verify"):
+                findings += [*check.findings, *copies.compared(check)]
                 entries += check.entries
                 read += check.bytes
         findings += metadata_remark(bucket, catalog)

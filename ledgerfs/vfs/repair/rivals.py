@@ -1,0 +1,58 @@
+"""Data objects that would each become the same ledger: at most one of them may, or the run would make copies that contradict each other."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ledgerfs.errors import LedgerfsError, StoreUnreachableError
+from ledgerfs.vfs.object_store import ObjectStat
+from ledgerfs.vfs.repair.actions import RebuildIndex, ReplaceIndex
+from ledgerfs.vfs.repair.repairs import Repair
+from ledgerfs.vfs.repair.same_bytes import is_same_object
+from ledgerfs.vfs.repair.survey import Survey
+from ledgerfs.vfs.verification import Severity
+
+
+def one_of_each(survey: Survey, repairs: Iterable[Repair]) -> list[Repair]:
+    """Return repairs of which at most one makes an index for the data of each ledger: none where the objects differ."""
+    found = list(repairs)
+    makers: dict[tuple[int | None, str | None], list[Repair]] = {}
+    for repair in found:
+        if rebuilt_data(repair) is not None:
+            makers.setdefault((repair.ledger_id, repair.topic), []).append(repair)
+    settled: dict[int, Repair] = {}
+    for rivals in makers.values():
+        if len(rivals) > 1:
+            settled |= {id(rival): one for rival, one in zip(rivals, _settled(survey, rivals), strict=True)}
+    return [settled.get(id(repair), repair) for repair in found]
+
+
+def rebuilt_data(repair: Repair) -> ObjectStat | None:
+    """Return the data object for which a repair makes an index; None where it makes none."""
+    action = repair.action.rebuilt if isinstance(repair.action, ReplaceIndex) else repair.action
+    return action.data if isinstance(action, RebuildIndex) else None
+
+
+def _settled(survey: Survey, rivals: list[Repair]) -> list[Repair]:
+    first, *others = [stat for stat in map(rebuilt_data, rivals) if stat is not None]
+    if all(_is_same(survey, first, other) for other in others):
+        reason = f"the same bytes as {first.key}, whose index is made; `repair` looks at it again when that is there"
+        return [
+            rivals[0],
+            *(replace(rival, reason=reason, action=None, severity=Severity.REMARK) for rival in rivals[1:]),
+        ]
+    keys = ", ".join(stat.key for stat in (first, *others))
+    reason = (
+        f"whole, but not the only one: {keys} differ, and at most one of them is this ledger. Remove the others, then name the ledger "
+        f"(`--ledger {rivals[0].ledger_id}`)"
+    )
+    return [replace(rival, reason=reason, action=None) for rival in rivals]
+
+
+def _is_same(survey: Survey, one: ObjectStat, other: ObjectStat) -> bool:
+    try:
+        return is_same_object(survey, one, other)
+    except StoreUnreachableError:
+        raise
+    except LedgerfsError:
+        # What cannot be compared is no proof, and an index that is not made loses nothing.
+        return False
