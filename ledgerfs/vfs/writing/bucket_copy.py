@@ -25,6 +25,7 @@ from ledgerfs.errors import (
 from ledgerfs.vfs.bucket import Bucket
 from ledgerfs.vfs.catalog import Catalog, LedgerRef, is_sound
 from ledgerfs.vfs.layout import Progress
+from ledgerfs.vfs.missing_ledgers import GapKind
 from ledgerfs.vfs.ordered_map import ordered_map
 from ledgerfs.vfs.verification.findings import Severity
 from ledgerfs.vfs.writing.admission import Expected, confirm, is_current
@@ -150,7 +151,10 @@ def copy_ledgers(
 
 
 def _with_other_copies(catalog: Catalog) -> frozenset[tuple[str | None, int]]:
-    names, ids = (catalog.gaps[column][catalog.gaps["is_beside"]].tolist() for column in ("name", "ledger_id"))
+    gaps = catalog.gaps
+    # Of a data object without a readable index nobody knows what it is a copy of.
+    is_told = gaps["is_beside"] & np.isin(gaps["kind"], [GapKind.DATA_LOST, GapKind.CONTRADICTED])
+    names, ids = (gaps[column][is_told].tolist() for column in ("name", "ledger_id"))
     return frozenset((catalog.names[name], ledger_id) for name, ledger_id in zip(names, ids, strict=True))
 
 

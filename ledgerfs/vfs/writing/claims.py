@@ -160,5 +160,5 @@ def standing_error(taken: TakenIds, claim: Claim, uuid: str) -> LedgerfsError | 
 
 
 def _difference(ref: LedgerRef) -> str:
-    created = "" if ref.created_ms is None else f" (created {iso_time(ref.created_ms)})"
-    return f", with {ref.entries} entries of {ref.length} bytes{created}, which is not the same"
+    created = "" if ref.created_ms is None else f", created {iso_time(ref.created_ms)}"
+    return f"{created}, with {ref.entries} entries of {ref.length} bytes, which is not the same"
