@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ledgerfs import open_bucket
-from ledgerfs.errors import AccessDeniedError, InvalidNameError, StoreError, StoreUnreachableError
+from ledgerfs.errors import AccessDeniedError, InvalidNameError, StaleObjectError, StoreError, StoreUnreachableError
 from ledgerfs.formats.block import BLOCK_HEADER_BYTES, BlockHeader, build_block_header, build_padding
 from ledgerfs.formats.index import OffloadIndex, parse_index
 from ledgerfs.vfs.bucket import Bucket
@@ -966,3 +966,15 @@ def test_a_local_version_is_no_etag(tmp_path: Path) -> None:
 def test_checksums_of_the_made_up_entries_are_real() -> None:
     made = entry(7)
     assert google_crc32c.value(made[6:]) == int.from_bytes(made[2:6], "big")
+
+
+def test_an_index_is_not_made_beside_a_ledger_that_came_since_the_plan(tmp_path: Path) -> None:
+    lost, came = offload(entries(), uuid=1), offload(entries()[:1], uuid=2)
+    put_in_folder(tmp_path, lost)
+    (tmp_path / index_key(lost)).unlink()
+    plan = plan_repair(open_bucket(str(tmp_path)), older_than_s=0, topic=NAME)
+    assert [item.action_name for item in plan.items] == ["rebuild-index"]
+    put_in_folder(tmp_path, came)
+    (outcome,) = plan.carry_out()
+    assert isinstance(outcome.error, StaleObjectError)
+    assert not (tmp_path / index_key(lost)).exists()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ledgerfs.errors import LedgerfsError, ObjectExistsError, ObjectNotFoundError, StaleObjectError, StoreError
+from ledgerfs.formats.object_names import parse_ledger_key
 from ledgerfs.vfs.object_store import ObjectHead, ObjectStat, RawStore, ReadRequest
 from ledgerfs.vfs.object_writes import UnfinishedUpload
 from ledgerfs.vfs.writing.new_ledger import completed_user_metadata
@@ -36,26 +37,39 @@ class DeleteObject:
 
 @dataclass(frozen=True, slots=True)
 class RebuildIndex:
-    """Puts the index of a data object that has none."""
+    """Puts the index of a data object that has none, as long as ``known`` are the only other indexes of its ledger id."""
 
     data: ObjectStat
     index_key: str
     content: bytes
     metadata: Mapping[str, str]
+    known: frozenset[str]
 
     name: ClassVar[str] = "rebuild-index"
     rank: ClassVar[int] = 0
 
     def run(self, store: RawStore) -> None:
-        """Put it where there is none, and take it back if the data object was replaced meanwhile."""
+        """Put it where there is none, and take it back if the data object was replaced, or the ledger uploaded, meanwhile."""
         require_unchanged(store, self.data)
+        self._require_no_other(store)
         written = store.writes.put(self.index_key, self.content, self.metadata)
         try:
             require_unchanged(store, self.data)
+            self._require_no_other(store)
         except StaleObjectError:
             require_unchanged(store, written)
             store.writes.delete(self.index_key)
             raise
+
+    def _require_no_other(self, store: RawStore) -> None:
+        own = parse_ledger_key(self.index_key)
+        for stat in (stat for page in store.list_pages() for stat in page):
+            key = parse_ledger_key(stat.key)
+            if own is None or key is None or not key.is_index or key.ledger_id != own.ledger_id or key == own:
+                continue
+            if stat.key not in self.known:
+                reason = "somebody has uploaded this ledger since the repair was planned; plan it again"
+                raise StaleObjectError(reason, key=stat.key)
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ def _replaced(survey: Survey, bad: BadIndex, damaged: ObjectHead, data: ObjectHe
         reason = f"{bad.error.reason}; it cannot be rebuilt from the data object: {refusal}"
         yield Repair(UNREADABLE_INDEX, Severity.DAMAGE, reason, key.index_key, key.ledger_id, topic)
         return
-    action = ReplaceIndex(stat, rebuild(key, data, walk, name, rebuilt_index(walk, name, told)))
+    action = ReplaceIndex(stat, rebuild(survey, key, data, walk, name, content=rebuilt_index(walk, name, told)))
     reason = (
         f"{bad.error.reason}; its data object is whole: entries 0 to {walk.entries - 1}, {walk.length} bytes of them"
     )

@@ -95,16 +95,23 @@ def _by_itself(survey: Survey, orphan: _Orphan, differences: list[str]) -> Itera
         yield orphan.loss(f"its index cannot be rebuilt: {refusal}")
         return
     reason = f"whole: entries 0 to {walk.entries - 1}, {walk.length} bytes of them"
-    yield orphan.loss(reason, name, rebuild(orphan.key, orphan.head, walk, name))
+    yield orphan.loss(reason, name, rebuild(survey, orphan.key, orphan.head, walk, name))
     yield from lost_metadata(survey, orphan.head, name, "data", orphan.key.ledger_id)
 
 
 def rebuild(
-    key: LedgerKey, head: ObjectHead, walk: DataWalk, managed_ledger: str, content: bytes | None = None
+    survey: Survey,
+    key: LedgerKey,
+    head: ObjectHead,
+    walk: DataWalk,
+    managed_ledger: str,
+    *,
+    content: bytes | None = None,
 ) -> RebuildIndex:
     """Return the action that puts the index of a whole data object, with the user metadata of that."""
     content = rebuilt_index(walk, managed_ledger) if content is None else content
-    return RebuildIndex(head.stat, key.index_key, content, index_metadata(head.metadata, managed_ledger))
+    metadata = index_metadata(head.metadata, managed_ledger)
+    return RebuildIndex(head.stat, key.index_key, content, metadata, survey.index_keys_of(key.ledger_id))
 
 
 def index_metadata(data_metadata: Mapping[str, str] | None, managed_ledger: str) -> dict[str, str]:

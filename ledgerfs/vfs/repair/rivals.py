@@ -23,13 +23,34 @@ def one_of_each(survey: Survey, repairs: Iterable[Repair]) -> list[Repair]:
     for rivals in makers.values():
         if len(rivals) > 1:
             settled |= {id(rival): one for rival, one in zip(rivals, _settled(survey, rivals), strict=True)}
-    return [settled.get(id(repair), repair) for repair in found]
+    return _told_of_each_other([settled.get(id(repair), repair) for repair in found])
 
 
 def rebuilt_data(repair: Repair) -> ObjectStat | None:
     """Return the data object for which a repair makes an index; None where it makes none."""
+    action = _rebuilding(repair)
+    return None if action is None else action.data
+
+
+def _rebuilding(repair: Repair) -> RebuildIndex | None:
     action = repair.action.rebuilt if isinstance(repair.action, ReplaceIndex) else repair.action
-    return action.data if isinstance(action, RebuildIndex) else None
+    return action if isinstance(action, RebuildIndex) else None
+
+
+def _told_of_each_other(repairs: list[Repair]) -> list[Repair]:
+    """Return the same, whose indexes of one id in several topics do not take each other for somebody's upload."""
+    made = frozenset(action.index_key for action in map(_rebuilding, repairs) if action is not None)
+
+    def knowing(repair: Repair) -> Repair:
+        action = _rebuilding(repair)
+        if action is None:
+            return repair
+        action = replace(action, known=action.known | made)
+        if isinstance(repair.action, ReplaceIndex):
+            return replace(repair, action=replace(repair.action, rebuilt=action))
+        return replace(repair, action=action)
+
+    return [knowing(repair) for repair in repairs]
 
 
 def _settled(survey: Survey, rivals: list[Repair]) -> list[Repair]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ledgerfs.errors import StaleObjectError
 from ledgerfs.vfs.bucket import Bucket
-from ledgerfs.vfs.catalog import Catalog, LedgerRef
+from ledgerfs.vfs.catalog import Catalog, LedgerRef, key_of
 from ledgerfs.vfs.layout import Progress
 from ledgerfs.vfs.object_store import ObjectStat, RawStore
 from ledgerfs.vfs.writing.ledger_group import LedgerGroup
@@ -82,6 +82,13 @@ class Survey:
     def copies_of(self, ledger_id: int) -> list[LedgerRef]:
         """Return the complete copies of the ledgers of this id, of whichever topic, for an id that lacks an object or its index."""
         return [ref for ref in self.claims.get(ledger_id, []) if ref.is_sound]
+
+    def index_keys_of(self, ledger_id: int) -> frozenset[str]:
+        """Return the keys of all indexes of this id, of whatever topic, that the listing had."""
+        lost = (key_of(row) for row in self.catalog.lost if int(row["ledger_id"]) == ledger_id)
+        bad = (one.key for one in self.catalog.bad_indexes if one.key.ledger_id == ledger_id)
+        whole = (ref.index.key for ref in self.catalog.all_of(ledger_id))
+        return frozenset([*whole, *(key.index_key for key in (*lost, *bad))])
 
     def stats_of(self, copy: LedgerRef) -> tuple[ObjectStat, ObjectStat]:
         """Return what the store tells now of both objects of a copy; raises `StaleObjectError` when that is not what was listed."""
