@@ -35,10 +35,8 @@ UNASKED = -2
 ORPHAN = np.dtype(
     [
         *LISTED.descr,
-        (
-            "name",
-            "i4",
-        ),  # row of Catalog.names, by user metadata; UNKNOWN where none tells it, UNASKED where the store did not answer
+        # Row of Catalog.names, by user metadata; UNKNOWN where none tells it, UNASKED where the store did not answer.
+        ("name", "i4"),
         ("is_of_job", "?"),  # written by a job that publishes several ledgers together
         ("has_copy", "?"),  # a complete ledger of this id begins with the same bytes and has as many
         # The ledger that was last compared with it: its uuid, 0 for none, and the version of its data object.

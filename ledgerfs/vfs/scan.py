@@ -169,7 +169,8 @@ class Scan:
                     keep[rows] = outcomes.are_visible(place, entries, rows)
                 if self.transactions == "readable":
                     end = outcomes.first_open(place, entries, rows)
-                    keep[keep.size if end is None else end :] = False
+                    if end is not None:
+                        keep[end:] = False
             for portion in decoder.portions(entries, keep):
                 table = decoder.decode(batch, ledger_id, entries, portion)
                 if table.num_rows:
