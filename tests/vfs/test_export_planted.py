@@ -62,7 +62,7 @@ def test_a_planted_link_is_an_error_that_names_it(
 
 def test_a_part_that_is_planted_while_the_export_runs_is_not_written_to(topic: Topic, out: Path, victim: Path) -> None:
     link = out / first_part(topic)
-    with ExportFolder(out, {}, ".parquet") as folder:
+    with ExportFolder(out, {}, ".parquet", {}) as folder:
         link.symlink_to(victim)
         with pytest.raises(ExportFolderError) as caught, folder.writing(topic.ledgers[0].ref) as file:
             file.write(b"lost")
