@@ -5,4 +5,4 @@ Every Spark application on a machine with ledgerfs imports it, so it imports wha
 
 __all__ = ["DefaultSource"]
 
-from ledgerfs.spark.data_source import LedgerfsDataSource as DefaultSource
+from ledgerfs.spark.source.data_source import LedgerfsDataSource as DefaultSource

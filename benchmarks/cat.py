@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from ledgerfs.vfs.bucket import open_bucket
+from ledgerfs.bucket.opening import open_bucket
 from tests.support.ledgers import offload
 
 _BLOCK = 64 << 20

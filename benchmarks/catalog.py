@@ -19,11 +19,11 @@ from typing import Any
 import fsspec
 import numpy as np
 
+from ledgerfs.bucket.catalog_file import CatalogFile
+from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.cache.cache_folder import cache_folder
-from ledgerfs.vfs.bucket import open_bucket
-from ledgerfs.vfs.catalog import LEDGER, LISTED, Catalog, OtherKeys
-from ledgerfs.vfs.catalog_file import CatalogFile
-from ledgerfs.vfs.store_identity import identity_of
+from ledgerfs.ledgers.catalog import LEDGER, LISTED, Catalog, OtherKeys
+from ledgerfs.storage.store_identity import identity_of
 from tests.support.ledgers import offload
 
 

@@ -29,20 +29,20 @@ import numpy as np
 import pyarrow as pa
 import zstandard
 
+from ledgerfs.bucket.opening import open_bucket
+from ledgerfs.dialects.pulsar_blob.record_walk import STRETCH
 from ledgerfs.formats.records import EntryBatch, scan_records
-from ledgerfs.messages.compression import Compression
-from ledgerfs.messages.crc32c import crc32c
-from ledgerfs.messages.decode import DecodeOptions
+from ledgerfs.messages.codecs.compression import Compression
+from ledgerfs.messages.decode.entries import DecodeOptions
+from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS, schema_of
+from ledgerfs.messages.kernels.crc32c import crc32c
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, MessageMetadataRecord
-from ledgerfs.messages.table_schema import DEFAULT_COLUMNS, schema_of
-from ledgerfs.vfs.bucket import open_bucket
-from ledgerfs.vfs.object_store import ReadRequest
-from ledgerfs.vfs.record_walk import STRETCH
-from ledgerfs.vfs.scan import Scan
+from ledgerfs.scan.scan import Scan
+from ledgerfs.storage.objects import ReadRequest
 from tests.support.ledgers import offload, record
 
 if TYPE_CHECKING:
-    from ledgerfs.vfs.layout import LedgerReader
+    from ledgerfs.ledgers.dialect import LedgerReader
 
 TOPIC = "persistent://public/default/orders"
 _WINDOW = STRETCH

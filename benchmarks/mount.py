@@ -196,7 +196,7 @@ def compare_ls(runs: int, site: Site, places: Places, buckets: Path) -> None:
 
     def catalog() -> float:
         with tempfile.TemporaryDirectory(prefix="ledgerfs-bench-") as cache:
-            code = "from ledgerfs.vfs.bucket import open_bucket; open_bucket(*eval(input())).catalog"
+            code = "from ledgerfs.bucket.bucket import open_bucket; open_bucket(*eval(input())).catalog"
             start = time.perf_counter()
             environment = {**os.environ, "LEDGERFS_CACHE_DIR": cache}
             given = repr((served.url, served.options))

@@ -109,9 +109,9 @@ def _end(folder: Path, process: "subprocess.Popen[bytes]") -> None:
 
 
 def _serve_ledgerfs(served: Served, mountpoint: str) -> None:
+    from ledgerfs.bucket.opening import open_bucket
     from ledgerfs.fuse_mount import binding
     from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
-    from ledgerfs.vfs.bucket import open_bucket
 
     bucket = open_bucket(served.url, served.options, cache_dir=served.cache or None)
     # No refresh in the middle of a measurement.

@@ -20,9 +20,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ledgerfs.vfs.bucket import Bucket, open_bucket
-from ledgerfs.vfs.writing.sources import RecordBytes
-from ledgerfs.vfs.writing.write import Wanted, write_ledger
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.bucket.opening import open_bucket
+from ledgerfs.writing.sources import RecordBytes
+from ledgerfs.writing.write import Wanted, write_ledger
 
 TOPIC = "public/default/soak"
 LEDGERS = 40
@@ -38,7 +39,7 @@ DAEMON = """
 import sys
 from ledgerfs.fuse_mount.binding import serve
 from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
-from ledgerfs.vfs.bucket import open_bucket
+from ledgerfs.bucket.opening import open_bucket
 url, path, cache = sys.argv[1:]
 bucket = open_bucket(url, cache_dir=cache)
 serve(MountedBucket(bucket, MountOptions(is_writable=True, refresh_seconds=2, block_size=5 << 20)), path, url, {})

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from benchmarks.decode import entries
 from benchmarks.slow_store import SlowStore
-from ledgerfs.formats.block import BLOCK_HEADER_BYTES, RECORD_HEADER_BYTES
+from ledgerfs.formats.pulsar_blob.block import BLOCK_HEADER_BYTES
+from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
 from tests.support.ledgers import NAME, offload
 
 BLOCK = 64 << 20

@@ -17,7 +17,8 @@ import fsspec
 
 from benchmarks.decode import TOPIC
 from benchmarks.read_buckets import LEDGER_ID, WARM_TOPIC, Site
-from ledgerfs.vfs.bucket import Bucket, open_bucket
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.bucket.opening import open_bucket
 
 PART = 8 << 20
 RANDOM_READS = 1000

@@ -29,13 +29,13 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from ledgerfs.messages.encode import EncodeOptions
-from ledgerfs.spark.message_rows import BATCH_BYTES, BATCH_ROWS
-from ledgerfs.spark.session import open_session
-from ledgerfs.spark.worker import spare_imports
-from ledgerfs.vfs.bucket import open_bucket
-from ledgerfs.vfs.partitions import DEFAULT_PARTITION_BYTES
-from ledgerfs.vfs.writing.imports import import_rows
+from ledgerfs.bucket.opening import open_bucket
+from ledgerfs.bucket.partitions import DEFAULT_PARTITION_BYTES
+from ledgerfs.messages.encode.rows import EncodeOptions
+from ledgerfs.spark.runtime.session import open_session
+from ledgerfs.spark.runtime.worker import spare_imports
+from ledgerfs.spark.source.message_rows import BATCH_BYTES, BATCH_ROWS
+from ledgerfs.writing.imports import import_rows
 
 _MIB = 1 << 20
 _BROKER = 104
@@ -83,7 +83,7 @@ def make_bucket(folder: Path, count: int, size: int, batch: int) -> str:
 
 
 def write_parquet(scan: Any, path: Path, number: int) -> None:  # noqa: ANN401
-    from ledgerfs.vfs.topic_entries import Reach
+    from ledgerfs.scan.topic_entries import Reach
 
     part = replace(scan, part=Reach.of(range(number, number + 1)))
     with pa.parquet.ParquetWriter(path, part.schema, compression="none", use_dictionary=False) as writer:
@@ -212,9 +212,9 @@ def planning(spark: SparkSession, folder: Path, rounds: int, ledgers: int) -> No
 
 def make_empty_ledgers(folder: Path, count: int) -> None:
     """Make the objects of ledgers whose data are holes: enough for a catalog."""
-    from ledgerfs.formats.block import BLOCK_HEADER_BYTES
-    from ledgerfs.formats.index import IndexedBlock, OffloadIndex, build_index
-    from ledgerfs.vfs.writing.new_ledger import made_up_metadata, new_key
+    from ledgerfs.dialects.pulsar_blob.new_ledger import made_up_metadata, new_key
+    from ledgerfs.formats.pulsar_blob.block import BLOCK_HEADER_BYTES
+    from ledgerfs.formats.pulsar_blob.index import IndexedBlock, OffloadIndex, build_index
 
     folder.mkdir()
     size = 100 * _MIB
@@ -263,7 +263,7 @@ def peak_memory(pid: int) -> int:
 
 def exports(spark: SparkSession, folder: Path, rounds: int, megabytes: int) -> None:
     """Export to Parquet: ours from the bucket, Spark's from the same rows as Parquet, with the same codec."""
-    from ledgerfs.spark.export import export
+    from ledgerfs.spark.pipelines.export import export
 
     url = make_bucket(folder / "export", megabytes * 1024 // _LEDGERS * _LEDGERS, 1024, 1000)
     rows = spark.read.parquet(str(Path(url).parent / "parquet"))

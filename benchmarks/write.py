@@ -71,9 +71,9 @@ def records(megabytes: int, entry_bytes: int) -> memoryview:
 
 def offload_memory(url: str, options: dict[str, Any], megabytes: int, ledger_id: int) -> Callable[[], object]:
     """Ours: write one ledger from memory."""
-    from ledgerfs.vfs.bucket import open_bucket
-    from ledgerfs.vfs.writing.sources import RecordBytes
-    from ledgerfs.vfs.writing.write import Wanted, write_ledger
+    from ledgerfs.bucket.opening import open_bucket
+    from ledgerfs.writing.sources import RecordBytes
+    from ledgerfs.writing.write import Wanted, write_ledger
 
     data, bucket = records(megabytes, 1024), open_bucket(url, options)
     bucket.load_catalog()
@@ -94,8 +94,8 @@ def put_raw(bucket: str, options: dict[str, Any], megabytes: int, number: int) -
 
 def copy_bucket(source: str, target: str, options: dict[str, Any], check: bool) -> Callable[[], object]:
     """Ours: offload from a folder into another bucket."""
-    from ledgerfs.vfs.bucket import open_bucket
-    from ledgerfs.vfs.writing.bucket_copy import CopyOptions, Outcome, copy_ledgers, rows_to_copy
+    from ledgerfs.bucket.opening import open_bucket
+    from ledgerfs.writing.bucket_copy import CopyOptions, Outcome, copy_ledgers, rows_to_copy
 
     ours, theirs = open_bucket(source), open_bucket(target, options)
     rows = rows_to_copy(ours.catalog, None, all_copies=True)
@@ -109,10 +109,10 @@ def copy_bucket(source: str, target: str, options: dict[str, Any], check: bool) 
 
 def import_file(path: str, target: str, batch: int, compression: str) -> Callable[[], object]:
     """Ours: rows of a Parquet file as a ledger."""
-    from ledgerfs.messages.encode import EncodeOptions
-    from ledgerfs.vfs.bucket import open_bucket
-    from ledgerfs.vfs.row_files import open_rows
-    from ledgerfs.vfs.writing.imports import import_rows
+    from ledgerfs.bucket.opening import open_bucket
+    from ledgerfs.messages.encode.rows import EncodeOptions
+    from ledgerfs.tables.row_files import open_rows
+    from ledgerfs.writing.imports import import_rows
 
     bucket, options = open_bucket(target), EncodeOptions(batch=batch, compression=compression)
     rows = pa.table({"key": ["k"], "value": [b"v"]})
@@ -193,9 +193,9 @@ class _Values:
 
 
 def _make(source: str, megabytes: int) -> Callable[[], object]:
-    from ledgerfs.messages.encode import EncodeOptions
-    from ledgerfs.vfs.bucket import open_bucket
-    from ledgerfs.vfs.writing.imports import import_rows
+    from ledgerfs.bucket.opening import open_bucket
+    from ledgerfs.messages.encode.rows import EncodeOptions
+    from ledgerfs.writing.imports import import_rows
 
     values = _Values(megabytes * 1024)
     return lambda: import_rows(open_bucket(source), values, "public/default/orders", options=EncodeOptions(batch=1))

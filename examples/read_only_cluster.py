@@ -16,8 +16,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 import ledgerfs.spark
-from ledgerfs.spark.catalog import catalog
-from ledgerfs.spark.storage import Storage
+from ledgerfs.spark.pipelines.catalog import catalog
+from ledgerfs.spark.runtime.storage import Storage
 
 DEMO = Path(__file__).parent.parent / "build" / "demo" / "pulsar-s3" / "bucket"
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
-from ledgerfs.spark.export import export
-from ledgerfs.spark.storage import Storage
+from ledgerfs.spark.pipelines.export import export
+from ledgerfs.spark.runtime.storage import Storage
 
 DEMO = Path(__file__).parent.parent / "build" / "demo" / "pulsar-s3" / "bucket"
 

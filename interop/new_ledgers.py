@@ -12,8 +12,8 @@ from interop.rows import export_rows, import_rows
 from interop.s3_server import BUCKET, S3Server
 from interop.workload import NAMESPACE
 from ledgerfs import open_bucket
-from ledgerfs.messages.table_schema import DEFAULT_COLUMNS
-from ledgerfs.messages.transforms import unbatch
+from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS
+from ledgerfs.messages.transforms.entry_transform import unbatch
 
 IMPORTED = "public/imported"
 UNBATCHED = "public/unbatched"

@@ -20,13 +20,13 @@ __version__ = "0.1.0.dev0"
 __all__ = ["__version__", "open_bucket"]
 
 if TYPE_CHECKING:
-    from ledgerfs.vfs.bucket import open_bucket
+    from ledgerfs.bucket.opening import open_bucket
 
 
 def __getattr__(name: str) -> object:
     """Load the bucket layer on first use: ``import ledgerfs`` alone costs nothing."""
     if name == "open_bucket":
-        from ledgerfs.vfs.bucket import open_bucket
+        from ledgerfs.bucket.opening import open_bucket
 
         return open_bucket
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfs.vfs.verification import catalog_checks, ledger_checks, verify
+from ledgerfs.dialects.pulsar_blob.checks import catalog_checks, ledger_checks
+from ledgerfs.upkeep.verification import verify
 from tests.support.s3 import S3Server, environment_of
 
 ROOT = Path(__file__).parent.parent

@@ -1,13 +1,41 @@
-"""The layers of the package: imports go one way."""
+"""The rooms of the package: imports go one way, between rooms and inside each."""
 
 import ast
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "ledgerfs"
-LAYERS = ["errors", "formats", "messages", "cache", "vfs", "fsspec_impl", "fuse_mount", "spark", "offload", "cli"]
+LAYERS = [
+    "errors",
+    "formats",
+    "messages",
+    "storage",
+    "cache",
+    "ledgers",
+    "dialects",
+    "scan",
+    "tables",
+    "bucket",
+    "export",
+    "writing",
+    "upkeep",
+    "offload",
+    "vfs",
+    "fsspec_impl",
+    "fuse_mount",
+    "spark",
+    "cli",
+]
+SUB_ROOMS = {
+    "messages": ["kernels", "proto", "codecs", "text", "decode", "encode", "transforms"],
+    "spark": ["runtime", "lake", "source", "pipelines"],
+    "upkeep": ["verification", "repair"],
+    "dialects/pulsar_blob": ["checks", "repairs"],
+}
+"""Of rooms with sub-rooms that have an order; those of `formats`, `storage` and `dialects` beside each other know nothing of each other."""
 # Adapters stand side by side: none knows another.
 STRANGERS = {
     "fuse_mount": {"fsspec_impl", "spark"},
@@ -30,6 +58,12 @@ def is_script_part(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'"
 
 
+def child_of(room: Path, module: str) -> str | None:
+    """Return which module or sub-room of a room a dotted name is in; None for one of another room."""
+    prefix = ".".join(["ledgerfs", *room.relative_to(PACKAGE).parts, ""])
+    return module.removeprefix(prefix).partition(".")[0] if module.startswith(prefix) else None
+
+
 def imports_of(path: Path) -> Iterator[str]:
     module = ast.parse(path.read_text())
     for node in (inner for part in module.body if not is_script_part(part) for inner in ast.walk(part)):
@@ -37,7 +71,8 @@ def imports_of(path: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: a relative import"
-            yield node.module or ""
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}"
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -47,7 +82,40 @@ def test_imports_go_one_way(path: Path) -> None:
     for name in imports_of(path):
         package, _, rest = name.partition(".")
         if package == "ledgerfs" and rest:
-            assert rest.partition(".")[0] in allowed, f"{layer} imports {name}"
+            assert rest.partition(".")[0] in {*allowed, "__version__"}, f"{layer} imports {name}"
+
+
+@pytest.mark.parametrize("room", SUB_ROOMS)
+def test_imports_go_one_way_between_sub_rooms(room: str) -> None:
+    order = SUB_ROOMS[room]
+    assert {path.name for path in (PACKAGE / room).iterdir() if (path / "__init__.py").exists()} == set(order)
+    for sub in order:
+        for path in (PACKAGE / room / sub).rglob("*.py"):
+            for name in imports_of(path):
+                other = child_of(PACKAGE / room, name)
+                if other in order:
+                    assert order.index(other) <= order.index(sub), f"{path} imports {name}"
+
+
+@pytest.mark.parametrize("dialect", ["pulsar_blob"])
+def test_dialects_know_nothing_of_each_other(dialect: str) -> None:
+    for path in (PACKAGE / "dialects" / dialect).rglob("*.py"):
+        for name in imports_of(path):
+            assert child_of(PACKAGE / "dialects", name) in {None, dialect}, f"{path} imports {name}"
+
+
+ROOMS_WITH_ROOMS = sorted({path.parent.parent for path in PACKAGE.glob("*/**/__init__.py")} - {PACKAGE})
+
+
+@pytest.mark.parametrize("room", ROOMS_WITH_ROOMS, ids=lambda room: str(room.relative_to(PACKAGE)))
+def test_nothing_in_a_room_with_rooms_goes_in_circles(room: Path) -> None:
+    """Modules of the room and its sub-rooms, each as one, import each other in no circle; prepare raises `CycleError`, which names it."""
+    graph: dict[str, set[str]] = {}
+    for path in room.rglob("*.py"):
+        own = path.relative_to(room).parts[0].removesuffix(".py")
+        others = {child_of(room, name) for name in imports_of(path)}
+        graph.setdefault(own, set()).update(other for other in others if other not in {None, own})
+    TopologicalSorter(graph).prepare()
 
 
 @pytest.mark.parametrize(
@@ -58,7 +126,7 @@ def test_formats_and_messages_know_no_storage(path: Path) -> None:
 
 
 def test_every_exception_is_in_errors() -> None:
-    """But for those of one module, whose names begin with ``_``: Spark's tasks, and exit codes, know exceptions by this one place."""
+    """Except those of one module, whose names begin with ``_``: Spark's tasks, and exit codes, know exceptions by this one place."""
     found = [
         f"{path.relative_to(PACKAGE)}: {node.name}"
         for path in modules()

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from ledgerfs import errors
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.bucket.opening import open_bucket
+from ledgerfs.dialects.pulsar_blob.reader import PulsarLedgerReader
 from ledgerfs.fsspec_impl import LedgerFileSystem
-from ledgerfs.messages.decode import DecodeOptions
-from ledgerfs.messages.table_schema import MESSAGE_SCHEMA
-from ledgerfs.vfs.bucket import Bucket, open_bucket
-from ledgerfs.vfs.ledger_reader import PulsarLedgerReader
-from ledgerfs.vfs.scan import make_scan
-from ledgerfs.vfs.traffic import TrafficStats
+from ledgerfs.messages.decode.entries import DecodeOptions
+from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
+from ledgerfs.scan.scan import make_scan
+from ledgerfs.storage.traffic import TrafficStats
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("ledgerfs", "docs", "examples", "benchmarks", "interop", "scripts", "tests")

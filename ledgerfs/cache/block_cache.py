@@ -10,12 +10,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from cachetools import LRUCache
 
-from ledgerfs.cache.fork_lock import ForkLock
 from ledgerfs.cache.memory_size import memory_size
+from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs.storage.objects import Buffer
 
 MOST_BYTES = 1 << 30
 """What the process keeps at most, unless it is told otherwise; a quarter of its memory if that is less."""
@@ -24,22 +24,6 @@ BYTES_VARIABLE = "LEDGERFS_CACHE_BYTES"
 
 
 _log = logging.getLogger("ledgerfs.cache")
-
-
-Buffer = bytes | memoryview
-"""Bytes that nobody changes."""
-
-
-class Pending(Protocol):
-    """A read that was begun."""
-
-    def result(self) -> Buffer:
-        """Wait for the bytes; raises what reading them raised."""
-        ...
-
-    def cancel(self) -> object:
-        """Tell that nobody wants them any more."""
-        ...
 
 
 Fetch = Callable[[int, int], "Future[Buffer]"]

@@ -8,10 +8,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from ledgerfs.cache.fork_lock import ForkLock
 from ledgerfs.cache.own_files import open_in_own_folder, require_own_folder
 from ledgerfs.errors import CacheWriteError, InvalidOptionError
 from ledgerfs.formats.local_paths import local_path
+from ledgerfs.storage.fork_lock import ForkLock
 
 _LOG = logging.getLogger("ledgerfs.cache")
 _MAX_BYTES = 10 << 30

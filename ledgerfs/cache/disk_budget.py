@@ -14,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from ledgerfs.cache.disk_sweep import PAGE, pages, room, sweep
-from ledgerfs.cache.fork_lock import ForkLock
 from ledgerfs.cache.own_files import open_own, require_own_folder
 from ledgerfs.cache.part_file import part_file
+from ledgerfs.storage.fork_lock import ForkLock
 
 _LOG = logging.getLogger("ledgerfs.cache")
 _WRITTEN = "written"

@@ -17,12 +17,12 @@ from pathlib import Path
 from ledgerfs.cache.cache_folder import disk_bytes_of_environment
 from ledgerfs.cache.disk_budget import DiskBudget
 from ledgerfs.cache.disk_sweep import PART
-from ledgerfs.cache.fork_lock import ForkLock
 from ledgerfs.cache.own_files import open_in_own_folder, open_own_folder, require_own_folder
 from ledgerfs.cache.part_file import part_file
 from ledgerfs.cache.piece_list import PieceList, piece_list
 from ledgerfs.cache.range_piece import MAX_PIECE_BYTES, Piece, piece_named, read_piece, write_piece
 from ledgerfs.errors import CacheWriteError
+from ledgerfs.storage.fork_lock import ForkLock
 
 DEFAULT_DISK_BYTES = 10 << 30
 """What a folder may hold where ``$LEDGERFS_DISK_CACHE_BYTES`` does not say it."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ledgerfs.cache.fork_lock import ForkLock
+from ledgerfs.storage.fork_lock import ForkLock
 
 STEP = 1 << 20
 """Bytes between two positions that are kept."""

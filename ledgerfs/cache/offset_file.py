@@ -15,11 +15,11 @@ import numpy as np
 from cachetools import LRUCache
 
 from ledgerfs.cache.cache_folder import CacheFolder
-from ledgerfs.cache.fork_lock import ForkLock
 from ledgerfs.cache.kept_file import KeptFile, read_table, write_table
 from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.cache.offset_table import GROUP, OffsetTable, Origin
 from ledgerfs.cache.sealed_file import SealedWriter
+from ledgerfs.storage.fork_lock import ForkLock
 
 MAX_BYTES = 32 << 20
 """Size of a file, which the pairs of 2 TiB fill; what was learned longest ago goes first."""

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
-from ledgerfs.cache.block_cache import BlockCache, Buffer, Pending, process_cache
+from ledgerfs.cache.block_cache import BlockCache, process_cache
+from ledgerfs.storage.objects import Buffer, Pending
 
 MIB = 1 << 20
 PART_BYTES = 8 * MIB

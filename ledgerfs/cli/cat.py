@@ -4,10 +4,11 @@ import sys
 
 import click
 
+from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cli.command import command
 from ledgerfs.cli.options import bucket_argument
 from ledgerfs.cli.output import progress
-from ledgerfs.vfs.bucket import Bucket
+from ledgerfs.vfs.bucket_tree import tree_of
 
 _CHUNK = 4 << 20
 
@@ -31,7 +32,7 @@ def cat(bucket: Bucket, paths: tuple[str, ...]) -> None:
         bucket.load_catalog(update)
     with progress(in_bytes=True) as update:
         for path in paths:
-            opened = bucket.tree.open(path)
+            opened = tree_of(bucket).open(path)
             for start in range(0, opened.size, _CHUNK):
                 opened.send(start, start + _CHUNK, descriptor)
                 if is_watched:

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.bucket.topic import Topic
 from ledgerfs.cli.command import command
 from ledgerfs.cli.compile_notice import announce_compiling
 from ledgerfs.cli.left_out import say_left_out
@@ -19,14 +21,13 @@ from ledgerfs.errors import (
     StaleObjectError,
     UnsupportedFormatError,
 )
-from ledgerfs.vfs.bucket import Bucket, Topic
-from ledgerfs.vfs.layout import Progress
-from ledgerfs.vfs.topic_infos import TopicInfo
+from ledgerfs.ledgers.dialect import Progress
+from ledgerfs.ledgers.topic_infos import TopicInfo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledgerfs.vfs.missing_ledgers import MissingLedger
+    from ledgerfs.ledgers.missing_ledgers import MissingLedger
 
 _DAMAGE = (CorruptObjectError, MissingLedgerError, ObjectNotFoundError, StaleObjectError, UnsupportedFormatError)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cli.command import command
 from ledgerfs.cli.compile_notice import announce_compiling
 from ledgerfs.cli.left_out import say_left_out
@@ -12,7 +13,6 @@ from ledgerfs.cli.local_paths import LocalPath
 from ledgerfs.cli.options import bucket_argument
 from ledgerfs.cli.output import human_size, progress, say
 from ledgerfs.cli.scan_options import scan_options
-from ledgerfs.vfs.bucket import Bucket
 
 _ELSEWHERE = "To a store: ledgerfs spark export --to URL."
 _MOST_NAMED = 10
@@ -46,7 +46,7 @@ def export(
       ledgerfs export s3://tier public/default/orders orders/ --on-corrupt skip
     """
     # pyarrow and numba, which this imports, are not needed by those who list and copy.
-    from ledgerfs.vfs.export import export_topic
+    from ledgerfs.export.export import export_topic
 
     with progress() as update:
         bucket.load_catalog(update)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cli.command import command
 from ledgerfs.cli.compile_notice import announce_compiling
 from ledgerfs.cli.left_out import say_left_out
@@ -13,14 +14,13 @@ from ledgerfs.cli.message_text import message_lines
 from ledgerfs.cli.options import bucket_argument
 from ledgerfs.cli.output import progress
 from ledgerfs.cli.scan_options import scan_options
-from ledgerfs.vfs.bucket import Bucket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
 
-    from ledgerfs.vfs.scan import Scan
+    from ledgerfs.scan.scan import Scan
 
 _OF_EVERY_MESSAGE = ("ledger_id", "entry_id", "batch_index", "publish_time")
 _SHOWN = ("event_time", "key", "key_bytes", "ordering_key", "properties", "value")
@@ -72,7 +72,7 @@ def head(
 
 def _print_json(scan: "Scan", messages: int) -> None:
     # numba and pyarrow, which these import, would make every other command start later; so below.
-    from ledgerfs.messages.json_lines import json_lines
+    from ledgerfs.messages.text.json_lines import json_lines
 
     sys.stdout.flush()
     for batch in _first(scan, messages):
@@ -81,7 +81,7 @@ def _print_json(scan: "Scan", messages: int) -> None:
 
 
 def _print_text(scan: "Scan", messages: int, shown: tuple[str, ...], *, is_cut: bool) -> None:
-    from ledgerfs.vfs.python_values import python_rows
+    from ledgerfs.scan.python_values import python_rows
 
     width = shutil.get_terminal_size().columns if is_cut else None
     for batch in _first(scan, messages):

@@ -4,12 +4,12 @@ from typing import Any
 
 import click
 
+from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cli.command import command
 from ledgerfs.cli.compile_notice import announce_compiling
 from ledgerfs.cli.options import CODECS, bucket_argument
 from ledgerfs.cli.output import human_size, print_json, progress, say
 from ledgerfs.cli.sizes import Size
-from ledgerfs.vfs.bucket import Bucket
 
 
 @command("import")
@@ -59,10 +59,10 @@ def import_rows(bucket: Bucket, *, rows: str, topic: str, as_json: bool, **optio
       ledgerfs import 'lake/**/*.parquet' s3://tier public/default/orders
     """
     # pyarrow and numba, which these import, are not needed by those who list and copy files.
-    from ledgerfs.messages.encode import EncodeOptions
-    from ledgerfs.vfs.row_files import open_rows
-    from ledgerfs.vfs.writing import imports
-    from ledgerfs.vfs.writing.claims import IfExists
+    from ledgerfs.messages.encode.rows import EncodeOptions
+    from ledgerfs.tables.row_files import open_rows
+    from ledgerfs.writing import imports
+    from ledgerfs.writing.claims import IfExists
 
     source = open_rows(rows)
     encoding = EncodeOptions(

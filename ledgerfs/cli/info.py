@@ -4,10 +4,10 @@ from typing import Any
 
 import click
 
+from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cli.command import command
 from ledgerfs.cli.options import bucket_argument, json_option
 from ledgerfs.cli.output import human_size, print_json, printable, progress, show, table
-from ledgerfs.vfs.bucket import Bucket
 
 
 @command()

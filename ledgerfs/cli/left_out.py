@@ -7,9 +7,9 @@ from ledgerfs.cli.output import say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledgerfs.messages.chunks import Incomplete
-    from ledgerfs.messages.decode import Skipped
-    from ledgerfs.vfs.missing_ledgers import MissingLedger
+    from ledgerfs.ledgers.missing_ledgers import MissingLedger
+    from ledgerfs.messages.decode.chunks import Incomplete
+    from ledgerfs.messages.decode.entries import Skipped
 
 _MOST_LINES = 10
 

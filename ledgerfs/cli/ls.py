@@ -2,12 +2,13 @@
 
 import click
 
+from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cli.command import command
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import bucket_argument
 from ledgerfs.cli.output import progress, show, table
-from ledgerfs.vfs.bucket import Bucket
-from ledgerfs.vfs.description import iso_time
+from ledgerfs.dialects.pulsar_blob.description import iso_time
+from ledgerfs.vfs.bucket_tree import tree_of
 from ledgerfs.vfs.tree import Node
 
 
@@ -30,8 +31,8 @@ def ls(bucket: Bucket, path: str, long: bool) -> None:
         bucket.load_catalog(update)
     if bucket.catalog.is_empty:
         notice(bucket)
-    node = bucket.tree.node(path)
-    nodes = bucket.tree.children(path) if node.is_directory else iter([node])
+    node = tree_of(bucket).node(path)
+    nodes = tree_of(bucket).children(path) if node.is_directory else iter([node])
     if long:
         rows = table("size", "uploaded", "name", right=("size",))
         rows.show_header = False

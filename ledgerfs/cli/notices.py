@@ -1,8 +1,8 @@
 """A word on what a listing does not show: an empty bucket, objects that need attention."""
 
+from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cli.output import say
-from ledgerfs.vfs.bucket import Bucket
-from ledgerfs.vfs.catalog import is_sound
+from ledgerfs.ledgers.catalog import is_sound
 
 
 def notice(bucket: Bucket) -> None:

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cache.block_cache import process_cache
 from ledgerfs.cli.command import command
 from ledgerfs.cli.options import CODECS, bucket_argument, target_argument
 from ledgerfs.cli.output import human_size, print_json, progress, say
 from ledgerfs.cli.sizes import Size
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.vfs.bucket import Bucket
-from ledgerfs.vfs.catalog import Catalog
-from ledgerfs.vfs.missing_ledgers import GapKind
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.missing_ledgers import GapKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ledgerfs.messages.transforms import EntryTransform
-    from ledgerfs.vfs.verification.findings import Finding
-    from ledgerfs.vfs.writing.bucket_copy import CopiedLedger
+    from ledgerfs.ledgers.findings import Finding
+    from ledgerfs.messages.transforms.entry_transform import EntryTransform
+    from ledgerfs.writing.bucket_copy import CopiedLedger
 
 _READ_BYTES = 64 << 20
 """What may be in memory of the source, half of it read ahead; the rest of half a GiB is for what is written."""
@@ -80,9 +80,9 @@ def offload(
     # What is read once is not worth keeping; parts on their way here and there are all that has to be in memory.
     process_cache.resize(min(process_cache.budget, _READ_BYTES))
     # numba, which this imports, is not needed by those who list and copy files.
-    from ledgerfs.vfs.writing.bucket_copy import CopyOptions, copy_ledgers, rows_to_copy
-    from ledgerfs.vfs.writing.claims import IfExists
-    from ledgerfs.vfs.writing.own_ids import new_own_id
+    from ledgerfs.writing.bucket_copy import CopyOptions, copy_ledgers, rows_to_copy
+    from ledgerfs.writing.claims import IfExists
+    from ledgerfs.writing.own_ids import new_own_id
 
     with progress() as update:
         catalog = bucket.refresh(update)
@@ -148,15 +148,15 @@ class _Tally:
 def _transform(is_unbatched: bool, codec: str | None) -> "Callable[[], EntryTransform] | None":
     if not (is_unbatched or codec):
         return None
-    from ledgerfs.messages.transforms import recompress, unbatch
+    from ledgerfs.messages.transforms.entry_transform import recompress, unbatch
 
     return partial(unbatch, codec or "none") if is_unbatched else partial(recompress, codec or "none")
 
 
 def _no_ledgers(bucket: Bucket, catalog: Catalog, managed_ledgers: "list[str | None] | None") -> "Iterator[Finding]":
     """Yield what is left of ledgers of which there is no other copy; of some topics, what readers of them miss."""
-    from ledgerfs.vfs.verification.catalog_checks import check_catalog
-    from ledgerfs.vfs.verification.findings import Finding, Severity
+    from ledgerfs.dialects.pulsar_blob.checks.catalog_checks import check_catalog
+    from ledgerfs.ledgers.findings import Finding, Severity
 
     wanted = catalog.managed_ledgers if managed_ledgers is None else managed_ledgers
     # Copies that contradict each other fail when they are to be copied.
@@ -164,7 +164,7 @@ def _no_ledgers(bucket: Bucket, catalog: Catalog, managed_ledgers: "list[str | N
         one.key: one for name in wanted for one in catalog.missing_of(name) if one.kind is not GapKind.CONTRADICTED
     }
     topics = {topic_of(name) for name in wanted}
-    for finding in check_catalog(bucket, catalog):
+    for finding in check_catalog(catalog, bucket.reader):
         is_wanted = managed_ledgers is None or finding.topic in topics or finding.key in missing
         if finding.kind in _NO_LEDGERS and finding.severity is not Severity.REMARK and is_wanted:
             known = missing.pop(finding.key or "", None)

@@ -6,8 +6,9 @@ from typing import Any, TypeVar
 
 import click
 
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.cli.traffic_options import say_stats_at_end, traffic_options
-from ledgerfs.vfs.bucket import Bucket, open_bucket
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ledgerfs.vfs.description import iso_time
-from ledgerfs.vfs.layout import Progress as OnProgress
+from ledgerfs.dialects.pulsar_blob.description import iso_time
+from ledgerfs.ledgers.dialect import Progress as OnProgress
 
 if TYPE_CHECKING:
     from rich.table import Table

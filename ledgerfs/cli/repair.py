@@ -5,12 +5,12 @@ from typing import Any
 
 import click
 
+from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cli.command import command
 from ledgerfs.cli.options import bucket_argument, json_option
 from ledgerfs.cli.output import print_json, printable, progress, say
-from ledgerfs.vfs.bucket import Bucket
-from ledgerfs.vfs.repair import Outcome, Repair, RepairPlan, plan_repair
-from ledgerfs.vfs.verification import Severity
+from ledgerfs.upkeep.repair import Outcome, Repair, RepairPlan, plan_repair
+from ledgerfs.upkeep.verification import Severity
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION = re.compile(r"(\d{1,9})([smhdw]?)\Z", re.ASCII)

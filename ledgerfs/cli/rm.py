@@ -2,11 +2,12 @@
 
 import click
 
+from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cli.command import command
 from ledgerfs.cli.options import bucket_argument
 from ledgerfs.cli.output import human_size, printable, progress, say
 from ledgerfs.errors import IsADirectoryPathError
-from ledgerfs.vfs.bucket import Bucket
+from ledgerfs.vfs.bucket_tree import tree_of
 from ledgerfs.vfs.tree import Node
 
 
@@ -28,12 +29,12 @@ def rm(context: click.Context, /, bucket: Bucket, paths: tuple[str, ...], *, rec
       ledgerfs rm s3://tier -r entries/public/default/orders --yes
     """
     # numba, which this imports, is not needed by those who list and copy files.
-    from ledgerfs.vfs.writing.removal import remove_ledgers
-    from ledgerfs.vfs.writing.target import removable
+    from ledgerfs.vfs.removal import remove_ledgers
+    from ledgerfs.vfs.target import removable
 
     with progress() as update:
         bucket.refresh(update)
-    tree = bucket.tree
+    tree = tree_of(bucket)
     nodes = {node.path: node for path in paths for node in _files(bucket, path, recursive=recursive)}
     keys = [removable(tree, path) for path in nodes]
     size = sum(node.size or 0 for node in nodes.values())
@@ -64,9 +65,9 @@ def _is_confirmed(question: str) -> bool:
 
 
 def _files(bucket: Bucket, path: str, *, recursive: bool) -> list[Node]:
-    node = bucket.tree.node(path)
+    node = tree_of(bucket).node(path)
     if not node.is_directory:
         return [node]
     if not recursive:
         raise IsADirectoryPathError("is a directory; -r deletes all ledgers in it", key=path)
-    return [one for one in bucket.tree.walk(path) if not one.is_directory]
+    return [one for one in tree_of(bucket).walk(path) if not one.is_directory]

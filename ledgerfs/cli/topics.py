@@ -1,11 +1,11 @@
 """``ledgerfs topics``: what is in a bucket."""
 
+from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cli.command import command
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import bucket_argument, json_option
 from ledgerfs.cli.output import human_size, minute, print_json, printable, progress, say, show, table
-from ledgerfs.vfs.bucket import Bucket
-from ledgerfs.vfs.description import iso_time
+from ledgerfs.dialects.pulsar_blob.description import iso_time
 
 
 @command()

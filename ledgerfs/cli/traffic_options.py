@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
+from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cli.output import human_size, say
-from ledgerfs.vfs.bucket import Bucket
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

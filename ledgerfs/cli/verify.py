@@ -2,13 +2,13 @@
 
 import click
 
+from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cli.command import command
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import bucket_argument, json_option
 from ledgerfs.cli.output import human_size, print_json, printable, progress
-from ledgerfs.vfs.bucket import Bucket
-from ledgerfs.vfs.verification import Finding, Report, Severity
-from ledgerfs.vfs.verification.verify import verify_listed
+from ledgerfs.upkeep.verification import Finding, Report, Severity
+from ledgerfs.upkeep.verification.verify import verify_listed
 
 
 @command()

@@ -11,9 +11,9 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from ledgerfs.formats.block import RECORD_HEADER_BYTES
 from ledgerfs.formats.kernel import kernel
 from ledgerfs.formats.memory_loads import load_int32, load_int64, prefetch
+from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
 
 Int64Array = npt.NDArray[np.int64]
 

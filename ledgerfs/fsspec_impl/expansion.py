@@ -12,7 +12,7 @@ from fsspec.spec import AbstractFileSystem
 from fsspec.utils import other_paths, stringify_path
 
 from ledgerfs.errors import NotFoundError
-from ledgerfs.vfs.path_patterns import is_pattern, with_literal_beginning
+from ledgerfs.tables.path_patterns import is_pattern, with_literal_beginning
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 

@@ -17,6 +17,7 @@ from fsspec.implementations.local import LocalFileSystem, make_path_posix
 from fsspec.spec import AbstractFileSystem
 from fsspec.utils import isfilelike, stringify_path
 
+from ledgerfs.bucket.opening import shared_bucket
 from ledgerfs.cache.block_cache import process_cache
 from ledgerfs.errors import (
     IsADirectoryPathError,
@@ -31,18 +32,19 @@ from ledgerfs.fsspec_impl.expansion import Paths, expand, has_pattern, pairs
 from ledgerfs.fsspec_impl.ledger_file import LedgerFile
 from ledgerfs.fsspec_impl.long_names import leaving_out_long_names, telling_long_names_at_the_end
 from ledgerfs.fsspec_impl.ranges import inside, read_ranges
-from ledgerfs.vfs.bucket import Bucket, shared_bucket
-from ledgerfs.vfs.catalog import LedgerRef
-from ledgerfs.vfs.moments import time_of
+from ledgerfs.ledgers.catalog import LedgerRef
+from ledgerfs.ledgers.time_arguments import time_of
+from ledgerfs.vfs.bucket_tree import tree_of
+from ledgerfs.vfs.target import require_writable
 from ledgerfs.vfs.tree import Node
-from ledgerfs.vfs.writing.target import require_writable
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from ledgerfs.bucket.bucket import Bucket
     from ledgerfs.fsspec_impl.ledger_upload import LedgerUpload
     from ledgerfs.fsspec_impl.tree_writes import TreeWrites
-    from ledgerfs.vfs.writing.admission import Admission
+    from ledgerfs.writing.admission import Admission
 
 _URL = ("ledger://", "ledger::")
 _CHAINED = re.compile(r"::[A-Za-z][A-Za-z0-9+.-]*://.*\Z", re.DOTALL)
@@ -73,14 +75,14 @@ class LedgerFileSystem(AbstractFileSystem):
         Folder for what is kept on disk: catalogs, files of ``jsonl/``, ``arrow/``, ``parquet/``, and byte ranges of remote objects. None
         for ``$LEDGERFS_CACHE_DIR``, else ``~/.cache/ledgerfs``, then without byte ranges.
     scan_options
-        What `ledgerfs.vfs.bucket.Topic.scan` takes, for what is in those files: ``{"private_keys": …}``, ``{"transactions": "all"}``, ….
+        What `ledgerfs.bucket.topic.Topic.scan` takes, for what is in those files: ``{"private_keys": …}``, ``{"transactions": "all"}``, ….
     catalog_max_age
         Seconds for which a listing by any process here is good enough; None for ``$LEDGERFS_CATALOG_MAX_AGE``, else 0 (`open_bucket`).
     cache_bytes
         What this process may hold of remote objects in memory, all filesystems together (`open_bucket`).
     write_options
         Options of everything that is written: ``{"block_size": bytes}`` (64 MiB), ``{"if_exists": "fail" | "skip" | "new-copy"}``. A single
-        ``open``, ``put``, ``cp`` or ``pipe`` takes them, too, and ``transform`` (`ledgerfs.messages.transforms`).
+        ``open``, ``put``, ``cp`` or ``pipe`` takes them, too, and ``transform`` (`ledgerfs.messages.transforms.entry_transform`).
 
     """
 
@@ -132,7 +134,7 @@ class LedgerFileSystem(AbstractFileSystem):
 
     def _together(self) -> "AbstractContextManager[Admission]":
         # numba, as above.
-        from ledgerfs.vfs.writing.admission import together
+        from ledgerfs.writing.admission import together
 
         return together(self.bucket)
 
@@ -142,7 +144,7 @@ class LedgerFileSystem(AbstractFileSystem):
         super().invalidate_cache(path)
 
     def stats(self) -> dict[str, int]:
-        """Return what was asked of the store in this process, as in `ledgerfs.vfs.traffic.TrafficStats`.
+        """Return what was asked of the store in this process, as in `ledgerfs.storage.traffic.TrafficStats`.
 
         Instances for the same bucket and options count together.
         """
@@ -153,17 +155,17 @@ class LedgerFileSystem(AbstractFileSystem):
         if refresh:
             self.invalidate_cache()
         path = self._strip_protocol(path)
-        node = self.bucket.tree.node(path)
-        nodes = self.bucket.tree.children(path) if node.is_directory else [node]
+        node = tree_of(self.bucket).node(path)
+        nodes = tree_of(self.bucket).children(path) if node.is_directory else [node]
         return [_info(one) for one in nodes] if detail else [one.path for one in nodes]
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:  # noqa: ANN401
         """Describe one path: size, times, and for a ledger its id, topic, uuid and number of entries."""
-        return _info(self.bucket.tree.node(self._strip_protocol(path)))
+        return _info(tree_of(self.bucket).node(self._strip_protocol(path)))
 
     def size(self, path: str) -> int:
         """Return a file's size, bytes. One that only rendering tells, which `info` has as None, is rendered for it."""
-        tree = self.bucket.tree
+        tree = tree_of(self.bucket)
         node = tree.node(self._strip_protocol(path))
         return tree.open(node.path).size if node.size is None else node.size
 
@@ -191,7 +193,7 @@ class LedgerFileSystem(AbstractFileSystem):
     ) -> Iterator[tuple[str, Any, Any]]:
         """Walk as ``os.walk``; only a missing ``path`` is left to ``on_error``, all other errors are raised."""
         path = self._strip_protocol(path)
-        tree = self.bucket.tree
+        tree = tree_of(self.bucket)
         try:
             tree.node(path)
         except NotFoundError as error:
@@ -219,7 +221,7 @@ class LedgerFileSystem(AbstractFileSystem):
             return {} if detail else []
         nodes = [node] if not node.is_directory or (withdirs and path) else []
         if node.is_directory:
-            nodes += [one for one in self.bucket.tree.walk(path) if withdirs or not one.is_directory]
+            nodes += [one for one in tree_of(self.bucket).walk(path) if withdirs or not one.is_directory]
         nodes.sort(key=lambda one: one.path)
         return {one.path: _info(one) for one in nodes} if detail else [one.path for one in nodes]
 
@@ -241,7 +243,7 @@ class LedgerFileSystem(AbstractFileSystem):
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:  # noqa: ANN401
         """Return a file's bytes from ``start`` to ``end``; negative offsets count from its end."""
-        opened = self.bucket.tree.open(self._strip_protocol(path))
+        opened = tree_of(self.bucket).open(self._strip_protocol(path))
         return opened.read_ranges([inside(opened, start, end)])[0]
 
     def cat_ranges(
@@ -255,7 +257,7 @@ class LedgerFileSystem(AbstractFileSystem):
     ) -> list[Any]:
         """Return many ranges, read concurrently; with ``on_error="return"`` a failure stands in its range's place."""
         return read_ranges(
-            lambda path: self.bucket.tree.open(self._strip_protocol(path)), paths, starts, ends, on_error
+            lambda path: tree_of(self.bucket).open(self._strip_protocol(path)), paths, starts, ends, on_error
         )
 
     def get(
@@ -300,7 +302,7 @@ class LedgerFileSystem(AbstractFileSystem):
         target.parent.mkdir(parents=True, exist_ok=True)
         # Raises for a name that is too long, before anything is rendered or read.
         target.exists()
-        opened = self.bucket.tree.open(path)
+        opened = tree_of(self.bucket).open(path)
         callback.set_size(opened.size)
         part = target.with_name(f".{uuid4().hex}.part")
         try:
@@ -442,17 +444,17 @@ class LedgerFileSystem(AbstractFileSystem):
             return self._writes.create(path, beside, block_size=block_size, **kwargs)
         if mode != "rb":
             raise ReadOnlyError.at(path)
-        return LedgerFile(self, path, self.bucket.tree.open(path), block_size=block_size or _BLOCK_SIZE, **kwargs)
+        return LedgerFile(self, path, tree_of(self.bucket).open(path), block_size=block_size or _BLOCK_SIZE, **kwargs)
 
     def _node_or_none(self, path: str) -> Node | None:
-        tree = self.bucket.tree  # a bucket that is not there is an error, not a path that is not there
+        tree = tree_of(self.bucket)  # a bucket that is not there is an error, not a path that is not there
         try:
             return tree.node(self._strip_protocol(path))
         except NotFoundError:
             return None
 
     def _ref(self, path: str) -> LedgerRef:
-        node = self.bucket.tree.node(self._strip_protocol(path))
+        node = tree_of(self.bucket).node(self._strip_protocol(path))
         node.require_there()
         if node.ref is None:
             raise IsADirectoryPathError("a directory has no time", key=node.path)

@@ -13,9 +13,9 @@ from types import TracebackType
 from typing import Any
 from weakref import WeakSet
 
+from ledgerfs.dialects.pulsar_blob.writer import LedgerWriter, WrittenLedger
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.vfs.writing.ledger_writer import LedgerWriter, WrittenLedger
-from ledgerfs.vfs.writing.record_stream import RecordStream
+from ledgerfs.writing.record_stream import RecordStream
 
 _open_uploads: "WeakSet[LedgerUpload]" = WeakSet()
 

@@ -7,17 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
 from ledgerfs.errors import InvalidNameError, InvalidOptionError, LedgerExistsError
 from ledgerfs.fsspec_impl.ledger_upload import LedgerUpload
-from ledgerfs.vfs.bucket import Bucket
-from ledgerfs.vfs.writing.admission import together
-from ledgerfs.vfs.writing.claims import IfExists
-from ledgerfs.vfs.writing.copies import copied_user_metadata, own_block_size
-from ledgerfs.vfs.writing.ledger_writer import WrittenLedger
-from ledgerfs.vfs.writing.removal import remove_ledgers
-from ledgerfs.vfs.writing.sources import EntrySource, OffloadedLedger, RecordBytes, RecordFile
-from ledgerfs.vfs.writing.target import require_writable, target_of
-from ledgerfs.vfs.writing.write import Wanted, measured, open_writer, require_new_ids
+from ledgerfs.vfs.bucket_tree import tree_of
+from ledgerfs.vfs.removal import remove_ledgers
+from ledgerfs.vfs.target import require_writable, target_of
+from ledgerfs.writing.admission import together
+from ledgerfs.writing.claims import IfExists
+from ledgerfs.writing.copies import copied_user_metadata, own_block_size
+from ledgerfs.writing.sources import EntrySource, OffloadedLedger, RecordBytes, RecordFile
+from ledgerfs.writing.write import Wanted, measured, open_writer, require_new_ids
 
 Open = Callable[..., AbstractContextManager[LedgerUpload]]
 """Opens a path for writing as fsspec has it, within a transaction if there is one."""
@@ -78,7 +79,7 @@ class TreeWrites:
             self._copy(source, path, open_path, options)
 
     def _copy(self, source: str, path: str, open_path: Open, options: dict[str, Any]) -> None:
-        node = self.bucket.tree.node(source)
+        node = tree_of(self.bucket).node(source)
         node.require_there()
         if node.ref is None:
             require_writable(path)

@@ -9,12 +9,12 @@ import logging
 import os
 import sys
 
+from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.fuse_mount.mount_log import log_to_file
 from ledgerfs.fuse_mount.mount_request import MountRequest
 from ledgerfs.fuse_mount.serving import serve_bucket
-from ledgerfs.vfs.bucket import Bucket
-from ledgerfs.vfs.credentials import without_credentials
+from ledgerfs.storage.credentials import without_credentials
 
 logger = logging.getLogger("ledgerfs.mount")
 

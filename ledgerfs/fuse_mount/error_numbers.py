@@ -23,7 +23,7 @@ from ledgerfs.errors import (
     StoreUnreachableError,
     UncertainWriteError,
 )
-from ledgerfs.vfs.stores.retries import store_timeout
+from ledgerfs.storage.retries import store_timeout
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")

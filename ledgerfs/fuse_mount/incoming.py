@@ -9,15 +9,15 @@ import os
 import threading
 import time
 
+from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.fuse_mount.attributes import inode_of
 from ledgerfs.fuse_mount.processes import has_failed, is_held, process_of
-from ledgerfs.vfs.bucket import Bucket
-from ledgerfs.vfs.writing.admission import Admission
-from ledgerfs.vfs.writing.claims import IfExists
-from ledgerfs.vfs.writing.record_stream import RecordStream
-from ledgerfs.vfs.writing.target import target_of
-from ledgerfs.vfs.writing.write import Wanted, open_writer
+from ledgerfs.vfs.target import target_of
+from ledgerfs.writing.admission import Admission
+from ledgerfs.writing.claims import IfExists
+from ledgerfs.writing.record_stream import RecordStream
+from ledgerfs.writing.write import Wanted, open_writer
 
 
 class IncomingFile:

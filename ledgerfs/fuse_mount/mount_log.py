@@ -10,7 +10,7 @@ from ledgerfs.cache.cache_folder import cache_folder
 from ledgerfs.cache.own_files import require_no_others_link
 from ledgerfs.errors import LedgerfsError, MountFailedError
 from ledgerfs.fuse_mount.mount_request import MountRequest
-from ledgerfs.vfs.credentials import without_credentials
+from ledgerfs.storage.credentials import without_credentials
 
 _LARGEST = 8 << 20
 

@@ -5,8 +5,8 @@ import os
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ledgerfs.vfs.credentials import without_credentials
-from ledgerfs.vfs.stores.url_filesystem import require_url
+from ledgerfs.storage.credentials import without_credentials
+from ledgerfs.storage.url_filesystem import require_url
 
 
 @dataclass(frozen=True, slots=True)

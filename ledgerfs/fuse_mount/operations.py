@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import (
     CorruptObjectError,
     EncryptedMessageError,
@@ -37,14 +38,14 @@ from ledgerfs.fuse_mount.attributes import (
     inode_of,
 )
 from ledgerfs.fuse_mount.incoming import IncomingFile
-from ledgerfs.vfs.bucket import Bucket
-from ledgerfs.vfs.missing_ledgers import unplaced_text
+from ledgerfs.ledgers.missing_ledgers import unplaced_text
+from ledgerfs.vfs.bucket_tree import tree_of
+from ledgerfs.vfs.removal import remove_ledgers
+from ledgerfs.vfs.target import require_writable, target_of
 from ledgerfs.vfs.tree import Node, OpenFile, Tree
-from ledgerfs.vfs.writing.removal import remove_ledgers
-from ledgerfs.vfs.writing.target import require_writable, target_of
 
 if TYPE_CHECKING:
-    from ledgerfs.vfs.catalog import Catalog
+    from ledgerfs.ledgers.catalog import Catalog
 
 logger = logging.getLogger("ledgerfs.mount")
 
@@ -112,7 +113,7 @@ class MountedBucket:
         self._lock = threading.Lock()
         self._refreshing = threading.Lock()
         self._catalog: Catalog = bucket.catalog
-        self._tree = bucket.tree
+        self._tree = tree_of(bucket)
         self._totals: tuple[int, int] | None = None
         self._listed = time.monotonic()
         self._is_outdated = False
@@ -369,7 +370,7 @@ class MountedBucket:
     def _show(self, catalog: "Catalog") -> None:
         """Show what a listing has."""
         self._catalog = catalog
-        self._tree, self._totals = self._bucket.tree, None
+        self._tree, self._totals = tree_of(self._bucket), None
         self._listed = time.monotonic()
         self._say_unplaced()
         for path, incoming in list(self._incoming.items()):

@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.cache.cache_folder import folder_of_environment
 from ledgerfs.cache.own_files import open_own
 from ledgerfs.errors import LedgerfsError, MountFailedError
@@ -27,7 +29,6 @@ from ledgerfs.fuse_mount.mountpoint import mounted_at
 from ledgerfs.fuse_mount.noticed_signals import NoticedSignals
 from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
 from ledgerfs.fuse_mount.unmounting import detach
-from ledgerfs.vfs.bucket import Bucket, open_bucket
 
 logger = logging.getLogger("ledgerfs.mount")
 

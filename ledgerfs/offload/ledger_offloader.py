@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import InvalidNameError, MissingLedgerError, NotFoundError, UnsupportedWriteError
-from ledgerfs.formats.object_names import LedgerKey
-from ledgerfs.formats.user_metadata import parse_user_metadata
-from ledgerfs.vfs.bucket import Bucket
-from ledgerfs.vfs.layout import LedgerReader
+from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
+from ledgerfs.formats.pulsar_blob.user_metadata import parse_user_metadata
+from ledgerfs.ledgers.dialect import LedgerReader
 
 if TYPE_CHECKING:
-    from ledgerfs.cache.block_cache import Buffer
-    from ledgerfs.formats.ledger_metadata import LedgerMetadata
+    from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
+    from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata
     from ledgerfs.formats.records import EntryBatch
-    from ledgerfs.messages.transforms import EntryTransform
-    from ledgerfs.vfs.writing.ledger_writer import WrittenLedger
-    from ledgerfs.vfs.writing.sources import EntrySource
+    from ledgerfs.messages.transforms.entry_transform import EntryTransform
+    from ledgerfs.storage.objects import Buffer
+    from ledgerfs.writing.sources import EntrySource
 
 
 class NullLedgerOffloader:
@@ -112,9 +112,9 @@ class LedgerOffloader(NullLedgerOffloader):
 
         """
         # numba, which these import, is not needed by those who read and delete.
-        from ledgerfs.vfs.writing.new_ledger import completed_user_metadata
-        from ledgerfs.vfs.writing.sources import OffloadedLedger
-        from ledgerfs.vfs.writing.write import Wanted, require_new_ids, write_ledger
+        from ledgerfs.dialects.pulsar_blob.new_ledger import completed_user_metadata
+        from ledgerfs.writing.sources import OffloadedLedger
+        from ledgerfs.writing.write import Wanted, require_new_ids, write_ledger
 
         entries: EntrySource
         if isinstance(source, LedgerEntries):
@@ -144,13 +144,13 @@ class LedgerOffloader(NullLedgerOffloader):
 
     def delete_offloaded(self, ledger_id: int, uuid: str) -> None:
         """Delete the index, then the data object; what is not there is no error."""
-        from ledgerfs.vfs.writing.removal import remove_ledger
+        from ledgerfs.writing.deletion import remove_ledger
 
         remove_ledger(self._bucket, LedgerKey(_uuid(uuid), ledger_id, is_index=False))
 
 
 def _source_of(ledger: LedgerEntries) -> "EntrySource":
-    from ledgerfs.vfs.writing.sources import EntryBatches, RecordBytes, RecordFile
+    from ledgerfs.writing.sources import EntryBatches, RecordBytes, RecordFile
 
     entries = ledger.entries
     if isinstance(entries, Path | str):

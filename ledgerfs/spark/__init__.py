@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 __all__ = ["read_messages", "register"]
 
 if TYPE_CHECKING:
-    from ledgerfs.spark.messages import read_messages
-    from ledgerfs.spark.registration import register
+    from ledgerfs.spark.source.messages import read_messages
+    from ledgerfs.spark.source.registration import register
 
 
 def __getattr__(name: str) -> object:
     """Load what is asked for on first use: Spark imports this package in every process, for whatever source."""
     if name == "register":
-        from ledgerfs.spark.registration import register
+        from ledgerfs.spark.source.registration import register
 
         return register
     if name == "read_messages":
-        from ledgerfs.spark.messages import read_messages
+        from ledgerfs.spark.source.messages import read_messages
 
         return read_messages
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

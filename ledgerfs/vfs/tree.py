@@ -10,11 +10,11 @@ from heapq import merge
 from operator import itemgetter
 
 from ledgerfs.errors import IsADirectoryPathError, LedgerfsError, NotADirectoryPathError, NotFoundError
-from ledgerfs.formats.ledger_metadata import records_size
+from ledgerfs.formats.record_header import records_size
 from ledgerfs.formats.topic_names import directory_of
-from ledgerfs.vfs.catalog import Catalog, LedgerRef
-from ledgerfs.vfs.missing_ledgers import GapKind, MissingLedger, missing_error
-from ledgerfs.vfs.reader_pool import ReaderPool
+from ledgerfs.ledgers.catalog import Catalog, LedgerRef
+from ledgerfs.ledgers.dialect import LedgerReader
+from ledgerfs.ledgers.missing_ledgers import GapKind, MissingLedger, missing_error
 from ledgerfs.vfs.views import Contents, View
 from ledgerfs.vfs.views.entries import EntriesView
 
@@ -78,18 +78,18 @@ class Tree:
     ``on_read`` is told of the topics of which files are opened.
     """
 
-    __slots__ = ("_on_read", "_readers", "_root", "_views", "catalog")
+    __slots__ = ("_on_read", "_open_ledger", "_root", "_views", "catalog")
 
     def __init__(
         self,
         catalog: Catalog,
-        readers: ReaderPool,
+        open_ledger: Callable[[LedgerRef], LedgerReader],
         views: Mapping[str, View],
         on_read: Callable[[str | None, Catalog], None] = lambda *_: None,
     ) -> None:
         self.catalog = catalog
         self._on_read = on_read
-        self._readers = readers
+        self._open_ledger = open_ledger
         self._views = views
         self._root = _directories(catalog)
 
@@ -134,7 +134,7 @@ class Tree:
         self._on_read(node.ref.managed_ledger, self.catalog)
         view = self._views[node.path.partition("/")[0]]
         try:
-            return OpenFile(view.open(self._readers.reader(node.ref)))
+            return OpenFile(view.open(self._open_ledger(node.ref)))
         except LedgerfsError as error:
             error.path = node.path
             raise

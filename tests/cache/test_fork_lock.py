@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from ledgerfs.cache.fork_lock import ForkLock
+from ledgerfs.storage.fork_lock import ForkLock
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform has no fork"),

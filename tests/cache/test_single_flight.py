@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ledgerfs.cache.single_flight import SingleFlight
+from ledgerfs.storage.single_flight import SingleFlight
 
 
 class Work:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ledgerfs import open_bucket
+from ledgerfs.vfs.bucket_tree import tree_of
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.s3 import CREDENTIALS, Fault, FaultProxy, S3Server, environment_of
 
@@ -76,7 +77,7 @@ def test_ls_short_long_and_of_a_file(golden_url: str) -> None:
 def test_cat_is_the_file_byte_for_byte(golden_url: str, tmp_path: Path) -> None:
     bucket = open_bucket(golden_url)
     paths = [PLAIN, "entries/public/golden/blocks/42.entries"]
-    expected = b"".join(opened.read(0, opened.size) for opened in map(bucket.tree.open, paths))
+    expected = b"".join(opened.read(0, opened.size) for opened in map(tree_of(bucket).open, paths))
     assert run("cat", golden_url, *paths).stdout == expected
     target = tmp_path / "out"
     with target.open("wb") as out:
@@ -288,10 +289,11 @@ def test_an_interrupt_while_the_program_still_loads_leaves_no_traceback() -> Non
     program = """
 import os, signal, sys
 import ledgerfs.cli
+from ledgerfs.vfs.bucket_tree import tree_of
 
 class Interrupter:
     def find_spec(self, name, *_):
-        if name == "ledgerfs.vfs.bucket":
+        if name == "ledgerfs.bucket.bucket":
             os.kill(os.getpid(), signal.SIGINT)
 
 sys.meta_path.insert(0, Interrupter())

@@ -15,7 +15,7 @@ import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.cli.export import _KINDS
-from ledgerfs.vfs.table_files import TABLE_KINDS
+from ledgerfs.tables.table_files import TABLE_KINDS
 from tests.support.commands import LEDGERFS, on_terminal, output, run
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import offload, put_in_folder

@@ -9,7 +9,7 @@ import pytest
 from ledgerfs import open_bucket
 from ledgerfs.cli.head import _first
 from ledgerfs.cli.message_text import message_lines
-from ledgerfs.vfs.topic_entries import Reach
+from ledgerfs.scan.topic_entries import Reach
 from tests.support.commands import on_terminal, output, run
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder

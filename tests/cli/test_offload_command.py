@@ -10,7 +10,7 @@ import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.cli.sizes import Size
-from ledgerfs.vfs.verification.verify import verify
+from ledgerfs.upkeep.verification.verify import verify
 from tests.support.commands import on_terminal, output, run
 from tests.support.lacking import OTHER, OTHER_NAME, TOPIC, key_of, ledger, lossy_s3
 from tests.support.ledgers import offload, put_in_folder

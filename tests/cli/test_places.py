@@ -10,12 +10,12 @@ from ledgerfs import open_bucket
 from ledgerfs.cli.local_paths import LocalPath
 from ledgerfs.cli.main import cli, run
 from ledgerfs.errors import InvalidOptionError, LedgerfsError, UnusableUrlError
+from ledgerfs.export.export import export_topic
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.fuse_mount.mount_request import absolute_url
-from ledgerfs.spark.option_texts import private_keys
-from ledgerfs.spark.read_options import read_options
-from ledgerfs.vfs.export import export_topic
-from ledgerfs.vfs.row_files import open_rows
+from ledgerfs.spark.runtime.option_texts import private_keys
+from ledgerfs.spark.source.read_options import read_options
+from ledgerfs.tables.row_files import open_rows
 from tests.cli.test_empty_values import commands
 from tests.support.commands import run as run_command
 from tests.support.entries import frame, metadata

@@ -37,7 +37,7 @@ def test_a_module_is_its_command_also_on_s3_with_credentials_of_hadoop(
     lines = (f"spark.hadoop.fs.s3a.{name} {value}\n" for name, value in settings.items())
     (tmp_path / "spark-defaults.conf").write_text("".join(lines))
     done = subprocess.run(
-        [sys.executable, "-m", "ledgerfs.spark.verify", s3_golden, *SESSION, "--json", "--conf", "spark.log.level=ERROR"],
+        [sys.executable, "-m", "ledgerfs.cli.spark.verify", s3_golden, *SESSION, "--json", "--conf", "spark.log.level=ERROR"],
         env={**os.environ, "SPARK_CONF_DIR": str(tmp_path)}, capture_output=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done

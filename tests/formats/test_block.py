@@ -5,7 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.errors import CorruptLedgerError, UnsupportedFormatError
-from ledgerfs.formats.block import (
+from ledgerfs.formats.pulsar_blob.block import (
     BlockHeader,
     build_block_header,
     build_padding,

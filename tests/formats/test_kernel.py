@@ -11,7 +11,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent.parent / "ledgerfs"
 READ = """
 import numpy as np
-from ledgerfs.messages.metadata_walk import Meta, walk_metadata
+from ledgerfs.messages.decode.metadata_walk import Meta, walk_metadata
 from ledgerfs.formats.records import EntryBatch
 entry = bytes([0, 0, 0, 7, 10, 1, 112, 16, 1, 24, 2])
 batch = EntryBatch(0, memoryview(entry), np.array([0]), np.array([len(entry)]))

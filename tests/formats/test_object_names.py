@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgerfs.formats.object_names import (
+from ledgerfs.formats.pulsar_blob.object_names import (
     KeyKind,
     LedgerKey,
     kind_of_key,

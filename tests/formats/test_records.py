@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgerfs.formats.block import BlockHeader, build_block_header, build_padding
+from ledgerfs.formats.pulsar_blob.block import BlockHeader, build_block_header, build_padding
 from ledgerfs.formats.records import ScanStop, scan_records
 from tests.support.ledgers import record
 

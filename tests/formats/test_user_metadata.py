@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgerfs.formats.user_metadata import OffloadUserMetadata, build_user_metadata, parse_user_metadata
+from ledgerfs.formats.pulsar_blob.user_metadata import OffloadUserMetadata, build_user_metadata, parse_user_metadata
 
 VERSION_KEY = "s3managedledgeroffloaderformatversion"
 STORED = {

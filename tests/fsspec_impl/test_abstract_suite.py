@@ -13,6 +13,7 @@ from fsspec.tests.abstract import AbstractFixtures, AbstractGetTests
 
 from ledgerfs.errors import NotFoundError
 from ledgerfs.fsspec_impl import LedgerFileSystem
+from ledgerfs.vfs.bucket_tree import tree_of
 from ledgerfs.vfs.tree import Node, OpenFile, Tree
 from ledgerfs.vfs.views.info import Document
 
@@ -96,7 +97,7 @@ class LedgerFixtures(AbstractFixtures):
     @pytest.fixture
     def fs(self, golden_url: str) -> WritableNames:
         fs = WritableNames(fo=golden_url)
-        fs.names = NamedTree(fs.bucket.tree)
+        fs.names = NamedTree(tree_of(fs.bucket))
 
         class Bucket:
             tree = fs.names

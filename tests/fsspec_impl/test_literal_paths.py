@@ -9,7 +9,7 @@ import pytest
 
 from ledgerfs.errors import MissingLedgerError, NotFoundError
 from ledgerfs.fsspec_impl import LedgerFileSystem
-from ledgerfs.vfs.row_files import open_rows
+from ledgerfs.tables.row_files import open_rows
 from tests.support.ledgers import Offload, offload, put_in_folder
 from tests.support.s3 import S3Server
 

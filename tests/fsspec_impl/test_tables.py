@@ -20,8 +20,8 @@ import pytest
 from ledgerfs import open_bucket
 from ledgerfs.errors import EncryptedMessageError
 from ledgerfs.fsspec_impl import LedgerFileSystem
+from tests.scan.test_scan_golden import ENCRYPTED, expected_of, wanted
 from tests.support.s3 import S3Server
-from tests.vfs.test_scan_golden import ENCRYPTED, expected_of, wanted
 
 TOPIC = "public/golden/plain"
 PLAIN = f"parquet/{TOPIC}"

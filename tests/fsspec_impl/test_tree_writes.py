@@ -24,10 +24,10 @@ from ledgerfs.errors import (
     ReadOnlyError,
     RefusedLedgerError,
 )
-from ledgerfs.formats.index import parse_index
+from ledgerfs.formats.pulsar_blob.index import parse_index
 from ledgerfs.fsspec_impl import LedgerFileSystem
-from ledgerfs.messages.transforms import recompress, unbatch
-from ledgerfs.vfs.verification.verify import verify
+from ledgerfs.messages.transforms.entry_transform import recompress, unbatch
+from ledgerfs.upkeep.verification.verify import verify
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.s3 import S3Server
 from tests.support.s3_log import changes, requests_of

@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 
 import ledgerfs.errors
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.errors import (
     CorruptLedgerError,
     LedgerExistsError,
@@ -38,7 +40,6 @@ from ledgerfs.fuse_mount.attributes import UNREADABLE_BYTES, inode_of
 from ledgerfs.fuse_mount.error_numbers import answering, errno_of
 from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
 from ledgerfs.fuse_mount.processes import has_failed, is_held, process_of
-from ledgerfs.vfs.bucket import Bucket, open_bucket
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.matrix import TOPIC, make_ledger
 from tests.support.remote import RemoteFolder

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.errors import MessageTooLargeError
-from ledgerfs.messages.batch_split import Message, Messages, split_batches, split_unopened
-from ledgerfs.messages.metadata_walk import Int64Table, Meta, Status, walk_metadata
+from ledgerfs.messages.decode.batch_split import Message, Messages, split_batches, split_unopened
+from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status, walk_metadata
+from ledgerfs.messages.kernels.wire import ABSENT
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, Property
-from ledgerfs.messages.wire import ABSENT
 from tests.support.entries import batch_of, batched, compress, decode_entries, frame, framed, metadata
 
 SINGLES = [

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.errors import MessageTooLargeError
-from ledgerfs.messages import chunks as module
-from ledgerfs.messages import claimed_sizes
-from ledgerfs.messages.chunks import ChunkJoiner, Incomplete, Joined
+from ledgerfs.messages.codecs import claimed_sizes
+from ledgerfs.messages.decode import chunks as module
+from ledgerfs.messages.decode.chunks import ChunkJoiner, Incomplete, Joined
 from tests.support.entries import LZ4, NONE, SNAPPY, ZLIB, ZSTD, compress, decode_entries, frame, metadata, varint
 
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs.messages.compress import codec_named, compress
-from ledgerfs.messages.compression import Compression, decompress
-from ledgerfs.messages.native_compression import (
+from ledgerfs.messages.codecs.compress import codec_named, compress
+from ledgerfs.messages.codecs.compression import Compression, decompress
+from ledgerfs.messages.codecs.native_compression import (
     compressor_functions,
     most_compressed,
     native_compressors,

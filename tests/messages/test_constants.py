@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from ledgerfs.errors import CorruptObjectError
-from ledgerfs.messages.constants import ConstantColumns
+from ledgerfs.messages.decode.constant_columns import ConstantColumns
 
 
 def test_a_longer_array_serves_as_any_shorter_one():

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgerfs.messages.crc32c import _has_crc_instruction, crc32c, crc32c_by_instruction, crc32c_by_tables
+from ledgerfs.messages.kernels.crc32c import _has_crc_instruction, crc32c, crc32c_by_instruction, crc32c_by_tables
 
 KERNELS = [
     pytest.param(crc32c_by_tables, id="tables"),

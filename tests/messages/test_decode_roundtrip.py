@@ -13,14 +13,14 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.errors import CorruptMessageError
-from ledgerfs.messages.decode import DecodeOptions, TopicDecoder
+from ledgerfs.messages.decode.entries import DecodeOptions, TopicDecoder
+from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS, MESSAGE_SCHEMA
 from ledgerfs.messages.proto.message_metadata_pb2 import (
     BatchedMetadataRecord,
     BrokerMetadataRecord,
     MessageMetadataRecord,
     Property,
 )
-from ledgerfs.messages.table_schema import DEFAULT_COLUMNS, MESSAGE_SCHEMA
 from tests.support.entries import (
     TOPIC,
     batch_of,

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 import ledgerfs
 from ledgerfs.errors import DecryptionError, EncryptedMessageError, LedgerfsError
-from ledgerfs.messages import decryption
-from ledgerfs.messages.decryption import Decryptor, EncryptedDataKey, PrivateKeys
+from ledgerfs.messages.decode import decryption
+from ledgerfs.messages.decode.decryption import Decryptor, EncryptedDataKey, PrivateKeys
 from tests.support.encryption import IV, encrypt, kdf2, pem_of, wrap, wrap_ecies
 
 TOPIC = "persistent://public/golden/encrypted"

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from ledgerfs.errors import InvalidOptionError, InvalidRowsError
 from ledgerfs.formats.records import EntryBatch, ScanStop, scan_records
-from ledgerfs.messages import encode
-from ledgerfs.messages.compression import decompress
-from ledgerfs.messages.decode import DecodeOptions, TopicDecoder
-from ledgerfs.messages.encode import EncodeOptions, MessageEncoder
-from ledgerfs.messages.input_columns import IGNORED_COLUMNS, INPUT_COLUMNS
+from ledgerfs.messages.codecs.compression import decompress
+from ledgerfs.messages.decode.entries import DecodeOptions, TopicDecoder
+from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
+from ledgerfs.messages.encode import rows as encode
+from ledgerfs.messages.encode.input_columns import IGNORED_COLUMNS, INPUT_COLUMNS
+from ledgerfs.messages.encode.rows import EncodeOptions, MessageEncoder
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, MessageMetadataRecord
-from ledgerfs.messages.table_schema import MESSAGE_SCHEMA
 from tests.support.entries import TOPIC, decode
 
 CODECS = ("none", "lz4", "zlib", "zstd", "snappy")

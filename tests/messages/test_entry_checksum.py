@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgerfs.formats.block import BlockHeader, build_block_header
+from ledgerfs.formats.pulsar_blob.block import BlockHeader, build_block_header
 from ledgerfs.formats.records import EntryBatch, scan_records
-from ledgerfs.messages.entry_checksum import EntryState, check_entries
+from ledgerfs.messages.decode.entry_checksum import EntryState, check_entries
 from tests.support.ledgers import record
 
 MESSAGE = struct.pack(">I", 5) + b"\x0a\x03abc" + b"payload"

@@ -19,10 +19,10 @@ import pytest
 from ledgerfs import open_bucket
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.messages.decode import DecodeOptions, TopicDecoder
-from ledgerfs.messages.decryption import Decryptor, EncryptedDataKey, PrivateKeys
-from ledgerfs.messages.payloads import Decrypt
-from ledgerfs.messages.table_schema import MESSAGE_SCHEMA
+from ledgerfs.messages.decode.decryption import Decryptor, EncryptedDataKey, PrivateKeys
+from ledgerfs.messages.decode.entries import DecodeOptions, TopicDecoder
+from ledgerfs.messages.decode.payloads import Decrypt
+from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
 from tests.support.entries import TOPIC, frame, metadata
 
 SECONDS = 9

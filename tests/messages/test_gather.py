@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.errors import CorruptObjectError
-from ledgerfs.messages import gather as module
-from ledgerfs.messages.gather import gather_bytes, gather_properties, gather_text, masked
+from ledgerfs.messages.kernels import gather as module
+from ledgerfs.messages.kernels.gather import gather_bytes, gather_properties, gather_text, masked
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, MessageMetadataRecord, Property
 from tests.support.entries import metadata
 

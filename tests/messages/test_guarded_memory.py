@@ -24,13 +24,14 @@ import pytest
 
 from ledgerfs.errors import DecompressionError, LedgerfsError
 from ledgerfs.formats.records import EntryBatch, scan_records
-from ledgerfs.messages import memory, native_codecs
-from ledgerfs.messages.compression import decompress
-from ledgerfs.messages.decode import DecodeOptions, TopicDecoder
-from ledgerfs.messages.json_lines import json_lines
-from ledgerfs.messages.payloads import Workspace
+from ledgerfs.messages.codecs import native_codecs
+from ledgerfs.messages.codecs.compression import decompress
+from ledgerfs.messages.decode.entries import DecodeOptions, TopicDecoder
+from ledgerfs.messages.decode.payloads import Workspace
+from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
+from ledgerfs.messages.kernels import memory
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, MessageMetadataRecord
-from ledgerfs.messages.table_schema import MESSAGE_SCHEMA
+from ledgerfs.messages.text.json_lines import json_lines
 from tests.messages.test_fuzz_entries import decrypt_with, golden_entries, mutated
 from tests.support.entries import TOPIC, compress, frame, framed, metadata, varint
 from tests.support.ledgers import record

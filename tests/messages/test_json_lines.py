@@ -10,9 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.errors import CorruptObjectError
-from ledgerfs.messages.json_lines import json_lines
-from ledgerfs.messages.json_values import base64_texts, properties, text_or_base64, times
-from ledgerfs.messages.table_schema import MESSAGE_SCHEMA
+from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
+from ledgerfs.messages.text.json_lines import json_lines
+from ledgerfs.messages.text.json_values import base64_texts, properties, text_or_base64, times
 from tests.support.json_lines import slow_lines, slow_time
 
 SETTINGS = settings(deadline=None, max_examples=150)

@@ -10,14 +10,14 @@ from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgerfs.messages.metadata_walk import Int64Table, Meta, Status, transactions_of, walk_metadata
+from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status, transactions_of, walk_metadata
+from ledgerfs.messages.kernels.wire import ABSENT
 from ledgerfs.messages.proto.message_metadata_pb2 import (
     BrokerMetadataRecord,
     EncryptionKey,
     MessageMetadataRecord,
     Property,
 )
-from ledgerfs.messages.wire import ABSENT
 from tests.support.entries import batch_of, frame, metadata, varint
 
 FULL = metadata(

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from ledgerfs.messages import native_codecs as module
-from ledgerfs.messages.decode import DecodeOptions, TopicDecoder
-from ledgerfs.messages.native_codecs import native_codecs
+from ledgerfs.messages.codecs import native_codecs as module
+from ledgerfs.messages.codecs.native_codecs import native_codecs
+from ledgerfs.messages.decode.entries import DecodeOptions, TopicDecoder
 from tests.support.entries import (
     LZ4,
     NONE,

@@ -7,18 +7,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.errors import CorruptMessageError, InvalidOptionError, MessageTooLargeError
-from ledgerfs.messages import native_compression
-from ledgerfs.messages import recompress as module
-from ledgerfs.messages.compression import Compression
-from ledgerfs.messages.entry_checksum import EntryState, check_entries
+from ledgerfs.messages.codecs import native_compression
+from ledgerfs.messages.codecs.compression import Compression
+from ledgerfs.messages.decode.entry_checksum import EntryState, check_entries
 from ledgerfs.messages.proto.message_metadata_pb2 import (
     BatchedMetadataRecord,
     BrokerMetadataRecord,
     EncryptionKey,
     MessageMetadataRecord,
 )
-from ledgerfs.messages.recompress import Recompress
-from ledgerfs.messages.transforms import recompress
+from ledgerfs.messages.transforms import recompress as module
+from ledgerfs.messages.transforms.entry_transform import recompress
+from ledgerfs.messages.transforms.recompress import Recompress
 from tests.messages.test_decode_roundtrip import TOPICS, decoded, topics
 from tests.support.entries import (
     LZ4,

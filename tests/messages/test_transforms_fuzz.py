@@ -15,11 +15,11 @@ import pytest
 
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.messages import native_codecs, native_compression
-from ledgerfs.messages.compression import Compression
-from ledgerfs.messages.recompress import Recompress
-from ledgerfs.messages.transforms import EntryTransform
-from ledgerfs.messages.unbatch import Unbatch
+from ledgerfs.messages.codecs import native_codecs, native_compression
+from ledgerfs.messages.codecs.compression import Compression
+from ledgerfs.messages.transforms.entry_transform import EntryTransform
+from ledgerfs.messages.transforms.recompress import Recompress
+from ledgerfs.messages.transforms.unbatch import Unbatch
 from tests.messages.test_fuzz_entries import golden_entries
 from tests.messages.test_guarded_memory import LIMIT, PATIENCE, case_of, check_guards, guarded_outputs, placed
 from tests.support.transforms import rows_of

@@ -8,10 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.errors import CorruptMessageError, InvalidOptionError, MessageTooLargeError
-from ledgerfs.messages import native_compression
-from ledgerfs.messages import unbatch as module
-from ledgerfs.messages.compression import Compression
-from ledgerfs.messages.entry_checksum import EntryState, check_entries
+from ledgerfs.messages.codecs import native_compression
+from ledgerfs.messages.codecs.compression import Compression
+from ledgerfs.messages.decode.entry_checksum import EntryState, check_entries
 from ledgerfs.messages.proto.message_metadata_pb2 import (
     BatchedMetadataRecord,
     BrokerMetadataRecord,
@@ -19,8 +18,9 @@ from ledgerfs.messages.proto.message_metadata_pb2 import (
     MessageMetadataRecord,
     Property,
 )
-from ledgerfs.messages.transforms import unbatch
-from ledgerfs.messages.unbatch import Unbatch
+from ledgerfs.messages.transforms import unbatch as module
+from ledgerfs.messages.transforms.entry_transform import unbatch
+from ledgerfs.messages.transforms.unbatch import Unbatch
 from tests.messages.test_decode_roundtrip import TOPICS, decoded, topics
 from tests.messages.test_recompress import GOLDEN, NAMES, codec_of, parts_of
 from tests.support.entries import LZ4, NONE, SNAPPY, ZLIB, ZSTD, batch_of, batched, compress, frame, framed, metadata

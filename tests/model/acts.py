@@ -5,7 +5,7 @@ from typing import Protocol
 
 from hypothesis import strategies as st
 
-from ledgerfs.vfs.writing.write import IfExists
+from ledgerfs.writing.write import IfExists
 from tests.model import reading, spark_jobs, writing
 from tests.model.brokers import HOUR
 from tests.model.bucket_model import Content, Message, Row

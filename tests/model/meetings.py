@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ledgerfs.formats.index import OffloadIndex, parse_index
-from ledgerfs.formats.object_names import LedgerKey, parse_ledger_key
-from ledgerfs.vfs.object_store import ObjectHead, ObjectStat, ReadRequest
+from ledgerfs.formats.pulsar_blob.index import OffloadIndex, parse_index
+from ledgerfs.formats.pulsar_blob.object_names import LedgerKey, parse_ledger_key
+from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
 
 
 class Witness(Protocol):

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
 
+from ledgerfs.dialects.pulsar_blob.new_ledger import made_up_user_metadata
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.vfs.object_store import RawStore
-from ledgerfs.vfs.store_identity import identity_of
-from ledgerfs.vfs.stores import open_store
-from ledgerfs.vfs.stores.url_filesystem import filesystem_of
-from ledgerfs.vfs.writing.new_ledger import made_up_user_metadata
+from ledgerfs.storage.object_store import RawStore
+from ledgerfs.storage.opening import open_store
+from ledgerfs.storage.store_identity import identity_of
+from ledgerfs.storage.url_filesystem import filesystem_of
 from tests.support.s3 import S3Server
 
 

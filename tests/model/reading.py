@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from ledgerfs.errors import LedgerfsError
-from ledgerfs.vfs.export import export_topic
-from ledgerfs.vfs.verification.findings import Severity
-from ledgerfs.vfs.verification.verify import verify
+from ledgerfs.export.export import export_topic
+from ledgerfs.ledgers.findings import Severity
+from ledgerfs.upkeep.verification.verify import verify
 from tests.model import spark_jobs
 from tests.model.bucket_model import Row, State, contents_of, is_whole, ledgers_of, rows_by_ledger, rows_of
 from tests.model.meetings import Meeting

@@ -6,15 +6,15 @@ from unittest import mock
 
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from ledgerfs.bucket.partitions import Partition
 from ledgerfs.errors import LedgerfsError
-from ledgerfs.formats.object_names import LedgerKey
-from ledgerfs.spark import data_sink
-from ledgerfs.spark.data_sink import WrittenPartition, open_sink
-from ledgerfs.spark.message_rows import read_partition
-from ledgerfs.spark.planning import plan
-from ledgerfs.spark.read_options import read_options
-from ledgerfs.spark.storage import Storage
-from ledgerfs.vfs.partitions import Partition
+from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
+from ledgerfs.spark.runtime.storage import Storage
+from ledgerfs.spark.source import data_sink
+from ledgerfs.spark.source.data_sink import WrittenPartition, open_sink
+from ledgerfs.spark.source.message_rows import read_partition
+from ledgerfs.spark.source.planning import plan
+from ledgerfs.spark.source.read_options import read_options
 from tests.model.bucket_model import Content, Row
 from tests.model.meetings import Meeting
 from tests.model.world import Actor, World

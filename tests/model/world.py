@@ -5,11 +5,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import LedgerfsError
-from ledgerfs.formats.index import OffloadIndex
-from ledgerfs.formats.object_names import LedgerKey
+from ledgerfs.formats.pulsar_blob.index import OffloadIndex
+from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.fsspec_impl import LedgerFileSystem
-from ledgerfs.vfs.bucket import Bucket
 from tests.model.brokers import HOUR, Cluster, Sealed
 from tests.model.bucket_model import BucketModel, Content, Copy, Key, Part, Row, State
 from tests.model.meetings import Meeting, MeetingStore

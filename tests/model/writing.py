@@ -7,16 +7,17 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
+from ledgerfs.dialects.pulsar_blob import ledger_group
 from ledgerfs.errors import LedgerfsError
-from ledgerfs.formats.index import OffloadIndex
-from ledgerfs.formats.object_names import LedgerKey
+from ledgerfs.formats.pulsar_blob.index import OffloadIndex
+from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.formats.records import scan_records
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.messages.encode import EncodeOptions
-from ledgerfs.vfs.repair import plan_repair
-from ledgerfs.vfs.writing import bucket_copy, imports, ledger_group
-from ledgerfs.vfs.writing.bucket_copy import CopiedLedger, CopyOptions, Outcome, copy_ledgers, rows_to_copy
-from ledgerfs.vfs.writing.write import IfExists
+from ledgerfs.messages.encode.rows import EncodeOptions
+from ledgerfs.upkeep.repair import plan_repair
+from ledgerfs.writing import bucket_copy, imports
+from ledgerfs.writing.bucket_copy import CopiedLedger, CopyOptions, Outcome, copy_ledgers, rows_to_copy
+from ledgerfs.writing.write import IfExists
 from tests.model.brokers import entries_of
 from tests.model.bucket_model import Content, Copy, Key, Row, State, contents_of, ledgers_of, rows_of, topics_of
 from tests.model.meetings import Meeting

@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 
 from ledgerfs import open_bucket
+from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import (
     CorruptLedgerError,
     InvalidNameError,
@@ -17,12 +18,11 @@ from ledgerfs.errors import (
     RefusedLedgerError,
     UnsupportedWriteError,
 )
-from ledgerfs.formats.index import parse_index
-from ledgerfs.messages.transforms import recompress, unbatch
+from ledgerfs.formats.pulsar_blob.index import parse_index
+from ledgerfs.messages.transforms.entry_transform import recompress, unbatch
 from ledgerfs.offload import LedgerOffloader, NullLedgerOffloader
 from ledgerfs.offload.ledger_offloader import LedgerEntries
-from ledgerfs.vfs.bucket import Bucket
-from ledgerfs.vfs.verification.verify import verify
+from ledgerfs.upkeep.verification.verify import verify
 from tests.support.entries import batch_of
 from tests.support.ledgers import NAME, offload, put_in_folder
 from tests.support.s3 import S3Server

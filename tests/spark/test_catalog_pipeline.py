@@ -1,4 +1,4 @@
-"""`ledgerfs.spark.catalog`: what the bucket's catalog says, as rows; and publish times as the messages have them."""
+"""`ledgerfs.spark.pipelines.catalog`: what the bucket's catalog says, as rows; and publish times as the messages have them."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 from ledgerfs import open_bucket
 from ledgerfs.errors import BucketNotFoundError, InvalidOptionError
-from ledgerfs.spark.catalog import LEDGERS, catalog, ledger_table
-from ledgerfs.vfs.catalog import LEDGER, LISTED, Catalog, OtherKeys
-from ledgerfs.vfs.moments import time_of
+from ledgerfs.ledgers.catalog import LEDGER, LISTED, Catalog, OtherKeys
+from ledgerfs.ledgers.time_arguments import time_of
+from ledgerfs.spark.pipelines.catalog import LEDGERS, catalog, ledger_table
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
 
 

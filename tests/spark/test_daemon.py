@@ -14,7 +14,7 @@ from pyspark.serializers import UTF8Deserializer, read_int
 _PROGRAM = """
     import os, signal, sys, time
     import pyarrow as pa
-    from ledgerfs.spark.session import open_session
+    from ledgerfs.spark.runtime.session import open_session
 
     def processes(batches):
         for _ in batches:
@@ -62,7 +62,7 @@ def said_after_the_socket_was_closed(module: str) -> str:
 
 
 def test_a_worker_whose_socket_spark_has_closed_ends_without_a_word() -> None:
-    assert said_after_the_socket_was_closed("ledgerfs.spark.daemon") == ""
+    assert said_after_the_socket_was_closed("ledgerfs.spark.runtime.daemon") == ""
 
 
 def test_our_daemon_is_needed_as_long_as_sparks_own_prints_a_traceback() -> None:
@@ -81,7 +81,7 @@ def in_a_session_of_a_command(**settings: str) -> subprocess.CompletedProcess[st
 
 def test_a_command_that_ends_while_the_daemon_is_busy_prints_no_traceback() -> None:
     done = in_a_session_of_a_command()
-    assert done.stdout == "ledgerfs.spark.daemon\n"
+    assert done.stdout == "ledgerfs.spark.runtime.daemon\n"
     assert "Traceback" not in done.stderr, done.stderr
 
 

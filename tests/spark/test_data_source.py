@@ -254,7 +254,7 @@ def test_s3_errors_show_no_credentials(spark: SparkSession, s3: S3Server) -> Non
 
 def test_the_worker_that_reads_keeps_its_bucket(spark: SparkSession, url: str) -> None:
     """Tasks of one worker process share connections and caches."""
-    from ledgerfs.spark.storage import Storage
+    from ledgerfs.spark.runtime.storage import Storage
 
     storage = Storage(url)
 

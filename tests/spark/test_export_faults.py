@@ -26,14 +26,14 @@ from ledgerfs.errors import (
     InvalidOptionError,
     ObjectNotFoundError,
 )
-from ledgerfs.spark import export as export_module
-from ledgerfs.spark.distribution import distribute
-from ledgerfs.spark.export import export
 from ledgerfs.spark.lake import commit as lake_commit
 from ledgerfs.spark.lake import lock as lake_lock
 from ledgerfs.spark.lake.lock import FOLDER, Holder, LakeLock
 from ledgerfs.spark.lake.target import Lake
-from ledgerfs.spark.storage import Storage
+from ledgerfs.spark.pipelines import export as export_module
+from ledgerfs.spark.pipelines.export import export
+from ledgerfs.spark.runtime.distribution import distribute
+from ledgerfs.spark.runtime.storage import Storage
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
 from tests.support.s3 import S3Server
@@ -211,7 +211,7 @@ def test_a_process_that_is_killed_leaves_nothing_that_looks_whole(
     out, whole = tmp_path / "lake", tmp_path / "whole"
     options = {"partition_by": ["topic"], "on_encrypted": "null", "partition_bytes": 1}
     process = subprocess.Popen(
-        [sys.executable, "-m", "ledgerfs.spark.export", golden_url, "--to", str(out), "--partition-by", "topic",
+        [sys.executable, "-m", "ledgerfs.cli.spark.export", golden_url, "--to", str(out), "--partition-by", "topic",
          "--on-encrypted", "null", "--partition-bytes", "1", "--master", "local[1]", "--conf", "spark.ui.enabled=false"],
         start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
@@ -276,7 +276,7 @@ def test_damage_that_is_skipped_is_told_each_time(bucket: Path, tmp_path: Path) 
 
     def run(*options: str) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [sys.executable, "-m", "ledgerfs.spark.export", f"file://{bucket}", "--to", str(out), "--master", "local[1]",
+            [sys.executable, "-m", "ledgerfs.cli.spark.export", f"file://{bucket}", "--to", str(out), "--master", "local[1]",
              "--conf", "spark.ui.enabled=false", "--on-corrupt", "skip", *options],
             capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip

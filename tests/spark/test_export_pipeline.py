@@ -18,17 +18,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ledgerfs import open_bucket
+from ledgerfs.bucket.wanted_topics import wanted_ledgers
 from ledgerfs.errors import InvalidOptionError, MissingLedgerError, NotFoundError, UnplacedLedgersWarning
-from ledgerfs.messages.table_schema import DEFAULT_COLUMNS
-from ledgerfs.spark.export import export, run_export
-from ledgerfs.spark.export_request import ExportRequest
+from ledgerfs.ledgers.finality import Basis, TopicState
+from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS
 from ledgerfs.spark.lake.files import LakeFiles
 from ledgerfs.spark.lake.layout import LakeLayout
 from ledgerfs.spark.lake.state import LakeFile, LakeState, LedgerIds, Unit, what_is_new
-from ledgerfs.spark.storage import Storage
-from ledgerfs.vfs.finality import Basis, TopicState
-from ledgerfs.vfs.object_store import ObjectStat
-from ledgerfs.vfs.partitions import wanted_ledgers
+from ledgerfs.spark.pipelines.export import export, run_export
+from ledgerfs.spark.pipelines.export_request import ExportRequest
+from ledgerfs.spark.runtime.storage import Storage
+from ledgerfs.storage.objects import ObjectStat
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
 from tests.support.s3 import S3Server
@@ -471,7 +471,7 @@ def command(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
     master = ("--master", "local[2]", "--conf", "spark.ui.enabled=false", "--conf", "spark.driver.bindAddress=127.0.0.1",
               "--conf", "spark.driver.host=127.0.0.1")  # fmt: skip
     done = subprocess.run(
-        [sys.executable, "-m", "ledgerfs.spark.export", *arguments, *master],
+        [sys.executable, "-m", "ledgerfs.cli.spark.export", *arguments, *master],
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == code, done

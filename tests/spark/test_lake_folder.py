@@ -3,7 +3,7 @@
 import pytest
 
 from ledgerfs.spark.lake.target import Lake
-from ledgerfs.spark.storage import Storage
+from ledgerfs.spark.runtime.storage import Storage
 from tests.support.s3 import S3Server
 
 

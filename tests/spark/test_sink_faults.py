@@ -16,11 +16,11 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from ledgerfs import open_bucket
 from ledgerfs.errors import RefusedLedgerError, StaleObjectError
-from ledgerfs.spark import data_sink
-from ledgerfs.spark.data_sink import LedgerSink, WrittenPartition, open_sink
-from ledgerfs.vfs.object_store import ObjectStat
-from ledgerfs.vfs.stores.local_store import LocalStore
-from ledgerfs.vfs.writing.imports import import_rows
+from ledgerfs.spark.source import data_sink
+from ledgerfs.spark.source.data_sink import LedgerSink, WrittenPartition, open_sink
+from ledgerfs.storage.folders.store import LocalStore
+from ledgerfs.storage.objects import ObjectStat
+from ledgerfs.writing.imports import import_rows
 from tests.support.s3 import Fault, FaultProxy, S3Server
 from tests.support.writes import Place, folder_place, s3_place
 

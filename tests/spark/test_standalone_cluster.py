@@ -123,7 +123,7 @@ def test_the_wheel_has_what_spark_looks_for(installed: Installed) -> None:
     with zipfile.ZipFile(installed.wheel) as wheel:
         names = wheel.namelist()
     assert "pyspark_ledgerfs.py" in names
-    assert "ledgerfs/spark/data_source.py" in names
+    assert "ledgerfs/spark/source/data_source.py" in names
     assert "ledgerfs/spark/quiet-log4j2.properties" in names
     tops = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
     assert tops == {"ledgerfs", "pyspark_ledgerfs.py"}

@@ -1,4 +1,4 @@
-"""`ledgerfs.spark.stats`: messages, bytes and keys, as a count of the messages themselves gives them."""
+"""`ledgerfs.spark.pipelines.stats`: messages, bytes and keys, as a count of the messages themselves gives them."""
 
 from collections import defaultdict
 from typing import Any
@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from ledgerfs import open_bucket
 from ledgerfs.errors import InvalidOptionError, NotFoundError
-from ledgerfs.spark.stats import stats
+from ledgerfs.spark.pipelines.stats import stats
 
 PLAIN = "persistent://public/golden/plain"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs.spark.hadoop_settings import S3Settings, settings_of_files
-from ledgerfs.spark.read_options import read_options
-from ledgerfs.spark.storage import Storage, require_no_credentials
+from ledgerfs.spark.runtime.hadoop_settings import S3Settings, settings_of_files
+from ledgerfs.spark.runtime.storage import Storage, require_no_credentials
+from ledgerfs.spark.source.read_options import read_options
 
 URL = "s3://tier"
 

@@ -1,4 +1,4 @@
-"""`ledgerfs.spark.verify` finds what `ledgerfs verify` finds, however the ledgers are cut into tasks."""
+"""`ledgerfs.spark.pipelines.verify` finds what `ledgerfs verify` finds, however the ledgers are cut into tasks."""
 
 import shutil
 from collections.abc import Iterator
@@ -13,13 +13,13 @@ from pyspark.sql import SparkSession
 
 from ledgerfs import open_bucket
 from ledgerfs.errors import CorruptLedgerError, StoreTimeoutError, WrongBodyError
-from ledgerfs.spark import ledger_rows
-from ledgerfs.spark.distribution import distribute
-from ledgerfs.spark.ledger_rows import costs_of_reading, ledger_parts
-from ledgerfs.spark.storage import Storage
-from ledgerfs.spark.task_errors import error_of, line_of
-from ledgerfs.spark.verify import FINDING, prepare, verify
-from ledgerfs.vfs.verification import verify as verify_here
+from ledgerfs.spark.pipelines import ledger_rows
+from ledgerfs.spark.pipelines.verify import FINDING, prepare, verify
+from ledgerfs.spark.runtime.distribution import distribute
+from ledgerfs.spark.runtime.storage import Storage
+from ledgerfs.spark.runtime.task_errors import error_of, line_of
+from ledgerfs.spark.source.ledger_rows import costs_of_reading, ledger_parts
+from ledgerfs.upkeep.verification import verify as verify_here
 from tests.support.s3 import CREDENTIALS, Fault, FaultProxy, S3Server
 
 

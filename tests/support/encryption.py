@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from ledgerfs.messages.decryption import EncryptedDataKey
+from ledgerfs.messages.decode.decryption import EncryptedDataKey
 from tests.support.entries import frame, metadata
 
 IV = bytes(range(12))

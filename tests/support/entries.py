@@ -11,7 +11,7 @@ import pyarrow as pa
 import zstandard
 
 from ledgerfs.formats.records import EntryBatch, scan_records
-from ledgerfs.messages.decode import DecodeOptions, TopicDecoder
+from ledgerfs.messages.decode.entries import DecodeOptions, TopicDecoder
 from ledgerfs.messages.proto.message_metadata_pb2 import (
     BatchedMetadataRecord,
     BrokerMetadataRecord,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ledgerfs.vfs.scan import Scan
+from ledgerfs.scan.scan import Scan
 
 
 def expected_of(golden: Path, topic: str, folder: str = "expected") -> list[dict[str, Any]]:

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ledgerfs.vfs.bucket import Bucket, open_bucket
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.bucket.opening import open_bucket
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, NAME, Offload, offload
 from tests.support.s3 import S3Server, environment_of

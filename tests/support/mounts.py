@@ -158,9 +158,9 @@ def number_of(done: "subprocess.CompletedProcess[bytes]") -> int:
 def _serve(asked: dict[str, Any]) -> None:
     import pytest
 
+    from ledgerfs.bucket.opening import open_bucket
     from ledgerfs.fuse_mount.binding import serve
     from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
-    from ledgerfs.vfs.bucket import open_bucket
     from tests.support.matrix import small_parts
 
     if asked["parts"]:

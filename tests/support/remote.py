@@ -4,16 +4,16 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 
-from ledgerfs.cache.block_cache import BlockCache, Buffer
-from ledgerfs.cache.fork_lock import ForkLock
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.cache.block_cache import BlockCache
+from ledgerfs.cache.bucket_store import BucketStore
+from ledgerfs.dialects.pulsar_blob.reader import PulsarLedgerReader
 from ledgerfs.errors import LedgerfsError
-from ledgerfs.vfs.bucket import Bucket
-from ledgerfs.vfs.layout import LedgerReader
-from ledgerfs.vfs.ledger_reader import PulsarLedgerReader
-from ledgerfs.vfs.object_store import ObjectHead, ObjectStat, ReadRequest
-from ledgerfs.vfs.stores.bucket_store import BucketStore
-from ledgerfs.vfs.stores.local_store import LocalStore
-from ledgerfs.vfs.traffic import Traffic
+from ledgerfs.ledgers.dialect import LedgerReader
+from ledgerfs.storage.folders.store import LocalStore
+from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs.storage.objects import Buffer, ObjectHead, ObjectStat, ReadRequest
+from ledgerfs.storage.traffic import Traffic
 
 
 class RemoteFolder:

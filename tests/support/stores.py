@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from ledgerfs.vfs.bucket import Bucket, open_bucket
-from ledgerfs.vfs.object_store import ReadRequest
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.bucket.opening import open_bucket
+from ledgerfs.storage.objects import ReadRequest
 
 
 class CountingStore:

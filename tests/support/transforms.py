@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from ledgerfs import open_bucket
 from ledgerfs.formats.records import EntryBatch, ScanStop, scan_records
-from ledgerfs.messages.decode import DecodeOptions, TopicDecoder
-from ledgerfs.messages.table_schema import MESSAGE_SCHEMA
-from ledgerfs.messages.transforms import EntryTransform
+from ledgerfs.messages.decode.entries import DecodeOptions, TopicDecoder
+from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
+from ledgerfs.messages.transforms.entry_transform import EntryTransform
 from tests.support.entries import TOPIC, batch_of, decode
 
 PLACES = ("entry_id", "batch_index")

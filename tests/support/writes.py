@@ -8,13 +8,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ledgerfs.formats.block import BLOCK_HEADER_BYTES, RECORD_HEADER_BYTES
-from ledgerfs.vfs.bucket import Bucket, open_bucket
-from ledgerfs.vfs.object_store import ReadRequest
-from ledgerfs.vfs.verification import Severity, verify
-from ledgerfs.vfs.writing.ledger_writer import WrittenLedger
-from ledgerfs.vfs.writing.sources import RecordBytes
-from ledgerfs.vfs.writing.write import Wanted, write_ledger
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.bucket.opening import open_bucket
+from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
+from ledgerfs.formats.pulsar_blob.block import BLOCK_HEADER_BYTES
+from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
+from ledgerfs.storage.objects import ReadRequest
+from ledgerfs.upkeep.verification import Severity, verify
+from ledgerfs.writing.sources import RecordBytes
+from ledgerfs.writing.write import Wanted, write_ledger
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, NAME, record
 from tests.support.s3 import S3Server

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from ledgerfs import open_bucket
+from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import IsADirectoryPathError, NotADirectoryPathError, NotFoundError
-from ledgerfs.vfs.bucket import Bucket
+from ledgerfs.vfs.bucket_tree import tree_of
 from ledgerfs.vfs.tree import Tree
 from tests.support.ledgers import offload, put_in_folder
 
@@ -36,7 +37,7 @@ def names(tree: Tree, path: str) -> list[str]:
 
 
 def test_each_level_lists_what_is_below_it(bucket: Bucket) -> None:
-    tree = bucket.tree
+    tree = tree_of(bucket)
     assert names(tree, "") == ["arrow", "entries", "info", "jsonl", "parquet"]
     assert names(tree, "entries") == [
         "entries/%2E%2E",
@@ -53,28 +54,28 @@ def test_each_level_lists_what_is_below_it(bucket: Bucket) -> None:
 
 
 def test_names_that_are_no_topic_stay_inside_the_tree(bucket: Bucket) -> None:
-    assert names(bucket.tree, "entries/_other") == ["entries/_other/cursors%2Fof%20something"]
-    assert names(bucket.tree, "entries/%2E%2E") == ["entries/%2E%2E/%2E%2E"]
-    assert all(part not in {"", ".", ".."} for node in bucket.tree.walk("") for part in node.path.split("/"))
-    assert names(bucket.tree, "entries/t/n") == ["entries/t/n/%2E%2E"]
+    assert names(tree_of(bucket), "entries/_other") == ["entries/_other/cursors%2Fof%20something"]
+    assert names(tree_of(bucket), "entries/%2E%2E") == ["entries/%2E%2E/%2E%2E"]
+    assert all(part not in {"", ".", ".."} for node in tree_of(bucket).walk("") for part in node.path.split("/"))
+    assert names(tree_of(bucket), "entries/t/n") == ["entries/t/n/%2E%2E"]
 
 
 def test_copies_stand_beside_the_ledger_by_their_uuid(bucket: Bucket) -> None:
     first, copy = bucket.catalog.copies_of("public/default/persistent/orders", 10)
-    assert names(bucket.tree, ORDERS) == [
+    assert names(tree_of(bucket), ORDERS) == [
         f"{ORDERS}/9.entries",
         f"{ORDERS}/10.entries",
         f"{ORDERS}/10@{copy.uuid}.entries",
     ]
-    assert bucket.tree.node(f"{ORDERS}/10@{copy.uuid}.entries").ref == copy
+    assert tree_of(bucket).node(f"{ORDERS}/10@{copy.uuid}.entries").ref == copy
     with pytest.raises(NotFoundError):
-        bucket.tree.node(f"{ORDERS}/10@{first.uuid}.entries")
+        tree_of(bucket).node(f"{ORDERS}/10@{first.uuid}.entries")
 
 
 def test_a_node_is_found_at_the_path_that_a_listing_gave(bucket: Bucket) -> None:
-    walked = list(bucket.tree.walk(""))
+    walked = list(tree_of(bucket).walk(""))
     assert len(walked) > 30
-    assert all(bucket.tree.node(node.path) == node for node in walked)
+    assert all(tree_of(bucket).node(node.path) == node for node in walked)
 
 
 @pytest.mark.parametrize(
@@ -97,30 +98,30 @@ def test_a_node_is_found_at_the_path_that_a_listing_gave(bucket: Bucket) -> None
 )
 def test_what_is_not_there_is_not_found(path: str, bucket: Bucket) -> None:
     with pytest.raises(NotFoundError) as caught:
-        bucket.tree.node(path)
+        tree_of(bucket).node(path)
     assert caught.value.errno == 2
 
 
 def test_files_and_directories_are_not_mixed_up(bucket: Bucket) -> None:
     with pytest.raises(IsADirectoryPathError):
-        bucket.tree.open(ORDERS)
+        tree_of(bucket).open(ORDERS)
     with pytest.raises(NotADirectoryPathError):
-        list(bucket.tree.children(f"{ORDERS}/9.entries"))
+        list(tree_of(bucket).children(f"{ORDERS}/9.entries"))
 
 
 def test_sizes_are_exact_or_not_told(bucket: Bucket) -> None:
     path = "info/public/default/orders/9.json"
-    assert bucket.tree.node(f"{ORDERS}/9.entries").size == 3 * 13
-    assert bucket.tree.node(path).size is None
-    opened = bucket.tree.open(path)
+    assert tree_of(bucket).node(f"{ORDERS}/9.entries").size == 3 * 13
+    assert tree_of(bucket).node(path).size is None
+    opened = tree_of(bucket).open(path)
     document = opened.read(0, opened.size + 100)
-    assert len(document) == opened.size == bucket.tree.node(path).size
+    assert len(document) == opened.size == tree_of(bucket).node(path).size
     assert json.loads(document)["blocks"] == [{"first_entry": 0, "part": 1, "offset": 0, "length": 128 + 39}]
 
 
 def test_info_holds_all_that_the_bucket_tells(golden_url: str, golden: Path) -> None:
     bucket = open_bucket(golden_url)
-    opened = bucket.tree.open("info/public/golden/blocks/42.json")
+    opened = tree_of(bucket).open("info/public/golden/blocks/42.json")
     described = json.loads(opened.read(0, opened.size))
     assert described["topic"] == "persistent://public/golden/blocks"
     assert described["ledger_metadata"]["custom"]["pulsar/managed-ledger"] == "public/golden/persistent/blocks"

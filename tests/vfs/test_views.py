@@ -21,6 +21,7 @@ import pyarrow.parquet
 import pytest
 
 from ledgerfs import open_bucket
+from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import (
     CacheWriteError,
     CorruptLedgerError,
@@ -30,15 +31,15 @@ from ledgerfs.errors import (
     LedgerfsError,
     MissingLedgerError,
 )
-from ledgerfs.messages.table_schema import DEFAULT_COLUMNS
-from ledgerfs.vfs import table_files
-from ledgerfs.vfs.bucket import Bucket
+from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS
+from ledgerfs.tables import table_files
+from ledgerfs.vfs.bucket_tree import tree_of
 from ledgerfs.vfs.views import RENDERED_KINDS
 from ledgerfs.vfs.views.info import InfoView
+from tests.scan.test_scan_golden import ENCRYPTED
 from tests.support.entries import frame, metadata
 from tests.support.golden_rows import as_java_says, expected_of, wanted
 from tests.support.ledgers import CREATED_MS, Offload, offload, put_in_folder
-from tests.vfs.test_scan_golden import ENCRYPTED
 
 COMMIT = 21
 ORDERS = "public/default/orders"
@@ -62,7 +63,7 @@ def chunk(number: int) -> bytes:
 
 
 def content_of(bucket: Bucket, path: str) -> bytes:
-    opened = bucket.tree.open(path)
+    opened = tree_of(bucket).open(path)
     return opened.read(0, opened.size)
 
 
@@ -99,7 +100,7 @@ def directory_of(bucket: Bucket, view: str, topic: str) -> str:
     """Return the folder of a topic in a view."""
     return next(
         node.path.rpartition("/")[0]
-        for node in bucket.tree.walk(view)
+        for node in tree_of(bucket).walk(view)
         if node.ref is not None and node.ref.topic == topic
     )
 
@@ -145,7 +146,7 @@ def test_every_golden_topic_is_there_row_by_row(view: str, golden_url: str, gold
     for topic in bucket.topics():
         if topic.name == ENCRYPTED:
             continue
-        files = bucket.tree.children(directory_of(bucket, view, topic.name))
+        files = tree_of(bucket).children(directory_of(bucket, view, topic.name))
         rows = [row for file in files for row in rows_in(content_of(bucket, file.path), view)]
         assert [as_java_says(row) for row in rows] == wanted(expected_of(golden, topic.name)), topic.name
         seen += len(rows)
@@ -161,10 +162,10 @@ def test_an_encrypted_ledger_is_an_error_that_names_the_file(view: str, golden_u
     bucket = open_bucket(golden_url, cache_dir=cache)
     path = f"{view}/public/golden/encrypted/44.{view}"
     with pytest.raises(EncryptedMessageError, match="entry 44:0: the message is encrypted") as caught:
-        bucket.tree.open(path)
+        tree_of(bucket).open(path)
     assert str(caught.value).startswith(f"{path}: ")
     assert pickle.loads(pickle.dumps(caught.value)).path == caught.value.path == path
-    assert bucket.tree.node(path).size is None
+    assert tree_of(bucket).node(path).size is None
     assert kept_in(cache) == []
 
 
@@ -174,7 +175,7 @@ def test_keys_and_choices_of_a_scan_serve_the_views_too(golden_url: str, golden:
     null = open_bucket(golden_url, cache_dir=cache, scan_options={"on_encrypted": "null"})
     assert set(values_in(null, path)) == {None}
     bucket = open_bucket(golden_url, cache_dir=cache, scan_options={"private_keys": {"golden.key": key}})
-    files = bucket.tree.children("jsonl/public/golden/encrypted")
+    files = tree_of(bucket).children("jsonl/public/golden/encrypted")
     rows = [as_java_says(row) for file in files for row in rows_in(content_of(bucket, file.path), "jsonl")]
     assert rows == wanted(expected_of(golden, ENCRYPTED, "expected-decrypted"))
     by_path = open_bucket(
@@ -183,8 +184,8 @@ def test_keys_and_choices_of_a_scan_serve_the_views_too(golden_url: str, golden:
     assert content_of(by_path, path) == content_of(bucket, path)
     # Who has no key gets no file that was rendered with one.
     with pytest.raises(EncryptedMessageError):
-        open_bucket(golden_url, cache_dir=cache).tree.open(path)
-    shown = repr(bucket) + repr(bucket.tree.open(path)) + " ".join(kept_in(cache))
+        tree_of(open_bucket(golden_url, cache_dir=cache)).open(path)
+    shown = repr(bucket) + repr(tree_of(bucket).open(path)) + " ".join(kept_in(cache))
     assert not [line for line in key.splitlines() if line in shown]
 
 
@@ -196,10 +197,10 @@ def test_a_file_that_leaves_out_damage_is_not_to_be_had(golden_url: str) -> None
 def test_damage_is_an_error_and_nothing_is_kept(truncated_url: str, opened: Callable[..., Bucket], cache: str) -> None:
     bucket = open_bucket(truncated_url, cache_dir=cache)
     with pytest.raises(CorruptLedgerError, match=r"parquet/public/loss/big-entry/201\.parquet: .*-ledger-201 at byte"):
-        bucket.tree.open("parquet/public/loss/big-entry/201.parquet")
+        tree_of(bucket).open("parquet/public/loss/big-entry/201.parquet")
     bucket = opened(offload([message(0), message(1)[:-1] + b"?"]))
     with pytest.raises(CorruptMessageError, match=f"jsonl/{ORDERS}/1.jsonl: entry 1:1: its CRC32C"):
-        bucket.tree.open(f"jsonl/{ORDERS}/1.jsonl")
+        tree_of(bucket).open(f"jsonl/{ORDERS}/1.jsonl")
     assert kept_in(cache) == []
 
 
@@ -209,7 +210,7 @@ def test_a_copy_is_rendered_from_its_own_bytes(opened: Callable[..., Bucket]) ->
         offload([message(1, b"one"), chunk(1)], 2, uuid=2),
         offload([message(1, b"two"), chunk(1)], 2, uuid=3),
     )
-    listed = [node.path.rpartition("/")[2] for node in bucket.tree.children(f"jsonl/{ORDERS}")]
+    listed = [node.path.rpartition("/")[2] for node in tree_of(bucket).children(f"jsonl/{ORDERS}")]
     assert listed == ["1.jsonl", "2.jsonl"], "a folder of tables has each message once"
     first, second = bucket.catalog.copies_of("public/default/persistent/orders", 2)
     texts = {f"{'0' * 8}-0000-0000-0000-{'0' * 11}{n}": text for n, text in ((2, "one"), (3, "two"))}
@@ -222,12 +223,12 @@ def test_copies_that_contradict_each_other_are_no_table(opened: Callable[..., Bu
         offload([message(0)], 1, uuid=1), offload([message(1)], 2, uuid=2), offload([message(1)] * 2, 2, uuid=3)
     )
     for kind in RENDERED_KINDS:
-        one, other = bucket.tree.children(f"{kind}/{ORDERS}")
+        one, other = tree_of(bucket).children(f"{kind}/{ORDERS}")
         assert (one.path, other.path) == (f"{kind}/{ORDERS}/1.{kind}", f"{kind}/{ORDERS}/2.{kind}")
-        bucket.tree.open(one.path)
+        tree_of(bucket).open(one.path)
         with pytest.raises(MissingLedgerError, match="2"):
-            bucket.tree.open(other.path)
-    assert len(list(bucket.tree.children(f"entries/{ORDERS}"))) == 3
+            tree_of(bucket).open(other.path)
+    assert len(list(tree_of(bucket).children(f"entries/{ORDERS}"))) == 3
 
 
 # When they are rendered.
@@ -237,11 +238,11 @@ def test_sizes_are_exact_once_a_file_was_rendered(opened: Callable[..., Bucket],
     bucket = opened(offload([message(0)], 1, uuid=1), offload([message(1)], 2, uuid=2))
     for kind in RENDERED_KINDS:
         path = f"{kind}/{ORDERS}/1.{kind}"
-        assert bucket.tree.node(path).size is None
-        size = bucket.tree.open(path).size
+        assert tree_of(bucket).node(path).size is None
+        size = tree_of(bucket).open(path).size
         again = opened()
-        assert [node.size for node in again.tree.children(f"{kind}/{ORDERS}")] == [size, None]
-        assert len(content_of(again, path)) == again.tree.node(path).size == size
+        assert [node.size for node in tree_of(again).children(f"{kind}/{ORDERS}")] == [size, None]
+        assert len(content_of(again, path)) == tree_of(again).node(path).size == size
     assert renders == list(RENDERED_KINDS)
 
 
@@ -276,10 +277,10 @@ def test_a_transaction_that_ends_in_a_later_ledger_appears_with_it(
     bucket = opened(offload([message(0, b"a"), in_transaction(1)], 1, uuid=1))
     assert values_in(bucket, path) == values_in(opened(), path) == ["a"]
     assert renders == ["jsonl"]
-    held = bucket.tree.open(path)
+    held = tree_of(bucket).open(path)
     opened(offload([message(2), commit()], 2, uuid=2))
     bucket.refresh()
-    assert bucket.tree.node(path).size is None
+    assert tree_of(bucket).node(path).size is None
     assert values_in(bucket, path) == values_in(opened(), path) == ["a", "value"]
     assert renders == ["jsonl"] * 2
     assert len(held.read(0, held.size).splitlines()) == 1
@@ -321,7 +322,7 @@ def test_a_full_disk_is_an_error_that_names_the_file_and_the_way_out(golden_url:
         resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
         for kind in RENDERED_KINDS:
             try:
-                open_bucket(golden_url, cache_dir=cache).tree.open(f"{kind}/public/golden/plain/26.{kind}")
+                tree_of(open_bucket(golden_url, cache_dir=cache)).open(f"{kind}/public/golden/plain/26.{kind}")
             except CacheWriteError as error:
                 os.write(write, f"{error}\n".encode())
         os._exit(0)
@@ -347,7 +348,7 @@ def test_a_pickled_bucket_keeps_its_options(opened: Callable[..., Bucket], cache
 def test_an_open_file_sends_to_any_descriptor_and_survives_its_removal(
     golden_url: str, cache: str, tmp_path: Path
 ) -> None:
-    opened = open_bucket(golden_url, cache_dir=cache).tree.open("jsonl/public/golden/plain/26.jsonl")
+    opened = tree_of(open_bucket(golden_url, cache_dir=cache)).open("jsonl/public/golden/plain/26.jsonl")
     for path in Path(cache, "rendered").iterdir():
         path.unlink()
     whole = opened.read(0, opened.size)
@@ -362,16 +363,17 @@ def test_topics_that_hold_no_messages_say_so(opened: Callable[..., Bucket]) -> N
     bucket = opened(offload([b"no message"], 1, uuid=1, name="cursors/x"), offload([b"x"], 2, uuid=2, name=None))
     for path in ("jsonl/_other/cursors%2Fx/1.jsonl", "jsonl/_unknown/2.jsonl"):
         with pytest.raises(LedgerfsError, match=path):
-            bucket.tree.open(path)
+            tree_of(bucket).open(path)
 
 
 LAZY = """
 import sys
 from ledgerfs import open_bucket
+from ledgerfs.vfs.bucket_tree import tree_of
 bucket = open_bucket(sys.argv[1])
-names = [node.size for node in bucket.tree.walk("") if node.ref is None or node.ref.ledger_id == 26]
+names = [node.size for node in tree_of(bucket).walk("") if node.ref is None or node.ref.ledger_id == 26]
 for path in sys.argv[2:]:
-    opened = bucket.tree.open(path)
+    opened = tree_of(bucket).open(path)
     opened.read(0, opened.size)
 print(*{"pyarrow", "numba"} & set(sys.modules))
 """
@@ -385,7 +387,7 @@ def test_who_lists_or_copies_or_reads_what_is_rendered_loads_neither_pyarrow_nor
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
 
     assert loaded_by(*paths) == []
-    open_bucket(golden_url).tree.open("jsonl/public/golden/plain/26.jsonl")
+    tree_of(open_bucket(golden_url)).open("jsonl/public/golden/plain/26.jsonl")
     assert loaded_by(*paths, "jsonl/public/golden/plain/26.jsonl") == []
 
 

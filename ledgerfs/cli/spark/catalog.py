@@ -13,7 +13,7 @@ from ledgerfs.cli.spark.rows import milliseconds, print_rows, rows_of
 from ledgerfs.cli.spark.running import running
 
 if TYPE_CHECKING:
-    from ledgerfs.spark.storage import Storage
+    from ledgerfs.spark.runtime.storage import Storage
 
 _COUNTS = ("ledgers", "ledger", "entries", "bytes", "blocks")
 _TIMES = ("created", "next_created", "uploaded", "first_publish_time", "last_publish_time")
@@ -47,8 +47,8 @@ def catalog(*, storage: "Storage", session: Session, by: str, publish_times: boo
     """
     with running(session, "ledgerfs catalog") as spark:
         # Spark, which this imports, is not on every machine.
-        from ledgerfs.spark.catalog import catalog as catalog_of
-        from ledgerfs.spark.storage import storage_of
+        from ledgerfs.spark.pipelines.catalog import catalog as catalog_of
+        from ledgerfs.spark.runtime.storage import storage_of
 
         with progress() as update:
             frame = catalog_of(spark, storage, by=by, publish_times=publish_times, progress=update)
@@ -81,3 +81,10 @@ def _text(name: str, value: Any) -> str:  # noqa: ANN401  (a column's)
     if name == "ledger_id":
         return str(value)
     return printable(value) if isinstance(value, str) else f"{value:,}"
+
+
+if __name__ == "__main__":
+    # As a script, a pipeline is its command.
+    from ledgerfs.cli.spark.script import run_script
+
+    run_script("catalog")

@@ -17,10 +17,10 @@ from ledgerfs.cli.spark.running import running
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledgerfs.spark.export import LakeExport
-    from ledgerfs.spark.export_outcome import TopicExport
-    from ledgerfs.spark.export_request import ExportRequest
-    from ledgerfs.spark.storage import Storage
+    from ledgerfs.spark.pipelines.export import LakeExport
+    from ledgerfs.spark.pipelines.export_outcome import TopicExport
+    from ledgerfs.spark.pipelines.export_request import ExportRequest
+    from ledgerfs.spark.runtime.storage import Storage
 
 _KINDS = ("parquet", "jsonl", "arrow", "csv")
 
@@ -83,8 +83,8 @@ def export(
     """
     with running(session, "ledgerfs export") as spark:
         # Spark, pyarrow and numba, which these import, are not on every machine.
-        from ledgerfs.spark.export import run_export
-        from ledgerfs.spark.storage import Storage
+        from ledgerfs.spark.pipelines.export import run_export
+        from ledgerfs.spark.runtime.storage import Storage
 
         target = Storage(to, parsed_options(to_options))
         done = run_export(
@@ -110,8 +110,8 @@ def _request(
     partition_bytes: int | None,
     scan: dict[str, Any],
 ) -> "ExportRequest":
-    from ledgerfs.spark.export_request import ExportRequest
-    from ledgerfs.vfs.partitions import DEFAULT_PARTITION_BYTES
+    from ledgerfs.bucket.partitions import DEFAULT_PARTITION_BYTES
+    from ledgerfs.spark.pipelines.export_request import ExportRequest
 
     size = DEFAULT_PARTITION_BYTES if partition_bytes is None else partition_bytes
     return ExportRequest(kind, partition_by or (), topics or None, pattern, size, scan)
@@ -166,3 +166,10 @@ def _as_json(done: "LakeExport") -> dict[str, Any]:
         ],
         "files": [asdict(one) for one in done.files],
     }
+
+
+if __name__ == "__main__":
+    # As a script, a pipeline is its command.
+    from ledgerfs.cli.spark.script import run_script
+
+    run_script("export")

@@ -17,7 +17,7 @@ Examples:
 \b
 The same as a script, where spark-submit says what the cluster is:
   spark-submit --master yarn …/ledgerfs/spark/verify.py s3://tier
-  python -m ledgerfs.spark.verify s3://tier
+  python -m ledgerfs.spark.pipelines.verify s3://tier
 """
 
 

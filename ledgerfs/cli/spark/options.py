@@ -11,7 +11,7 @@ from ledgerfs.cli.options import parsed_texts, storage_option, storage_options_o
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ledgerfs.spark.storage import Storage
+    from ledgerfs.spark.runtime.storage import Storage
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -34,8 +34,8 @@ class Session:
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException
 
-        from ledgerfs.spark.session import open_session
-        from ledgerfs.spark.task_errors import line_of
+        from ledgerfs.spark.runtime.session import open_session
+        from ledgerfs.spark.runtime.task_errors import line_of
 
         try:
             return open_session(name, self.master, self.settings)
@@ -73,7 +73,7 @@ def _session(context: click.Context, _: click.Parameter, values: tuple[str, ...]
 
 def _storage(context: click.Context, _: click.Parameter, url: str) -> "Storage":
     try:
-        from ledgerfs.spark.storage import Storage
+        from ledgerfs.spark.runtime.storage import Storage
     except ImportError as error:
         raise click.ClickException(f"{error}; {WHAT_IS_NEEDED}") from error
     return Storage(url, storage_options_of(context))

@@ -34,7 +34,7 @@ def running(session: Session, name: str) -> Iterator["SparkSession"]:
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
-    from ledgerfs.spark.task_errors import error_of, line_of
+    from ledgerfs.spark.runtime.task_errors import error_of, line_of
 
     try:
         yield opened

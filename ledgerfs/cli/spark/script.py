@@ -2,10 +2,10 @@
 
 import sys
 
-from ledgerfs.cli import main
+import ledgerfs.cli
 
 
 def run_script(command: str) -> None:
     """Run ``ledgerfs spark <command>`` with the arguments of this process, and exit with its code."""
     sys.argv[1:1] = ["spark", command]
-    main()
+    ledgerfs.cli.main()

@@ -15,7 +15,7 @@ from ledgerfs.cli.spark.rows import print_rows, rows_of
 from ledgerfs.cli.spark.running import running
 
 if TYPE_CHECKING:
-    from ledgerfs.spark.storage import Storage
+    from ledgerfs.spark.runtime.storage import Storage
 
 _BY = {"topic": "topic", "day": "day", "producer": "producer_name"}
 
@@ -65,9 +65,9 @@ def stats(
     scan.pop("columns", None)
     with running(session, "ledgerfs stats") as spark:
         # Spark, which this imports, is not on every machine.
-        from ledgerfs.spark.left_out import by_topic, left_out_accumulator
-        from ledgerfs.spark.stats import stats as stats_of
-        from ledgerfs.spark.storage import storage_of
+        from ledgerfs.spark.pipelines.stats import stats as stats_of
+        from ledgerfs.spark.runtime.storage import storage_of
+        from ledgerfs.spark.source.left_out import by_topic, left_out_accumulator
 
         left_out = left_out_accumulator(spark)
         rows = rows_of(
@@ -92,3 +92,10 @@ def _print_table(rows: list[dict[str, Any]], by: tuple[str, ...]) -> None:
         group = (printable(str(row[name])) for name in by)
         drawn.add_row(*group, f"{row['messages']:,}", human_size(row["bytes"]), f"{row['keys']:,}")
     show(drawn)
+
+
+if __name__ == "__main__":
+    # As a script, a pipeline is its command.
+    from ledgerfs.cli.spark.script import run_script
+
+    run_script("stats")

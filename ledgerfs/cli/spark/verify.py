@@ -12,7 +12,7 @@ from ledgerfs.cli.spark.running import running
 from ledgerfs.cli.verify import conclude
 
 if TYPE_CHECKING:
-    from ledgerfs.spark.storage import Storage
+    from ledgerfs.spark.runtime.storage import Storage
 
 
 @command()
@@ -38,9 +38,16 @@ def verify(context: click.Context, *, storage: "Storage", session: Session, quic
     """
     with running(session, "ledgerfs verify") as spark:
         # Spark, which this imports, is not on every machine.
-        from ledgerfs.spark.verify import prepare
+        from ledgerfs.spark.pipelines.verify import prepare
 
         with progress() as update:
             verification = prepare(spark, storage, quick=quick, progress=update)
         report = verification.report()
     conclude(context, verification.bucket, report, as_json=as_json)
+
+
+if __name__ == "__main__":
+    # As a script, a pipeline is its command.
+    from ledgerfs.cli.spark.script import run_script
+
+    run_script("verify")

@@ -13,7 +13,7 @@ from ledgerfs.errors import InvalidOptionError
 from ledgerfs.spark.lake.lock import FOLDER
 from ledgerfs.spark.lake.state import LakeState
 from ledgerfs.spark.lake.target import Lake, missing
-from ledgerfs.vfs.ordered_map import ordered_map
+from ledgerfs.storage.ordered_map import ordered_map
 
 STATE = f"{FOLDER}/state.json"
 SUCCESS = "_SUCCESS"

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ledgerfs.cache.block_cache import Buffer
 from ledgerfs.spark.lake.layout import LakeLayout
-from ledgerfs.vfs.object_writes import Upload
-from ledgerfs.vfs.table_files import TableWriter, open_table
+from ledgerfs.storage.object_writes import Upload
+from ledgerfs.storage.objects import Buffer
+from ledgerfs.tables.table_files import TableWriter, open_table
 
 PART_BYTES = 8 << 20
 """Files go to a remote store in parts of so many bytes, some at a time."""

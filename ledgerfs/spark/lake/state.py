@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from ledgerfs.bucket.partitions import Mask
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs.vfs.catalog import Catalog, LedgerRef
-from ledgerfs.vfs.export_contents import what_differs
-from ledgerfs.vfs.finality import Basis, TopicState, version_of
-from ledgerfs.vfs.partitions import Mask
+from ledgerfs.export.contents import what_differs
+from ledgerfs.ledgers.catalog import Catalog, LedgerRef
+from ledgerfs.ledgers.finality import Basis, TopicState, version_of
 
 _VERSION = 2
 _VERSION_WITHOUT_BUCKET = 1

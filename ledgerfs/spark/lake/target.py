@@ -12,13 +12,13 @@ from typing import Any, Self, TypeVar
 from uuid import uuid4
 
 from ledgerfs.errors import BucketNotFoundError, NotFoundError, ObjectNotFoundError
-from ledgerfs.spark.storage import Storage
-from ledgerfs.vfs.credentials import without_credentials
-from ledgerfs.vfs.object_writes import Upload
-from ledgerfs.vfs.stores import open_store
-from ledgerfs.vfs.stores.failures import translate
-from ledgerfs.vfs.stores.fsspec_handle import FsspecHandle
-from ledgerfs.vfs.stores.url_filesystem import filesystem_of
+from ledgerfs.spark.runtime.storage import Storage
+from ledgerfs.storage.credentials import without_credentials
+from ledgerfs.storage.failures import translate
+from ledgerfs.storage.fsspec_handle import FsspecHandle
+from ledgerfs.storage.object_writes import Upload
+from ledgerfs.storage.opening import open_store
+from ledgerfs.storage.url_filesystem import filesystem_of
 
 Result = TypeVar("Result")
 

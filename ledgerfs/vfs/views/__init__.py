@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from ledgerfs.cache.rendered_files import RenderedFiles
-from ledgerfs.vfs.contents import Contents
+from ledgerfs.ledgers.file_contents import Contents
 from ledgerfs.vfs.views.entries import EntriesView
 from ledgerfs.vfs.views.info import InfoView
 from ledgerfs.vfs.views.ledger_tables import LedgerTables

@@ -1,8 +1,8 @@
 """The view ``entries``: the raw records, ``int32 length | int64 entry id | entry`` …, which need no rendering."""
 
-from ledgerfs.vfs.catalog import LedgerRef
-from ledgerfs.vfs.contents import Contents
-from ledgerfs.vfs.layout import LedgerReader
+from ledgerfs.ledgers.catalog import LedgerRef
+from ledgerfs.ledgers.dialect import LedgerReader
+from ledgerfs.ledgers.file_contents import Contents
 
 
 class EntriesView:

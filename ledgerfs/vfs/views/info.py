@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from cachetools import LRUCache
 
-from ledgerfs.cache.fork_lock import ForkLock
-from ledgerfs.vfs.catalog import LedgerRef
-from ledgerfs.vfs.descriptors import write_all
-from ledgerfs.vfs.layout import LedgerReader
+from ledgerfs.ledgers.catalog import LedgerRef
+from ledgerfs.ledgers.dialect import LedgerReader
+from ledgerfs.storage.descriptors import write_all
+from ledgerfs.storage.fork_lock import ForkLock
 
 _KEPT_BYTES = 16 << 20
 """Of all documents together; one of a ledger with thousands of blocks has some hundred KiB."""

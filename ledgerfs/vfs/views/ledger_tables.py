@@ -18,15 +18,14 @@ from uuid import uuid4
 from cachetools import LRUCache
 
 from ledgerfs import __version__
-from ledgerfs.cache.fork_lock import ForkLock
-from ledgerfs.errors import InvalidOptionError
-from ledgerfs.vfs.catalog import Catalog, LedgerRef
-from ledgerfs.vfs.finality import TopicState
-from ledgerfs.vfs.layout import LedgerReader
-from ledgerfs.vfs.scan_options import require_known, require_of_parts
+from ledgerfs.ledgers.catalog import Catalog, LedgerRef
+from ledgerfs.ledgers.dialect import LedgerReader
+from ledgerfs.ledgers.finality import TopicState
+from ledgerfs.scan.options import require_of_files
+from ledgerfs.storage.fork_lock import ForkLock
 
 if TYPE_CHECKING:
-    from ledgerfs.vfs.scan import Scan
+    from ledgerfs.scan.scan import Scan
 
 _TOPICS = 16
 _RENDERER = 2
@@ -64,13 +63,7 @@ class LedgerTables:
     """
 
     def __init__(self, source: LedgerSource, scan_options: Mapping[str, Any]) -> None:
-        require_known(scan_options)
-        require_of_parts(scan_options)
-        if scan_options.get("on_corrupt", "raise") != "raise":
-            raise InvalidOptionError(
-                "a file of the tree is whole or an error; topic.scan(on_corrupt='skip') reads around damage",
-                key=f"on_corrupt={scan_options['on_corrupt']!r}",
-            )
+        require_of_files(scan_options)
         self._source = source
         self._scan_options = scan_options
         self._catalog: Catalog | None = None
@@ -88,9 +81,9 @@ class LedgerTables:
     def scan(self, ref: LedgerRef) -> "Scan":
         """Return the ledger's rows of the topic's table; a copy stands in the place of the one that the topic is read from."""
         # pyarrow and numba, which this imports, are not needed by those who list and copy.
-        from ledgerfs.vfs.ledger_times import LedgerTimes
-        from ledgerfs.vfs.scan import make_scan
-        from ledgerfs.vfs.topic_entries import Reach
+        from ledgerfs.ledgers.ledger_times import LedgerTimes
+        from ledgerfs.scan.scan import make_scan
+        from ledgerfs.scan.topic_entries import Reach
 
         refs = list(self._topic_of(ref).refs)
         number = bisect_left(refs, ref.ledger_id, key=lambda one: one.ledger_id)

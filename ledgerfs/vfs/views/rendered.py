@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
-from ledgerfs.vfs.descriptors import copy_range
+from ledgerfs.storage.descriptors import copy_range
 from ledgerfs.vfs.views.ledger_tables import LedgerTables
 
 if TYPE_CHECKING:
     from ledgerfs.cache.rendered_files import CachedFile, RenderedFiles
-    from ledgerfs.vfs.catalog import LedgerRef
-    from ledgerfs.vfs.layout import LedgerReader
+    from ledgerfs.ledgers.catalog import LedgerRef
+    from ledgerfs.ledgers.dialect import LedgerReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Rendered:
 
 @dataclass(frozen=True, slots=True)
 class RenderedView:
-    """Each ledger as a table in a file of one kind (`ledgerfs.vfs.table_files.TABLE_KINDS`)."""
+    """Each ledger as a table in a file of one kind (`ledgerfs.tables.table_files.TABLE_KINDS`)."""
 
     kind: str
     tables: LedgerTables
@@ -76,7 +76,7 @@ class RenderedView:
 
     def _render(self, ref: "LedgerRef", sink: BinaryIO) -> bool:
         # pyarrow, which this imports, is not needed by those who list and copy.
-        from ledgerfs.vfs.table_files import write_table
+        from ledgerfs.tables.table_files import write_table
 
         scan = self.tables.scan(ref)
         write_table(scan, scan.schema, sink, self.kind)

@@ -2,9 +2,9 @@
 
 from typing import Protocol
 
-from ledgerfs.vfs.catalog import LedgerRef
-from ledgerfs.vfs.contents import Contents
-from ledgerfs.vfs.layout import LedgerReader
+from ledgerfs.ledgers.catalog import LedgerRef
+from ledgerfs.ledgers.dialect import LedgerReader
+from ledgerfs.ledgers.file_contents import Contents
 
 
 class View(Protocol):

@@ -1,0 +1,266 @@
+"""A bucket as a user sees it: topics, ledgers, and the tree."""
+
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from ledgerfs.bucket.catalog_file import CatalogFile, max_age_of
+from ledgerfs.bucket.reader_pool import ReaderPool
+from ledgerfs.bucket.topic import Topic
+from ledgerfs.cache.block_cache import BlockCache
+from ledgerfs.cache.bucket_store import BucketStore
+from ledgerfs.cache.cache_folder import cache_folder
+from ledgerfs.cache.disk_ranges import DiskRanges
+from ledgerfs.cache.offset_file import shared_offset_file
+from ledgerfs.dialects.pulsar_blob.dialect import PulsarBlobLayout
+from ledgerfs.errors import InvalidNameError, NotFoundError, UnplacedLedgersWarning
+from ledgerfs.formats.topic_names import UNKNOWN_DIRECTORY, managed_ledger_of, topic_of
+from ledgerfs.ledgers.catalog import Catalog, LedgerRef
+from ledgerfs.ledgers.dialect import BucketLayout, LedgerReader, Progress
+from ledgerfs.ledgers.missing_ledgers import MissingLedger, unplaced_text
+from ledgerfs.ledgers.topic_infos import TopicInfo
+from ledgerfs.scan.options import require_of_files
+from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs.storage.object_store import RawStore
+from ledgerfs.storage.traffic import TrafficStats
+
+_T = TypeVar("_T")
+
+
+class Bucket:
+    """An opened bucket. Nothing is requested before something is asked for; then the catalog is loaded once and kept until `refresh`.
+
+    Safe in threads and after a fork; pickles without its catalog.
+
+    Parameters
+    ----------
+    store
+        Where its objects are.
+    cache_dir, scan_options, catalog_max_age
+        As `open_bucket` explains them.
+    identity
+        What tells the bucket from all others, by which catalog and learned offsets are kept on disk; None where nothing is to be kept.
+
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_attached",
+        "_catalog",
+        "_catalog_file",
+        "_expired",
+        "_is_listed",
+        "_layout",
+        "_listing",
+        "_lock",
+        "_max_age",
+        "_options",
+        "_raw_store",
+        "_readers",
+        "_warned",
+        "store",
+    )
+
+    def __init__(
+        self,
+        store: RawStore,
+        cache_dir: str | None = None,
+        scan_options: Mapping[str, Any] | None = None,
+        catalog_max_age: float | None = None,
+        identity: str | None = None,
+    ) -> None:
+        require_of_files(scan_options or {})
+        self._raw_store = store
+        self.store = BucketStore(store, identity, self.expire, _disk_ranges(cache_dir))
+        self._options = (cache_dir, dict(scan_options or {}), catalog_max_age, identity)
+        self._max_age = max_age_of(catalog_max_age)
+        self._layout: BucketLayout = PulsarBlobLayout(self.store)
+        self._catalog_file, offsets = None, None
+        if identity is not None:
+            folder = cache_folder("catalogs", cache_dir)
+            self._catalog_file, offsets = CatalogFile(folder, identity), shared_offset_file(folder, identity)
+        self._readers = ReaderPool(self._layout, offsets)
+        self._lock = ForkLock()
+        self._listing = ForkLock()
+        self._catalog: Catalog | None = None
+        self._expired = False
+        self._is_listed = False
+        self._attached: dict[object, Any] = {}
+        self._warned: tuple[Catalog | None, set[str | None]] = (None, set())
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self._raw_store, *self._options))
+
+    def __repr__(self) -> str:
+        return f"<bucket {self.store.url}>"
+
+    @property
+    def identity(self) -> str | None:
+        """What tells the bucket from all others, in any process: its URL and a digest (`identity_of`), without credentials.
+
+        None where that cannot be told; such a bucket is no other's equal, and not even its own in another process.
+        """
+        identity: str | None = self._options[3]
+        return identity
+
+    @property
+    def cache_dir(self) -> str | None:
+        """Folder for what is kept on disk, as `open_bucket` was told."""
+        cache_dir: str | None = self._options[0]
+        return cache_dir
+
+    @property
+    def scan_options(self) -> Mapping[str, Any]:
+        """Options of the scans behind the tables that are files of the tree."""
+        scan_options: Mapping[str, Any] = self._options[1]
+        return scan_options
+
+    @property
+    def catalog(self) -> Catalog:
+        """The table of all ledgers; on first use one listing, and one GET for each index that no process has read before."""
+        return self.load_catalog()
+
+    def load_catalog(self, progress: Progress | None = None, *, listed: bool = False) -> Catalog:
+        """Return the catalog, loading it on first use, with word of how far that is.
+
+        With ``listed`` not one that another process has listed, however young. Raises `NotFoundError` (no such bucket),
+        `AccessDeniedError`, `StoreError`.
+        """
+        known = self._known_catalog(listed=listed)
+        if known is not None:
+            return known
+        with self._listing:
+            # Another thread may have listed it meanwhile.
+            known = self._known_catalog(listed=listed)
+            return self._list(progress) if known is None else known
+
+    def refresh(self, progress: Progress | None = None) -> Catalog:
+        """List the bucket again; only indexes that are new or changed are read. Others go on with what was known, until it is done."""
+        with self._listing:
+            return self._list(progress)
+
+    def _known_catalog(self, *, listed: bool) -> Catalog | None:
+        """Return the catalog if it is good enough."""
+        with self._lock:
+            if self._catalog is None and not (self._expired or listed) and self._max_age > 0:
+                self._catalog = self._kept_catalog(self._max_age)
+            is_good = self._catalog is not None and not self._expired and (self._is_listed or not listed)
+            return self._catalog if is_good else None
+
+    def _list(self, progress: Progress | None) -> Catalog:
+        with self._lock:
+            listed_ms = int(time.time() * 1000)
+            previous = self._kept_catalog() if self._catalog is None else self._catalog
+            # What is written while the bucket is listed may not be in the listing.
+            self._expired = False
+        try:
+            catalog = self._layout.load_catalog(previous, progress)
+        except BaseException:
+            self._expired = True
+            raise
+        with self._lock:
+            self._catalog = catalog
+            self._is_listed = True
+        if self._catalog_file is not None:
+            self._catalog_file.save(catalog, listed_ms)
+        return catalog
+
+    def _kept_catalog(self, max_age: float | None = None) -> Catalog | None:
+        return None if self._catalog_file is None else self._catalog_file.load(max_age)
+
+    @property
+    def raw_store(self) -> RawStore:
+        """The store itself, with its write side; what it is asked is not kept."""
+        return self._raw_store
+
+    def expire(self) -> None:
+        """Make the next use refresh the catalog."""
+        self._expired = True
+
+    def attached(self, make: "Callable[[Bucket], _T]") -> "_T":
+        """Return what a room above keeps of this bucket for as long as the bucket lives: made on first use, once."""
+        with self._lock:
+            if make not in self._attached:
+                self._attached[make] = make(self)
+            found: _T = self._attached[make]
+            return found
+
+    def stats(self) -> TrafficStats:
+        """Return what was asked of the store through this bucket in this process, and what came of it."""
+        return self.store.traffic.stats()
+
+    def topics(self) -> list[TopicInfo]:
+        """Return what the bucket holds of each topic, sorted by name."""
+        return self.catalog.topics()
+
+    def topic(self, name: str) -> "Topic":
+        """Return a topic by its name (``persistent://tenant/namespace/topic`` or ``tenant/namespace/topic``).
+
+        Raises `NotFoundError` when the bucket has no ledger of it, `InvalidNameError` when it is no name of a topic.
+        """
+        if name == UNKNOWN_DIRECTORY and self.catalog.has(None):
+            return Topic(self, None)
+        try:
+            managed_ledger = managed_ledger_of(name)
+        except InvalidNameError:
+            managed_ledger = name
+        if not self.catalog.has(managed_ledger):
+            # A name that is no topic, which is shown as it is; it never hides a topic of the same spelling.
+            managed_ledger = name
+        if not self.catalog.has(managed_ledger):
+            raise NotFoundError("no ledger of this topic in the bucket", key=topic_of(managed_ledger_of(name)))
+        return Topic(self, managed_ledger)
+
+    def ledger(self, ledger_id: int, *, topic: str | None = None, uuid: str | None = None) -> LedgerReader:
+        """Return a ledger by its id; of several copies the newest complete one, unless ``uuid`` names another.
+
+        Raises `NotFoundError`, `MissingLedgerError` (the bucket knows of it, and has not all of it), and `AmbiguousLedgerError` when
+        several topics have such an id and ``topic`` is not given.
+        """
+        managed_ledgers = None if topic is None else [self.topic(topic).managed_ledger]
+        return self._readers.reader(self.catalog.find(ledger_id, managed_ledgers, uuid))
+
+    def ledger_of(self, managed_ledger: str | None, ledger_id: int) -> LedgerReader:
+        """Return a ledger of one managed ledger by its id; raises as `ledger`."""
+        return self._readers.reader(self.catalog.find(ledger_id, [managed_ledger]))
+
+    def reader(self, ref: LedgerRef) -> LedgerReader:
+        """Return the reader of one row of the catalog, whichever copy it is."""
+        return self._readers.reader(ref)
+
+    def uncached_reader(self, ref: LedgerRef) -> LedgerReader:
+        """Return a reader of the same that asks the store itself for every byte."""
+        store = BucketStore(self._raw_store, None, self.expire, cache=BlockCache(0))
+        return PulsarBlobLayout(store).open_ledger(ref)
+
+    def readers_of(self, managed_ledger: str | None) -> list[LedgerReader]:
+        """Return the ledgers of one managed ledger, ascending by id, each once."""
+        return self._readers_in(self.catalog, managed_ledger)
+
+    def for_reading(self, managed_ledger: str | None) -> tuple[list[LedgerReader], tuple[MissingLedger, ...]]:
+        """Return `readers_of`, and what the same catalog knows to be missing; warns as `warn_of_unplaced`."""
+        catalog = self.catalog
+        self.warn_of_unplaced(managed_ledger, catalog)
+        return self._readers_in(catalog, managed_ledger), catalog.missing_of(managed_ledger)
+
+    def warn_of_unplaced(self, managed_ledger: str | None, catalog: Catalog | None = None) -> None:
+        """Warn (`UnplacedLedgersWarning`) of ledgers that may be of any topic, once for each catalog and topic."""
+        catalog = self.catalog if catalog is None else catalog
+        with self._lock:
+            if self._warned[0] is not catalog:
+                self._warned = (catalog, set())
+            if managed_ledger in self._warned[1]:
+                return
+            self._warned[1].add(managed_ledger)
+        unplaced, being_written = catalog.unplaced(), catalog.being_written(managed_ledger)
+        if unplaced or being_written:
+            warnings.warn(unplaced_text(self.store.url, unplaced, being_written), UnplacedLedgersWarning, stacklevel=3)
+
+    def _readers_in(self, catalog: Catalog, managed_ledger: str | None) -> list[LedgerReader]:
+        return [self._readers.reader(ref) for ref in catalog.refs_of(managed_ledger) if ref.copy == 0]
+
+
+def _disk_ranges(cache_dir: str | None) -> DiskRanges | None:
+    """Return where byte ranges are kept on disk: only in a folder that was asked for."""
+    return None if cache_dir is None else DiskRanges(cache_folder("ranges", cache_dir).path)

@@ -1,0 +1,85 @@
+"""Opening a bucket by its URL, or over a filesystem that somebody has already."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from cachetools import LRUCache
+
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.cache.block_cache import process_cache
+from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs.storage.fsspec_handle import FsspecHandle
+from ledgerfs.storage.opening import open_store
+from ledgerfs.storage.store_identity import identity_of
+from ledgerfs.storage.url_filesystem import filesystem_of
+
+_SHARED_BUCKETS = 16
+
+
+def open_bucket(
+    url: str | os.PathLike[str],
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    cache_dir: str | None = None,
+    scan_options: Mapping[str, Any] | None = None,
+    catalog_max_age: float | None = None,
+    cache_bytes: int | None = None,
+) -> Bucket:
+    """Open a bucket by any URL that fsspec knows: ``s3://tier``, ``gs://…``, ``abfs://…``, ``file:///…``, a local path.
+
+    Parameters
+    ----------
+    url
+        The bucket, or a folder in it.
+    storage_options
+        What the URL's filesystem takes, such as ``{"endpoint_url": …, "key": …, "secret": …}`` for s3fs.
+    cache_dir
+        Folder for what is kept on disk: catalogs, rendered files, and byte ranges of remote objects. None for ``$LEDGERFS_CACHE_DIR``, else
+        ``~/.cache/ledgerfs``, then without byte ranges.
+    scan_options
+        What `Topic.scan` takes, for the tables that are files of the tree: ``{"private_keys": …}``, ``{"transactions": "all"}``, ….
+    catalog_max_age
+        Seconds for which a listing by any process here is good enough to open the bucket without another one; None for
+        ``$LEDGERFS_CATALOG_MAX_AGE``, else 0: the bucket is always listed. `Bucket.refresh` and `verify` list in any case.
+
+    cache_bytes
+        What this process may hold of remote objects in memory, for all its buckets together; None leaves it at ``$LEDGERFS_CACHE_BYTES``,
+        else a quarter of the memory, at most 1 GiB.
+
+    Raises
+    ------
+    UnusableUrlError
+        No filesystem of that name, or its library is not installed. A bucket that does not exist is told when it is first used.
+
+    """
+    if cache_bytes is not None:
+        process_cache.resize(cache_bytes)
+    fs, root = filesystem_of(os.fspath(url), storage_options or {})
+    return Bucket(open_store(fs, root), cache_dir, scan_options, catalog_max_age, identity_of(fs, root))
+
+
+def shared_bucket(
+    fs: Any,  # noqa: ANN401  (fsspec is not typed)
+    root: str,
+    cache_dir: str | None = None,
+    scan_options: Mapping[str, Any] | None = None,
+    catalog_max_age: float | None = None,
+) -> Bucket:
+    """Return the bucket over a folder of an fsspec filesystem, the same one for the same arguments in this process.
+
+    fsspec makes an instance of our filesystem for each thread; they share one catalog by this.
+    """
+    handle = FsspecHandle.of(fs)
+    options = (sorted(handle.options.items()), cache_dir, sorted((scan_options or {}).items()), catalog_max_age)
+    arguments = (handle.cls, repr(handle.args), repr(options), root)
+    with _shared_lock:
+        bucket = _shared.get(arguments)
+        if bucket is None:
+            bucket = Bucket(open_store(fs, root), cache_dir, scan_options, catalog_max_age, identity_of(fs, root))
+            _shared[arguments] = bucket
+        return bucket
+
+
+_shared: "LRUCache[tuple[type, str, str, str], Bucket]" = LRUCache(_SHARED_BUCKETS)
+_shared_lock = ForkLock()

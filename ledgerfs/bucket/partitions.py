@@ -1,0 +1,304 @@
+"""A bucket cut into parts that are read by themselves, perhaps on many machines: whole blocks, of about so many bytes.
+
+The plan is columns, however many ledgers there are, and a part is some kilobytes, which holds all that reading it takes but the store. What
+is cut never changes a row: a chunked message is in the part of its last chunk, a transaction's message in the part of its entry.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.bucket.topic_slice import TopicSlice
+from ledgerfs.errors import InvalidOptionError
+from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.ledgers.catalog import LEDGER, Catalog, LedgerRef, Table, ref_of_row
+from ledgerfs.ledgers.ledger_times import LedgerTimes, TimeRange
+
+if TYPE_CHECKING:
+    from ledgerfs.scan.scan import Scan
+
+Mask = npt.NDArray[np.bool_]
+Int64 = npt.NDArray[np.int64]
+
+DEFAULT_PARTITION_BYTES = 128 << 20
+
+COST_OF_LEDGER = 1 << 20
+"""Bytes that take about as long to read as opening a ledger does: small ones do not gather in one part by thousands."""
+
+_TO_THE_END = -1
+
+_EARLIER, _LATER = 1, 2
+"""Neighbours that a part is told of: a chunked message began before, a transaction ended behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Blocks of a topic that follow each other, from one of a ledger to one of the same or a later ledger.
+
+    Attributes
+    ----------
+    rows
+        Rows of `LEDGER`: the run's ledgers, and some neighbours.
+    position
+        Of the first row among the topic's ledgers.
+    before, count
+        Rows before the run's first ledger, and how many ledgers it has.
+    first_block, stop_block
+        Where it begins in its first ledger, and before which block of its last ledger it ends; negative for the end.
+    topic_size, last_ledger
+        How many ledgers the topic had when the bucket was listed, and the id of its last one.
+
+    """
+
+    managed_ledger: str | None
+    rows: bytes
+    position: int
+    before: int
+    count: int
+    first_block: int
+    stop_block: int
+    topic_size: int
+    last_ledger: int
+
+    @property
+    def topic(self) -> str:
+        """``persistent://tenant/namespace/topic``."""
+        return topic_of(self.managed_ledger)
+
+    @property
+    def refs(self) -> list[LedgerRef]:
+        """The run's ledgers."""
+        return self._told[self.before : self.before + self.count]
+
+    @property
+    def _told(self) -> list[LedgerRef]:
+        return [ref_of_row(row, self.managed_ledger) for row in np.frombuffer(self.rows, LEDGER)]
+
+    def scan(self, bucket: Bucket, **options: Any) -> "Scan":  # noqa: ANN401  (those of make_scan)
+        """Return the run's messages as a table; ``options`` are those of `Topic.scan`."""
+        # pyarrow and numba, which these import, are not needed by those who plan.
+        from ledgerfs.scan.scan import make_scan
+        from ledgerfs.scan.topic_entries import Place, Reach
+
+        ledgers = TopicSlice(bucket, self.managed_ledger, self._told, self.position, self.topic_size, self.last_ledger)
+        first = self.position + self.before
+        start, stop = Place(first, 0), Place(first + self.count, 0)
+        if self.first_block:
+            start = Place(first, ledgers[first].index.blocks[self.first_block].first_entry)
+        if self.stop_block >= 0:
+            last = first + self.count - 1
+            stop = Place(last, ledgers[last].index.blocks[self.stop_block].first_entry)
+        # Which ledgers have nothing of a range of time was told when the parts were planned, by all ledgers of the topic.
+        limits = LedgerTimes.unknown(self.topic_size)
+        return replace(make_scan(self.topic, ledgers, **options), part=Reach(start, stop), limits=limits)
+
+
+Told = tuple[tuple[Any, ...], ...]
+"""A part as plain values, which pickle a hundred thousand times in a second: the fields of its runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """What is read at a time: runs of one topic or of several, in the order of the catalog."""
+
+    runs: tuple[Run, ...]
+
+    @classmethod
+    def of(cls, told: Told) -> "Partition":
+        """Return the part of `PartitionPlan.told`."""
+        return cls(tuple(Run(*fields) for fields in told))
+
+
+_RUN = np.dtype(
+    [
+        ("name", "i8"),  # row of Catalog.names
+        ("low", "i8"),  # rows of Primary.table that its part is told of: from here
+        ("high", "i8"),  # and before here
+        ("position", "i8"),
+        ("before", "i8"),
+        ("count", "i8"),
+        ("first_block", "i8"),
+        ("stop_block", "i8"),  # -1: the end
+        ("topic_size", "i8"),
+        ("last_ledger", "i8"),
+    ]
+)
+"""A `Run` as a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlan(Sequence[Partition]):
+    """All parts; one is made when it is asked for.
+
+    Attributes
+    ----------
+    runs, starts
+        Rows of `_RUN`, the first one of each part, and at last their number.
+    bytes
+        About how many bytes all parts have.
+
+    """
+
+    names: Sequence[str | None]
+    table: Table
+    runs: Table
+    starts: Int64
+    bytes: int
+
+    def __len__(self) -> int:
+        return self.starts.size - 1
+
+    @overload
+    def __getitem__(self, number: int) -> Partition: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Partition]: ...
+
+    def __getitem__(self, number: int | slice) -> Partition | Sequence[Partition]:
+        if isinstance(number, slice):
+            return [self[one] for one in range(*number.indices(len(self)))]
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        return Partition.of(next(self._told(self.starts[number : number + 2])))
+
+    def __iter__(self) -> Iterator[Partition]:
+        return map(Partition.of, self.told())
+
+    def told(self) -> Iterator[Told]:
+        """Yield all parts as plain values, for `Partition.of`."""
+        return self._told(self.starts)
+
+    def _told(self, starts: Int64) -> Iterator[Told]:
+        size, first = self.table.itemsize, int(starts[0])
+        data = memoryview(np.ascontiguousarray(self.table).view(np.uint8).data)
+        runs = [
+            (self.names[name], data[low * size : high * size].tobytes(), *rest)
+            for name, low, high, *rest in self.runs[first : int(starts[-1])].tolist()
+        ]
+        return (tuple(runs[low - first : high - first]) for low, high in pairwise(starts.tolist()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Primary:
+    """The ledgers that are read, each once, in the catalog's order.
+
+    Attributes
+    ----------
+    rows, table
+        Their rows' numbers in the catalog, and the rows.
+    topics, starts
+        For each of them the number of its topic, and for each topic its first one; at last how many there are.
+
+    """
+
+    rows: Int64
+    table: Table
+    topics: Int64
+    starts: Int64
+
+    @classmethod
+    def of(cls, table: Table) -> "_Primary":
+        rows = np.flatnonzero(table["copy"] == 0)
+        if rows.size < table.size:
+            table = table[rows]
+        names = table["name"]
+        begins = np.flatnonzero(np.append(True, np.diff(names) != 0)) if rows.size else rows
+        topics = np.repeat(np.arange(begins.size), np.diff(np.append(begins, rows.size)))
+        return cls(rows, table, topics, np.append(begins, rows.size))
+
+
+def within(catalog: Catalog, wanted: Mask, times: TimeRange) -> Mask:
+    """Return those of the wanted ledgers that may have messages of a range of time, as far as the catalog tells.
+
+    When a part is read, `ledgerfs.scan.time_pruning` looks closer.
+    """
+    if not times.has_limits:
+        return wanted
+    primary = _Primary.of(catalog.ledgers)
+    keep = LedgerTimes.of_table(primary.table, primary.topics).may_have(times)
+    may_have = np.zeros(catalog.ledgers.size, bool)
+    may_have[primary.rows[keep]] = True
+    result: Mask = wanted & may_have
+    return result
+
+
+def plan_partitions(catalog: Catalog, wanted: Mask, partition_bytes: int = DEFAULT_PARTITION_BYTES) -> PartitionPlan:
+    """Cut the wanted ledgers into parts: large ones at blocks, small ones together. The same catalog always gives the same plan.
+
+    Parameters
+    ----------
+    catalog, wanted
+        The bucket's, and which of its rows are read; further copies of a ledger never are.
+    partition_bytes
+        About how many bytes of data objects a part has; never less than a block.
+
+    Raises
+    ------
+    InvalidOptionError
+        Less than a byte.
+
+    """
+    if partition_bytes < 1:
+        raise InvalidOptionError("1 byte or more", key=f"partition_bytes={partition_bytes}")
+    primary = _Primary.of(catalog.ledgers)
+    places = np.flatnonzero(wanted[primary.rows])
+    blocks = np.maximum(primary.table["blocks"][places].astype(np.int64), 1)
+    sizes = np.clip(primary.table["data_size"][places], 0, None)
+    pieces = np.clip(-(-sizes // partition_bytes), 1, blocks)
+    of_ledger = np.repeat(np.arange(places.size), pieces)
+    number = np.arange(of_ledger.size) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    first_blocks = number * blocks[of_ledger] // pieces[of_ledger]
+    stop_blocks = (number + 1) * blocks[of_ledger] // pieces[of_ledger]
+    piece_sizes = (sizes[of_ledger] / blocks[of_ledger] * (stop_blocks - first_blocks)).astype(np.int64)
+    parts = _packed(piece_sizes, partition_bytes)
+    stop_blocks[stop_blocks == blocks[of_ledger]] = _TO_THE_END
+    begins = _begins_of_runs(primary, places[of_ledger], first_blocks, parts)
+    runs = _runs(primary, places[of_ledger], first_blocks, stop_blocks, begins)
+    return PartitionPlan(catalog.names, primary.table, runs, np.searchsorted(begins, parts), int(sizes.sum()))
+
+
+def _begins_of_runs(primary: _Primary, places: Int64, first_blocks: Int64, parts: Int64) -> Int64:
+    """Return the pieces that begin a run: the first of a part, and each that does not follow the one before it."""
+    steps = np.diff(places)
+    follows = (steps == 0) | ((steps == 1) & (np.diff(primary.topics[places]) == 0) & (first_blocks[1:] == 0))
+    begins = np.append(True, ~follows) if places.size else np.zeros(0, bool)
+    begins[parts[:-1]] = True
+    return np.flatnonzero(begins)
+
+
+def _runs(primary: _Primary, places: Int64, first_blocks: Int64, stop_blocks: Int64, begins: Int64) -> Table:
+    """Return the rows of `_RUN` of pieces, of which some begin a run."""
+    ends = np.append(begins[1:], places.size) - 1 if begins.size else begins
+    first, last = places[begins], places[ends]
+    topics = primary.topics[first]
+    topic_start, topic_stop = primary.starts[topics], primary.starts[topics + 1]
+    runs = np.empty(begins.size, _RUN)
+    runs["name"] = primary.table["name"][first]
+    runs["low"] = np.maximum(topic_start, first - _EARLIER)
+    runs["high"] = np.minimum(topic_stop, last + 1 + _LATER)
+    runs["position"] = runs["low"] - topic_start
+    runs["before"] = first - runs["low"]
+    runs["count"] = last - first + 1
+    runs["first_block"] = first_blocks[begins]
+    runs["stop_block"] = stop_blocks[ends]
+    runs["topic_size"] = topic_stop - topic_start
+    runs["last_ledger"] = primary.table["ledger_id"][topic_stop - 1]
+    return runs
+
+
+def _packed(sizes: Int64, limit: int) -> Int64:
+    """Return where parts begin if each has as many pieces as fit, and at last the number of pieces."""
+    costs = np.maximum(sizes, min(COST_OF_LEDGER, limit))
+    ends = np.cumsum(costs).tolist()
+    starts, begin, before = [], 0, 0
+    while begin < len(ends):
+        starts.append(begin)
+        begin = max(begin + 1, bisect_right(ends, before + limit, lo=begin))
+        before = ends[begin - 1]
+    return np.array([*starts, len(ends)], np.int64)

@@ -1,0 +1,94 @@
+"""The ledgers of a topic as somebody sees them who was told of a few only: those that are to be read, and their neighbours.
+
+A message may need more than its own ledger: earlier parts if it is chunked, the outcome of its transaction. The neighbours have that nearly
+always; where they do not, the catalog is asked for the others, as far as the topic reached when the slice was cut.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import overload
+
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.errors import StaleObjectError
+from ledgerfs.ledgers.catalog import LedgerRef
+from ledgerfs.ledgers.dialect import LedgerReader
+
+
+@dataclass(slots=True)
+class TopicSlice(Sequence[LedgerReader]):
+    """All ledgers of a topic by their positions, of which some are known.
+
+    Attributes
+    ----------
+    position
+        Of the first one of ``refs`` in the topic.
+    size
+        How many ledgers the topic had.
+    last_ledger
+        Id of the last of them.
+
+    """
+
+    bucket: Bucket
+    managed_ledger: str | None
+    refs: Sequence[LedgerRef]
+    position: int
+    size: int
+    last_ledger: int
+    _all: dict[int, LedgerRef] | None = field(default=None, init=False)
+    _readers: dict[int, LedgerReader] = field(default_factory=dict, init=False)
+
+    def __len__(self) -> int:
+        return self.size
+
+    @overload
+    def __getitem__(self, number: int) -> LedgerReader: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[LedgerReader]: ...
+
+    def __getitem__(self, number: int | slice) -> LedgerReader | Sequence[LedgerReader]:
+        if isinstance(number, slice):
+            return [self[one] for one in range(*number.indices(self.size))]
+        if not 0 <= number < self.size:
+            raise IndexError(number)
+        reader = self._readers.get(number)
+        if reader is None:
+            known = number - self.position
+            ref = self.refs[known] if 0 <= known < len(self.refs) else self._further(number)
+            reader = self._readers[number] = self.bucket.reader(ref)
+        return reader
+
+    def __iter__(self) -> Iterator[LedgerReader]:
+        return (self[number] for number in range(self.size))
+
+    def _further(self, number: int) -> LedgerRef:
+        if self._all is None:
+            self._all = self._look_up()
+        try:
+            return self._all[number]
+        except KeyError:
+            raise self._stale(f"ledger {number + 1} of {self.size}") from None
+
+    def _look_up(self) -> dict[int, LedgerRef]:
+        """Return the topic's ledgers by their positions, which are counted from those that are known: old ones may have gone."""
+        if not any(ref.ledger_id == self.last_ledger for ref in self._listed()):
+            self.bucket.refresh()
+        listed = list(self._listed())
+        own = self.refs[0].ledger_id
+        offset = next((row for row, ref in enumerate(listed) if ref.ledger_id == own), None)
+        if offset is None:
+            raise self._stale(f"ledger {own}")
+        if offset > self.position or len(listed) - offset > self.size - self.position:
+            # By their number, one would be taken for another.
+            reason = "older ledgers came into the bucket since the reading was planned; plan it again"
+            raise StaleObjectError(reason, key=self.managed_ledger or "_unknown")
+        return {row - offset + self.position: ref for row, ref in enumerate(listed)}
+
+    def _listed(self) -> Iterator[LedgerRef]:
+        found = self.bucket.catalog.refs_of(self.managed_ledger)
+        return (ref for ref in found if ref.copy == 0 and ref.ledger_id <= self.last_ledger)
+
+    def _stale(self, what: str) -> StaleObjectError:
+        reason = f"{what} was removed from the bucket since the reading was planned; plan it again"
+        return StaleObjectError(reason, key=self.managed_ledger or "_unknown")

@@ -1,0 +1,162 @@
+"""What a bucket reads through: its store, with a cache in front where reads are slow, and with an eye on objects that change."""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ledgerfs.cache.block_cache import BlockCache, process_cache
+from ledgerfs.cache.disk_level import DiskLevel
+from ledgerfs.cache.disk_ranges import DiskRanges
+from ledgerfs.errors import LedgerfsError, ObjectNotFoundError, StaleObjectError
+from ledgerfs.storage.descriptors import write_all
+from ledgerfs.storage.object_store import RawStore
+from ledgerfs.storage.objects import Buffer, ObjectHead, ObjectStat, Pending, ReadRequest
+from ledgerfs.storage.traffic import Traffic
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+
+class BucketStore:
+    """`ObjectStore` that keeps bytes of remote objects in the process's cache, and shares reads under way.
+
+    Only requests that name a version are kept: bytes are known by bucket, key and version, and so never out of date.
+
+    Parameters
+    ----------
+    store
+        The store itself.
+    identity
+        What tells the bucket from all others; None where that is not known, and nobody else shares what is kept.
+    on_change
+        Called when an object turns out to be replaced or deleted since it was listed.
+    disk
+        Where ranges are kept for other processes, too; only with an identity.
+
+    """
+
+    __slots__ = ("_cache", "_disk", "_identity", "_on_change", "store")
+
+    def __init__(
+        self,
+        store: RawStore,
+        identity: str | None = None,
+        on_change: Callable[[], None] = lambda: None,
+        disk: DiskRanges | None = None,
+        cache: BlockCache = process_cache,
+    ) -> None:
+        self.store = store
+        self._identity: Hashable = object() if identity is None else identity
+        self._on_change = on_change
+        self._disk = None if disk is None or identity is None else DiskLevel(store, disk, identity)
+        self._cache = cache
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self.store, self._identity if isinstance(self._identity, str) else None))
+
+    @property
+    def url(self) -> str:
+        """The bucket as a URL."""
+        return self.store.url
+
+    @property
+    def traffic(self) -> Traffic:
+        """The store's, with what was used of it."""
+        return self.store.traffic
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether reads are slow, and so kept."""
+        return self.store.is_remote
+
+    def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
+        """List the store itself."""
+        return self.store.list_pages(prefix)
+
+    def head(self, key: str) -> ObjectHead:
+        """Ask the store itself."""
+        with self._watching():
+            return self.store.head(key)
+
+    def read(self, request: ReadRequest) -> bytes:
+        """Return the bytes, from memory if they are there."""
+        if self.store.is_remote:
+            data = self.start(request).result()
+            return data if isinstance(data, bytes) else bytes(data)
+        with self._watching():
+            data = self.store.read(request)
+        self.traffic.count(bytes_used=len(data))
+        return data
+
+    def start(self, request: ReadRequest) -> Pending:
+        """Begin to read what is neither here nor under way."""
+        if not (self.store.is_remote and request.version):
+            return _WatchedRead(self, self.store.start(request))
+
+        def fetch(start: int, end: int) -> "Future[Buffer]":
+            return (self._disk or self.store).start(replace(request, start=start, end=end))
+
+        name = self._name(request.key, request.version)
+        read = self._cache.begin(name, request.start, request.end, fetch, keep=request.is_kept)
+        self.traffic.count(hits=not (read.fetched or read.waits), waits=read.waits)
+        return _WatchedRead(self, read)
+
+    def send(self, request: ReadRequest, descriptor: int) -> None:
+        """Write the bytes, in the kernel where the store is a local folder."""
+        if self.store.is_remote:
+            write_all(descriptor, self.read(request))
+            return
+        with self._watching():
+            self.store.send(request, descriptor)
+        self.traffic.count(bytes_used=request.end - request.start)
+
+    def read_many(self, requests: Iterable[ReadRequest]) -> Iterator[bytes | LedgerfsError]:
+        """Read from the store itself: whole small objects, each once."""
+        for outcome in self.store.read_many(requests):
+            if isinstance(outcome, bytes):
+                self.traffic.count(bytes_used=len(outcome))
+            yield outcome
+
+    def forget(self, stat: ObjectStat) -> None:
+        """Drop what is kept of an object."""
+        self._cache.forget(self._name(stat.key, stat.version))
+        if self._disk is not None:
+            self._disk.forget(stat)
+
+    def is_current(self, stat: ObjectStat) -> bool:
+        """Ask the store itself for the version; true where it has none."""
+        is_current = not stat.version or self.head(stat.key).stat.version == stat.version
+        if not is_current:
+            self._on_change()
+        return is_current
+
+    def _name(self, key: str, version: str) -> Hashable:
+        return self._identity, key, version
+
+    @contextmanager
+    def _watching(self) -> Iterator[None]:
+        try:
+            yield
+        except (StaleObjectError, ObjectNotFoundError):
+            self._on_change()
+            raise
+
+
+@dataclass(frozen=True, slots=True)
+class _WatchedRead:
+    """A read of a bucket, which counts what it brings."""
+
+    store: BucketStore
+    read: Pending
+
+    def result(self) -> Buffer:
+        """Return the bytes."""
+        with self.store._watching():  # noqa: SLF001  (the two are one subject)
+            data = self.read.result()
+        self.store.traffic.count(bytes_used=len(data))
+        return data
+
+    def cancel(self) -> object:
+        """Leave."""
+        return self.read.cancel()

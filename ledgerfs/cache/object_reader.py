@@ -1,0 +1,131 @@
+"""One reader's way through an object: ranges anywhere, and parts fetched ahead of it while it goes forward."""
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ledgerfs.cache.object_window import Parts, open_parts
+from ledgerfs.cache.read_ahead import cut_parts
+from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs.storage.object_store import ObjectStore
+from ledgerfs.storage.objects import ObjectStat, ReadRequest
+
+_JUMP = 8 << 20
+"""Bytes that a reader may leave out, or go back, and still counts as going forward: what is between two blocks, or out of order."""
+
+_LARGE = 16 << 20
+"""Bytes of a read that is worth the most parts under way at once."""
+
+_KEPT = 16 << 20
+"""Bytes of a way forward that are kept for others; a longer one would push out all else, and is seldom gone twice."""
+
+_STRAYS = 2
+"""Reads elsewhere after which a reader has left its way."""
+
+
+class _Held(NamedTuple):
+    """A part that was taken."""
+
+    start: int
+    end: int
+    data: memoryview
+
+
+class ObjectReader:
+    """Reads bytes before ``end`` of one version of an object, for one open file, whose threads wait for each other.
+
+    A read that begins where the last one ended, or at ``start``, opens a window ahead; leaving it twice in a row, or an error, closes it.
+    """
+
+    __slots__ = ("_ahead", "_end", "_expected", "_held", "_lock", "_object", "_process", "_store", "_strays")
+
+    def __init__(self, store: ObjectStore, stat: ObjectStat, start: int, end: int) -> None:
+        self._store = store
+        self._object = stat
+        self._end = end
+        self._expected = start
+        self._strays = 0
+        self._ahead: Parts | None = None
+        self._held: deque[_Held] = deque()
+        self._lock = ForkLock()
+        self._process = os.getpid()
+
+    def read(self, start: int, end: int) -> list[memoryview]:
+        """Return bytes ``start`` to ``end`` in pieces; raises as `ObjectStore.read`."""
+        with self._lock:
+            self._leave_parent()
+            if self._goes_on(start):
+                try:
+                    return self._read_on(start, end)
+                except BaseException:
+                    self.close()
+                    raise
+            self._strays += 1
+            if self._ahead is None or self._strays >= _STRAYS:
+                self.close()
+                self._expected = end
+        return [memoryview(self._store.read(self._request(start, end)))]
+
+    def expect(self) -> None:
+        """Begin to read where a reader begins, before it says so."""
+        with self._lock:
+            self._leave_parent()
+            if self._ahead is None:
+                self._open(self._expected, is_known=False).peek()
+
+    def close(self) -> None:
+        """End what is under way."""
+        with self._lock:
+            if self._ahead is not None:
+                self._ahead.close()
+            self._ahead = None
+            self._held.clear()
+            self._strays = 0
+
+    def _leave_parent(self) -> None:
+        """Begin anew in a forked child: another thread of the parent may have been in the middle of taking a part."""
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            self.close()
+
+    def _goes_on(self, start: int) -> bool:
+        if self._ahead is None:
+            return start == self._expected
+        earliest = self._held[0].start if self._held else self._expected
+        return earliest <= start <= self._expected + _JUMP
+
+    def _read_on(self, start: int, end: int) -> list[memoryview]:
+        ahead = self._ahead or self._open(start, is_known=end - start >= _LARGE)
+        self._strays = 0
+        pieces = []
+        at = start
+        for held in self._held:
+            if held.start <= at < min(end, held.end):
+                pieces.append(held.data[at - held.start : end - held.start])
+                at += len(pieces[-1])
+        while at < end and (part := ahead.peek()) is not None:
+            if part.end <= at:
+                ahead.skip()
+                # What is held has no gaps: a read that goes back to one would otherwise find other bytes there.
+                self._held.clear()
+                continue
+            held = _Held(part.start, part.end, memoryview(ahead.take()))
+            self._held.append(held)
+            pieces.append(held.data[at - held.start : end - held.start])
+            at += len(pieces[-1])
+        self._expected = max(self._expected, end)
+        while self._held and self._held[0].end <= self._expected - _JUMP:
+            self._held.popleft()
+        return pieces
+
+    def _open(self, start: int, *, is_known: bool) -> Parts:
+        self._ahead = open_parts(self._store, self._plan(start, is_known=is_known), is_known=is_known)
+        return self._ahead
+
+    def _plan(self, start: int, *, is_known: bool) -> Iterator[ReadRequest]:
+        for part in cut_parts(start, self._end, is_known=is_known):
+            yield self._request(*part, is_kept=part[1] <= start + _KEPT)
+
+    def _request(self, start: int, end: int, *, is_kept: bool = True) -> ReadRequest:
+        return ReadRequest(self._object.key, start, end, self._object.version, is_kept)

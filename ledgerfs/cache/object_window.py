@@ -1,0 +1,92 @@
+"""Reading an object forwards: parts that arrive one after the other, seen as one run of bytes."""
+
+from collections.abc import Iterable
+
+from ledgerfs.cache.read_ahead import ReadAhead
+from ledgerfs.storage.object_store import ObjectStore
+from ledgerfs.storage.objects import ReadRequest
+
+Parts = ReadAhead[ReadRequest]
+
+_REMOTE_PARTS = 16
+_NEAR_PARTS = 2
+
+
+def open_parts(
+    store: ObjectStore, plan: Iterable[ReadRequest], *, is_known: bool = False, most: int = _REMOTE_PARTS
+) -> Parts:
+    """Return the parts of a plan, ``most`` of them under way where the store is worth it; ``is_known`` if all of them will be read."""
+    return ReadAhead(store.start, plan, most if store.is_remote else min(most, _NEAR_PARTS), is_known=is_known)
+
+
+class ObjectWindow:
+    """A window on an object, from ``position`` to the end of its parts in a plan, which may go on with other objects.
+
+    Parts are used where they are: only an item that begins in one part and ends in the next is copied. For one reader in one thread.
+
+    Attributes
+    ----------
+    buffer
+        Bytes that are fetched and not used up; perhaps not all, but never none while there are any.
+    position
+        Offset in the object of the buffer's first byte.
+
+    """
+
+    __slots__ = ("_behind", "_key", "_parts", "buffer", "position")
+
+    def __init__(self, parts: Parts, key: str, position: int) -> None:
+        self._parts = parts
+        self._key = key
+        self._behind = memoryview(b"")
+        self.buffer = memoryview(b"")
+        self.position = position
+
+    def fill(self, size: int) -> bool:
+        """Fetch until the buffer holds ``size`` bytes; return whether it does. At the end of the parts it may hold fewer."""
+        if not self.buffer:
+            self.buffer, self._behind = self._behind, memoryview(b"")
+        while len(self.buffer) < size:
+            if not self._behind:
+                part = self._next_part()
+                if part is None:
+                    return False
+                if not self.buffer:
+                    self.buffer = part
+                    continue
+                self._behind = part
+            missing = size - len(self.buffer)
+            self.buffer = memoryview(b"".join((self.buffer, self._behind[:missing])))
+            self._behind = self._behind[missing:]
+        return True
+
+    def consume(self, size: int) -> None:
+        """Drop the first ``size`` bytes of the buffer."""
+        self.buffer = self.buffer[size:]
+        self.position += size
+
+    def skip_to(self, position: int) -> None:
+        """Go forward to an offset of the object; parts in between that were not taken are left out."""
+        step = min(position - self.position, len(self.buffer))
+        self.consume(step)
+        step = min(position - self.position, len(self._behind))
+        self._behind = self._behind[step:]
+        self.position += step
+        self.position = max(self.position, position)
+
+    def finish(self) -> None:
+        """Leave out what the plan still has of this object."""
+        while (part := self._parts.peek()) is not None and part.key == self._key:
+            self._parts.skip()
+
+    def _next_part(self) -> memoryview | None:
+        """Take the part that has the byte behind those at hand."""
+        wanted = self.position + len(self.buffer)
+        while (part := self._parts.peek()) is not None and part.key == self._key:
+            if part.end <= wanted:
+                self._parts.skip()
+            elif part.start <= wanted:
+                return memoryview(self._parts.take())[wanted - part.start :]
+            else:
+                break
+        return None

@@ -1,0 +1,1 @@
+"""What `verify` checks of offloaded objects: sizes by the listing, then every byte."""

@@ -1,0 +1,59 @@
+"""Do copies of a ledger whose indexes agree have the same records? Compared by digests, while every byte is read anyway."""
+
+from collections.abc import Iterator
+from hashlib import blake2b
+
+import numpy as np
+
+from ledgerfs.dialects.pulsar_blob.checks.catalog_checks import contradicting_copy
+from ledgerfs.dialects.pulsar_blob.checks.ledger_checks import LedgerCheck
+from ledgerfs.ledgers.catalog import Catalog, LedgerRef, agree
+from ledgerfs.ledgers.findings import Finding, Severity
+
+_DIGEST_BYTES = 16
+
+_Upload = tuple[int, str]
+
+
+class CopyComparison:
+    """Compares copies as their checks end: the one that is read comes before the others.
+
+    Copies whose indexes contradict each other are damage already, and so is what is wrong within one; only whole ones are compared.
+
+    Parameters
+    ----------
+    catalog
+        Of the bucket that is verified.
+
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        ledgers = catalog.ledgers
+        copies = np.flatnonzero(ledgers["copy"] > 0)
+        read = copies - ledgers["copy"][copies]
+        agrees = agree(ledgers[copies], ledgers[read])
+        pairs = zip(copies[agrees].tolist(), read[agrees].tolist(), strict=True)
+        self._read_of: dict[_Upload, LedgerRef] = {_upload(catalog.ref(copy)): catalog.ref(one) for copy, one in pairs}
+        self._compared = {*self._read_of, *map(_upload, self._read_of.values())}
+        self._digests: dict[_Upload, bytes] = {}
+
+    def digest_for(self, ref: LedgerRef) -> blake2b | None:
+        """Return what the check of a ledger is to fill; None for one without copies."""
+        return blake2b(digest_size=_DIGEST_BYTES) if _upload(ref) in self._compared else None
+
+    def compared(self, check: LedgerCheck) -> Iterator[Finding]:
+        """Yield damage where a copy that is whole has other records than the one that is read."""
+        ref = check.ledger.ref
+        is_whole = not any(finding.severity is not Severity.REMARK for finding in check.findings)
+        if check.digest is None or not is_whole:
+            return
+        own = self._digests[_upload(ref)] = check.digest.digest()
+        read = self._read_of.get(_upload(ref))
+        if read is not None and self._digests.get(_upload(read), own) != own:
+            yield contradicting_copy(
+                ref, f"as many entries and bytes as {read.data.key}, which is read, but other contents"
+            )
+
+
+def _upload(ref: LedgerRef) -> _Upload:
+    return ref.ledger_id, ref.uuid

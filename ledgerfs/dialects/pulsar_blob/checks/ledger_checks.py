@@ -1,0 +1,241 @@
+"""Every byte of one ledger: block headers, records, checksums, padding, and the user metadata of its two objects."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+import numpy as np
+
+from ledgerfs.cache.object_window import ObjectWindow, open_parts
+from ledgerfs.cache.read_ahead import cut_parts
+from ledgerfs.dialects.pulsar_blob.block_map import block_ends
+from ledgerfs.dialects.pulsar_blob.checks.catalog_checks import severity_of
+from ledgerfs.dialects.pulsar_blob.record_walk import Stretch, walk_records
+from ledgerfs.errors import (
+    CorruptLedgerError,
+    LedgerfsError,
+    ObjectNotFoundError,
+    StaleObjectError,
+    StoreUnreachableError,
+    UnsupportedFormatError,
+)
+from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerState
+from ledgerfs.formats.pulsar_blob.block import (
+    BLOCK_HEADER_BYTES,
+    MIN_HEADER_BYTES,
+    first_wrong_padding,
+    parse_block_header,
+)
+from ledgerfs.formats.pulsar_blob.index import OffloadIndex
+from ledgerfs.formats.pulsar_blob.user_metadata import parse_user_metadata
+from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
+from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.ledgers.dialect import LedgerReader
+from ledgerfs.ledgers.findings import Finding, Severity
+from ledgerfs.messages.decode.entry_checksum import EntryState, check_entries
+from ledgerfs.storage.objects import ReadRequest
+
+_CHECKSUMS_NAMED = 20
+_ENTRIES_LOST = frozenset({"missing-entries", "damaged-records"})
+OnBytes = Callable[[int], None]
+
+
+@dataclass(slots=True)
+class LedgerCheck:
+    """The check of one ledger: run it, then read what it found.
+
+    Attributes
+    ----------
+    entries, length
+        Entries found, and their bytes.
+    bytes
+        Bytes of the data object that were read.
+    findings
+        In the order of the object.
+    digest
+        Of all records, where it is given, so that copies can be compared whatever their blocks.
+
+    """
+
+    ledger: LedgerReader
+    on_bytes: OnBytes
+    entries: int = 0
+    length: int = 0
+    bytes: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    digest: blake2b | None = None
+    _bad_checksums: int = 0
+    _unchecked: int = 0
+
+    def run(self) -> "LedgerCheck":
+        """Check everything; an object that cannot be read is a finding, a store that cannot be reached raises."""
+        try:
+            self._check_metadata()
+            self._check_data(self.ledger.index)
+        except StoreUnreachableError:
+            raise
+        except ObjectNotFoundError as error:
+            self._missing(error)
+        except LedgerfsError as error:
+            severity = severity_of(error)
+            kind = "replaced-meanwhile" if isinstance(error, StaleObjectError) else "unreadable-object"
+            self._find(
+                Severity.REMARK if kind != "unreadable-object" else severity,
+                kind,
+                error.reason,
+                error.key,
+                error.offset,
+            )
+        return self
+
+    def _missing(self, error: ObjectNotFoundError) -> None:
+        """Tell a ledger that was deleted since the listing from one whose data object is lost."""
+        try:
+            self.ledger.store.head(self.ledger.ref.index.key)
+        except ObjectNotFoundError:
+            self._find(
+                Severity.REMARK,
+                "deleted-meanwhile",
+                "the ledger was deleted since the bucket was listed",
+                error.key,
+                None,
+            )
+        else:
+            self._damage("unreadable-object", error.reason, error.offset, error.key)
+
+    def _check_data(self, index: OffloadIndex) -> None:
+        size = self.ledger.ref.data.size
+        stat = self.ledger.ref.data
+        plan = (ReadRequest(stat.key, *part, stat.version) for part in cut_parts(0, size, is_known=True))
+        with open_parts(self.ledger.store, plan) as parts:
+            window = ObjectWindow(parts, stat.key, 0)
+            for block, end in enumerate(block_ends(index)):
+                before = window.position
+                self._check_block(window, index, block, min(end, size))
+                self.bytes += window.position - before
+                self.on_bytes(window.position - before)
+        self._check_totals(index)
+
+    def _check_block(self, window: ObjectWindow, index: OffloadIndex, block: int, end: int) -> None:
+        start = index.blocks[block]
+        last = index.blocks[block + 1].first_entry - 1 if block + 1 < len(index.blocks) else index.metadata.last_entry
+        window.skip_to(start.offset)
+        if not window.fill(MIN_HEADER_BYTES) or start.offset + index.header_length > end:
+            message = f"entries {start.first_entry} to {last} are not in the object"
+            self._damage("missing-entries", message, start.offset)
+            return
+        self._check_header(window, index, block)
+        window.skip_to(start.offset + index.header_length)
+        entry = start.first_entry
+        try:
+            for stretch in walk_records(window, entry, last, end, self.ledger.ref.data.key):
+                entry += len(stretch.batch)
+                self._check_entries(stretch)
+        except CorruptLedgerError as error:
+            message = f"{error.reason}; entries {entry} to {last} cannot be reached"
+            self._damage("damaged-records", message, error.offset)
+            return
+        if block + 1 == len(index.blocks) and window.position < end:
+            message = (
+                f"the last block has {end - window.position} bytes behind its last entry, which Pulsar never writes"
+            )
+            self._damage("wrong-padding", message, window.position)
+            return
+        self._check_padding(window, end)
+
+    def _check_header(self, window: ObjectWindow, index: OffloadIndex, block: int) -> None:
+        start, end = index.blocks[block], block_ends(index)[block]
+        try:
+            header = parse_block_header(window.buffer[:MIN_HEADER_BYTES], offset=start.offset)
+        except (CorruptLedgerError, UnsupportedFormatError) as error:
+            self._damage("wrong-block-header", error.reason, start.offset)
+            return
+        wanted = (index.header_length, end - start.offset, start.first_entry)
+        found = (header.header_length, header.block_length, header.first_entry)
+        for name, is_, should in zip(("header length", "block length", "first entry"), found, wanted, strict=True):
+            if is_ != should:
+                message = f"block header says {name} {is_}, the index {should}"
+                self._damage("wrong-block-header", message, start.offset)
+        if index.header_length == BLOCK_HEADER_BYTES and window.fill(BLOCK_HEADER_BYTES):
+            filling = bytes(window.buffer[MIN_HEADER_BYTES:BLOCK_HEADER_BYTES])
+            if filling.strip(b"\0"):
+                self._damage(
+                    "wrong-block-header", "the filling of the block header is not zero", start.offset + MIN_HEADER_BYTES
+                )
+
+    def _check_entries(self, stretch: Stretch) -> None:
+        batch = stretch.batch
+        self.entries += len(batch)
+        self.length += int(batch.lengths.sum())
+        if self.digest is not None:
+            first, behind = int(batch.offsets[0]) - RECORD_HEADER_BYTES, int(batch.offsets[-1] + batch.lengths[-1])
+            self.digest.update(batch.buffer[first:behind])
+        result = check_entries(batch)
+        self._unchecked += int((result.states == EntryState.NO_CHECKSUM).sum())
+        for i in np.flatnonzero(result.states >= EntryState.MISMATCH).tolist():
+            self._bad_checksums += 1
+            if self._bad_checksums > _CHECKSUMS_NAMED:
+                continue
+            offset = stretch.position + int(batch.offsets[i])
+            entry = batch.first_entry + i
+            if result.states[i] == EntryState.MISMATCH:
+                message = f"entry {entry}: CRC32C is {result.computed[i]:08x}, the entry says {result.stored[i]:08x}"
+                self._damage("checksum-mismatch", message, offset)
+            else:
+                message = f"entry {entry}: its frame claims more bytes than the entry has"
+                self._damage("broken-frame", message, offset)
+
+    def _check_padding(self, window: ObjectWindow, end: int) -> None:
+        # The padding's pattern has a period of 4, so pieces of a multiple of 4 can be compared one by one.
+        while window.position < end:
+            rest = end - window.position
+            if not window.fill(min(rest, 4)):
+                raise CorruptLedgerError("the object ends in its padding", offset=window.position)
+            piece = min(rest, len(window.buffer) // 4 * 4) if rest > len(window.buffer) else rest
+            wrong = first_wrong_padding(window.buffer[:piece])
+            if wrong is not None:
+                self._damage("wrong-padding", "neither an entry nor padding", window.position + wrong)
+                return
+            window.consume(piece)
+
+    def _check_totals(self, index: OffloadIndex) -> None:
+        metadata = index.metadata
+        if self._bad_checksums > _CHECKSUMS_NAMED:
+            message = f"{self._bad_checksums} entries in all with a wrong checksum or frame"
+            self._damage("checksum-mismatch", message)
+        # Entries that cannot be reached were told already, and they are all that can be missing.
+        is_complete = not any(finding.kind in _ENTRIES_LOST for finding in self.findings)
+        if is_complete and self.length != metadata.length:
+            message = f"the entries have {self.length} bytes, the metadata says {metadata.length}"
+            self._damage("wrong-length", message)
+        parts = [block.part for block in index.blocks]
+        if parts != list(range(1, len(parts) + 1)):
+            message = f"the parts of the upload are numbered {parts[0]} … {parts[-1]}, not from 1 on by one"
+            self._find(Severity.REMARK, "odd-parts", message, self.ledger.ref.index.key, None)
+        if 0 < self._unchecked < self.entries:
+            message = f"{self._unchecked} of {self.entries} entries have no checksum, the others have one"
+            self._find(Severity.REMARK, "no-checksum", message, None, None)
+        if metadata.state != LedgerState.CLOSED:
+            message = f"the ledger was offloaded in state {metadata.state}, not closed"
+            self._find(Severity.REMARK, "not-closed", message, None, None)
+
+    def _check_metadata(self) -> None:
+        """Ask for the user metadata of both objects, where the store keeps any."""
+        for stat in (self.ledger.ref.data, self.ledger.ref.index):
+            metadata = self.ledger.store.head(stat.key).metadata
+            if metadata is None:
+                return
+            told = parse_user_metadata(metadata)
+            if told.broker_refuses is not None:
+                self._damage("no-version-key", told.broker_refuses, key=stat.key)
+            name = self.ledger.ref.managed_ledger
+            if name and told.managed_ledger and topic_of(told.managed_ledger) != topic_of(name):
+                message = f"user metadata says that this object is of {told.managed_ledger}, the index says {name}"
+                self._damage("contradicting-metadata", message, key=stat.key)
+
+    def _damage(self, kind: str, message: str, offset: int | None = None, key: str | None = None) -> None:
+        self._find(Severity.DAMAGE, kind, message, key, offset)
+
+    def _find(self, severity: Severity, kind: str, message: str, key: str | None, offset: int | None) -> None:
+        ref = self.ledger.ref
+        self.findings.append(Finding(severity, kind, message, key or ref.data.key, offset, ref.ledger_id, ref.topic))

@@ -1,0 +1,111 @@
+"""What a catalog tells of ledgers that cannot be delivered: rows of `GAP`, each ledger of a topic at most once."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ledgerfs.errors import ObjectNotFoundError
+from ledgerfs.formats.pulsar_blob.object_names import uuid_halves
+from ledgerfs.ledgers.catalog import Catalog, Table, agree, is_sound
+from ledgerfs.ledgers.missing_ledgers import GAP, UNKNOWN, GapKind
+
+UPLOAD_MS = 10 * 60 * 1000
+"""So young, a data object without an index may be that of an upload under way: Pulsar puts the index within seconds after it, and a store
+that is slow or fails for a while is tried again for minutes."""
+
+CLOCKS_MS = 24 * 60 * 60 * 1000
+"""An object that is from later than so far ahead has a time that means nothing."""
+
+_GROUP_SHIFT = np.uint64(16)
+"""The uuids of ledgers that one job wrote begin with the same 48 bits."""
+
+Row = tuple[Any, ...]
+
+
+def find_gaps(catalog: Catalog, now_ms: int) -> Table:
+    """Return what is missing; ``now_ms`` is the time of the listing, ms since 1970 UTC."""
+    near = _Near(catalog)
+    rows = [*_lost(catalog, near), *_without_readable_index(catalog, near), *_orphans(catalog, near, now_ms)]
+    gaps = np.concatenate([np.array(rows, GAP), _contradictions(catalog)])
+    gaps = gaps[np.lexsort((gaps["kind"], gaps["ledger_id"], gaps["name"]))]
+    is_first = np.append(True, (np.diff(gaps["ledger_id"]) != 0) | (np.diff(gaps["name"]) != 0))[: gaps.size]
+    first: Table = gaps[is_first]
+    return first
+
+
+class _Near:
+    """The ledgers that have the ids of objects without a partner."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        ledgers, self._ledgers = catalog.ledgers, catalog.ledgers
+        bad = [one.key.ledger_id for one in catalog.bad_indexes]
+        ids = np.concatenate([catalog.lost["ledger_id"], catalog.orphans["ledger_id"], np.array(bad, np.int64)])
+        self._by_id: dict[int, list[int]] = {}
+        for row in np.flatnonzero(np.isin(ledgers["ledger_id"], ids)).tolist() if ids.size else []:
+            self._by_id.setdefault(int(ledgers["ledger_id"][row]), []).append(row)
+
+    def of_topic(self, ledger_id: int, name: int) -> np.void | None:
+        """Return the copy of a ledger that is read; None where there is none."""
+        rows = (self._ledgers[row] for row in self._by_id.get(ledger_id, ()))
+        return next((row for row in rows if row["name"] == name and row["copy"] == 0), None)
+
+    def sound(self, ledger_id: int) -> Iterator[np.void]:
+        """Yield the complete ledgers of this id, of whatever topic."""
+        rows = (self._ledgers[row] for row in self._by_id.get(ledger_id, ()))
+        return (row for row in rows if is_sound(row))
+
+
+def _lost(catalog: Catalog, near: _Near) -> Iterator[Row]:
+    for lost in catalog.lost:
+        name, ledger_id = int(lost["name"]), int(lost["ledger_id"])
+        if catalog.names[name] is None:
+            if any(agree(copy, lost) for copy in near.sound(ledger_id)):
+                continue
+            name, copy = UNKNOWN, None
+        else:
+            copy = near.of_topic(ledger_id, name)
+        if copy is None or not agree(copy, lost):
+            told = tuple(int(lost[column]) for column in ("last_entry", "length", "created_ms", "uploaded_ms"))
+            yield (*_key(lost), name, GapKind.DATA_LOST, copy is not None, *told)
+
+
+def _without_readable_index(catalog: Catalog, near: _Near) -> Iterator[Row]:
+    for bad in catalog.bad_indexes:
+        # One that is not found was deleted since the listing, with its ledger: an index goes first.
+        if not (bad.has_copy or isinstance(bad.error, ObjectNotFoundError)):
+            ledger_id, name = bad.key.ledger_id, catalog.row_of(bad.managed_ledger)
+            key, is_beside = (*uuid_halves(bad.key.uuid), ledger_id), near.of_topic(ledger_id, name) is not None
+            yield (*key, name, GapKind.INDEX_UNREADABLE, is_beside, UNKNOWN, UNKNOWN, 0, 0)
+
+
+def _orphans(catalog: Catalog, near: _Near, now_ms: int) -> Iterator[Row]:
+    orphans = catalog.orphans
+    age_ms = now_ms - orphans["modified_ms"]
+    # The clock of the store may be ahead of ours, but not by days.
+    is_young = (age_ms < UPLOAD_MS) & (age_ms > -CLOCKS_MS)
+    published = np.concatenate([catalog.ledgers["uuid_high"], catalog.lost["uuid_high"]]) >> _GROUP_SHIFT
+    is_unpublished = orphans["is_of_job"] & ~np.isin(orphans["uuid_high"] >> _GROUP_SHIFT, published)
+    for orphan, is_being_written in zip(orphans, is_young | is_unpublished, strict=True):
+        if not orphan["has_copy"]:
+            kind = GapKind.BEING_WRITTEN if is_being_written else GapKind.INDEX_LOST
+            ledger_id, name = int(orphan["ledger_id"]), max(int(orphan["name"]), UNKNOWN)
+            is_beside = near.of_topic(ledger_id, name) is not None
+            yield (*_key(orphan), name, kind, is_beside, UNKNOWN, UNKNOWN, 0, int(orphan["modified_ms"]))
+
+
+def _contradictions(catalog: Catalog) -> Table:
+    """Return the copies that have other entries than the ones that are read."""
+    ledgers = catalog.ledgers
+    copies = np.flatnonzero(ledgers["copy"] > 0)
+    read = copies - ledgers["copy"][copies]
+    hidden = ledgers[copies[~agree(ledgers[copies], ledgers[read])]]
+    gaps = np.zeros(hidden.size, GAP)
+    for column in ("uuid_high", "uuid_low", "ledger_id", "name", "last_entry", "length", "created_ms"):
+        gaps[column] = hidden[column]
+    gaps["kind"], gaps["is_beside"], gaps["modified_ms"] = GapKind.CONTRADICTED, True, hidden["uploaded_ms"]
+    return gaps
+
+
+def _key(row: np.void) -> tuple[int, int, int]:
+    return int(row["uuid_high"]), int(row["uuid_low"]), int(row["ledger_id"])

@@ -1,0 +1,164 @@
+"""What a ledger that is to be written will be called, and what is told of it besides its entries."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from ledgerfs import __version__
+from ledgerfs.errors import InvalidNameError, RefusedLedgerError
+from ledgerfs.formats.bookkeeper.ledger_metadata import (
+    MANAGED_LEDGER_KEY,
+    DigestType,
+    Ensemble,
+    LedgerMetadata,
+    LedgerState,
+)
+from ledgerfs.formats.pulsar_blob.block import BLOCK_HEADER_BYTES
+from ledgerfs.formats.pulsar_blob.object_names import LedgerKey, parse_ledger_key
+from ledgerfs.formats.pulsar_blob.user_metadata import FORMAT_VERSION, OffloadUserMetadata, build_user_metadata
+from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
+from ledgerfs.formats.topic_names import parse_managed_ledger_name
+
+if TYPE_CHECKING:
+    from ledgerfs.formats.records import EntryBatch
+    from ledgerfs.messages.transforms.entry_transform import EntryTransform
+
+DEFAULT_BLOCK_SIZE = 64 << 20
+"""Bytes of a block, as Pulsar's default for S3 has it."""
+
+SMALLEST_BLOCK_SIZE = 5 << 20
+"""Bytes of the smallest block that Pulsar, and S3 as a part of an upload, accept."""
+
+LARGEST_BLOCK_SIZE = 2**31 - 1
+
+_LARGEST_LEDGER_ID = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class NewLedger:
+    """A ledger that is to be written.
+
+    Attributes
+    ----------
+    key
+        Its objects' names.
+    metadata
+        BookKeeper's metadata of it; ``length`` and ``last_entry`` are set when all entries are written.
+    user_metadata
+        User metadata of its objects, without ``role``.
+    block_size
+        Bytes of each block but the last.
+    transform
+        What entries become on their way; None leaves them as they are.
+
+    """
+
+    key: LedgerKey
+    metadata: LedgerMetadata
+    user_metadata: Mapping[str, str]
+    block_size: int = DEFAULT_BLOCK_SIZE
+    transform: "EntryTransform | None" = None
+
+    @property
+    def largest_entry(self) -> int:
+        """Bytes of the largest entry that fits a block."""
+        return self.block_size - BLOCK_HEADER_BYTES - RECORD_HEADER_BYTES
+
+    @property
+    def largest_taken(self) -> int:
+        """Bytes of the largest entry that may come: what a transform makes of one is for it to say."""
+        return self.largest_entry if self.transform is None else LARGEST_BLOCK_SIZE
+
+    def require_fitting(self, batch: "EntryBatch") -> None:
+        """Raise `RefusedLedgerError` if one of the entries does not fit a block."""
+        largest = int(batch.lengths.argmax())
+        size = int(batch.lengths[largest])
+        if size > self.largest_entry:
+            raise RefusedLedgerError(
+                f"entry {batch.first_entry + largest} has {size} bytes, and a block holds one of {self.largest_entry}: Pulsar itself would "
+                "lose it and all behind it, and report success (docs/format.md); use larger blocks",
+                key=self.key.data_key,
+            )
+
+    def user_metadata_as(self, role: str) -> dict[str, str]:
+        """Return the user metadata of the ``data`` or the ``index`` object."""
+        return {**self.user_metadata, "role": role}
+
+
+def new_key(ledger_id: int, uuid: str | None = None) -> LedgerKey:
+    """Return the names of a ledger's objects, with a fresh uuid unless one is given.
+
+    Raises `InvalidNameError` for ids that no ledger has, and for a uuid that is not written as Java does it: nobody would find the objects.
+    """
+    if not 0 <= ledger_id <= _LARGEST_LEDGER_ID:
+        raise InvalidNameError("a ledger id is a number from 0 to 2^63 - 1", key=str(ledger_id))
+    key = LedgerKey(str(uuid4()) if uuid is None else uuid, ledger_id, is_index=False)
+    if parse_ledger_key(key.data_key) != key:
+        raise InvalidNameError("not a uuid, of 32 digits in lower case, 8-4-4-4-12", key=uuid)
+    return key
+
+
+def require_block_size(block_size: int, smallest: int) -> None:
+    """Raise `RefusedLedgerError` for blocks that the store or the format cannot have."""
+    smallest = max(smallest, BLOCK_HEADER_BYTES + RECORD_HEADER_BYTES + 1)
+    if not smallest <= block_size <= LARGEST_BLOCK_SIZE:
+        raise RefusedLedgerError(f"blocks of {block_size} bytes: here they have {smallest} to {LARGEST_BLOCK_SIZE}")
+
+
+def require_topic(managed_ledger: str) -> None:
+    """Raise `InvalidNameError` for a managed ledger that belongs to no persistent topic."""
+    if parse_managed_ledger_name(managed_ledger) is None:
+        raise InvalidNameError(
+            "not the managed ledger of a topic; expected tenant/namespace/persistent/<topic, URL-encoded>",
+            key=managed_ledger,
+        )
+
+
+def made_up_metadata(managed_ledger: str, created_ms: int | None = None) -> LedgerMetadata:
+    """Return metadata for entries of which BookKeeper's own is not known: one bookie of no name, closed, and whose it is."""
+    return LedgerMetadata(
+        length=0,
+        last_entry=0,
+        ensemble_size=1,
+        write_quorum=1,
+        ack_quorum=1,
+        state=LedgerState.CLOSED,
+        digest_type=DigestType.CRC32C,
+        created_ms=created_ms,
+        ensembles=(Ensemble(0, ()),),
+        custom=_custom(managed_ledger),
+    )
+
+
+def of_topic(metadata: LedgerMetadata, managed_ledger: str) -> LedgerMetadata:
+    """Return metadata of another ledger as that of a ledger of this topic."""
+    if metadata.managed_ledger == managed_ledger:
+        return metadata
+    names = dict(_custom(managed_ledger))
+    kept = tuple((key, names.pop(key, value)) for key, value in metadata.custom)
+    return replace(metadata, custom=(*kept, *names.items())).moved()
+
+
+def made_up_user_metadata(managed_ledger: str | None) -> dict[str, str]:
+    """Return the user metadata that makes a broker accept an object; a ledger that is nobody's says nothing of that."""
+    software = f"ledgerfs-{__version__}"
+    return build_user_metadata(OffloadUserMetadata(FORMAT_VERSION, software, managed_ledger=managed_ledger))
+
+
+def completed_user_metadata(metadata: Mapping[str, str] | None, managed_ledger: str | None) -> dict[str, str]:
+    """Return the user metadata of a copied object: what it had, the topic it is of now, and what a broker looks for."""
+    made_up = made_up_user_metadata(managed_ledger)
+    if not metadata:
+        return made_up
+    kept = {key.lower(): value for key, value in metadata.items()}
+    needed = build_user_metadata(OffloadUserMetadata(FORMAT_VERSION, managed_ledger=managed_ledger))
+    return {**made_up, **kept, **needed}
+
+
+def _custom(managed_ledger: str) -> tuple[tuple[str, bytes], ...]:
+    return (
+        ("application", b"pulsar"),
+        ("component", b"managed-ledger"),
+        (MANAGED_LEDGER_KEY, managed_ledger.encode()),
+    )

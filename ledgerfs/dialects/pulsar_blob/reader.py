@@ -1,0 +1,377 @@
+"""Reading one offloaded ledger of Pulsar's blob format: entries by id, and the bytes of its ``.entries`` file.
+
+An entry is found through the index (which block) and learned offsets (where in it), then by walking forward over record headers, which
+are checked on the way: anything else than the expected id, and any length that leaves the block, is a `CorruptLedgerError` with key and
+offset, unless a walk from the block's start finds it otherwise. Every read names the version of the object that the catalog saw.
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from ledgerfs.cache.learned_offsets import LearnedOffsets
+from ledgerfs.cache.object_window import ObjectWindow, Parts, open_parts
+from ledgerfs.cache.read_ahead import cut_parts
+from ledgerfs.dialects.pulsar_blob.block_map import BlockMap
+from ledgerfs.dialects.pulsar_blob.description import describe_ledger
+from ledgerfs.dialects.pulsar_blob.entry_places import NEAR, Anchor, EntryPlaces
+from ledgerfs.dialects.pulsar_blob.padding_proof import PaddingProof
+from ledgerfs.dialects.pulsar_blob.record_file import RecordFile
+from ledgerfs.errors import CorruptIndexError, CorruptLedgerError, EntryRangeError, LedgerfsError, StaleObjectError
+from ledgerfs.formats.pulsar_blob.index import OffloadIndex, parse_index
+from ledgerfs.ledgers.catalog import LedgerRef
+from ledgerfs.ledgers.dialect import Entry, OnDamage
+from ledgerfs.storage.object_store import KeepingStore
+from ledgerfs.storage.objects import ReadRequest
+from ledgerfs.storage.single_flight import SingleFlight
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ledgerfs.dialects.pulsar_blob.record_walk import Stretch
+    from ledgerfs.formats.records import EntryBatch
+
+_KEPT = 8 << 20
+"""Bytes up to an entry, at most, that caches keep: more would push out what is read more than once."""
+
+
+class PulsarLedgerReader:
+    """`LedgerReader` of one data and index object. Safe in threads and after a fork: what it keeps is only ever replaced whole.
+
+    Parameters
+    ----------
+    offsets
+        Where earlier passes, perhaps in other processes, found entries.
+
+    """
+
+    __slots__ = ("_block_map", "_index", "_learned", "_maps", "_places", "ref", "store")
+
+    def __init__(self, store: KeepingStore, ref: LedgerRef, offsets: LearnedOffsets | None = None) -> None:
+        self.ref = ref
+        self.store = store
+        self._index: OffloadIndex | None = None
+        self._block_map: BlockMap | None = None
+        self._maps: SingleFlight[BlockMap] = SingleFlight()
+        self._learned = LearnedOffsets() if offsets is None else offsets
+        self._places: EntryPlaces | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self.store, self.ref))
+
+    def __repr__(self) -> str:
+        return f"<ledger {self.ref.ledger_id} of {self.ref.topic}: {self.ref.entries} entries, {self.ref.length} bytes>"
+
+    @property
+    def first_entry(self) -> int:
+        """Always 0: Pulsar offloads whole ledgers."""
+        return 0
+
+    @property
+    def last_entry(self) -> int:
+        """Id of the last entry, as the ledger's metadata claims."""
+        return self.ref.last_entry
+
+    @property
+    def length(self) -> int:
+        """Bytes of all entries."""
+        return self.ref.length
+
+    @property
+    def records_size(self) -> int:
+        """Bytes of the ``.entries`` file."""
+        return self.ref.records_size
+
+    @property
+    def index(self) -> OffloadIndex:
+        """The parsed index object; one GET on first use."""
+        index = self._index
+        if index is None:
+            data = self.store.read(self._index_request)
+            try:
+                index = parse_index(data, key=self.ref.index.key)
+                self._require_known(index)
+            except LedgerfsError:
+                self.store.forget(self.ref.index)
+                raise
+            self._index = index
+        return index
+
+    @property
+    def places(self) -> EntryPlaces:
+        """Where entries are."""
+        places = self._places
+        if places is None:
+            places = EntryPlaces(self.index, self.ref.data.key, self.ref.data.size, self._learned)
+            self._places = places
+        return places
+
+    def expect(self) -> None:
+        """Begin to read the index, where that takes a while: it will be needed soon."""
+        if self._index is None and self.store.is_remote and self.ref.index.version:
+            self.store.start(self._index_request)
+
+    def read(self, first: int, last: int) -> list[Entry]:
+        """Return the entries ``first`` to ``last``, both included.
+
+        Raises `EntryRangeError` when the ledger does not have them all, `CorruptLedgerError`, `StaleObjectError`, `StoreError`.
+        """
+        return [Entry(entry_id, data) for batch in self.batches(first, last) for entry_id, data in batch]
+
+    def plan(self, first: int, last: int, *, is_known: bool = False) -> "Iterator[ReadRequest]":
+        """Return the reads that `batches` wants for the entries ``first`` to ``last``, if these are many; caches do not keep them.
+
+        The first ones are small unless it is known that all will be read.
+        """
+        start = self.places.before(first)
+        return self._parts_from(start, last, is_known=is_known)
+
+    def batches(
+        self, first: int, last: int, parts: Parts | None = None, on_damage: OnDamage | None = None
+    ) -> "Iterator[EntryBatch]":
+        """Yield the same entries a window at a time (up to 8 MiB, more only for a larger entry).
+
+        ``parts`` are those of `plan`, perhaps among those of other ledgers. With ``on_damage``, which is told, the rest of a damaged block
+        is left out.
+        """
+        if not 0 <= first <= last <= self.last_entry:
+            raise EntryRangeError(
+                f"entries {first} to {last} asked for; the ledger has 0 to {self.last_entry}", key=self.ref.data.key
+            )
+        is_single = parts is None and (last - first + 1) * self.records_size <= NEAR * self.ref.entries
+        start = self.places.before(first)
+        if parts is not None and _leads_to(parts, self.ref.data.key, start.offset):
+            window = ObjectWindow(parts, self.ref.data.key, start.offset)
+            yield from self._walk(window, start, first, last, on_damage, is_single=False)
+            window.finish()
+        else:
+            if parts is not None:
+                # Planned before something was learned or forgotten; what is behind is of use to the next ledger.
+                ObjectWindow(parts, self.ref.data.key, 0).finish()
+            opened = (
+                self._open_few(start, first, last)
+                if is_single
+                else open_parts(self.store, self._parts_from(start, last))
+            )
+            with opened as own:
+                window = ObjectWindow(own, self.ref.data.key, start.offset)
+                yield from self._walk(window, start, first, last, on_damage, is_single=is_single)
+
+    def block_front(self, block: int, size: int) -> bytes:
+        """Return the first ``size`` bytes of a block's records, or all it has if that is less: one read of so much.
+
+        Raises `CorruptLedgerError` where the object ends before the block's records begin.
+        """
+        start = self.places.start_of(block).offset
+        end = min(start + size, self._end_of(block))
+        return self.store.read(self.request(start, end)) if end > start else b""
+
+    def open_records(self) -> RecordFile:
+        """Return the ``.entries`` file, opened; costs no request."""
+        return RecordFile(self)
+
+    def read_records(self, start: int, end: int) -> bytes:
+        """Return bytes ``start`` to ``end`` of the ``.entries`` file, without a look at what they are.
+
+        Raises `EntryRangeError` outside the file, and `CorruptLedgerError` when index and data object contradict each other.
+        """
+        return self.open_records().read_ranges([(start, end)])[0]
+
+    def object_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the ranges of the data object that are bytes ``start`` to ``end`` of the ``.entries`` file; raises as `read_records`."""
+        if not 0 <= start <= end <= self.records_size:
+            raise EntryRangeError(
+                f"bytes {start} to {end} asked for; the file has {self.records_size}", key=self.ref.data.key
+            )
+        return self.block_map.ranges(start, end)
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the map is known already."""
+        return self._block_map is not None
+
+    @property
+    def block_map(self) -> BlockMap:
+        """The map from file to object; costs a small read for each block but the last."""
+        known = self._block_map
+        if known is None:
+            known = self._maps.run(None, lambda: BlockMap.of(self.index, self._paddings()))
+            self._block_map = known
+        return known
+
+    def describe(self) -> dict[str, Any]:
+        """Return index, ledger metadata, blocks and object metadata."""
+        heads = [self.store.head(stat.key) for stat in (self.ref.data, self.ref.index)]
+        return describe_ledger(self.ref, self.index, *heads)
+
+    def request(self, start: int, end: int, *, is_kept: bool = True) -> ReadRequest:
+        """Return what asks the store for bytes of the data object, of the version that the catalog saw."""
+        return ReadRequest(self.ref.data.key, start, end, self.ref.data.version, is_kept)
+
+    @property
+    def _index_request(self) -> ReadRequest:
+        stat = self.ref.index
+        return ReadRequest(stat.key, 0, stat.size, stat.version)
+
+    def _parts_from(self, start: Anchor, last: int, *, is_known: bool = False) -> "Iterator[ReadRequest]":
+        for part in cut_parts(start.offset, self.places.behind(last).offset, is_known=is_known):
+            yield self.request(*part, is_kept=False)
+
+    def _open_few(self, start: Anchor, first: int, last: int) -> Parts:
+        """Begin to read few entries: all that is before them back to the nearest known place, and more only where that is not enough."""
+        end = self.places.behind(last).offset
+        goal = min(end, start.offset + self.places.enough(start, first, last))
+        if goal - start.offset <= _KEPT:
+            plan = ((start.offset, goal), *cut_parts(goal, end))
+            return open_parts(self.store, (self.request(*part) for part in plan))
+        # What is far leaves places behind, and would push out of the caches what is read more than once.
+        far = tuple(cut_parts(start.offset, goal, is_known=True))
+        requests = (self.request(*part, is_kept=False) for part in (*far, *cut_parts(goal, end)))
+        return open_parts(self.store, requests, is_known=True, most=len(far))
+
+    def _walk(
+        self,
+        window: ObjectWindow,
+        start: Anchor,
+        first: int,
+        last: int,
+        on_damage: OnDamage | None,
+        *,
+        is_single: bool,
+    ) -> "Iterator[EntryBatch]":
+        for block in self.places.blocks_of(first, last):
+            end = min(last, self.places.last_entry_of(block))
+            try:
+                for stretch in self._stretches(window, block, start, end, is_single=is_single):
+                    batch = stretch.batch
+                    behind = batch.first_entry + len(batch)
+                    if behind > first:
+                        yield batch.slice(max(first, batch.first_entry), behind - 1)
+                        first = behind
+            except CorruptLedgerError as error:
+                if on_damage is None:
+                    raise
+                on_damage(first, end, error)
+                first = end + 1
+            if end < last:
+                start = self.places.start_of(block + 1)
+
+    def _stretches(
+        self, window: ObjectWindow, block: int, start: Anchor, last: int, *, is_single: bool
+    ) -> "Iterator[Stretch]":
+        """Yield a block's entries up to ``last``, from ``start`` on; what contradicts itself is asked for once more before it is damage."""
+        # numba, which this imports, is not needed by those who only copy bytes.
+        from ledgerfs.dialects.pulsar_blob.record_walk import walk_records
+
+        unproved = None
+        try:
+            window.skip_to(start.offset)
+            for stretch in walk_records(window, start.entry, last, self.places.end_of(block), self.ref.data.key):
+                self.places.learn(stretch, is_single=is_single)
+                unproved = start
+                yield stretch
+        except CorruptLedgerError:
+            self.places.forget()
+            self.store.forget(self.ref.data)
+        else:
+            return
+        yield from self._stretches_again(block, last, unproved)
+
+    def _stretches_again(self, block: int, last: int, unproved: Anchor | None) -> "Iterator[Stretch]":
+        """Yield a block's entries from its beginning on; raises `StaleObjectError` where the entry ``unproved`` is at another place."""
+        from ledgerfs.dialects.pulsar_blob.record_walk import walk_records
+
+        key, start = self.ref.data.key, self.places.start_of(block)
+        if unproved == start:
+            unproved = None
+        with open_parts(self.store, self._parts_from(start, last)) as parts:
+            window = ObjectWindow(parts, key, start.offset)
+            try:
+                for stretch in walk_records(window, start.entry, last, self.places.end_of(block), key):
+                    if unproved is not None and (place := stretch.place_of(unproved.entry)) is not None:
+                        if place != unproved.offset:
+                            raise _misplaced(key, unproved)
+                        unproved = None
+                    yield stretch
+            except CorruptLedgerError as error:
+                if unproved is not None:
+                    raise _misplaced(key, unproved) from error
+                raise self._damage(error) from error
+
+    def _end_of(self, block: int) -> int:
+        try:
+            return self.places.end_of(block)
+        except CorruptLedgerError as error:
+            raise self._damage(error) from error
+
+    def _require_known(self, index: OffloadIndex) -> None:
+        """Raise for an index that says something else than it said to the catalog."""
+        ref, metadata = self.ref, index.metadata
+        found = (metadata.last_entry, metadata.length, index.data_length, len(index.blocks))
+        if found != (ref.last_entry, ref.length, ref.data_length, ref.blocks):
+            if not self.store.is_current(ref.index):
+                raise _replaced(ref.index.key)
+            raise CorruptIndexError(
+                "the index tells other sizes than when it was read for the catalog", key=ref.index.key, offset=0
+            )
+
+    def _require_plausible(self) -> None:
+        index, size = self.index, self.ref.data.size
+        if not index.is_plausible or size < index.data_length:
+            raise self._damage(
+                CorruptLedgerError(
+                    f"index and object contradict each other: {index.data_length} bytes by the index, {size} in the store, "
+                    f"{index.metadata.records_size} of records expected; `ledgerfs verify` tells which entries are left, "
+                    "`read(first, last)` reads them",
+                    key=self.ref.data.key,
+                    offset=min(index.data_length, size),
+                )
+            )
+
+    def _paddings(self) -> list[int]:
+        """Return the exact padding of each block, proved as `ledgerfs.dialects.pulsar_blob.padding_proof` tells."""
+        self._require_plausible()
+        proof = PaddingProof(
+            self.index,
+            self.ref.data.key,
+            lambda start, end: self.store.read(self.request(start, end)),
+            self._end_of_records,
+        )
+        try:
+            return proof.paddings()
+        except CorruptLedgerError as error:
+            self.store.forget(self.ref.data)
+            raise self._damage(error) from error
+
+    def _end_of_records(self, block: int) -> int:
+        """Walk all records of a block; return the offset behind the last one."""
+        start, last = self.places.start_of(block), self.places.last_entry_of(block)
+        with open_parts(self.store, self._parts_from(start, last)) as parts:
+            window = ObjectWindow(parts, self.ref.data.key, start.offset)
+            (stretch,) = deque(self._stretches(window, block, start, last, is_single=False), maxlen=1)
+        return stretch.behind
+
+    def _damage(self, error: CorruptLedgerError) -> LedgerfsError:
+        """Return the error for bytes that contradict; in a store that cannot read by version they may be of another object."""
+        stat = self.ref.data
+        if not self.store.is_current(stat):
+            return _replaced(stat.key)
+        # It may be the index that is wrong, which nothing but the records contradicts.
+        self._index = self._places = self._block_map = None
+        self.store.forget(self.ref.index)
+        return CorruptLedgerError(error.reason, key=stat.key, offset=error.offset)
+
+
+def _replaced(key: str) -> StaleObjectError:
+    return StaleObjectError("the object was replaced; open it again", key=key)
+
+
+def _misplaced(key: str, anchor: Anchor) -> StaleObjectError:
+    """Return the error for entries that were handed out from a place where nothing proves them to be."""
+    reason = f"what an earlier pass had learned of where entry {anchor.entry} begins was wrong, and is forgotten; read it again"
+    return StaleObjectError(reason, key=key, offset=anchor.offset)
+
+
+def _leads_to(parts: Parts, key: str, offset: int) -> bool:
+    """Whether the next of some parts is of this object, and begins early enough."""
+    part = parts.peek()
+    return part is not None and part.key == key and part.start <= offset

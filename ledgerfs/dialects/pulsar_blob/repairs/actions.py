@@ -1,0 +1,176 @@
+"""What a repair does to a bucket: each action first makes sure that what it was planned upon is still so.
+
+No store deletes "only if unchanged", so between the look and the deletion there is a moment; that repairs leave young objects alone keeps
+writers out of it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ledgerfs.dialects.pulsar_blob.new_ledger import completed_user_metadata
+from ledgerfs.errors import LedgerfsError, ObjectExistsError, ObjectNotFoundError, StaleObjectError, StoreError
+from ledgerfs.formats.pulsar_blob.object_names import parse_ledger_key
+from ledgerfs.storage.object_store import RawStore
+from ledgerfs.storage.object_writes import UnfinishedUpload
+from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteObject:
+    """Deletes an object that is garbage as long as ``absent`` is not there and ``needed`` are as they were."""
+
+    name: str
+    stat: ObjectStat
+    absent: str | None = None
+    needed: tuple[ObjectStat, ...] = ()
+
+    rank: ClassVar[int] = 1
+
+    def run(self, store: RawStore) -> None:
+        """Delete it."""
+        for stat in self.needed:
+            require_unchanged(store, stat)
+        require_absent(store, self.absent)
+        require_unchanged(store, self.stat)
+        store.writes.delete(self.stat.key)
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildIndex:
+    """Puts the index of a data object that has none, as long as ``known`` are the only other indexes of its ledger id."""
+
+    data: ObjectStat
+    index_key: str
+    content: bytes
+    metadata: Mapping[str, str]
+    known: frozenset[str]
+
+    name: ClassVar[str] = "rebuild-index"
+    rank: ClassVar[int] = 0
+
+    def run(self, store: RawStore) -> None:
+        """Put it where there is none, and take it back if the data object was replaced, or the ledger uploaded, meanwhile."""
+        require_unchanged(store, self.data)
+        self._require_no_other(store)
+        written = store.writes.put(self.index_key, self.content, self.metadata)
+        try:
+            require_unchanged(store, self.data)
+            self._require_no_other(store)
+        except StaleObjectError:
+            require_unchanged(store, written)
+            store.writes.delete(self.index_key)
+            raise
+
+    def _require_no_other(self, store: RawStore) -> None:
+        own = parse_ledger_key(self.index_key)
+        for stat in (stat for page in store.list_pages() for stat in page):
+            key = parse_ledger_key(stat.key)
+            if own is None or key is None or not key.is_index or key.ledger_id != own.ledger_id or key == own:
+                continue
+            if stat.key not in self.known:
+                reason = "somebody has uploaded this ledger since the repair was planned; plan it again"
+                raise StaleObjectError(reason, key=stat.key)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceIndex:
+    """Puts an index in the place of one that cannot be parsed."""
+
+    damaged: ObjectStat
+    rebuilt: RebuildIndex
+
+    name: ClassVar[str] = "replace-index"
+    rank: ClassVar[int] = 0
+
+    def run(self, store: RawStore) -> None:
+        """Delete and put; when that fails, put the old bytes back."""
+        require_unchanged(store, self.rebuilt.data)
+        head = require_unchanged(store, self.damaged)
+        stat = head.stat
+        old = store.read(ReadRequest(stat.key, 0, stat.size, stat.version))
+        try:
+            store.writes.delete(stat.key)
+            self.rebuilt.run(store)
+        except BaseException as error:
+            self._put_back(store, old, head.metadata or {}, error)
+            raise
+
+    def _put_back(self, store: RawStore, old: bytes, metadata: Mapping[str, str], cause: BaseException) -> None:
+        try:
+            store.writes.put(self.damaged.key, old, metadata)
+        except ObjectExistsError:
+            return  # It was not deleted, or another writer, or the very request that failed, has put one.
+        except LedgerfsError as error:
+            reason = (
+                f"the damaged index was deleted, and neither the rebuilt one ({cause}) nor the old one ({error.reason}) could be put; "
+                "the data object is whole, and `ledgerfs repair` rebuilds its index when the store takes it"
+            )
+            raise StoreError(reason, key=self.damaged.key) from cause
+
+
+@dataclass(frozen=True, slots=True)
+class AbortUpload:
+    """Ends an upload that nobody goes on with."""
+
+    upload: UnfinishedUpload
+
+    name: ClassVar[str] = "abort-upload"
+    rank: ClassVar[int] = 1
+
+    def run(self, store: RawStore) -> None:
+        """Abort it; the store knows it by a name that no other upload ever has."""
+        store.writes.end_unfinished(self.upload)
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreMetadata:
+    """Gives an object the user metadata again that a broker looks for.
+
+    It comes last: the object is of another version then, which those who compared it earlier would take for a change.
+    """
+
+    stat: ObjectStat
+    managed_ledger: str
+    role: str
+
+    name: ClassVar[str] = "restore-metadata"
+    rank: ClassVar[int] = 2
+
+    def run(self, store: RawStore) -> None:
+        """Add what is missing to what is there."""
+        head = require_unchanged(store, self.stat)
+        completed = completed_user_metadata(head.metadata, self.managed_ledger)
+        store.writes.set_metadata(head.stat, {**completed, "role": self.role})
+
+
+def require_unchanged(store: RawStore, stat: ObjectStat) -> ObjectHead:
+    """Return what the store tells of an object; raises `StaleObjectError` when that is not what it told before."""
+    try:
+        head = store.head(stat.key)
+    except ObjectNotFoundError as error:
+        raise _changed(stat.key, "is gone") from error
+    if _identity(head.stat) != _identity(stat):
+        raise _changed(stat.key, "was replaced")
+    return head
+
+
+def require_absent(store: RawStore, key: str | None) -> None:
+    """Raise `StaleObjectError` when there is such an object by now."""
+    if key is None:
+        return
+    try:
+        store.head(key)
+    except ObjectNotFoundError:
+        return
+    raise _changed(key, "is there by now")
+
+
+def _identity(stat: ObjectStat) -> tuple[int, str | int]:
+    return stat.size, stat.version or stat.modified_ms
+
+
+def _changed(key: str, what: str) -> StaleObjectError:
+    return StaleObjectError(
+        f"this object {what} since the repair was planned; nothing was done, plan it again", key=key
+    )

@@ -1,0 +1,133 @@
+"""Data objects without an index: the ledger whole but for its index, or garbage, or neither that can be proved."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ledgerfs.dialects.pulsar_blob.ledger_group import LedgerGroup
+from ledgerfs.dialects.pulsar_blob.new_ledger import completed_user_metadata
+from ledgerfs.dialects.pulsar_blob.repairs.actions import DeleteObject, RebuildIndex
+from ledgerfs.dialects.pulsar_blob.repairs.data_walk import DataWalk
+from ledgerfs.dialects.pulsar_blob.repairs.kinds import DATA_WITHOUT_INDEX
+from ledgerfs.dialects.pulsar_blob.repairs.rebuilt_index import rebuilt_index, why_not_whole
+from ledgerfs.dialects.pulsar_blob.repairs.same_bytes import why_not_contained
+from ledgerfs.dialects.pulsar_blob.repairs.survey import Survey
+from ledgerfs.dialects.pulsar_blob.repairs.user_metadata import foreign_format, lost_metadata
+from ledgerfs.errors import CorruptLedgerError, UnsupportedFormatError
+from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
+from ledgerfs.formats.pulsar_blob.user_metadata import parse_user_metadata
+from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.ledgers.findings import Severity
+from ledgerfs.ledgers.repairs import Action, Repair
+from ledgerfs.storage.objects import ObjectHead, ObjectStat
+
+
+def look_at_orphan(survey: Survey, key: LedgerKey) -> Iterator[Repair]:
+    """Yield what can be done about one data object without an index."""
+    orphan = _Orphan.of(survey, key)
+    left_alone = survey.too_young(orphan.stat.modified_ms) or foreign_format(orphan.head.metadata)
+    if left_alone is not None:
+        yield orphan.garbage(f"left alone: {left_alone}")
+        return
+    if not orphan.stat.size:
+        yield orphan.garbage("it is empty", orphan.deletion())
+        return
+    group = LedgerGroup.of(orphan.head.metadata)
+    if group is not None and survey.ledgers is None and not survey.has_ledger_of(group):
+        reason = "left alone: of a job none of whose ledgers is there. Either it was killed before it published them, or this one's index"
+        yield orphan.garbage(f"{reason} was lost; naming the ledger (`--ledger {key.ledger_id}`) rebuilds it")
+        return
+    copies = [copy for copy in survey.copies_of(key.ledger_id) if orphan.name in {None, copy.managed_ledger}]
+    differences = []
+    for copy in copies:
+        needed = survey.stats_of(copy)
+        difference = why_not_contained(survey, orphan.stat, copy)
+        if difference is None:
+            deletion = orphan.deletion(*needed)
+            yield orphan.garbage(f"all of it is also in the complete copy {copy.data.key}", deletion)
+            return
+        differences.append(difference)
+    yield from _by_itself(survey, orphan, differences)
+
+
+@dataclass(frozen=True, slots=True)
+class _Orphan:
+    key: LedgerKey
+    head: ObjectHead
+    name: str | None
+    """Its managed ledger, by its own user metadata."""
+
+    @classmethod
+    def of(cls, survey: Survey, key: LedgerKey) -> "_Orphan":
+        head = survey.store.head(key.data_key)
+        return cls(key, head, parse_user_metadata(head.metadata or {}).managed_ledger)
+
+    @property
+    def stat(self) -> ObjectStat:
+        return self.head.stat
+
+    def garbage(self, reason: str, action: DeleteObject | None = None) -> Repair:
+        return self._found(Severity.REMARK, reason, self.name, action)
+
+    def loss(self, reason: str, name: str | None = None, action: RebuildIndex | None = None) -> Repair:
+        return self._found(Severity.DAMAGE, reason, name or self.name, action)
+
+    def deletion(self, *needed: ObjectStat) -> DeleteObject:
+        return DeleteObject("delete-data", self.stat, self.key.index_key, needed)
+
+    def _found(self, severity: Severity, reason: str, name: str | None, action: Action | None) -> Repair:
+        topic = None if name is None else topic_of(name)
+        return Repair(DATA_WITHOUT_INDEX, severity, reason, self.key.data_key, self.key.ledger_id, topic, action)
+
+
+def _by_itself(survey: Survey, orphan: _Orphan, differences: list[str]) -> Iterator[Repair]:
+    """Yield what the object itself tells: whole, empty, or not to be made a ledger; ``differences`` are those from complete copies."""
+    try:
+        walk = DataWalk(survey.store, orphan.stat).run()
+    except (CorruptLedgerError, UnsupportedFormatError) as error:
+        reasons = [*differences, f"its index cannot be rebuilt: at byte {error.offset}, {error.reason}"]
+        yield orphan.loss("; ".join(reasons))
+        return
+    if not walk.entries:
+        yield orphan.garbage("it has no entry: the first one did not fit a block", orphan.deletion())
+        return
+    name = orphan.name or survey.managed_ledger
+    refusal = "; ".join(differences) or why_not_whole(walk) or why_not_known(survey, orphan.key, walk, name)
+    if refusal is not None or name is None:
+        yield orphan.loss(f"its index cannot be rebuilt: {refusal}")
+        return
+    reason = f"whole: entries 0 to {walk.entries - 1}, {walk.length} bytes of them"
+    yield orphan.loss(reason, name, rebuild(survey, orphan.key, orphan.head, walk, name))
+    yield from lost_metadata(survey, orphan.head, name, "data", orphan.key.ledger_id)
+
+
+def rebuild(
+    survey: Survey,
+    key: LedgerKey,
+    head: ObjectHead,
+    walk: DataWalk,
+    managed_ledger: str,
+    *,
+    content: bytes | None = None,
+) -> RebuildIndex:
+    """Return the action that puts the index of a whole data object, with the user metadata of that."""
+    content = rebuilt_index(walk, managed_ledger) if content is None else content
+    metadata = index_metadata(head.metadata, managed_ledger)
+    return RebuildIndex(head.stat, key.index_key, content, metadata, survey.index_keys_of(key.ledger_id))
+
+
+def index_metadata(data_metadata: Mapping[str, str] | None, managed_ledger: str) -> dict[str, str]:
+    """Return the user metadata of an index object."""
+    return {**completed_user_metadata(data_metadata, managed_ledger), "role": "index"}
+
+
+def why_not_known(survey: Survey, key: LedgerKey, walk: DataWalk, name: str | None) -> str | None:
+    """Return why the topic of a whole data object is not known, or what another index of the same ledger says against it."""
+    if name is None:
+        return "nothing tells its topic; `--topic` with `--ledger` names it"
+    for claim in survey.claims.get(key.ledger_id, []):
+        if claim.managed_ledger == name and (claim.entries, claim.length) != (walk.entries, walk.length):
+            return (
+                f"it has {walk.entries} entries of {walk.length} bytes; by the index {claim.index.key}, this ledger has "
+                f"{claim.entries} of {claim.length}"
+            )
+    return None

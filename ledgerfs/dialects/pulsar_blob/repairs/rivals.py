@@ -1,0 +1,79 @@
+"""Data objects that would each become the same ledger: at most one of them may, or the run would make copies that contradict each other."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ledgerfs.dialects.pulsar_blob.repairs.actions import RebuildIndex, ReplaceIndex
+from ledgerfs.dialects.pulsar_blob.repairs.same_bytes import is_same_object
+from ledgerfs.dialects.pulsar_blob.repairs.survey import Survey
+from ledgerfs.errors import LedgerfsError, StoreUnreachableError
+from ledgerfs.ledgers.findings import Severity
+from ledgerfs.ledgers.repairs import Repair
+from ledgerfs.storage.objects import ObjectStat
+
+
+def one_of_each(survey: Survey, repairs: Iterable[Repair]) -> list[Repair]:
+    """Return repairs of which at most one makes an index for the data of each ledger: none where the objects differ."""
+    found = list(repairs)
+    makers: dict[tuple[int | None, str | None], list[Repair]] = {}
+    for repair in found:
+        if rebuilt_data(repair) is not None:
+            makers.setdefault((repair.ledger_id, repair.topic), []).append(repair)
+    settled: dict[int, Repair] = {}
+    for rivals in makers.values():
+        if len(rivals) > 1:
+            settled |= {id(rival): one for rival, one in zip(rivals, _settled(survey, rivals), strict=True)}
+    return _told_of_each_other([settled.get(id(repair), repair) for repair in found])
+
+
+def rebuilt_data(repair: Repair) -> ObjectStat | None:
+    """Return the data object for which a repair makes an index; None where it makes none."""
+    action = _rebuilding(repair)
+    return None if action is None else action.data
+
+
+def _rebuilding(repair: Repair) -> RebuildIndex | None:
+    action = repair.action.rebuilt if isinstance(repair.action, ReplaceIndex) else repair.action
+    return action if isinstance(action, RebuildIndex) else None
+
+
+def _told_of_each_other(repairs: list[Repair]) -> list[Repair]:
+    """Return the same, whose indexes of one id in several topics do not take each other for somebody's upload."""
+    made = frozenset(action.index_key for action in map(_rebuilding, repairs) if action is not None)
+
+    def knowing(repair: Repair) -> Repair:
+        action = _rebuilding(repair)
+        if action is None:
+            return repair
+        action = replace(action, known=action.known | made)
+        if isinstance(repair.action, ReplaceIndex):
+            return replace(repair, action=replace(repair.action, rebuilt=action))
+        return replace(repair, action=action)
+
+    return [knowing(repair) for repair in repairs]
+
+
+def _settled(survey: Survey, rivals: list[Repair]) -> list[Repair]:
+    first, *others = [stat for stat in map(rebuilt_data, rivals) if stat is not None]
+    if all(_is_same(survey, first, other) for other in others):
+        reason = f"the same bytes as {first.key}, whose index is made; `repair` looks at it again when that is there"
+        return [
+            rivals[0],
+            *(replace(rival, reason=reason, action=None, severity=Severity.REMARK) for rival in rivals[1:]),
+        ]
+    keys = ", ".join(stat.key for stat in (first, *others))
+    reason = (
+        f"whole, but not the only one: {keys} differ, and at most one of them is this ledger. Remove the others, then name the ledger "
+        f"(`--ledger {rivals[0].ledger_id}`)"
+    )
+    return [replace(rival, reason=reason, action=None) for rival in rivals]
+
+
+def _is_same(survey: Survey, one: ObjectStat, other: ObjectStat) -> bool:
+    try:
+        return is_same_object(survey, one, other)
+    except StoreUnreachableError:
+        raise
+    except LedgerfsError:
+        # What cannot be compared is no proof, and an index that is not made loses nothing.
+        return False

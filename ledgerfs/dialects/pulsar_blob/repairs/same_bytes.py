@@ -1,0 +1,73 @@
+"""Whether all that a data object holds is also in a complete copy of its ledger: compared byte by byte, a few MiB at a time."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ledgerfs.cache.object_window import open_parts
+from ledgerfs.cache.read_ahead import cut_parts
+from ledgerfs.dialects.pulsar_blob.repairs.data_walk import DataWalk
+from ledgerfs.dialects.pulsar_blob.repairs.survey import Survey
+from ledgerfs.errors import CorruptObjectError
+from ledgerfs.formats.pulsar_blob.block import MIN_HEADER_BYTES
+from ledgerfs.formats.records import EntryBatch
+from ledgerfs.ledgers.catalog import LedgerRef
+from ledgerfs.storage.objects import ObjectStat, ReadRequest
+
+
+def why_not_contained(survey: Survey, orphan: ObjectStat, copy: LedgerRef) -> str | None:
+    """Return None when nothing is lost with ``orphan`` because ``copy`` has all of it, else why that cannot be said.
+
+    Either the object is the first bytes of the copy's data object, or, of blocks of another size, its records are the copy's first ones.
+    """
+    whole = min(orphan.size, copy.data.size)
+    at = first_difference(_object(survey, orphan, orphan.size), _object(survey, copy.data, whole))
+    if at is None:
+        return None
+    if at >= MIN_HEADER_BYTES:
+        return f"it differs from the complete copy {copy.data.key} at byte {at}"
+    walk = DataWalk(survey.store, orphan)
+    reader = survey.open_ledger(copy)
+    try:
+        records = _records(reader.batches(0, copy.last_entry))
+        at = first_difference(_records(walk.batches()), records)
+    except CorruptObjectError as error:
+        return f"it cannot be compared with the copy {copy.data.key}: {error}"
+    if at is not None:
+        return f"its records differ from those of the complete copy {copy.data.key} at byte {at} of them"
+    return None
+
+
+def is_same_object(survey: Survey, one: ObjectStat, other: ObjectStat) -> bool:
+    """Whether two objects have the same bytes."""
+    pair = (_object(survey, stat, stat.size) for stat in (one, other))
+    return one.size == other.size and first_difference(*pair) is None
+
+
+def first_difference(left: Iterator[memoryview], right: Iterator[memoryview]) -> int | None:
+    """Return the offset of the first byte of ``left`` that ``right`` does not have there; None when it has them all."""
+    position, mine, theirs = 0, memoryview(b""), memoryview(b"")
+    while True:
+        mine = mine or next(left, memoryview(b""))
+        if not mine:
+            return None
+        theirs = theirs or next(right, memoryview(b""))
+        size = min(len(mine), len(theirs))
+        differs = np.frombuffer(mine[:size], np.uint8) != np.frombuffer(theirs[:size], np.uint8)
+        if not size or differs.any():
+            return position + int(differs.argmax() if size else 0)
+        position, mine, theirs = position + size, mine[size:], theirs[size:]
+
+
+def _object(survey: Survey, stat: ObjectStat, end: int) -> Iterator[memoryview]:
+    plan = (ReadRequest(stat.key, *part, stat.version, False) for part in cut_parts(0, end, is_known=True))
+    with open_parts(survey.store, plan, is_known=True) as parts:
+        while parts.peek() is not None:
+            yield memoryview(parts.take())
+
+
+def _records(batches: Iterator[EntryBatch]) -> Iterator[memoryview]:
+    """Yield the records of batches, headers included."""
+    for batch in batches:
+        start = int(batch.offsets[0]) - 12
+        yield batch.buffer[start : int(batch.offsets[-1] + batch.lengths[-1])]

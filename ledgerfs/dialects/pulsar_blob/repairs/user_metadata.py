@@ -1,0 +1,80 @@
+"""User metadata that a copy tool dropped: the bytes are whole, but a broker refuses the objects (``docs/format.md``)."""
+
+from collections.abc import Iterator, Mapping
+
+from ledgerfs.dialects.pulsar_blob.repairs.actions import RestoreMetadata
+from ledgerfs.dialects.pulsar_blob.repairs.kinds import NO_VERSION_KEY
+from ledgerfs.dialects.pulsar_blob.repairs.survey import Survey
+from ledgerfs.errors import LedgerfsError, ObjectNotFoundError, StaleObjectError, StoreUnreachableError
+from ledgerfs.formats.pulsar_blob.user_metadata import FORMAT_VERSION, parse_user_metadata
+from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.ledgers.catalog import LedgerRef
+from ledgerfs.ledgers.findings import Severity
+from ledgerfs.ledgers.repairs import Repair
+from ledgerfs.storage.objects import ObjectHead
+from ledgerfs.storage.ordered_map import ordered_map
+
+_THREADS = 16
+_TOLD_EVERY = 64
+
+
+def look_at_metadata(survey: Survey) -> Iterator[Repair]:
+    """Ask for both objects of every ledger, some at a time, where the store keeps user metadata at all."""
+    if not survey.store.writes.keeps_metadata:
+        return
+    refs = (ref for ref in survey.catalog.refs() if survey.is_meant(ref.ledger_id))
+    total = int(survey.catalog.ledgers.size)
+
+    def look(ref: LedgerRef) -> list[Repair]:
+        return [*_look_at_object(survey, ref, "data"), *_look_at_object(survey, ref, "index")]
+
+    for done, repairs in enumerate(ordered_map(look, refs, _THREADS, "ledgerfs-head"), 1):
+        yield from repairs
+        if done % _TOLD_EVERY == 0 or done == total:
+            survey.say("reading user metadata", done, total)
+
+
+def lost_metadata(
+    survey: Survey, head: ObjectHead, managed_ledger: str | None, role: str, ledger_id: int
+) -> Iterator[Repair]:
+    """Yield what can be done about the user metadata of one object, if a broker refuses it."""
+    metadata = head.metadata
+    refused = None if metadata is None else parse_user_metadata(metadata).broker_refuses
+    if refused is None:
+        return
+    name = managed_ledger or parse_user_metadata(metadata or {}).managed_ledger or survey.managed_ledger
+    topic = None if name is None else topic_of(name)
+
+    def found(reason: str, action: RestoreMetadata | None = None) -> Repair:
+        return Repair(NO_VERSION_KEY, Severity.DAMAGE, reason, head.stat.key, ledger_id, topic, action)
+
+    foreign = foreign_format(metadata)
+    if foreign is not None:
+        yield found(f"left alone: {foreign}; a broker refuses this object")
+    elif name is None:
+        yield found(f"{refused}; nothing tells its topic; `--topic` with `--ledger` names it")
+    elif not survey.store.writes.can_set_metadata:
+        yield found(f"{refused}; ledgerfs cannot change user metadata in this store: copy the object with it")
+    else:
+        yield found(refused, RestoreMetadata(head.stat, name, role))
+
+
+def foreign_format(metadata: Mapping[str, str] | None) -> str | None:
+    """Return why an object is none of Pulsar's own, by its user metadata; None where it may be."""
+    version = parse_user_metadata(metadata or {}).format_version
+    if version in {None, FORMAT_VERSION}:
+        return None
+    return f"its user metadata says that it is of format {version!r}, which is another software's"
+
+
+def _look_at_object(survey: Survey, ref: LedgerRef, role: str) -> list[Repair]:
+    key = ref.data.key if role == "data" else ref.index.key
+    try:
+        head = survey.store.head(key)
+    except StoreUnreachableError:
+        raise
+    except (ObjectNotFoundError, StaleObjectError):
+        return []  # deleted since the listing
+    except LedgerfsError as error:
+        return [Repair(NO_VERSION_KEY, Severity.UNCHECKED, error.reason, key, ref.ledger_id, ref.topic)]
+    return list(lost_metadata(survey, head, ref.managed_ledger, role, ref.ledger_id))

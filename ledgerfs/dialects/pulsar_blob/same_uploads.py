@@ -1,0 +1,108 @@
+"""Which data objects without a readable index are another upload of a ledger that is complete, and so hide nothing.
+
+The id alone does not tell: two clusters may share a bucket, and an import may take the id of a ledger that lost its index. An upload that
+was tried again has as many bytes, and begins with the same. Whatever does not is a ledger of its own. What was compared stays in the
+catalog, by the versions of both objects.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ledgerfs.dialects.pulsar_blob.told_topics import told_of
+from ledgerfs.errors import LedgerfsError, StoreUnreachableError
+from ledgerfs.ledgers.catalog import BadIndex, Catalog, is_sound, key_of
+from ledgerfs.ledgers.missing_ledgers import UNKNOWN
+from ledgerfs.storage.object_store import ObjectStore
+from ledgerfs.storage.objects import ReadRequest
+from ledgerfs.storage.ordered_map import ordered_map
+
+COMPARED = 64 << 10
+"""First bytes of two data objects that are compared: hundreds of messages with their times, for one small request each."""
+
+_THREADS = 16
+
+
+def compared_with_copies(store: ObjectStore, catalog: Catalog) -> Catalog:
+    """Return the catalog with ``has_copy`` of its orphans and bad indexes; raises `StoreUnreachableError` only."""
+    copies = _Copies.of(store, catalog)
+    orphans = catalog.orphans.copy()
+    for column in ("has_copy", "near_high", "near_low", "near_version"):
+        orphans[column] = np.zeros(1, orphans.dtype[column])
+    rows = np.flatnonzero(np.isin(orphans["ledger_id"], list(copies.by_id)))
+    looks = ordered_map(copies.of_orphan, catalog.orphans[rows], _THREADS, "ledgerfs-same")
+    for row, (has_copy, near) in zip(rows.tolist(), looks, strict=True):
+        orphans["has_copy"][row] = has_copy
+        if near is not None:
+            for column, source in (("high", "uuid_high"), ("low", "uuid_low"), ("version", "data_version")):
+                orphans[f"near_{column}"][row] = near[source]
+    by_bad = ordered_map(copies.of_bad_index, catalog.bad_indexes, _THREADS, "ledgerfs-same")
+    bad = tuple(replace(one, has_copy=has) for one, has in zip(catalog.bad_indexes, by_bad, strict=True))
+    return replace(catalog, orphans=orphans, bad_indexes=bad)
+
+
+@dataclass(frozen=True, slots=True)
+class _Copies:
+    """The complete ledgers that have the ids of data objects without a readable index."""
+
+    store: ObjectStore
+    catalog: Catalog
+    by_id: dict[int, list[np.void]]
+
+    @classmethod
+    def of(cls, store: ObjectStore, catalog: Catalog) -> "_Copies":
+        bad = [one.key.ledger_id for one in catalog.bad_indexes]
+        ids = np.concatenate([catalog.orphans["ledger_id"], np.array(bad, np.int64)])
+        by_id: dict[int, list[np.void]] = {}
+        if ids.size:
+            ledgers = catalog.ledgers[np.isin(catalog.ledgers["ledger_id"], ids) & is_sound(catalog.ledgers)]
+            for ledger in ledgers:
+                by_id.setdefault(int(ledger["ledger_id"]), []).append(ledger)
+        return cls(store, catalog, by_id)
+
+    def of_orphan(self, orphan: np.void) -> tuple[bool, np.void | None]:
+        """Return whether there is a copy of a row of `ORPHAN`, and the last ledger that it was compared with."""
+        near, key = None, key_of(orphan)
+        for near in self._as_large(key.ledger_id, int(orphan["name"]), int(orphan["size"])):
+            if _was_compared(orphan, near):
+                is_same = bool(orphan["has_copy"])
+            else:
+                is_same = self._begins_alike(key.data_key, orphan["version"].decode(), near)
+            if is_same:
+                return True, near
+        return False, near
+
+    def of_bad_index(self, bad: BadIndex) -> bool:
+        """Return whether there is a copy of the data object beside an index that cannot be read."""
+        ledger_id = bad.key.ledger_id
+        stat = told_of(self.store, bad.key.data_key).stat if ledger_id in self.by_id else None
+        if stat is None:
+            return False
+        near = self._as_large(ledger_id, self.catalog.row_of(bad.managed_ledger), stat.size)
+        return any(self._begins_alike(stat.key, stat.version, ledger) for ledger in near)
+
+    def _as_large(self, ledger_id: int, name: int, size: int) -> Iterator[np.void]:
+        """Yield the ledgers of an id, and of a topic where that is known, whose data object has so many bytes."""
+        for ledger in self.by_id.get(ledger_id, []):
+            if ledger["data_size"] == size and (name <= UNKNOWN or ledger["name"] == name):
+                yield ledger
+
+    def _begins_alike(self, key: str, version: str, ledger: np.void) -> bool:
+        end = min(int(ledger["data_size"]), COMPARED)
+        try:
+            mine = self.store.read(ReadRequest(key, 0, end, version, is_kept=False))
+            data_key, data_version = key_of(ledger).data_key, ledger["data_version"].decode()
+            return mine == self.store.read(ReadRequest(data_key, 0, end, data_version, is_kept=False))
+        except StoreUnreachableError:
+            raise
+        except LedgerfsError:
+            # What cannot be compared makes up for nothing; the next listing tries again.
+            return False
+
+
+def _was_compared(orphan: np.void, ledger: np.void) -> bool:
+    """Whether the catalog remembers how these two compare: what it knows of the orphan is of the same version."""
+    is_near = (orphan["near_high"], orphan["near_low"]) == (ledger["uuid_high"], ledger["uuid_low"])
+    version = orphan["near_version"]
+    return bool(is_near and version == ledger["data_version"] and version != b"")

@@ -1,0 +1,119 @@
+"""Objects of a bucket that have no partner, looked at once more by one request each: a listing alone accuses too easily.
+
+Pages of a listing are of different moments, so a ledger that is uploaded or deleted meanwhile looks like half of one. And only user
+metadata tells the topic of a data object whose index is lost or unreadable. What was learned stays in the catalog, by the version of the
+object: nothing is asked twice.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ledgerfs.dialects.pulsar_blob.told_topics import Told, all_told, told_of
+from ledgerfs.errors import ObjectNotFoundError
+from ledgerfs.ledgers.catalog import (
+    ORPHAN,
+    UNASKED,
+    BadIndex,
+    Catalog,
+    Table,
+    key_of,
+    keys_of,
+    listed_row,
+    match_rows,
+)
+from ledgerfs.ledgers.dialect import Progress
+from ledgerfs.ledgers.missing_ledgers import UNKNOWN
+from ledgerfs.storage.object_store import ObjectStore
+from ledgerfs.storage.ordered_map import ordered_map
+
+RowOf = Callable[[str | None], int]
+"""Returns the row of a managed ledger's name, which is added if need be."""
+
+_THREADS = 16
+
+
+def without_false_losses(store: ObjectStore, ledgers: Table, previous: Catalog | None) -> Table:
+    """Return rows of `LEDGER` in which ``data_size`` is -1 only where the data object is truly gone, and the index is truly there."""
+    lost = np.flatnonzero(ledgers["data_size"] < 0)
+    lost = lost[~_is_known(ledgers[lost], None if previous is None else previous.lost, "index_version")]
+
+    def look(row: int) -> tuple[Told, bool]:
+        key = key_of(ledgers[row])
+        data = told_of(store, key.data_key)
+        is_there = data.stat is not None or data.error is not None
+        return data, not is_there and _is_gone(told_of(store, key.index_key))
+
+    is_deleted = np.zeros(ledgers.size, bool)
+    for row, (data, is_deleted[row]) in zip(
+        lost.tolist(), ordered_map(look, lost.tolist(), _THREADS, "ledgerfs-head"), strict=True
+    ):
+        if data.stat is not None:
+            *_, size, modified_ms, version = listed_row(key_of(ledgers[row]), data.stat)
+            for column, value in (("size", size), ("modified_ms", modified_ms), ("version", version)):
+                ledgers[f"data_{column}"][row] = value
+    return ledgers[~is_deleted]
+
+
+def told_orphans(
+    store: ObjectStore, listed: Table, previous: Catalog | None, row_of: RowOf, progress: Progress | None
+) -> Table:
+    """Return data objects without an index as rows of `ORPHAN`; those that were deleted meanwhile are left out."""
+    orphans = np.zeros(listed.size, ORPHAN)
+    for column in listed.dtype.names or ():
+        orphans[column] = listed[column]
+    orphans["name"] = UNASKED
+    if previous is not None:
+        _remember(orphans, previous, row_of)
+    unknown = np.flatnonzero(orphans["name"] == UNASKED)
+    keys = [key.data_key for key in keys_of(orphans[unknown])]
+    is_gone = np.zeros(orphans.size, bool)
+    for row, told in zip(unknown.tolist(), all_told(store, keys, progress), strict=True):
+        is_gone[row] = _is_gone(told)
+        orphans["is_of_job"][row] = told.is_of_job
+        if told.managed_ledger is not None:
+            orphans["name"][row] = row_of(told.managed_ledger)
+        elif told.error is None:
+            orphans["name"][row] = UNKNOWN
+    return orphans[~is_gone]
+
+
+def told_bad_indexes(store: ObjectStore, bad: Sequence[BadIndex], row_of: RowOf) -> list[BadIndex]:
+    """Return the same, with the topics that the user metadata of index or data object tells."""
+    asked = [one for one in bad if not isinstance(one.error, ObjectNotFoundError)]
+    told = [one.managed_ledger for one in all_told(store, [one.key.index_key for one in asked])]
+    nameless = [place for place, name in enumerate(told) if name is None]
+    by_data = all_told(store, [asked[place].key.data_key for place in nameless])
+    for place, one in zip(nameless, by_data, strict=True):
+        told[place] = one.managed_ledger
+    names = {one.key: name for one, name in zip(asked, told, strict=True)}
+    for name in names.values():
+        if name is not None:
+            row_of(name)
+    return [replace(one, managed_ledger=names.get(one.key)) for one in bad]
+
+
+def _remember(orphans: Table, previous: Catalog, row_of: RowOf) -> None:
+    """Take over what was learned of the same versions of the same objects."""
+    old = previous.orphans
+    for row in np.flatnonzero(_is_known(orphans, old, "version")).tolist():
+        known = old[match_rows(orphans[row : row + 1], old)[0]]
+        name = int(known["name"])
+        orphans["name"][row] = name if name < 0 else row_of(previous.names[name])
+        for column in ("is_of_job", "has_copy", "near_high", "near_low", "near_version"):
+            orphans[column][row] = known[column]
+
+
+def _is_known(rows: Table, old: Table | None, version: str) -> npt.NDArray[np.bool_]:
+    """Return which rows are among older ones, in the same version."""
+    if old is None or not old.size:
+        return np.zeros(rows.size, bool)
+    matches = match_rows(rows, old)
+    is_same: npt.NDArray[np.bool_] = (old[version][matches] == rows[version]) & (rows[version] != b"")
+    return is_same & (matches >= 0)
+
+
+def _is_gone(told: Told) -> bool:
+    return told.stat is None and told.error is None and told.is_kept

@@ -1,0 +1,1 @@
+"""Topics exported to folders of files."""

@@ -1,0 +1,307 @@
+"""The folder of an export: files that are whole or not there, and a record of what they were made from.
+
+A file is written under a hidden name, brought to disk, and then renamed. The record tells which version of each ledger its file holds, so
+that a later export makes only what is new. A lock keeps a second exporter out; it ends with the process that holds it.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from stat import S_ISREG
+from typing import Any, BinaryIO, Self
+
+from ledgerfs.cache.own_files import make_new, open_plain
+from ledgerfs.errors import ExportFolderError, InvalidOptionError, LedgerfsError
+from ledgerfs.export.contents import is_same_url, what_differs
+from ledgerfs.ledgers.catalog import LedgerRef
+from ledgerfs.ledgers.finality import Basis, TopicState, version_of
+
+RECORD_NAME = ".ledgerfs-export.json"
+LOCK_NAME = ".ledgerfs-export.lock"
+
+_VERSION = 2
+_VERSION_WITHOUT_BUCKET = 1
+_PART = ".part"
+_FEW_LEDGERS = 1000
+"""A record of so many is saved after each ledger."""
+_SHARE_OF_SAVING = 20
+"""A larger one takes a while to write: that may take one part in so many of the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What the record tells of one ledger.
+
+    Attributes
+    ----------
+    version
+        What identifies the two objects it was read from.
+    rows, size
+        Messages, and bytes of the file; without messages there is no file.
+    skipped
+        Entries that were left out because they are damaged.
+    basis, state
+        Which other ledgers its rows depend on (`Scan.basis`), and those as they were.
+
+    """
+
+    version: str
+    rows: int
+    size: int
+    skipped: int
+    basis: Basis = Basis()  # noqa: RUF009  (frozen)
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What the folder has of a ledger, whether that stays, and whether only since it could not be made again."""
+
+    known: Exported | None
+    stays: bool = False
+    is_held: bool = False
+
+
+class ExportFolder:
+    """A folder that is made and locked in a ``with`` block; what is recorded is saved from time to time, and at the end.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    contents
+        What its files hold (topic, options, …): values that JSON knows.
+    suffix
+        That of the files.
+    versions
+        What identifies the objects of each of the topic's ledgers (`version_of`), by its id.
+    overwrite
+        Remove the files of an earlier export with other contents.
+
+    Raises
+    ------
+    InvalidOptionError
+        It holds an export with other contents, or files that no export wrote under the names of one.
+    ExportFolderError
+        It cannot be written, or another export is writing to it.
+
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        contents: Mapping[str, Any],
+        suffix: str,
+        versions: Mapping[str, str],
+        *,
+        overwrite: bool = False,
+    ) -> None:
+        self.path = path
+        self._versions = versions
+        self._overwrite = overwrite
+        self._record = _Record(json.loads(json.dumps(contents)), suffix)
+        self._lock: BinaryIO | None = None
+        self._save_after = 0.0
+
+    def __enter__(self) -> Self:
+        with _naming(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+        lock = self.path / LOCK_NAME
+        with _naming(lock):
+            # It may be there from an earlier export, but never is what a link leads to; and nothing is written to it.
+            self._lock = os.fdopen(open_plain(lock, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
+        try:
+            self._begin(self._lock)
+        except BaseException:
+            self._lock.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        assert self._lock is not None  # noqa: S101  (entered)
+        with self._lock:
+            try:
+                self._save()
+            except ExportFolderError:
+                # After another error: what could not be recorded is made anew by the next export.
+                if kind is None:
+                    raise
+
+    def judge(self, ref: LedgerRef, topic: TopicState) -> Judgement:
+        """Return whether the file of a ledger stays, where the topic has these ledgers now.
+
+        A file that would be made anew is held where ledgers are gone that some of its rows came from: without them it would lose those.
+        """
+        known = self._record.ledgers.get(str(ref.ledger_id))
+        if known is None or self._size_of(ref) != known.size:
+            return Judgement(known)
+        if known.version == version_of(ref) and topic.holds(known.basis, known.state):
+            return Judgement(known, stays=True)
+        is_held = not topic.can_remake(known.basis)
+        return Judgement(known, stays=is_held, is_held=is_held)
+
+    def _size_of(self, ref: LedgerRef) -> int:
+        try:
+            return _size_of(self._file(ref))
+        except OSError:
+            return 0
+
+    @contextmanager
+    def writing(self, ref: LedgerRef) -> Iterator[BinaryIO]:
+        """Give a file to write to, which becomes the ledger's when all is on disk; after an error it is gone."""
+        with _replacing(self._file(ref)) as file:
+            yield file
+
+    def record(self, ref: LedgerRef, exported: Exported) -> None:
+        """Remember what a ledger became; where it has no messages (any more), its file goes away."""
+        if not exported.rows:
+            with _naming(self._file(ref)):
+                self._file(ref).unlink(missing_ok=True)
+        self._record.ledgers[str(ref.ledger_id)] = exported
+        if len(self._record.ledgers) < _FEW_LEDGERS or time.monotonic() >= self._save_after:
+            self._save()
+
+    def _begin(self, lock: BinaryIO) -> None:
+        """Lock, remove what a killed export left, and read the record."""
+        with _naming(self.path):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise OSError(errno.EBUSY, "another export is writing to this folder") from error
+            for pattern in (f".[0-9]*{_PART}", f".{RECORD_NAME}{_PART}"):
+                for part in self.path.glob(pattern):
+                    _remove_left(part)
+            found = self._read()
+            if found.contents == self._record.contents or self._is_reached_anew(found):
+                self._record = replace(found, contents=self._record.contents)
+            else:
+                self._clear(found)
+            self._save()
+
+    def _read(self) -> "_Record":
+        """Return the record, one without contents where there is none."""
+        path = self.path / RECORD_NAME
+        try:
+            descriptor = open_plain(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return _Record({}, self._record.suffix)
+        except OSError as error:
+            raise ExportFolderError.of(error, path) from error
+        try:
+            with os.fdopen(descriptor, "rb") as file:
+                return _Record.parse(file.read())
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InvalidOptionError("not the record of an export; take another folder", key=str(path)) from error
+
+    def _is_reached_anew(self, found: "_Record") -> bool:
+        """Whether an export is of the same bucket by other options (another endpoint, another profile), as its very objects prove."""
+        if not is_same_url(self._record.contents, found.contents):
+            return False
+        shared = [name for name in found.ledgers if name in self._versions]
+        return bool(shared) and all(found.ledgers[name].version == self._versions[name] for name in shared)
+
+    def _clear(self, found: "_Record") -> None:
+        """Remove the files of an export with other contents, or refuse to."""
+        suffixes = (found.suffix, self._record.suffix)
+        files = [path for path in self.path.glob("[0-9]*.*") if path.stem.isdigit() and path.suffix in suffixes]
+        if (files or found.contents) and not self._overwrite:
+            differing = what_differs(self._record.contents, found.contents)
+            what = f"an export {differing}" if found.contents else f"{files[0].name}, which no export made"
+            raise InvalidOptionError(f"the folder holds {what}; take another one, or overwrite", key=str(self.path))
+        for file in files:
+            file.unlink()
+
+    def _save(self) -> None:
+        began = time.monotonic()
+        with _replacing(self.path / RECORD_NAME) as file:
+            file.write(json.dumps(asdict(self._record), indent=1).encode())
+        ended = time.monotonic()
+        self._save_after = ended + (ended - began) * _SHARE_OF_SAVING
+
+    def _file(self, ref: LedgerRef) -> Path:
+        return self.path / f"{ref.ledger_id}{self._record.suffix}"
+
+
+@dataclass(slots=True)
+class _Record:
+    """What is saved beside the files: what they hold, their suffix, and the ledgers by their ids."""
+
+    contents: Mapping[str, Any]
+    suffix: str
+    ledgers: dict[str, Exported] = field(default_factory=dict)
+    version: int = _VERSION
+
+    @classmethod
+    def parse(cls, text: bytes) -> "_Record":
+        """Read what was saved; any ``ValueError``, ``KeyError``, ``TypeError`` or ``AttributeError`` means that it was not."""
+        found = json.loads(text)
+        contents, suffix, ledgers = dict(found["contents"]), str(found["suffix"]), dict(found["ledgers"])
+        if found["version"] == _VERSION_WITHOUT_BUCKET:
+            # It belongs to no bucket that anybody could name, so nothing of it is kept.
+            return cls(contents, suffix)
+        if found["version"] != _VERSION:
+            raise ValueError(found["version"])
+        return cls(contents, suffix, {name: _exported(**one) for name, one in ledgers.items()})
+
+
+def _exported(*, basis: Any, **told: Any) -> Exported:  # noqa: ANN401  (JSON)
+    return Exported(basis=Basis.parse(basis.values()), **told)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Name the file in what the operating system says of it; our own errors name their object already."""
+    try:
+        yield
+    except LedgerfsError:
+        raise
+    except OSError as error:
+        raise ExportFolderError.of(error, path) from error
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[BinaryIO]:
+    """Give a file that takes the place of ``path`` when all of it is on disk; after an error it is gone."""
+    part = path.with_name(f".{path.name}{_PART}")
+    with _naming(part):
+        # Never one that is there: what was left was removed when the folder was locked.
+        descriptor = make_new(part)
+    with _naming(path):
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+        _sync(path.parent)
+
+
+def _remove_left(part: Path) -> None:
+    """Remove what a killed export left; raises `ExportFolderError` for a link, which none leaves."""
+    with _naming(part):
+        os.close(open_plain(part, os.O_RDONLY))
+        part.unlink()
+
+
+def _size_of(path: Path) -> int:
+    """Return the size of a file, 0 for what is none of an export's; raises `OSError`."""
+    found = path.lstat()
+    return found.st_size if S_ISREG(found.st_mode) else 0
+
+
+def _sync(folder: Path) -> None:
+    """Bring the names in a folder to disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""BookKeeper's own formats: the metadata of a ledger."""

@@ -1,0 +1,165 @@
+"""The BookKeeper ledger metadata that Pulsar embeds in an index object (``docs/format.md``).
+
+It is the one place of the bucket that names the topic, so a catalog needs neither ZooKeeper nor user metadata.
+"""
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from google.protobuf.message import DecodeError
+
+from ledgerfs.errors import CorruptMetadataError
+from ledgerfs.formats.bookkeeper.proto.ledger_metadata_pb2 import LedgerMetadataRecord
+from ledgerfs.formats.record_header import records_size
+
+MANAGED_LEDGER_KEY = "pulsar/managed-ledger"
+# Sizes of the tree are 64-bit: a ledger whose entries and record headers would not fit one is a lie.
+_MAX_FILE_BYTES = 2**63 - 1
+_REQUIRED = ("write_quorum", "ensemble_size", "length", "last_entry", "state")
+
+
+class LedgerState(IntEnum):
+    """State of the ledger when it was offloaded; Pulsar offloads closed ones only."""
+
+    OPEN = 1
+    IN_RECOVERY = 2
+    CLOSED = 3
+
+
+class DigestType(IntEnum):
+    """BookKeeper's digest of each entry; the digest itself is not offloaded."""
+
+    CRC32 = 1
+    HMAC = 2
+    CRC32C = 3
+    DUMMY = 4
+
+
+MOVED_KEY = "ledgerfs/moved"
+"""Of custom metadata, which brokers hand on as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ensemble:
+    """The bookies that held the entries from ``first_entry`` on."""
+
+    first_entry: int
+    bookies: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerMetadata:
+    """What BookKeeper knew of a ledger.
+
+    Attributes
+    ----------
+    length
+        Bytes of all entries together, without record headers.
+    last_entry
+        Id of the last entry; entries are 0 … last_entry.
+    created_ms
+        Creation of the ledger, ms since 1970 UTC; None where BookKeeper did not store it.
+    custom
+        Custom metadata in the order of the bytes (Java's map order, so arbitrary).
+
+    """
+
+    length: int
+    last_entry: int
+    ensemble_size: int
+    write_quorum: int
+    ack_quorum: int | None
+    state: int
+    digest_type: int | None
+    created_ms: int | None
+    ensembles: tuple[Ensemble, ...] = ()
+    custom: tuple[tuple[str, bytes], ...] = ()
+
+    @property
+    def entries(self) -> int:
+        """Number of entries."""
+        return self.last_entry + 1
+
+    @property
+    def records_size(self) -> int:
+        """Bytes of all records (entries with their 12-byte headers): the size of the ledger's ``.entries`` file."""
+        return records_size(self.length, self.last_entry)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether a broker wrote the ledger for this topic, under this id, so that its creation stands between those of its neighbours.
+
+        No bookie ever had what was written from rows, or from records of which no metadata was known; what was copied from elsewhere is
+        marked (`moved`).
+        """
+        return any(one.bookies for one in self.ensembles) and MOVED_KEY not in dict(self.custom)
+
+    def moved(self) -> "LedgerMetadata":
+        """Return the metadata of the ledger's entries as another ledger: of another topic, or with another id."""
+        return self if MOVED_KEY in dict(self.custom) else replace(self, custom=(*self.custom, (MOVED_KEY, b"true")))
+
+    @property
+    def managed_ledger(self) -> str | None:
+        """Name of the managed ledger (``tenant/ns/persistent/topic``); None in objects from before Pulsar 2.4."""
+        for key, value in self.custom:
+            if key == MANAGED_LEDGER_KEY:
+                return value.decode("utf-8", "replace") or None
+        return None
+
+
+def parse_ledger_metadata(data: bytes, *, key: str | None = None, offset: int = 0) -> LedgerMetadata:
+    """Parse a bare ``LedgerMetadataFormat`` message.
+
+    Raises `CorruptMetadataError`, naming ``key`` and ``offset``, when the bytes are no such message, lack a required field, or give
+    the ledger no entries, a negative length, or more bytes than 63 bits can count.
+    """
+    try:
+        record = LedgerMetadataRecord.FromString(data)
+    except DecodeError as error:
+        raise CorruptMetadataError("ledger metadata is not a protobuf message", key=key, offset=offset) from error
+    missing = [field for field in _REQUIRED if not record.HasField(field)]
+    if missing:
+        raise CorruptMetadataError(f"ledger metadata lacks its {missing[0]}", key=key, offset=offset)
+    length, last_entry = record.length, record.last_entry
+    if length < 0 or last_entry < 0 or records_size(length, last_entry) > _MAX_FILE_BYTES:
+        raise CorruptMetadataError(
+            f"ledger metadata claims length {length} and last entry {last_entry}, which no ledger has",
+            key=key,
+            offset=offset,
+        )
+    return LedgerMetadata(
+        length=length,
+        last_entry=last_entry,
+        ensemble_size=record.ensemble_size,
+        write_quorum=record.write_quorum,
+        ack_quorum=record.ack_quorum if record.HasField("ack_quorum") else None,
+        state=record.state,
+        digest_type=record.digest_type if record.HasField("digest_type") else None,
+        created_ms=record.created_ms if record.created_ms > 0 else None,
+        ensembles=tuple(Ensemble(e.first_entry, tuple(_text(b) for b in e.bookie)) for e in record.ensemble),
+        custom=tuple((_text(field.key), field.value) for field in record.custom),
+    )
+
+
+def build_ledger_metadata(metadata: LedgerMetadata) -> bytes:
+    """Serialise as Pulsar does: the same fields, an unknown creation time as -1, custom metadata in the given order."""
+    record = LedgerMetadataRecord(
+        write_quorum=metadata.write_quorum,
+        ensemble_size=metadata.ensemble_size,
+        length=metadata.length,
+        last_entry=metadata.last_entry,
+        state=metadata.state,
+        ensemble=[
+            LedgerMetadataRecord.Ensemble(first_entry=e.first_entry, bookie=[b.encode() for b in e.bookies])
+            for e in metadata.ensembles
+        ],
+        digest_type=metadata.digest_type,
+        ack_quorum=metadata.ack_quorum,
+        created_ms=-1 if metadata.created_ms is None else metadata.created_ms,
+        custom=[LedgerMetadataRecord.CustomField(key=k.encode(), value=v) for k, v in metadata.custom],
+    )
+    return record.SerializeToString(deterministic=True)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")

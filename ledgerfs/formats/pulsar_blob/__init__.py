@@ -1,0 +1,1 @@
+"""The objects of Pulsar's blob offloader: blocks, index, names of objects, user metadata."""

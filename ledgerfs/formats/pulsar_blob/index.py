@@ -1,0 +1,139 @@
+"""The V1 index object: where the blocks of a ledger are, and its metadata (``docs/format.md``)."""
+
+import struct
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ledgerfs.errors import CorruptIndexError, UnsupportedFormatError
+from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata, build_ledger_metadata, parse_ledger_metadata
+from ledgerfs.formats.pulsar_blob.block import MIN_HEADER_BYTES
+
+MAX_INDEX_BYTES = 8 << 20
+"""More than any index: 50,000 blocks (Azure's limit of parts) take 1 MB. What is larger is not read at all."""
+
+_MAGIC = 0xDE47DE47
+_STREAMING_MAGIC = 0x3D1FB0BC
+_HEADER = struct.Struct(">IiqqiI")
+_BLOCK = struct.Struct(">qiq")
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedBlock:
+    """One block as the index tells it: its first entry, the number of the upload's part, the offset of its header in the data object."""
+
+    first_entry: int
+    part: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadIndex:
+    """A parsed index object.
+
+    Attributes
+    ----------
+    data_length
+        Bytes of the data object, blocks only; the object itself is longer where Pulsar left out entries.
+    header_length
+        Bytes of each block's header.
+    metadata
+        BookKeeper's metadata of the ledger.
+    blocks
+        Ascending by first entry and offset; never empty.
+    oddity
+        What is wrong with the index object's own length, which readers ignore; None in every index that Pulsar wrote.
+
+    """
+
+    data_length: int
+    header_length: int
+    metadata: LedgerMetadata
+    blocks: tuple[IndexedBlock, ...]
+    oddity: str | None = None
+
+    @property
+    def padding(self) -> int:
+        """Bytes of padding in all blocks, by subtraction; negative when the data object cannot hold what the metadata claims."""
+        return self.data_length - self.header_length * len(self.blocks) - self.metadata.records_size
+
+    @property
+    def is_plausible(self) -> bool:
+        """Whether a data object of ``data_length`` bytes can hold every entry: which finds truncated offloads without reading data."""
+        last = self.blocks[-1].offset
+        return (self.padding == 0 if last == 0 else self.padding >= 0) and last + self.header_length <= self.data_length
+
+
+def parse_index(data: bytes, *, key: str | None = None) -> OffloadIndex:
+    """Parse a whole index object.
+
+    Nothing is allocated beyond the size of ``data``. Raises `CorruptIndexError` (magic, lengths, counts, order of the blocks),
+    `CorruptMetadataError` (the embedded metadata) and `UnsupportedFormatError` (PIP-76 streaming index), each with key and offset.
+    An offload that Pulsar truncated, and reported as successful, parses: its index is well formed, but not `OffloadIndex.is_plausible`.
+    """
+    magic, declared_length, data_length, header_length, count, metadata_length = _header_fields(data, key)
+    if magic != _MAGIC:
+        raise CorruptIndexError(f"wrong index magic {magic:#010x}, expected {_MAGIC:#010x}", key=key, offset=0)
+    if data_length < 0:
+        raise CorruptIndexError(f"negative data object length {data_length}", key=key, offset=8)
+    if not MIN_HEADER_BYTES <= header_length <= data_length:
+        raise CorruptIndexError(f"impossible block header length {header_length}", key=key, offset=16)
+    if count < 1:
+        raise CorruptIndexError(f"{count} blocks; a ledger has at least one", key=key, offset=24)
+    blocks_at = _HEADER.size + metadata_length
+    if blocks_at + count * _BLOCK.size > len(data):
+        raise CorruptIndexError(
+            f"claims {metadata_length} bytes of metadata and {count} blocks, the object has {len(data)} bytes",
+            key=key,
+            offset=24,
+        )
+    metadata = parse_ledger_metadata(data[_HEADER.size : blocks_at], key=key, offset=_HEADER.size)
+    table = memoryview(data)[blocks_at : blocks_at + count * _BLOCK.size]
+    blocks = tuple(IndexedBlock(*row) for row in _BLOCK.iter_unpack(table))
+    _check_blocks(blocks, metadata, data_length, key, blocks_at)
+    used = blocks_at + len(table)
+    oddity = None
+    if not declared_length == used == len(data):
+        oddity = f"the index says that it is {declared_length} bytes long; the object has {len(data)}, of which {used} are used"
+    return OffloadIndex(data_length, header_length, metadata, blocks, oddity)
+
+
+def build_index(index: OffloadIndex) -> bytes:
+    """Serialise as Pulsar does."""
+    metadata = build_ledger_metadata(index.metadata)
+    table = b"".join(_BLOCK.pack(block.first_entry, block.part, block.offset) for block in index.blocks)
+    length = _HEADER.size + len(metadata) + len(table)
+    header = _HEADER.pack(_MAGIC, length, index.data_length, index.header_length, len(index.blocks), len(metadata))
+    return header + metadata + table
+
+
+def _header_fields(data: bytes, key: str | None) -> tuple[int, int, int, int, int, int]:
+    if len(data) >= 4 and int.from_bytes(data[:4], "big") == _STREAMING_MAGIC:
+        raise UnsupportedFormatError("a PIP-76 streaming index (V2), which ledgerfs does not read", key=key, offset=0)
+    if len(data) < _HEADER.size:
+        raise CorruptIndexError(
+            f"index is cut short: {len(data)} of {_HEADER.size} header bytes", key=key, offset=len(data)
+        )
+    fields: tuple[int, int, int, int, int, int] = _HEADER.unpack_from(data)
+    return fields
+
+
+def _check_blocks(
+    blocks: tuple[IndexedBlock, ...], metadata: LedgerMetadata, data_length: int, key: str | None, blocks_at: int
+) -> None:
+    """Raise unless the blocks start at entry 0 and byte 0 and ascend within the ledger and the data object."""
+    first, last = blocks[0], blocks[-1]
+    if first.first_entry != 0 or first.offset != 0:
+        raise CorruptIndexError(
+            f"first block starts at entry {first.first_entry}, byte {first.offset}, not at 0", key=key, offset=blocks_at
+        )
+    for row, (before, block) in enumerate(pairwise(blocks), 1):
+        if block.first_entry <= before.first_entry or block.offset <= before.offset:
+            at = blocks_at + row * _BLOCK.size
+            raise CorruptIndexError(f"block {row} does not come after block {row - 1}", key=key, offset=at)
+    if last.first_entry > metadata.last_entry or last.offset > data_length:
+        raise CorruptIndexError(
+            f"last block starts at entry {last.first_entry}, byte {last.offset}; the ledger ends at entry "
+            f"{metadata.last_entry}, byte {data_length}",
+            key=key,
+            offset=blocks_at + (len(blocks) - 1) * _BLOCK.size,
+        )

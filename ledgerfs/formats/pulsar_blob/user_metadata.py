@@ -1,0 +1,72 @@
+"""User metadata of the objects, as Pulsar's broker writes and checks it (``docs/format.md``).
+
+The broker refuses objects without the version key, so a copy that dropped user metadata is readable to us and not to it.
+Stores differ in the case of the keys, so keys are compared without it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+FORMAT_VERSION = "1"
+
+_VERSION_KEY = "s3managedledgeroffloaderformatversion"
+_SOFTWARE_VERSION_KEY = "s3managedledgeroffloadersoftwareversion"
+_SOFTWARE_COMMIT_KEY = "s3managedledgeroffloadersoftwaregitsha"
+_CLUSTER_KEY = "pulsarclustername"
+_ROLE_KEY = "role"
+_MANAGED_LEDGER_KEY = "managedledgername"
+
+GROUP_KEY = "ledgerfs-group"
+"""Name in the user metadata of data objects that a job of ours wrote together (`ledgerfs.dialects.pulsar_blob.ledger_group`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadUserMetadata:
+    """The keys that Pulsar writes on both objects of a ledger; None where a key is missing."""
+
+    format_version: str | None
+    software_version: str | None = None
+    software_commit: str | None = None
+    cluster: str | None = None
+    role: str | None = None
+    managed_ledger: str | None = None
+
+    @property
+    def broker_refuses(self) -> str | None:
+        """Why a broker would not read the object; None when it would."""
+        if self.format_version is None:
+            return f"user metadata lacks {_VERSION_KEY}: a broker refuses this object"
+        if self.format_version != FORMAT_VERSION:
+            return f"user metadata has {_VERSION_KEY}={self.format_version!r}, a broker accepts {FORMAT_VERSION!r} only"
+        return None
+
+
+def parse_user_metadata(metadata: Mapping[str, str]) -> OffloadUserMetadata:
+    """Pick Pulsar's keys out of an object's user metadata, whatever their case."""
+    lower = {key.lower(): value for key, value in metadata.items()}
+    return OffloadUserMetadata(
+        format_version=lower.get(_VERSION_KEY),
+        software_version=lower.get(_SOFTWARE_VERSION_KEY),
+        software_commit=lower.get(_SOFTWARE_COMMIT_KEY),
+        cluster=lower.get(_CLUSTER_KEY),
+        role=lower.get(_ROLE_KEY),
+        managed_ledger=lower.get(_MANAGED_LEDGER_KEY) or None,
+    )
+
+
+def group_of(metadata: Mapping[str, str]) -> str | None:
+    """Return what tells the job that wrote an object together with others; None for none."""
+    return {key.lower(): value for key, value in metadata.items()}.get(GROUP_KEY) or None
+
+
+def build_user_metadata(metadata: OffloadUserMetadata) -> dict[str, str]:
+    """Return the keys as Pulsar stores them on S3, without those that are None."""
+    fields = {
+        _VERSION_KEY: metadata.format_version,
+        _SOFTWARE_VERSION_KEY: metadata.software_version,
+        _SOFTWARE_COMMIT_KEY: metadata.software_commit,
+        _CLUSTER_KEY: metadata.cluster,
+        _ROLE_KEY: metadata.role,
+        _MANAGED_LEDGER_KEY: metadata.managed_ledger,
+    }
+    return {key: value for key, value in fields.items() if value is not None}

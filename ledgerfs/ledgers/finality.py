@@ -1,0 +1,151 @@
+"""How long rows hold: which ledgers of a topic they depend on besides their own, and what tells that these are still the same.
+
+A ledger may come late: not only behind the others, but between or before them. It changes rows of others where these were joined from parts
+in several ledgers, lacked parts, or belonged to a transaction without an outcome. Everything that is made of rows and kept (views, exports,
+lakes) goes by the rule that stands here.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Container, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from itertools import accumulate
+from typing import Any
+
+from ledgerfs.ledgers.catalog import LedgerRef
+
+_DIGEST_BYTES = 16
+_FIRST, _LAST = 0, 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What rows depend on besides the ledgers that they are in.
+
+    Attributes
+    ----------
+    first, last
+        Ids of ledgers, both ends included: any ledger that comes there, goes, or is replaced may change the rows. None where there is no
+        such range.
+    sources
+        Ids of ledgers that the rows came from besides their own, ascending: without these, they could not be made again.
+
+    """
+
+    first: int | None = None
+    last: int | None = None
+    sources: tuple[int, ...] = ()
+
+    @property
+    def is_final(self) -> bool:
+        """Whether ledgers that are uploaded later, before or behind, can change nothing."""
+        return self.first is None
+
+    @classmethod
+    def of(cls, ids: tuple[int, int, int], found: "Found", sources: Iterable[int]) -> "Basis":
+        """Return the basis of the rows of some ledgers, by the ids of the one before them, the first, and the last."""
+        before, first, last = ids
+        ranges = []
+        if found.open_transactions:
+            ranges.append((before, _LAST))
+        if found.incomplete:
+            ranges.append((_FIRST, _LAST if found.awaits_parts else last))
+        if found.joined_since is not None:
+            ranges.append((min(found.joined_since, first), last))
+        if found.told_across is not None:
+            ranges.append(found.told_across)
+        if not ranges:
+            return cls(sources=tuple(sources))
+        return cls(min(first for first, _ in ranges), max(last for _, last in ranges), tuple(sources))
+
+    @classmethod
+    def unknown(cls) -> "Basis":
+        """Return the basis of rows of which nothing is known: any ledger may change them."""
+        return cls(_FIRST, _LAST)
+
+    @classmethod
+    def parse(cls, told: Any) -> "Basis":  # noqa: ANN401  (JSON)
+        """Read what JSON made of one's fields; raises ``ValueError`` or ``TypeError`` for anything else."""
+        first, last, sources = told
+        if first is None or last is None:
+            return cls(sources=tuple(map(int, sources)))
+        return cls(int(first), int(last), tuple(map(int, sources)))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What reading came by that later ledgers may change.
+
+    Attributes
+    ----------
+    open_transactions
+        Whether a message was of a transaction without an outcome behind it.
+    incomplete
+        Whether a chunked message lacked parts, or a part was of a message that had ended before reading began.
+    awaits_parts
+        Whether one of them waited for more at the end of the topic.
+    joined_since
+        Where a message was joined from several ledgers, the first of these; None if none was.
+    told_across
+        Where markers in other ledgers told what became of transactions: between which ids other markers of theirs could come.
+
+    """
+
+    open_transactions: bool = False
+    incomplete: bool = False
+    awaits_parts: bool = False
+    joined_since: int | None = None
+    told_across: tuple[int, int] | None = None
+
+
+class TopicState:
+    """The ledgers of a topic as they are, told for any range of ids by a short text that changes with each of them.
+
+    Digests are sums of those of the ledgers, so that a topic of many ledgers tells as many ranges at no more cost.
+    """
+
+    def __init__(self, refs: Iterable[LedgerRef]) -> None:
+        ordered = sorted(refs, key=lambda ref: ref.ledger_id)
+        self.ids = [ref.ledger_id for ref in ordered]
+        self._refs = ordered
+
+    def of(self, basis: Basis) -> str:
+        """Return the state of the ledgers that rows depend on; empty for none."""
+        if basis.first is None or basis.last is None:
+            return ""
+        low, high = bisect_left(self.ids, basis.first), bisect_right(self.ids, basis.last)
+        total = (self._sums[high] - self._sums[low]) % (1 << 8 * _DIGEST_BYTES)
+        return f"{total:0{2 * _DIGEST_BYTES}x}"
+
+    @property
+    def whole(self) -> str:
+        """The state of all ledgers."""
+        return self.of(Basis.unknown())
+
+    @cached_property
+    def present(self) -> Container[int]:
+        """The ids of the ledgers."""
+        return frozenset(self.ids)
+
+    def holds(self, basis: Basis, state: str) -> bool:
+        """Whether rows that were made in a state are what they would be now."""
+        return basis.is_final or self.of(basis) == state
+
+    def can_remake(self, basis: Basis) -> bool:
+        """Whether all ledgers are there that rows came from, so that making them anew loses none."""
+        return all(source in self.present for source in basis.sources)
+
+    @cached_property
+    def _sums(self) -> list[int]:
+        digests = (
+            int.from_bytes(blake2b(f"{ref.ledger_id} {version_of(ref)}".encode(), digest_size=_DIGEST_BYTES).digest())
+            for ref in self._refs
+        )
+        return list(accumulate(digests, initial=0))
+
+
+def version_of(ref: LedgerRef) -> str:
+    """Return what changes whenever an object of the ledger does."""
+    objects = (f"{stat.size}/{stat.modified_ms}/{stat.version}" for stat in (ref.data, ref.index))
+    return " ".join((ref.uuid, *objects))

@@ -1,0 +1,154 @@
+"""Between which times the messages of each ledger were published, as far as the catalog tells.
+
+Three things are known. No message of a ledger was published before the ledger was created: a broker creates it first, and an import says
+that it was created when the earliest of its rows was published. The messages of a ledger that a broker wrote were published before the
+same broker created the next one. And the clocks of those who told these times differ by no more than the slack.
+
+A ledger that ledgerfs made of rows or records, or copied from another topic or id, has no end: its messages are of any time, and it says
+nothing of those beside it. Where the creations of the other ones do not all ascend (copies by earlier versions, several clusters), ids are
+no order in time, and no ledger of the topic has an end.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ledgerfs.ledgers.catalog import LedgerRef, Table
+from ledgerfs.ledgers.time_arguments import CLOCK_SLACK_MS
+
+Int64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_LOWEST, _HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRange:
+    """Publish times from ``start_ms`` on and before ``end_ms``, ms since 1970 UTC, None for no limit; and how far clocks may be off."""
+
+    start_ms: int | None
+    end_ms: int | None
+    slack_ms: int = CLOCK_SLACK_MS
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether there is anything that is not in the range."""
+        return self.start_ms is not None or self.end_ms is not None
+
+    def is_behind(self, time_ms: int) -> bool:
+        """Whether the range begins when everything published up to this time, as far as clocks told, is over."""
+        return self.start_ms is not None and time_ms + self.slack_ms < self.start_ms
+
+    def is_before(self, time_ms: int) -> bool:
+        """Whether the range has ended when anything published from this time on, as far as clocks told, begins."""
+        return self.end_ms is not None and time_ms - self.slack_ms >= self.end_ms
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerTimes:
+    """Limits of publish times, ms since 1970 UTC, for ledgers in their order.
+
+    Attributes
+    ----------
+    earliest, latest
+        No message of the ledger was published before, none after, but for the slack; the least and the greatest integer where nothing is
+        known.
+    is_known
+        Whether its creation is known.
+    is_in_order
+        Whether it stands in the order of time among the ledgers of its topic, so that what a place in it tells of everything before and
+        behind holds for its neighbours, too.
+
+    """
+
+    earliest: Int64
+    latest: Int64
+    is_known: Mask
+    is_in_order: Mask
+
+    @classmethod
+    def of(cls, created_ms: Int64, is_ordered: Mask, topics: Int64) -> "LedgerTimes":
+        """Tell the limits for ledgers of several topics.
+
+        Parameters
+        ----------
+        created_ms
+            When each ledger was created; 0 and less where that is not known.
+        is_ordered
+            Which ledgers a broker wrote (`LedgerRef.is_ordered`).
+        topics
+            For each ledger the number of its topic, ascending; within a topic, ledgers ascend by their ids.
+
+        """
+        size = created_ms.size
+        is_known = created_ms > 0
+        tells = is_known & is_ordered
+        # Ranks instead of times, so that those of one topic can be lifted above those of all topics before.
+        rank = np.unique(created_ms, return_inverse=True)[1].reshape(-1) + topics * (size + 1)
+        before = _shifted(np.maximum.accumulate(np.where(tells, rank, -1)), -1, 1)
+        behind = _shifted(np.minimum.accumulate(np.where(tells, rank, _HIGHEST)[::-1])[::-1], _HIGHEST, -1)
+        is_between = (before < rank) & (rank < behind)
+        # Of equal times, those of two ledgers of one topic are none that ascend.
+        is_proof = tells & is_between
+        # A single one that does not ascend proves that ids are no order in time in that topic.
+        is_astray = np.isin(topics, topics[tells & ~is_between])
+        is_in_order = is_ordered & ~is_astray
+        places = np.arange(size)
+        next_proof = _shifted(np.minimum.accumulate(np.where(is_proof, places, size)[::-1])[::-1], size, -1)
+        last_proof = np.maximum.accumulate(np.where(is_proof, places, -1))
+        latest = np.where(is_in_order, _of_same_topic(created_ms, topics, next_proof, _HIGHEST), _HIGHEST)
+        earliest = np.where(is_in_order, _of_same_topic(created_ms, topics, last_proof, _LOWEST), _LOWEST)
+        return cls(np.where(is_known, created_ms, earliest), latest, is_known, is_in_order)
+
+    @classmethod
+    def of_table(cls, table: Table, topics: Int64) -> "LedgerTimes":
+        """Tell the limits for rows of `LEDGER`."""
+        return cls.of(table["created_ms"].astype(np.int64), table["ordered"].astype(bool), topics)
+
+    @classmethod
+    def of_refs(cls, refs: Iterable[LedgerRef]) -> "LedgerTimes":
+        """Tell the limits for all ledgers of one topic."""
+        told = [(ref.created_ms or 0, ref.is_ordered) for ref in refs]
+        created = np.array([one for one, _ in told], np.int64)
+        return cls.of(created, np.array([one for _, one in told], bool), np.zeros(created.size, np.int64))
+
+    @classmethod
+    def unknown(cls, size: int) -> "LedgerTimes":
+        """Tell nothing of some ledgers."""
+        nothing = np.zeros(size, bool)
+        return cls(np.full(size, _LOWEST), np.full(size, _HIGHEST), nothing, nothing)
+
+    def may_have(self, times: TimeRange) -> Mask:
+        """Return which ledgers may have messages of a range of time."""
+        keep = np.ones(self.earliest.size, bool)
+        if times.start_ms is not None:
+            keep &= self.latest >= _limit(times.start_ms - times.slack_ms)
+        if times.end_ms is not None:
+            keep &= self.earliest < _limit(times.end_ms + times.slack_ms)
+        return keep
+
+
+def _shifted(values: Int64, first: int, step: int) -> Int64:
+    """Return for each place the value of the one before (``step`` 1) or behind it (-1)."""
+    shifted = np.full_like(values, first)
+    if step > 0:
+        shifted[1:] = values[:-1]
+    else:
+        shifted[:-1] = values[1:]
+    return shifted
+
+
+def _of_same_topic(created_ms: Int64, topics: Int64, places: Int64, unknown: int) -> Int64:
+    """Return for each ledger the creation of the one at the place that it is told, if that is one of its topic."""
+    if not places.size:
+        return places
+    is_place = (places >= 0) & (places < places.size)
+    inside = np.where(is_place, places, 0)
+    return np.where(is_place & (topics[inside] == topics), created_ms[inside], unknown)
+
+
+def _limit(time_ms: int) -> int:
+    """Return a time as one that a column holds, and that is no limit which stands for none."""
+    return min(max(time_ms, _LOWEST + 1), _HIGHEST)

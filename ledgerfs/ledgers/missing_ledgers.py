@@ -1,0 +1,142 @@
+"""Ledgers that a bucket knows of and cannot deliver, as values and as rows of a table.
+
+A topic that lacks one is half a topic: whoever reads it is told so before the first row (`missing_error`). Of some ledgers the bucket does
+not even know the topic; whoever reads any topic is told how many these are (`unplaced_text`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, cast
+
+import numpy as np
+
+from ledgerfs.errors import MissingLedgerError
+from ledgerfs.formats.pulsar_blob.object_names import LedgerKey, uuid_from_halves
+from ledgerfs.formats.topic_names import topic_of
+
+_MOST_NAMED = 3
+UNKNOWN = -1
+
+
+class GapKind(IntEnum):
+    """Why a ledger cannot be delivered; the first ones tell most."""
+
+    DATA_LOST = 0
+    INDEX_UNREADABLE = 1
+    INDEX_LOST = 2
+    CONTRADICTED = 3
+    """Two copies of the ledger have different entries; one of them is read, and hides the other."""
+    BEING_WRITTEN = 4
+    """A data object without an index which is so young, or of a job that has published nothing, that somebody may be at work on it."""
+
+
+GAP = np.dtype(
+    [
+        ("uuid_high", "u8"),
+        ("uuid_low", "u8"),
+        ("ledger_id", "i8"),
+        ("name", "i4"),  # row of Catalog.names; UNKNOWN where nothing tells it
+        ("kind", "i1"),
+        ("is_beside", "?"),  # whether another copy of the ledger is there, which is read
+        ("last_entry", "i8"),  # by the index; UNKNOWN without one
+        ("length", "i8"),
+        ("created_ms", "i8"),  # 0: unknown
+        ("modified_ms", "i8"),  # of the object that tells of the ledger
+    ]
+)
+"""What is missing: row of `ledgerfs.ledgers.catalog.Catalog.gaps`."""
+
+_REASONS = {
+    GapKind.DATA_LOST: "its index is there, its data object is gone",
+    GapKind.INDEX_UNREADABLE: "its index cannot be read",
+    GapKind.INDEX_LOST: "its data object is there, its index is gone",
+    GapKind.CONTRADICTED: "two copies of it have different entries, and one would hide the other",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MissingLedger:
+    """A ledger of a topic that cannot be delivered, or not as a whole.
+
+    Attributes
+    ----------
+    uuid, key
+        Of the upload; the object that tells of it.
+    entries, bytes
+        What it has, by its index; None where there is none.
+    kind
+        Why; `why` tells it in words.
+    is_beside
+        Whether another copy of the ledger is there: with ``on_corrupt="skip"`` that one is read.
+    created_ms, modified_ms
+        Creation of the ledger, None where nobody knows; when the object was written; ms since 1970 UTC.
+
+    """
+
+    ledger_id: int
+    topic: str
+    uuid: str
+    key: str
+    entries: int | None
+    bytes: int | None
+    kind: GapKind
+    is_beside: bool
+    created_ms: int | None
+    modified_ms: int
+
+    @property
+    def why(self) -> str:
+        """Why it is missing, in words."""
+        return _REASONS[self.kind]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what users are told, as values that JSON knows."""
+        return {name: getattr(self, name) for name in ("ledger_id", "key", "entries", "bytes", "why")}
+
+
+def missing_of_row(gap: np.void, managed_ledger: str | None) -> MissingLedger:
+    """Make the value of one row of `GAP`."""
+    high, low, ledger_id, _, kind, is_beside, last_entry, length, created_ms, modified_ms = cast(
+        "tuple[Any, ...]", gap.item()
+    )
+    key = LedgerKey(uuid_from_halves(high, low), ledger_id, is_index=False)
+    is_told = last_entry != UNKNOWN
+    return MissingLedger(
+        ledger_id=ledger_id,
+        topic=topic_of(managed_ledger),
+        uuid=key.uuid,
+        key=key.data_key if kind in {GapKind.INDEX_LOST, GapKind.CONTRADICTED} else key.index_key,
+        entries=last_entry + 1 if is_told else None,
+        bytes=length if is_told else None,
+        kind=GapKind(kind),
+        is_beside=is_beside,
+        created_ms=created_ms or None,
+        modified_ms=modified_ms,
+    )
+
+
+def missing_error(topic: str, missing: Sequence[MissingLedger]) -> MissingLedgerError:
+    """Return the error of a read that cannot have all of a topic."""
+    shown = "; ".join(f"ledger {one.ledger_id}: {one.why} ({one.key})" for one in missing[:_MOST_NAMED])
+    more = f"; and {len(missing) - _MOST_NAMED:,} more" if len(missing) > _MOST_NAMED else ""
+    ledgers = "ledger of this topic" if len(missing) == 1 else "ledgers of this topic"
+    return MissingLedgerError(
+        f"{len(missing):,} {ledgers} cannot be read: {shown}{more}. `ledgerfs verify` tells more, "
+        'on_corrupt="skip" (--on-corrupt skip) reads the rest',
+        key=topic,
+    )
+
+
+def unplaced_text(url: str, unplaced: Sequence[int], being_written: int) -> str:
+    """Return the warning of a bucket with ledgers (their ids) of which nothing tells the topic, or that somebody may be writing."""
+    parts = []
+    if unplaced:
+        shown = ", ".join(map(str, unplaced[:_MOST_NAMED])) + (", …" if len(unplaced) > _MOST_NAMED else "")
+        parts.append(
+            f"of {len(unplaced):,} ledgers in this bucket nobody can tell the topic (ids {shown}): "
+            "their index is lost, unreadable or not written yet, so any topic may lack them; `ledgerfs verify` names them"
+        )
+    if being_written:
+        parts.append(f"{being_written:,} ledgers seem to be uploaded just now, and are not read yet")
+    return f"{url}: {'; '.join(parts)}"

@@ -1,0 +1,111 @@
+"""What a bucket holds of each topic, summed up from the catalog's tables."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+import numpy.typing as npt
+
+from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.ledgers.time_arguments import time_of
+
+Table = npt.NDArray[np.void]
+_NEVER = int(np.iinfo(np.int64).max)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """What a bucket holds of one topic.
+
+    Attributes
+    ----------
+    name
+        ``persistent://tenant/namespace/topic``; the managed ledger's own name where it is no topic.
+    ledgers, entries, bytes
+        Counted once, however many copies there are; bytes of the entries.
+    created_ms
+        Creation of the oldest ledger, ms since 1970 UTC, or None.
+    uploaded_ms
+        Upload of the newest ledger, ms since 1970 UTC.
+    missing
+        Ledgers that cannot be delivered (`Catalog.missing_of`), which are not counted above.
+
+    """
+
+    name: str
+    managed_ledger: str | None
+    ledgers: int
+    entries: int
+    bytes: int
+    created_ms: int | None
+    uploaded_ms: int
+    missing: int = 0
+
+    @property
+    def created(self) -> datetime | None:
+        """``created_ms`` as a time of UTC."""
+        return time_of(self.created_ms)
+
+    @property
+    def uploaded(self) -> datetime | None:
+        """``uploaded_ms`` as a time of UTC; None for what no calendar holds."""
+        return time_of(self.uploaded_ms)
+
+
+def topic_infos(names: Sequence[str | None], ledgers: Table, missing: Table) -> list[TopicInfo]:
+    """Sum up each topic, sorted by managed-ledger name.
+
+    ``ledgers`` are rows of `ledgerfs.ledgers.catalog.LEDGER`, of which ``copy`` 0 counts; ``missing`` are rows of
+    `ledgerfs.ledgers.missing_ledgers.GAP`, both sorted by ``name``, a row of ``names``.
+    """
+    rows, counts = np.unique(missing["name"], return_counts=True)
+    gaps: dict[int, int] = dict(zip(rows.tolist(), counts.tolist(), strict=True))
+    found = {row: (0, 0, 0, _NEVER, 0) for row in gaps if row >= 0} | _sums(ledgers)
+    return [
+        TopicInfo(
+            name=topic_of(names[row]),
+            managed_ledger=names[row],
+            ledgers=count,
+            entries=entries,
+            bytes=size,
+            created_ms=created if created < _NEVER else None,
+            uploaded_ms=uploaded,
+            missing=gaps.get(row, 0),
+        )
+        for row, (count, entries, size, created, uploaded) in sorted(found.items())
+    ]
+
+
+def _sums(ledgers: Table) -> dict[int, tuple[int, int, int, int, int]]:
+    """Return by row of a name: ledgers, entries, bytes, the first creation and the last upload."""
+    is_primary = ledgers["copy"] == 0
+
+    def column(name: str) -> npt.NDArray[np.int64]:
+        # Column by column: a copy of all rows would double the memory.
+        values: npt.NDArray[np.int64] = ledgers[name][is_primary]
+        return values
+
+    rows, starts, counts = np.unique(column("name"), return_index=True, return_counts=True)
+    if not rows.size:
+        return {}
+    # Python integers: sums of hostile 63-bit lengths must not wrap.
+    entries = _exact_sums(column("last_entry"), starts) + counts
+    sizes = _exact_sums(column("length"), starts)
+    created = column("created_ms")
+    created[created <= 0] = _NEVER
+    oldest = np.minimum.reduceat(created, starts)
+    newest = np.maximum.reduceat(column("uploaded_ms"), starts)
+    sums = zip(counts, entries, sizes, oldest, newest, strict=True)
+    return {
+        int(row): (int(n), int(e), int(size), int(c), int(u))
+        for row, (n, e, size, c, u) in zip(rows, sums, strict=True)
+    }
+
+
+def _exact_sums(column: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]) -> npt.NDArray[np.object_]:
+    """Sum each group without overflow: by 32-bit halves."""
+    high = np.add.reduceat(column >> 32, starts).astype(object)
+    low = np.add.reduceat(column & 0xFFFF_FFFF, starts).astype(object)
+    sums: npt.NDArray[np.object_] = high * 2**32 + low
+    return sums

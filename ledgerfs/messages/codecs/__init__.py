@@ -1,0 +1,1 @@
+"""Compression of payloads, both ways, from Python and inside kernels."""

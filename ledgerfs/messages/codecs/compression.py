@@ -1,0 +1,90 @@
+"""Decompression of payloads (Pulsar's ``CompressionCodec``), by the codecs' own libraries.
+
+A payload claims how large it will be; nothing larger than the limit is ever allocated, and what comes out has to be exactly that large.
+How far a large claim is believed, `ledgerfs.messages.codecs.claimed_sizes` tells.
+"""
+
+import zlib
+from collections.abc import Callable
+from enum import IntEnum
+
+import cramjam
+import lz4.block
+import zstandard
+
+from ledgerfs.errors import DecompressionError
+
+MAX_STORED_BYTES = 5 << 20
+"""Pulsar's default of ``maxMessageSize``: bytes of the largest payload that a broker stores, compressed or not."""
+
+LARGEST = 2**31 - 1
+"""Bytes of the largest payload that any codec takes, and that a column of Arrow holds."""
+
+
+class Compression(IntEnum):
+    """Codec of a payload, as its metadata names it."""
+
+    NONE = 0
+    LZ4 = 1
+    ZLIB = 2
+    ZSTD = 3
+    SNAPPY = 4
+
+
+def decompress(codec: int, payload: memoryview, size: int, limit: int) -> bytes:
+    """Return the ``size`` bytes that ``payload`` decompresses to.
+
+    Raises `DecompressionError` for an unknown codec, a size that is missing (negative) or above ``limit`` bytes, and broken data.
+    """
+    if size < 0:
+        raise DecompressionError("a compressed payload without its uncompressed size")
+    if size > min(limit, LARGEST):
+        raise DecompressionError(f"claims {size} uncompressed bytes, more than the limit of {limit}")
+    decoder = _DECODERS.get(codec)
+    if decoder is None:
+        raise DecompressionError(f"unknown compression {codec}")
+    try:
+        plain = decoder(payload, size)
+    except (lz4.block.LZ4BlockError, zlib.error, zstandard.ZstdError, cramjam.DecompressionError) as error:
+        raise DecompressionError(f"broken {Compression(codec).name} data: {error}") from error
+    if len(plain) != size:
+        raise DecompressionError(f"decompresses to {len(plain)} bytes, {size} are claimed")
+    return plain
+
+
+def _lz4(payload: memoryview, size: int) -> bytes:
+    plain: bytes = lz4.block.decompress(payload, uncompressed_size=size)
+    return plain
+
+
+def _zlib(payload: memoryview, size: int) -> bytes:
+    """Inflate a stream that Java's client never ends, or that others end; one byte more than claimed would tell a lie."""
+    return zlib.decompressobj().decompress(payload, size + 1)
+
+
+def _zstd(payload: memoryview, size: int) -> bytes:
+    if not payload:
+        return b""  # the library's own function takes no frame at all for no bytes
+    # The library allocates what the frame claims, whatever limit it is given.
+    if zstandard.frame_content_size(payload) not in {-1, size}:
+        raise DecompressionError(
+            f"a ZSTD frame of {zstandard.frame_content_size(payload)} bytes where {size} are claimed"
+        )
+    # And to that function, which Pulsar's clients and our kernels call, it is an error if more follows.
+    return zstandard.ZstdDecompressor().decompress(payload, max_output_size=max(size, 1), allow_extra_data=False)
+
+
+def _snappy(payload: memoryview, size: int) -> bytes:
+    # A raw stream begins with its own length, for which the library allocates, or ends the process if it cannot.
+    claimed = cramjam.snappy.decompress_raw_len(payload)
+    if claimed != size:
+        raise DecompressionError(f"a SNAPPY stream of {claimed} bytes where {size} are claimed")
+    return bytes(cramjam.snappy.decompress_raw(payload))
+
+
+_DECODERS: dict[int, Callable[[memoryview, int], bytes]] = {
+    Compression.LZ4: _lz4,
+    Compression.ZLIB: _zlib,
+    Compression.ZSTD: _zstd,
+    Compression.SNAPPY: _snappy,
+}

@@ -1,0 +1,1 @@
+"""Entries to the message table: metadata, payloads, batches, chunks, columns."""

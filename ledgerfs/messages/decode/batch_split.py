@@ -1,0 +1,347 @@
+"""Second step: from entries to messages (Pulsar's ``SingleMessageMetadata``).
+
+A message is a few integers again: which entry it is of, which of a batch, and where its metadata, key and payload are. Entries that are
+no batch are one message each. Where no entry is a batch and none is compressed, nothing is copied: the columns of the messages are those of
+the entries. Else the split leaves the payloads of all messages one behind the other, which is what their column needs, while those of one
+batch are still in the CPU's cache: compressed ones are decompressed on the way.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+from google.protobuf.message import DecodeError
+
+from ledgerfs.errors import CorruptObjectError
+from ledgerfs.formats.kernel import inlined_kernel, kernel
+from ledgerfs.messages.codecs.compression import LARGEST, Compression
+from ledgerfs.messages.codecs.native_codecs import decompress_into, native_functions
+from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status
+from ledgerfs.messages.kernels.arrays import borrowed, copy_bytes
+from ledgerfs.messages.kernels.memory import empty, empty_table
+from ledgerfs.messages.kernels.wire import ABSENT, field_map, uint32_be, walk_fields
+from ledgerfs.messages.proto.message_metadata_pb2 import MessageMetadataRecord
+
+Bytes = npt.NDArray[np.uint8]
+Int64 = npt.NDArray[np.int64]
+_NOTHING = np.zeros(0, np.uint8)
+SMALLEST_MESSAGE = 6
+"""Bytes that a message of a batch takes at least: the size of its metadata, and its payload's size in it."""
+
+
+class Message(IntEnum):
+    """Columns of the messages; the value that stands for "not there" in brackets."""
+
+    ENTRY = 0  # position in the table of entries
+    BATCH_INDEX = 1  # (ABSENT)
+    METADATA_AT = 2  # of the metadata that holds the properties
+    METADATA_END = 3
+    PAYLOAD_AT = 4
+    PAYLOAD_SIZE = 5
+    PROPERTIES = 6
+    KEY_AT = 7  # (ABSENT)
+    KEY_SIZE = 8
+    KEY_IS_BASE64 = 9
+    KEY_IS_NULL = 10
+    ORDERING_KEY_AT = 11  # (ABSENT)
+    ORDERING_KEY_SIZE = 12
+    EVENT_TIME = 13  # (0)
+    SEQUENCE_ID = 14
+    VALUE_IS_NULL = 15
+    COMPACTED_OUT = 16
+
+
+BATCHED_FIELDS = field_map(
+    numbers={
+        3: Message.PAYLOAD_SIZE,
+        4: Message.COMPACTED_OUT,
+        5: Message.EVENT_TIME,
+        6: Message.KEY_IS_BASE64,
+        8: Message.SEQUENCE_ID,
+        9: Message.VALUE_IS_NULL,
+        10: Message.KEY_IS_NULL,
+    },
+    places={2: Message.KEY_AT, 7: Message.ORDERING_KEY_AT},
+    counts={1: Message.PROPERTIES},
+)
+
+# Columns that a message takes from its entry when it is alone; the last four also where a message of a batch has no other word.
+_OF_ENTRY = {
+    Message.METADATA_AT: Meta.METADATA_AT,
+    Message.METADATA_END: Meta.METADATA_END,
+    Message.PAYLOAD_AT: Meta.PAYLOAD_AT,
+    Message.PROPERTIES: Meta.PROPERTIES,
+    Message.KEY_AT: Meta.KEY_AT,
+    Message.KEY_SIZE: Meta.KEY_SIZE,
+    Message.KEY_IS_BASE64: Meta.KEY_IS_BASE64,
+    Message.ORDERING_KEY_AT: Meta.ORDERING_KEY_AT,
+    Message.ORDERING_KEY_SIZE: Meta.ORDERING_KEY_SIZE,
+    Message.EVENT_TIME: Meta.EVENT_TIME,
+    Message.SEQUENCE_ID: Meta.SEQUENCE_ID,
+    Message.VALUE_IS_NULL: Meta.VALUE_IS_NULL,
+    Message.KEY_IS_NULL: Meta.KEY_IS_NULL,
+}
+_OF_ENTRY_PAIRS = np.array([[int(message), int(meta)] for message, meta in _OF_ENTRY.items()])
+
+_UNSAID = {
+    Message.PAYLOAD_SIZE: -1,
+    Message.PROPERTIES: 0,
+    Message.KEY_AT: ABSENT,
+    Message.KEY_IS_BASE64: 0,
+    Message.ORDERING_KEY_AT: ABSENT,
+    Message.COMPACTED_OUT: 0,
+}
+"""What a message of a batch is that does not say it, nor has it from its entry; sizes mean nothing where there is no place."""
+_UNSAID_PAIRS = np.array([[int(column), value] for column, value in _UNSAID.items()])
+_MAPS = (_OF_ENTRY_PAIRS, _UNSAID_PAIRS, BATCHED_FIELDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """The messages of some entries.
+
+    Attributes
+    ----------
+    columns
+        Arrays by `Message`, one number a message each.
+    one_an_entry
+        Whether message i is of entry i, for all of them.
+    heads
+        The bytes that the columns of metadata and keys point into.
+    payloads
+        The bytes that the column of payloads points into.
+    are_packed
+        Whether ``payloads`` are those of the messages one behind the other, from its first byte on.
+
+    """
+
+    columns: Sequence[Int64] | Int64Table
+    one_an_entry: bool
+    heads: Bytes
+    payloads: Bytes
+    are_packed: bool = False
+
+    def __len__(self) -> int:
+        return len(self.columns[Message.ENTRY])
+
+    def __getitem__(self, column: Message) -> Int64:
+        return self.columns[column]
+
+
+def split_batches(data: Bytes, entries: Int64Table, *, with_payloads: bool = True) -> Messages:
+    """Return the messages of the entries in ``entries``, whose payloads lie in ``data``, plain or compressed by a native codec.
+
+    Sets the status of an entry that is not the batch that it promises, or does not decompress to what it claims, and leaves its messages
+    out. Allocates no more than the payloads hold or claim; without ``with_payloads`` only what metadata and keys take.
+    """
+    is_batch, codecs = entries[Meta.BATCH_SIZE] != ABSENT, entries[Meta.COMPRESSION]
+    kept = _kept_of_batches(data, entries)
+    if not (is_batch.any() or codecs.any() or entries[Meta.STATUS].any()):
+        return _alone(data, entries)
+    plain = plain_sizes(entries)
+    counts = _counts(entries, plain // SMALLEST_MESSAGE, is_batch)
+    total = int(plain[counts > 0].sum())
+    if total > LARGEST:
+        raise CorruptObjectError(f"{total} bytes in the payloads of one portion of messages")
+    moves_heads = bool((is_batch & (codecs != 0)).any())
+    in_heads = int(plain[is_batch & (counts > 0)].sum() + _head_sizes(entries)[~is_batch].sum()) if moves_heads else 0
+    heads, payloads = empty(in_heads, np.uint8), empty(total if with_payloads else 0, np.uint8)
+    scratch = empty(int(plain[is_batch & (codecs != 0)].max(initial=0)), np.uint8)
+    table = empty_table(len(Message), int(counts.sum()))
+    with native_functions(with_zstd=bool((codecs == Compression.ZSTD).any())) as functions:
+        wanted = (moves_heads, with_payloads)
+        used = _split(data, entries, table, _MAPS, (heads, payloads, scratch), wanted, functions)
+    messages = Messages(table[:, :used], False, heads if moves_heads else data, payloads, are_packed=True)
+    _name_kept(messages, kept)
+    return messages
+
+
+def plain_sizes(entries: Int64Table) -> Int64:
+    """Return how many bytes each payload has, or claims to have when it is decompressed."""
+    stored = entries[Meta.PAYLOAD_END] - entries[Meta.PAYLOAD_AT]
+    sizes: Int64 = np.where(entries[Meta.COMPRESSION] == 0, stored, entries[Meta.UNCOMPRESSED_SIZE])
+    return sizes
+
+
+def _head_sizes(entries: Int64Table) -> Int64:
+    sizes: Int64 = entries[Meta.METADATA_END] - entries[Meta.METADATA_AT]
+    return sizes
+
+
+def split_unopened(data: Bytes, entries: Int64Table) -> Messages:
+    """Return the messages without a look at the payloads, which may still be compressed: entry and batch index only.
+
+    A batch that claims more messages than its bytes could hold, or those that it claims to decompress to, sets the status of its entry.
+    """
+    is_batch = entries[Meta.BATCH_SIZE] != ABSENT
+    kept = _kept_of_batches(data, entries)
+    counts = _counts(entries, plain_sizes(entries) // SMALLEST_MESSAGE, is_batch)
+    of_entry = np.repeat(np.arange(counts.size), counts)
+    index = np.arange(of_entry.size) - (np.cumsum(counts) - counts)[of_entry]
+    unknown = np.zeros(of_entry.size, np.int64)
+    columns = [of_entry, np.where(is_batch[of_entry], index, ABSENT), *[unknown] * (len(Message) - 2)]
+    messages = Messages(columns, bool((counts == 1).all()), _NOTHING, _NOTHING)
+    _name_kept(messages, kept)
+    return messages
+
+
+def _kept_of_batches(data: Bytes, entries: Int64Table) -> dict[int, list[int]]:
+    """Return the indexes of the messages that compaction kept, by the batch's position, and set how many the batch has now."""
+    kept = {}
+    for row in np.flatnonzero(entries[Meta.KEPT_OF_BATCH] != ABSENT).tolist():
+        at, end = entries[[Meta.METADATA_AT, Meta.METADATA_END], row].tolist()
+        try:
+            kept[row] = list(MessageMetadataRecord.FromString(data[at:end].tobytes()).kept_index)
+        except DecodeError:
+            entries[Meta.STATUS, row] = Status.BROKEN_METADATA
+        else:
+            entries[Meta.KEPT_OF_BATCH, row] = len(kept[row])
+            if min(kept[row], default=0) < 0:
+                entries[Meta.STATUS, row] = Status.BROKEN_BATCH
+    return kept
+
+
+def _name_kept(messages: Messages, kept: Mapping[int, list[int]]) -> None:
+    """Give messages of compacted batches the indexes that they had in their whole batch."""
+    for row, indexes in kept.items():
+        start, stop = np.searchsorted(messages[Message.ENTRY], (row, row + 1))
+        index = messages[Message.BATCH_INDEX][start:stop]
+        index[index >= 0] = np.array(indexes, np.int64)[index[index >= 0]]
+
+
+def _counts(entries: Int64Table, room: Int64, is_batch: npt.NDArray[np.bool_]) -> Int64:
+    """Return how many messages each entry has, after a look at whether there is room for them."""
+    claimed, kept = entries[Meta.BATCH_SIZE], entries[Meta.KEPT_OF_BATCH]
+    batch_size = np.where(kept == ABSENT, claimed, kept)
+    # Compacted or not: to the kernel, an entry whose own size is negative is no batch.
+    entries[Meta.STATUS][is_batch & ((claimed < 0) | (batch_size > room))] = Status.BROKEN_BATCH
+    is_valid = entries[Meta.STATUS] == Status.VALID
+    return np.where(is_valid, np.where(is_batch, batch_size, 1), 0)
+
+
+def _alone(data: Bytes, entries: Int64Table) -> Messages:
+    count = entries.shape[1]
+    columns = [np.zeros(0, np.int64)] * len(Message)
+    for message, meta in _OF_ENTRY.items():
+        columns[message] = entries[meta]
+    columns[Message.ENTRY] = np.arange(count)
+    columns[Message.BATCH_INDEX] = entries[Meta.BATCH_SIZE]
+    columns[Message.PAYLOAD_SIZE] = entries[Meta.PAYLOAD_END] - entries[Meta.PAYLOAD_AT]
+    return Messages(columns, True, data, data)
+
+
+@kernel
+def _split(data, entries, table, maps, buffers, wanted, functions):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    """Fill the columns of all messages, heads and payloads; return how many messages there are."""
+    data, entries, functions = borrowed(data), borrowed(entries), borrowed(functions)  # type: ignore[call-arg]
+    maps = (borrowed(maps[0]), borrowed(maps[1]), borrowed(maps[2]))
+    heads, payloads, scratch = borrowed(buffers[0]), borrowed(buffers[1]), borrowed(buffers[2])
+    made = (borrowed(table), heads, payloads)
+    used = (0, 0, 0)
+    for i in range(entries.shape[1]):
+        if entries[0, i] != 0:
+            continue
+        is_batch = entries[18, i] >= 0
+        codec, at, end = entries[16, i], entries[3, i], entries[4, i]
+        size = entries[17, i] if codec != 0 else end - at
+        if codec != 0 and (is_batch or wanted[1]):
+            target, to = (scratch, 0) if is_batch else (payloads, used[2])
+            if not decompress_into(functions, codec, data, at, end, target, to, size):
+                entries[0, i] = 6
+                continue
+        if not is_batch:
+            if codec == 0 and wanted[1]:
+                copy_bytes(payloads, used[2], data, at, size)
+            used = _take_over(data, size, entries, i, made, used, maps, wanted)
+        elif codec == 0:
+            used = _split_batch(data, at, end, entries, i, made, used, maps, wanted)
+        else:
+            used = _split_batch(scratch, 0, size, entries, i, made, used, maps, wanted)
+    return used[0]
+
+
+@kernel
+def _take_over(data, size, entries, i, made, used, maps, wanted):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    """Fill one row from an entry that is a message alone, whose payload of ``size`` bytes is in its place; return the places behind it."""
+    table, heads = made[0], made[1]
+    of_entry = maps[0]
+    row, head, behind = used
+    table[:, row] = 0
+    for k in range(of_entry.shape[0]):
+        table[of_entry[k, 0], row] = entries[of_entry[k, 1], i]
+    table[0, row] = i
+    table[1, row] = entries[18, i]
+    table[4, row] = behind
+    table[5, row] = size
+    if wanted[0]:
+        head = _move_head(data, table, row, heads, head)
+    return row + 1, head, behind + size
+
+
+@kernel
+def _split_batch(source, at, end, entries, i, made, used, maps, wanted):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    """Fill rows, heads and payloads from the messages of a batch; return the places behind them.
+
+    For what is not the batch that it promises, these are where they were.
+    """
+    table, heads, payloads = made
+    row, head, behind = used
+    count = entries[18, i] if entries[39, i] < 0 else entries[39, i]
+    _fill(entries, i, table, row, row + count, maps[0], maps[1])
+    for k in range(count):
+        at = _walk_message(source, at, end, table, row, maps[2])
+        if at < 0:
+            entries[0, i] = 4
+            return used
+        table[1, row] = k
+        if table[16, row] != 0:
+            _fill(entries, i, table, row, row + 1, maps[0], maps[1])
+            continue
+        if wanted[1]:
+            copy_bytes(payloads, behind, source, table[4, row], table[5, row])  # type: ignore[call-arg]
+            table[4, row] = behind
+            behind += table[5, row]
+        if wanted[0]:
+            head = _move_head(source, table, row, heads, head)
+        row += 1
+    return row, head, behind
+
+
+@inlined_kernel
+def _move_head(source, table, row, heads, head):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Copy a message's metadata to ``heads[head:]``, and let its columns point there; return the place behind it."""
+    at, end = table[2, row], table[3, row]
+    copy_bytes(heads, head, source, at, end - at)  # type: ignore[call-arg]
+    for column in (2, 3, 7, 11):
+        if table[column, row] >= 0:
+            table[column, row] += head - at
+    return head + end - at
+
+
+@kernel
+def _fill(entries, i, table, start, stop, of_entry, unsaid):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    """Set the columns of some messages of a batch to what they are unless a message says something else."""
+    for k in range(unsaid.shape[0]):
+        table[unsaid[k, 0], start:stop] = unsaid[k, 1]
+    for k in range(of_entry.shape[0] - 4, of_entry.shape[0]):
+        table[of_entry[k, 0], start:stop] = entries[of_entry[k, 1], i]
+    table[0, start:stop] = i
+
+
+@inlined_kernel
+def _walk_message(data, at, end, table, row, fields):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    """Fill one row from a message of a batch; return the position behind the message, or -1."""
+    if at + 4 > end:
+        return -1
+    size = uint32_be(data, at)
+    at += 4
+    if size > end - at or not walk_fields(data, at, at + size, table, row, fields):
+        return -1
+    payload = at + size
+    if table[5, row] < 0 or table[5, row] > end - payload:
+        return -1
+    table[2, row] = at
+    table[3, row] = table[4, row] = payload
+    return payload + table[5, row]

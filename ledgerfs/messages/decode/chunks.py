@@ -1,0 +1,229 @@
+"""Chunked messages, joined (PIP-37).
+
+A large message is several entries, one behind the other but with those of other producers between them, and they may go on in the next
+ledger. Parts are kept until the last one comes. How many bytes may wait is bounded: a message whose parts were dropped for that is followed
+on all the same, so that it is known for certain whether it lacks parts or is too large.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from ledgerfs.messages.codecs.claimed_sizes import DEFAULT_MAX_MESSAGE_BYTES, check_size, too_large
+from ledgerfs.messages.codecs.compression import LARGEST
+
+LEAST_WAITING_BYTES = 256 << 20
+"""What may wait at least, in all messages together; more if one message may be larger."""
+
+MAX_ENDED = 10_000
+"""Of how many messages that ended a part that is stored once more is known again; of an older one it is told as one that lacks parts."""
+
+_LONGEST_ID = 256
+_COST_OF_PART = 64
+"""What keeping a part costs beside its bytes, of which it may have none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Incomplete:
+    """A chunked message of which parts are missing: where its first part stands, how many parts came, how many there are."""
+
+    ledger_id: int
+    entry_id: int
+    parts: int
+    chunks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A whole message: its payload, unless parts of it could not be decrypted."""
+
+    payload: bytes
+    is_sealed: bool = False
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A message until its last part comes; ``total`` bytes came of it, which ``parts`` has unless it was dropped."""
+
+    ledger_id: int
+    entry_id: int
+    chunks: int
+    came: int = 0
+    total: int = 0
+    is_sealed: bool = False
+    parts: list[bytes] | None = field(default_factory=list)
+
+    def take(self, payload: bytes | None) -> int:
+        """Add the next part; return by how much the bytes that it wants to keep grew."""
+        payload, self.is_sealed = payload or b"", self.is_sealed or payload is None
+        self.came += 1
+        self.total += len(payload)
+        if self.parts is not None:
+            self.parts.append(payload)
+        return len(payload) + _COST_OF_PART
+
+    @property
+    def cost(self) -> int:
+        """Bytes that it takes, or would if it had not been dropped."""
+        return self.total + self.came * _COST_OF_PART
+
+
+@dataclass(slots=True)
+class ChunkJoiner:
+    """Joins the chunks of one topic, which have to come in the order of the topic.
+
+    Attributes
+    ----------
+    max_message_bytes
+        The largest message to join. So many bytes, or `LEAST_WAITING_BYTES`, may wait in all messages together.
+    incomplete
+        Messages of which a part was missing.
+    earlier
+        Called for a part whose first part is not known, where reading began in the middle of a topic: adds earlier parts by `recall`, and
+        returns whether there were any.
+    joined_since
+        Of all messages that were joined from several ledgers, the first ledger; None if there is no such message.
+    ended_before
+        Whether a part was left out whose message had ended before reading began.
+
+    """
+
+    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
+    incomplete: list[Incomplete] = field(default_factory=list)
+    earlier: Callable[[], bool] | None = None
+    joined_since: int | None = None
+    ended_before: bool = False
+    _waiting: dict[bytes, _Waiting] = field(default_factory=dict)
+    _kept: "OrderedDict[bytes, _Waiting]" = field(default_factory=OrderedDict)
+    _ended: "OrderedDict[bytes, bool]" = field(default_factory=OrderedDict)
+    """Messages that are whole or given up, and whether their first part was seen."""
+    _wanted: int = 0
+    _most_wanted: int = 0
+    waiting_bytes: int = field(init=False, default=0)
+    """Bytes of the parts that are kept."""
+
+    def add(
+        self, position: tuple[int, int], chunked_id: bytes, chunk: int, chunks: int, payload: bytes | None
+    ) -> Joined | None:
+        """Take one part, whose entry is at ``position`` (ledger, entry); return the whole message with the last one.
+
+        A payload of None is one that could not be decrypted. As Pulsar's consumer does: a first part begins anew, a repeated one is
+        ignored, a gap gives the message up. Raises `MessageTooLargeError` with the last part of a message that could not be kept.
+        """
+        if len(chunked_id) > _LONGEST_ID:
+            # Pulsar's are short; others may be megabytes, of which thousands would be remembered.
+            chunked_id = sha256(chunked_id).digest()
+        if chunk == 0:
+            self._give_up(chunked_id)
+            self._ended.pop(chunked_id, None)
+            self._waiting[chunked_id] = self._kept[chunked_id] = _Waiting(*position, chunks)
+        if chunked_id in self._ended:
+            return None
+        waiting = self._find(chunked_id)
+        if waiting is None:
+            self._miss(position, chunked_id, chunks)
+            return None
+        if chunk != waiting.came:
+            if chunk > waiting.came:
+                self._give_up(chunked_id)
+            return None
+        self._take(chunked_id, waiting, payload)
+        if waiting.came < waiting.chunks:
+            return None
+        self._forget(chunked_id)
+        self._end(chunked_id)
+        self._note_joined(waiting.ledger_id, position[0])
+        return self._whole(waiting)
+
+    def recall(self, older: "ChunkJoiner") -> None:
+        """Take over what waits in a joiner that read what is before, and which messages ended there; what began anew since stays."""
+        for chunked_id, waiting in older._waiting.items():  # noqa: SLF001  (of the same class)
+            if chunked_id not in self._waiting and chunked_id not in self._ended:
+                self._waiting[chunked_id] = waiting
+                if waiting.parts is not None:
+                    self._kept[chunked_id] = waiting
+                    self.waiting_bytes += waiting.cost
+                self._wanted += waiting.cost
+        self._most_wanted = max(self._most_wanted, self._wanted, older._most_wanted)  # noqa: SLF001
+        for chunked_id, is_first_seen in older._ended.items():  # noqa: SLF001
+            # Of one whose first part was not seen, more may be before.
+            if is_first_seen and chunked_id not in self._waiting and chunked_id not in self._ended:
+                self._end(chunked_id)
+
+    def finish(self) -> list[Incomplete]:
+        """Give up what still waits, and return all that never became whole."""
+        for chunked_id in list(self._waiting):
+            self._give_up(chunked_id)
+        return self.incomplete
+
+    def _find(self, chunked_id: bytes) -> _Waiting | None:
+        """Return the message that a part is of; looks before the place where reading began, until more is known of it."""
+        waiting = self._waiting.get(chunked_id)
+        while waiting is None and chunked_id not in self._ended and self.earlier is not None and self.earlier():
+            waiting = self._waiting.get(chunked_id)
+        return waiting
+
+    def _miss(self, position: tuple[int, int], chunked_id: bytes, chunks: int) -> None:
+        """Leave out a part that no message waits for."""
+        if chunked_id in self._ended:
+            self.ended_before = True
+            return
+        self._end(chunked_id, is_first_seen=False)
+        self.incomplete.append(Incomplete(*position, 1, chunks))
+
+    def _note_joined(self, first_ledger: int, last_ledger: int) -> None:
+        if first_ledger != last_ledger:
+            self.joined_since = first_ledger if self.joined_since is None else min(self.joined_since, first_ledger)
+
+    @property
+    def _most_bytes(self) -> int:
+        return max(LEAST_WAITING_BYTES, self.max_message_bytes)
+
+    def _take(self, chunked_id: bytes, waiting: _Waiting, payload: bytes | None) -> None:
+        grown = waiting.take(payload)
+        self._wanted += grown
+        self._most_wanted = max(self._most_wanted, self._wanted)
+        if waiting.parts is not None:
+            self.waiting_bytes += grown
+            if waiting.total > min(self.max_message_bytes, LARGEST):
+                self._drop(chunked_id)
+        # The last part is followed by none that has to wait.
+        while self.waiting_bytes > self._most_bytes and waiting.came < waiting.chunks:
+            self._drop(next(iter(self._kept)))
+
+    def _whole(self, waiting: _Waiting) -> Joined:
+        if waiting.is_sealed:
+            return Joined(b"", is_sealed=True)
+        if waiting.parts is not None:
+            return Joined(b"".join(waiting.parts))
+        first = f"{waiting.ledger_id}:{waiting.entry_id}"
+        check_size(waiting.total, self.max_message_bytes, f"the chunked message that begins at {first}")
+        what = f"{self._most_wanted} bytes of chunked messages waited for their last parts, that which begins at {first} among them"
+        raise too_large(what, self._most_wanted, self._most_bytes)
+
+    def _drop(self, chunked_id: bytes) -> None:
+        """Let go of the bytes of a message; the message itself is followed on."""
+        waiting = self._kept.pop(chunked_id)
+        waiting.parts = None
+        self.waiting_bytes -= waiting.cost
+
+    def _give_up(self, chunked_id: bytes) -> None:
+        waiting = self._forget(chunked_id)
+        if waiting is not None:
+            self._end(chunked_id)
+            self.incomplete.append(Incomplete(waiting.ledger_id, waiting.entry_id, waiting.came, waiting.chunks))
+
+    def _end(self, chunked_id: bytes, *, is_first_seen: bool = True) -> None:
+        """Remember that a message is whole or given up, so that its further parts are not told again."""
+        self._ended[chunked_id] = is_first_seen
+        if len(self._ended) > MAX_ENDED:
+            self._ended.popitem(last=False)
+
+    def _forget(self, chunked_id: bytes) -> _Waiting | None:
+        waiting = self._waiting.pop(chunked_id, None)
+        if waiting is not None:
+            self._wanted -= waiting.cost
+            if self._kept.pop(chunked_id, None) is not None:
+                self.waiting_bytes -= waiting.cost
+        return waiting

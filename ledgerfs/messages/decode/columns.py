@@ -1,0 +1,215 @@
+"""Last step but one: the columns of the message table, each built from the tables of integers when it is asked for."""
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ledgerfs.messages.decode.batch_split import Message, Messages
+from ledgerfs.messages.decode.constant_columns import ConstantColumns
+from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, transactions_of
+from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
+from ledgerfs.messages.kernels.gather import (
+    are_equal,
+    gather_bytes,
+    gather_properties,
+    gather_text,
+    gather_times,
+    masked,
+    packed_bytes,
+    take,
+)
+from ledgerfs.messages.kernels.wire import ABSENT
+
+Bytes = npt.NDArray[np.uint8]
+Int64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+StateOf = Callable[[tuple[int, int], int, int], str]
+"""Tells what became of a transaction's message: called with the transaction, the ledger and the entry."""
+
+_PARTITION = re.compile(r"-partition-([0-9]{1,9})\Z")
+_LONGEST_CONSTANT = 256
+_PROPERTY_OF_MESSAGE, _PROPERTY_OF_BATCHED = 4, 1
+
+
+@dataclass(frozen=True, slots=True)
+class MessageColumns:
+    """Builds Arrow arrays of the messages, one column at a time. What no message has costs nothing."""
+
+    topic: str
+    ledger_id: int
+    data: Bytes
+    entries: Int64Table
+    ids: Int64
+    messages: Messages
+    constants: ConstantColumns
+    state_of: StateOf | None = None
+
+    def build(self, name: str) -> pa.Array:
+        """Return one column of `MESSAGE_SCHEMA`."""
+        build: pa.Array = getattr(self, f"_{name}")()
+        return build
+
+    def _constant(self, name: str, value: object = None) -> pa.Array:
+        return self.constants.repeat(name, value, MESSAGE_SCHEMA.field(name).type, len(self.messages))
+
+    def _topic(self) -> pa.Array:
+        return self._constant("topic", self.topic)
+
+    def _ledger_id(self) -> pa.Array:
+        return self._constant("ledger_id", self.ledger_id)
+
+    def _entry_id(self) -> pa.Array:
+        return masked(self._of_messages(self.ids), None, pa.int64())
+
+    def _batch_index(self) -> pa.Array:
+        index = self.messages[Message.BATCH_INDEX]
+        valid = index >= 0
+        if not valid.any():
+            return self._constant("batch_index")
+        return masked(index.astype(np.int32), valid, pa.int32())
+
+    def _publish_time(self) -> pa.Array:
+        return gather_times(self._of_messages(self.entries[Meta.PUBLISH_TIME]))
+
+    def _event_time(self) -> pa.Array:
+        times = self.messages[Message.EVENT_TIME]
+        return gather_times(times, zero_is_null=True) if times.any() else self._constant("event_time")
+
+    def _key(self) -> pa.Array:
+        return self._keys("key", self.messages[Message.KEY_IS_BASE64] == 0)
+
+    def _key_bytes(self) -> pa.Array:
+        is_base64 = self.messages[Message.KEY_IS_BASE64] != 0
+        if not is_base64.any():
+            return self._constant("key_bytes")
+        encoded = self._keys("key_bytes", is_base64)
+        return pa.array([None if one is None else _from_base64(one) for one in encoded.to_pylist()], pa.binary())
+
+    def _keys(self, name: str, valid: Mask) -> pa.Array:
+        at, size = self.messages[Message.KEY_AT], self.messages[Message.KEY_SIZE]
+        valid &= at >= 0
+        valid &= self.messages[Message.KEY_IS_NULL] == 0
+        if not valid.any():
+            return self._constant(name)
+        return _GATHER[name](self.messages.heads, at, size, valid)
+
+    def _ordering_key(self) -> pa.Array:
+        at = self.messages[Message.ORDERING_KEY_AT]
+        valid = at >= 0
+        if not valid.any():
+            return self._constant("ordering_key")
+        return gather_bytes(self.messages.heads, at, self.messages[Message.ORDERING_KEY_SIZE], valid)
+
+    def _value(self) -> pa.Array:
+        is_null = self.messages[Message.VALUE_IS_NULL]
+        valid = is_null == 0 if is_null.any() else None
+        if self.messages.are_packed:
+            return packed_bytes(self.messages.payloads, self.messages[Message.PAYLOAD_SIZE], valid)
+        at, size = self.messages[Message.PAYLOAD_AT], self.messages[Message.PAYLOAD_SIZE]
+        return gather_bytes(self.messages.payloads, at, size, valid)
+
+    def _properties(self) -> pa.Array:
+        counts = self.messages[Message.PROPERTIES]
+        if not counts.any():
+            return self.constants.array("properties", None, counts.size, _empty_maps)
+        alone = self.messages[Message.BATCH_INDEX] < 0
+        fields = np.where(alone, _PROPERTY_OF_MESSAGE, _PROPERTY_OF_BATCHED)
+        at, end = self.messages[Message.METADATA_AT], self.messages[Message.METADATA_END]
+        return gather_properties(self.messages.heads, at, end, fields, counts)
+
+    def _producer_name(self) -> pa.Array:
+        return self._repeating("producer_name", Meta.PRODUCER_AT)
+
+    def _sequence_id(self) -> pa.Array:
+        return masked(self.messages[Message.SEQUENCE_ID].copy(), None, pa.int64())
+
+    def _schema_version(self) -> pa.Array:
+        return self._repeating("schema_version", Meta.SCHEMA_AT)
+
+    def _partition(self) -> pa.Array:
+        match = _PARTITION.search(self.topic)
+        return self._constant("partition", int(match[1]) if match else None)
+
+    def _broker_index(self) -> pa.Array:
+        of_entry = self.entries[Meta.BROKER_INDEX]
+        if (of_entry == ABSENT).all():
+            return self._constant("broker_index")
+        last = self._of_messages(of_entry)
+        size = self._of_messages(self.entries[Meta.BATCH_SIZE])
+        index = self.messages[Message.BATCH_INDEX]
+        return masked(np.where(index >= 0, last - size + 1 + index, last), last != ABSENT, pa.int64())
+
+    def _broker_time(self) -> pa.Array:
+        times = self.entries[Meta.BROKER_TIME]
+        if (times == ABSENT).all():
+            return self._constant("broker_time")
+        return gather_times(self._of_messages(times))
+
+    def _txn_id(self) -> pa.Array:
+        return self._of_transactions("txn_id", lambda transaction, *_: f"({transaction[0]},{transaction[1]})")
+
+    def _txn_state(self) -> pa.Array:
+        return self._of_transactions("txn_state", self.state_of or (lambda *_: "open"))
+
+    def _of_transactions(self, name: str, text: StateOf) -> pa.Array:
+        if (self.entries[Meta.TRANSACTION_LEAST] == ABSENT).all():
+            return self._constant(name)
+        found = zip(transactions_of(self.entries), self.ids.tolist(), strict=True)
+        told = [None if one is None else text(one, self.ledger_id, entry) for one, entry in found]
+        texts = pa.array(told, pa.string())
+        return texts if self.messages.one_an_entry else texts.take(pa.array(self.messages[Message.ENTRY]))
+
+    def _deliver_at_time(self) -> pa.Array:
+        times = self.entries[Meta.DELIVER_AT]
+        return (
+            gather_times(self._of_messages(times), zero_is_null=True)
+            if times.any()
+            else self._constant("deliver_at_time")
+        )
+
+    def _replicated_from(self) -> pa.Array:
+        return self._repeating("replicated_from", Meta.REPLICATED_FROM_AT)
+
+    def _of_messages(self, of_entries: Int64) -> Int64:
+        """Return a column of the entries as one of the messages."""
+        return of_entries if self.messages.one_an_entry else take(of_entries, self.messages[Message.ENTRY])
+
+    def _repeating(self, name: str, column: Meta) -> pa.Array:
+        """Return a column of text or bytes that entries have, mostly all the same."""
+        at, size = self.entries[column], self.entries[column + 1]
+        valid, gather = at >= 0, _GATHER[name]
+        if not valid.any():
+            return self._constant(name)
+        if valid.all() and size[0] <= _LONGEST_CONSTANT and are_equal(self.data, at, size):
+            value = self.data[at[0] : at[0] + size[0]].tobytes()
+            return self._constant(name, value.decode("utf-8", "replace") if gather is gather_text else value)
+        valid = valid if self.messages.one_an_entry else valid[self.messages[Message.ENTRY]]
+        return gather(self.data, self._of_messages(at), self._of_messages(size), valid)
+
+
+_GATHER = {
+    "key": gather_text,
+    "key_bytes": gather_bytes,
+    "producer_name": gather_text,
+    "schema_version": gather_bytes,
+    "replicated_from": gather_text,
+}
+
+
+def _empty_maps(length: int) -> pa.Array:
+    nothing = pa.array([], pa.string())
+    return pa.MapArray.from_arrays(pa.array(np.zeros(length + 1, np.int32)), nothing, nothing)
+
+
+def _from_base64(text: bytes) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        return text

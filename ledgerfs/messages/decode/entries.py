@@ -1,0 +1,232 @@
+"""Entries to the message table: walk the metadata, make payloads plain, split batches, build columns.
+
+The steps work on tables of integers over one buffer. Where nothing has to be decrypted, joined or decompressed, no byte is copied before
+the columns themselves; where no column needs a payload, none is opened.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ledgerfs.errors import CorruptMessageError
+from ledgerfs.formats.records import EntryBatch
+from ledgerfs.messages.codecs.claimed_sizes import DEFAULT_MAX_MESSAGE_BYTES
+from ledgerfs.messages.codecs.compression import LARGEST
+from ledgerfs.messages.decode.batch_split import split_batches, split_unopened
+from ledgerfs.messages.decode.chunks import ChunkJoiner
+from ledgerfs.messages.decode.columns import MessageColumns, StateOf
+from ledgerfs.messages.decode.constant_columns import ConstantColumns
+from ledgerfs.messages.decode.entry_checksum import EntryState, check_entries
+from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status, walk_metadata
+from ledgerfs.messages.decode.payloads import Decrypt, EntryError, PlainPayloads, Workspace
+from ledgerfs.messages.decode.table_schema import schema_of
+from ledgerfs.messages.kernels.portions import spans
+from ledgerfs.messages.kernels.wire import ABSENT
+
+Mask = npt.NDArray[np.bool_]
+
+_STATUS_TEXT = {
+    Status.BROKEN_FRAME: "its frame claims more bytes than the entry has",
+    Status.BROKEN_METADATA: "its message metadata is no protobuf message",
+    Status.MISSING_FIELD: "its message metadata lacks producer name, sequence id or publish time",
+    Status.IMPOSSIBLE_TIME: "its publish time is one that no calendar holds",
+    Status.BROKEN_BATCH: "its payload is not the batch that its metadata promises",
+}
+_PORTION = 8 << 20
+
+_OF_PAYLOAD = frozenset({"event_time", "key", "key_bytes", "ordering_key", "value", "properties", "sequence_id"})
+"""Columns that a batch keeps inside its payload."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeOptions:
+    """How entries become messages.
+
+    Attributes
+    ----------
+    columns
+        Names of `MESSAGE_SCHEMA` in the order wanted; None for the default ones. What is not asked for is not built.
+    start_ms, end_ms
+        Keep messages published from ``start_ms`` on and before ``end_ms``, ms since 1970 UTC.
+    include_markers
+        Keep the broker's own markers (of transactions and replication), which have no value.
+    check_checksums
+        Compare the CRC32C of every entry that has one.
+    max_message_bytes
+        The largest payload to decompress, and to join of chunks.
+    on_encrypted
+        ``raise``, or ``null`` (keep the row without its value), or ``skip``; where there is no private key of the names that a message is
+        encrypted for.
+    on_corrupt
+        ``raise``, or ``skip`` what cannot be read, or is too large, and report it.
+
+    """
+
+    columns: Sequence[str] | None = None
+    start_ms: int | None = None
+    end_ms: int | None = None
+    include_markers: bool = False
+    check_checksums: bool = True
+    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
+    on_encrypted: str = "raise"
+    on_corrupt: str = "raise"
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Entries that were left out because they are damaged or too large: their ids, both ends included, and why."""
+
+    ledger_id: int
+    first_entry: int
+    last_entry: int
+    reason: str
+
+
+@dataclass(slots=True)
+class TopicDecoder:
+    """Decodes the entries of one topic, in their order; chunked messages go on from one call to the next.
+
+    Attributes
+    ----------
+    decrypt
+        Decrypts payloads; None where there are no private keys.
+    state_of
+        Tells what became of a transaction's message at a ledger and entry, for the column ``txn_state``.
+    skipped
+        What was left out with ``on_corrupt="skip"``.
+    schema
+        Schema of the tables.
+
+    """
+
+    topic: str
+    options: DecodeOptions = field(default_factory=DecodeOptions)
+    decrypt: Decrypt | None = None
+    state_of: StateOf | None = None
+    chunks: ChunkJoiner = field(init=False)
+    skipped: list[Skipped] = field(default_factory=list)
+    schema: pa.Schema = field(init=False)
+    _constants: ConstantColumns = field(default_factory=ConstantColumns)
+
+    def __post_init__(self) -> None:
+        self.schema = schema_of(self.options.columns)
+        self.chunks = ChunkJoiner(self.options.max_message_bytes)
+
+    def walk(self, batch: EntryBatch, ledger_id: int) -> tuple[Int64Table, Mask]:
+        """First half: return the metadata of a batch's entries, and which of them are sound messages of users."""
+        entries = walk_metadata(batch)
+        status = entries[Meta.STATUS]
+        wrong = np.flatnonzero(status != Status.VALID).tolist()
+        reasons = {row: _STATUS_TEXT[Status(int(status[row]))] for row in wrong}
+        if self.options.check_checksums:
+            reasons |= _wrong_checksums(batch)
+        sound = np.ones(status.size, bool) if self.options.include_markers else entries[Meta.MARKER] == ABSENT
+        for row in sorted(reasons):
+            self.fail(ledger_id, batch.first_entry + row, reasons[row])
+            sound[row] = False
+        return entries, sound
+
+    def portions(self, entries: Int64Table, keep: Mask) -> Iterator[Mask]:
+        """Split the entries in ``keep`` so that what a portion decompresses to, by its own claims, is bounded (to about 8 MiB).
+
+        A larger message is a portion alone.
+        """
+        waiting = min(self.chunks.waiting_bytes, LARGEST)
+        if waiting <= _PORTION and not entries[Meta.COMPRESSION].any():
+            yield keep
+            return
+        rows = np.flatnonzero(keep)
+        most = min(self.options.max_message_bytes, LARGEST)
+        stored = entries[Meta.PAYLOAD_END, rows] - entries[Meta.PAYLOAD_AT, rows]
+        claimed = np.clip(entries[Meta.UNCOMPRESSED_SIZE, rows], 0, most)
+        sizes = np.where(entries[Meta.COMPRESSION, rows] == 0, stored, claimed)
+        # Any part may be the last one, whose message then has what waited.
+        if waiting > _PORTION:
+            sizes[(entries[Meta.CHUNKS, rows] > 1) & (entries[Meta.CHUNK, rows] > 0)] += waiting
+        for start, stop in spans(sizes, _PORTION):
+            if stop - start == rows.size:
+                yield keep
+                return
+            portion = np.zeros(keep.size, bool)
+            portion[rows[start:stop]] = True
+            yield portion
+
+    def decode(self, batch: EntryBatch, ledger_id: int, entries: Int64Table, keep: Mask) -> pa.RecordBatch:
+        """Second half: return the messages of the entries in ``keep``.
+
+        Raises `CorruptMessageError` and `MessageTooLargeError` (unless skipping) and `EncryptedMessageError`, which name ledger and entry.
+        """
+        payloads = _payloads(batch, ledger_id, entries, keep)
+        payloads.open(self.decrypt, self.options.on_encrypted, self.chunks)
+        payloads.keep &= self._in_time(payloads.entries)
+        opens_batches = not _OF_PAYLOAD.isdisjoint(self.schema.names)
+        if opens_batches:
+            payloads.decompress(self.options.max_message_bytes)
+        else:
+            payloads.count(self.options.max_message_bytes)
+        for row, reason, kind in payloads.failures:
+            self.fail(ledger_id, int(payloads.ids[row]), reason, kind)
+        table, data = _where(payloads.keep, payloads.entries), payloads.work.bytes()
+        messages = (
+            split_batches(data, table, with_payloads="value" in self.schema.names)
+            if opens_batches
+            else split_unopened(data, table)
+        )
+        rows = np.flatnonzero(payloads.keep)
+        for broken in np.flatnonzero(table[Meta.STATUS] != Status.VALID).tolist():
+            row, status = int(rows[broken]), Status(int(table[Meta.STATUS, broken]))
+            reason = payloads.explain(row) if status == Status.BROKEN_COMPRESSION else _STATUS_TEXT[status]
+            self.fail(ledger_id, int(payloads.ids[row]), reason)
+        columns = MessageColumns(
+            self.topic, ledger_id, data, table, payloads.ids[rows], messages, self._constants, self.state_of
+        )
+        return pa.RecordBatch.from_arrays([columns.build(name) for name in self.schema.names], schema=self.schema)
+
+    def beginner(self) -> "TopicDecoder":
+        """Return a decoder of the same topic that has read nothing yet, and reports nothing."""
+        return replace(self, skipped=[], options=replace(self.options, on_corrupt="skip"))
+
+    def take_chunks(self, batches: Iterable[EntryBatch], ledger_id: int) -> None:
+        """Read the chunks of a ledger, for the messages that it does not end."""
+        for batch in batches:
+            entries, keep = self.walk(batch, ledger_id)
+            payloads = _payloads(batch, ledger_id, entries, keep & (entries[Meta.CHUNKS] > 1))
+            payloads.open(self.decrypt, self.options.on_encrypted, self.chunks)
+
+    def fail(self, ledger_id: int, entry_id: int, reason: str, kind: EntryError = CorruptMessageError) -> None:
+        """Raise for an entry that is damaged or too large, or remember that it was left out."""
+        if self.options.on_corrupt == "raise":
+            raise kind.of(ledger_id, entry_id, reason)
+        self.skipped.append(Skipped(ledger_id, entry_id, entry_id, reason))
+
+    def _in_time(self, entries: Int64Table) -> Mask:
+        published = entries[Meta.PUBLISH_TIME]
+        mask = np.ones(published.size, bool)
+        if self.options.start_ms is not None:
+            mask &= published >= self.options.start_ms
+        if self.options.end_ms is not None:
+            mask &= published < self.options.end_ms
+        return mask
+
+
+def _payloads(batch: EntryBatch, ledger_id: int, entries: Int64Table, keep: Mask) -> PlainPayloads:
+    ids = np.flatnonzero(keep) + batch.first_entry
+    return PlainPayloads(Workspace(batch.buffer), _where(keep, entries), ids, ledger_id)
+
+
+def _where(keep: Mask, entries: Int64Table) -> Int64Table:
+    """Return the entries in ``keep``; where they stand side by side, without a copy."""
+    rows = np.flatnonzero(keep)
+    if rows.size and rows[-1] - rows[0] + 1 == rows.size:
+        return entries[:, rows[0] : rows[-1] + 1]
+    return np.compress(keep, entries, axis=1)
+
+
+def _wrong_checksums(batch: EntryBatch) -> dict[int, str]:
+    """Return row and reason of each entry whose checksum is not that of its bytes."""
+    result = check_entries(batch)
+    wrong = np.flatnonzero(result.states == EntryState.MISMATCH).tolist()
+    return {row: f"its CRC32C is {result.computed[row]:08x}, it says {result.stored[row]:08x}" for row in wrong}

@@ -1,0 +1,76 @@
+"""The frame of an entry, and the check of its CRC32C (``docs/format.md``).
+
+An entry is ``[0E02 | int32 size | broker entry metadata] [0E01 | uint32 crc] message``; both parts in brackets are optional. The checksum
+covers all that stands behind it.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from ledgerfs.formats.kernel import inlined_kernel, kernel
+from ledgerfs.formats.records import EntryBatch
+from ledgerfs.messages.kernels.arrays import borrowed
+from ledgerfs.messages.kernels.crc32c import crc32c
+from ledgerfs.messages.kernels.wire import uint32_be
+
+
+class EntryState(IntEnum):
+    """What the check of one entry found."""
+
+    VALID = 0
+    NO_CHECKSUM = 1
+    """Old clients write none; nothing to compare."""
+    MISMATCH = 2
+    BROKEN_FRAME = 3
+    """The frame claims more bytes than the entry has."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChecksumResult:
+    """The states of a batch's entries, and the checksums of each: arrays of shape (entries,).
+
+    ``stored`` and ``computed`` mean something where the state is ``VALID`` or ``MISMATCH``.
+    """
+
+    states: npt.NDArray[np.uint8]
+    stored: npt.NDArray[np.uint32]
+    computed: npt.NDArray[np.uint32]
+
+
+def check_entries(batch: EntryBatch) -> ChecksumResult:
+    """Compare the checksum of every entry of ``batch`` that carries one."""
+    size = len(batch)
+    result = ChecksumResult(np.empty(size, np.uint8), np.zeros(size, np.uint32), np.zeros(size, np.uint32))
+    data = np.frombuffer(batch.buffer, np.uint8)
+    _check(data, batch.offsets, batch.lengths, result.states, result.stored, result.computed)
+    return result
+
+
+@inlined_kernel
+def _has_magic(data, at, end, second):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    return at + 2 <= end and data[at] == 0x0E and data[at + 1] == second
+
+
+@kernel
+def _check(data, offsets, lengths, states, stored, computed):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    data = borrowed(data)  # type: ignore[call-arg]
+    for i in range(offsets.size):
+        at = offsets[i]
+        end = at + lengths[i]
+        if _has_magic(data, at, end, 0x02):
+            if at + 6 > end or uint32_be(data, at + 2) > end - at - 6:
+                states[i] = 3
+                continue
+            at += 6 + uint32_be(data, at + 2)
+        if not _has_magic(data, at, end, 0x01):
+            states[i] = 1
+            continue
+        if at + 6 > end:
+            states[i] = 3
+            continue
+        stored[i] = uint32_be(data, at + 2)
+        computed[i] = crc32c(data, at + 6, end)
+        states[i] = 0 if stored[i] == computed[i] else 2

@@ -1,0 +1,84 @@
+"""What a scan asks of the table of entries that a decoder's walk returns: the one place beside the decoder that knows its columns."""
+
+import numpy as np
+import numpy.typing as npt
+
+from ledgerfs.formats.records import EntryBatch
+from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status, transactions_of
+from ledgerfs.messages.kernels.wire import ABSENT
+
+Mask = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.intp]
+Transaction = tuple[int, int]
+"""The two halves of its id, the most significant first."""
+
+_OUTCOME_OF_MARKER = {21: "committed", 22: "aborted"}
+
+
+def rows_in_transactions(entries: Int64Table, keep: Mask) -> Rows:
+    """Return which of the entries in ``keep`` are of a transaction; half of an id makes none."""
+    has_both = (_column(entries, Meta.TRANSACTION_LEAST) != ABSENT) & (
+        _column(entries, Meta.TRANSACTION_MOST) != ABSENT
+    )
+    return np.flatnonzero(keep & has_both)
+
+
+def transactions_at(entries: Int64Table, rows: Rows) -> list[Transaction]:
+    """Return the transactions of the ``rows`` that `rows_in_transactions` found."""
+    return [transaction for transaction in transactions_of(_at(entries, rows)) if transaction is not None]
+
+
+def markers_at(entries: Int64Table, rows: Rows) -> list[bool]:
+    """Return for each row whether it is a marker of the broker's."""
+    is_marker: list[bool] = (_column(entries, Meta.MARKER)[rows] != ABSENT).tolist()
+    return is_marker
+
+
+def outcomes_in(entries: Int64Table) -> list[tuple[int, Transaction, str]]:
+    """Return each entry that ends a transaction: its row, the transaction, and ``committed`` or ``aborted``."""
+    markers = _column(entries, Meta.MARKER)
+    is_sound = _column(entries, Meta.STATUS) == Status.VALID
+    rows = rows_in_transactions(entries, is_sound & np.isin(markers, list(_OUTCOME_OF_MARKER)))
+    states = (_OUTCOME_OF_MARKER[kind] for kind in markers[rows].tolist())
+    return list(zip(rows.tolist(), transactions_at(entries, rows), states, strict=True))
+
+
+def publish_times(entries: Int64Table) -> npt.NDArray[np.int64]:
+    """Return when each entry was published, ms since 1970 UTC; by its own cluster, where it is a replicated one."""
+    return _column(entries, Meta.PUBLISH_TIME)
+
+
+def first_local_time(entries: Int64Table) -> int | None:
+    """Return when the first entry was published, ms; None for a replicated one, which has its time from another cluster."""
+    if _column(entries, Meta.REPLICATED_FROM_AT)[0] != ABSENT:
+        return None
+    return int(_column(entries, Meta.PUBLISH_TIME)[0])
+
+
+def chunk_at(entries: Int64Table, row: int) -> tuple[int, int] | None:
+    """Return number and count of the chunk that an entry is; None for whole messages."""
+    count = int(_column(entries, Meta.CHUNKS)[row])
+    return (int(_column(entries, Meta.CHUNK)[row]), count) if count > 1 else None
+
+
+def chunked_id_at(batch: EntryBatch, entries: Int64Table, row: int) -> bytes:
+    """Return what all chunks of one message have in common."""
+    start = max(0, int(_column(entries, Meta.CHUNKED_ID_AT)[row]))
+    return bytes(batch.buffer[start : start + int(_column(entries, Meta.CHUNKED_ID_SIZE)[row])])
+
+
+def chunks_of(chunked_id: bytes, batch: EntryBatch, entries: Int64Table) -> Mask:
+    """Return which entries are chunks of one message."""
+    mask = np.zeros(len(batch), bool)
+    for row in np.flatnonzero(_column(entries, Meta.CHUNKS) > 1).tolist():
+        mask[row] = chunked_id_at(batch, entries, row) == chunked_id
+    return mask
+
+
+def _column(entries: Int64Table, column: Meta) -> npt.NDArray[np.int64]:
+    values: npt.NDArray[np.int64] = entries[column]
+    return values
+
+
+def _at(entries: Int64Table, rows: Rows) -> Int64Table:
+    return entries[:, rows]

@@ -1,0 +1,216 @@
+"""First step: frame and metadata of every entry of a buffer, as a table of integers (``docs/format.md``).
+
+A column of the table, ``table[Meta.…]``, is a field of all entries; a field of bytes is two columns, where it begins in the buffer and how
+long it is.
+Nothing is copied. Unknown fields are skipped; an entry that breaks a bound, or lacks what every message has, says so in its status.
+"""
+
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+from google.protobuf.message import DecodeError
+
+from ledgerfs.formats.kernel import inlined_kernel, kernel
+from ledgerfs.formats.records import EntryBatch
+from ledgerfs.messages.kernels.arrays import borrowed
+from ledgerfs.messages.kernels.memory import empty_table
+from ledgerfs.messages.kernels.wire import ABSENT, field_map, uint32_be, walk_fields
+from ledgerfs.messages.proto.message_metadata_pb2 import MessageMetadataRecord
+
+Int64Table = npt.NDArray[np.int64]
+
+
+class Status(IntEnum):
+    """What is wrong with an entry."""
+
+    VALID = 0
+    BROKEN_FRAME = 1
+    BROKEN_METADATA = 2
+    MISSING_FIELD = 3
+    """One of producer name, sequence id, publish time."""
+    BROKEN_BATCH = 4
+    """The payload is not the batch that the metadata promises."""
+    IMPOSSIBLE_TIME = 5
+    """A publish time that no 64-bit count of microseconds holds."""
+    BROKEN_COMPRESSION = 6
+
+
+class Meta(IntEnum):
+    """Columns of the table; in brackets the value that stands for "not there" where it is not 0."""
+
+    STATUS = 0  # a `Status`
+    METADATA_AT = 1
+    METADATA_END = 2
+    PAYLOAD_AT = 3
+    PAYLOAD_END = 4
+    BROKER_TIME = 5  # (ABSENT)
+    BROKER_INDEX = 6  # (ABSENT) index of the entry's last message
+    PRODUCER_AT = 7  # (ABSENT)
+    PRODUCER_SIZE = 8
+    SEQUENCE_ID = 9  # (ABSENT)
+    PUBLISH_TIME = 10  # (ABSENT)
+    PROPERTIES = 11
+    REPLICATED_FROM_AT = 12  # (ABSENT)
+    REPLICATED_FROM_SIZE = 13
+    KEY_AT = 14  # (ABSENT)
+    KEY_SIZE = 15
+    COMPRESSION = 16
+    UNCOMPRESSED_SIZE = 17  # (ABSENT)
+    BATCH_SIZE = 18  # (ABSENT)
+    EVENT_TIME = 19
+    ENCRYPTION_KEYS = 20
+    IV_AT = 21  # (ABSENT)
+    IV_SIZE = 22
+    SCHEMA_AT = 23  # (ABSENT)
+    SCHEMA_SIZE = 24
+    KEY_IS_BASE64 = 25
+    ORDERING_KEY_AT = 26  # (ABSENT)
+    ORDERING_KEY_SIZE = 27
+    DELIVER_AT = 28
+    MARKER = 29  # (ABSENT)
+    TRANSACTION_LEAST = 30  # (ABSENT)
+    TRANSACTION_MOST = 31  # (ABSENT)
+    VALUE_IS_NULL = 32
+    CHUNKED_ID_AT = 33  # (ABSENT)
+    CHUNKED_ID_SIZE = 34
+    CHUNKS = 35
+    CHUNKED_SIZE = 36
+    CHUNK = 37
+    KEY_IS_NULL = 38
+    KEPT_OF_BATCH = 39  # (ABSENT) anything else: compaction kept only some messages of the batch
+
+
+BROKER_FIELDS = field_map(numbers={1: Meta.BROKER_TIME, 2: Meta.BROKER_INDEX})
+
+MESSAGE_FIELDS = field_map(
+    numbers={
+        2: Meta.SEQUENCE_ID,
+        3: Meta.PUBLISH_TIME,
+        8: Meta.COMPRESSION,
+        9: Meta.UNCOMPRESSED_SIZE,
+        11: Meta.BATCH_SIZE,
+        12: Meta.EVENT_TIME,
+        17: Meta.KEY_IS_BASE64,
+        19: Meta.DELIVER_AT,
+        20: Meta.MARKER,
+        22: Meta.TRANSACTION_LEAST,
+        23: Meta.TRANSACTION_MOST,
+        25: Meta.VALUE_IS_NULL,
+        27: Meta.CHUNKS,
+        28: Meta.CHUNKED_SIZE,
+        29: Meta.CHUNK,
+        30: Meta.KEY_IS_NULL,
+        31: Meta.KEPT_OF_BATCH,
+    },
+    places={
+        1: Meta.PRODUCER_AT,
+        5: Meta.REPLICATED_FROM_AT,
+        6: Meta.KEY_AT,
+        15: Meta.IV_AT,
+        16: Meta.SCHEMA_AT,
+        18: Meta.ORDERING_KEY_AT,
+        26: Meta.CHUNKED_ID_AT,
+    },
+    counts={4: Meta.PROPERTIES, 13: Meta.ENCRYPTION_KEYS, 31: Meta.KEPT_OF_BATCH},
+)
+
+_DEFAULTS = np.zeros(len(Meta), np.int64)
+_DEFAULTS[
+    [
+        Meta.BROKER_TIME,
+        Meta.BROKER_INDEX,
+        Meta.PRODUCER_AT,
+        Meta.SEQUENCE_ID,
+        Meta.PUBLISH_TIME,
+        Meta.REPLICATED_FROM_AT,
+        Meta.KEY_AT,
+        Meta.UNCOMPRESSED_SIZE,
+        Meta.BATCH_SIZE,
+        Meta.IV_AT,
+        Meta.SCHEMA_AT,
+        Meta.ORDERING_KEY_AT,
+        Meta.MARKER,
+        Meta.TRANSACTION_LEAST,
+        Meta.TRANSACTION_MOST,
+        Meta.CHUNKED_ID_AT,
+        Meta.KEPT_OF_BATCH,
+    ]
+] = ABSENT
+_FILLED_AT_ONCE = 256
+_LAST_TIME = 2**63 // 1000 - 1
+
+
+def walk_metadata(batch: EntryBatch) -> Int64Table:
+    """Return the table of a batch's entries, shape (columns, entries)."""
+    table = empty_table(len(Meta), len(batch))
+    data = np.frombuffer(batch.buffer, np.uint8)
+    if _walk_entries(data, batch.offsets, batch.lengths, table, _DEFAULTS, BROKER_FIELDS, MESSAGE_FIELDS):
+        _look_closer(data, table)
+    return table
+
+
+def _look_closer(data: npt.NDArray[np.uint8], table: Int64Table) -> None:
+    """Set the status of entries that seem to lack a field."""
+    for row in np.flatnonzero(table[Meta.STATUS] == Status.MISSING_FIELD).tolist():
+        table[Meta.STATUS, row] = _missing_or_not(data[table[Meta.METADATA_AT, row] : table[Meta.METADATA_END, row]])
+
+
+def _missing_or_not(metadata: npt.NDArray[np.uint8]) -> Status:
+    """Return the status of an entry that seems to lack a field: 2⁶³, which a field of 64 bits can be, is `ABSENT` to the kernel."""
+    try:
+        message = MessageMetadataRecord.FromString(metadata.tobytes())
+    except DecodeError:
+        return Status.BROKEN_METADATA
+    if not all(message.HasField(name) for name in ("producer_name", "sequence_id", "publish_time_ms")):
+        return Status.MISSING_FIELD
+    published = message.publish_time_ms
+    return Status.VALID if min(published, 2**64 - published) <= _LAST_TIME else Status.IMPOSSIBLE_TIME
+
+
+@kernel
+def _walk_entries(data, offsets, lengths, table, defaults, broker, message):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    """Fill the table; return whether an entry seems to lack a field."""
+    data, table, broker, message = borrowed(data), borrowed(table), borrowed(broker), borrowed(message)  # type: ignore[call-arg]
+    seems_to_lack = False
+    for start in range(0, offsets.size, _FILLED_AT_ONCE):
+        stop = min(offsets.size, start + _FILLED_AT_ONCE)
+        for column in range(defaults.size):
+            table[column, start:stop] = defaults[column]
+        for i in range(start, stop):
+            table[0, i] = _walk_entry(data, offsets[i], offsets[i] + lengths[i], table, i, broker, message)
+            seems_to_lack |= table[0, i] == 3
+    return seems_to_lack
+
+
+@inlined_kernel
+def _walk_entry(data, at, end, table, i, broker, message):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    """Fill the columns of one entry; return its status."""
+    if at + 6 <= end and data[at] == 0x0E and data[at + 1] == 0x02:
+        size = uint32_be(data, at + 2)
+        at += 6
+        if size > end - at or not walk_fields(data, at, at + size, table, i, broker):
+            return 1
+        at += size
+    if at + 6 <= end and data[at] == 0x0E and data[at + 1] == 0x01:
+        at += 6
+    if at + 4 > end:
+        return 1
+    size = uint32_be(data, at)
+    at += 4
+    if size > end - at:
+        return 1
+    table[1, i] = at
+    table[2, i] = table[3, i] = at + size
+    table[4, i] = end
+    if not walk_fields(data, at, at + size, table, i, message):
+        return 2
+    if table[7, i] < 0 or table[9, i] == ABSENT or table[10, i] == ABSENT:
+        return 3
+    return 0 if abs(table[10, i]) <= _LAST_TIME else 5
+
+
+def transactions_of(entries: Int64Table) -> list[tuple[int, int] | None]:
+    """Return for each entry its transaction's id as (most, least) significant half; None where it is in none: it takes both halves."""
+    pairs = zip(entries[Meta.TRANSACTION_MOST].tolist(), entries[Meta.TRANSACTION_LEAST].tolist(), strict=True)
+    return [None if ABSENT in (most, least) else (most, least) for most, least in pairs]

@@ -1,0 +1,1 @@
+"""Rows to entries: batches as Pulsar's Java client makes them."""

@@ -1,0 +1,299 @@
+"""Columns that rows may have which are to become messages, and each as one Arrow type, whichever it came as.
+
+Names are those of the message table (`ledgerfs.messages.decode.table_schema`), so that what was exported imports again.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from ledgerfs.errors import InvalidRowsError
+from ledgerfs.messages.text.json_values import base64_texts
+
+_BYTES = "text or bytes"
+_TIME = "timestamps, or integers of ms since 1970 UTC"
+_PROPERTIES = "a map of texts, a struct of texts, or texts that are JSON objects of texts"
+
+INPUT_COLUMNS: Mapping[str, str] = MappingProxyType(
+    {
+        "value": _BYTES,
+        "key": "text, or bytes for keys of bytes",
+        "key_bytes": "bytes",
+        "ordering_key": _BYTES,
+        "properties": _PROPERTIES,
+        "event_time": _TIME,
+        "publish_time": _TIME,
+        "producer_name": _BYTES,
+        "sequence_id": "integers",
+        "schema_version": _BYTES,
+        "deliver_at_time": _TIME,
+        "replicated_from": _BYTES,
+    }
+)
+"""What a column holds, by its name."""
+
+IGNORED_COLUMNS = (
+    "topic",
+    "ledger_id",
+    "entry_id",
+    "batch_index",
+    "partition",
+    "broker_index",
+    "broker_time",
+    "txn_id",
+    "txn_state",
+)
+"""Columns of the message table that tell where a message was, or what became of it: a new place gives new ones."""
+
+PROPERTIES_TYPE = pa.map_(pa.string(), pa.string())
+
+_FIRST_TIME, _LAST_TIME = 1 - 2**63 // 1000, 253_402_300_799_999
+"""ms since 1970: the first that a 64-bit count of microseconds holds, as which times are read, and the end of the year 9999."""
+
+
+class InputColumns:
+    """The columns of some rows, checked by their names and types.
+
+    Parameters
+    ----------
+    schema
+        Of all rows.
+
+    Raises
+    ------
+    InvalidRowsError
+        A column that means nothing here, stands there twice, or has a type that does not fit; or no ``value``.
+
+    Attributes
+    ----------
+    ignored
+        Names of columns that the rows have and messages do not.
+
+    """
+
+    __slots__ = ("_plans", "ignored", "schema")
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self.ignored = tuple(name for name in schema.names if name in IGNORED_COLUMNS)
+        names = [name for name in schema.names if name not in IGNORED_COLUMNS]
+        _check_names(names)
+        self._plans = {name: _Plan.of(name, schema.field(name).type) for name in names}
+        if [plan.target for plan in self._plans.values()].count("key_bytes") > 1:
+            raise InvalidRowsError("a column of bytes beside key_bytes; one of them is enough", key="key")
+
+    def plain(self, rows: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
+        """Return the columns that messages have, without those that are all null.
+
+        Bytes and texts are ``large_binary``; ``key_bytes`` are in base64; times are int64, ms; properties are a map of strings.
+        Raises `InvalidRowsError`, for which ``first_row`` is the number of the first row, and `InvalidRowsError` for other columns than the
+        schema's.
+        """
+        if not rows.schema.equals(self.schema, check_metadata=False):
+            raise InvalidRowsError(
+                f"rows with other columns than the first ones: {_difference(self.schema, rows.schema)}"
+            )
+        made = {}
+        for name, plan in self._plans.items():
+            column = rows.column(name)
+            if name == "value" or column.null_count < len(column):
+                made[plan.target] = _built(plan.build, name, column, first_row)
+        if "key" in made and "key_bytes" in made:
+            _check_keys(made["key"], made["key_bytes"], first_row)
+        return pa.RecordBatch.from_pydict(made)
+
+
+def _check_names(names: list[str]) -> None:
+    accepted = f"{', '.join(INPUT_COLUMNS)}; ignored are {', '.join(IGNORED_COLUMNS)}"
+    for name in names:
+        if name not in INPUT_COLUMNS:
+            raise InvalidRowsError(f"no such column; accepted are {accepted}", key=name)
+        if names.count(name) > 1:
+            raise InvalidRowsError("a column is there twice", key=name)
+    if "value" not in names:
+        raise InvalidRowsError(f"there is no such column; accepted are {accepted}", key="value")
+
+
+def _difference(wanted: pa.Schema, found: pa.Schema) -> str:
+    fields = [field for field in found if field not in wanted] or [field for field in wanted if field not in found]
+    return ", ".join(f"{field.name} ({field.type})" for field in fields) or "another order"
+
+
+def _check_keys(keys: pa.Array, key_bytes: pa.Array, first_row: int) -> None:
+    both = pc.and_(keys.is_valid(), key_bytes.is_valid())
+    row = pc.index(both, value=True).as_py()
+    if row >= 0:
+        raise InvalidRowsError.of(first_row + row, "both a key and key_bytes")
+
+
+def require_time(ms: int) -> None:
+    """Raise `ValueError` for a time, ms since 1970 UTC, that would not be read as it was written, or is meant in µs or ns."""
+    if ms > _LAST_TIME:
+        unit = "microseconds" if ms // 1000 <= _LAST_TIME else "nanoseconds"
+        hint = f"; perhaps these are {unit}" if ms < 2**63 else ""
+        raise ValueError(f"a time of {ms} ms is after the year 9999{hint}")
+    if ms < _FIRST_TIME:
+        raise ValueError(f"a time of {ms} ms is earlier than can be read back")
+
+
+Builder = Callable[[pa.Array], pa.Array]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What becomes of a column: one of this name, by this function."""
+
+    target: str
+    build: Builder
+
+    @classmethod
+    def of(cls, name: str, kind: pa.DataType) -> "_Plan":
+        plain = kind.value_type if pt.is_dictionary(kind) else kind
+        target = "key_bytes" if name == "key" and _is_bytes(plain) else name
+        return cls(target, _builder(target, kind))
+
+
+def _builder(name: str, kind: pa.DataType) -> Builder:
+    """Return the function that makes a column plain; raises for a type that does not fit."""
+    if pt.is_dictionary(kind):
+        build = _builder(name, kind.value_type)
+        return lambda column: build(column.dictionary_decode())
+    if pt.is_null(kind):
+        return lambda column: column.cast(pa.large_binary())
+    found: Builder | None
+    if INPUT_COLUMNS[name] == _TIME:
+        found = _timestamps if pt.is_timestamp(kind) else _milliseconds if pt.is_integer(kind) else None
+    elif name == "sequence_id":
+        found = _integers if pt.is_integer(kind) else None
+    elif name == "properties":
+        found = _properties_builder(kind)
+    else:
+        found = _bytes_builder(name, kind)
+    if found is None:
+        raise InvalidRowsError(f"a column of {kind}; it should have {INPUT_COLUMNS[name]}", key=name)
+    return found
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(
+        pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_binary_view(kind) or pt.is_fixed_size_binary(kind)
+    )
+
+
+def _bytes_builder(name: str, kind: pa.DataType) -> Builder | None:
+    if not (_is_bytes(kind) or (_is_text(kind) and name != "key_bytes")):
+        return None
+    return _base64 if name == "key_bytes" else _bytes
+
+
+def _bytes(column: pa.Array) -> pa.Array:
+    return column.cast(pa.large_binary())
+
+
+def _base64(column: pa.Array) -> pa.Array:
+    return base64_texts(column.cast(pa.binary())).to_array().cast(pa.large_binary())
+
+
+def _integers(column: pa.Array) -> pa.Array:
+    return column.cast(pa.int64())
+
+
+def _timestamps(column: pa.Array) -> pa.Array:
+    """Return times; what is less than a ms, which no message can say, is dropped."""
+    kind = pa.timestamp("ms", column.type.tz)
+    return _milliseconds(column.cast(options=pc.CastOptions(kind, allow_time_truncate=True)))
+
+
+def _milliseconds(column: pa.Array) -> pa.Array:
+    times = column.cast(pa.int64())
+    for ms in pc.min_max(times).as_py().values():
+        if ms is not None:
+            require_time(ms)
+    return times
+
+
+def _properties_builder(kind: pa.DataType) -> Builder | None:
+    if pt.is_map(kind):
+        return _maps if _is_text(kind.key_type) and _is_text(kind.item_type) else None
+    if pt.is_struct(kind):
+        return _structs if all(_is_text(field.type) for field in kind) else None
+    return _json_objects if _is_text(kind) else None
+
+
+def _maps(column: pa.Array) -> pa.Array:
+    return column.cast(PROPERTIES_TYPE)
+
+
+def _structs(column: pa.Array) -> pa.Array:
+    """Return the fields of structs as properties; a field that is null is none."""
+    names, width, rows = [field.name for field in column.type], column.type.num_fields, len(column)
+    if not width:
+        return pa.array([None] * rows, PROPERTIES_TYPE)
+    items = pa.concat_arrays([field.cast(pa.string()) for field in column.flatten()])
+    by_rows = np.arange(width * rows).reshape(width, rows).T.ravel()
+    found = items.take(pa.array(by_rows))
+    is_there = found.is_valid().to_numpy(zero_copy_only=False)
+    offsets = np.zeros(rows + 1, np.int32)
+    np.cumsum(is_there.reshape(rows, width).sum(axis=1), out=offsets[1:])
+    keys = pa.array(names, pa.string()).take(pa.array(np.flatnonzero(is_there) % width))
+    return pa.MapArray.from_arrays(pa.array(offsets), keys, found.drop_null())
+
+
+def _json_objects(column: pa.Array) -> pa.Array:
+    """Return objects that are written as JSON; a name may be there twice. A Python object each, unlike all other columns."""
+    return pa.array([None if text is None else _pairs_of(text) for text in column.to_pylist()], PROPERTIES_TYPE)
+
+
+def _pairs_of(text: str) -> list[tuple[str, str]]:
+    pairs = json.loads(text, object_pairs_hook=tuple)
+    if not isinstance(pairs, tuple) or not all(isinstance(item, str) for _, item in pairs):
+        raise ValueError(f"{text[:80]} is no JSON object of texts")
+    return list(pairs)
+
+
+def _built(build: Builder, name: str, column: pa.Array, first_row: int) -> pa.Array:
+    try:
+        made = build(column)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+        row = _first_bad(build, column)
+        raise InvalidRowsError.of(first_row + row, f"its {name} cannot be one: {error}") from error
+    if name == "properties":
+        _check_properties(made, first_row)
+    return made
+
+
+def _first_bad(build: Builder, column: pa.Array) -> int:
+    """Return the row because of which a column cannot be built, in as many steps as its length has bits."""
+    low, high = 0, len(column)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            build(column.slice(low, middle - low))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+def _check_properties(maps: pa.Array, first_row: int) -> None:
+    """Raise for a property without a value, which no message can have."""
+    first, last = maps.offsets[0].as_py(), maps.offsets[-1].as_py()
+    items = maps.items.slice(first, last - first)
+    if not items.null_count:
+        return
+    bad = np.flatnonzero(items.is_null().to_numpy(zero_copy_only=False))
+    of_rows = np.searchsorted(maps.offsets.to_numpy() - first, bad, "right") - 1
+    for row in of_rows.tolist():
+        if maps[row].is_valid:
+            raise InvalidRowsError.of(first_row + row, "a property without a value")

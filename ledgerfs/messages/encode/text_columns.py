@@ -1,0 +1,107 @@
+"""Columns of the message table from texts, as JSON lines and CSV files have them (the other way of `ledgerfs.messages.text.json_lines`).
+
+Bytes are in base64 in a column of their name with ``_base64`` behind it; ``value`` may be in either. Times are ISO 8601, or ms since 1970
+UTC. Properties are JSON objects.
+"""
+
+import base64
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ledgerfs.messages.encode.input_columns import IGNORED_COLUMNS, INPUT_COLUMNS, require_time
+
+_TEXT, _TIME, _INTEGER = pa.string(), pa.timestamp("us", tz="UTC"), pa.int64()
+BASE64_SUFFIX = "_base64"
+TWO_VALUES = "a row with both a value and value_base64"
+
+_IN_BASE64 = ("key_bytes", "ordering_key", "schema_version")
+
+TEXT_COLUMNS: Mapping[str, pa.DataType] = MappingProxyType(
+    {
+        **{name: _TEXT for name in INPUT_COLUMNS if name not in _IN_BASE64},
+        **{name + BASE64_SUFFIX: _TEXT for name in ("value", *_IN_BASE64)},
+        "sequence_id": _INTEGER,
+        **dict.fromkeys(IGNORED_COLUMNS, _TEXT),
+        **dict.fromkeys(("ledger_id", "entry_id", "batch_index", "partition", "broker_index"), _INTEGER),
+    }
+)
+"""The columns that files of texts may have, and each one's type before it is converted."""
+
+_MILLISECONDS = re.compile(r"-?[0-9]+\Z")
+_DATE = re.compile(r"[+-]?[0-9]{4,6}-[0-9]{2}-[0-9]{2}")
+_NO_ZONE = re.compile(r"Z\Z")
+
+
+def from_texts(columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+    """Return columns by the names of the message table, without those that messages do not have.
+
+    Raises `ValueError` (which `pyarrow.ArrowInvalid` is) for a text that is not what its column needs, and for a row that has two values.
+    """
+    made: dict[str, pa.Array] = {}
+    for name, column in columns.items():
+        plain = name.removesuffix(BASE64_SUFFIX)
+        if name in IGNORED_COLUMNS:
+            continue
+        found = _CONVERTED.get(name, _as_it_is)(column) if plain == name else _from_base64(column)
+        made[plain] = found if plain not in made else _either(made[plain], found)
+    return made
+
+
+def _either(one: pa.Array, other: pa.Array) -> pa.Array:
+    if other.null_count == len(other):
+        return one
+    row = pc.index(pc.and_(one.is_valid(), other.is_valid()), value=True).as_py()
+    if row >= 0:
+        raise ValueError(f"{TWO_VALUES}, the latter {other[row].as_py()[:80]!r}")
+    return pc.coalesce(one.cast(pa.binary()), other.cast(pa.binary()))
+
+
+def _as_it_is(column: pa.Array) -> pa.Array:
+    return column
+
+
+def _bytes(column: pa.Array) -> pa.Array:
+    return column.cast(pa.binary())
+
+
+def _from_base64(column: pa.Array) -> pa.Array:
+    if column.null_count == len(column):
+        return pa.nulls(len(column), pa.binary())
+    return pa.array(
+        [None if text is None else base64.b64decode(text, validate=True) for text in column.to_pylist()], pa.binary()
+    )
+
+
+def _times(column: pa.Array) -> pa.Array:
+    try:
+        return column.cast(_TIME)
+    except pa.ArrowInvalid:
+        return pa.array(
+            [None if text is None else _microseconds(text) for text in column.to_pylist()], pa.int64()
+        ).cast(_TIME)
+
+
+def _microseconds(text: str) -> int:
+    """Return a time that pyarrow does not read: a count of ms, one without a zone, or of a year that has six digits."""
+    if _MILLISECONDS.match(text):
+        require_time(int(text))
+        return int(text) * 1000
+    try:
+        return int(pa.scalar(text).cast(_TIME).value)
+    except pa.ArrowInvalid:
+        if not _DATE.match(text):
+            raise
+        # numpy wraps silently; of years that have six digits, ms are never as many.
+        plain = _NO_ZONE.sub("", text)
+        require_time(int(np.datetime64(plain, "ms").astype(np.int64)))
+        return int(np.datetime64(plain, "us").astype(np.int64))
+
+
+_CONVERTED: Mapping[str, Callable[[pa.Array], pa.Array]] = MappingProxyType(
+    {"value": _bytes, "event_time": _times, "publish_time": _times, "deliver_at_time": _times}
+)

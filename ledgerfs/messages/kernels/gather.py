@@ -1,0 +1,226 @@
+"""Last step: bytes and numbers that lie about in a buffer, put one behind the other as Arrow wants them."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ledgerfs.errors import CorruptObjectError
+from ledgerfs.formats.kernel import inlined_kernel, kernel
+from ledgerfs.formats.memory_loads import load_int64
+from ledgerfs.messages.kernels.arrays import borrowed, copy_bytes
+from ledgerfs.messages.kernels.memory import empty
+from ledgerfs.messages.kernels.wire import ABSENT, read_varint, skip_fixed
+
+Bytes = npt.NDArray[np.uint8]
+Int64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_LARGEST_COLUMN = 2**31 - 1
+_ALL = np.zeros(0, np.bool_)
+_MOST_MICROSECONDS = 2**63 // 1000
+
+
+def gather_bytes(data: Bytes, at: Int64, size: Int64, valid: Mask | None = None) -> pa.Array:
+    """Return a binary array of ``data[at[i] : at[i] + size[i]]``, null where not ``valid``.
+
+    The caller sees to it that the ranges are inside ``data``. Raises `CorruptObjectError` for more than an array can hold.
+    """
+    offsets, target = _gather(data, at, size, valid)
+    return pa.Array.from_buffers(pa.binary(), at.size, [_bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(target)])
+
+
+def packed_bytes(data: Bytes, size: Int64, valid: Mask | None = None) -> pa.Array:
+    """Return a binary array of bytes that lie one behind the other already, ``size[i]`` bytes each; nothing is copied."""
+    offsets = empty(size.size + 1, np.int32)
+    _lay_out(size, _ALL, offsets)
+    return pa.Array.from_buffers(pa.binary(), size.size, [_bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def gather_text(data: Bytes, at: Int64, size: Int64, valid: Mask | None = None) -> pa.Array:
+    """Return the same as a string array; what is not UTF-8 becomes U+FFFD."""
+    offsets, target = _gather(data, at, size, valid)
+    buffers = [_bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(target)]
+    text = pa.Array.from_buffers(pa.string(), at.size, buffers)
+    if target.size and target.max() >= 0x80:
+        try:
+            text.validate(full=True)
+        except pa.ArrowInvalid:
+            check_size(3 * target.size)  # U+FFFD has three bytes
+            return pa.array([_decoded(one) for one in text.view(pa.binary()).to_pylist()], pa.string())
+    return text
+
+
+def gather_properties(data: Bytes, at: Int64, end: Int64, fields: Int64, counts: Int64) -> pa.Array:
+    """Return a map array of the properties of each message, in their order, duplicates kept.
+
+    ``fields`` is the number of the property field in the metadata at ``data[at[i] : end[i]]``, which has ``counts[i]`` of them.
+    """
+    offsets = empty(at.size + 1, np.int32)
+    total = _lay_out(counts, _ALL, offsets)
+    check_size(total)
+    places = empty(4 * total, np.int64).reshape(total, 4)
+    places.fill(0)
+    _find_properties(data, at, end, fields, offsets, places)
+    keys = gather_text(data, places[:, 0], places[:, 1])
+    values = gather_text(data, places[:, 2], places[:, 3])
+    return pa.MapArray.from_arrays(pa.array(offsets), keys, values)
+
+
+def are_equal(data: Bytes, at: Int64, size: Int64) -> bool:
+    """Whether all of ``data[at[i] : at[i] + size[i]]`` are the same bytes."""
+    return bool(_are_equal(data, at, size))
+
+
+def gather_times(milliseconds: Int64, *, zero_is_null: bool = False) -> pa.Array:
+    """Return times; null where absent, and for what no 64-bit count of microseconds holds."""
+    microseconds, valid = empty(milliseconds.size, np.int64), empty(milliseconds.size, np.bool_)
+    _to_microseconds(milliseconds, 0 if zero_is_null else ABSENT, microseconds, valid)
+    return masked(microseconds, valid, pa.timestamp("us", tz="UTC"))
+
+
+def take(values: Int64, positions: Int64) -> Int64:
+    """Return ``values[positions]``."""
+    taken: Int64 = empty(positions.size, np.int64)
+    _take(values, positions, taken)
+    return taken
+
+
+def masked(values: "npt.NDArray[Any]", valid: Mask | None, kind: pa.DataType) -> pa.Array:
+    """Return an array of numbers of an Arrow type of the same width, null where not ``valid``."""
+    return pa.Array.from_buffers(kind, values.size, [_bitmap(valid), pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def check_size(total: int) -> None:
+    """Raise `CorruptObjectError` for more bytes, or items, than the offsets of an array can count."""
+    if not 0 <= total <= _LARGEST_COLUMN:
+        raise CorruptObjectError(
+            f"{total} bytes in one column of one batch of messages, which repeat what their entry says"
+        )
+
+
+def _gather(data: Bytes, at: Int64, size: Int64, valid: Mask | None) -> tuple["npt.NDArray[np.int32]", Bytes]:
+    """Return offsets and bytes of a column."""
+    offsets = empty(at.size + 1, np.int32)
+    total = _lay_out(size, _ALL if valid is None else valid, offsets)
+    check_size(total)
+    target = empty(total, np.uint8)
+    _copy_all(data, at, offsets, target)
+    return offsets, target
+
+
+def _bitmap(valid: Mask | None) -> pa.Buffer | None:
+    return None if valid is None or valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def _decoded(text: bytes | None) -> str | None:
+    return None if text is None else text.decode("utf-8", "replace")
+
+
+@kernel
+def _lay_out(size, valid, offsets):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Fill in where each item begins; return where the last one ends, or -1 for too much."""
+    total = np.int64(0)
+    offsets[0] = 0
+    for i in range(size.size):
+        if valid.size == 0 or valid[i]:
+            total += size[i]
+        if not 0 <= total <= 0x7FFFFFFF:
+            return total
+        offsets[i + 1] = total
+    return total
+
+
+@kernel
+def _copy_all(data, at, offsets, target):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    for i in range(at.size):
+        start = np.int64(offsets[i])
+        length = np.int64(offsets[i + 1]) - start
+        if length > 0:
+            copy_bytes(target, start, data, at[i], length)  # type: ignore[call-arg]
+
+
+@kernel
+def _are_equal(data, at, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    data = borrowed(data)  # type: ignore[call-arg]
+    for i in range(1, at.size):  # noqa: SIM110  (numba compiles loops)
+        if size[i] != size[0] or not _is_same(data, at[0], at[i], size[0]):
+            return False
+    return True
+
+
+@inlined_kernel
+def _is_same(data, one, other, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Compare eight bytes at a time, the last eight once more."""
+    if size < 8:
+        for k in range(size):  # noqa: SIM110
+            if data[one + k] != data[other + k]:
+                return False
+        return True
+    for k in range(0, size - 8, 8):
+        if load_int64(data, one + k) != load_int64(data, other + k):  # type: ignore[call-arg]
+            return False
+    last = size - 8
+    return load_int64(data, one + last) == load_int64(data, other + last)  # type: ignore[call-arg]
+
+
+@kernel
+def _to_microseconds(milliseconds, null, microseconds, valid):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    for i in range(milliseconds.size):
+        value = milliseconds[i]
+        valid[i] = value != null and -_MOST_MICROSECONDS < value < _MOST_MICROSECONDS
+        microseconds[i] = value * 1000 if valid[i] else 0
+
+
+@kernel
+def _take(values, positions, taken):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    for i in range(positions.size):
+        taken[i] = values[positions[i]]
+
+
+@kernel
+def _find_properties(data, at, end, fields, offsets, places):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    """Find key and value of each property, in metadata that was walked before, so that its fields fit."""
+    data, places = borrowed(data), borrowed(places)  # type: ignore[call-arg]
+    for i in range(at.size):
+        row = np.int64(offsets[i])
+        position = at[i]
+        while row < offsets[i + 1] and 0 <= position < end[i]:
+            tag, position = read_varint(data, position, end[i])
+            if position >= 0 and tag & 7 == 2:
+                size, start = read_varint(data, position, end[i])
+                if tag >> 3 == fields[i]:
+                    _find_pair(data, start, start + size, places, row)
+                    row += 1
+            position = _behind_field(data, position, end[i], tag & 7)
+
+
+@kernel
+def _find_pair(data, at, end, places, row):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Fill a row from a property; what breaks its bounds ends it."""
+    while 0 <= at < end:
+        tag, at = read_varint(data, at, end)
+        if at < 0:
+            return
+        behind = _behind_field(data, at, end, tag & 7)
+        if behind >= 0 and (tag == 0x0A or tag == 0x12):  # noqa: PLR1714  (numba compiles this, not a membership)
+            column = 0 if tag == 0x0A else 2
+            size, start = read_varint(data, at, end)
+            places[row, column] = start
+            places[row, column + 1] = size
+        at = behind
+
+
+@kernel
+def _behind_field(data, at, end, wire_type):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Return the position behind the value of a field, or -1."""
+    if at < 0:
+        return -1
+    if wire_type == 0:
+        _, at = read_varint(data, at, end)
+        return at
+    if wire_type == 2:
+        size, at = read_varint(data, at, end)
+        return at + size if at >= 0 and 0 <= size <= end - at else -1
+    return skip_fixed(at, end, wire_type)

@@ -1,0 +1,1 @@
+"""What may become of entries on their way into a ledger: payloads compressed anew, batches taken apart."""

@@ -1,0 +1,192 @@
+"""The kernels of `unbatch`: what messages of a batch share is collected once, then each is written with what is its own."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ledgerfs.formats.kernel import inlined_kernel, kernel
+from ledgerfs.messages.codecs.native_compression import put_compressed
+from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta
+from ledgerfs.messages.kernels.arrays import borrowed
+from ledgerfs.messages.kernels.memory import empty
+from ledgerfs.messages.kernels.wire import ABSENT
+from ledgerfs.messages.transforms.entry_writing import (
+    behind_broker_metadata,
+    dropped_fields,
+    finish_record,
+    next_field,
+    put_as_it_is,
+    put_checksum_frame,
+    put_integer,
+    put_kept_fields,
+    put_number,
+    put_stretch,
+    put_text,
+)
+
+Bytes = npt.NDArray[np.uint8]
+Int64 = npt.NDArray[np.int64]
+
+_OF_BROKER = dropped_fields(numbers=[2])
+_OF_BATCH = dropped_fields(numbers=[2, 8, 9, 11, 12, 17, 24, 25, 30, 31], texts=[4, 6, 18, 31])
+
+
+@dataclass(frozen=True, slots=True)
+class Fronts:
+    """What messages of a batch share: of each batch, a column of ``places`` tells where.
+
+    The rows: start (-1 where there is none) and end in ``data`` of what the broker put in front, start and end of the metadata's fields,
+    and whether there is a checksum.
+    """
+
+    data: Bytes
+    places: Int64Table
+
+    def sizes(self) -> Int64:
+        """Return the bytes of each."""
+        sizes: Int64 = (
+            self.places[3] - self.places[2] + np.where(self.places[0] < 0, 0, self.places[1] - self.places[0])
+        )
+        return sizes
+
+
+def collect_fronts(data: Bytes, offsets: Int64, table: Int64Table) -> Fronts:
+    """Return what the messages share of the batches that begin at ``offsets``."""
+    out = empty(int((table[Meta.METADATA_END] - offsets).sum()), np.uint8)
+    places = np.empty((5, offsets.size), np.int64)
+    _collect(data, offsets, table, (_OF_BROKER, _OF_BATCH), out, places)
+    return Fronts(read_only(out), places)
+
+
+def read_only(data: Bytes) -> Bytes:
+    """Return a view that may not be written to: kernels are compiled for each kind of array."""
+    view = data.view()
+    view.flags.writeable = False
+    return view
+
+
+@kernel
+def _collect(data, offsets, table, drops, out, places):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    data, table, out, places = borrowed(data), borrowed(table), borrowed(out), borrowed(places)  # type: ignore[call-arg]
+    of_broker, of_batch = borrowed(drops[0]), borrowed(drops[1])
+    to = 0
+    for i in range(offsets.size):
+        at = behind_broker_metadata(data, offsets[i])
+        places[0, i] = -1
+        if at > offsets[i]:
+            places[0, i] = to
+            to = put_kept_fields(out, to, data, offsets[i] + 6, at, of_broker)
+        places[1, i] = places[2, i] = to
+        to = put_kept_fields(out, to, data, table[1, i], table[2, i], of_batch)
+        places[3, i] = to
+        places[4, i] = at < table[1, i] - 4
+
+
+@kernel
+def write_units(sources, units, tables, buffers, makers, wanted):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
+    """Write units as records; return the bytes written, and the first unit that cannot be compressed, or -1.
+
+    Parameters
+    ----------
+    sources
+        The bytes of entries, of the messages' metadata, of what batches share, and of payloads.
+    units
+        Of each unit the entry, and the message or -1; of each entry start and length; of each message place and size of its payload, and
+        the size of that when it is plain.
+    tables
+        Of the entries that are batches, of the messages, and of what batches share.
+    buffers
+        What is written, and the columns of start and length of each unit in that.
+    makers
+        Functions that compress.
+    wanted
+        Codec that is said, codec to compress by, and id of the first unit.
+
+    """
+    sources = (borrowed(sources[0]), borrowed(sources[1]), borrowed(sources[2]), borrowed(sources[3]))  # type: ignore[call-arg]
+    rows, of_message, offsets, lengths = borrowed(units[0]), borrowed(units[1]), borrowed(units[2]), borrowed(units[3])
+    payloads = (borrowed(units[4]), borrowed(units[5]), borrowed(units[6]))
+    tables = (borrowed(tables[0]), borrowed(tables[1]), borrowed(tables[2]))
+    out, places, makers = borrowed(buffers[0]), borrowed(buffers[1]), borrowed(makers)
+    codec, made_by, first = wanted
+    to = 0
+    for k in range(rows.size):
+        start, i, m = to, rows[k], of_message[k]
+        if m < 0:
+            to = put_as_it_is(out, to, sources[0], offsets[i], lengths[i], first + k)
+        else:
+            sizes = (payloads[0][m], payloads[1][m], payloads[2][m])
+            to = _put_message(out, to, sources, tables, m, sizes, makers, (codec, made_by, first + k))
+            if to < 0:
+                return to, k
+        places[0, k] = start + 12
+        places[1, k] = to - start - 12
+    return to, -1
+
+
+@kernel
+def _put_message(out, start, sources, tables, m, payload, makers, wanted):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    """Write a message of a batch as an entry; return the place behind it, or -1 if it cannot be compressed."""
+    entries, messages, fronts = tables
+    codec, made_by, entry_id = wanted
+    i = messages[0, m]
+    to = start + 12
+    if fronts[0, i] >= 0:
+        to = _put_broker_metadata(out, to, sources[2], fronts, entries, i, messages[1, m])
+    metadata_at = put_checksum_frame(out, to, fronts[4, i])
+    to = put_stretch(out, metadata_at, sources[2], fronts[2, i], fronts[3, i])
+    to = _put_texts(out, to, sources[1], messages, m)
+    payload_at = _put_numbers(out, to, messages, m, codec, payload[2])
+    to = put_compressed(makers, made_by, sources[3], payload[0], payload[1], out, payload_at)
+    if to >= 0:
+        finish_record(out, start, metadata_at, payload_at, to, fronts[4, i], entry_id)
+    return to
+
+
+@inlined_kernel
+def _put_broker_metadata(out, start, data, fronts, entries, i, index):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    """Write what the broker put in front, with the index of one message: the batch has that of its last."""
+    to = put_stretch(out, start + 6, data, fronts[0, i], fronts[1, i])
+    if entries[6, i] != ABSENT:
+        to = put_number(out, to, 2, entries[6, i] - entries[18, i] + 1 + index)
+    put_integer(out, put_integer(out, start, 0x0E02, 2), to - start - 6, 4)
+    return to
+
+
+@inlined_kernel
+def _put_texts(out, to, data, messages, m):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Write properties, key and ordering key."""
+    at, end = messages[2, m], messages[3, m]
+    remaining = messages[6, m]
+    while remaining > 0 and at < end:
+        tag, value, behind = next_field(data, at, end)
+        if behind < 0:
+            break
+        if tag == 10:
+            to = put_text(out, to, 4, data, value, behind - value)
+            remaining -= 1
+        at = behind
+    if messages[7, m] >= 0:
+        to = put_text(out, to, 6, data, messages[7, m], messages[8, m])
+    if messages[11, m] >= 0:
+        to = put_text(out, to, 18, data, messages[11, m], messages[12, m])
+    return to
+
+
+@inlined_kernel
+def _put_numbers(out, to, messages, m, codec, plain_size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    """Write the fields of numbers; like Java's client, the payload's size also where it is not compressed."""
+    to = put_number(out, to, 2, messages[14, m])
+    if codec != 0:
+        to = put_number(out, to, 8, codec)
+    to = put_number(out, to, 9, plain_size)
+    if messages[13, m] != 0:
+        to = put_number(out, to, 12, messages[13, m])
+    if messages[9, m] != 0:
+        to = put_number(out, to, 17, messages[9, m])
+    if messages[15, m] != 0:
+        to = put_number(out, to, 25, messages[15, m])
+    if messages[10, m] != 0:
+        to = put_number(out, to, 30, messages[10, m])
+    return to

@@ -1,0 +1,44 @@
+"""What the options of a scan are called: here, where nothing heavy is imported, since those check names who read no messages yet."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ledgerfs.errors import InvalidOptionError
+
+MESSAGE_OPTIONS = ("private_keys", "on_encrypted", "include_markers", "check_checksums", "max_message_bytes")
+"""Of `Topic.message`."""
+
+SCAN_OPTIONS = ("columns", "start_time", "end_time", "clock_slack_ms", "transactions", "on_corrupt", *MESSAGE_OPTIONS)
+"""Of `Topic.scan`, and all that hands its options on to it."""
+
+COUNT_OPTIONS = SCAN_OPTIONS[1:]
+"""Of `Topic.count`, which has no columns."""
+
+
+def require_known(given: Iterable[str], known: Iterable[str] = SCAN_OPTIONS) -> None:
+    """Raise `InvalidOptionError` for the first name that is no option; it names the nearest one."""
+    names = tuple(known)
+    for name in given:
+        if name not in names:
+            raise InvalidOptionError.unknown(name, names)
+
+
+def require_of_parts(options: Mapping[str, Any]) -> None:
+    """Raise `InvalidOptionError` for what a part of a topic, such as a file of a view or the work of a task, cannot be asked for."""
+    if options.get("transactions") == "readable":
+        raise InvalidOptionError(
+            "what is readable ends at the first open transaction of the whole topic, which a part of it does not know; ask for it "
+            "of a scan, of `head` or of `count`",
+            key="transactions='readable'",
+        )
+
+
+def require_of_files(options: Mapping[str, Any]) -> None:
+    """Raise `InvalidOptionError` for options that tables as files cannot have: what is damaged must not look whole."""
+    require_known(options)
+    require_of_parts(options)
+    if options.get("on_corrupt", "raise") != "raise":
+        raise InvalidOptionError(
+            "a file of the tree is whole or an error; topic.scan(on_corrupt='skip') reads around damage",
+            key=f"on_corrupt={options['on_corrupt']!r}",
+        )

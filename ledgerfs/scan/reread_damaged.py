@@ -1,0 +1,57 @@
+"""Entries whose checksums are wrong are asked for once more before they are damage: a bit may have flipped on the way, or in a cache."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from ledgerfs.errors import CorruptMessageError
+from ledgerfs.formats.records import EntryBatch
+from ledgerfs.ledgers.dialect import LedgerReader
+from ledgerfs.messages.decode.entries import Mask, TopicDecoder
+from ledgerfs.messages.decode.metadata_walk import Int64Table
+from ledgerfs.scan.topic_entries import Place
+
+
+class Walked(NamedTuple):
+    """Entries whose metadata was walked: the place of the first one, and what `TopicDecoder.walk` returns."""
+
+    place: Place
+    batch: EntryBatch
+    entries: Int64Table
+    keep: Mask
+
+
+def walk_entries(
+    decoder: TopicDecoder, ledgers: Sequence[LedgerReader], found: Iterable[tuple[Place, EntryBatch]]
+) -> Iterator[Walked]:
+    """Walk the metadata of entries; raises `CorruptMessageError`, or has the decoder skip, what is damaged in the store itself.
+
+    What caches keep of an object is dropped when an entry of it is damaged, so that nobody finds the same there again.
+    """
+    for place, batch in found:
+        ledger = ledgers[place.number]
+        walked = _walk(decoder, ledger, batch)
+        if walked is not None:
+            yield Walked(place, batch, *walked)
+            continue
+        ledger.store.forget(ledger.ref.data)
+        try:
+            for again in ledger.batches(batch.first_entry, batch.first_entry + len(batch) - 1):
+                yield Walked(Place(place.number, again.first_entry), again, *decoder.walk(again, ledger.ref.ledger_id))
+        except CorruptMessageError:
+            ledger.store.forget(ledger.ref.data)
+            raise
+
+
+def _walk(decoder: TopicDecoder, ledger: LedgerReader, batch: EntryBatch) -> tuple[Int64Table, Mask] | None:
+    """Return what a walk returns; None where something is damaged, and the store can be asked once more."""
+    told = len(decoder.skipped)
+    try:
+        walked = decoder.walk(batch, ledger.ref.ledger_id)
+    except CorruptMessageError:
+        if not ledger.store.is_remote:
+            raise
+        return None
+    if len(decoder.skipped) == told or not ledger.store.is_remote:
+        return walked
+    del decoder.skipped[told:]
+    return None

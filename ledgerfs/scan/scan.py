@@ -1,0 +1,281 @@
+"""A topic, or some ledgers of it, read as a table: a stream of Arrow record batches of bounded size.
+
+Ledgers come in the order of the topic and entries in the order of the ledger, so messages do too. What a reader of Pulsar would not see
+(markers, messages of transactions that were not committed) is left out unless it is asked for.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ledgerfs.errors import InvalidOptionError
+from ledgerfs.ledgers.dialect import LedgerReader
+from ledgerfs.ledgers.finality import Basis, Found
+from ledgerfs.ledgers.ledger_times import LedgerTimes, TimeRange
+from ledgerfs.ledgers.missing_ledgers import MissingLedger, missing_error
+from ledgerfs.ledgers.time_arguments import CLOCK_SLACK_MS, Moment, milliseconds_of
+from ledgerfs.messages.decode.chunks import Incomplete
+from ledgerfs.messages.decode.entries import DecodeOptions, Skipped, TopicDecoder
+from ledgerfs.messages.decode.entry_fields import rows_in_transactions
+from ledgerfs.messages.decode.payloads import Decrypt
+from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS, schema_of
+from ledgerfs.scan.earlier_chunks import EarlierChunks
+from ledgerfs.scan.options import require_known, require_of_parts
+from ledgerfs.scan.reread_damaged import walk_entries
+from ledgerfs.scan.time_pruning import TimePruning
+from ledgerfs.scan.topic_entries import Reach, read_entries
+from ledgerfs.scan.transaction_outcomes import Known, Outcomes
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_CHOICES = {
+    "transactions": ("committed", "readable", "all"),
+    "on_encrypted": ("raise", "null", "skip"),
+    "on_corrupt": ("raise", "skip"),
+}
+
+OnRead = Callable[[int], None]
+"""Called with the bytes of entries that were read since the last call."""
+
+
+@dataclass(slots=True)
+class Scan:
+    """A table that is read when it is iterated, each time anew.
+
+    It is an Arrow stream (``__arrow_c_stream__``): ``pa.table(scan)``, ``pl.DataFrame(scan)``, ``duckdb.from_arrow(scan.to_reader())``.
+    Memory is bounded by a few windows of 8 MiB and what they decompress to, however long the topic is.
+
+    Attributes
+    ----------
+    ledgers, part
+        All ledgers of the topic, and which of their entries are wanted, None for all. The others are only asked for what belongs to
+        messages of these: earlier parts of chunked messages, later outcomes of transactions. A chunked message is where its last part is,
+        so parts that do not overlap never have the same message.
+    transactions
+        ``committed``; ``readable``, which ends before the first message of a transaction that is open, as Pulsar's reader does; or ``all``.
+    clock_slack_ms
+        How much earlier than a message before it one may be published; entries that then cannot be in the range of time are not read.
+    limits
+        Between which times each ledger's messages were published; None to ask all ledgers when it matters.
+    known_outcomes
+        Outcomes of transactions that scans of the same ledgers found before; what this one finds is added.
+    on_read
+        Called as entries are read, for those who show progress.
+    skipped
+        After an iteration: entries left out because of ``on_corrupt="skip"``.
+    incomplete
+        After an iteration: chunked messages of which parts are missing. One that only waits for parts at the end of what was read is told
+        if that is the end of the topic.
+    basis
+        After a whole iteration: which ledgers the rows depend on besides those that they are in (`ledgerfs.ledgers.finality`).
+    missing
+        Ledgers of the topic that the bucket cannot deliver. Unless ``on_corrupt`` is "skip", an iteration raises `MissingLedgerError` for
+        them before its first batch.
+
+    """
+
+    topic: str
+    ledgers: Sequence[LedgerReader]
+    options: DecodeOptions
+    transactions: str = "committed"
+    decrypt: Decrypt | None = None
+    part: Reach | None = None
+    clock_slack_ms: int = CLOCK_SLACK_MS
+    limits: LedgerTimes | None = field(default=None, repr=False)
+    known_outcomes: Known = field(default_factory=dict, repr=False)
+    on_read: OnRead | None = None
+    skipped: list[Skipped] = field(default_factory=list)
+    incomplete: list[Incomplete] = field(default_factory=list)
+    missing: Sequence[MissingLedger] = ()
+    basis: Basis = field(default_factory=Basis.unknown)
+
+    def __post_init__(self) -> None:
+        if self.part is not None:
+            require_of_parts({"transactions": self.transactions})
+
+    @property
+    def is_final(self) -> bool:
+        """After a whole iteration: whether no ledger that is uploaded later, before, between or behind the others, can change the rows.
+
+        False where a transaction had no outcome, a chunked message lacked parts, or one was joined from several ledgers, between which
+        others may come; and where the topic lacks ledgers.
+        """
+        return self.basis.is_final and not self.missing
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and types of the columns."""
+        return schema_of(self.options.columns)
+
+    @property
+    def times(self) -> TimeRange:
+        """The range of time that is wanted."""
+        return TimeRange(self.options.start_ms, self.options.end_ms, self.clock_slack_ms)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        if self.schema.names:
+            return self._read(self.options)
+        # A decoder tells the number of rows by their columns; of this one, which costs next to nothing, only that number is passed on.
+        return (batch.select([]) for batch in self._read(replace(self.options, columns=("ledger_id",))))
+
+    def count(self) -> int:
+        """Return the number of messages; no column is built for it, and nothing decompressed or decrypted.
+
+        Encrypted messages therefore count without their keys, too (unless ``on_encrypted`` is "null" or "skip", which change how many
+        rows there are: then what there are keys for is decrypted). Raises as an iteration does, and leaves behind the same.
+        """
+        counted = replace(self, options=replace(self.options, columns=()), decrypt=self._decrypt_to_count())
+        messages: int = sum(batch.num_rows for batch in counted)
+        self.skipped, self.incomplete, self.basis = counted.skipped, counted.incomplete, counted.basis
+        return messages
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return the stream as pyarrow's reader, for those who take nothing else (DuckDB)."""
+        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
+
+    def to_table(self) -> pa.Table:
+        """Read all of it into memory."""
+        return pa.Table.from_batches(list(self), self.schema)
+
+    def to_pandas(self, **options: Any) -> "pd.DataFrame":  # noqa: ANN401  (pyarrow's own)
+        """Read all of it into a pandas DataFrame; ``options`` are those of `pyarrow.Table.to_pandas`."""
+        frame: pd.DataFrame = self.to_table().to_pandas(**options)
+        return frame
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        capsule: object = self.to_reader().__arrow_c_stream__(requested_schema)
+        return capsule
+
+    def _read(self, options: DecodeOptions) -> Iterator[pa.RecordBatch]:
+        self.require_all()
+        is_damage_skipped = options.on_corrupt == "skip"
+        are_outcomes_told = "txn_state" in schema_of(options.columns).names
+        outcomes = Outcomes(self.ledgers, self.known_outcomes, is_damage_skipped=is_damage_skipped)
+        decoder = TopicDecoder(self.topic, options, self.decrypt, outcomes.state_of)
+        self.skipped, self.incomplete, self.basis = decoder.skipped, decoder.chunks.incomplete, Basis.unknown()
+        start, stop = reach = self._reach()
+        decoder.chunks.earlier = EarlierChunks(self.ledgers, start, decoder)
+        found = read_entries(self.ledgers, reach, self.skipped if is_damage_skipped else None)
+        for place, batch, entries, keep in walk_entries(decoder, self.ledgers, found):
+            ledger_id = self.ledgers[place.number].ref.ledger_id
+            rows = rows_in_transactions(entries, keep)
+            end: int | None = None
+            if rows.size and (self.transactions != "all" or are_outcomes_told):
+                outcomes.look_ahead(place, entries, rows)
+                if self.transactions != "all":
+                    keep[rows] = outcomes.are_visible(place, entries, rows)
+                if self.transactions == "readable":
+                    end = outcomes.first_open(place, entries, rows)
+                    if end is not None:
+                        keep[end:] = False
+            for portion in decoder.portions(entries, keep):
+                table = decoder.decode(batch, ledger_id, entries, portion)
+                if table.num_rows:
+                    yield table
+            if self.on_read is not None:
+                self.on_read(int(batch.lengths.sum()))
+            if end is not None:
+                break
+        awaits_parts = stop.number == len(self.ledgers) and _gives_up(decoder)
+        met = Found(
+            outcomes.any_open, bool(decoder.chunks.incomplete) or decoder.chunks.ended_before,
+            awaits_parts, decoder.chunks.joined_since, outcomes.across,
+        )  # fmt: skip
+        self.basis = self._basis(met, outcomes.sources)
+
+    @property
+    def _part(self) -> Reach:
+        return Reach.of(range(len(self.ledgers))) if self.part is None else self.part
+
+    def _basis(self, found: Found, told_by: set[int]) -> Basis:
+        """Return what the rows depend on, by what reading them came by."""
+        numbers = self._part.ledgers
+        if not numbers:
+            return Basis()
+        own = [self.ledgers[number].ref.ledger_id for number in numbers]
+        joined = set(self._joined_ids(found.joined_since))
+        if joined.issubset(own) and joined and len(joined) == own[-1] - min(joined) + 1:
+            # No ledger has an id between theirs.
+            found = replace(found, joined_since=None)
+        sources = told_by | joined
+        before = self.ledgers[numbers[0] - 1].ref.ledger_id if found.open_transactions and numbers[0] else 0
+        return Basis.of((before, own[0], own[-1]), found, sorted(sources - set(own)))
+
+    def _joined_ids(self, since: int | None) -> Iterator[int]:
+        """Yield the ids of the ledgers that a message was joined from, the last ones first."""
+        number = self._part.ledgers[-1]
+        while since is not None and number >= 0 and (one := self.ledgers[number].ref.ledger_id) >= since:
+            yield one
+            number -= 1
+
+    def require_all(self) -> None:
+        """Raise `MissingLedgerError` where the topic lacks ledgers and nobody asked for the rest."""
+        if self.missing and self.options.on_corrupt != "skip":
+            raise missing_error(self.topic, self.missing)
+
+    def _reach(self) -> Reach:
+        """Return where to begin and where to stop."""
+        part = self._part
+        reach = TimePruning(self.ledgers, part, self.times, self.limits, self.options.check_checksums).reach()
+        # An open transaction before the range ends what is readable, too.
+        return Reach(part.start, reach.stop) if self.transactions == "readable" else reach
+
+    def _decrypt_to_count(self) -> Decrypt | None:
+        """How many messages a batch has stands outside of what is encrypted, so it is left as it is."""
+        if self.options.on_encrypted != "raise":
+            return self.decrypt
+        return lambda keys, iv, payload: bytes(payload)  # noqa: ARG005  (as every Decrypt)
+
+
+def make_scan(
+    topic: str,
+    ledgers: Sequence[LedgerReader],
+    *,
+    missing: Sequence[MissingLedger] = (),
+    columns: Sequence[str] | None = None,
+    start_time: Moment = None,
+    end_time: Moment = None,
+    clock_slack_ms: int = CLOCK_SLACK_MS,
+    transactions: str = "committed",
+    private_keys: Any = None,  # noqa: ANN401  (a mapping of PEM texts or paths)
+    **options: Any,  # noqa: ANN401  (fields of DecodeOptions)
+) -> Scan:
+    """Return a scan from the arguments that users give; raises `InvalidOptionError` for a column, a time or a choice that is none."""
+    require_known(options)
+    given = {"transactions": transactions, **options}
+    for name, choices in _CHOICES.items():
+        if given.get(name, choices[0]) not in choices:
+            raise InvalidOptionError(f"one of {', '.join(choices)}", key=f"{name}={given[name]!r}")
+    for name in ("include_markers", "check_checksums"):
+        if not isinstance(options.get(name, True), bool):
+            raise InvalidOptionError("True or False", key=f"{name}={options[name]!r}")
+    if isinstance(clock_slack_ms, bool) or not isinstance(clock_slack_ms, int) or clock_slack_ms < 0:
+        raise InvalidOptionError("whole milliseconds, 0 or more", key=f"clock_slack_ms={clock_slack_ms!r}")
+    most = options.get("max_message_bytes", 1)
+    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+        raise InvalidOptionError("a number of bytes, 1 or more", key=f"max_message_bytes={most!r}")
+    if columns is None and transactions == "all":
+        columns = (*DEFAULT_COLUMNS, "txn_state")
+    schema_of(columns)
+    decode = replace(DecodeOptions(columns, milliseconds_of(start_time), milliseconds_of(end_time)), **options)
+    decrypt = _decrypt_with(private_keys)
+    return Scan(topic, ledgers, decode, transactions, decrypt, clock_slack_ms=clock_slack_ms, missing=missing)
+
+
+def _gives_up(decoder: TopicDecoder) -> bool:
+    """Tell the decoder that nothing more comes; return whether a chunked message was waiting for more."""
+    told = len(decoder.chunks.incomplete)
+    return len(decoder.chunks.finish()) > told
+
+
+def _decrypt_with(private_keys: Any) -> Decrypt | None:  # noqa: ANN401
+    if private_keys is None:
+        return None
+    # cryptography, which this imports, is an extra that only encrypted topics need.
+    from ledgerfs.messages.decode.decryption import Decryptor, EncryptedDataKey, PrivateKeys
+
+    decryptor = Decryptor(PrivateKeys.of(private_keys))
+    return lambda keys, iv, payload: decryptor.decrypt([EncryptedDataKey(*key) for key in keys], iv, payload)

@@ -1,0 +1,177 @@
+"""Which entries of a topic can be in a range of time, told without reading those that cannot.
+
+Whole ledgers are left out by what the catalog tells of their times (`ledgerfs.ledgers.ledger_times`): all before the first that may have
+messages of the range, and all behind the last. Of those two, blocks are left out: a ledger that a broker wrote is nearly ordered by time,
+so the publish time of a block's first entry, for one small read, says something of all before and behind it there. Blocks are halved with
+such reads until the rest is not worth another. What was imported has any order, and is read whole. Reading more than necessary is never
+wrong, since rows are filtered; what is not known for sure (damage, other clusters' times) cuts nothing off.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+import numpy as np
+
+from ledgerfs.errors import CorruptLedgerError
+from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
+from ledgerfs.formats.records import EntryBatch, ScanStop, scan_records
+from ledgerfs.ledgers.dialect import LedgerReader
+from ledgerfs.ledgers.ledger_times import LedgerTimes, TimeRange
+from ledgerfs.messages.decode.entries import DecodeOptions, TopicDecoder
+from ledgerfs.messages.decode.entry_fields import first_local_time
+from ledgerfs.scan.topic_entries import Place, Reach
+
+_GLANCE = 4096
+"""Bytes of a first look at a block; nearly always the first entry's metadata, if not all of it."""
+
+_WORTH_A_GLANCE = 2 << 20
+"""Bytes that take about as long to read as a request takes to be answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimePruning:
+    """Cuts ledgers to a range of time.
+
+    Attributes
+    ----------
+    ledgers
+        All of the topic.
+    part
+        The entries that are wanted at all.
+    limits
+        Of all ledgers; None to ask each of them.
+    check_checksums
+        Whether a publish time is trusted only if its entry's CRC32C is right.
+
+    """
+
+    ledgers: Sequence[LedgerReader]
+    part: Reach
+    times: TimeRange
+    limits: LedgerTimes | None = None
+    check_checksums: bool = True
+
+    def reach(self) -> Reach:
+        """Return where all entries stand that can be in the range."""
+        wanted = self.part.ledgers
+        if not self.times.has_limits or not wanted:
+            return self.part
+        limits = self.limits or LedgerTimes.of_refs(ledger.ref for ledger in self.ledgers)
+        found = np.flatnonzero(limits.may_have(self.times)[wanted.start : wanted.stop]) + wanted.start
+        if not found.size:
+            return Reach(self.part.start, self.part.start)
+        ledgers = range(int(found[0]), int(found[-1]) + 1)
+        start = max(self.part.start, self._start(ledgers, limits))
+        stop = min(self.part.stop, self._stop(ledgers, limits))
+        return Reach(start, max(start, stop))
+
+    def _start(self, ledgers: range, limits: LedgerTimes) -> Place:
+        """Return before which block of the first ledgers there is nothing of the range."""
+        first, high = ledgers.start, ledgers.start + 1
+        if self.times.start_ms is None or not self.ledgers[first].ref.is_ordered:
+            return Place(first, 0)
+        # Ledgers behind it whose creation is not known are searched with it.
+        while (
+            high in ledgers and limits.is_in_order[high - 1] and limits.is_in_order[high] and not limits.is_known[high]
+        ):
+            high += 1
+        blocks = _Blocks(self.ledgers, range(first, high), self.check_checksums)
+        found = blocks.halve(self.part, lambda block: blocks.tells(block, self.times.is_behind))
+        return blocks.place(found[0])
+
+    def _stop(self, ledgers: range, limits: LedgerTimes) -> Place:
+        """Return from which block of the last ledgers on there is nothing of the range."""
+        low, last = ledgers.stop - 1, ledgers.stop - 1
+        if self.times.end_ms is None or not self.ledgers[last].ref.is_ordered:
+            return Place(ledgers.stop, 0)
+        while (
+            low - 1 in ledgers and limits.is_in_order[low - 1] and limits.is_in_order[low] and not limits.is_known[low]
+        ):
+            low -= 1
+        blocks = _Blocks(self.ledgers, range(low, ledgers.stop), self.check_checksums)
+        found = blocks.halve(self.part, lambda block: not blocks.tells(block, self.times.is_before))
+        return blocks.place(found[1])
+
+
+@dataclass(slots=True)
+class _Blocks:
+    """The blocks of some ledgers, numbered through, and the times at which they begin."""
+
+    ledgers: Sequence[LedgerReader]
+    numbers: range
+    check_checksums: bool
+    _starts: list[int] = field(init=False)
+    _worth: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        refs = [self.ledgers[number].ref for number in self.numbers]
+        self._starts = list(accumulate((ref.blocks for ref in refs), initial=0))
+        size = sum(ref.data.size for ref in refs) // max(1, self._starts[-1])
+        self._worth = max(2, _WORTH_A_GLANCE // max(1, size))
+
+    def place(self, block: int) -> Place:
+        """Return where a block begins; behind the last one, where the next ledger does."""
+        if block == self._starts[-1]:
+            return Place(self.numbers.stop, 0)
+        row = bisect_right(self._starts, block) - 1
+        number = self.numbers[row]
+        return Place(number, self.ledgers[number].index.blocks[block - self._starts[row]].first_entry)
+
+    def halve(self, part: Reach, is_below: Callable[[int], bool]) -> tuple[int, int]:
+        """Return two blocks of a part with too little between them for another look; ``is_below`` the first, not the second, or an end."""
+        low, high = self._first_from(part.start), self._first_from(part.stop)
+        while high - low >= self._worth:
+            middle = (low + high) // 2
+            low, high = (middle, high) if is_below(middle) else (low, middle)
+        return low, high
+
+    def _first_from(self, place: Place) -> int:
+        """Return the first block that does not begin before a place; 0 or the number of blocks where that is in none of these ledgers."""
+        if place.number not in self.numbers:
+            return 0 if place.number < self.numbers.start else self._starts[-1]
+        start = self._starts[place.number - self.numbers.start]
+        if not place.entry:
+            return start
+        table = self.ledgers[place.number].index.blocks
+        return start + bisect_left(table, place.entry, key=lambda block: block.first_entry)
+
+    def tells(self, block: int, is_cut: Callable[[int], bool]) -> bool:
+        """Whether the time at which a block begins is known and ``is_cut``."""
+        row = bisect_right(self._starts, block) - 1
+        ledger, number = self.ledgers[self.numbers[row]], block - self._starts[row]
+        try:
+            look = _look(ledger, number, _GLANCE, check_checksums=self.check_checksums)
+            if not look.is_whole and (look.time_ms is None or is_cut(look.time_ms)):
+                # A damaged time must not hide a block: what would cut has to be whole, and sound.
+                look = _look(ledger, number, look.size, check_checksums=self.check_checksums)
+        except CorruptLedgerError:
+            return False
+        return look.is_whole and look.time_ms is not None and is_cut(look.time_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What is seen of a block's first entry: its publish time if that can be told, the size of its record, whether all of that was seen."""
+
+    time_ms: int | None
+    size: int
+    is_whole: bool
+
+
+def _look(ledger: LedgerReader, block: int, size: int, *, check_checksums: bool) -> _Look:
+    first = ledger.index.blocks[block].first_entry
+    front = memoryview(ledger.block_front(block, size))
+    scan = scan_records(front, 0, first, 1)
+    batch, is_whole = scan.batch, scan.stop == ScanStop.COMPLETE
+    if not is_whole:
+        if scan.stop != ScanStop.MORE_BYTES or scan.found is None:
+            return _Look(None, 0, is_whole=True)
+        # Metadata stands before the payload, so the front of an entry is enough to tell its time, but not its checksum.
+        shown = len(front) - RECORD_HEADER_BYTES
+        batch = EntryBatch(first, front, np.array([RECORD_HEADER_BYTES]), np.array([shown]))
+    options = DecodeOptions(include_markers=True, check_checksums=check_checksums and is_whole, on_corrupt="skip")
+    entries, sound = TopicDecoder("", options).walk(batch, ledger.ref.ledger_id)
+    time = first_local_time(entries) if sound[0] else None
+    return _Look(time, RECORD_HEADER_BYTES + (scan.found or 0), is_whole)

@@ -1,0 +1,221 @@
+"""Outcomes of transactions: their markers may stand in a later ledger than their messages, or nowhere yet.
+
+What became of a message is told by the first marker of its transaction behind it, however far away. Where none comes up to the topic's
+end, the last marker before it tells, in its own ledger or in the one before that: a message that the end of its transaction overtook comes
+soon behind it. Without either, the transaction is open. All of that depends on where the message stands in its topic, never on where
+reading began.
+"""
+
+from collections.abc import Iterator, MutableMapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from cachetools import LRUCache
+
+from ledgerfs.ledgers.dialect import LedgerReader
+from ledgerfs.messages.decode.entry_fields import Rows, Transaction, markers_at, outcomes_in, transactions_at
+from ledgerfs.messages.decode.metadata_walk import Int64Table, walk_metadata
+from ledgerfs.scan.topic_entries import Place, Reach, read_entries
+
+if TYPE_CHECKING:
+    from ledgerfs.formats.records import EntryBatch
+    from ledgerfs.messages.decode.entries import Skipped
+
+
+OPEN = "open"
+"""The state of a transaction without an outcome up to the topic's end."""
+
+_MOST_LEDGERS = 64
+_LEDGERS_BEFORE = 2
+
+
+class Position(NamedTuple):
+    """An entry by the id of its ledger and its own; positions order as the topic does."""
+
+    ledger_id: int
+    entry_id: int
+
+
+_END = Position(2**63 - 1, 2**63 - 1)
+
+
+class Outcome(NamedTuple):
+    """What became of the messages of a transaction from one position on, up to that of the marker that tells it.
+
+    Attributes
+    ----------
+    at
+        Of the marker; behind everything where there is none up to the topic's end.
+
+    """
+
+    since: Position
+    at: Position
+    state: str
+
+
+Known = MutableMapping[Transaction, tuple[Outcome, ...]]
+"""What is known of each transaction."""
+
+
+class Outcomes:
+    """What became of transactions, read ahead only as far as it takes to know: a topic without transactions costs nothing.
+
+    Parameters
+    ----------
+    ledgers
+        All of the topic.
+    known
+        What is known already, and what will be.
+
+    Attributes
+    ----------
+    any_open
+        Whether a message was asked for whose transaction has no outcome behind it up to the topic's end.
+    sources
+        Ids of the ledgers whose markers told the outcomes that were asked for.
+    across
+        The least and the greatest id of ledgers between which others may come with further markers: those of messages, and of the markers
+        that told their outcomes; None if there is no room for any.
+
+    """
+
+    def __init__(self, ledgers: Sequence[LedgerReader], known: Known, *, is_damage_skipped: bool) -> None:
+        self.any_open = False
+        self.sources: set[int] = set()
+        self.across: tuple[int, int] | None = None
+        self._ledgers = ledgers
+        # Damage is told where a scan itself comes by it; here it is only passed.
+        self._skipped: list[Skipped] | None = [] if is_damage_skipped else None
+        self._known = known
+        self._ahead: Iterator[tuple[Place, EntryBatch]] | None = None
+        self._since = _END
+        self._without_end: dict[tuple[Transaction, Position], str] = {}
+        self._markers: LRUCache[int, dict[Transaction, list[tuple[int, str]]]] = LRUCache(_LEDGERS_BEFORE)
+
+    def look_ahead(self, place: Place, entries: Int64Table, rows: Rows) -> None:
+        """Find the outcomes of the messages ``rows``, reading on from where it ended before; at first from ``place``."""
+        ledger_id = self._ledgers[place.number].ref.ledger_id
+        positions = (Position(ledger_id, place.entry + row) for row in rows.tolist())
+        wanted = list(zip(transactions_at(entries, rows), positions, strict=True))
+        unknown = {(one, position) for one, position in wanted if self._find(one, position) is None}
+        if self._ahead is None and unknown:
+            self._since = Position(ledger_id, place.entry)
+            self._ahead = self._entries_from(place)
+        while unknown:
+            assert self._ahead is not None  # noqa: S101  (of the first unknown one)
+            found = next(self._ahead, None)
+            if found is None:
+                for transaction, _ in unknown:
+                    self._add(transaction, Outcome(self._since_last(transaction, _END), _END, OPEN))
+                break
+            told = self._take(*found)
+            unknown = {
+                (one, position) for one, position in unknown if one not in told or self._find(one, position) is None
+            }
+        self._without_end = {
+            (one, position): self._told_before(one, place.number, position)
+            for one, position in wanted
+            if (outcome := self._find(one, position)) is not None and outcome.at == _END
+        }
+
+    def state_of(self, transaction: Transaction, ledger_id: int, entry_id: int) -> str:
+        """Return ``committed``, ``aborted`` or `OPEN` for a message that `look_ahead` looked for."""
+        position = Position(ledger_id, entry_id)
+        outcome = self._find(transaction, position)
+        if outcome is None or outcome.at == _END:
+            self.any_open = True
+            return self._without_end.get((transaction, position), OPEN)
+        self._note_source(ledger_id, outcome.at.ledger_id)
+        return outcome.state
+
+    def are_visible(self, place: Place, entries: Int64Table, rows: Rows) -> list[bool]:
+        """Return for each row of a transaction whether it is of a committed one, or is a marker itself."""
+        ledger_id = self._ledgers[place.number].ref.ledger_id
+        found = zip(rows.tolist(), markers_at(entries, rows), transactions_at(entries, rows), strict=True)
+        return [
+            is_marker or self.state_of(transaction, ledger_id, place.entry + row) == "committed"
+            for row, is_marker, transaction in found
+        ]
+
+    def first_open(self, place: Place, entries: Int64Table, rows: Rows) -> int | None:
+        """Return the first of the rows that is a message of an open transaction; None for none."""
+        ledger_id = self._ledgers[place.number].ref.ledger_id
+        found = zip(rows.tolist(), markers_at(entries, rows), transactions_at(entries, rows), strict=True)
+        return next(
+            (
+                row
+                for row, is_marker, transaction in found
+                if not is_marker and self.state_of(transaction, ledger_id, place.entry + row) == OPEN
+            ),
+            None,
+        )
+
+    def _note_source(self, of_message: int, of_marker: int) -> None:
+        self.sources.add(of_marker)
+        if abs(of_message - of_marker) > 1:
+            self.across = _spanned(*(self.across or (of_message, of_marker)), of_message, of_marker)
+
+    def _find(self, transaction: Transaction, position: Position) -> Outcome | None:
+        for one in self._known.get(transaction, ()):
+            if one.since <= position <= one.at:
+                return one
+        return None
+
+    def _take(self, place: Place, batch: "EntryBatch") -> set[Transaction]:
+        """Remember the markers among some entries ahead; return whose they are."""
+        ledger_id = self._ledgers[place.number].ref.ledger_id
+        told = set()
+        for row, transaction, state in outcomes_in(walk_metadata(batch)):
+            at = Position(ledger_id, batch.first_entry + row)
+            self._add(transaction, Outcome(self._since_last(transaction, at), at, state))
+            told.add(transaction)
+        return told
+
+    def _since_last(self, transaction: Transaction, at: Position) -> Position:
+        """Return from where on a transaction has no other marker before ``at``, as far back as was read."""
+        before = (one.at for one in self._known.get(transaction, ()) if one.at < at)
+        return max((self._since, *(Position(last.ledger_id, last.entry_id + 1) for last in before)))
+
+    def _add(self, transaction: Transaction, outcome: Outcome) -> None:
+        """Remember an outcome once, however many have read so far."""
+        known = self._known.get(transaction, ())
+        same = next((one for one in known if one[1:] == outcome[1:]), None)
+        if same is None:
+            self._known[transaction] = (*known, outcome)
+        elif outcome.since < same.since:
+            self._known[transaction] = tuple(outcome if one is same else one for one in known)
+
+    def _told_before(self, transaction: Transaction, number: int, position: Position) -> str:
+        """Return what the last marker before a message tells, in its own ledger and the one before."""
+        for one in range(number, max(-1, number - _LEDGERS_BEFORE), -1):
+            told = [
+                state
+                for entry, state in self._markers_in(one).get(transaction, ())
+                if entry < position.entry_id or one < number
+            ]
+            if told:
+                self._note_source(position.ledger_id, self._ledgers[one].ref.ledger_id)
+                return told[-1]
+        return OPEN
+
+    def _markers_in(self, number: int) -> dict[Transaction, list[tuple[int, str]]]:
+        """Return the markers of a ledger: for each transaction their entries, and what they tell."""
+        found = self._markers.get(number)
+        if found is None:
+            found = self._markers[number] = {}
+            for _, batch in read_entries(self._ledgers, Reach.of(range(number, number + 1)), self._skipped):
+                for row, transaction, state in outcomes_in(walk_metadata(batch)):
+                    found.setdefault(transaction, []).append((batch.first_entry + row, state))
+        return found
+
+    def _entries_from(self, place: Place) -> "Iterator[tuple[Place, EntryBatch]]":
+        """Yield all entries from a place to the topic's end; few ledgers at a time at first, since an outcome is seldom far away."""
+        start, ledgers = place, 1
+        while start.number < len(self._ledgers):
+            stop = Place(min(start.number + ledgers, len(self._ledgers)), 0)
+            yield from read_entries(self._ledgers, Reach(start, stop), self._skipped)
+            ledgers, start = min(2 * ledgers, _MOST_LEDGERS), stop
+
+
+def _spanned(*ids: int) -> tuple[int, int]:
+    return min(ids), max(ids)

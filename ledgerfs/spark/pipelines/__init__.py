@@ -1,0 +1,1 @@
+"""Pipelines over whole buckets: export, verify, catalog, stats."""

@@ -1,0 +1,191 @@
+"""What is in a bucket, as a DataFrame: a row a ledger, or a row a topic.
+
+::
+
+    from ledgerfs.spark.pipelines.catalog import catalog
+
+    catalog(spark, "s3://tier").where("not is_sound").show()
+    catalog(spark, "s3://tier", by="topic").orderBy("bytes", ascending=False).show(truncate=False)
+
+or ``ledgerfs spark catalog s3://tier``. Listing and indexes tell it all, but for exact publish times, for which tasks read a little of each
+ledger.
+"""
+
+from collections.abc import Iterator
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession, functions
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from ledgerfs.errors import InvalidOptionError
+from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.ledgers.catalog import Catalog, Table, is_sound
+from ledgerfs.ledgers.dialect import Progress
+from ledgerfs.spark.runtime.distribution import distribute
+from ledgerfs.spark.runtime.storage import Storage, storage_of
+from ledgerfs.spark.source.ledger_rows import LedgerRows, costs_of_opening, ledger_parts
+from ledgerfs.spark.source.publish_times import TIMES, read_publish_times
+
+_TIME = pa.timestamp("us", tz="UTC")
+_LAST_MS = 253_402_300_799_999
+"""The last millisecond of a calendar with years of four digits."""
+
+LEDGERS = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("ledger_id", pa.int64()),
+        ("uuid", pa.string()),
+        ("copy", pa.int32()),
+        ("entries", pa.int64()),
+        ("bytes", pa.int64()),
+        ("object_bytes", pa.int64()),
+        ("blocks", pa.int32()),
+        ("created", _TIME),
+        ("next_created", _TIME),
+        ("uploaded", _TIME),
+        ("is_sound", pa.bool_()),
+    ]
+)
+"""The columns by ledger; `catalog` says what they hold."""
+
+BY = ("ledger", "topic")
+_TIME_NAMES = ("first_publish_time", "last_publish_time")
+
+
+def catalog(
+    spark: SparkSession,
+    storage: Storage | str,
+    *,
+    by: str = "ledger",
+    publish_times: bool = False,
+    progress: Progress | None = None,
+) -> DataFrame:
+    """Return what a bucket holds; it is listed now.
+
+    By ledger, in the order of topics and ids: ``topic``, ``ledger_id``, ``uuid`` (of the offload), ``copy`` (0 for the one that is read,
+    others are further uploads), ``entries``, ``bytes`` (of entries), ``object_bytes`` (of the data object), ``blocks``, ``created`` (in
+    BookKeeper, null if unknown), ``next_created`` (that of the topic's next ledger, null for the last: messages of this one were published
+    between the two, as far as clocks agree), ``uploaded``, ``is_sound`` (false where sizes contradict each other: entries are missing).
+
+    By topic: ``topic``, ``ledgers``, ``entries``, ``bytes`` (every ledger once, however many copies there are; null where damaged indexes
+    claim more than 2⁶³), ``created`` (the first ledger), ``uploaded`` (the last one).
+
+    Times are UTC.
+
+    Parameters
+    ----------
+    spark, storage
+        The session; a bucket's URL, or a `Storage` with options of its filesystem.
+    by
+        ``ledger`` or ``topic``.
+    publish_times
+        Add ``first_publish_time`` and ``last_publish_time``, those of the first and the last entry, null where these cannot be read. Tasks
+        read them when somebody asks for rows.
+    progress
+        Is told how far the listing is.
+
+    Raises
+    ------
+    NotFoundError, AccessDeniedError, StoreError
+        What keeps the catalog from loading.
+    InvalidOptionError
+        For another ``by``.
+
+    """
+    if by not in BY:
+        raise InvalidOptionError(f"a catalog is made by {' or by '.join(BY)}", key=by)
+    where = storage_of(spark, storage)
+    found = where.bucket().refresh(progress)
+    table = ledger_table(found)
+    if not publish_times:
+        ledgers = spark.createDataFrame(table)
+        return ledgers if by == "ledger" else _by_topic(ledgers)
+    row = pa.array(np.arange(len(table)))
+    timed = spark.createDataFrame(table.append_column("row", row)).join(_times(spark, where, found), "row", "left")
+    if by == "topic":
+        return _by_topic(timed, *(functions.min("first_publish_time"), functions.max("last_publish_time")))
+    return timed.orderBy("row").select(*LEDGERS.names, *_TIME_NAMES)
+
+
+def ledger_table(found: Catalog) -> pa.Table:
+    """Return a catalog as a table of Arrow, a row a ledger (`LEDGERS`)."""
+    rows = found.ledgers
+    topics = pa.array([topic_of(name) for name in found.names], pa.string())
+    columns = {
+        "topic": pa.DictionaryArray.from_arrays(pa.array(_column(rows, "name")), topics).cast(pa.string()),
+        "ledger_id": pa.array(_column(rows, "ledger_id")),
+        "uuid": _uuids(rows),
+        "copy": pa.array(_column(rows, "copy")),
+        "entries": pa.array(rows["last_entry"] + 1),
+        "bytes": pa.array(_column(rows, "length")),
+        "object_bytes": pa.array(_column(rows, "data_size")),
+        "blocks": pa.array(_column(rows, "blocks")),
+        "created": _times_of(rows["created_ms"]),
+        "next_created": _times_of(_next_created(rows)),
+        "uploaded": _times_of(rows["uploaded_ms"]),
+        "is_sound": pa.array(is_sound(rows)),
+    }
+    return pa.table(columns, schema=LEDGERS)
+
+
+def _column(rows: Table, name: str) -> npt.NDArray[np.int64]:
+    """Return a column by itself: pyarrow wants no strides."""
+    return np.ascontiguousarray(rows[name])
+
+
+def _times_of(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
+    """Return times from ms since 1970; null for 0, which is unknown, and for what no calendar holds."""
+    is_known = (milliseconds > 0) & (milliseconds <= _LAST_MS)
+    return pa.array(np.where(is_known, milliseconds, 0) * 1000, mask=~is_known).cast(_TIME)
+
+
+def _next_created(rows: Table) -> npt.NDArray[np.int64]:
+    """Return when the next ledger of the same topic was created, the next whose creation is known; 0 where there is none."""
+    created, names, ids = (_column(rows, column) for column in ("created_ms", "name", "ledger_id"))
+    # Copies stand side by side and have one creation.
+    known = np.flatnonzero(created > 0)
+    behind = np.searchsorted(_ordinals(names, ids)[known], _ordinals(names, ids), side="right")
+    following = np.append(known, -1)[behind]
+    has_one = (behind < known.size) & (names[following] == names)
+    return np.where(has_one, created[following], 0)
+
+
+def _ordinals(names: npt.NDArray[np.int64], ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return numbers for the ledgers of a sorted table, one number for all copies of one."""
+    if not ids.size:
+        return ids
+    begins = (np.diff(ids) != 0) | (np.diff(names) != 0)
+    return cast("npt.NDArray[np.int64]", np.concatenate([[0], np.cumsum(begins)]))
+
+
+def _uuids(rows: Table) -> pa.Array:
+    """Return the uuids as texts, without a Python object for each."""
+    halves = np.stack([rows["uuid_high"], rows["uuid_low"]], axis=1).astype(">u8")
+    data = halves.view(np.uint8).reshape(-1, 16)
+    nibbles = np.stack([data >> 4, data & 15], axis=2).reshape(-1, 32)
+    digits = np.frombuffer(b"0123456789abcdef", np.uint8)[nibbles]
+    texts = np.insert(digits, (8, 12, 16, 20), ord("-"), axis=1)
+    offsets = np.arange(len(rows) + 1, dtype=np.int32) * 36
+    return pa.StringArray.from_buffers(len(rows), pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(texts)))
+
+
+def _by_topic(ledgers: DataFrame, *times: Column) -> DataFrame:
+    sums = [
+        functions.count("*").alias("ledgers"),
+        functions.try_sum("entries").alias("entries"),
+        functions.try_sum("bytes").alias("bytes"),
+        functions.min("created").alias("created"),
+        functions.max("uploaded").alias("uploaded"),
+        *(time.alias(name) for time, name in zip(times, _TIME_NAMES, strict=bool(times))),
+    ]
+    return ledgers.where("copy = 0").groupBy("topic").agg(*sums).orderBy("topic")
+
+
+def _times(spark: SparkSession, storage: Storage, found: Catalog) -> DataFrame:
+    def read(part: LedgerRows) -> Iterator[pa.RecordBatch]:
+        return read_publish_times(storage, part)
+
+    return distribute(spark, ledger_parts(found, costs_of_opening(found.ledgers)), read, from_arrow_schema(TIMES))

@@ -1,0 +1,195 @@
+"""Topics of a bucket exported by Spark's tasks to a lake: Parquet or JSON lines in folders as Hive and Spark have them.
+
+The tasks write the files themselves, through the target's own filesystem: no message passes through Java, and no Hadoop library is
+needed for ``s3://``. What is there is remembered beside the files (`ledgerfs.spark.lake.state`), so that a later export adds what is new;
+how nobody sees half of one is told in `ledgerfs.spark.lake.commit`.
+"""
+
+import errno
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from ledgerfs.bucket.partitions import DEFAULT_PARTITION_BYTES
+from ledgerfs.errors import ExportFolderError, InvalidOptionError
+from ledgerfs.spark.lake.commit import STATE, commit, read_state, recover, staging
+from ledgerfs.spark.lake.lock import FOLDER, LakeLock
+from ledgerfs.spark.lake.state import LakeState
+from ledgerfs.spark.lake.target import Lake
+from ledgerfs.spark.pipelines.export_outcome import Outcome, TopicExport, WrittenFile
+from ledgerfs.spark.pipelines.export_request import Contents, ExportRequest, ToDo, left_to_do
+from ledgerfs.spark.pipelines.export_task import RESULT_SCHEMA, ExportTask, Part, RunResult
+from ledgerfs.spark.runtime.distribution import distribute
+from ledgerfs.spark.runtime.storage import Storage, storage_of
+from ledgerfs.spark.runtime.task_errors import error_of
+
+_SCHEMA = StructType(
+    [
+        StructField("topic", StringType()),
+        StructField("path", StringType()),
+        StructField("messages", LongType()),
+        StructField("bytes", LongType()),
+        StructField("first_ledger", LongType()),
+        StructField("last_ledger", LongType()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LakeExport:
+    """What an export did for each topic, sorted by name, and each file that it wrote."""
+
+    topics: list[TopicExport]
+    files: list[WrittenFile]
+
+
+def export(
+    spark: SparkSession,
+    storage: Storage | str,
+    to: str,
+    *,
+    topics: Sequence[str] | None = None,
+    topics_pattern: str | None = None,
+    format: str = "parquet",  # noqa: A002  (what it is called everywhere)
+    partition_by: Sequence[str] = (),
+    incremental: bool = False,
+    overwrite: bool = False,
+    to_options: Mapping[str, Any] | None = None,
+    partition_bytes: int = DEFAULT_PARTITION_BYTES,
+    **scan: Any,  # noqa: ANN401  (those of Topic.scan)
+) -> DataFrame:
+    """Export topics to a lake, and return a row for each file that was written: topic, path, messages, bytes, first_ledger, last_ledger.
+
+    Parameters
+    ----------
+    spark, storage
+        The session; a bucket's URL, or a `Storage` with options of its filesystem.
+    to, to_options
+        URL of a folder, which is made, and the options of its filesystem.
+    topics, topics_pattern
+        Names of topics, or a regular expression that whole names match; all topics without both. A later export may name others.
+    format
+        One of `TABLE_KINDS`.
+    partition_by
+        Columns that folders are named by (`PARTITION_COLUMNS`), outermost first. They are left out of the files.
+    incremental
+        Add what is new since the last export with the same options; the first one exports all.
+    overwrite
+        Replace an earlier export, whatever its options were. Files that no export wrote are never removed.
+    partition_bytes
+        About how many bytes a task reads.
+    scan
+        Those of `Topic.scan`: columns, times, transactions, private keys, what to do about damage and encryption.
+
+    Raises
+    ------
+    InvalidOptionError
+        An option that is none; a folder that holds files of others, or an export where neither ``incremental`` nor ``overwrite`` is set, or
+        one with other options.
+    ExportFolderError
+        Another export is writing to the folder.
+    LedgerfsError
+        What reading and writing raise. The folder is then as it was, or, where an error came at the very end, the next export finishes it.
+
+    """
+    target = Storage(to, to_options or {})
+    request = ExportRequest(format, tuple(partition_by), topics, topics_pattern, partition_bytes, scan)
+    done = run_export(spark, storage, target, request, incremental=incremental, overwrite=overwrite)
+    rows = [(one.topic, one.path, one.messages, one.bytes, one.first_ledger, one.last_ledger) for one in done.files]
+    return spark.createDataFrame(rows, _SCHEMA)
+
+
+def run_export(
+    spark: SparkSession,
+    storage: Storage | str,
+    target: Storage,
+    request: ExportRequest,
+    *,
+    incremental: bool = False,
+    overwrite: bool = False,
+) -> LakeExport:
+    """Export topics, and tell what was done; everything else as `export`."""
+    if incremental and overwrite:
+        raise InvalidOptionError("either incremental or overwrite", key="overwrite")
+    where, target = storage_of(spark, storage), storage_of(spark, target)
+    contents = Contents.of(where, request)
+    lake = Lake.of(target)
+    # Before anything of ours is written to a folder of somebody else.
+    if not lake.folders(FOLDER) and lake.read(STATE) is None:
+        _require_ours(lake, None)
+    job = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{secrets.token_hex(4)}"
+    with LakeLock(lake, job) as lock:
+        recover(lake)
+        state, text = read_state(lake)
+        if state is None or overwrite:
+            _require_ours(lake, state)
+        else:
+            _require_wanted(lake, state, contents, is_more=incremental)
+        units = () if state is None else state.units
+        todo = left_to_do(where, request, contents, units, anew=overwrite)
+        task = ExportTask(where, target, job, contents.layout, contents.columns, contents.kind, contents.scan)
+        try:
+            results = _run(spark, todo, task)
+            outcome = Outcome.of(job, contents.kind, todo, results)
+            lock.require()
+            if lake.read(STATE) != text:
+                raise _changed(lake)
+        except BaseException:
+            lake.remove_folder(staging(job))
+            raise
+        if outcome.units or todo.work.replaced or state is None:
+            removed = [file.path for unit in todo.work.replaced for file in unit.files]
+            shall_be = LakeState(contents.described, (*todo.work.kept, *outcome.units))
+            commit(lake, job, outcome.moves, removed, shall_be)
+    return LakeExport(outcome.by_topic, outcome.files)
+
+
+def _run(spark: SparkSession, todo: ToDo, task: ExportTask) -> list[RunResult]:
+    """Have Spark do the work; raises the error of ours that ended it."""
+    if not len(todo.parts):
+        return []
+    parts = (Part(number, partition) for number, partition in enumerate(todo.parts))
+    try:
+        rows = distribute(spark, parts, task, RESULT_SCHEMA).collect()
+    except PySparkException as failure:
+        error = error_of(failure)
+        if error is None:
+            raise
+        raise error from failure
+    return [RunResult.of_row(bytes(row.result)) for row in rows]
+
+
+def _require_ours(lake: Lake, state: LakeState | None) -> None:
+    """Raise `InvalidOptionError` for a folder with files that no export wrote."""
+    ours = set() if state is None else {file.path for unit in state.units for file in unit.files}
+    foreign = next((name for name in sorted(lake.files()) if not (_is_hidden(name) or name in ours)), None)
+    if foreign is not None:
+        reason = f"the folder holds {foreign}, which no export wrote; take another folder"
+        raise InvalidOptionError(reason, key=lake.root)
+
+
+def _is_hidden(name: str) -> bool:
+    """Return whether those who read a folder of data pass over a file."""
+    return any(part.startswith(("_", ".")) for part in name.split("/"))
+
+
+def _require_wanted(lake: Lake, state: LakeState, contents: Contents, *, is_more: bool) -> None:
+    """Raise `InvalidOptionError` for a folder with an export that nobody spoke of, or with one of other contents."""
+    if not is_more:
+        reason = "the folder holds an export already; say incremental to add what is new, or overwrite"
+        raise InvalidOptionError(reason, key=lake.root)
+    state.require_same(contents.described, lake.root)
+
+
+def _changed(lake: Lake) -> ExportFolderError:
+    error = ExportFolderError(
+        "another export has written to this folder meanwhile; this one has changed nothing", key=lake.root
+    )
+    error.errno = errno.EBUSY
+    return error

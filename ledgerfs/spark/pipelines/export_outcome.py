@@ -1,0 +1,137 @@
+"""What an export made: the units for the lake's state, where each staged file goes, and what is told to the user."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ledgerfs.bucket.partitions import Run
+from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.ledgers.missing_ledgers import MissingLedger
+from ledgerfs.messages.decode.chunks import Incomplete
+from ledgerfs.messages.decode.entries import Skipped
+from ledgerfs.spark.lake.state import LakeFile, LedgerIds, Unit, ledger_version
+from ledgerfs.spark.pipelines.export_request import ToDo
+from ledgerfs.spark.pipelines.export_task import RunResult
+from ledgerfs.tables.table_files import TABLE_KINDS
+
+
+@dataclass(slots=True)
+class TopicExport:
+    """What an export did for one topic.
+
+    Attributes
+    ----------
+    topic
+        Its name.
+    files, messages, size
+        Files that were written now, and messages and bytes in them.
+    kept
+        Files of earlier exports that are still right.
+    skipped, incomplete
+        What was left out now with ``on_corrupt="skip"``, and chunked messages of which parts are missing.
+    skipped_before
+        Damaged entries that were left out of the files kept.
+    missing
+        Ledgers that the bucket cannot deliver, which ``on_corrupt="skip"`` goes without.
+    held
+        Ledgers whose files are kept although reading them again could give more, since others beside them are not in the bucket any more.
+
+    """
+
+    topic: str
+    files: int = 0
+    messages: int = 0
+    size: int = 0
+    kept: int = 0
+    skipped: list[Skipped] = field(default_factory=list)
+    incomplete: list[Incomplete] = field(default_factory=list)
+    skipped_before: int = 0
+    missing: list[MissingLedger] = field(default_factory=list)
+    held: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A file that an export wrote; ``path`` is below the lake."""
+
+    topic: str
+    path: str
+    messages: int
+    bytes: int
+    first_ledger: int
+    last_ledger: int
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What the tasks of an export made.
+
+    Attributes
+    ----------
+    moves
+        Where each staged file goes, and its bytes.
+    units
+        What the state is told.
+    files, topics
+        What the user is told.
+
+    """
+
+    moves: list[tuple[str, str, int]] = field(default_factory=list)
+    units: list[Unit] = field(default_factory=list)
+    files: list[WrittenFile] = field(default_factory=list)
+    topics: dict[str, TopicExport] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, job: str, kind: str, todo: ToDo, results: Iterable[RunResult]) -> "Outcome":
+        """Sum up what tasks did, and what stays of earlier exports."""
+        made = cls()
+        for lost in todo.missing:
+            name = lost.topic
+            made.topics.setdefault(name, TopicExport(name)).missing.append(lost)
+        ordered = sorted(results, key=lambda one: (one.part, one.run))
+        runs: tuple[int, tuple[Run, ...]] = (-1, ())
+        for result in ordered:
+            if runs[0] != result.part:
+                runs = (result.part, todo.parts[result.part].runs)
+            made._add(
+                result, runs[1][result.run], f"{job}-{result.part:05d}-{result.run}", TABLE_KINDS[kind], todo.ledgers
+            )
+        for unit in todo.work.kept:
+            topic = made._topic(unit.managed_ledger)
+            topic.kept += len(unit.files)
+            topic.skipped_before += unit.skipped
+        for unit in todo.work.held:
+            made._topic(unit.managed_ledger).held.extend(unit.ledgers)
+        return made
+
+    @property
+    def by_topic(self) -> list[TopicExport]:
+        """The topics, sorted by name."""
+        return sorted(self.topics.values(), key=lambda one: one.topic)
+
+    def _topic(self, managed_ledger: str | None) -> TopicExport:
+        name = topic_of(managed_ledger)
+        return self.topics.setdefault(name, TopicExport(name))
+
+    def _add(self, result: RunResult, run: Run, name: str, suffix: str, ledgers: LedgerIds) -> None:
+        refs = run.refs
+        ids = tuple(ref.ledger_id for ref in refs)
+        span = f"{ids[0]}" if len(ids) == 1 else f"{ids[0]}-{ids[-1]}"
+        files = []
+        topic = self._topic(run.managed_ledger)
+        for number, file in enumerate(result.files):
+            # Of the ledgers, so that people find their way; of the export and its part, so that no other file has this name.
+            path = "/".join(filter(None, (file.folder, f"{span}_{name}-{number}{suffix}")))
+            self.moves.append((file.staged, path, file.size))
+            files.append(LakeFile(path, file.messages, file.size))
+            self.files.append(WrittenFile(topic.topic, path, file.messages, file.size, ids[0], ids[-1]))
+            topic.files += 1
+            topic.messages += file.messages
+            topic.size += file.size
+        topic.skipped.extend(result.skipped)
+        topic.incomplete.extend(result.incomplete)
+        skipped = sum(one.last_entry - one.first_entry + 1 for one in result.skipped)
+        versions = tuple(map(ledger_version, refs))
+        basis = result.basis
+        state = "" if basis.is_final else ledgers.topic(run.managed_ledger).of(basis)
+        self.units.append(Unit(run.managed_ledger, ids, versions, basis, state, skipped, tuple(files)))

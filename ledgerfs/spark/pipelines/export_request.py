@@ -1,0 +1,131 @@
+"""What somebody wants to have exported, checked before anything is read, and what of it is left to do."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ledgerfs.bucket.partitions import DEFAULT_PARTITION_BYTES, PartitionPlan, plan_partitions, within
+from ledgerfs.bucket.wanted_topics import wanted_ledgers
+from ledgerfs.errors import InvalidOptionError
+from ledgerfs.export.contents import told_bucket
+from ledgerfs.ledgers.missing_ledgers import MissingLedger
+from ledgerfs.scan.options import require_of_parts
+from ledgerfs.scan.scan import Scan, make_scan
+from ledgerfs.spark.lake.layout import LakeLayout
+from ledgerfs.spark.lake.state import LedgerIds, Unit, Work, what_is_new
+from ledgerfs.spark.runtime.storage import Storage
+from ledgerfs.spark.source.planning import look_for_missing
+from ledgerfs.tables.table_files import TABLE_KINDS
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ExportRequest:
+    """What is exported and how. Its repr shows nothing: keys may be in it.
+
+    Attributes
+    ----------
+    format
+        One of `TABLE_KINDS`.
+    partition_by
+        Columns that folders are named by (`PARTITION_COLUMNS`).
+    topics, topics_pattern
+        As `wanted_ledgers` takes them.
+    partition_bytes
+        About how many bytes a task reads.
+    scan
+        Arguments of `Topic.scan`.
+
+    """
+
+    format: str = "parquet"
+    partition_by: tuple[str, ...] = ()
+    topics: Sequence[str] | None = None
+    topics_pattern: str | None = None
+    partition_bytes: int = DEFAULT_PARTITION_BYTES
+    scan: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Contents:
+    """What the files of an export hold.
+
+    Attributes
+    ----------
+    layout, columns, kind
+        The folders, the columns of the files, and one of `TABLE_KINDS`.
+    scan
+        Arguments of `Topic.scan` without the columns; private keys are here themselves, not the names of files that workers do not have.
+    probe
+        A scan of nothing, made from the same arguments.
+    described
+        All that decides about the files, as values that JSON knows; of keys their names.
+
+    """
+
+    layout: LakeLayout
+    columns: tuple[str, ...]
+    kind: str
+    scan: Mapping[str, Any]
+    probe: Scan
+    described: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, storage: Storage, request: ExportRequest) -> "Contents":
+        """Check a request; raises `InvalidOptionError` for what is none or makes no sense, `DecryptionError` for a key that is none."""
+        if request.format not in TABLE_KINDS:
+            raise InvalidOptionError(f"one of {', '.join(TABLE_KINDS)}", key=f"format={request.format!r}")
+        layout = LakeLayout(request.partition_by)
+        scan = dict(request.scan)
+        keys = {name: _key(source) for name, source in (scan.pop("private_keys", None) or {}).items()}
+        if keys:
+            scan["private_keys"] = keys
+        require_of_parts(scan)
+        probe = make_scan("", (), **scan)
+        columns = layout.columns_of_files(probe.schema.names)
+        del_columns = {name: value for name, value in scan.items() if name != "columns"}
+        described = {
+            "bucket": told_bucket(storage.bucket()),
+            "format": request.format,
+            "partition_by": request.partition_by,
+            **asdict(probe.options),
+            "columns": columns,
+            "transactions": probe.transactions,
+            "clock_slack_ms": probe.clock_slack_ms,
+            "private_keys": sorted(keys),
+        }
+        return cls(layout, columns, request.format, del_columns, probe, described)
+
+
+@dataclass(frozen=True, slots=True)
+class ToDo:
+    """What is left to do of a request: which units stay and which go, the parts to read, all ledgers of the topics, and what they lack."""
+
+    work: Work
+    parts: PartitionPlan
+    ledgers: LedgerIds
+    missing: Sequence[MissingLedger]
+
+
+def left_to_do(
+    storage: Storage, request: ExportRequest, contents: Contents, units: Sequence[Unit], *, anew: bool
+) -> ToDo:
+    """List the bucket, and return what is left to do where some units are done; with ``anew`` all of it.
+
+    Raises `NotFoundError` (no such bucket or topic), `MissingLedgerError` (a topic lacks ledgers), `InvalidOptionError`,
+    `AccessDeniedError`, `StoreError`.
+    """
+    # What was listed a while ago lacks what this export is for.
+    bucket = storage.bucket()
+    catalog = bucket.refresh()
+    missing = look_for_missing(bucket, catalog, request.topics, request.topics_pattern, contents.scan)
+    wanted = wanted_ledgers(catalog, request.topics, request.topics_pattern)
+    ledgers = LedgerIds(catalog, wanted)
+    work = Work(wanted, replaced=list(units)) if anew else what_is_new(ledgers, wanted, units)
+    to_read = within(catalog, work.wanted, contents.probe.times)
+    return ToDo(work, plan_partitions(catalog, to_read, request.partition_bytes), ledgers, missing)
+
+
+def _key(source: object) -> object:
+    """Return a private key's text, where a file of it was named, which only this machine may have."""
+    return source.read_bytes() if isinstance(source, Path) else source

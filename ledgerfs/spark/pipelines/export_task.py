@@ -1,0 +1,119 @@
+"""What one task of an export does: it reads its part of the bucket, and writes files where nobody looks for them yet.
+
+A task may run twice, at the same time even. Each attempt has a folder of its own, and the driver takes the files of one.
+"""
+
+import pickle
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from ledgerfs.bucket.partitions import Partition, Run
+from ledgerfs.ledgers.finality import Basis
+from ledgerfs.messages.decode.chunks import Incomplete
+from ledgerfs.messages.decode.entries import Skipped
+from ledgerfs.messages.decode.table_schema import schema_of
+from ledgerfs.spark.lake.commit import staging
+from ledgerfs.spark.lake.files import PART_BYTES, LakeFiles, StagedFile
+from ledgerfs.spark.lake.layout import LakeLayout
+from ledgerfs.spark.lake.target import Lake
+from ledgerfs.spark.runtime.storage import Storage
+from ledgerfs.storage.object_writes import Upload
+from ledgerfs.tables.table_files import TABLE_KINDS
+
+RESULT_SCHEMA = StructType([StructField("result", BinaryType())])
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the plan, and its number."""
+
+    number: int
+    partition: Partition
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What became of one run of a part.
+
+    Attributes
+    ----------
+    part, run
+        Number of the part, and of the run in it.
+    files
+        What was written; ``staged`` is a path below the lake.
+    basis, skipped, incomplete
+        As `Scan` tells them.
+
+    """
+
+    part: int
+    run: int
+    files: tuple[StagedFile, ...]
+    basis: Basis
+    skipped: tuple[Skipped, ...]
+    incomplete: tuple[Incomplete, ...]
+
+    @classmethod
+    def of_row(cls, data: bytes) -> "RunResult":
+        """Return what a task told of a run."""
+        found = pickle.loads(data)  # noqa: S301  (our own tasks')
+        assert isinstance(found, RunResult)  # noqa: S101
+        return found
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ExportTask:
+    """The work of every task. Its repr shows nothing: keys and credentials may be in it.
+
+    Attributes
+    ----------
+    storage, target
+        The bucket, and the lake.
+    job
+        The export's name.
+    layout, columns, kind
+        The folders of the lake, the columns of its files, and what they are (`TABLE_KINDS`).
+    scan
+        Arguments of `Topic.scan`, without the columns.
+
+    """
+
+    storage: Storage
+    target: Storage
+    job: str
+    layout: LakeLayout
+    columns: tuple[str, ...]
+    kind: str
+    scan: Mapping[str, Any]
+
+    def __call__(self, part: Part) -> Iterator[pa.RecordBatch]:
+        """Export a part, and yield what became of each run of it: rows of `RESULT_SCHEMA`."""
+        context = TaskContext.get()
+        attempt = 0 if context is None else context.taskAttemptId()
+        folder = f"{staging(self.job)}/{part.number}-{attempt}"
+        begin = Lake.of(self.target).uploads(folder, PART_BYTES)
+        for number, run in enumerate(part.partition.runs):
+
+            def begin_file(file: int, number: int = number) -> tuple[str, Upload]:
+                name = f"{number}-{file}{TABLE_KINDS[self.kind]}"
+                return f"{folder}/{name}", begin(name)
+
+            files = LakeFiles(self.layout, schema_of(self.columns), self.kind, begin_file)
+            result = pickle.dumps(self._export(part.number, number, run, files))
+            yield pa.RecordBatch.from_pydict({"result": pa.array([result], pa.binary())})
+
+    def _export(self, part: int, number: int, run: Run, files: LakeFiles) -> RunResult:
+        scan = run.scan(self.storage.bucket(), columns=self.layout.columns_to_read(self.columns), **self.scan)
+        try:
+            for batch in scan:
+                files.add(batch)
+            written = files.close()
+        except BaseException:
+            files.abandon()
+            raise
+        return RunResult(part, number, tuple(written), scan.basis, tuple(scan.skipped), tuple(scan.incomplete))

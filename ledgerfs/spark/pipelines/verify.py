@@ -1,0 +1,178 @@
+"""Is all of a bucket readable? `ledgerfs.upkeep.verification`, with every ledger checked by a task.
+
+The driver compares listing and indexes, which costs no data. Then the ledgers are cut into parts of about 128 MiB, and tasks read every
+byte of them::
+
+    from ledgerfs.spark.pipelines.verify import verify
+
+    verify(spark, "s3://tier").where("severity = 'damage'").show(truncate=False)
+
+or ``ledgerfs spark verify s3://tier``, or ``spark-submit …/ledgerfs/spark/verify.py s3://tier``.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.dialects.pulsar_blob.checks.catalog_checks import check_catalog, metadata_remark
+from ledgerfs.ledgers.catalog import Catalog, LedgerRef
+from ledgerfs.ledgers.dialect import Progress
+from ledgerfs.spark.runtime.distribution import distribute
+from ledgerfs.spark.runtime.storage import Storage, storage_of
+from ledgerfs.spark.source.ledger_rows import LedgerRows, costs_of_reading, ledger_parts
+from ledgerfs.storage.ordered_map import ordered_map
+from ledgerfs.upkeep.verification import Finding, Report, Severity
+from ledgerfs.upkeep.verification.verify import THREADS
+
+FINDING = pa.schema(
+    [
+        ("severity", pa.string()),
+        ("kind", pa.string()),
+        ("message", pa.string()),
+        ("key", pa.string()),
+        ("offset", pa.int64()),
+        ("ledger_id", pa.int64()),
+        ("topic", pa.string()),
+    ]
+)
+"""The columns of findings, as `ledgerfs.upkeep.verification.Finding` has them; severity is ``damage``, ``unchecked`` or ``remark``."""
+
+_LEDGER = pa.schema(
+    [
+        ("row", pa.int64()),  # of the catalog
+        ("entries", pa.int64()),
+        ("bytes", pa.int64()),
+        ("findings", pa.list_(pa.struct(FINDING))),
+    ]
+)
+_PLACED = pa.schema([("row", pa.int64()), ("position", pa.int32()), *FINDING])
+_BATCH_LEDGERS = 64
+# Findings of the whole bucket stand before those of its ledgers but for one, as in a report without Spark.
+_BEFORE_LEDGERS, _BEHIND_LEDGERS = -1, 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """A verification that Spark is to do, at the first use of its rows; what it finds is kept for further ones.
+
+    Attributes
+    ----------
+    bucket
+        The bucket, in the driver.
+    quick
+        Whether only indexes and sizes are compared.
+    ledgers
+        Number of ledgers, every copy counted.
+    checked
+        A row a ledger that was read: entries and bytes, and its findings; persisted.
+    findings
+        All findings: `FINDING`, damage first, then what could not be checked, then remarks.
+
+    """
+
+    bucket: Bucket
+    quick: bool
+    ledgers: int
+    checked: DataFrame
+    findings: DataFrame
+
+    def report(self) -> Report:
+        """Do it, and return what `ledgerfs.upkeep.verification.verify` would."""
+        entries, read = self.checked.agg(functions.sum("entries"), functions.sum("bytes")).collect()[0]
+        return Report(self.quick, self.ledgers, entries or 0, read or 0, tuple(map(_finding, self.findings.collect())))
+
+
+def verify(spark: SparkSession, storage: Storage | str, *, quick: bool = False) -> DataFrame:
+    """Return what is wrong with a bucket, a row a finding (`FINDING`), damage first.
+
+    Parameters
+    ----------
+    spark, storage
+        The session; a bucket's URL, or a `Storage` with options of its filesystem.
+    quick
+        Compare listing and indexes only, which also finds truncated offloads that Pulsar calls successful. This is done at once; what
+        tasks do, when somebody asks for rows. What they found is kept with the session (``spark.catalog.clearCache()``).
+
+    Raises
+    ------
+    NotFoundError, AccessDeniedError, StoreError
+        What keeps the catalog from loading. A store that a task cannot reach ends the job, with our message in Spark's error; everything
+        else is a finding.
+
+    """
+    return prepare(spark, storage, quick=quick).findings
+
+
+def prepare(
+    spark: SparkSession, storage: Storage | str, *, quick: bool = False, progress: Progress | None = None
+) -> Verification:
+    """Compare listing and indexes now, and return what tasks are to do.
+
+    ``progress`` is told how far the listing is; the other arguments and the errors are those of `verify`.
+    """
+    where = storage_of(spark, storage)
+    bucket = where.bucket()
+    catalog = bucket.refresh(progress)
+    first = list(check_catalog(catalog, bucket.reader))
+    last = [] if quick else metadata_remark(catalog, bucket.store)
+    checked = _check_ledgers(spark, where, catalog, quick=quick).persist()
+    found = checked.select("row", functions.posexplode("findings").alias("position", "finding")).select(
+        "row", "position", "finding.*"
+    )
+    findings = _placed(spark, first, last).unionAll(found)
+    rank = functions.array_position(
+        functions.array(*(functions.lit(severity.value) for severity in Severity)), functions.col("severity")
+    )
+    ordered = findings.orderBy(rank, "row", "position").select(*FINDING.names)
+    return Verification(bucket, quick, int(catalog.ledgers.size), checked, ordered)
+
+
+def _check_ledgers(spark: SparkSession, storage: Storage, catalog: Catalog, *, quick: bool) -> DataFrame:
+    def check(part: LedgerRows) -> Iterator[pa.RecordBatch]:
+        return check_part(storage, part)
+
+    parts = [] if quick else ledger_parts(catalog, costs_of_reading(catalog.ledgers))
+    return distribute(spark, parts, check, from_arrow_schema(_LEDGER))
+
+
+def check_part(storage: Storage, part: LedgerRows) -> Iterator[pa.RecordBatch]:
+    """Read every byte of some ledgers, a few at a time, and yield a row for each; a task of `verify`."""
+    # numba, which this imports, is not needed by the driver.
+    from ledgerfs.dialects.pulsar_blob.checks.ledger_checks import LedgerCheck
+
+    bucket = storage.bucket()
+
+    def check_one(item: tuple[int, LedgerRef]) -> dict[str, Any]:
+        row, ref = item
+        check = LedgerCheck(bucket.uncached_reader(ref), lambda _: None).run()
+        findings = [finding.as_json() for finding in check.findings]
+        return {"row": row, "entries": check.entries, "bytes": check.bytes, "findings": findings}
+
+    rows = []
+    for one in ordered_map(check_one, part.refs(), THREADS, "ledgerfs-verify"):
+        rows.append(one)
+        if len(rows) == _BATCH_LEDGERS:
+            yield pa.RecordBatch.from_pylist(rows, _LEDGER)
+            rows = []
+    if rows:
+        yield pa.RecordBatch.from_pylist(rows, _LEDGER)
+
+
+def _placed(spark: SparkSession, first: Iterable[Finding], last: Iterable[Finding]) -> DataFrame:
+    """Return findings of the driver as rows, with the places that they have among those of the ledgers."""
+    rows = [
+        {"row": row, "position": position, **finding.as_json()}
+        for row, findings in ((_BEFORE_LEDGERS, first), (_BEHIND_LEDGERS, last))
+        for position, finding in enumerate(findings)
+    ]
+    return spark.createDataFrame(pa.Table.from_pylist(rows, _PLACED))
+
+
+def _finding(row: Any) -> Finding:  # noqa: ANN401  (a row of Spark's, which has the columns of a finding)
+    severity, *rest = row
+    return Finding(Severity(severity), *rest)

@@ -1,0 +1,1 @@
+"""Spark sessions and processes: settings, storage, workers, errors of tasks."""

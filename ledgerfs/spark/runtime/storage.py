@@ -1,0 +1,106 @@
+"""How a bucket is reached from each of Spark's processes: the driver, the one that plans, and the workers.
+
+Options that a user gives travel with the plan, where logs and the UI may show them, so none of them is a credential. Those come from where
+each process finds them: Hadoop's settings, which Spark hands to every task, and the AWS conventions. Credentials that somebody has in
+Python travel inside of pickled functions, which nothing prints.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from cachetools import LRUCache
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.bucket.opening import open_bucket
+from ledgerfs.errors import InvalidOptionError
+from ledgerfs.spark.runtime.hadoop_settings import S3Settings, only_s3, settings_of_files
+from ledgerfs.storage.credentials import find_credential, without_credentials
+from ledgerfs.storage.fork_lock import ForkLock
+
+_MOST_BUCKETS = 16
+_buckets: "LRUCache[str, Bucket]" = LRUCache(_MOST_BUCKETS)
+_lock = ForkLock()
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Storage:
+    """A bucket's URL and the options of its filesystem. Pickles; its repr shows the URL only.
+
+    Attributes
+    ----------
+    url
+        As `ledgerfs.open_bucket` takes it; ``s3a://`` is S3, too.
+    options
+        Of the URL's filesystem, as the user gave them.
+    settings
+        Hadoop's, where a session tells them (`ledgerfs.spark.register`); they come behind ``options``.
+    cache_dir, catalog_max_age
+        As `open_bucket` takes them.
+
+    """
+
+    url: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    cache_dir: str | None = None
+    catalog_max_age: float | None = None
+
+    def __repr__(self) -> str:
+        return f"Storage({without_credentials(self.url)!r})"
+
+    @property
+    def filesystem_options(self) -> dict[str, Any]:
+        """Options of the filesystem in this process, credentials included where Hadoop's settings have some."""
+        return {**S3Settings.of(self.url, self._known_settings()).options, **self.options}
+
+    def with_settings(self, settings: Mapping[str, str]) -> "Storage":
+        """Return the same with what a session says of S3, behind what is known."""
+        return replace(self, settings={**settings, **self.settings})
+
+    def bucket(self) -> Bucket:
+        """Return the bucket, in one process the same one for the same storage: its connections, caches and catalog serve all tasks."""
+        told = json.dumps(
+            [self.url, self.filesystem_options, self.cache_dir, self.catalog_max_age], sort_keys=True, default=repr
+        )
+        with _lock:
+            bucket = _buckets.get(told)
+            if bucket is None:
+                bucket = _buckets[told] = self.open()
+            return bucket
+
+    def open(self) -> Bucket:
+        """Return the bucket, opened anew, so that it is listed when it is used; with ``catalog_max_age`` unless that was done lately."""
+        options = self.filesystem_options
+        return open_bucket(self.url, options, cache_dir=self.cache_dir, catalog_max_age=self.catalog_max_age)
+
+    def _known_settings(self) -> dict[str, str]:
+        context = TaskContext.get()
+        of_task = dict(context._localProperties) if context is not None and context._localProperties else {}  # noqa: SLF001  (which has no other list)
+        return {**settings_of_files(), **of_task, **self.settings}
+
+
+def storage_of(spark: SparkSession, where: Storage | str) -> Storage:
+    """Return a storage, or that of a URL, that knows what the session says of S3, for tasks and for this process."""
+    storage = Storage(where) if isinstance(where, str) else where
+    return storage.with_settings(session_settings(spark))
+
+
+def session_settings(spark: SparkSession) -> dict[str, str]:
+    """Return Hadoop's settings of S3 as a session has them: from its own configuration and from Hadoop's files."""
+    pairs = spark.sparkContext.getConf().getAll()
+    return {**settings_of_files(), **only_s3(pairs)}
+
+
+def require_no_credentials(options: Mapping[str, Any]) -> None:
+    """Raise `InvalidOptionError` for options that would show a credential in plans and logs (`ledgerfs.storage.credentials`)."""
+    name = find_credential(options)
+    if name is not None:
+        raise InvalidOptionError(
+            "credentials do not belong into a reader's options, which plans and logs show; give them as AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY, as a role of the machine, or as Hadoop's fs.s3a.access.key and fs.s3a.secret.key",
+            key=name,
+        )

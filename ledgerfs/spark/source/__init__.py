@@ -1,0 +1,1 @@
+"""The data source ``ledgerfs``: planning, reading and writing."""

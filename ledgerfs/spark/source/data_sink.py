@@ -1,0 +1,186 @@
+"""The write side of the data source: the rows of each partition become one ledger, and all of them appear in the end, or none.
+
+Each attempt of a task writes a data object of its own, which is no ledger to anybody. When all tasks are done, Spark has the driver commit,
+which puts the indexes (`ledger_group`) and removes what attempts that were in vain have left; when one failed, the
+driver aborts, which removes everything. What stays open:
+
+* An object store makes no two objects appear at a time. Somebody who reads during the commit, a few requests for every four ledgers, may
+  see some of the ledgers, and a driver that is killed in just that time leaves those. A DataFrame of one partition (``coalesce(1)``) is
+  one ledger, which appears whole or not at all.
+* A driver that is killed before it commits leaves data objects without an index. They are no ledgers, and ``ledgerfs verify`` names
+  them. ``ledgerfs repair`` completes a commit that had begun, and else leaves them alone, unless a ledger is named: by user metadata it
+  knows whose they are, which a folder does not keep.
+* A task that is out of the driver's reach may complete a data object after that removed the others. It is as one of those.
+"""
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from inspect import signature
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.dialects.pulsar_blob.ledger_group import LedgerGroup, publish_all, remove_all
+from ledgerfs.dialects.pulsar_blob.new_ledger import NewLedger, made_up_user_metadata, require_block_size
+from ledgerfs.dialects.pulsar_blob.writer import UnindexedLedger
+from ledgerfs.errors import InvalidRowsError, LedgerfsError, RefusedLedgerError, UnsupportedWriteError
+from ledgerfs.messages.encode.input_columns import InputColumns
+from ledgerfs.spark.source.write_options import WriteOptions, write_options
+from ledgerfs.writing.claims import Claim, TakenIds, refused
+from ledgerfs.writing.ledger_rows import Rows, write_rows
+from ledgerfs.writing.own_ids import new_own_id
+from ledgerfs.writing.write import Wanted
+
+_log = logging.getLogger("ledgerfs.spark")
+
+_TIMES: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+"""What newer versions of PySpark have to be told, and 4.1 cannot be told."""
+
+_TASK_OUTLIVES_ITS_END = 5.0
+"""Seconds for which the Python of a task that Spark has given up may go on: it looks every two, and waits two more for an end."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenPartition(WriterCommitMessage):
+    """What a task tells the driver.
+
+    Attributes
+    ----------
+    ledger
+        The data object that it wrote; None for no rows.
+    attempt
+        How often the task had failed before.
+
+    """
+
+    ledger: UnindexedLedger | None
+    attempt: int = 0
+
+
+def open_sink(
+    options: Mapping[str, str], schema: StructType, *, overwrite: bool, settings: Mapping[str, str] | None = None
+) -> "LedgerSink":
+    """Return what writes the rows of a DataFrame; in the process that plans, before any task runs.
+
+    ``settings`` are Hadoop's, as a session told them.
+
+    Raises
+    ------
+    UnsupportedWriteError
+        ``mode("overwrite")``.
+    InvalidNameError, InvalidOptionError, InvalidRowsError
+        A topic, options or columns that are none, or do not fit.
+    RefusedLedgerError, LedgerExistsError, NotFoundError, AccessDeniedError, StoreError
+        Blocks that the store does not take, a first ledger that is there already, a bucket that is not there or cannot be listed.
+
+    """
+    if overwrite:
+        raise UnsupportedWriteError(
+            'ledgers are never written over: write with mode("append"), and remove what is to go with `ledgerfs rm`',
+            key="overwrite",
+        )
+    wanted = write_options(options)
+    wanted = replace(wanted, storage=wanted.storage.with_settings(settings or {}))
+    InputColumns(to_arrow_schema(schema, **_TIMES))
+    bucket = wanted.storage.bucket()
+    require_block_size(wanted.block_size, bucket.raw_store.writes.smallest_part)
+    return LedgerSink(replace(wanted, ledger_id=_first_id(bucket, wanted)), LedgerGroup.new())
+
+
+class LedgerSink(DataSourceArrowWriter):
+    """One job's writing. It is made where Spark plans, and pickled into each task and to where the driver commits or aborts."""
+
+    def __init__(self, wanted: WriteOptions, group: LedgerGroup) -> None:
+        self._wanted = wanted
+        self._group = group
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenPartition:
+        """Write the rows of a partition as a data object; its ledger's id is the first one's and the partition's number.
+
+        Raises `InvalidRowsError`, which names the row of the partition, counted from 0, and what `write_rows` raises; there is no such
+        object then.
+        """
+        batches = (rows for rows in iterator if rows.num_rows)
+        first = next(batches, None)
+        partition, attempt = _task()
+        if first is None:
+            return WrittenPartition(None, attempt)
+        ledger = self._ledger_of(partition)
+        rows = Rows(first.schema, chain([first], batches))
+        store = self._wanted.storage.bucket().raw_store
+        try:
+            return WrittenPartition(write_rows(store, ledger, rows, self._wanted.encoding).ledger, attempt)
+        except InvalidRowsError as error:
+            place = f"{error.key} of partition {partition}, on its way to {ledger.key.data_key}"
+            raise InvalidRowsError(error.reason, key=place) from error
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Make the partitions ledgers, all or none, and remove what attempts have left that were in vain. Raises as `publish_all`."""
+        told = [_told_by(message) for message in messages]
+        written = [one.ledger for one in told if one.ledger is not None]
+        bucket = self._wanted.storage.bucket()
+        if written:
+            publish_all(bucket.raw_store, self._group, written)
+            bucket.expire()
+        has_failed = any(one.attempt for one in told)
+        try:
+            self._sweep(frozenset(one.data.key for one in written), twice=has_failed)
+        except LedgerfsError as error:
+            _log.warning("data objects %s… without an index may stay: %s", self._group.key_prefix, error)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Remove everything; Spark tells of no objects, so they are found by their names. Raises what the store raises."""
+        self._sweep(frozenset(), twice=None in messages)
+
+    def _sweep(self, kept: frozenset[str], *, twice: bool) -> None:
+        """Remove what there is besides; twice where a task failed, whose Python may be about to complete its data object."""
+        store = self._wanted.storage.bucket().raw_store
+        remove_all(store, self._group, kept)
+        if twice:
+            time.sleep(_TASK_OUTLIVES_ITS_END)
+            remove_all(store, self._group, kept)
+
+    def _ledger_of(self, partition: int) -> NewLedger:
+        wanted = self._wanted
+        ledger_id = (wanted.ledger_id or 0) + partition
+        uuid = self._group.new_uuid()
+        marked = {**made_up_user_metadata(wanted.managed_ledger), **self._group.mark}
+        return Wanted(wanted.managed_ledger, ledger_id, uuid, wanted.block_size, user_metadata=marked).new_ledger()
+
+
+def _first_id(bucket: Bucket, wanted: WriteOptions) -> int:
+    """Return the id of the first ledger, by what the bucket has now: this process may have listed it for another job.
+
+    Which ids the others get, and who has those, is only known when all rows are written (`publish_all`).
+    """
+    catalog = bucket.refresh()
+    if wanted.ledger_id is None:
+        return new_own_id([catalog], [wanted.managed_ledger])
+    claim = Claim(wanted.managed_ledger, wanted.ledger_id)
+    rival = TakenIds(catalog).rival(claim)
+    if rival is not None:
+        raise refused(claim, rival)
+    return wanted.ledger_id
+
+
+def _task() -> tuple[int, int]:
+    """Return the partition that is written, and how often the task has failed before."""
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("rows are written by tasks of Spark only")
+    return int(context.partitionId()), int(context.attemptNumber())
+
+
+def _told_by(message: WriterCommitMessage | None) -> WrittenPartition:
+    """Return what a task told; raises for one that is said to be done, and has told nothing: its rows would be lost."""
+    if not isinstance(message, WrittenPartition):
+        raise RefusedLedgerError("a task has not told what it wrote, so nothing is written at all")
+    return message

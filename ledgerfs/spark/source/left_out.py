@@ -1,0 +1,71 @@
+"""What reading left out: damaged entries and chunked messages that are not whole, told to the driver by tasks, and missing ledgers."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark import Accumulator, AccumulatorParam
+from pyspark.sql import SparkSession
+
+from ledgerfs.ledgers.missing_ledgers import MissingLedger
+from ledgerfs.messages.decode.chunks import Incomplete
+from ledgerfs.messages.decode.entries import Skipped
+
+if TYPE_CHECKING:
+    from ledgerfs.scan.scan import Scan
+
+Place = tuple[str, Skipped | Incomplete | MissingLedger]
+"""A topic, and what is missing of it."""
+
+Places = frozenset[Place]
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What was left out of one topic, in its order."""
+
+    topic: str
+    skipped: tuple[Skipped, ...]
+    incomplete: tuple[Incomplete, ...]
+    missing: tuple[MissingLedger, ...]
+
+
+class _Union(AccumulatorParam[Places]):
+    """Tasks may be done twice, and tell the same twice."""
+
+    def zero(self, value: Places) -> Places:  # noqa: ARG002  (as Spark has it)
+        return frozenset()
+
+    def addInPlace(self, value1: Places, value2: Places) -> Places:  # noqa: N802  (as Spark has it)
+        return value1 | value2
+
+
+def left_out_accumulator(spark: SparkSession) -> "Accumulator[Places]":
+    """Return what tasks tell, for `ledgerfs.spark.read_messages`; it is complete when a query has ended."""
+    return spark.sparkContext.accumulator(frozenset(), _Union())
+
+
+def places_of(scan: "Scan") -> Places:
+    """Return what a scan has left out."""
+    places: list[Skipped | Incomplete] = [*scan.skipped, *scan.incomplete]
+    return frozenset((scan.topic, place) for place in places)
+
+
+def by_topic(places: Iterable[Place]) -> list[LeftOut]:
+    """Return what tasks told, topic by topic."""
+    topics: dict[str, list[Skipped | Incomplete | MissingLedger]] = {}
+    for topic, place in places:
+        topics.setdefault(topic, []).append(place)
+    return [
+        LeftOut(
+            topic,
+            tuple(sorted((one for one in found if isinstance(one, Skipped)), key=_position)),
+            tuple(sorted((one for one in found if isinstance(one, Incomplete)), key=_position)),
+            tuple(sorted((one for one in found if isinstance(one, MissingLedger)), key=lambda one: one.ledger_id)),
+        )
+        for topic, found in sorted(topics.items())
+    ]
+
+
+def _position(place: Skipped | Incomplete) -> tuple[int, int]:
+    return (place.ledger_id, place.first_entry if isinstance(place, Skipped) else place.entry_id)

@@ -1,0 +1,82 @@
+"""Reading topics in Python, with what options of a data source cannot carry: functions, and credentials that only Python has."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from ledgerfs.bucket.partitions import DEFAULT_PARTITION_BYTES, Partition
+from ledgerfs.ledgers.missing_ledgers import MissingLedger
+from ledgerfs.spark.runtime.distribution import distribute
+from ledgerfs.spark.runtime.storage import Storage, storage_of
+from ledgerfs.spark.source.left_out import Places, places_of
+from ledgerfs.spark.source.message_rows import read_partition, spark_schema
+from ledgerfs.spark.source.planning import plan
+from ledgerfs.spark.source.read_options import ReadOptions
+
+if TYPE_CHECKING:
+    from pyspark import Accumulator
+
+    from ledgerfs.scan.scan import Scan
+
+EachBatch = Callable[[pa.RecordBatch], pa.RecordBatch]
+
+
+def read_messages(
+    spark: SparkSession,
+    storage: Storage | str,
+    *,
+    topics: Sequence[str] | None = None,
+    topics_pattern: str | None = None,
+    columns: Sequence[str] | None = None,
+    partition_bytes: int = DEFAULT_PARTITION_BYTES,
+    each_batch: EachBatch | None = None,
+    schema: StructType | None = None,
+    left_out: "Accumulator[Places] | None" = None,
+    **scan: Any,  # noqa: ANN401  (those of Topic.scan)
+) -> DataFrame:
+    """Return messages of topics as a DataFrame; the bucket is listed now, and read when somebody asks for rows.
+
+    Parameters
+    ----------
+    spark, storage
+        The session; a bucket's URL, or a `Storage` with options of its filesystem.
+    topics, topics_pattern
+        Names of topics, or a regular expression that whole names match; all topics without both.
+    columns
+        Of the message table; the default ones if None.
+    partition_bytes
+        About how many bytes a task reads.
+    each_batch, schema
+        What becomes of the rows while they are in Python, and the columns that they have then.
+    left_out
+        What tasks add to that they had to leave out (`ledgerfs.spark.source.left_out`); it stands in their logs as well.
+    scan
+        ``start_time``, ``end_time``, ``transactions``, ``private_keys``, … as `Topic.scan` takes them.
+
+    Raises
+    ------
+    NotFoundError, MissingLedgerError, InvalidNameError, InvalidOptionError, AccessDeniedError, StoreError
+        As `ledgerfs.spark.source.planning.plan`; what tasks raise arrives as an error of Spark's that has our message.
+
+    """
+    where = storage_of(spark, storage)
+    found = spark_schema(columns)
+
+    def tell_missing(missing: Sequence[MissingLedger]) -> None:
+        if left_out is not None:
+            left_out.add(frozenset((one.topic, one) for one in missing))
+
+    parts = plan(ReadOptions(where, topics, topics_pattern, scan, partition_bytes), tell_missing)
+
+    def tell(scan: "Scan") -> None:
+        if left_out is not None:
+            left_out.add(places_of(scan))
+
+    def read(partition: Partition) -> Iterator[pa.RecordBatch]:
+        batches = read_partition(partition, where, columns, scan, tell)
+        return batches if each_batch is None else map(each_batch, batches)
+
+    return distribute(spark, parts, read, found if schema is None else schema)

@@ -1,0 +1,68 @@
+"""Which parts of a bucket a query reads."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.bucket.partitions import PartitionPlan, plan_partitions, within
+from ledgerfs.bucket.wanted_topics import wanted_ledgers, wanted_names
+from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.ledger_times import TimeRange
+from ledgerfs.ledgers.missing_ledgers import MissingLedger, missing_error
+from ledgerfs.ledgers.time_arguments import CLOCK_SLACK_MS, milliseconds_of
+from ledgerfs.scan.options import require_known, require_of_parts
+from ledgerfs.spark.source.read_options import ReadOptions
+
+_MOST_NAMED = 10
+
+OnMissing = Callable[[Sequence[MissingLedger]], None]
+"""Told of the ledgers that a query goes without."""
+
+_log = logging.getLogger("ledgerfs.spark")
+
+
+def plan(options: ReadOptions, on_missing: OnMissing = lambda _: None) -> PartitionPlan:
+    """List the bucket and plan the query: the same bucket always gives the same plan.
+
+    Raises `NotFoundError` (no such bucket or topic), `MissingLedgerError` (a topic lacks ledgers), `InvalidOptionError` (a time that is
+    none), `AccessDeniedError`, `StoreError`.
+    """
+    scan = options.scan
+    require_known(scan)
+    require_of_parts(scan)
+    start, end = milliseconds_of(scan.get("start_time")), milliseconds_of(scan.get("end_time"))
+    times = TimeRange(start, end, scan.get("clock_slack_ms", CLOCK_SLACK_MS))
+    # Not the bucket of this process, which may know the catalog of an earlier plan.
+    bucket = options.storage.open()
+    catalog = bucket.catalog
+    on_missing(look_for_missing(bucket, catalog, options.topics, options.pattern, scan))
+    wanted = wanted_ledgers(catalog, options.topics, options.pattern)
+    return plan_partitions(catalog, within(catalog, wanted, times), options.partition_bytes)
+
+
+def look_for_missing(
+    bucket: Bucket,
+    catalog: Catalog,
+    topics: Sequence[str] | None,
+    pattern: str | None,
+    scan: Mapping[str, Any],
+) -> list[MissingLedger]:
+    """Return and log the ledgers that a query cannot have, as ``on_corrupt="skip"`` asks for the rest; else raise `MissingLedgerError`.
+
+    Warns (`UnplacedLedgersWarning`) of ledgers of which nothing tells the topic.
+    """
+    names = wanted_names(catalog, topics, pattern)
+    missing: list[MissingLedger] = []
+    for name in sorted(names, key=lambda one: one or ""):
+        bucket.warn_of_unplaced(name, catalog)
+        lacking = catalog.missing_of(name)
+        if lacking and scan.get("on_corrupt", "raise") != "skip":
+            raise missing_error(topic_of(name), lacking)
+        missing += lacking
+    for one in missing[:_MOST_NAMED]:
+        _log.warning("%s: ledger %d is left out: %s (%s)", one.topic, one.ledger_id, one.why, one.key)
+    if len(missing) > _MOST_NAMED:
+        _log.warning("%d more ledgers are left out", len(missing) - _MOST_NAMED)
+    return missing

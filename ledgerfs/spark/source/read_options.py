@@ -1,0 +1,151 @@
+"""What a user may say to the data source, as texts, and what it means.
+
+Names are taken in any case, since Spark hands them on in lower case. An option that is none is an error: a misspelt ``endTime`` would
+otherwise read a whole topic.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ledgerfs.bucket.partitions import DEFAULT_PARTITION_BYTES
+from ledgerfs.errors import InvalidOptionError
+from ledgerfs.spark.runtime.option_texts import (
+    flag,
+    json_or_text,
+    moment,
+    number,
+    private_keys,
+    seconds,
+    size,
+    text,
+    texts,
+)
+from ledgerfs.spark.runtime.storage import Storage, require_no_credentials
+
+_STORAGE_PREFIX = "storage."
+_STORAGE_OPTIONS = ("endpoint_url", "anon")
+"""Options of filesystems that need no prefix, since nearly everybody without AWS itself needs them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What is read, and how.
+
+    Attributes
+    ----------
+    storage
+        Where.
+    topics, pattern
+        Which topics; None for all.
+    scan
+        Arguments of `Topic.scan`.
+    partition_bytes
+        About how many bytes a task reads.
+
+    """
+
+    storage: Storage
+    topics: Sequence[str] | None = None
+    pattern: str | None = None
+    scan: Mapping[str, Any] = field(default_factory=dict)
+    partition_bytes: int = DEFAULT_PARTITION_BYTES
+
+
+def read_options(given: Mapping[str, str]) -> ReadOptions:
+    """Return what the options of a reader mean; raises `InvalidOptionError` for one that is none, or makes no sense."""
+    ours, storage = split_options(given, _READ)
+    known = {name: parse(ours[name.lower()], name) for name, parse in _READ.items() if name.lower() in ours}
+    topics = known.pop("topics", None)
+    if "topic" in known:
+        topics = [*(topics or []), known.pop("topic")]
+    pattern = known.pop("topicsPattern", None)
+    if topics is not None and pattern is not None:
+        raise InvalidOptionError("either topics, or a pattern of their names", key="topicsPattern")
+    partition_bytes = known.pop("partitionBytes", DEFAULT_PARTITION_BYTES)
+    scan = {_SCAN_NAMES.get(name, name): value for name, value in known.items()}
+    return ReadOptions(storage, topics, pattern, scan, partition_bytes)
+
+
+def split_options(given: Mapping[str, str], known: Mapping[str, object]) -> tuple[dict[str, str], Storage]:
+    """Return the options whose names are among some, in lower case, and the storage that the others tell.
+
+    Raises `InvalidOptionError` for those that are neither, for credentials, and for more than one bucket.
+    """
+    names = {name.lower() for name in known}
+    ours: dict[str, str] = {}
+    storage: dict[str, Any] = {}
+    settings: dict[str, str] = {}
+    of_storage: dict[str, str] = {}
+    for name, value in given.items():
+        low = name.lower()
+        if not value.strip() and low != "path":  # of which `_storage` has more to say
+            raise InvalidOptionError("is empty; is a variable not set?", key=name)
+        if low in names:
+            ours[low] = value
+        elif low in _STORAGE_OPTIONS or low.startswith(_STORAGE_PREFIX):
+            storage[low.removeprefix(_STORAGE_PREFIX)] = json_or_text(value)
+        elif low.startswith("fs.s3a."):
+            settings[low] = value
+        elif low in {"path", *_OF_STORAGE}:
+            of_storage[low] = value
+        else:
+            raise InvalidOptionError.unknown(name, [*known, *_STORAGE_NAMES])
+    require_no_credentials({**of_storage, **storage, **settings})
+    return ours, _storage(storage, settings, **of_storage)
+
+
+def _storage(
+    storage: dict[str, Any],
+    settings: dict[str, str],
+    path: str = "",
+    cachedir: str | None = None,
+    catalogmaxage: str | None = None,
+) -> Storage:
+    if not path.strip():
+        reason = "which bucket? One goes into load(…) or save(…), such as s3://tier; several are read one by one"
+        raise InvalidOptionError(reason, key="path")
+    age = None if catalogmaxage is None else seconds(catalogmaxage, "catalogMaxAge")
+    return Storage(path, storage, settings, cachedir, age)
+
+
+_READ: Mapping[str, Callable[[str, str], Any]] = {
+    "topic": text,
+    "topics": texts,
+    "topicsPattern": text,
+    "columns": texts,
+    "startTime": moment,
+    "endTime": moment,
+    "clockSlackMs": number,
+    "transactions": text,
+    "includeMarkers": flag,
+    "privateKeys": private_keys,
+    "onEncrypted": text,
+    "onCorrupt": text,
+    "checkChecksums": flag,
+    "maxMessageBytes": number,
+    "partitionBytes": size,
+}
+"""The options of a reader, and what parses each."""
+
+_OF_STORAGE = ("cachedir", "catalogmaxage")
+_STORAGE_NAMES = (
+    "cacheDir",
+    "catalogMaxAge",
+    *_STORAGE_OPTIONS,
+    f"{_STORAGE_PREFIX}<option of the filesystem>",
+    "fs.s3a.…",
+)
+
+_SCAN_NAMES = {
+    "startTime": "start_time",
+    "endTime": "end_time",
+    "clockSlackMs": "clock_slack_ms",
+    "includeMarkers": "include_markers",
+    "privateKeys": "private_keys",
+    "onEncrypted": "on_encrypted",
+    "onCorrupt": "on_corrupt",
+    "checkChecksums": "check_checksums",
+    "maxMessageBytes": "max_message_bytes",
+}
+"""What `Topic.scan` calls them."""

@@ -1,0 +1,1 @@
+"""Objects in any store: the protocols, S3, local folders, everything else through fsspec; retries, uploads, traffic."""

@@ -1,0 +1,110 @@
+"""What can go wrong between us and a store, told in our own errors.
+
+fsspec's filesystems raise what their client libraries raise, often without an errno. Those libraries are
+optional, so their exceptions are known by the names of their classes.
+"""
+
+import errno
+from collections.abc import Mapping
+from typing import Any
+
+from ledgerfs.errors import (
+    AccessDeniedError,
+    LedgerfsError,
+    ObjectNotFoundError,
+    StaleObjectError,
+    StoreError,
+    StoreTimeoutError,
+    StoreUnreachableError,
+    UnusableUrlError,
+    WrongBodyError,
+)
+from ledgerfs.storage.credentials import without_credentials
+
+_NO_CREDENTIALS = frozenset(
+    {
+        "NoCredentialsError",
+        "PartialCredentialsError",
+        "CredentialRetrievalError",
+        "TokenRetrievalError",
+        "ProfileNotFound",
+        "DefaultCredentialsError",
+        "RefreshError",
+        "ClientAuthenticationError",
+    }
+)
+TIMEOUT = frozenset({"ConnectTimeoutError", "ReadTimeoutError", "ServerTimeoutError", "FSTimeoutError"})
+UNREACHABLE = frozenset(
+    {
+        "EndpointConnectionError",
+        "HTTPClientError",
+        "ClientConnectionError",
+        "ConnectionClosedError",
+        "ServiceRequestError",
+        "gaierror",
+    }
+)
+BROKEN_BODY = frozenset(
+    {"FlexibleChecksumError", "ClientPayloadError", "IncompleteReadError", "ResponseStreamingError", "IncompleteRead"}
+)
+BUSY = frozenset({errno.EREMOTEIO, errno.EBUSY, errno.EAGAIN})
+
+
+def short_body(key: str, start: int, wanted: int, got: int) -> WrongBodyError:
+    """Return the error for a body of ``got`` bytes where ``wanted`` were asked for from byte ``start`` on."""
+    return WrongBodyError(f"the store sent {got} bytes where {wanted} were asked for", key=key, offset=start)
+
+
+def short_object(key: str, start: int, size: int) -> StoreError:
+    """Return the error for bytes that an object of ``size`` bytes does not have; asking again changes nothing."""
+    return StoreError(f"the object ends before what was asked for: it has {size} bytes", key=key, offset=start)
+
+
+def replaced(key: str, start: int | None = None) -> StaleObjectError:
+    """Return the error for an object that is of another version than asked for."""
+    return StaleObjectError("the object was replaced; open it again", key=key, offset=start)
+
+
+def names_of(error: BaseException) -> frozenset[str]:
+    """Return the names of an error's class and of those it is made from."""
+    return frozenset(cls.__name__ for cls in type(error).__mro__)
+
+
+def answer_of(error: BaseException) -> Mapping[str, Any]:
+    """Return what botocore made of the store's answer; s3fs raises errors of its own with the original as their cause."""
+    answer = getattr(error.__cause__ or error, "response", None)
+    return answer if isinstance(answer, dict) else {}
+
+
+def status_of(error: BaseException) -> int | None:
+    """Return the HTTP status of the answer, where there was one: each library has it in another place."""
+    places = (answer_of(error).get("ResponseMetadata", {}).get("HTTPStatusCode"),)
+    places += tuple(getattr(error, name, None) for name in ("status", "status_code", "code"))
+    return next((status for status in places if isinstance(status, int)), None)
+
+
+def translate(error: BaseException, key: str, offset: int | None = None) -> LedgerfsError:
+    """Return our error for whatever a filesystem raised about object (or bucket) ``key``."""
+    if isinstance(error, LedgerfsError):
+        return error
+    names = names_of(error)
+    text = without_credentials(" ".join(str(error).split())) or type(error).__name__
+    if answer_of(error).get("Error", {}).get("Code") in {"PreconditionFailed", "412"}:
+        return replaced(key, offset)
+    if isinstance(error, TypeError):
+        return UnusableUrlError(f"the storage does not take these options: {text}", key=key)
+    if isinstance(error, FileNotFoundError):
+        return ObjectNotFoundError("no such object", key=key, offset=offset)
+    if isinstance(error, PermissionError) or names & _NO_CREDENTIALS:
+        hint = "check the credentials (for S3: AWS_* environment, profile, options key and secret, or anon=true)"
+        return AccessDeniedError(f"access denied: {text.rstrip('.')}; {hint}", key=key, offset=offset)
+    return _store_failure(error, text, key, offset)
+
+
+def _store_failure(error: BaseException, text: str, key: str, offset: int | None) -> StoreError:
+    names = names_of(error)
+    if isinstance(error, TimeoutError) or names & TIMEOUT:
+        return StoreTimeoutError(f"the store did not answer in time: {text}", key=key, offset=offset)
+    if isinstance(error, ConnectionError) or names & UNREACHABLE:
+        return StoreUnreachableError(f"the store cannot be reached: {text}", key=key, offset=offset)
+    return StoreError(f"the store failed: {type(error).__name__}: {text}", key=key, offset=offset)

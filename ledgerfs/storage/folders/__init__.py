@@ -1,0 +1,1 @@
+"""Local folders as object stores."""

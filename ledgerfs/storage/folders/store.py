@@ -1,0 +1,151 @@
+"""A local folder as an object store, without the detour of a Python file object a read."""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from stat import S_ISREG
+from typing import TYPE_CHECKING
+
+from ledgerfs.errors import BucketNotFoundError, LedgerfsError
+from ledgerfs.storage.descriptors import copy_range
+from ledgerfs.storage.failures import replaced, short_body, translate
+from ledgerfs.storage.folders.files import open_object, stat_object
+from ledgerfs.storage.folders.stat import stat_of
+from ledgerfs.storage.folders.writes import LocalWrites, is_part
+from ledgerfs.storage.objects import Buffer, ObjectHead, ObjectStat, ReadRequest
+from ledgerfs.storage.part_buffers import part_buffer
+from ledgerfs.storage.reading_threads import FOLDER_THREADS
+from ledgerfs.storage.sent_requests import Asked, Sent
+from ledgerfs.storage.traffic import Traffic
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+_PAGE = 4096
+
+
+class LocalStore:
+    """The files of one folder. Subfolders are listed by name only; folders keep no user metadata.
+
+    Links are listed as what they are, which is as long as the path in them, and cannot be read unless ``follow_links`` says so.
+    """
+
+    __slots__ = ("_follow_links", "_root", "traffic")
+
+    def __init__(self, root: str, *, follow_links: bool = False) -> None:
+        self._root = root
+        self._follow_links = follow_links
+        self.traffic = Traffic()
+
+    is_remote = False
+
+    @property
+    def url(self) -> str:
+        """The folder as a URL."""
+        return f"file://{self._root}"
+
+    @property
+    def writes(self) -> LocalWrites:
+        """The write side."""
+        return LocalWrites(self._root, self.traffic)
+
+    def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
+        """Yield the files of the folder, but for those that are being written."""
+        try:
+            with Sent(Asked("LIST", self.url), self.traffic), os.scandir(self._root) as entries:
+                page: list[ObjectStat] = []
+                for entry in entries:
+                    if is_part(entry.name) or not entry.name.startswith(prefix):
+                        continue
+                    page.append(self._stat_of_entry(entry))
+                    if len(page) == _PAGE:
+                        yield page
+                        page = []
+                yield page
+        except FileNotFoundError as error:
+            raise BucketNotFoundError("no such bucket or folder", key=self.url) from error
+        except OSError as error:
+            raise translate(error, self.url) from error
+
+    def head(self, key: str) -> ObjectHead:
+        """Return the file's size and version."""
+        try:
+            with Sent(Asked("HEAD", key), self.traffic):
+                return ObjectHead(stat_of(key, stat_object(self._root, key, follow_links=self._follow_links)), None)
+        except OSError as error:
+            raise translate(error, key) from error
+
+    def read(self, request: ReadRequest) -> bytes:
+        """Read with one ``pread``; the version is checked on the open file, so it is that of the bytes."""
+        wanted = request.end - request.start
+        with self._opened(request) as (source, sent):
+            try:
+                data = os.pread(source, wanted, request.start)
+                while len(data) < wanted and (more := os.pread(source, wanted - len(data), request.start + len(data))):
+                    data += more
+            except OSError as error:
+                raise translate(error, request.key, request.start) from error
+            sent.received = len(data)
+            if len(data) != wanted:
+                raise short_body(request.key, request.start, wanted, len(data))
+        return data
+
+    def start(self, request: ReadRequest) -> "Future[Buffer]":
+        """Read in another thread."""
+        return FOLDER_THREADS.start(self._read_part, request)
+
+    def _read_part(self, request: ReadRequest) -> Buffer:
+        """Read as `read` does, into memory that is used again."""
+        buffer = part_buffer(request.end - request.start)
+        with self._opened(request) as (source, sent):
+            try:
+                while rest := buffer[sent.received :]:
+                    count = os.preadv(source, [rest], request.start + sent.received)
+                    if not count:
+                        raise short_body(request.key, request.start, len(buffer), sent.received)
+                    sent.received += count
+            except OSError as error:
+                raise translate(error, request.key, request.start) from error
+        return buffer.toreadonly()
+
+    def send(self, request: ReadRequest, descriptor: int) -> None:
+        """Let the kernel copy from file to descriptor; where it cannot, read and write."""
+        with self._opened(request) as (source, sent):
+            sent.received = copy_range(source, request.start, request.end, descriptor)
+            if sent.received != request.end - request.start:
+                raise short_body(request.key, request.start, request.end - request.start, sent.received)
+
+    def read_many(self, requests: Iterable[ReadRequest]) -> Iterator[bytes | LedgerfsError]:
+        """Read one after another: threads do not make a local disk faster than the page cache."""
+        for request in requests:
+            try:
+                yield self.read(request)
+            except LedgerfsError as error:
+                yield error
+
+    @contextmanager
+    def _opened(self, request: ReadRequest) -> Iterator[tuple[int, Sent]]:
+        """Open the file of the version asked for, as one request."""
+        with Sent(Asked.to_read(request), self.traffic) as sent:
+            try:
+                descriptor = open_object(self._root, request.key, follow_links=self._follow_links)
+            except OSError as error:
+                raise translate(error, request.key, request.start) from error
+            try:
+                if request.version and stat_of(request.key, os.fstat(descriptor)).version != request.version:
+                    raise replaced(request.key, request.start)
+                yield descriptor, sent
+            finally:
+                os.close(descriptor)
+
+    def _stat_of_entry(self, entry: "os.DirEntry[str]") -> ObjectStat:
+        is_link = entry.is_symlink() and not self._follow_links
+        try:
+            stat = entry.stat(follow_symlinks=not is_link)
+        except OSError:
+            # A dangling or forbidden link, or a file deleted since: listed, and told when it is read.
+            return ObjectStat(entry.name, 0, 0, "gone")
+        if not (is_link or S_ISREG(stat.st_mode)):
+            # Folders, and pipes, sockets and devices, which are not ours to open.
+            return ObjectStat(f"{entry.name}/", 0, 0, "")
+        return stat_of(entry.name, stat)

@@ -1,0 +1,224 @@
+"""Writing to a local folder: under another name until it is whole, then linked to its own, which fails where there is such a file.
+
+One that is there with the same bytes counts as written, as in S3: most likely an earlier run did it, and was interrupted.
+"""
+
+import errno
+import logging
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+from uuid import uuid4
+
+from ledgerfs.errors import AccessDeniedError, BucketNotFoundError, ObjectExistsError, UnsupportedWriteError
+from ledgerfs.storage.descriptors import write_all
+from ledgerfs.storage.failures import translate
+from ledgerfs.storage.folders.files import open_object
+from ledgerfs.storage.folders.stat import stat_of
+from ledgerfs.storage.object_writes import UnfinishedUpload
+from ledgerfs.storage.objects import Buffer, ObjectStat
+from ledgerfs.storage.sent_requests import Asked, Sent
+from ledgerfs.storage.traffic import Traffic
+
+_log = logging.getLogger("ledgerfs.store")
+
+_PART_NAME = re.compile(r"\.(?P<key>.+)\.[0-9a-f]{32}\.part\Z", re.ASCII)
+_PIECE = 1 << 20
+_CANNOT_LINK = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
+
+
+def is_part(name: str) -> bool:
+    """Whether a file is an object on its way, which is no object yet."""
+    return _PART_NAME.match(name) is not None
+
+
+class LocalWrites:
+    """`WritableStore` of one folder."""
+
+    __slots__ = ("_root", "_traffic")
+
+    smallest_part = 1
+    most_parts = 2**31 - 1
+    can_set_metadata = False
+    keeps_metadata = False
+
+    def __init__(self, root: str, traffic: Traffic) -> None:
+        self._root = root
+        self._traffic = traffic
+
+    def make_folder(self) -> None:
+        """Make the folder, but none above it."""
+        try:
+            Path(self._root).mkdir(exist_ok=True)
+        except FileNotFoundError as error:
+            raise BucketNotFoundError(
+                "the folder cannot be made: there is none to make it in", key=self._root
+            ) from error
+        except OSError as error:
+            raise translate(error, self._root) from error
+
+    def begin_upload(self, key: str, metadata: Mapping[str, str], part_size: int) -> "LocalUpload":  # noqa: ARG002
+        """Return an upload; its file is made when the first bytes come."""
+        return LocalUpload(self._root, key, self._traffic)
+
+    def put(self, key: str, data: bytes, metadata: Mapping[str, str]) -> ObjectStat:  # noqa: ARG002
+        """Write a file."""
+        upload = LocalUpload(self._root, key, self._traffic)
+        try:
+            upload.write(data)
+            return upload.complete()
+        except BaseException:
+            upload.abort()
+            raise
+
+    def delete(self, key: str) -> None:
+        """Remove a file."""
+        self._unlink(key, key)
+
+    def set_metadata(self, stat: ObjectStat, metadata: Mapping[str, str]) -> None:  # noqa: ARG002
+        """Refuse: files have none."""
+        raise UnsupportedWriteError("a folder keeps no user metadata", key=stat.key)
+
+    def unfinished_uploads(self) -> Iterator[UnfinishedUpload]:
+        """Yield the parts of files that are being written, or were when their writer ended."""
+        try:
+            with Sent(Asked("LIST", self._root), self._traffic), os.scandir(self._root) as entries:
+                for entry in entries:
+                    match = _PART_NAME.match(entry.name)
+                    if match is not None and entry.is_file(follow_symlinks=False):
+                        written_ms = entry.stat(follow_symlinks=False).st_mtime_ns // 1_000_000
+                        yield UnfinishedUpload(match["key"], entry.name, written_ms)
+        except OSError as error:
+            raise translate(error, self._root) from error
+
+    def end_unfinished(self, upload: UnfinishedUpload) -> None:
+        """Remove the part."""
+        self._unlink(upload.token, upload.key)
+
+    def _unlink(self, name: str, key: str) -> None:
+        try:
+            with Sent(Asked("DELETE", key), self._traffic):
+                Path(self._root, name).unlink(missing_ok=True)
+        except OSError as error:
+            raise translate(error, key) from error
+
+
+class LocalUpload:
+    """`Upload` of one file."""
+
+    __slots__ = ("_begin", "_descriptor", "_key", "_part", "_path", "_sent", "_traffic")
+
+    def __init__(self, root: str, key: str, traffic: Traffic) -> None:
+        self._key = key
+        self._path = Path(root, key)
+        self._part = self._path.with_name(f".{key}.{uuid4().hex}.part")
+        self._descriptor: int | None = None
+        self._begin = 0
+        self._sent = 0
+        self._traffic = traffic
+
+    def write(self, data: Buffer) -> None:
+        """Append to the file."""
+        try:
+            if self._descriptor is None:
+                self._descriptor = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            write_all(self._descriptor, data)
+        except OSError as error:
+            raise translate(error, self._key, self._sent) from error
+        self._sent += len(data)
+
+    def replace_front(self, data: bytes) -> None:
+        """Write again where the part begins."""
+        try:
+            if self._descriptor is not None:
+                os.pwrite(self._descriptor, data, self._begin)
+        except OSError as error:
+            raise translate(error, self._key, self._begin) from error
+
+    def end_part(self) -> None:
+        """Note where the next part begins."""
+        self._begin = self._sent
+
+    def complete(self) -> ObjectStat:
+        """Have the file on the disk, then give it its name; the name of its folder's entry is on the disk, too, before this returns."""
+        try:
+            with Sent(Asked("PUT", self._key, 0, self._sent), self._traffic):
+                return self._link()
+        except FileExistsError as error:
+            raise ObjectExistsError("there is such a file already; it is not written over", key=self._key) from error
+        except OSError as error:
+            raise translate(error, self._key) from error
+
+    def abort(self) -> None:
+        """Remove the file."""
+        self._close()
+        try:
+            self._part.unlink(missing_ok=True)
+        except OSError as error:
+            _log.warning("%s stays, until `ledgerfs repair` removes it: %s", self._part, error)
+
+    def _link(self) -> ObjectStat:
+        if self._descriptor is None:
+            self._descriptor = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        os.fsync(self._descriptor)
+        try:
+            os.link(self._part, self._path, follow_symlinks=False)
+            stat = os.fstat(self._descriptor)
+        except FileExistsError:
+            stat = self._same()
+        except OSError as error:
+            if error.errno not in _CANNOT_LINK:
+                raise
+            stat = self._rename()
+        self._part.unlink(missing_ok=True)
+        self._close()
+        _sync_folder(self._path.parent)
+        return stat_of(self._key, stat)
+
+    def _rename(self) -> os.stat_result:
+        """Rename where the file system has no links: two writers at once may both succeed, the later one's file stays."""
+        if os.path.lexists(self._path):
+            return self._same()
+        self._part.rename(self._path)
+        return self._path.lstat()
+
+    def _same(self) -> os.stat_result:
+        """Return the file that is there if it has the same bytes; raises `FileExistsError`."""
+        other = FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self._path))
+        try:
+            opened = open_object(str(self._path.parent), self._path.name, follow_links=False)
+        except (FileNotFoundError, AccessDeniedError) as error:
+            # It has been removed since, or is no file.
+            raise other from error
+        with os.fdopen(opened, "rb", buffering=0) as there, self._part.open("rb", buffering=0) as part:
+            stat = os.fstat(there.fileno())
+            if stat.st_size != self._sent or not _is_same(there, part):
+                raise other
+            # Whoever wrote it may have been killed before it was on the disk.
+            os.fsync(there.fileno())
+        return stat
+
+    def _close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _is_same(one: BinaryIO, other: BinaryIO) -> bool:
+    while piece := one.read(_PIECE):
+        if piece != other.read(len(piece)):
+            return False
+    return not other.read(1)
+
+
+def _sync_folder(folder: Path) -> None:
+    # Some file systems cannot sync a folder; the file itself is on the disk.
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

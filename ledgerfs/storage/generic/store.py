@@ -1,0 +1,161 @@
+"""Any fsspec filesystem as an object store: Google Cloud Storage, Azure, memory, SFTP, a cache in front of another one.
+
+A read cannot name a version here, since fsspec has no word for it: the version is compared when a read comes out short, and by the caller
+when what was read contradicts itself. Nor can a try be interrupted: how long one hangs is up to the filesystem.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ledgerfs.errors import BucketNotFoundError, LedgerfsError, StoreError
+from ledgerfs.storage.concurrent_reads import read_in_threads
+from ledgerfs.storage.credentials import without_credentials
+from ledgerfs.storage.descriptors import write_all
+from ledgerfs.storage.failures import replaced, short_body, short_object, translate
+from ledgerfs.storage.fsspec_handle import FsspecHandle
+from ledgerfs.storage.generic.info import seconds_of, stat_of
+from ledgerfs.storage.generic.writes import FsspecWrites
+from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
+from ledgerfs.storage.reading_threads import FILESYSTEM_THREADS, read_at_once
+from ledgerfs.storage.retries import Tries, retry
+from ledgerfs.storage.sent_requests import Asked, Sent
+from ledgerfs.storage.traffic import Traffic
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from ledgerfs.storage.objects import Buffer
+
+Result = TypeVar("Result")
+
+_METADATA_KEYS = ("metadata", "Metadata")
+
+
+class FsspecStore:
+    """A folder of a filesystem that fsspec knows."""
+
+    __slots__ = ("_handle", "_has_answered", "_in_memory", "_root", "traffic")
+
+    def __init__(self, handle: FsspecHandle, root: str) -> None:
+        self._handle = handle
+        self._root = root
+        self._in_memory = handle.is_kind("fsspec.implementations.memory", "MemoryFileSystem")
+        self._has_answered = False
+        self.traffic = Traffic()
+
+    @property
+    def url(self) -> str:
+        """The folder as a URL."""
+        return without_credentials(str(self._handle.fs.unstrip_protocol(self._root)))
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether reads go anywhere else than to memory."""
+        return not self._in_memory
+
+    @property
+    def writes(self) -> FsspecWrites:
+        """The write side."""
+        return FsspecWrites(self._handle, self._root, self.traffic)
+
+    def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
+        """Yield the filesystem's own listing, asked anew: fsspec lists whole folders."""
+        items = self._ask(Asked("LIST", self.url), lambda _: self._listed())
+        yield [stat for item in items if (stat := self._sized(item)).key.startswith(prefix)]
+
+    def head(self, key: str) -> ObjectHead:
+        """Ask for one object's information."""
+        info = self._info(key, self._path(key))
+        metadata = next((info[name] for name in _METADATA_KEYS if isinstance(info.get(name), Mapping)), None)
+        return ObjectHead(stat_of({**info, "name": key}), metadata)
+
+    def read(self, request: ReadRequest) -> bytes:
+        """Read one range, tried again when it breaks."""
+        if request.end <= request.start:
+            return b""
+        return self._ask(Asked.to_read(request), lambda sent: self._cat(request, sent))
+
+    def start(self, request: ReadRequest) -> "Future[Buffer]":
+        """Read in another thread, or at once from memory."""
+        read: Callable[[ReadRequest], Buffer] = self.read
+        return read_at_once(read, request) if self._in_memory else FILESYSTEM_THREADS.start(read, request)
+
+    def send(self, request: ReadRequest, descriptor: int) -> None:
+        """Read, and write what was read."""
+        write_all(descriptor, self.read(request))
+
+    def read_many(self, requests: Iterable[ReadRequest]) -> Iterator[bytes | LedgerfsError]:
+        """Read in threads: also asynchronous filesystems, since some of them only wrap one that is not."""
+        if self._in_memory:
+            return (self._outcome(request) for request in requests)
+        return read_in_threads(self.read, requests)
+
+    def _sized(self, info: Mapping[str, Any]) -> ObjectStat:
+        """Return the listed object; one of a listing without sizes (HTTP) is asked for by itself."""
+        if info.get("type") == "directory" or info.get("size") is not None:
+            return stat_of(info)
+        single = self._info(str(info["name"]), info["name"])
+        if single.get("size") is None:
+            raise StoreError("this store tells no sizes, without which nothing can be read", key=str(info["name"]))
+        return stat_of({**info, **single, "name": info["name"]})
+
+    def _outcome(self, request: ReadRequest) -> bytes | LedgerfsError:
+        try:
+            return self.read(request)
+        except LedgerfsError as error:
+            return error
+
+    def _ask(self, asked: Asked, exchange: Callable[[Sent], Result]) -> Result:
+        """Make one request, tried again as `retries` has it; all errors are ours."""
+        tries = Tries(asked.size, is_first_contact=not self._has_answered)
+
+        def attempt() -> Result:
+            with Sent(asked, self.traffic, tries.number) as sent:
+                return exchange(sent)
+
+        try:
+            result = retry(attempt, tries, asked.tell_retry)
+        except Exception as error:
+            raise tries.given_up(error, translate(error, asked.key, asked.offset)) from error
+        self._has_answered = True
+        return result
+
+    def _listed(self) -> list[dict[str, Any]]:
+        fs = self._handle.fs
+        fs.invalidate_cache(self._root)
+        try:
+            items: list[dict[str, Any]] = fs.ls(self._root, detail=True)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise BucketNotFoundError("no such bucket or folder", key=self.url) from error
+        return items
+
+    def _info(self, key: str, path: str) -> dict[str, Any]:
+        info: dict[str, Any] = self._ask(Asked("HEAD", key), lambda _: self._handle.fs.info(path))
+        return info
+
+    def _cat(self, request: ReadRequest, sent: Sent) -> bytes:
+        data: bytes = self._handle.fs.cat_file(self._path(request.key), start=request.start, end=request.end)
+        sent.received = len(data)
+        if self._in_memory and request.version:
+            # Here asking costs nothing.
+            created = seconds_of(self._handle.fs.created(self._path(request.key)))
+            if not request.version.startswith(f"{created:.6f}/"):
+                raise replaced(request.key, request.start)
+        if len(data) != request.end - request.start:
+            raise self._wrong_length(request, len(data))
+        return data
+
+    def _wrong_length(self, request: ReadRequest, got: int) -> LedgerfsError:
+        """Return the error for a body of another length than asked for, which may be because the object is another one by now."""
+        try:
+            stat = self.head(request.key).stat
+        except LedgerfsError as error:
+            return error
+        if request.version and stat.version != request.version:
+            return replaced(request.key, request.start)
+        if got < request.end - request.start and stat.size < request.end:
+            return short_object(request.key, request.start, stat.size)
+        return short_body(request.key, request.start, request.end - request.start, got)
+
+    def _path(self, key: str) -> str:
+        return f"{self._root}/{key}"

@@ -1,0 +1,226 @@
+"""Writing to any filesystem of fsspec: one upload from the first byte to the last, as each filesystem does it.
+
+fsspec has no word for "only if there is none": there is a look before, and where an object appears only when its file is closed, another
+one then. What is half written may show under its key until it is removed; nobody takes a data object without an index for a ledger.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from ledgerfs.errors import LedgerfsError, ObjectExistsError, ObjectNotFoundError, StoreError, UnsupportedWriteError
+from ledgerfs.storage.failures import translate
+from ledgerfs.storage.fsspec_handle import FsspecHandle
+from ledgerfs.storage.generic.info import stat_of
+from ledgerfs.storage.object_writes import UnfinishedUpload
+from ledgerfs.storage.objects import Buffer, ObjectHead, ObjectStat
+from ledgerfs.storage.s3.requests import uncertain
+from ledgerfs.storage.sent_requests import Asked, Sent
+from ledgerfs.storage.traffic import Traffic
+
+_log = logging.getLogger("ledgerfs.store")
+
+_METADATA_OPTION = {
+    ("gcsfs.core", "GCSFileSystem"): "metadata",
+    ("adlfs.spec", "AzureBlobFileSystem"): "metadata",
+}
+"""What each filesystem calls the user metadata of an object that is written."""
+
+
+class FsspecWrites:
+    """`WritableStore` of a folder of a filesystem."""
+
+    __slots__ = ("_handle", "_option", "_root", "_traffic")
+
+    smallest_part = 1
+    most_parts = 2**31 - 1
+    can_set_metadata = False
+
+    def __init__(self, handle: FsspecHandle, root: str, traffic: Traffic) -> None:
+        self._handle = handle
+        self._root = root
+        self._traffic = traffic
+        self._option = next((name for kind, name in _METADATA_OPTION.items() if handle.is_kind(*kind)), None)
+
+    @property
+    def keeps_metadata(self) -> bool:
+        """Whether it is known how this filesystem takes user metadata."""
+        return self._option is not None
+
+    def make_folder(self) -> None:
+        """Make the folder where there is none, but in object stores, whose top folders are buckets."""
+        if self.keeps_metadata:
+            return
+        try:
+            self._handle.fs.makedirs(self._root, exist_ok=True)
+        except Exception as error:
+            raise translate(error, self._root) from error
+
+    def begin_upload(self, key: str, metadata: Mapping[str, str], part_size: int) -> "FsspecUpload":  # noqa: ARG002
+        """Return an upload; the filesystem hears of it when its first part ends."""
+        path, fs = f"{self._root}/{key}", self._handle.fs
+        if self._option is None:
+            return FsspecUpload(fs, path, key, {}, self._traffic)
+        return FsspecUpload(fs, path, key, {self._option: dict(metadata)}, self._traffic, is_hidden=True)
+
+    def put(self, key: str, data: bytes, metadata: Mapping[str, str]) -> ObjectStat:
+        """Write an object as an upload of one part."""
+        upload = self.begin_upload(key, metadata, len(data))
+        try:
+            upload.write(data)
+            return upload.complete()
+        except ObjectExistsError:
+            upload.abort()
+            raise
+        except LedgerfsError as error:
+            is_begun = upload.is_begun
+            upload.abort()
+            if is_begun and not upload.is_gone():
+                raise uncertain(key, error) from error
+            raise
+        except BaseException:
+            upload.abort()
+            raise
+
+    def delete(self, key: str) -> None:
+        """Remove an object."""
+        try:
+            with Sent(Asked("DELETE", key), self._traffic):
+                self._handle.fs.rm_file(f"{self._root}/{key}")
+        except FileNotFoundError:
+            return
+        except Exception as error:
+            raise translate(error, key) from error
+
+    def set_metadata(self, stat: ObjectStat, metadata: Mapping[str, str]) -> None:  # noqa: ARG002
+        """Refuse: fsspec has no word for it."""
+        raise UnsupportedWriteError("ledgerfs cannot change user metadata in this store", key=stat.key)
+
+    def unfinished_uploads(self) -> Iterator[UnfinishedUpload]:
+        """Yield none: fsspec does not tell."""
+        return iter(())
+
+    def end_unfinished(self, upload: UnfinishedUpload) -> None:
+        """Refuse: there are none that are known."""
+        raise UnsupportedWriteError("this store does not tell of unfinished uploads", key=upload.key)
+
+
+class FsspecUpload:
+    """`Upload` through one file that is open for writing; ``is_hidden`` where nothing of that shows before it is closed."""
+
+    __slots__ = ("_file", "_fs", "_is_hidden", "_key", "_options", "_part", "_path", "_sent", "_traffic")
+
+    def __init__(
+        self,
+        fs: Any,  # noqa: ANN401
+        path: str,
+        key: str,
+        options: dict[str, Any],
+        traffic: Traffic,
+        *,
+        is_hidden: bool = False,
+    ) -> None:
+        self._fs = fs
+        self._path = path
+        self._key = key
+        self._options = options
+        self._traffic = traffic
+        self._is_hidden = is_hidden
+        self._file: Any = None
+        self._part = bytearray()
+        self._sent = 0
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether there may be something of it in the store."""
+        return self._file is not None
+
+    def is_gone(self) -> bool:
+        """Whether the store says that there is no such object."""
+        try:
+            self._head()
+        except ObjectNotFoundError:
+            return True
+        except LedgerfsError:
+            return False
+        return False
+
+    def write(self, data: Buffer) -> None:
+        """Keep bytes until the part ends."""
+        self._part += data
+
+    def replace_front(self, data: bytes) -> None:
+        """Change the part's first bytes."""
+        self._part[: len(data)] = data
+
+    def end_part(self) -> None:
+        """Write the part to the file."""
+        try:
+            if self._file is None:
+                self._require_absent()
+                self._file = self._fs.open(self._path, "wb", **self._options)
+            with Sent(Asked("PUT", self._key, self._sent, self._sent + len(self._part)), self._traffic):
+                self._file.write(self._part)
+        except Exception as error:
+            raise translate(error, self._key, self._sent) from error
+        self._sent += len(self._part)
+        self._part = bytearray()
+
+    def complete(self) -> ObjectStat:
+        """Close the file, and see whether all of it is there."""
+        if self._part or self._file is None:
+            self.end_part()
+        try:
+            if self._is_hidden:
+                self._require_absent()
+                self._is_hidden = False
+            self._file.close()
+            stat = self._head().stat
+        except Exception as error:
+            raise translate(error, self._key) from error
+        if stat.size != self._sent:
+            reason = f"the store has {stat.size} bytes where {self._sent} were written"
+            raise StoreError(reason, key=self._key)
+        self._file = None
+        return stat
+
+    def abort(self) -> None:
+        """Drop the file without closing it, which would complete it, and remove what there is of it."""
+        file, self._file = self._file, None
+        if file is None:
+            return
+        with suppress(Exception):  # many have no such thing, each in its own way
+            file.discard()
+        with suppress(Exception):
+            file.closed = True
+        if self._is_hidden:
+            # What is there is another writer's.
+            return
+        try:
+            if not self._has_index():
+                self._fs.rm_file(self._path)
+        except FileNotFoundError:
+            return
+        except Exception as error:  # noqa: BLE001  (whatever a filesystem raises)
+            _log.warning("%s: half of it may stay: %s", self._key, translate(error, self._key))
+
+    def _has_index(self) -> bool:
+        """Whether another writer has made this a ledger meanwhile."""
+        self._fs.invalidate_cache(self._path.rpartition("/")[0])
+        return bool(self._fs.exists(f"{self._path}-index"))
+
+    def _require_absent(self) -> None:
+        try:
+            self._head()
+        except ObjectNotFoundError:
+            return
+        raise ObjectExistsError("there is such an object already; it is not written over", key=self._key)
+
+    def _head(self) -> ObjectHead:
+        self._fs.invalidate_cache(self._path.rpartition("/")[0])
+        try:
+            info = self._fs.info(self._path)
+        except Exception as error:
+            raise translate(error, self._key) from error
+        return ObjectHead(stat_of({**info, "name": self._key}), None)

@@ -1,0 +1,57 @@
+"""Threads that read for stores whose filesystem blocks the caller, shared by all such stores of a process."""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+from ledgerfs.errors import LedgerfsError
+from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs.storage.objects import Buffer, ReadRequest
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+Read = Callable[[ReadRequest], Buffer]
+
+
+class ReadingThreads:
+    """A few threads, made when they are needed first, and made anew in a forked child, which inherits none."""
+
+    __slots__ = ("_lock", "_name", "_pool", "_process", "_threads")
+
+    def __init__(self, threads: int, name: str) -> None:
+        self._threads = threads
+        self._name = name
+        self._lock = ForkLock()
+        self._pool: ThreadPoolExecutor | None = None
+        self._process = 0
+
+    def start(
+        self, work: Callable[Arguments, Result], *arguments: Arguments.args, **named: Arguments.kwargs
+    ) -> Future[Result]:
+        """Do ``work`` in one of the threads. Cancelling keeps it from beginning; what is under way goes on, for nobody."""
+        return self._here().submit(work, *arguments, **named)
+
+    def _here(self) -> ThreadPoolExecutor:
+        with self._lock:
+            if self._pool is None or self._process != os.getpid():
+                self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix=self._name)
+                self._process = os.getpid()
+            return self._pool
+
+
+def read_at_once(read: Read, request: ReadRequest) -> "Future[Buffer]":
+    """Read here and now, where that takes less than handing it to a thread."""
+    future: Future[Buffer] = Future()
+    future.set_running_or_notify_cancel()
+    try:
+        future.set_result(read(request))
+    except LedgerfsError as error:
+        future.set_exception(error)
+    return future
+
+
+FOLDER_THREADS = ReadingThreads(2, "ledgerfs-folder")
+"""A page cache is not made faster by more; one thread alone would keep a cold disk waiting between two reads."""
+
+FILESYSTEM_THREADS = ReadingThreads(16, "ledgerfs-filesystem")

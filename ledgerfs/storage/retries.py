@@ -1,0 +1,180 @@
+"""Which failed requests are sent again, how soon, and until when.
+
+The bound is one of time, not of tries: a store that refuses quickly is asked often, one that hangs a few times, and both end in an error
+while somebody still waits for it. The clock is the monotonic one, so that setting the time of day changes nothing.
+"""
+
+import asyncio
+import math
+import os
+import random
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from ledgerfs.errors import LedgerfsError, StoreTimeoutError, WrongBodyError
+from ledgerfs.storage.failures import BROKEN_BODY, BUSY, TIMEOUT, UNREACHABLE, answer_of, names_of, status_of
+
+Result = TypeVar("Result")
+OnRetry = Callable[[Exception, int, float, float], None]
+"""Is told the error, the number of the try, seconds since the first one, and seconds until the next."""
+
+TIMEOUT_VARIABLE = "LEDGERFS_STORE_TIMEOUT"
+_TIMEOUT_SECONDS = 60.0
+# A store that never answered is more likely not there than restarting, and a wrong endpoint has to be told soon.
+_FIRST_CONTACT_SECONDS = 5.0
+_SECONDS_PER_BYTE = 4 / (1 << 20)
+_FIRST_DELAY = 0.1
+_LONGEST_DELAY = 5.0
+_TRANSIENT_STATUS = frozenset({429, 500, 502, 503, 504})
+_TRANSIENT_CODES = frozenset(
+    {
+        "InternalError",
+        "RequestLimitExceeded",
+        "RequestTimeout",
+        "ServiceUnavailable",
+        "SlowDown",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequests",
+        "XAmzContentSHA256Mismatch",
+    }
+)
+_UNPARSED = frozenset({"ResponseParserError"})  # what a proxy says in place of an overloaded store
+
+
+def store_timeout() -> float:
+    """Return how long one request may be tried, seconds: ``LEDGERFS_STORE_TIMEOUT``, or 60."""
+    try:
+        seconds = float(os.environ.get(TIMEOUT_VARIABLE, ""))
+    except ValueError:
+        return _TIMEOUT_SECONDS
+    return seconds if 0 < seconds < math.inf else _TIMEOUT_SECONDS
+
+
+class Tries:
+    """The tries of one request for ``size`` bytes.
+
+    Each MiB adds four seconds to the bound, so that many large reads over a thin line are slow and not impossible.
+    """
+
+    __slots__ = ("_began", "_bound", "_clock", "_first_contact", "_timeout", "number")
+
+    def __init__(
+        self, size: int = 0, *, is_first_contact: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._clock = clock
+        self._began = clock()
+        self._timeout = store_timeout()
+        self._bound = self._timeout + size * _SECONDS_PER_BYTE
+        self._first_contact = min(self._bound, _FIRST_CONTACT_SECONDS) if is_first_contact else self._bound
+        self.number = 1
+
+    @property
+    def seconds(self) -> float:
+        """How long it took until now."""
+        return self._clock() - self._began
+
+    @property
+    def patience(self) -> float:
+        """How long the store may send nothing before the try is given up: a quarter of the bound, for a hang leaves time for others."""
+        return max(0.0, min(self._timeout / 4, self._bound - self.seconds))
+
+    @property
+    def rest(self) -> float:
+        """Seconds that are left in all."""
+        return max(0.0, self._bound - self.seconds)
+
+    def delay_after(self, error: Exception) -> float | None:
+        """Return the seconds to wait before the next try, which begins by that; None when there is to be none."""
+        if not is_transient(error):
+            return None
+        bound = self._first_contact if _is_unconnected(error) else self._bound
+        # Jitter, so that many readers do not return at once; exponents end where the longest delay is reached anyway.
+        delay = min(_LONGEST_DELAY, _FIRST_DELAY * 2.0 ** min(self.number - 1, 16)) * random.uniform(0.5, 1.0)  # noqa: S311
+        delay = max(delay, min(_retry_after(error), self._timeout / 4))
+        # A try that is cut short would only put a time-out in the place of the error that tells more.
+        if self.seconds + delay + min(self._timeout, bound) / 4 >= bound:
+            return None
+        self.number += 1
+        return delay
+
+    def given_up(self, last: Exception, error: LedgerfsError) -> LedgerfsError:
+        """Return our error for the last one, with word of how often was tried where trying was the remedy."""
+        if self.number == 1 or not is_transient(last):
+            return error
+        reason = f"{error.reason}; tried {self.number} times in {self.seconds:.0f} s"
+        return type(error)(reason, key=error.key, offset=error.offset)
+
+
+def retry(
+    attempt: Callable[[], Result], tries: Tries, on_retry: OnRetry, sleep: Callable[[float], None] = time.sleep
+) -> Result:
+    """Return what ``attempt`` returns, as soon as it does; raises its last error."""
+    while True:
+        number = tries.number
+        try:
+            return attempt()
+        except Exception as error:
+            delay = tries.delay_after(error)
+            if delay is None:
+                raise
+            on_retry(error, number, tries.seconds, delay)
+        sleep(delay)
+
+
+async def retry_async(
+    attempt: Callable[[], Awaitable[Result]],
+    tries: Tries,
+    on_retry: OnRetry,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> Result:
+    """Do as `retry` in an event loop."""
+    while True:
+        number = tries.number
+        try:
+            return await attempt()
+        except Exception as error:
+            delay = tries.delay_after(error)
+            if delay is None:
+                raise
+            on_retry(error, number, tries.seconds, delay)
+        await sleep(delay)
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same request may succeed when it is sent again."""
+    if isinstance(error, LedgerfsError):
+        return isinstance(error, WrongBodyError | StoreTimeoutError)
+    if isinstance(error, FileNotFoundError | PermissionError):
+        return False
+    if status_of(error) in _TRANSIENT_STATUS or _code_of(error) in _TRANSIENT_CODES:
+        return True
+    if isinstance(error, ConnectionError | TimeoutError):
+        return True
+    if names_of(error) & (TIMEOUT | UNREACHABLE | BROKEN_BODY | _UNPARSED):
+        return True
+    return isinstance(error, OSError) and error.errno in BUSY
+
+
+def _is_unconnected(error: BaseException) -> bool:
+    """Whether not even a connection came about. botocore has one name for that and for a connection that broke, and keeps the cause."""
+    inner = getattr(error, "kwargs", None)
+    cause = inner.get("error") if isinstance(inner, dict) else None
+    names = names_of(error) | (names_of(cause) if isinstance(cause, BaseException) else frozenset())
+    return isinstance(error, ConnectionRefusedError) or bool(
+        names & {"ClientConnectorError", "gaierror", "ConnectTimeoutError"}
+    )
+
+
+def _code_of(error: BaseException) -> str:
+    return str(answer_of(error).get("Error", {}).get("Code", ""))
+
+
+def _retry_after(error: BaseException) -> float:
+    """Return the seconds that the store asked for; a time of day is not asked for, since clocks differ and jump."""
+    headers = answer_of(error).get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    try:
+        return max(0.0, float(headers.get("retry-after", 0)))
+    except ValueError:
+        return 0.0

@@ -1,0 +1,1 @@
+"""S3-speaking stores, at the level of their requests."""

@@ -1,0 +1,62 @@
+"""The body of a ranged GET: exactly the bytes that were asked for, of the version that was asked for, or an error."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ledgerfs.errors import WrongBodyError
+from ledgerfs.storage.failures import replaced, short_body, short_object
+from ledgerfs.storage.idle_timeout import Silence
+from ledgerfs.storage.objects import ReadRequest
+from ledgerfs.storage.sent_requests import Sent
+
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+_PIECE = 1 << 20
+
+
+def check_answer(answer: Mapping[str, Any], request: ReadRequest) -> None:
+    """Refuse, before a byte of it is read, a body that is not what was asked for.
+
+    Raises `StaleObjectError`, `WrongBodyError`, and `StoreError` for an object that is shorter than what was asked for.
+    """
+    if request.version and answer.get("ETag", request.version) != request.version:
+        raise replaced(request.key, request.start)
+    _check_range(answer.get("ContentRange"), request)
+    wanted = request.end - request.start
+    length = answer.get("ContentLength", wanted)
+    if length != wanted:
+        raise short_body(request.key, request.start, wanted, length)
+
+
+def _check_range(content_range: str | None, request: ReadRequest) -> None:
+    if content_range is None:
+        # The whole object, which may be what was asked for; its length tells.
+        if request.start > 0:
+            raise _ignored(request, "the whole object")
+        return
+    match = _CONTENT_RANGE.fullmatch(content_range.strip())
+    if match is None:
+        raise _ignored(request, f"a body with the range {content_range!r}")
+    first, last, size = match.groups()
+    if size != "*" and int(size) < request.end:
+        raise short_object(request.key, request.start, int(size))
+    if int(first) != request.start or int(last) != request.end - 1:
+        raise _ignored(request, f"bytes {first} to {last}")
+
+
+def _ignored(request: ReadRequest, got: str) -> WrongBodyError:
+    reason = f"the store ignored the range: it sent {got} instead of bytes {request.start} to {request.end - 1}"
+    return WrongBodyError(reason, key=request.key, offset=request.start)
+
+
+async def read_body(body: Any, request: ReadRequest, sent: Sent, silence: Silence) -> bytes:  # noqa: ANN401  (aiobotocore's)
+    """Read a body to its end, but never more than one piece beyond what was asked for."""
+    wanted = request.end - request.start
+    pieces: list[bytes] = []
+    while sent.received <= wanted and (piece := await body.read(_PIECE)):
+        pieces.append(piece)
+        sent.received += len(piece)
+        silence.broken()
+    if sent.received != wanted:
+        raise short_body(request.key, request.start, wanted, sent.received)
+    return b"".join(pieces)

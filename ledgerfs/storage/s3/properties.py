@@ -1,0 +1,105 @@
+"""What an S3 object has besides its bytes and its user metadata, and how that survives when the object is copied onto itself.
+
+S3 changes user metadata only by a copy, and a copy has of the rest what its request says: without a word it is encrypted as the bucket has
+it by default, of no content type, and, in parts, without tags. What no request can say is a reason not to copy.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from ledgerfs.errors import AccessDeniedError, LedgerfsError, ObjectNotFoundError, StoreError, UnsupportedWriteError
+from ledgerfs.storage.failures import answer_of, status_of
+from ledgerfs.storage.s3.requests import S3Requests
+from ledgerfs.storage.sent_requests import Asked
+
+_CARRIED = (
+    "BucketKeyEnabled",
+    "CacheControl",
+    "ContentDisposition",
+    "ContentEncoding",
+    "ContentLanguage",
+    "ContentType",
+    "Expires",
+    "SSEKMSKeyId",
+    "ServerSideEncryption",
+    "StorageClass",
+    "WebsiteRedirectLocation",
+)
+"""By the names that botocore has for them, in the answer to a HEAD as in a request to copy."""
+
+_UNKNOWN_TO_STORE = frozenset({"NotImplemented", "XNotImplemented"})
+
+
+@dataclass(frozen=True, slots=True)
+class S3Properties:
+    """The properties of one object.
+
+    Attributes
+    ----------
+    headers
+        Arguments of a request that makes an object with the same encryption, storage class and headers.
+    tags
+        Names and values, as botocore has them.
+
+    """
+
+    headers: Mapping[str, Any]
+    tags: tuple[tuple[str, str], ...]
+
+    @property
+    def tagging(self) -> dict[str, str]:
+        """Arguments of a request that makes an object with the same tags."""
+        return {"Tagging": urlencode(self.tags)} if self.tags else {}
+
+    def missing_in(self, other: "S3Properties") -> list[str]:
+        """Return the names of what another object lacks of these, or has otherwise."""
+        # A key of the bucket's makes requests cheaper, and nothing else.
+        told = self.headers.items() - {("BucketKeyEnabled", True)}
+        names = sorted(name for name, value in told if other.headers.get(name) != value)
+        return names if sorted(self.tags) == sorted(other.tags) else [*names, "tags"]
+
+
+def read_properties(store: S3Requests, key: str, version: str) -> S3Properties:
+    """Ask for the properties of an object of version ``version`` (``""``: any), with a HEAD and a GET of its tags.
+
+    Raises `UnsupportedWriteError` where it has something that a copy would lose, `AccessDeniedError` where its tags are not for us to read,
+    `StaleObjectError` for another version.
+    """
+    match: dict[str, Any] = {"IfMatch": version} if version else {}
+    head = store.request(Asked("HEAD", key), "head_object", Key=key, **match)
+    _require_copyable(key, head)
+    headers = {name: head[name] for name in _CARRIED if head.get(name)}
+    return S3Properties(headers, _tags_of(store, key))
+
+
+def _require_copyable(key: str, head: Mapping[str, Any]) -> None:
+    reason = None
+    if head.get("SSECustomerAlgorithm"):
+        reason = "it is encrypted with a key that only its owner has (SSE-C)"
+    elif head.get("ObjectLockMode") or head.get("ObjectLockLegalHoldStatus") == "ON" or head.get("ObjectLockEventHold"):
+        reason = "it is locked (object lock); the copy would be another version beside it"
+    elif head.get("MissingMeta"):
+        reason = f"{head['MissingMeta']} of its user metadata cannot be read"
+    elif head.get("ExpiresString") and not head.get("Expires"):
+        reason = f"its header Expires is no time: {head['ExpiresString']!r}"
+    if reason is not None:
+        raise UnsupportedWriteError(
+            f"user metadata cannot be changed without a loss: {reason}; copy the object with it", key=key
+        )
+
+
+def _tags_of(store: S3Requests, key: str) -> tuple[tuple[str, str], ...]:
+    try:
+        answer = store.request(Asked("GET", key), "get_object_tagging", Key=key)
+    except ObjectNotFoundError:
+        raise
+    except (AccessDeniedError, StoreError) as error:
+        cause = error.__cause__ or error
+        if status_of(cause) == 501 or answer_of(cause).get("Error", {}).get("Code") in _UNKNOWN_TO_STORE:
+            return ()  # a store that knows no tags
+        kind: type[LedgerfsError] = type(error)
+        reason = f"user metadata cannot be changed without a loss: its tags cannot be read (s3:GetObjectTagging): {error.reason}"
+        raise kind(reason, key=key) from error
+    return tuple((tag["Key"], tag["Value"]) for tag in answer.get("TagSet", ()))

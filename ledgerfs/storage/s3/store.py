@@ -1,0 +1,341 @@
+"""S3 through the clients of s3fs and botocore, at the level of their requests.
+
+Above that level s3fs cannot ask for one version of an object (``If-Match``), shows no user metadata with a body, keeps every listing for
+ever, and tries again on its own, around what botocore tries again. Credentials, endpoints, options of
+requests and the event loop stay s3fs's; what a failed request becomes is decided here. Many small reads go through s3fs's event loop,
+single and large ones through botocore in threads, which costs less (`ledgerfs.storage.s3.transfers`).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ledgerfs.errors import BucketNotFoundError, LedgerfsError, ObjectNotFoundError, StoreError
+from ledgerfs.storage.concurrent_reads import read_in_loop
+from ledgerfs.storage.credentials import without_credentials
+from ledgerfs.storage.descriptors import write_all
+from ledgerfs.storage.failures import replaced, short_body, short_object, status_of, translate
+from ledgerfs.storage.fsspec_handle import FsspecHandle
+from ledgerfs.storage.idle_timeout import Silence, bounded
+from ledgerfs.storage.objects import Buffer, ObjectHead, ObjectStat, ReadRequest
+from ledgerfs.storage.retries import Tries, retry, retry_async
+from ledgerfs.storage.s3.body import check_answer, read_body
+from ledgerfs.storage.s3.get import LeanGet
+from ledgerfs.storage.s3.stored_checksums import StoredChecksum
+from ledgerfs.storage.s3.transfers import S3Client, Transfer, is_known_to_botocore
+from ledgerfs.storage.s3.writes import S3Writes
+from ledgerfs.storage.sent_requests import Asked, Sent
+from ledgerfs.storage.traffic import Traffic
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+from contextlib import contextmanager
+
+Result = TypeVar("Result")
+Exchange = Callable[[Any, Sent, Silence], Awaitable[Result]]
+"""One request with s3fs's filesystem, from sending it to the last byte."""
+
+
+class S3Store:
+    """A bucket, or a prefix in one, of any S3-speaking store."""
+
+    __slots__ = ("_bucket", "_client", "_handle", "_has_answered", "_prefix", "traffic")
+
+    def __init__(self, handle: FsspecHandle, root: str) -> None:
+        self._handle = handle
+        self._bucket, _, prefix = root.partition("/")
+        self._prefix = f"{prefix.rstrip('/')}/" if prefix else ""
+        self._has_answered = False
+        self._client = S3Client() if is_known_to_botocore(handle.options) else None
+        self.traffic = Traffic()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self._handle, f"{self._bucket}/{self._prefix}"))
+
+    is_remote = True
+
+    @property
+    def url(self) -> str:
+        """The bucket as a URL."""
+        return without_credentials(f"s3://{self._bucket}/{self._prefix}".rstrip("/"))
+
+    def relative(self, name: str) -> str | None:
+        """Return the key of an object by its whole name in the bucket; None for one that is not directly in the opened folder."""
+        key = name.removeprefix(self._prefix)
+        return key if name.startswith(self._prefix) and key and "/" not in key else None
+
+    def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
+        """Yield a page of the listing at a time; keys behind a further ``/`` are one folder each."""
+        token: dict[str, str] = {}
+        while True:
+            try:
+                page = self._wait_for(self._page(prefix, token))
+            except ObjectNotFoundError as error:
+                raise BucketNotFoundError("no such bucket", key=self.url) from error
+            yield self._folders(page) + self._objects(page)
+            if not page.get("IsTruncated"):
+                return
+            token = {"ContinuationToken": page["NextContinuationToken"]}
+
+    def head(self, key: str) -> ObjectHead:
+        """One HEAD: size, ETag, time and user metadata."""
+        return self._wait_for(self._head(key))
+
+    def read(self, request: ReadRequest) -> bytes:
+        """One ranged GET with ``If-Match``, tried again when it breaks."""
+        future = self.start(request)
+        try:
+            data = future.result()
+        finally:
+            future.cancel()  # for Ctrl-C, which ends the waiting alone
+        return data if isinstance(data, bytes) else bytes(data)
+
+    def start(self, request: ReadRequest) -> "Future[Buffer]":
+        """Begin the GET; cancelling ends it and closes its connection."""
+        client = self._client
+        if client is None:
+            return asyncio.run_coroutine_threadsafe(self._read_part(request), self._handle.fs.loop)
+        return Transfer(request).begin(lambda transfer: self._transfer(client, transfer))
+
+    def send(self, request: ReadRequest, descriptor: int) -> None:
+        """Read, and write what was read."""
+        write_all(descriptor, self.read(request))
+
+    def read_many(self, requests: Iterable[ReadRequest]) -> Iterator[bytes | LedgerfsError]:
+        """Keep some dozen GETs under way."""
+        return read_in_loop(self._handle.fs.loop, self._read, requests)
+
+    @property
+    def writes(self) -> S3Writes:
+        """The write side."""
+        return S3Writes(self)
+
+    def request(
+        self,
+        asked: Asked,
+        operation: str,
+        is_wanted: Callable[[], bool] = lambda: True,
+        **arguments: Any,  # noqa: ANN401
+    ) -> dict[str, Any]:
+        """Make one request that is no read, with botocore's name for it, and wait for its answer; it is tried again as `retries` has it.
+
+        Raises only our errors; what the store answered is their cause. What is not wanted any more is not tried again.
+        """
+        client = self._client
+        if client is None:
+            return self._wait_for(self._request_in_loop(asked, operation, arguments))
+        try:
+            fs = self._handle.fs
+            method = getattr(client.of(fs).client, operation)
+        except Exception as error:
+            raise translate(error, asked.key) from error
+        tries = Tries(asked.size, is_first_contact=not self._has_answered)
+
+        def attempt() -> dict[str, Any]:
+            if not is_wanted():
+                raise StoreError("given up, since nobody wants it any more", key=asked.key)
+            with Sent(asked, self.traffic, tries.number), self._noting_answers():
+                try:
+                    answer: dict[str, Any] = method(**self._arguments(fs, method, **self._named(arguments)))
+                except Exception as error:
+                    raise _translated(error) from error
+                return answer
+
+        try:
+            return retry(attempt, tries, asked.tell_retry)
+        except Exception as error:
+            raise tries.given_up(error, translate(error, asked.key)) from error
+
+    async def _request_in_loop(self, asked: Asked, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        async def exchange(fs: Any, _: Sent, __: Silence) -> dict[str, Any]:  # noqa: ANN401
+            answer: dict[str, Any] = await self._call(fs, operation, **self._named(arguments))
+            return answer
+
+        return await self._ask(asked, exchange)
+
+    def _named(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments with the object's whole name in its bucket, if they are about one."""
+        names: dict[str, Any] = {
+            name: self._prefix + arguments[name] for name in ("Key", "Prefix") if name in arguments
+        }
+        if "CopySource" in arguments:
+            names["CopySource"] = {"Bucket": self._bucket, "Key": self._prefix + arguments["CopySource"]}
+        return {**arguments, **names}
+
+    def _wait_for(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._handle.fs.loop)
+        try:
+            return future.result()
+        finally:
+            future.cancel()  # for Ctrl-C, which ends the waiting alone
+
+    def _transfer(self, client: S3Client, transfer: Transfer) -> Buffer:
+        """Read in a thread."""
+        request = transfer.request
+        if request.end <= request.start:
+            return b""
+        asked = Asked.to_read(request)
+        try:
+            fs = self._handle.fs
+            lean = client.of(fs)
+        except Exception as error:
+            raise translate(error, asked.key, asked.offset) from error
+        tries = Tries(asked.size, is_first_contact=not self._has_answered)
+
+        def attempt() -> Buffer:
+            with Sent(asked, self.traffic, tries.number) as sent, self._noting_answers():
+                return transfer.receive(self._answer(fs, lean, request), sent, tries)
+
+        try:
+            return retry(attempt, tries, asked.tell_retry, transfer.sleep)
+        except Exception as error:
+            raise tries.given_up(error, translate(error, asked.key, asked.offset)) from error
+
+    def _answer(self, fs: Any, lean: LeanGet, request: ReadRequest) -> dict[str, Any]:  # noqa: ANN401
+        try:
+            return lean.get_object(self._arguments(fs, lean.get_object, **self._get_arguments(request)))
+        except Exception as error:
+            translated = _translated(error)
+            if status_of(translated) == 416:
+                raise self._wait_for(self._out_of_range(request)) from error
+            raise translated from error
+
+    @contextmanager
+    def _noting_answers(self) -> Iterator[None]:
+        """Remember whether the store ever answered."""
+        try:
+            yield
+        except Exception as error:
+            self._has_answered |= status_of(error) is not None
+            raise
+        self._has_answered = True
+
+    async def _read_part(self, request: ReadRequest) -> Buffer:
+        return await self._read(request)
+
+    async def _read(self, request: ReadRequest) -> bytes:
+        if request.end <= request.start:
+            return b""
+
+        checksum = StoredChecksum(request)
+
+        async def exchange(fs: Any, sent: Sent, silence: Silence) -> bytes:  # noqa: ANN401  (s3fs is not typed)
+            return await self._get(fs, request, checksum, sent, silence)
+
+        return await self._ask(Asked.to_read(request), exchange)
+
+    async def _head(self, key: str) -> ObjectHead:
+        async def exchange(fs: Any, _: Sent, __: Silence) -> ObjectHead:  # noqa: ANN401
+            answer = await self._call(fs, "head_object", Key=self._prefix + key)
+            modified = _milliseconds(answer["LastModified"])
+            stat = ObjectStat(key, answer["ContentLength"], modified, answer.get("ETag", ""))
+            return ObjectHead(stat, answer.get("Metadata", {}))
+
+        return await self._ask(Asked("HEAD", key), exchange)
+
+    async def _page(self, prefix: str, token: dict[str, str]) -> dict[str, Any]:
+        async def exchange(fs: Any, _: Sent, __: Silence) -> dict[str, Any]:  # noqa: ANN401
+            names = {"Prefix": self._prefix + prefix, "Delimiter": "/"}
+            page: dict[str, Any] = await self._call(fs, "list_objects_v2", **names, **token)
+            return page
+
+        return await self._ask(Asked("LIST", self.url), exchange)
+
+    async def _get(
+        self,
+        fs: Any,  # noqa: ANN401
+        request: ReadRequest,
+        checksum: StoredChecksum,
+        sent: Sent,
+        silence: Silence,
+    ) -> bytes:
+        try:
+            answer = await self._call(fs, "get_object", **self._get_arguments(request))
+        except OSError as error:
+            if status_of(error) == 416:
+                raise await self._out_of_range(request) from error
+            raise
+        body = answer["Body"]
+        try:
+            check_answer(answer, request)
+            with checksum.compared(answer):
+                return await read_body(body, request, sent, silence)
+        finally:
+            body.close()
+
+    async def _out_of_range(self, request: ReadRequest) -> LedgerfsError:
+        """Return the error for a range that the object does not have: it may be another object by now."""
+        try:
+            stat = (await self._head(request.key)).stat
+        except LedgerfsError as error:
+            return error
+        if request.version and stat.version != request.version:
+            return replaced(request.key, request.start)
+        if stat.size < request.end:
+            return short_object(request.key, request.start, stat.size)
+        return short_body(request.key, request.start, request.end - request.start, 0)
+
+    async def _ask(self, asked: Asked, exchange: Exchange[Result]) -> Result:
+        """Make one request, tried again as `retries` has it; all errors are ours."""
+        try:
+            fs = self._handle.fs
+            # Not part of a try: it loads botocore's descriptions of S3, which takes its time once.
+            await fs.set_session()
+        except Exception as error:
+            raise translate(error, asked.key, asked.offset) from error
+        tries = Tries(asked.size, is_first_contact=not self._has_answered)
+        try:
+            return await retry_async(lambda: self._try(fs, asked, tries, exchange), tries, asked.tell_retry)
+        except Exception as error:
+            raise tries.given_up(error, translate(error, asked.key, asked.offset)) from error
+
+    async def _try(self, fs: Any, asked: Asked, tries: Tries, exchange: Exchange[Result]) -> Result:  # noqa: ANN401
+        with Sent(asked, self.traffic, tries.number) as sent, self._noting_answers():
+            async with bounded(tries, asked) as silence:
+                return await exchange(fs, sent, silence)
+
+    async def _call(self, fs: Any, operation: str, **arguments: Any) -> Any:  # noqa: ANN401
+        """Send one request with the options that s3fs adds to each (payer, keys of encryption), and without its retries."""
+        method = getattr(await fs.get_s3(self._bucket), operation)
+        try:
+            return await method(**self._arguments(fs, method, **arguments))
+        except Exception as error:
+            raise _translated(error) from error
+
+    def _arguments(self, fs: Any, method: Any, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Return the arguments of a request with those that s3fs adds."""
+        added: dict[str, Any] = fs._get_s3_method_kwargs(method, Bucket=self._bucket, **arguments)  # noqa: SLF001
+        return added
+
+    def _get_arguments(self, request: ReadRequest) -> dict[str, str]:
+        match = {"IfMatch": request.version} if request.version else {}
+        return {"Key": self._prefix + request.key, "Range": f"bytes={request.start}-{request.end - 1}", **match}
+
+    def _folders(self, page: dict[str, Any]) -> list[ObjectStat]:
+        return [
+            ObjectStat(folder["Prefix"][len(self._prefix) :], 0, 0, "") for folder in page.get("CommonPrefixes", [])
+        ]
+
+    def _objects(self, page: dict[str, Any]) -> list[ObjectStat]:
+        skip = len(self._prefix)
+        return [
+            ObjectStat(item["Key"][skip:], item["Size"], _milliseconds(item["LastModified"]), item.get("ETag", ""))
+            for item in page.get("Contents", [])
+            # The prefix itself, as an empty object, is what some tools make of a folder.
+            if item["Key"] != self._prefix
+        ]
+
+
+def _translated(error: Exception) -> Exception:
+    """Return the operating system's error for one of botocore, as s3fs has it; others as they are."""
+    # s3fs is there when there is a filesystem of it, and otherwise may not be installed.
+    from s3fs.errors import translate_boto_error
+
+    translated: Exception = translate_boto_error(error)
+    if translated is not error:
+        translated.__cause__ = error
+    return translated
+
+
+def _milliseconds(time: Any) -> int:  # noqa: ANN401  (botocore gives a datetime)
+    return int(time.timestamp() * 1000)

@@ -1,0 +1,165 @@
+"""GETs of objects' bytes by botocore's own client, in threads: half of what they cost a processor in an event loop.
+
+A body goes from the socket to where it stays, in memory that is used again (`part_buffers`). The client is made of what s3fs
+was given; where that is more than botocore knows (a session or a connector of its own), there is no such client, and s3fs's is used.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from http.client import HTTPResponse
+from typing import Any
+
+from ledgerfs.errors import StoreTimeoutError
+from ledgerfs.storage.failures import short_body
+from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs.storage.objects import Buffer, ReadRequest
+from ledgerfs.storage.part_buffers import part_buffer
+from ledgerfs.storage.reading_threads import ReadingThreads
+from ledgerfs.storage.retries import Tries, store_timeout
+from ledgerfs.storage.s3.body import check_answer
+from ledgerfs.storage.s3.get import LeanGet
+from ledgerfs.storage.sent_requests import Sent
+
+_THREADS = ReadingThreads(48, "ledgerfs-s3")
+_PIECE = 1 << 20
+_STEP_SECONDS = 0.05
+_ONLY_AIOHTTP = frozenset({"connector_args", "http_session_cls"})
+
+Read = Callable[["Transfer"], Buffer]
+
+
+class Transfer:
+    """One read under way in a thread; its future may be cancelled at any time, which ends it at the next piece."""
+
+    __slots__ = ("future", "request")
+
+    def __init__(self, request: ReadRequest) -> None:
+        self.request = request
+        self.future: Future[Buffer] = Future()
+
+    def begin(self, read: Read) -> "Future[Buffer]":
+        """Run ``read`` in a thread, and give its result or error to the future."""
+        _THREADS.start(self._run, read)
+        return self.future
+
+    def sleep(self, seconds: float) -> None:
+        """Wait between two tries, no longer than somebody wants the bytes."""
+        until = time.monotonic() + seconds
+        while (rest := until - time.monotonic()) > 0 and not self.future.cancelled():
+            time.sleep(min(rest, _STEP_SECONDS))
+
+    def receive(self, answer: dict[str, Any], sent: Sent, tries: Tries) -> Buffer:
+        """Read the body of botocore's answer, if it is the one that was asked for."""
+        body = answer["Body"]
+        try:
+            check_answer(answer, self.request)
+            return self._read_body(body, sent, tries)
+        except BaseException:
+            # What is left of it would be in the way of the connection's next answer.
+            body.close()
+            raise
+
+    def _read_body(self, body: Any, sent: Sent, tries: Tries) -> Buffer:  # noqa: ANN401  (botocore's)
+        request = self.request
+        wanted = request.end - request.start
+        buffer = part_buffer(wanted)
+        source = _source_of(body)
+        while sent.received < wanted:
+            self._check(tries)
+            count = source.readinto(buffer[sent.received : sent.received + _PIECE])
+            if not count:
+                break
+            sent.received += count
+        if sent.received < wanted or source.read(1):
+            raise short_body(request.key, request.start, wanted, sent.received)
+        if source is not body:
+            body._raw_stream.release_conn()  # noqa: SLF001  (as `_source_of`)
+        return buffer.toreadonly()
+
+    def _check(self, tries: Tries) -> None:
+        if self.future.cancelled():
+            raise _Left
+        if not tries.rest:
+            reason = "the store did not send all of it in time"
+            raise StoreTimeoutError(reason, key=self.request.key, offset=self.request.start)
+
+    def _run(self, read: Read) -> None:
+        if self.future.cancelled():
+            return
+        try:
+            data = read(self)
+        except BaseException as error:  # noqa: BLE001  (raised by whoever waits)
+            if self.future.set_running_or_notify_cancel():
+                self.future.set_exception(error)
+        else:
+            if self.future.set_running_or_notify_cancel():
+                self.future.set_result(data)
+
+
+def _source_of(body: Any) -> Any:  # noqa: ANN401  (botocore's, or http.client's)
+    """Return what reads from the socket into memory of ours: the response below urllib3's, which copies everything twice.
+
+    There is no public way to it; where it is not found, or has no length to hold on to, the body itself will do.
+    """
+    response = getattr(getattr(body, "_raw_stream", None), "_fp", None)
+    return response if isinstance(response, HTTPResponse) and response.length is not None else body
+
+
+class _Left(Exception):  # noqa: N818  (nobody is there to see it)
+    """Nobody wants the bytes any more."""
+
+
+class S3Client:
+    """botocore's client for what an s3fs filesystem is for, made on first use, and anew in a forked child."""
+
+    __slots__ = ("_lean", "_lock", "_process")
+
+    def __init__(self) -> None:
+        self._lean: LeanGet | None = None
+        self._process = 0
+        self._lock = ForkLock()
+
+    def of(self, fs: Any) -> LeanGet:  # noqa: ANN401  (s3fs is not typed)
+        """Return the client, and a way around most of it."""
+        with self._lock:
+            if self._lean is None or self._process != os.getpid():
+                self._lean = LeanGet(_make_client(fs))
+                self._process = os.getpid()
+            if not hasattr(fs, "_kwargs_helper"):
+                # s3fs makes it with its own session, which a process that only reads bytes, such as a forked child, never opens.
+                from s3fs.utils import ParamKwargsHelper
+
+                fs._kwargs_helper = ParamKwargsHelper(self._lean.client)  # noqa: SLF001
+            return self._lean
+
+
+def is_known_to_botocore(options: dict[str, Any]) -> bool:
+    """Whether botocore alone understands what s3fs was given."""
+    return not options.get("session") and not _ONLY_AIOHTTP & set(options.get("config_kwargs") or ())
+
+
+def _make_client(fs: Any) -> Any:  # noqa: ANN401
+    """Make a client as `s3fs.S3FileSystem.set_session` does."""
+    from botocore import UNSIGNED
+    from botocore.config import Config
+    from botocore.session import Session
+
+    secrets = {
+        "aws_access_key_id": fs.key,
+        "aws_secret_access_key": fs.secret,
+        "aws_session_token": fs.token,
+    }
+    client = {"endpoint_url": fs.endpoint_url, "use_ssl": fs.use_ssl, **secrets, **fs.client_kwargs}
+    config = fs._prepare_config_kwargs()  # noqa: SLF001
+    config["read_timeout"] = min(config["read_timeout"], store_timeout() / 4)
+    if fs.anon:
+        config["signature_version"] = UNSIGNED
+        client = {name: value for name, value in client.items() if name not in secrets}
+    fs.connect()  # loads what s3fs asks when it makes arguments
+    session = Session(**fs.kwargs)
+    # s3fs's session has read botocore's descriptions of S3 already.
+    session.register_component("data_loader", fs.session.get_component("data_loader"))
+    given = {name: value for name, value in client.items() if value is not None}
+    return session.create_client("s3", config=Config(**config), **given)

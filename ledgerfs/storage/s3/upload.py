@@ -1,0 +1,222 @@
+"""One upload in parts to an S3-speaking store: several parts under way, each in memory that the next ones use again."""
+
+import logging
+from collections import deque
+from collections.abc import Mapping
+from concurrent.futures import Future, wait
+
+import numpy as np
+
+from ledgerfs.errors import LedgerfsError, ObjectExistsError, ObjectNotFoundError, StoreError
+from ledgerfs.storage.objects import Buffer, ObjectStat
+from ledgerfs.storage.reading_threads import ReadingThreads
+from ledgerfs.storage.s3.requests import S3Requests, create, etag_of_parts, require_absent, uncertain
+from ledgerfs.storage.sent_requests import Asked
+
+_log = logging.getLogger("ledgerfs.store")
+
+_UNDER_WAY = 3
+"""Parts that are sent while another one is filled: four in memory."""
+
+_LARGE_PART = 32 << 20
+"""Bytes from which on one part less is under way, so that all of them together leave room for whatever reads what is written."""
+
+_THREADS = ReadingThreads(16, "ledgerfs-upload")
+_PATIENCE_SECONDS = 5.0
+
+
+class S3Upload:
+    """`Upload` of one object."""
+
+    __slots__ = ("_etags", "_free", "_is_ended", "_is_over", "_key", "_metadata", "_numbers", "_part", "_part_size", "_sent", "_size",
+                 "_store", "_token", "_under_way", "_used")  # fmt: skip
+
+    def __init__(self, store: S3Requests, key: str, metadata: Mapping[str, str], part_size: int) -> None:
+        self._store = store
+        self._key = key
+        self._metadata = dict(metadata)
+        self._part_size = part_size
+        self._part: bytearray | None = None
+        self._used = 0
+        self._free: list[bytearray] = []
+        self._under_way: deque[Future[bytearray]] = deque()
+        self._etags: dict[int, str] = {}
+        self._numbers = 0
+        self._size = 0
+        self._token: str | None = None
+        self._is_over = False
+        self._is_ended = False
+
+    def write(self, data: Buffer) -> None:
+        """Copy bytes into the part's memory; numpy lets other threads run meanwhile."""
+        if not data:
+            return
+        if self._part is None:
+            self._part = self._free.pop() if self._free else bytearray(self._part_size)
+        end = self._used + len(data)
+        np.copyto(np.frombuffer(self._part, np.uint8)[self._used : end], np.frombuffer(data, np.uint8))
+        self._used = end
+
+    def replace_front(self, data: bytes) -> None:
+        """Change the part's first bytes."""
+        if self._part is not None:
+            self._part[: len(data)] = data
+
+    def end_part(self) -> None:
+        """Give the part to a thread; waits for the oldest one when enough are under way."""
+        part = self._part
+        if part is None:
+            return
+        del part[self._used :]
+        self._part, self._used = None, 0
+        if self._token is None:
+            self._token = self._begin()
+        while len(self._under_way) >= (_UNDER_WAY if self._part_size < _LARGE_PART else _UNDER_WAY - 1):
+            self._take()
+        self._numbers += 1
+        self._under_way.append(_THREADS.start(self._send, self._token, self._numbers, part, self._size))
+        self._size += len(part)
+        if len(part) < self._part_size:
+            # Only the last part is short; many files of a transaction may wait in this state for their end.
+            self._finish_parts()
+
+    def complete(self) -> ObjectStat:
+        """Complete the upload, unless there is such an object; settle by a look what the answer leaves open."""
+        self.end_part()
+        self._finish_parts()
+        etags = [self._etags[number] for number in range(1, self._numbers + 1)]
+        failure: LedgerfsError | None = None
+        made: str | None = None
+        try:
+            require_absent(self._store, self._key)
+        except ObjectExistsError as error:
+            failure = error
+        else:
+            try:
+                made = self._complete(etags)
+            except LedgerfsError as error:
+                failure = error
+        stat = self._completed(etags, failure, made)
+        if failure is None:
+            self._is_over = True
+        else:
+            # An earlier try did it, and this is nothing; or the same object came from elsewhere, and the parts are left.
+            self.abort()
+        return stat
+
+    def abort(self) -> None:
+        """Let the parts under way end, for a while, and have the store drop them all."""
+        under_way, self._under_way = list(self._under_way), deque()
+        for future in under_way:
+            future.cancel()
+        if self._is_over or self._token is None:
+            return
+        self._is_over = True
+        _wait(under_way)
+        self._is_ended = True
+        self._end(self._token)
+
+    def _end(self, token: str) -> None:
+        """Have the store drop the upload."""
+        try:
+            self._store.request(Asked("DELETE", self._key), "abort_multipart_upload", Key=self._key, UploadId=token)
+        except ObjectNotFoundError:
+            return
+        except LedgerfsError as error:
+            _log.warning("an unfinished upload stays in the store, until `ledgerfs repair` ends it: %s", error)
+
+    def _complete(self, etags: list[str]) -> str | None:
+        """Ask for the object; return what the store calls its version."""
+        parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, 1)]
+        asked, arguments = Asked("POST", self._key), {"UploadId": self._token, "MultipartUpload": {"Parts": parts}}
+        try:
+            answer = create(self._store, asked, "complete_multipart_upload", Key=self._key, **arguments)
+        except ObjectNotFoundError as error:
+            raise self._ended_elsewhere() from error
+        return answer.get("ETag")
+
+    def _ended_elsewhere(self) -> StoreError:
+        return StoreError("the store does not know this upload any more: somebody has ended it", key=self._key)
+
+    def _begin(self) -> str:
+        asked = Asked("POST", self._key)
+        answer = self._store.request(asked, "create_multipart_upload", Key=self._key, Metadata=self._metadata)
+        return str(answer["UploadId"])
+
+    def _send(self, token: str, number: int, part: bytearray, offset: int) -> bytearray:
+        """Send one part; return its memory."""
+        if not self._is_over:
+            asked = Asked("PUT", self._key, offset, offset + len(part))
+            try:
+                answer = self._store.request(
+                    asked,
+                    "upload_part",
+                    lambda: not self._is_over,
+                    Key=self._key,
+                    UploadId=token,
+                    PartNumber=number,
+                    Body=part,
+                )
+            except ObjectNotFoundError as error:
+                raise self._ended_elsewhere() from error
+            self._etags[number] = answer["ETag"]
+            if self._is_ended:
+                # It came after the end, which did not wait for it, and to some stores that brings the upload back.
+                self._end(token)
+        return part
+
+    def _finish_parts(self) -> None:
+        """Wait for all parts, and keep no memory for others."""
+        while self._under_way:
+            self._take()
+        self._free.clear()
+
+    def _take(self) -> None:
+        """Wait for the oldest part; Ctrl-C leaves it to `abort`, which waits for it, too."""
+        part = self._under_way[0].result()
+        self._under_way.popleft()
+        if len(part) == self._part_size:
+            self._free.append(part)
+
+    def _completed(self, etags: list[str], failure: LedgerfsError | None, made: str | None) -> ObjectStat:
+        """Return the object if it is the one that was to be completed, whatever the store said of that; else raise.
+
+        One that the store called ``made`` when it completed this upload, and of which parts are missing, is removed.
+        """
+        try:
+            stat = self._store.head(self._key).stat
+        except ObjectNotFoundError as error:
+            raise failure or error from None
+        except LedgerfsError as error:
+            raise uncertain(self._key, failure or error) from error
+        if stat.size == self._size and (stat.version == etag_of_parts(etags) or self._is_ours(stat, failure, made)):
+            return stat
+        if failure is not None:
+            raise failure
+        reason = f"the store has {stat.size} bytes, called {stat.version}, where {self._size} were sent in {len(etags)} parts"
+        if _is_named(stat, made):
+            self._remove()
+        raise StoreError(reason, key=self._key)
+
+    def _remove(self) -> None:
+        try:
+            self._store.request(Asked("DELETE", self._key), "delete_object", Key=self._key)
+        except LedgerfsError as error:
+            _log.warning("%s stays without an index, until `ledgerfs repair` removes it: %s", self._key, error)
+
+    def _is_ours(self, stat: ObjectStat, failure: LedgerfsError | None, made: str | None) -> bool:
+        """Whether an object is made of the parts, where its ETag is no digest of theirs: if the store called it so, or by their number."""
+        if made is not None:
+            return _is_named(stat, made)
+        count = stat.version.strip('"').rpartition("-")[2]
+        is_counted = "-" in stat.version and count.isdigit()
+        return not isinstance(failure, ObjectExistsError) and (not is_counted or int(count) == self._numbers)
+
+
+def _is_named(stat: ObjectStat, made: str | None) -> bool:
+    return made is not None and stat.version.strip('"') == made.strip('"')
+
+
+def _wait(futures: list[Future[bytearray]]) -> None:
+    """Wait some seconds for what cannot be interrupted."""
+    wait([future for future in futures if not future.cancelled()], timeout=_PATIENCE_SECONDS)

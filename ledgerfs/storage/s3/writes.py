@@ -1,0 +1,163 @@
+"""Writing to S3-speaking stores: uploads in parts, and small objects at once, neither ever in the place of another object."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ledgerfs.errors import LedgerfsError, ObjectExistsError, ObjectNotFoundError, StoreError
+from ledgerfs.storage.failures import replaced
+from ledgerfs.storage.object_writes import UnfinishedUpload
+from ledgerfs.storage.objects import ObjectStat, ReadRequest
+from ledgerfs.storage.s3.properties import read_properties
+from ledgerfs.storage.s3.requests import S3Requests, create, is_unknown_condition, require_absent, uncertain
+from ledgerfs.storage.s3.upload import S3Upload
+from ledgerfs.storage.sent_requests import Asked
+
+_SMALLEST_PART = 5 << 20
+_MOST_PARTS = 10_000
+_LARGEST_COPY = 5 << 30
+_COPIED_PART = 512 << 20
+
+
+class S3Writes:
+    """`WritableStore` of a bucket, or a prefix in one."""
+
+    __slots__ = ("_store",)
+
+    smallest_part = _SMALLEST_PART
+    most_parts = _MOST_PARTS
+    keeps_metadata = True
+    can_set_metadata = True
+
+    def __init__(self, store: S3Requests) -> None:
+        self._store = store
+
+    def make_folder(self) -> None:
+        """Do nothing: there are no folders."""
+
+    def begin_upload(self, key: str, metadata: Mapping[str, str], part_size: int) -> S3Upload:
+        """Return an upload; the store hears of it when its first part ends."""
+        return S3Upload(self._store, key, metadata, part_size)
+
+    def put(self, key: str, data: bytes, metadata: Mapping[str, str]) -> ObjectStat:
+        """One PUT, the answer of which is checked, and which is settled by a look where there is none."""
+        asked = Asked("PUT", key, 0, len(data))
+        arguments = {"Key": key, "Body": data, "Metadata": dict(metadata), "ContentType": "application/octet-stream"}
+        try:
+            require_absent(self._store, key)
+        except ObjectExistsError as error:
+            if not self._is_there(key, data, error):
+                raise
+        else:
+            self._create(data, asked, arguments)
+        try:
+            stat = self._store.head(key).stat
+        except ObjectNotFoundError:
+            raise
+        except LedgerfsError as error:
+            raise uncertain(key, error) from error
+        if stat.size != len(data):
+            raise uncertain(key, StoreError(f"the store has {stat.size} bytes where {len(data)} were put", key=key))
+        return stat
+
+    def _create(self, data: bytes, asked: Asked, arguments: dict[str, Any]) -> None:
+        try:
+            create(self._store, asked, "put_object", **arguments)
+        except LedgerfsError as error:
+            if not self._is_there(asked.key, data, error):
+                raise
+
+    def delete(self, key: str) -> None:
+        """One DELETE."""
+        try:
+            self._store.request(Asked("DELETE", key), "delete_object", Key=key)
+        except ObjectNotFoundError:
+            return
+
+    def set_metadata(self, stat: ObjectStat, metadata: Mapping[str, str]) -> None:
+        """Copy the object onto itself, in parts if it is too large for one copy, with all that it has besides (`s3_properties`).
+
+        Who may read it (its ACL) is the exception, which S3 does not copy. Raises `UnsupportedWriteError` for an object that would lose
+        something, `StaleObjectError` for one of another version, and `StoreError` where the store kept less than it was told.
+        """
+        kept = read_properties(self._store, stat.key, stat.version)
+        new: dict[str, Any] = {"Metadata": dict(metadata), **kept.headers, **kept.tagging}
+        source: dict[str, Any] = {
+            "CopySource": stat.key,
+            **({"CopySourceIfMatch": stat.version} if stat.version else {}),
+        }
+        if stat.size > _LARGEST_COPY:
+            self._copy_in_parts(stat, new, source)
+        else:
+            told: dict[str, Any] = {"MetadataDirective": "REPLACE", **source, **new}
+            if kept.tags:
+                told["TaggingDirective"] = "REPLACE"
+            self._store.request(Asked("PUT", stat.key), "copy_object", Key=stat.key, **told)
+        if lost := kept.missing_in(read_properties(self._store, stat.key, "")):
+            reason = f"its user metadata is changed, and the store did not keep what it was told of {', '.join(lost)}"
+            raise StoreError(reason, key=stat.key)
+
+    def unfinished_uploads(self) -> Iterator[UnfinishedUpload]:
+        """Yield what the store lists of them; raises `StoreError` where it does not."""
+        marker: dict[str, Any] = {}
+        while True:
+            page = self._store.request(Asked("LIST", "uploads"), "list_multipart_uploads", Prefix="", **marker)
+            for item in page.get("Uploads", []):
+                key = self._store.relative(item["Key"])
+                if key is not None:
+                    yield UnfinishedUpload(key, item["UploadId"], int(item["Initiated"].timestamp() * 1000))
+            if not page.get("IsTruncated"):
+                return
+            marker = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
+
+    def end_unfinished(self, upload: UnfinishedUpload) -> None:
+        """Abort the upload."""
+        try:
+            asked = Asked("DELETE", upload.key)
+            self._store.request(asked, "abort_multipart_upload", Key=upload.key, UploadId=upload.token)
+        except ObjectNotFoundError:
+            return
+
+    def _is_there(self, key: str, data: bytes, error: LedgerfsError) -> bool:
+        """Whether the object is what was to be put, although the store said otherwise, or nothing: an earlier try may have done it."""
+        try:
+            stat = self._store.head(key).stat
+            return stat.size == len(data) and self._store.read(ReadRequest(key, 0, stat.size, stat.version)) == data
+        except ObjectNotFoundError:
+            return False
+        except LedgerfsError:
+            if isinstance(error, ObjectExistsError):
+                raise error from None
+            raise uncertain(key, error) from error
+
+    def _copy_in_parts(self, stat: ObjectStat, new: dict[str, Any], source: dict[str, Any]) -> None:
+        key = stat.key
+        begun = self._store.request(Asked("POST", key), "create_multipart_upload", Key=key, **new)
+        upload, parts = UnfinishedUpload(key, begun["UploadId"], 0), []
+        try:
+            for number, start in enumerate(range(0, stat.size, _COPIED_PART), 1):
+                part: dict[str, Any] = {
+                    "CopySourceRange": f"bytes={start}-{min(start + _COPIED_PART, stat.size) - 1}",
+                    "PartNumber": number,
+                }
+                answer = self._store.request(
+                    Asked("PUT", key), "upload_part_copy", Key=key, UploadId=upload.token, **source, **part
+                )
+                parts.append({"PartNumber": number, "ETag": answer["CopyPartResult"]["ETag"]})
+            made: dict[str, Any] = {"UploadId": upload.token, "MultipartUpload": {"Parts": parts}}
+            self._put_in_place_of(stat, made)
+        except BaseException:
+            self.end_unfinished(upload)
+            raise
+
+    def _put_in_place_of(self, stat: ObjectStat, made: dict[str, Any]) -> None:
+        """Complete an upload, unless the object that it replaces is another one by now; not all stores know the condition."""
+        if stat.version and self._store.head(stat.key).stat.version != stat.version:
+            raise replaced(stat.key)
+        asked = Asked("POST", stat.key)
+        match: dict[str, Any] = {"IfMatch": stat.version} if stat.version else {}
+        try:
+            self._store.request(asked, "complete_multipart_upload", Key=stat.key, **match, **made)
+        except StoreError as error:
+            if not (match and is_unknown_condition(error)):
+                raise
+            self._store.request(asked, "complete_multipart_upload", Key=stat.key, **made)

@@ -1,0 +1,52 @@
+"""Work that several threads want at once is done by one of them; the others wait for its result."""
+
+import os
+from collections.abc import Callable, Hashable
+from concurrent.futures import CancelledError, Future
+from typing import Generic, TypeVar
+
+from ledgerfs.storage.fork_lock import ForkLock
+
+Result = TypeVar("Result")
+
+
+class SingleFlight(Generic[Result]):
+    """Calls under way, by a key that says what they are for. A forked child waits for none of its parent's."""
+
+    __slots__ = ("_flights", "_lock")
+
+    def __init__(self) -> None:
+        self._flights: dict[tuple[int, Hashable], Future[Result]] = {}
+        self._lock = ForkLock()
+
+    def run(self, key: Hashable, work: Callable[[], Result]) -> Result:
+        """Return what ``work`` returns, called by this thread or by one that came before; its errors are raised in all of them."""
+        name = (os.getpid(), key)
+        while True:
+            with self._lock:
+                flight = self._flights.get(name)
+                if flight is None:
+                    ours = self._flights[name] = Future()
+            if flight is None:
+                return self._fly(name, ours, work)
+            try:
+                return flight.result()
+            except CancelledError:
+                # The other thread was interrupted (Ctrl-C), which is no answer for this one.
+                continue
+
+    def _fly(self, name: tuple[int, Hashable], flight: "Future[Result]", work: Callable[[], Result]) -> Result:
+        try:
+            result = work()
+        except Exception as error:
+            flight.set_exception(error)
+            raise
+        except BaseException:
+            flight.cancel()
+            raise
+        else:
+            flight.set_result(result)
+            return result
+        finally:
+            with self._lock:
+                del self._flights[name]

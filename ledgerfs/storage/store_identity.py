@@ -1,0 +1,137 @@
+"""What tells one bucket from another, so that what is kept of it on disk is found again by other processes, and never taken for another's.
+
+A URL is not enough: the same ``s3://tier`` lies behind many endpoints, and the same container in many accounts. So all options of the
+filesystem count, and those variables of the environment that name a place. Credentials are left out, by their names and nothing else: with
+another key a bucket stays the same one.
+"""
+
+import hashlib
+import inspect
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+
+from fsspec.spec import AbstractFileSystem
+
+from ledgerfs.storage.credentials import LOGIN_NAMES, is_credential, without_credentials
+from ledgerfs.storage.fsspec_handle import FsspecHandle
+
+_PLACES = (
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_S3",
+    "AWS_PROFILE",
+    "AWS_CONFIG_FILE",
+    "STORAGE_EMULATOR_HOST",
+    "AZURE_STORAGE_ACCOUNT_NAME",
+    "AZURE_STORAGE_CONNECTION_STRING",
+)
+_TUNING = frozenset(
+    {"batch_size", "blocksize", "block_size", "default_block_size", "default_cache_type", "default_fill_cache", "listings_expiry_time"}
+    | {"max_concurrency", "max_paths", "max_pool_connections", "retries", "use_listings_cache"}
+)  # fmt: skip
+"""Options that say how fast a bucket is read, and nothing of which one it is."""
+
+_NOTHING: tuple[object, ...] = (None, {}, [], ())
+"""Values that are as if an option were not given."""
+
+_CONNECTION = re.compile(r"conn(ection)?_str(ing)?\Z", re.IGNORECASE)
+_USER = re.compile(r"(?<=://)[^\s/?#]*@")
+_QUERY = re.compile(r"(?<=[?&])([^=&#]+)=[^&#]*")
+
+
+def identity_of(fs: Any, root: str) -> str | None:  # noqa: ANN401  (fsspec is not typed)
+    """Return the identity of the folder ``root`` of an fsspec filesystem; None for what no other process sees, or cannot be told.
+
+    It is the bucket's URL, for people to read, and the SHA-256 of all that tells it from others: equal for equal buckets, in whatever order
+    and with whatever defaults their options are given. Neither has a credential in it. One that is None is equal to no other.
+    """
+    try:
+        described = _filesystem(fs)
+        if _is_in_memory(described):
+            return None
+        places = {name: _value(name, os.environ[name]) for name in _PLACES if name in os.environ}
+        text = json.dumps([_value("root", root), described, places], sort_keys=True)
+    except (TypeError, ValueError):
+        return None
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{without_credentials(str(fs.unstrip_protocol(root)))} sha256:{digest}"
+
+
+def _filesystem(fs: AbstractFileSystem) -> dict[str, Any]:
+    handle = FsspecHandle.of(fs)
+    given = {
+        name: value for name, value in _named(handle.cls, handle.args, handle.options).items() if value not in _NOTHING
+    }
+    return {"class": f"{handle.cls.__module__}.{handle.cls.__qualname__}", "options": _mapping(given)}
+
+
+def _named(cls: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ANN401  (a class, whose `__init__` mypy would not have looked at)
+    """Return all arguments of a filesystem by their names, but for those that are as they are without being given."""
+    # Of the class itself, not of fsspec's metaclass, which takes anything.
+    parameters = dict(list(inspect.signature(cls.__init__).parameters.items())[1:])
+    names = [name for name, one in parameters.items() if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    given = {
+        **{f"args[{i}]": value for i, value in enumerate(args[len(names) :])},
+        **dict(zip(names, args, strict=False)),
+    }
+    given.update(options)
+    return {
+        name: value
+        for name, value in given.items()
+        if not (name in parameters and _is(value, parameters[name].default))
+    }
+
+
+def _is(value: object, default: object) -> bool:
+    return type(value) is type(default) and value == default
+
+
+def _mapping(values: Mapping[str, Any]) -> dict[str, Any]:
+    kept = ((str(name), value) for name, value in values.items() if str(name) not in _TUNING)
+    return {
+        name: _value(name, value)
+        for name, value in kept
+        if not is_credential(name) or name.lower() in LOGIN_NAMES or _CONNECTION.search(name)
+    }
+
+
+def _value(name: str, value: Any) -> Any:  # noqa: ANN401  (whatever options hold)
+    """Return a value as JSON knows it; raises `TypeError` for what no other process can tell to be the same."""
+    if isinstance(value, AbstractFileSystem):
+        return _filesystem(value)
+    if isinstance(value, Mapping):
+        return _mapping(value)
+    if isinstance(value, list | tuple):
+        return [_value(name, one) for one in value]
+    if isinstance(value, PurePath):
+        return str(value)
+    if isinstance(value, str):
+        return _connection(value) if _CONNECTION.search(name) else _address(value)
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    raise TypeError(type(value))
+
+
+def _connection(text: str) -> dict[str, str]:
+    """Return what a connection string of Azure says, such as ``AccountName``, without its keys."""
+    parts = (part.partition("=") for part in text.split(";") if part)
+    return {name: value for name, _, value in parts if not is_credential(name)}
+
+
+def _address(text: str) -> str:
+    """Return a text, as a URL without its password and without what its query gives to names of credentials; a path stays as it is."""
+    if "://" not in text:
+        return text
+    text = _USER.sub(lambda found: found[0].partition(":")[0].removesuffix("@") + "@", text)
+    return _QUERY.sub(lambda found: found[1] if is_credential(found[1]) else found[0], text)
+
+
+def _is_in_memory(value: Any) -> bool:  # noqa: ANN401  (whatever JSON knows)
+    if isinstance(value, dict):
+        return any(map(_is_in_memory, value.values()))
+    if isinstance(value, list):
+        return any(map(_is_in_memory, value))
+    return value == "memory" or (isinstance(value, str) and value.endswith(("MemoryFileSystem", "::memory")))

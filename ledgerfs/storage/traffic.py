@@ -1,0 +1,66 @@
+"""What a store was asked for, what came back, and what of it was used: the numbers behind ``--stats`` and ``fs.stats()``."""
+
+from dataclasses import asdict, dataclass, fields
+
+from ledgerfs.storage.fork_lock import ForkLock
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficStats:
+    """The counts of one store in this process.
+
+    Attributes
+    ----------
+    requests
+        Requests sent to the store: each GET, HEAD and page of a listing, and each try of one again.
+    bytes_asked, bytes_received
+        Bytes of objects that the requests named, and that came.
+    retries
+        Requests that repeat one that failed; they are among ``requests``.
+    bytes_used
+        Bytes that were handed to readers, wherever they came from.
+    hits
+        Reads that were answered from memory or disk.
+    waits
+        Reads that waited for the request of another reader.
+    bytes_sent
+        Bytes of objects that were sent to the store, each try counted.
+
+    """
+
+    requests: int = 0
+    bytes_asked: int = 0
+    bytes_received: int = 0
+    retries: int = 0
+    bytes_used: int = 0
+    hits: int = 0
+    waits: int = 0
+    bytes_sent: int = 0
+
+    def as_dict(self) -> dict[str, int]:
+        """Return the counts by their names."""
+        return asdict(self)
+
+
+class Traffic:
+    """The counters of one store. Threads may count at once; a forked child counts on for itself; a pickle has none of it."""
+
+    __slots__ = ("_counts", "_lock")
+
+    def __init__(self) -> None:
+        self._counts = dict.fromkeys((field.name for field in fields(TrafficStats)), 0)
+        self._lock = ForkLock()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), ())
+
+    def count(self, **amounts: int) -> None:
+        """Add to the counters that are named, by the names of `TrafficStats`."""
+        with self._lock:
+            for name, amount in amounts.items():
+                self._counts[name] += amount
+
+    def stats(self) -> TrafficStats:
+        """Return all counters of one moment."""
+        with self._lock:
+            return TrafficStats(**self._counts)

@@ -1,0 +1,49 @@
+"""fsspec's filesystem of a URL, whatever that raises told in our own errors."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import fsspec
+
+from ledgerfs.errors import UnusableUrlError
+from ledgerfs.storage.credentials import without_credentials
+from ledgerfs.storage.failures import translate
+
+_ONE_SLASH = re.compile(r"(?!file:|local:)([A-Za-z][A-Za-z0-9+.-]+):/(?!/)")
+_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "abfs": "azure", "az": "azure"}
+
+
+def filesystem_of(url: str, storage_options: Mapping[str, Any]) -> tuple[Any, str]:
+    """Return the filesystem, and its own path of what the URL names, which need not be there.
+
+    Raises `UnusableUrlError` for what `require_url` refuses, and where no filesystem can open it, else what a store raises
+    (`AccessDeniedError`, `StoreError`, …).
+    """
+    require_url(url)
+    key = without_credentials(url)
+    try:
+        fs, root = fsspec.core.url_to_fs(url, **storage_options)
+    except ImportError as error:
+        extra = _EXTRAS.get(url.partition("://")[0])
+        hint = f"pip install 'ledgerfs[{extra}]'" if extra else "install the library that it names"
+        raise UnusableUrlError(f"{error}; {hint}", key=key) from error
+    except OSError as error:
+        raise translate(error, key) from error
+    except Exception as error:
+        raise UnusableUrlError(without_credentials(str(error)), key=key) from error
+    return fs, root
+
+
+def require_url(url: str) -> None:
+    """Raise `UnusableUrlError` for what fsspec would take for a folder here, and nobody means: nothing, ``-``, ``s3:/tier``."""
+    if not url.strip():
+        raise UnusableUrlError("the URL, or path, is empty")
+    if url == "-":
+        raise UnusableUrlError("no stream is taken here; what is called - is ./-", key=url)
+    match = _ONE_SLASH.match(url)
+    if match is not None:
+        raise UnusableUrlError(
+            f"one slash too few: {match[1]}://…; a folder that is called {match[1]}: is ./{match[1]}:",
+            key=match[1] + ":",
+        )

@@ -1,0 +1,1 @@
+"""Rows as files (Parquet, JSON lines, Arrow, CSV), and files as rows."""

@@ -1,0 +1,165 @@
+"""Rows from JSON lines, as `ledgerfs export --format jsonl` writes them.
+
+pyarrow reads most of them. Blocks with properties, whose names need not be known and may be there twice, and those that pyarrow will not
+read, are read line by line: that keeps everything, and tells the line of an error.
+"""
+
+import io
+import json
+from collections.abc import Iterator
+from typing import Any, BinaryIO, TypeGuard
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from ledgerfs.errors import LineError
+from ledgerfs.messages.encode.input_columns import IGNORED_COLUMNS, PROPERTIES_TYPE
+from ledgerfs.messages.encode.text_columns import TEXT_COLUMNS, TWO_VALUES, from_texts
+
+_BLOCK = 8 << 20
+_HEAD = 64 << 10
+"""Names that occur so far in a block are most likely all that do."""
+_LONGEST_LINE = 256 << 20
+
+_WITHOUT_PROPERTIES = pa.schema([(name, kind) for name, kind in TEXT_COLUMNS.items() if name != "properties"])
+_READ = pa.json.ReadOptions(block_size=4 * _BLOCK)
+_LINE_TYPES = {**TEXT_COLUMNS, "properties": PROPERTIES_TYPE}
+
+JSON_SCHEMA = pa.schema(
+    [(name, column.type) for name, column in from_texts({n: pa.array([], t) for n, t in _LINE_TYPES.items()}).items()]
+)
+"""The columns of all files of JSON lines, whatever their objects have."""
+
+
+def json_rows(source: BinaryIO) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file; raises `LineError`."""
+    line = 1
+    for block in _blocks(source):
+        columns = _by_pyarrow(block)
+        made = _by_line(block, line) if columns is None else columns
+        if made.num_rows:
+            yield made
+        line += block.count(b"\n")
+
+
+def _blocks(source: BinaryIO) -> Iterator[bytes]:
+    """Yield whole lines, some MiB at a time."""
+    rest: list[bytes] = []
+    waiting = 0
+    while block := source.read(_BLOCK):
+        end = block.rfind(b"\n") + 1
+        if end:
+            yield b"".join([*rest, block[:end]])
+            rest, waiting = [], 0
+        rest.append(block[end:])
+        waiting += len(block) - end
+        if waiting > _LONGEST_LINE:
+            raise ValueError(f"a line of more than {_LONGEST_LINE} bytes")
+    if waiting:
+        yield b"".join(rest)
+
+
+def _by_pyarrow(block: bytes) -> pa.RecordBatch | None:
+    """Return the rows of a block, or None where it has to be read line by line."""
+    head = block[:_HEAD]
+    if b'"properties"' in head or not block.strip():
+        return None
+    # A column that no line has would cost as much as any other.
+    named = pa.schema([field for field in _WITHOUT_PROPERTIES if f'"{field.name}"'.encode() in head])
+    for schema in (named, _WITHOUT_PROPERTIES):
+        options = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
+        try:
+            table = pa.json.read_json(io.BytesIO(block), read_options=_READ, parse_options=options)
+            table.validate(full=True)  # texts may be anything until then
+            return _complete(table)
+        except ValueError:
+            continue
+    return None
+
+
+def _complete(table: pa.Table) -> pa.RecordBatch | None:
+    """Return the rows with all columns; None if one of them does not say whether it has a value: a tombstone says that it is one."""
+    columns = {name: pa.nulls(table.num_rows, kind) for name, kind in _LINE_TYPES.items()}
+    columns |= zip(table.column_names, (column.combine_chunks() for column in table.columns), strict=True)
+    if pc.any(pc.and_(columns["value"].is_null(), columns["value_base64"].is_null())).as_py():
+        return None
+    return _made(columns)
+
+
+def _by_line(block: bytes, line: int) -> pa.RecordBatch:
+    values: dict[str, list[Any]] = {name: [] for name in TEXT_COLUMNS if name not in IGNORED_COLUMNS}
+    numbers = []
+    for number, text in enumerate(block.split(b"\n"), line):
+        if text.strip():
+            fields = _fields_of(text, number)
+            numbers.append(number)
+            for name, column in values.items():
+                column.append(fields.get(name))
+    try:
+        return _made({name: pa.array(column, _LINE_TYPES[name]) for name, column in values.items()})
+    except (ValueError, TypeError, pa.ArrowException):
+        for number, *found in zip(numbers, *values.values(), strict=True):
+            _check(number, dict(zip(values, found, strict=True)))
+        raise
+
+
+def _made(columns: dict[str, pa.Array]) -> pa.RecordBatch:
+    made = from_texts(columns)
+    return pa.RecordBatch.from_arrays([made[field.name].cast(field.type) for field in JSON_SCHEMA], schema=JSON_SCHEMA)
+
+
+def _fields_of(text: bytes, line: int) -> dict[str, Any]:
+    try:
+        pairs = json.loads(text, object_pairs_hook=tuple)
+    except (ValueError, RecursionError) as error:
+        raise LineError(line, error) from error
+    if not isinstance(pairs, tuple):
+        raise LineError(line, "not a JSON object")
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise LineError(line, "a name that is there twice")
+    for name, value in fields.items():
+        if name not in TEXT_COLUMNS:
+            raise LineError(line, f"no such column: {name}; accepted are {', '.join(TEXT_COLUMNS)}")
+        if name.endswith("_time") and _is_integer(value):
+            fields[name] = str(value)
+        _require_int64(name, value, line)
+    if fields.get("properties") is not None:
+        fields["properties"] = _properties_of(fields["properties"], line)
+    _require_one_value(fields, line)
+    return fields
+
+
+def _require_one_value(fields: dict[str, Any], line: int) -> None:
+    in_base64 = fields.get("value_base64") is not None
+    if "value" not in fields and not in_base64:
+        raise LineError(line, 'no value; that of a tombstone is "value":null')
+    if fields.get("value") is not None and in_base64:
+        raise LineError(line, TWO_VALUES)
+
+
+def _is_integer(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _require_int64(name: str, value: object, line: int) -> None:
+    if TEXT_COLUMNS[name] != pa.int64() or value is None:
+        return
+    if not _is_integer(value) or not -(2**63) <= value < 2**63:
+        raise LineError(line, f"{name}: {json.dumps(value)[:80]} is no integer of 64 bits")
+
+
+def _properties_of(pairs: object, line: int) -> list[tuple[str, str]]:
+    if not isinstance(pairs, tuple) or not all(isinstance(item, str) for _, item in pairs):
+        raise LineError(line, "its properties are no object of texts")
+    return list(pairs)
+
+
+def _check(line: int, fields: dict[str, Any]) -> None:
+    """Raise for a line whose values do not fit their columns."""
+    for name, value in fields.items():
+        try:
+            from_texts({name: pa.array([value], _LINE_TYPES[name])})
+        except (ValueError, TypeError, pa.ArrowException) as error:
+            raise LineError(line, f"{name}: {error}") from error

@@ -1,0 +1,284 @@
+"""Files of rows that are to become messages: Parquet, Arrow, JSON lines and CSV, one or a folder of them.
+
+What `ledgerfs export` wrote can be read, and whatever else has columns of those names. Memory is bounded by some MiB of rows, or by one
+batch of an Arrow file.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from types import MappingProxyType
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from ledgerfs.errors import InvalidRowsError, LedgerfsError, NotFoundError
+from ledgerfs.messages.encode.input_columns import IGNORED_COLUMNS
+from ledgerfs.messages.encode.text_columns import TEXT_COLUMNS, from_texts
+from ledgerfs.storage.credentials import without_credentials
+from ledgerfs.storage.failures import translate
+from ledgerfs.storage.url_filesystem import filesystem_of
+from ledgerfs.tables.json_rows import JSON_SCHEMA, json_rows
+from ledgerfs.tables.path_patterns import is_pattern, with_literal_beginning
+
+_ROWS = 1 << 15
+_BYTES = 4 << 20
+"""A batch of a Parquet file has at most so many rows, and about so many bytes."""
+
+_CSV_BLOCK = 16 << 20
+_READ_AHEAD = 8 << 20
+_COUNTED_FILES = 100
+"""Rows are counted beforehand in no more files than this: it takes a look into each."""
+
+_LEADING_NUMBER = re.compile(r"[0-9]+")
+_LONGEST_REASON = 500
+
+
+@dataclass(frozen=True, slots=True)
+class RowFile:
+    """Rows in one file, or in several that are read one behind the other.
+
+    Attributes
+    ----------
+    paths
+        The files, in order.
+    schema
+        Columns of all of them, but for those that messages do not have.
+    ignored_columns
+        Names of those.
+    rows
+        How many rows there are; None where only reading them tells.
+
+    """
+
+    paths: Sequence[str]
+    schema: pa.Schema
+    ignored_columns: Sequence[str]
+    rows: int | None
+    _fs: Any
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Read the rows. Raises `InvalidRowsError`, which names the file, and the line if that is known, and errors of the store."""
+        for path in self.paths:
+            with _naming(path), closing(_opened(self._fs, path)) as file:
+                if file.schema != self.schema:
+                    raise InvalidRowsError(
+                        f"other columns than in {self.paths[0]}: {_difference(self.schema, file.schema)}"
+                    )
+                yield from file.batches()
+
+
+def open_rows(path: str, **storage_options: Any) -> RowFile:  # noqa: ANN401  (fsspec's)
+    """Open a file of rows, a folder of them, or all that a pattern names (``*``, ``?``, ``[…]``), by name; numbers in front count as such.
+
+    Parameters
+    ----------
+    path
+        A local path or any URL that fsspec opens. The suffix tells what a file is: ``.parquet``; ``.arrow``, ``.feather``, ``.ipc``;
+        ``.jsonl``, ``.ndjson``, ``.json`` (an object a line); ``.csv`` (with a header). Names that begin with ``.`` or ``_`` are passed
+        over; whatever else is in a folder, or fits a pattern, is read, or an error.
+    storage_options
+        For the filesystem.
+
+    Raises
+    ------
+    NotFoundError
+        No such file, or none of rows in the folder.
+    InvalidRowsError
+        A suffix that tells nothing, or a file that is not what its suffix says; a folder in the folder, or a link to nothing.
+
+    """
+    fs, root = filesystem_of(path, storage_options)
+    with _naming(path):
+        paths = _paths(fs, root, path)
+    with _naming(paths[0]), closing(_opened(fs, paths[0])) as first:
+        schema, ignored = first.schema, first.ignored
+    rows = _count(fs, paths) if len(paths) <= _COUNTED_FILES else None
+    return RowFile(tuple(paths), schema, ignored, rows, fs)
+
+
+def _paths(fs: Any, root: str, path: str) -> list[str]:  # noqa: ANN401
+    if fs.isdir(root):
+        infos, above = fs.ls(root, detail=True), root
+    elif is_pattern(root) and not fs.exists(root):
+        infos = fs.glob(with_literal_beginning(root, fs.exists), detail=True).values()
+        above = _above_pattern(root)
+    else:
+        _require_kind(root)
+        return [root]
+    listed = {info["name"].rstrip("/"): info for info in infos}
+    # Stores may list a folder in itself, as an object; the folders above what is found are read by that.
+    folders = {str(PurePosixPath(root)), *(str(parent) for name in listed for parent in PurePosixPath(name).parents)}
+    found = [name for name in listed if name not in folders and not _is_hidden(name, above)]
+    for name in sorted(found):
+        _require_file(fs, name, listed[name]["type"], path)
+    if not found:
+        raise NotFoundError(f"no file of rows; known are {', '.join(_KINDS)}", key=without_credentials(path))
+    return sorted(found, key=_by_number)
+
+
+def _above_pattern(pattern: str) -> str:
+    """Return the folders in front of a pattern's first special character, which were named, hidden or not."""
+    parts = pattern.split("/")
+    return "/".join(parts[: next(i for i, part in enumerate(parts) if is_pattern(part))])
+
+
+def _is_hidden(path: str, above: str) -> bool:
+    return any(part.startswith((".", "_")) for part in path[len(above) :].split("/"))
+
+
+def _require_file(fs: Any, path: str, kind: str, asked: str) -> None:  # noqa: ANN401
+    """Raise for what a folder or pattern shows and nothing would read: rows could be missing, and nobody would know."""
+    name = without_credentials(path)
+    folder = without_credentials(asked).rstrip("/")
+    if kind != "file" and not fs.isfile(path):  # a link is what it leads to
+        if not fs.isdir(path):
+            raise InvalidRowsError("no file, or a link to none", key=name)
+        example = "" if is_pattern(asked) else f", as '{folder}/**/*.parquet' does"
+        raise InvalidRowsError(f"a folder, which is not read; a pattern can name the files in it{example}", key=name)
+    _require_kind(path, "" if is_pattern(asked) else f"; a pattern takes some files only: '{folder}/*.parquet'")
+
+
+def _require_kind(path: str, hint: str = "") -> None:
+    if PurePosixPath(path).suffix.lower() not in _KINDS:
+        raise InvalidRowsError(f"what file is this? Known are {', '.join(_KINDS)}{hint}", key=without_credentials(path))
+
+
+def _by_number(path: str) -> tuple[float, str]:
+    match = _LEADING_NUMBER.match(PurePosixPath(path).name)
+    return (int(match[0]) if match else float("inf"), path)
+
+
+def _count(fs: Any, paths: Sequence[str]) -> int | None:  # noqa: ANN401
+    counts = []
+    for path in paths:
+        with _naming(path), closing(_opened(fs, path)) as file:
+            if file.rows is None:
+                return None
+            counts.append(file.rows)
+    return sum(counts)
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Turn what a library raises about a file into our error."""
+    name = without_credentials(path)
+    try:
+        yield
+    except LedgerfsError as error:
+        if error.key is None:
+            error.key = error.filename = name
+        raise
+    except (pa.ArrowException, ValueError, EOFError) as error:
+        raise InvalidRowsError(" ".join(str(error).split())[:_LONGEST_REASON], key=name) from error
+    except OSError as error:
+        if error.errno is None:  # pyarrow's, of the file's content
+            raise InvalidRowsError(" ".join(str(error).split())[:_LONGEST_REASON], key=name) from error
+        raise translate(error, name) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """One open file: what it holds, and how it is read."""
+
+    schema: pa.Schema
+    ignored: Sequence[str]
+    rows: int | None
+    batches: Callable[[], Iterator[pa.RecordBatch]]
+    source: Any
+
+    def close(self) -> None:
+        self.source.close()
+
+
+def _opened(fs: Any, path: str) -> _Opened:  # noqa: ANN401
+    kind = _KINDS[PurePosixPath(path).suffix.lower()]
+    is_local = "file" in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol)
+    source = pa.OSFile(path) if is_local and kind is not _json else fs.open(path, "rb")
+    try:
+        return kind(source)
+    except BaseException:
+        source.close()
+        raise
+
+
+def _parquet(source: Any) -> _Opened:  # noqa: ANN401
+    # Buffered beforehand, row groups would stay in memory whole.
+    file = pa.parquet.ParquetFile(source, buffer_size=_READ_AHEAD, pre_buffer=False)
+    schema, ignored = _split(file.schema_arrow)
+    meta = file.metadata
+    groups = [meta.row_group(i) for i in range(meta.num_row_groups)]
+    widest = max((group.total_byte_size // max(group.num_rows, 1) for group in groups), default=0)
+    rows = max(1, min(_ROWS, _BYTES // max(widest, 1)))
+    return _Opened(schema, ignored, meta.num_rows, lambda: file.iter_batches(rows, columns=schema.names), source)
+
+
+def _arrow(source: Any) -> _Opened:  # noqa: ANN401
+    is_file = source.read(6) == b"ARROW1"
+    source.seek(0)
+    reader = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
+    schema, ignored = _split(reader.schema)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        found = (reader.get_batch(i) for i in range(reader.num_record_batches)) if is_file else reader
+        return (batch.select(schema.names) for batch in found)
+
+    return _Opened(schema, ignored, None, batches, source)
+
+
+def _json(source: BinaryIO) -> _Opened:
+    return _Opened(JSON_SCHEMA, (), None, lambda: json_rows(source), source)
+
+
+def _csv(source: Any) -> _Opened:  # noqa: ANN401
+    reader = pa.csv.open_csv(
+        source,
+        pa.csv.ReadOptions(block_size=_CSV_BLOCK),
+        pa.csv.ParseOptions(newlines_in_values=True),
+        pa.csv.ConvertOptions(
+            column_types=TEXT_COLUMNS, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
+        ),
+    )
+    names = reader.schema.names
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidRowsError(f"a column is there twice: {name}")
+    texts = [pa.array([], field.type) for field in reader.schema]
+    plain = from_texts(dict(zip(reader.schema.names, texts, strict=True)))
+    schema = pa.schema([(name, column.type) for name, column in plain.items()])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in reader:
+            made = from_texts(dict(zip(batch.schema.names, batch.columns, strict=True)))
+            yield pa.RecordBatch.from_pydict({field.name: made[field.name].cast(field.type) for field in schema})
+
+    return _Opened(schema, _split(reader.schema)[1], None, batches, source)
+
+
+_KINDS: Mapping[str, Callable[[Any], _Opened]] = MappingProxyType(
+    {
+        ".parquet": _parquet,
+        ".arrow": _arrow,
+        ".feather": _arrow,
+        ".ipc": _arrow,
+        ".jsonl": _json,
+        ".ndjson": _json,
+        ".json": _json,
+        ".csv": _csv,
+    }
+)
+
+
+def _split(schema: pa.Schema) -> tuple[pa.Schema, tuple[str, ...]]:
+    """Return the columns that may be of messages, and the names of the others."""
+    wanted = [field for field in schema if field.name not in IGNORED_COLUMNS]
+    return pa.schema(wanted), tuple(name for name in schema.names if name in IGNORED_COLUMNS)
+
+
+def _difference(wanted: pa.Schema, found: pa.Schema) -> str:
+    fields = [field for field in found if field not in wanted] or [field for field in wanted if field not in found]
+    return ", ".join(f"{field.name} ({field.type})" for field in fields) or "another order"

@@ -1,0 +1,268 @@
+"""Messages as one file: Parquet, JSON lines, Arrow or CSV.
+
+What is written depends on the rows alone, not on how they were cut into batches, so that the same messages always give the same bytes.
+Memory is bounded by one row group.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, BinaryIO, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.csv
+import pyarrow.parquet
+
+from ledgerfs.messages.text.json_lines import ROWS_AT_ONCE, json_lines
+from ledgerfs.messages.text.json_values import base64_texts, properties, text_or_base64, times
+
+GROUP_ROWS = 1 << 20
+GROUP_BYTES = 64 << 20
+"""A row group of Parquet, or a batch of an Arrow file, has at most so many rows and bytes of Arrow data (or one row that has more)."""
+
+_BYTES_OF_A_ROW = 128
+"""What a row takes besides its texts and bytes, about."""
+
+_WITHOUT_STATISTICS = ("value", "properties")
+_ASCENDING = ("entry_id", "publish_time", "sequence_id", "broker_index", "broker_time")
+_REPEATED = (
+    "topic",
+    "ledger_id",
+    "key",
+    "properties.key_value.key",
+    "properties.key_value.value",
+    "producer_name",
+    "schema_version",
+    "partition",
+    "txn_id",
+    "txn_state",
+    "replicated_from",
+)
+
+
+class TableWriter(Protocol):
+    """A file of messages that is written batch by batch."""
+
+    @property
+    def rows(self) -> int:
+        """Messages written so far."""
+        ...
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add messages, with the columns of the file."""
+        ...
+
+    def flush(self) -> None:
+        """Write what is still held in memory: it becomes a row group of its own, however small."""
+        ...
+
+    def close(self) -> None:
+        """Write the rest, after which the file is whole; the sink stays open."""
+        ...
+
+    def abandon(self) -> None:
+        """Let go of the sink after an error. What was written is no whole file, even if it looks like one."""
+        ...
+
+
+def open_table(schema: pa.Schema, sink: BinaryIO, kind: str) -> TableWriter:
+    """Begin a file of one of `TABLE_KINDS`, which nobody else writes to; arguments as for `write_table`."""
+    return _WRITERS[kind](schema, sink)
+
+
+def write_table(batches: Iterable[pa.RecordBatch], schema: pa.Schema, sink: BinaryIO, kind: str) -> int:
+    """Write messages as a whole file, and return how many there were.
+
+    Parameters
+    ----------
+    batches, schema
+        Messages with columns of `MESSAGE_SCHEMA`. Without any, the file is that of an empty table.
+    sink
+        What is written to; it is not closed. When an error ends the writing, what was written is no whole file, even if it looks like one.
+    kind
+        One of `TABLE_KINDS`.
+
+    """
+    writer = open_table(schema, sink, kind)
+    try:
+        for batch in batches:
+            writer.write(batch)
+        writer.close()
+    except BaseException:
+        writer.abandon()
+        raise
+    return writer.rows
+
+
+class _GroupedFile:
+    """A file of row groups, or of batches of that size."""
+
+    def __init__(self, writer: Any, arguments: Mapping[str, Any] = MappingProxyType({})) -> None:  # noqa: ANN401  (pyarrow is not typed)
+        self.rows = 0
+        self._groups = _Groups()
+        self._writer = writer
+        self._arguments = arguments
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.rows += batch.num_rows
+        for group in self._groups.add(batch):
+            self._writer.write_batch(group, **self._arguments)
+
+    def flush(self) -> None:
+        for group in self._groups.rest():
+            self._writer.write_batch(group, **self._arguments)
+
+    def close(self) -> None:
+        self.flush()
+        self._writer.close()
+
+    def abandon(self) -> None:
+        self._writer.close()
+
+
+def _parquet_file(schema: pa.Schema, sink: BinaryIO) -> TableWriter:
+    names = set(schema.names)
+    ascending = [name for name in _ASCENDING if name in names]
+    writer = pa.parquet.ParquetWriter(
+        sink,
+        schema,
+        compression="zstd",
+        use_dictionary=[name for name in _REPEATED if name.partition(".")[0] in names],
+        column_encoding=dict.fromkeys(ascending, "DELTA_BINARY_PACKED"),
+        write_statistics=[name for name in schema.names if name not in _WITHOUT_STATISTICS],
+    )
+    return _GroupedFile(writer, {"row_group_size": GROUP_ROWS})
+
+
+def _arrow_file(schema: pa.Schema, sink: BinaryIO) -> TableWriter:
+    return _GroupedFile(pa.ipc.new_file(sink, schema))
+
+
+class _JsonLinesFile:
+    def __init__(self, _: pa.Schema, sink: BinaryIO) -> None:
+        self.rows = 0
+        self._sink = sink
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.rows += batch.num_rows
+        self._sink.writelines(map(json_lines, _slices(batch)))
+
+    def flush(self) -> None:
+        """Nothing is held."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def abandon(self) -> None:
+        """Nothing is held."""
+
+
+class _CsvFile:
+    def __init__(self, schema: pa.Schema, sink: BinaryIO) -> None:
+        self.rows = 0
+        self._writer = pa.csv.CSVWriter(sink, _flat(pa.RecordBatch.from_pylist([], schema)).schema)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.rows += batch.num_rows
+        for part in _slices(batch):
+            self._writer.write_batch(_flat(part))
+
+    def flush(self) -> None:
+        """Nothing is held."""
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def abandon(self) -> None:
+        self._writer.close()
+
+
+_WRITERS: Mapping[str, Callable[[pa.Schema, BinaryIO], TableWriter]] = MappingProxyType(
+    {"parquet": _parquet_file, "jsonl": _JsonLinesFile, "arrow": _arrow_file, "csv": _CsvFile}
+)
+
+TABLE_KINDS: Mapping[str, str] = MappingProxyType({kind: f".{kind}" for kind in _WRITERS})
+"""The kinds of files, and the suffix of each."""
+
+
+def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    return (batch.slice(start, ROWS_AT_ONCE) for start in range(0, batch.num_rows, ROWS_AT_ONCE))
+
+
+class _Groups:
+    """Rows in groups, cut by their own sizes wherever the batches begin and end."""
+
+    def __init__(self) -> None:
+        self._parts: list[pa.RecordBatch] = []
+        self._rows = self._size = 0
+
+    def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Take more rows, and yield the groups that are full; for a caller that takes all of them."""
+        ends = _row_ends(batch)
+        start = 0
+        while start < batch.num_rows:
+            before = int(ends[start - 1]) if start else 0
+            fitting = int(np.searchsorted(ends, before + GROUP_BYTES - self._size, "right"))
+            stop = max(start, min(fitting, start + GROUP_ROWS - self._rows))
+            if stop == start and not self._parts:
+                stop = start + 1
+            if stop > start:
+                self._parts.append(batch.slice(start, stop - start))
+                self._rows += stop - start
+                self._size += int(ends[stop - 1]) - before
+            if stop < batch.num_rows:
+                yield from self.rest()
+            start = stop
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """Yield what is left, if anything is."""
+        if self._parts:
+            group = pa.concat_batches(self._parts)
+            self._parts, self._rows, self._size = [], 0, 0
+            yield group
+
+
+def _row_ends(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """Return for each row how many bytes it and those before it take in memory, about."""
+    ends = np.arange(1, batch.num_rows + 1, dtype=np.int64) * _BYTES_OF_A_ROW
+    for column in batch.columns:
+        if pa.types.is_map(column.type):
+            pairs = _offsets(column)
+            for texts in column.values.flatten():
+                ends += _from_first(_offsets(texts)[pairs])
+        elif pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+            ends += _from_first(_offsets(column))
+    return ends
+
+
+def _offsets(column: pa.Array) -> npt.NDArray[np.int32]:
+    offsets = column.buffers()[1]
+    if offsets is None or not offsets.size:
+        return np.zeros(len(column) + 1, np.int32)
+    return np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * 4)
+
+
+def _from_first(offsets: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    sizes: npt.NDArray[np.int64] = offsets[1:].astype(np.int64) - offsets[0]
+    return sizes
+
+
+def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the columns as text and numbers: as `json_lines` has them, but that strings are as they are."""
+    columns: dict[str, pa.Array] = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if name == "value":
+            escaped, encoded = text_or_base64(column)
+            columns[name] = pa.compute.if_else(escaped.present, column, None).cast(pa.string())
+            columns[f"{name}_base64"] = encoded.to_array()
+        elif pa.types.is_binary(column.type):
+            columns[f"{name}_base64"] = base64_texts(column).to_array()
+        elif pa.types.is_timestamp(column.type):
+            columns[name] = times(column).to_array()
+        elif pa.types.is_map(column.type):
+            columns[name] = properties(column).to_array()
+        else:
+            columns[name] = column
+    return pa.RecordBatch.from_pydict(columns)

@@ -1,0 +1,91 @@
+"""The plan: everything that `verify` finds quickly, and more that concerns only who may write, each with what can be done about it."""
+
+from collections.abc import Collection, Iterable, Iterator
+
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.dialects.pulsar_blob.repairs.kinds import (
+    DATA_WITHOUT_INDEX,
+    INDEX_WITHOUT_DATA,
+    NO_VERSION_KEY,
+    UNREADABLE_INDEX,
+)
+from ledgerfs.dialects.pulsar_blob.repairs.plan import plan_repairs
+from ledgerfs.dialects.pulsar_blob.repairs.survey import Survey
+from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs.ledgers.dialect import Progress
+from ledgerfs.ledgers.repairs import Repair
+from ledgerfs.upkeep.repair.carrying_out import RepairPlan
+from ledgerfs.upkeep.verification import Finding, Severity
+from ledgerfs.upkeep.verification.verify import verify_listed
+
+DAY_SECONDS = 86400.0
+
+_OWN_KINDS = frozenset({DATA_WITHOUT_INDEX, INDEX_WITHOUT_DATA, UNREADABLE_INDEX, NO_VERSION_KEY})
+_ADVICE = (
+    "repair cannot mend that: copy the object from a backup, or offload the ledger again while BookKeeper still has it"
+)
+
+
+def plan_repair(
+    bucket: Bucket,
+    *,
+    topic: str | None = None,
+    ledgers: Collection[int] | None = None,
+    older_than_s: float = DAY_SECONDS,
+    full: bool = False,
+    metadata: bool = True,
+    progress: Progress | None = None,
+) -> RepairPlan:
+    """List a bucket and return what is wrong with it, and what can be done; changes nothing.
+
+    Parameters
+    ----------
+    bucket
+        The bucket; it is listed anew.
+    topic
+        Whose the ledgers are of which nothing in the bucket tells the topic.
+    ledgers
+        Look at these ledger ids only.
+    older_than_s
+        Leave alone what was written in the last so many seconds: a broker may be about to go on with it.
+    full
+        Read every byte, as `verify` does without ``quick``: what is found so cannot be mended, but is named.
+    metadata
+        Ask for the user metadata of every object, a request each, where the store keeps any.
+    progress
+        Told how far the work is.
+
+    Raises
+    ------
+    InvalidNameError
+        ``topic`` is no topic.
+    NotFoundError, AccessDeniedError, StoreError
+        The bucket cannot be listed; `StoreUnreachableError` at any time.
+
+    """
+    managed_ledger = None if topic is None else managed_ledger_of(topic)
+    catalog = bucket.refresh(progress)
+    store = bucket.store.store
+    survey = Survey.of(
+        store,
+        catalog,
+        bucket.uncached_reader,
+        managed_ledger=managed_ledger,
+        ledgers=ledgers,
+        older_than_s=older_than_s,
+        progress=progress,
+    )
+    items = list(plan_repairs(survey, metadata=metadata))
+    items += _unmendable(survey, verify_listed(bucket, survey.catalog, quick=not full, progress=progress).findings)
+    return RepairPlan(bucket, tuple(items))
+
+
+def _unmendable(survey: Survey, findings: Iterable[Finding]) -> Iterator[Repair]:
+    """Yield what `verify` finds and nobody can mend from the bucket alone."""
+    for finding in findings:
+        is_meant = survey.ledgers is None or survey.is_meant(finding.ledger_id)
+        if finding.severity is Severity.REMARK or finding.kind in _OWN_KINDS or not is_meant:
+            continue
+        has_advice = finding.severity is not Severity.DAMAGE or finding.kind == "truncated-offload"
+        message = finding.message if has_advice else f"{finding.message}; {_ADVICE}"
+        yield Repair(finding.kind, finding.severity, message, finding.key, finding.ledger_id, finding.topic)

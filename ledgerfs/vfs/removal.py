@@ -1,0 +1,70 @@
+"""Removing ledgers from a bucket in which others may be writing: what is deleted, and what is there all the same afterwards."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.errors import NotFoundError
+from ledgerfs.ledgers.catalog import Catalog, LedgerRef
+from ledgerfs.vfs.bucket_tree import tree_of
+from ledgerfs.vfs.target import removable
+from ledgerfs.vfs.tree import Node, Tree
+from ledgerfs.writing.deletion import remove_ledger
+
+
+@dataclass(frozen=True, slots=True)
+class LeftLedger:
+    """A ledger that is at a path, or in a directory, from which everything was removed.
+
+    Attributes
+    ----------
+    is_new
+        Whether somebody has written it meanwhile; else it is a further copy of a removed one, which has its name now.
+
+    """
+
+    path: str
+    ref: LedgerRef
+    is_new: bool
+
+    def __str__(self) -> str:
+        what = "a ledger that somebody wrote meanwhile" if self.is_new else "a further copy of the ledger"
+        return f"{self.path} is still there: {what}, {self.ref.index.key}"
+
+
+def remove_ledgers(bucket: Bucket, paths: Sequence[str], directories: Iterable[str] = ()) -> list[LeftLedger]:
+    """Delete the ledgers at some paths, and return what a fresh listing shows there, or below ``directories``, all the same.
+
+    All paths have to be there as the bucket was listed last, so whoever decides lists it before (`Bucket.refresh`); objects are deleted by
+    their names, which no two ledgers share. Names of copies are those of before. Raises as `removable`, before anything is deleted.
+    """
+    known = tree_of(bucket)
+    keys = [removable(known, path) for path in paths]
+    for key in dict.fromkeys(keys):
+        remove_ledger(bucket, key)
+    bucket.refresh()
+    return list(_left(known.catalog, tree_of(bucket), paths, directories))
+
+
+def _left(before: Catalog, tree: Tree, paths: Iterable[str], directories: Iterable[str]) -> Iterable[LeftLedger]:
+    seen: set[str] = set()
+    for node in [*_files(tree, paths), *(one for path in directories for one in _files_below(tree, path))]:
+        if node.ref is not None and node.path not in seen:
+            seen.add(node.path)
+            known = {ref.uuid for ref in before.copies_of(node.ref.managed_ledger, node.ref.ledger_id)}
+            yield LeftLedger(node.path, node.ref, node.ref.uuid not in known)
+
+
+def _files(tree: Tree, paths: Iterable[str]) -> Iterable[Node]:
+    for path in paths:
+        try:
+            yield tree.node(path)
+        except NotFoundError:
+            continue
+
+
+def _files_below(tree: Tree, path: str) -> Iterable[Node]:
+    try:
+        yield from tree.walk(path)
+    except NotFoundError:
+        return

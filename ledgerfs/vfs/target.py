@@ -1,0 +1,50 @@
+"""Which ledger a path means that is written to, or removed: ``entries/<tenant>/<namespace>/<topic>/<id>.entries``, and no other."""
+
+import re
+
+from ledgerfs.errors import InvalidNameError, IsADirectoryPathError, ReadOnlyError
+from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
+from ledgerfs.formats.topic_names import managed_ledger_in
+from ledgerfs.vfs.tree import Tree
+
+WRITABLE_VIEW = "entries"
+
+_FILE_NAME = re.compile(r"(0|[1-9][0-9]{0,18})\.entries\Z", re.ASCII)
+
+
+def target_of(path: str) -> tuple[str, int]:
+    """Return the managed ledger and the ledger id that a path names.
+
+    Raises `ReadOnlyError` outside ``entries``, `InvalidNameError` for a directory that is no topic's and a file that is no ledger's.
+    """
+    _view, *directory = require_writable(path).split("/")
+    if not directory:
+        raise IsADirectoryPathError("is a directory", key=path)
+    name = directory.pop()
+    match = _FILE_NAME.match(name)
+    if match is None:
+        raise InvalidNameError("not the name of a ledger's file; expected <ledger id>.entries", key=path)
+    try:
+        return managed_ledger_in(directory), int(match[1])
+    except InvalidNameError as error:
+        raise InvalidNameError(error.reason, key=path) from error
+
+
+def require_writable(path: str) -> str:
+    """Return the path without slashes at its ends; raises `ReadOnlyError` outside ``entries``, the only view that is written to."""
+    stripped = path.strip("/")
+    if stripped.partition("/")[0] != WRITABLE_VIEW:
+        raise ReadOnlyError(f"only {WRITABLE_VIEW}/ can be written to", key=path)
+    return stripped
+
+
+def removable(tree: Tree, path: str) -> LedgerKey:
+    """Return the names of the objects of the ledger at a path, also of one that is missing: of that, what is left can be given up.
+
+    Raises `NotFoundError`, `IsADirectoryPathError`, `ReadOnlyError`.
+    """
+    node = tree.node(require_writable(path))
+    ledger = node.missing if node.ref is None else node.ref
+    if ledger is None:
+        raise IsADirectoryPathError("is a directory", key=path)
+    return LedgerKey(ledger.uuid, ledger.ledger_id, is_index=False)

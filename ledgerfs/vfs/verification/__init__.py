@@ -1,6 +1,0 @@
-"""Is all of a bucket readable? Names what is not, by object and offset."""
-
-from ledgerfs.vfs.verification.findings import Finding, Report, Severity
-from ledgerfs.vfs.verification.verify import verify
-
-__all__ = ["Finding", "Report", "Severity", "verify"]

@@ -1,0 +1,332 @@
+"""Offloading from one bucket into another: every ledger as Pulsar itself would have written it there, read back before it counts as copied.
+
+Ledgers keep their uuid, by which a broker that is pointed at the copy finds them. What is there already is left alone, so a copy that was
+interrupted is taken up by starting it again. A ledger is there if the target has one of the same topic, id, last entry, length and, where
+both are known, creation; ledgers of other topics have nothing to do with it, since two clusters may be copied into one bucket.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import groupby, islice
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.dialects.pulsar_blob.new_ledger import NewLedger, new_key, require_block_size
+from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
+from ledgerfs.errors import (
+    CorruptLedgerError,
+    LedgerExistsError,
+    LedgerfsError,
+    StaleObjectError,
+    StoreUnreachableError,
+)
+from ledgerfs.ledgers.catalog import Catalog, LedgerRef, is_sound
+from ledgerfs.ledgers.dialect import Progress
+from ledgerfs.ledgers.findings import Severity
+from ledgerfs.ledgers.missing_ledgers import GapKind
+from ledgerfs.storage.ordered_map import ordered_map
+from ledgerfs.writing.admission import Expected, confirm, is_current
+from ledgerfs.writing.claims import Claim, IfExists, TakenIds, refused
+from ledgerfs.writing.copies import copied_user_metadata, own_block_size
+from ledgerfs.writing.deletion import remove_ledger
+from ledgerfs.writing.sources import OffloadedLedger
+from ledgerfs.writing.write import ref_of, require_new_ids, write_ledger
+
+if TYPE_CHECKING:
+    from ledgerfs.messages.transforms.entry_transform import EntryTransform
+
+_SMALL_LEDGER = 16 << 20
+"""Bytes of a ledger that is copied beside others: what takes time there is waiting for answers."""
+
+_THREADS = 4
+
+_LOOKED_AT_TOGETHER = 10_000
+"""Ledgers after which the target is listed again, to see that they are there: so many results are in memory."""
+
+Rows = npt.NDArray[np.int64]
+"""Rows of a catalog's table of ledgers."""
+
+
+class Outcome(StrEnum):
+    """What became of a ledger."""
+
+    COPIED = "copied"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedLedger:
+    """One ledger of the source, and what became of it.
+
+    Attributes
+    ----------
+    uuid, ledger_id
+        What it is called in the target.
+    error
+        Why it is not there.
+
+    """
+
+    source: LedgerRef
+    outcome: Outcome
+    ledger_id: int
+    uuid: str | None
+    error: LedgerfsError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CopyOptions:
+    """How ledgers are copied.
+
+    Attributes
+    ----------
+    block_size
+        Bytes; None for that of each ledger, with which data objects come out byte for byte.
+    if_exists
+        What to do with a ledger of which the target has another copy.
+    new_uuid
+        Whether copies get names of their own; no broker finds them, and they stand beside the ones that are there.
+    transform
+        Makes the transform of one ledger; None leaves entries as they are.
+    first_ledger_id
+        Ids of the copies, from here on; None keeps each ledger's own.
+    check
+        Whether each copy is read back.
+
+    """
+
+    block_size: int | None = None
+    if_exists: IfExists = IfExists.SKIP
+    new_uuid: bool = False
+    transform: "Callable[[], EntryTransform] | None" = None
+    first_ledger_id: int | None = None
+    check: bool = True
+
+
+def rows_to_copy(catalog: Catalog, managed_ledgers: Sequence[str | None] | None, *, all_copies: bool) -> Rows:
+    """Return the ledgers of some topics, or of all, in the order of topics and ids, as rows of ``catalog.ledgers``.
+
+    With ``all_copies`` also the further complete copies, one of which may be the one that a broker knows.
+    """
+    table = catalog.ledgers
+    wanted = (table["copy"] == 0) | (all_copies & is_sound(table))
+    if managed_ledgers is not None:
+        named = [row for row, name in enumerate(catalog.names) if name in managed_ledgers]
+        wanted &= np.isin(table["name"], named)
+    return np.flatnonzero(wanted)
+
+
+def copy_ledgers(
+    source: Bucket,
+    target: Bucket,
+    rows: Rows,
+    options: CopyOptions | None = None,
+    progress: Progress | None = None,
+    *,
+    catalog: Catalog | None = None,
+) -> Iterator[CopiedLedger]:
+    """Copy ledgers, yielding what became of each: the rows (`rows_to_copy`) of ``catalog``, None for the one that ``source`` has.
+
+    What is wrong with one of them is told there, and yielded at once; an unreachable store raises, and so does a block size that the target
+    refuses. All others are yielded in order, when the target was listed again and has them, whole and without a rival. Small ledgers are
+    copied four at a time, others one after another, so that no more than four blocks are in memory.
+    """
+    options = options or CopyOptions()
+    if options.block_size is not None:
+        require_block_size(options.block_size, target.raw_store.writes.smallest_part)
+    catalog = source.catalog if catalog is None else catalog
+    table = catalog.ledgers[["length", "last_entry"]][rows]
+    total = sum(table["length"].tolist()) + 12 * (sum(table["last_entry"].tolist()) + len(table))
+    meter = _Meter(total, progress)
+    copy = _Copy(source, catalog, _with_other_copies(catalog), target, options, TakenIds(target.refresh()), meter)
+    numbered = ((number, catalog.ref(row)) for number, row in enumerate(rows.tolist()))
+    while some := list(islice(numbered, _LOOKED_AT_TOGETHER)):
+        yield from _confirmed(target, copy.run_all(some))
+
+
+def _with_other_copies(catalog: Catalog) -> frozenset[tuple[str | None, int]]:
+    gaps = catalog.gaps
+    # Of a data object without a readable index nobody knows what it is a copy of.
+    is_told = gaps["is_beside"] & np.isin(gaps["kind"], [GapKind.DATA_LOST, GapKind.CONTRADICTED])
+    names, ids = (gaps[column][is_told].tolist() for column in ("name", "ledger_id"))
+    return frozenset((catalog.names[name], ledger_id) for name, ledger_id in zip(names, ids, strict=True))
+
+
+def _confirmed(target: Bucket, made: "Iterator[_Standing]") -> Iterator[CopiedLedger]:
+    """Yield what became of ledgers, when the target was looked at again."""
+    standing: list[tuple[CopiedLedger, Expected]] = []
+    for told, expected in made:
+        if expected is None:
+            yield told
+        else:
+            standing.append((told, expected))
+    if standing:
+        errors = confirm(target, [expected for _, expected in standing])
+        for (told, _), error in zip(standing, errors, strict=True):
+            yield told if error is None else replace(told, outcome=Outcome.FAILED, error=error)
+
+
+_Standing = tuple[CopiedLedger, Expected | None]
+"""What became of a ledger, and what the target has to have of it in the end; None for one that failed."""
+
+
+class _Meter:
+    """Adds up bytes from several threads."""
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self._total = total
+        self._progress = progress
+        self._done = 0
+        self._lock = Lock()
+
+    def add(self, size: int) -> None:
+        """Count bytes that are copied."""
+        with self._lock:
+            self._done += size
+            if self._progress is not None:
+                self._progress("offloading", self._done, self._total)
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """One run of copying.
+
+    Attributes
+    ----------
+    catalog
+        What the source had when it began.
+    contradicted
+        Managed ledgers and ids of those ledgers of it that have other contents in another copy.
+    there
+        What the target had then.
+
+    """
+
+    source: Bucket
+    catalog: Catalog
+    contradicted: frozenset[tuple[str | None, int]]
+    target: Bucket
+    options: CopyOptions
+    there: TakenIds
+    meter: _Meter
+
+    def run_all(self, numbered: Sequence[tuple[int, LedgerRef]]) -> Iterator[_Standing]:
+        """Copy ledgers, small ones several at a time."""
+        for is_small, some in groupby(numbered, lambda one: one[1].records_size <= _SMALL_LEDGER):
+            if is_small:
+                yield from ordered_map(self.run, some, _THREADS, "ledgerfs-copy")
+            else:
+                yield from map(self.run, some)
+
+    def run(self, numbered: tuple[int, LedgerRef]) -> _Standing:
+        """Copy one ledger."""
+        number, ref = numbered
+        first = self.options.first_ledger_id
+        ledger_id = ref.ledger_id if first is None else first + number
+        uuid = None if self.options.new_uuid or first is not None else ref.uuid
+        told = 0
+
+        def tell(_: str, done: int, __: int | None) -> None:
+            nonlocal told
+            self.meter.add(done - told)
+            told = done
+
+        try:
+            self._require_agreed(ref)
+            claim = self._claim(ref, ledger_id, uuid)
+            found = self._found(claim, uuid)
+            if found is not None:
+                claim = replace(claim, length=found.length, created_ms=found.created_ms or claim.created_ms)
+                expected = Expected(claim, found.uuid, is_new=False)
+                return CopiedLedger(ref, Outcome.SKIPPED, ledger_id, uuid), expected
+            written = self._write(ref, ledger_id, uuid, tell)
+        except StoreUnreachableError:
+            raise
+        except LedgerfsError as error:
+            return CopiedLedger(ref, Outcome.FAILED, ledger_id, uuid, error), None
+        finally:
+            tell("", ref.records_size, None)
+        expected = Expected.of(claim, written)
+        return CopiedLedger(ref, Outcome.COPIED, ledger_id, expected.uuid), expected
+
+    def _require_agreed(self, ref: LedgerRef) -> None:
+        """Raise `CorruptLedgerError` for a ledger that no reader takes as it is: one copy would pass for the whole truth."""
+        if (ref.managed_ledger, ref.ledger_id) in self.contradicted:
+            reason = "another copy of the ledger has other entries, as `ledgerfs verify` tells; none of them is copied"
+            raise CorruptLedgerError(reason, key=ref.data.key)
+
+    def _claim(self, ref: LedgerRef, ledger_id: int, uuid: str | None) -> Claim:
+        """Return what is to be in the target; copies that an earlier run brought from the same bucket stand in nobody's way."""
+        if self.options.first_ledger_id is not None:
+            return Claim(ref.managed_ledger, ledger_id, IfExists.FAIL)
+        copies = [] if uuid is None else self.catalog.copies_of(ref.managed_ledger, ledger_id)
+        friends = frozenset(one.uuid for one in copies)
+        policy = self.options.if_exists
+        return Claim(
+            ref.managed_ledger,
+            ledger_id,
+            policy,
+            is_kept=True,
+            last_entry=ref.last_entry,
+            length=ref.length,
+            created_ms=ref.created_ms,
+            friends=friends,
+        )
+
+    def _found(self, claim: Claim, uuid: str | None) -> LedgerRef | None:
+        """Return the ledger of the target for which this one is skipped, None where it is to be written; raises `LedgerExistsError`."""
+        named = None if uuid is None else self.there.copy(claim.ledger_id, uuid)
+        if named is not None:
+            # What a transform makes of entries has another length; that it is of this ledger, its name tells.
+            is_same = claim.is_same(
+                named if self.options.transform is None else replace(named, length=claim.length or 0)
+            )
+            if claim.if_exists is IfExists.FAIL or not is_same:
+                what = "this ledger" if is_same else "another ledger of this name, or half of this one"
+                raise LedgerExistsError(f"the target has {what} already", key=named.data.key)
+        rival = self.there.rival(claim)
+        if rival is not None:
+            raise refused(claim, rival)
+        same = [named] if named is not None else []
+        if claim.if_exists is IfExists.SKIP and named is None:
+            same = [one for one in self.there.same(claim) if one.uuid not in claim.friends]
+        return next((one for one in same if is_current(self.target.raw_store, one)), None)
+
+    def _write(self, ref: LedgerRef, ledger_id: int, uuid: str | None, tell: Progress) -> WrittenLedger:
+        if not ref.is_sound:
+            reason = "the ledger is damaged, as `ledgerfs verify` tells; it is not copied"
+            raise CorruptLedgerError(reason, key=ref.data.key)
+        reader = self.source.reader(ref)
+        transform = None if self.options.transform is None else self.options.transform()
+        require_new_ids(ledger_id, ref.ledger_id, keeps_ids=transform is None or transform.keeps_ids)
+        ledger = NewLedger(
+            new_key(ledger_id, uuid),
+            reader.index.metadata if ledger_id == ref.ledger_id else reader.index.metadata.moved(),
+            copied_user_metadata(reader, ref.managed_ledger),
+            own_block_size(reader) if self.options.block_size is None else self.options.block_size,
+            transform,
+        )
+        written = write_ledger(self.target, ledger, OffloadedLedger(reader), tell)
+        if self.options.check:
+            self._read_back(written)
+        return written
+
+    def _read_back(self, written: WrittenLedger) -> None:
+        """Read all of the copy as `verify` does; one that is not whole is removed, and raises."""
+        # pyarrow and numba, which this imports, are needed here only.
+        from ledgerfs.dialects.pulsar_blob.checks.ledger_checks import LedgerCheck
+
+        check = LedgerCheck(self.target.uncached_reader(ref_of(written)), lambda _: None).run()
+        wrong = [finding for finding in check.findings if finding.severity is not Severity.REMARK]
+        if check.entries != written.contents.metadata.entries and not wrong:
+            raise StaleObjectError("the copy was replaced or removed before it was read back", key=written.data.key)
+        if wrong:
+            remove_ledger(self.target, written.ledger.key)
+            reason = f"the copy was not whole when it was read back, and is removed: {wrong[0].message}"
+            raise CorruptLedgerError(reason, key=wrong[0].key, offset=wrong[0].offset)

@@ -1,0 +1,164 @@
+"""Who may have a ledger id: what somebody wants to write, against what a bucket has.
+
+Ids are unique in a cluster, but two clusters may share a bucket: there a ledger is known by topic and id. An id that a user or ledgerfs
+chooses is not to be any other topic's all the same, since who asks for a ledger by its id alone would then have to name the topic.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ledgerfs.dialects.pulsar_blob.description import iso_time
+from ledgerfs.errors import (
+    AccessDeniedError,
+    LedgerExistsError,
+    LedgerfsError,
+    ObjectNotFoundError,
+    StaleObjectError,
+    StoreError,
+)
+from ledgerfs.ledgers.catalog import Catalog, LedgerRef
+
+
+class IfExists(StrEnum):
+    """What to do when the bucket has a ledger of the same id."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+    NEW_COPY = "new-copy"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A ledger that is to be written, as far as others of its id are concerned.
+
+    Attributes
+    ----------
+    is_kept
+        Whether it has its id from another bucket: then ledgers of other topics stand in nobody's way.
+    last_entry, length
+        Of its entries, by which the same ledger is known; None where that is not known yet.
+    created_ms
+        Creation of the ledger, ms since 1970 UTC, by which it is told from another one of the same size; None where nobody knows it.
+    is_original
+        Whether its entries are made here and now: then no ledger that is there is a copy of it, whatever its size.
+    friends
+        Uuids of further copies that are brought together with this one.
+
+    """
+
+    managed_ledger: str | None
+    ledger_id: int
+    if_exists: IfExists = IfExists.FAIL
+    is_kept: bool = False
+    last_entry: int | None = None
+    length: int | None = None
+    created_ms: int | None = None
+    is_original: bool = False
+    friends: frozenset[str] = frozenset()
+
+    def is_same(self, found: LedgerRef) -> bool:
+        """Whether what is in the bucket is a whole copy of the ledger, as far as its index tells."""
+        return found.is_sound and self.agrees_with(found)
+
+    def agrees_with(self, other: "Claim | LedgerRef") -> bool:
+        """Whether what is known of a ledger of this id is the same."""
+        told = (other.managed_ledger, other.last_entry, other.length)
+        is_of_then = None in {self.created_ms, other.created_ms} or self.created_ms == other.created_ms
+        return is_of_then and told == (self.managed_ledger, self.last_entry, self.length)
+
+    def is_rival(self, found: LedgerRef) -> bool:
+        """Whether a ledger of the same id keeps this one from being there."""
+        if found.managed_ledger != self.managed_ledger:
+            return not self.is_kept and self.if_exists is not IfExists.NEW_COPY
+        if self.if_exists is IfExists.FAIL:
+            return True
+        # A damaged one is no reason to leave a whole one out.
+        return found.is_sound and (self.is_original or not self._may_be_same(found))
+
+    def _may_be_same(self, found: LedgerRef) -> bool:
+        # Of a copy that comes as a stream it is known in the end, when the bucket is looked at again.
+        is_open = self.if_exists is IfExists.NEW_COPY and self.last_entry is None
+        return is_open or self.is_same(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """What keeps a ledger out: the key of another one's index, and what that is, in words."""
+
+    key: str
+    what: str
+
+
+class TakenIds:
+    """Who has which ledger id, by one listing of a bucket."""
+
+    __slots__ = ("_lost", "_unreadable", "catalog")
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self._lost: dict[int, list[LedgerRef]] = {}
+        for row in catalog.lost:
+            self._lost.setdefault(int(row["ledger_id"]), []).append(catalog.ref_of(row))
+        self._unreadable: dict[int, list[tuple[str, str, LedgerfsError]]] = {}
+        for bad in catalog.bad_indexes:
+            if not isinstance(bad.error, ObjectNotFoundError):
+                self._unreadable.setdefault(bad.key.ledger_id, []).append((bad.key.uuid, bad.key.index_key, bad.error))
+
+    def refs_of(self, ledger_id: int) -> list[LedgerRef]:
+        """Return every ledger of this id, of whatever topic, also those without their data object."""
+        return [*self.catalog.all_of(ledger_id), *self._lost.get(ledger_id, ())]
+
+    def copy(self, ledger_id: int, uuid: str) -> LedgerRef | None:
+        """Return the ledger of this name; None for none with both of its objects."""
+        return next((ref for ref in self.catalog.all_of(ledger_id) if ref.uuid == uuid), None)
+
+    def same(self, claim: Claim) -> list[LedgerRef]:
+        """Return the whole copies of what is claimed."""
+        return [ref for ref in self.catalog.all_of(claim.ledger_id) if claim.is_same(ref)]
+
+    def rival(self, claim: Claim, uuid: str | None = None) -> Rival | None:
+        """Return what keeps a ledger out, but for the one of this uuid, which is its own."""
+        return next(self._rivals(claim, claim.friends | {uuid}), None)
+
+    def _rivals(self, claim: Claim, friends: frozenset[str | None]) -> Iterator[Rival]:
+        for ref in self.refs_of(claim.ledger_id):
+            if ref.uuid not in friends and claim.is_rival(ref):
+                is_other = ref.managed_ledger == claim.managed_ledger and claim.if_exists is not IfExists.FAIL
+                yield Rival(ref.index.key, f"of {ref.topic}{_difference(ref) if is_other else ''}")
+        for uuid, key, error in self._unreadable.get(claim.ledger_id, ()):
+            # What is broken for good hides nothing; what only cannot be read now may be anybody's ledger.
+            is_meant = claim.if_exists is IfExists.FAIL or isinstance(error, AccessDeniedError | StoreError)
+            if not claim.is_kept and uuid not in friends and is_meant:
+                yield Rival(key, "whose index cannot be read")
+
+
+def refused(claim: Claim, rival: Rival) -> LedgerExistsError:
+    """Return the error for an id that is taken before anything was written."""
+    is_for_copies = claim.if_exists is IfExists.FAIL
+    advice = ", or ask for a further copy of the same ledger (if_exists='new-copy')" if is_for_copies else ""
+    return LedgerExistsError(
+        f"the bucket has ledger {claim.ledger_id} already, {rival.what}; ids are unique in a cluster, and nothing is written over: "
+        f"remove it first{advice}",
+        key=rival.key,
+    )
+
+
+def standing_error(taken: TakenIds, claim: Claim, uuid: str) -> LedgerfsError | None:
+    """Return why a ledger that was written, or relied on, is not there by its name, whole and without a rival; None if it is."""
+    ref = taken.copy(claim.ledger_id, uuid)
+    if ref is None or not claim.is_same(ref):
+        reason = "the ledger was there, and by now somebody has removed or replaced it; write it again"
+        return StaleObjectError(reason, key=f"{uuid}-ledger-{claim.ledger_id}")
+    rival = taken.rival(claim, uuid)
+    if rival is None:
+        return None
+    return LedgerExistsError(
+        f"somebody else has written ledger {claim.ledger_id} meanwhile, {rival.what} ({rival.key}); one of the two would hide the other",
+        key=ref.index.key,
+    )
+
+
+def _difference(ref: LedgerRef) -> str:
+    created = "" if ref.created_ms is None else f", created {iso_time(ref.created_ms)}"
+    return f"{created}, with {ref.entries} entries of {ref.length} bytes, which is not the same"

@@ -1,0 +1,130 @@
+"""The bytes of a file of records, ``int32 length | int64 entry id | entry`` …, cut into batches of whole entries as they come."""
+
+from collections.abc import Iterable, Iterator
+
+from ledgerfs.errors import RefusedLedgerError
+from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
+from ledgerfs.formats.records import EntryBatch, Scan, ScanStop, scan_records
+from ledgerfs.storage.objects import Buffer
+
+_PIECE = 8 << 20
+_ANY_NUMBER = 2**62
+
+
+class RecordStream:
+    """Takes bytes of a file in order, and gives back entries, whose ids have to follow each other from 0.
+
+    A record whose bytes come in several writes is put together; all others stay where they are. Holds no more than one record.
+
+    Parameters
+    ----------
+    name
+        What an error calls the file.
+    largest_entry
+        Bytes of the largest entry that is taken.
+
+    """
+
+    __slots__ = ("_begun", "_largest_entry", "_name", "_next_entry", "_position")
+
+    def __init__(self, name: str, largest_entry: int) -> None:
+        self._name = name
+        self._largest_entry = largest_entry
+        self._begun = bytearray()
+        self._next_entry = 0
+        self._position = 0
+
+    def feed(self, data: Buffer) -> Iterator[EntryBatch]:
+        """Yield the entries that ``data`` completes; each batch has to be used up before the next one is asked for.
+
+        Raises `RefusedLedgerError`, naming the byte, for ids that do not follow each other, negative lengths, and too large entries.
+        """
+        rest = memoryview(data).cast("B")
+        while rest:
+            if not self._begun:
+                scan = scan_records(rest[:_PIECE], 0, self._next_entry, _ANY_NUMBER)
+                self._check(scan)
+                if len(scan.batch):
+                    self._count(scan)
+                    yield scan.batch
+                    rest = rest[scan.position :]
+                    continue
+            # A record is larger than a piece, or only some of its bytes are here.
+            rest = self._complete(rest)
+            if len(self._begun) >= RECORD_HEADER_BYTES and not self._missing():
+                record, self._begun = self._begun, bytearray()
+                scan = scan_records(memoryview(record), 0, self._next_entry, 1)
+                self._count(scan)
+                yield scan.batch
+
+    def finish(self) -> None:
+        """Raise `RefusedLedgerError` if the file ends within a record, or has none."""
+        if self._begun:
+            raise self._refusal(
+                f"the file ends within entry {self._next_entry}: {len(self._begun)} bytes of its record are there"
+            )
+        if self._next_entry == 0:
+            raise self._refusal("there is not one entry, and Pulsar offloads no empty ledgers")
+
+    def _complete(self, data: memoryview) -> memoryview:
+        """Add to the record that was begun what belongs to it; return the rest of the data."""
+        if len(self._begun) < RECORD_HEADER_BYTES:
+            missing = RECORD_HEADER_BYTES - len(self._begun)
+            self._begun += data[:missing]
+            data = data[missing:]
+            if len(self._begun) < RECORD_HEADER_BYTES:
+                return data
+            self._check(scan_records(memoryview(self._begun), 0, self._next_entry, 1))
+        missing = self._missing()
+        self._begun += data[:missing]
+        return data[missing:]
+
+    def _missing(self) -> int:
+        """Return how many bytes the record that was begun still wants."""
+        length = int.from_bytes(self._begun[:4], "big", signed=True)
+        return RECORD_HEADER_BYTES + length - len(self._begun)
+
+    def _count(self, scan: Scan) -> None:
+        self._next_entry += len(scan.batch)
+        self._position += scan.position
+
+    def _check(self, scan: Scan) -> None:
+        """Raise what is wrong with the records that a scan found, or with the one behind them."""
+        self._require_size(scan)
+        entry = self._next_entry + len(scan.batch)
+        offset = self._position + scan.position
+        if scan.stop == ScanStop.NEGATIVE_LENGTH:
+            raise self._refusal(f"entry {entry} claims a length of {scan.found} bytes", offset)
+        if scan.stop == ScanStop.WRONG_ID:
+            reason = (
+                f"entry {scan.found} stands where entry {entry} should; a ledger has every entry, in order, from 0 on"
+            )
+            raise self._refusal(reason, offset)
+        if scan.stop == ScanStop.MORE_BYTES and scan.found is not None and scan.found > self._largest_entry:
+            raise self._too_large(entry, scan.found, offset)
+
+    def _require_size(self, scan: Scan) -> None:
+        lengths = scan.batch.lengths
+        if lengths.size and int(lengths.max()) > self._largest_entry:
+            i = int((lengths > self._largest_entry).argmax())
+            offset = self._position + int(scan.batch.offsets[i]) - RECORD_HEADER_BYTES
+            raise self._too_large(scan.batch.first_entry + i, int(lengths[i]), offset)
+
+    def _too_large(self, entry: int, size: int, offset: int) -> RefusedLedgerError:
+        return self._refusal(
+            f"entry {entry} claims {size} bytes, and a block holds one of {self._largest_entry}: Pulsar itself would lose it and all "
+            "behind it, and report success (docs/format.md); use larger blocks",
+            offset,
+        )
+
+    def _refusal(self, reason: str, offset: int | None = None) -> RefusedLedgerError:
+        return RefusedLedgerError(reason, key=self._name, offset=self._position if offset is None else offset)
+
+
+def check_records(name: str, pieces: Iterable[Buffer], largest_entry: int) -> None:
+    """Read a whole file of records, and raise `RefusedLedgerError` for what `RecordStream` would refuse of it."""
+    stream = RecordStream(name, largest_entry)
+    for piece in pieces:
+        for _ in stream.feed(piece):
+            pass
+    stream.finish()

@@ -1,0 +1,144 @@
+"""Writing ledgers into a bucket: what is wanted, and how it becomes a ledger."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.dialects.pulsar_blob.new_ledger import (
+    DEFAULT_BLOCK_SIZE,
+    NewLedger,
+    made_up_metadata,
+    made_up_user_metadata,
+    new_key,
+    of_topic,
+    require_topic,
+)
+from ledgerfs.dialects.pulsar_blob.writer import LedgerWriter, WrittenLedger
+from ledgerfs.errors import RefusedLedgerError
+from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata
+from ledgerfs.ledgers.catalog import LedgerRef
+from ledgerfs.ledgers.dialect import Progress
+from ledgerfs.writing.admission import Admission
+from ledgerfs.writing.claims import Claim, IfExists
+from ledgerfs.writing.sources import EntrySource
+
+if TYPE_CHECKING:
+    from ledgerfs.messages.transforms.entry_transform import EntryTransform
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A ledger as somebody wants it written.
+
+    Attributes
+    ----------
+    managed_ledger
+        Whose it is to be: ``tenant/namespace/persistent/<topic, URL-encoded>``.
+    uuid
+        Of the offload attempt; None for a fresh one.
+    metadata
+        BookKeeper's metadata, where it is known.
+    user_metadata
+        User metadata of its objects; None for what makes a broker accept them.
+    transform
+        What entries become on their way.
+
+    """
+
+    managed_ledger: str
+    ledger_id: int
+    uuid: str | None = None
+    block_size: int | None = None
+    metadata: LedgerMetadata | None = None
+    user_metadata: Mapping[str, str] | None = None
+    transform: "EntryTransform | None" = None
+
+    def claim(self, if_exists: IfExists) -> Claim:
+        """Return what others of the same id have to be asked about."""
+        created_ms = None if self.metadata is None else self.metadata.created_ms
+        return Claim(self.managed_ledger, self.ledger_id, if_exists, created_ms=created_ms)
+
+    def new_ledger(self) -> NewLedger:
+        """Return what the writer needs; raises `InvalidNameError` for names that are no topic's, and ids that no ledger has."""
+        require_topic(self.managed_ledger)
+        metadata = (
+            made_up_metadata(self.managed_ledger)
+            if self.metadata is None
+            else of_topic(self.metadata, self.managed_ledger)
+        )
+        user_metadata = made_up_user_metadata(self.managed_ledger) if self.user_metadata is None else self.user_metadata
+        key = new_key(self.ledger_id, self.uuid)
+        block_size = DEFAULT_BLOCK_SIZE if self.block_size is None else self.block_size
+        return NewLedger(key, metadata, user_metadata, block_size, self.transform)
+
+
+def open_writer(admission: Admission, wanted: Wanted, if_exists: IfExists = IfExists.FAIL) -> LedgerWriter:
+    """Return a writer for a ledger that is not there, which costs a listing. Raises `LedgerExistsError`, as `Wanted.new_ledger`."""
+    ledger = wanted.new_ledger()
+    admission.require_free(wanted.claim(if_exists))
+    return LedgerWriter(admission.bucket.raw_store, ledger)
+
+
+def write_ledger(
+    bucket: Bucket, wanted: Wanted | NewLedger, source: EntrySource, progress: Progress | None = None
+) -> WrittenLedger:
+    """Write all entries of a source as one ledger, whatever ledgers there are (`Admission` tells).
+
+    Nothing is sent before the source was looked through, as far as it can be. Raises what `Wanted.new_ledger`, the source and
+    `LedgerWriter` raise; there is no such ledger then.
+    """
+    ledger = wanted.new_ledger() if isinstance(wanted, Wanted) else wanted
+    with LedgerWriter(bucket.raw_store, ledger) as writer:
+        source.check(ledger)
+        done = 0
+        for batch in source.batches(ledger):
+            writer.add(batch)
+            done += int(batch.lengths.sum()) + 12 * len(batch)
+            if progress is not None:
+                progress(f"ledger {ledger.key.ledger_id}", done, source.size)
+        written = writer.commit()
+    bucket.expire()
+    return written
+
+
+def measured(source: EntrySource, ledger: NewLedger) -> tuple[int, int]:
+    """Return the last entry and the length that a ledger would have, bytes, by which the same one is known; reads all of the source.
+
+    Raises as `write_ledger`.
+    """
+    entries = length = 0
+    for batch in source.batches(ledger):
+        for made in [batch] if ledger.transform is None else ledger.transform(batch, entries):
+            entries += len(made)
+            length += int(made.lengths.sum())
+    return entries - 1, length
+
+
+def ref_of(written: WrittenLedger) -> LedgerRef:
+    """Return what the catalog will know of a ledger that was just written."""
+    metadata, key = written.contents.metadata, written.ledger.key
+    return LedgerRef(
+        ledger_id=key.ledger_id,
+        uuid=key.uuid,
+        managed_ledger=metadata.managed_ledger,
+        copy=0,
+        last_entry=metadata.last_entry,
+        length=metadata.length,
+        data_length=written.contents.data_length,
+        blocks=len(written.contents.blocks),
+        created_ms=metadata.created_ms,
+        data=written.data,
+        index=written.index,
+        is_sound=True,
+        is_ordered=metadata.is_in_place,
+    )
+
+
+def require_new_ids(ledger_id: int, source_id: int, *, keeps_ids: bool) -> None:
+    """Raise `RefusedLedgerError` for entries that get other ids in a ledger that keeps its own: to a broker, other messages."""
+    if not keeps_ids and ledger_id == source_id:
+        raise RefusedLedgerError(
+            "this transform gives entries other ids, which is only allowed with another ledger id",
+            key=f"ledger {ledger_id}",
+        )

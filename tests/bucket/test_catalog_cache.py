@@ -1,0 +1,679 @@
+"""A catalog that any process loaded spares the next one the indexes, and is never served torn, foreign, or older than allowed."""
+
+import json
+import logging
+import os
+import pickle
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pytest
+
+from ledgerfs import open_bucket
+from ledgerfs.bucket import catalog_file
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.bucket.catalog_file import CatalogFile
+from ledgerfs.bucket.opening import shared_bucket
+from ledgerfs.bucket.reader_pool import ReaderPool
+from ledgerfs.cache import kept_file, offset_file
+from ledgerfs.cache.cache_folder import CacheFolder
+from ledgerfs.cache.learned_offsets import LearnedOffsets
+from ledgerfs.cache.offset_file import OffsetFile
+from ledgerfs.cache.offset_table import GROUP
+from ledgerfs.dialects.pulsar_blob.dialect import PulsarBlobLayout
+from ledgerfs.errors import InvalidOptionError, NotFoundError
+from ledgerfs.fsspec_impl import LedgerFileSystem
+from ledgerfs.ledgers.catalog import LISTED, Catalog, LedgerRef
+from ledgerfs.storage.objects import ObjectStat
+from ledgerfs.storage.store_identity import identity_of
+from ledgerfs.upkeep.verification import verify
+from tests.support.ledgers import Offload, offload, put_in_folder
+from tests.support.s3 import FaultProxy, S3Server
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+HOUR = 3600.0
+
+
+class WatchedStore:
+    """Passes everything on, and remembers how often it was listed and which indexes were read."""
+
+    def __init__(self, store: Any) -> None:
+        self.store = store
+        self.listings = 0
+        self.indexes: list[str] = []
+
+    def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
+        self.listings += 1
+        return self.store.list_pages(prefix)
+
+    def read_many(self, requests: Any, *rest: Any, **options: Any) -> Any:
+        kept = list(requests)
+        self.indexes += [request.key.rpartition("-ledger-")[2] for request in kept]
+        return self.store.read_many(kept, *rest, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+
+@pytest.fixture
+def bucket_folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "bucket"
+    folder.mkdir()
+    put_in_folder(folder, *(made(i) for i in range(1, 6)))
+    return folder
+
+
+@pytest.fixture
+def catalogs() -> Path:
+    return Path(os.environ["LEDGERFS_CACHE_DIR"]) / "catalogs"
+
+
+def made(ledger_id: int, entries: tuple[bytes, ...] = (b"x",)) -> Offload:
+    return offload(entries, ledger_id, uuid=ledger_id, name=f"public/default/persistent/topic-{ledger_id % 2}")
+
+
+def opened(folder: Path, max_age: float | None = None) -> tuple[Bucket, WatchedStore]:
+    """Open the bucket as another process would."""
+    fs, root = fsspec.core.url_to_fs(f"file://{folder}")
+    store = WatchedStore(open_bucket(f"file://{folder}").store)
+    return Bucket(store, catalog_max_age=max_age, identity=identity_of(fs, root)), store
+
+
+def cost(folder: Path, max_age: float | None = None) -> tuple[int, list[str]]:
+    """Return what opening costs: listings, and the indexes that are read."""
+    bucket, store = opened(folder, max_age)
+    bucket.load_catalog()
+    return store.listings, sorted(store.indexes)
+
+
+def ids(bucket: Bucket) -> list[int]:
+    return sorted(ref.ledger_id for ref in bucket.catalog.refs())
+
+
+def kept(catalogs: Path) -> Path:
+    (path,) = catalogs.glob("*.catalog")
+    return path
+
+
+def in_fork(work: Callable[[], bool]) -> bool:
+    child = os.fork()
+    if child == 0:
+        # Whatever happens, the child must not go on with the other tests.
+        code = 1
+        try:
+            code = 0 if work() else 1
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def same(one: Catalog, other: Catalog) -> bool:
+    tables = ("ledgers", "lost", "orphans", "_starts", "_by_id")
+    return one.names == other.names and all(np.array_equal(getattr(one, name), getattr(other, name)) for name in tables)
+
+
+def test_the_second_opening_reads_no_index(bucket_folder: Path) -> None:
+    everything = [f"{i}-index" for i in range(1, 6)]
+    assert cost(bucket_folder) == (1, everything)
+    assert cost(bucket_folder) == (1, [])
+    assert ids(opened(bucket_folder)[0]) == [1, 2, 3, 4, 5]
+
+
+def test_on_s3_the_second_opening_is_one_listing_and_one_get_a_new_ledger(
+    proxy: FaultProxy, s3: S3Server, s3_bucket: str
+) -> None:
+    def put(one: Offload) -> None:
+        for key, data in one.objects.items():
+            s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data)
+
+    def requests() -> list[str]:
+        proxy.seen.clear()
+        open_bucket(f"s3://{s3_bucket}", proxy.options).topics()
+        return sorted("list" if "list-type" in one.path else one.path.rpartition("-ledger-")[2] for one in proxy.seen)
+
+    for i in (1, 2, 3):
+        put(made(i))
+    assert requests() == ["1-index", "2-index", "3-index", "list"]
+    assert requests() == ["list"]
+    put(made(4))
+    put(made(2, (b"replaced", b"twice")))
+    assert requests() == ["2-index", "4-index", "list"]
+
+
+def test_a_new_ledger_and_a_replaced_index_cost_a_read_each_and_a_deleted_ledger_vanishes(bucket_folder: Path) -> None:
+    cost(bucket_folder)
+    put_in_folder(bucket_folder, made(9), made(3, (b"replaced", b"twice")))
+    for key in made(5).objects:
+        (bucket_folder / key).unlink()
+    bucket, store = opened(bucket_folder)
+    assert ids(bucket) == [1, 2, 3, 4, 9]
+    assert bucket.ledger(3).ref.last_entry == 1
+    assert sorted(store.indexes) == ["3-index", "9-index"]
+    with pytest.raises(NotFoundError):
+        bucket.ledger(5)
+    assert cost(bucket_folder) == (1, [])
+
+
+def test_a_kept_catalog_is_the_same_catalog(bucket_folder: Path) -> None:
+    put_in_folder(bucket_folder, offload([b"x"], 7, uuid=7, name=None), offload([b"x"], 8, uuid=8), made(10))
+    (bucket_folder / f"{made(10).uuid}-ledger-10").unlink()
+    (bucket_folder / f"{made(4).uuid}-ledger-4-index").unlink()
+    (bucket_folder / "notes-ü-\udcff.txt").write_bytes(b"")
+    first = opened(bucket_folder)[0].catalog
+    second, store = opened(bucket_folder, HOUR)
+    assert same(second.catalog, first)
+    assert (store.listings, store.indexes) == (0, [])
+    assert second.catalog.others == first.others
+    assert second.catalog.others.counts
+    assert second.topics() == opened(bucket_folder)[0].topics()
+    assert [second.catalog.lost["ledger_id"].tolist(), second.catalog.orphans["ledger_id"].tolist()] == [[10], [4]]
+
+
+def test_bad_indexes_are_read_and_told_each_time(bucket_folder: Path) -> None:
+    (bucket_folder / f"{made(2).uuid}-ledger-2-index").write_bytes(b"nonsense")
+    for max_age, reads in ((None, 5), (None, 1), (HOUR, 1), (float("inf"), 1)):
+        bucket, store = opened(bucket_folder, max_age)
+        assert [bad.key.ledger_id for bad in bucket.catalog.bad_indexes] == [2]
+        assert (store.listings, len(store.indexes)) == (1, reads)
+        assert "2-index" in store.indexes
+    put_in_folder(bucket_folder, made(2))
+    assert cost(bucket_folder, HOUR) == (1, ["2-index"])
+    assert cost(bucket_folder, HOUR) == (0, [])
+
+
+def test_a_young_listing_is_used_without_a_request(bucket_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cost(bucket_folder)
+    assert cost(bucket_folder, HOUR) == (0, [])
+    listed = time.time()
+    for later, listings in ((HOUR - 60, 0), (HOUR + 60, 1)):
+        monkeypatch.setattr(time, "time", lambda later=later: listed + later)
+        assert cost(bucket_folder, HOUR) == (listings, [])
+    assert cost(bucket_folder, HOUR) == (0, []), "it was listed again, and that is kept"
+    assert cost(bucket_folder) == (1, [])
+
+
+def test_a_listing_from_the_future_counts_as_old(bucket_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 10 * HOUR)
+    cost(bucket_folder)
+    monkeypatch.setattr(time, "time", lambda: now)
+    assert cost(bucket_folder, HOUR) == (1, [])
+    assert cost(bucket_folder, HOUR) == (0, []), "and the next one is kept, although it is older"
+
+
+def test_refresh_expiry_and_verify_always_list(bucket_folder: Path) -> None:
+    cost(bucket_folder)
+    for act in (Bucket.refresh, lambda one: (one.expire(), one.load_catalog()), lambda one: verify(one, quick=True)):
+        bucket, store = opened(bucket_folder, HOUR)
+        bucket.load_catalog()
+        assert store.listings == 0
+        act(bucket)
+        assert store.listings == 1
+        bucket.load_catalog()
+        assert store.listings == 1
+    fresh, store = opened(bucket_folder, HOUR)
+    verify(fresh, quick=True)
+    assert store.listings == 1
+    verify(fresh, quick=True)
+    assert store.listings == 2, "what it found a moment ago may have gone since"
+
+
+def test_the_file_system_takes_the_option(bucket_folder: Path) -> None:
+    options: dict[str, Any] = {"fo": str(bucket_folder), "target_protocol": "file", "skip_instance_cache": True}
+    cost(bucket_folder)
+    put_in_folder(bucket_folder, made(9))
+    old = LedgerFileSystem(**options, catalog_max_age=HOUR)
+    assert not old.exists("entries/public/default/topic-1/9.entries")
+    assert LedgerFileSystem(**options).exists("entries/public/default/topic-1/9.entries")
+    old.invalidate_cache()
+    assert old.exists("entries/public/default/topic-1/9.entries")
+
+
+def test_the_environment_sets_the_age(bucket_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cost(bucket_folder)
+    monkeypatch.setenv("LEDGERFS_CATALOG_MAX_AGE", "3600.5")
+    assert cost(bucket_folder) == (0, [])
+    assert cost(bucket_folder, 0) == (1, [])
+    for text in ("soon", "-1", "nan"):
+        monkeypatch.setenv("LEDGERFS_CATALOG_MAX_AGE", text)
+        with pytest.raises(InvalidOptionError, match=f"LEDGERFS_CATALOG_MAX_AGE={text}"):
+            open_bucket(f"file://{bucket_folder}")
+    with pytest.raises(InvalidOptionError, match="catalog_max_age=-3"):
+        open_bucket(f"file://{bucket_folder}", catalog_max_age=-3)
+
+
+def test_a_pickled_bucket_keeps_its_catalog_too(bucket_folder: Path) -> None:
+    bucket = open_bucket(f"file://{bucket_folder}", catalog_max_age=HOUR)
+    bucket.load_catalog()
+    put_in_folder(bucket_folder, made(9))
+    assert ids(pickle.loads(pickle.dumps(bucket))) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("damage", ["flip", "tear"])
+def test_a_damaged_file_is_dropped_wherever_it_is_damaged(damage: str, bucket_folder: Path, catalogs: Path) -> None:
+    first = opened(bucket_folder)[0].catalog
+    path = kept(catalogs)
+    whole = path.read_bytes()
+    file = CatalogFile(CacheFolder(catalogs), identity(bucket_folder))
+    for at in [*range(0, len(whole), 7), *range(len(whole) - 60, len(whole))]:
+        damaged = bytearray(whole)
+        damaged[at] ^= 1 << at % 8
+        path.write_bytes(damaged if damage == "flip" else whole[:at])
+        assert file.load() is None, at
+        assert not path.exists(), at
+    path.write_bytes(whole)
+    loaded = file.load()
+    assert loaded is not None
+    assert same(loaded, first)
+    path.write_bytes(damaged)
+    assert cost(bucket_folder, HOUR) == (1, [f"{i}-index" for i in range(1, 6)])
+    assert cost(bucket_folder, HOUR) == (0, [])
+
+
+def identity(folder: Path) -> str:
+    found = identity_of(*fsspec.core.url_to_fs(f"file://{folder}"))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_file_of_an_older_or_newer_layout_is_dropped(
+    number: int, bucket_folder: Path, catalogs: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(catalog_file, "_LAYOUT", (number, LISTED.descr))
+        cost(bucket_folder)
+    path = kept(catalogs)
+    with caplog.at_level(logging.INFO, "ledgerfs.cache"):
+        assert len(cost(bucket_folder, HOUR)[1]) == 5
+    assert "another version of ledgerfs" in caplog.text
+    assert cost(bucket_folder, HOUR) == (0, [])
+    assert kept(catalogs) == path
+
+
+def test_a_file_of_another_bucket_is_dropped(bucket_folder: Path, tmp_path: Path, catalogs: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    put_in_folder(other, made(7))
+    cost(other)
+    foreign = kept(catalogs).read_bytes()
+    name = CatalogFile(CacheFolder(catalogs), identity(bucket_folder))._file.path
+    name.write_bytes(foreign)
+    bucket, store = opened(bucket_folder, HOUR)
+    assert ids(bucket) == [1, 2, 3, 4, 5]
+    assert store.listings == 1
+
+
+@pytest.mark.parametrize("count", [-1, 1, 2**40])
+def test_a_sealed_file_whose_counts_lie_is_dropped(count: int, bucket_folder: Path, catalogs: Path) -> None:
+    catalog = opened(bucket_folder)[0].catalog
+    file = CatalogFile(CacheFolder(catalogs), identity(bucket_folder))
+
+    def write(sink: Any) -> None:
+        text = json.dumps([catalog.names, {}]).encode()
+        sink.write(catalog_file._HEADER.pack(0, len(text), catalog.ledgers.size + count, 0, 0, 0))
+        sink.write(text)
+        kept_file.write_table(sink, catalog.ledgers)
+
+    assert file._file.save(write)
+    assert file.load() is None
+    assert not list(catalogs.glob("*.catalog"))
+
+
+def test_versions_decide_not_the_kept_rows(bucket_folder: Path) -> None:
+    """A store without versions has all indexes read each time."""
+
+    class Versionless(WatchedStore):
+        def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
+            for page in super().list_pages(prefix):
+                yield [ObjectStat(stat.key, stat.size, stat.modified_ms, "") for stat in page]
+
+    for _ in range(2):
+        store = Versionless(open_bucket(f"file://{bucket_folder}").store)
+        Bucket(store, identity=identity(bucket_folder)).load_catalog()
+        assert len(store.indexes) == 5
+
+
+def test_nothing_is_kept_of_memory(catalogs: Path) -> None:
+    memory = fsspec.filesystem("memory")
+    for key, data in made(1).objects.items():
+        memory.pipe_file(f"/kept-nowhere/{key}", data)
+    assert ids(open_bucket("memory://kept-nowhere")) == [1]
+    assert ids(shared_bucket(memory, "/kept-nowhere")) == [1]
+    assert ids(open_bucket("simplecache::memory://kept-nowhere")) == [1]
+    assert not catalogs.exists()
+    assert identity_of(fsspec.filesystem("dir", path="/kept-nowhere", fs=memory), "") is None
+
+
+def test_buckets_are_told_apart_by_endpoint_and_not_by_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    def told(**options: Any) -> str | None:
+        fs, root = fsspec.core.url_to_fs("s3://tier", **options, skip_instance_cache=True)
+        return identity_of(fs, root)
+
+    plain = told(endpoint_url="http://a", key="k1", secret="s1")
+    assert plain == told(endpoint_url="http://a", key="k2", secret="s2", token="t")
+    assert plain != told(endpoint_url="http://b", key="k1", secret="s1")
+    assert plain != told(client_kwargs={"endpoint_url": "http://a"})
+    assert "s1" not in str(plain)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://c")
+    assert plain != told(endpoint_url="http://a")
+    assert told(session=object()) is None
+
+
+def test_unchanged_catalogs_are_written_once_a_minute(
+    bucket_folder: Path, catalogs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cost(bucket_folder)
+    inode = kept(catalogs).stat().st_ino
+    cost(bucket_folder)
+    assert kept(catalogs).stat().st_ino == inode
+    later = time.time() + catalog_file.REWRITE_SECONDS + 1
+    monkeypatch.setattr(time, "time", lambda: later)
+    cost(bucket_folder)
+    assert kept(catalogs).stat().st_ino != inode
+
+
+def test_a_changed_catalog_is_written_at_once(bucket_folder: Path) -> None:
+    cost(bucket_folder)
+    (bucket_folder / "foreign").write_bytes(b"")
+    first = opened(bucket_folder)[0].catalog
+    assert opened(bucket_folder, HOUR)[0].catalog.others == first.others
+    (bucket_folder / f"{made(1).uuid}-ledger-1").unlink()
+    cost(bucket_folder)
+    assert opened(bucket_folder, HOUR)[0].catalog.lost.size == 1
+
+
+def test_names_of_topics_that_are_gone_are_forgotten(bucket_folder: Path) -> None:
+    put_in_folder(bucket_folder, offload([b"x"], 9, uuid=9, name="gone/for/persistent/good"))
+    cost(bucket_folder)
+    for key in offload([b"x"], 9, uuid=9).objects:
+        (bucket_folder / key).unlink()
+    cost(bucket_folder)
+    assert "gone/for/persistent/good" not in opened(bucket_folder)[0].catalog.names
+
+
+def test_a_process_that_is_killed_while_it_writes_leaves_what_was_there(bucket_folder: Path, catalogs: Path) -> None:
+    cost(bucket_folder)
+    put_in_folder(bucket_folder, made(9))
+    code = """
+import os, signal, sys
+from ledgerfs import open_bucket
+from ledgerfs.cache.sealed_file import SealedWriter
+finish = SealedWriter.finish
+def die(self, state):
+    os.kill(os.getpid(), signal.SIGKILL)
+SealedWriter.finish = die
+open_bucket(sys.argv[1]).load_catalog()
+"""
+    ended = subprocess.run([sys.executable, "-c", code, f"file://{bucket_folder}"], timeout=60, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    assert sorted(path.suffix for path in catalogs.iterdir()) == [".catalog", ".part"]
+    assert cost(bucket_folder, HOUR) == (0, [])
+    assert cost(bucket_folder) == (1, ["9-index"])
+    assert cost(bucket_folder) == (1, [])
+    assert [path.suffix for path in catalogs.iterdir()] == [".catalog"]
+
+
+def test_processes_that_open_at_once_all_get_the_catalog(bucket_folder: Path, catalogs: Path) -> None:
+    code = """
+import sys
+from ledgerfs import open_bucket
+for _ in range(10):
+    assert open_bucket(sys.argv[1]).catalog.ledgers.size == 5
+"""
+    running = [subprocess.Popen([sys.executable, "-c", code, f"file://{bucket_folder}"]) for _ in range(3)]
+    assert [process.wait(60) for process in running] == [0, 0, 0]
+    assert cost(bucket_folder) == (1, [])
+    assert [path.suffix for path in catalogs.iterdir()] == [".catalog"]
+
+
+def test_while_another_process_writes_nobody_waits(bucket_folder: Path, catalogs: Path) -> None:
+    cost(bucket_folder)
+    path = kept(catalogs)
+    begun, begins = os.pipe()
+    child = os.fork()
+    if child == 0:
+
+        def hang(sink: Any) -> None:
+            os.write(begins, b"x")
+            signal.pause()
+
+        CatalogFile(CacheFolder(catalogs), identity(bucket_folder))._file.save(hang)
+        os._exit(1)
+    os.read(begun, 1)
+    put_in_folder(bucket_folder, made(9))
+    start = time.monotonic()
+    assert cost(bucket_folder) == (1, ["9-index"])
+    assert time.monotonic() - start < 1
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert cost(bucket_folder) == (1, ["9-index"])
+    assert cost(bucket_folder) == (1, [])
+    assert kept(catalogs) == path
+
+
+@pytest.mark.parametrize("obstacle", ["file", "read-only"])
+def test_a_folder_that_cannot_be_written_is_a_line_in_the_log(
+    obstacle: str,
+    bucket_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cache = tmp_path / "cache"
+    if obstacle == "file":
+        cache.write_text("in the way")
+    else:
+        # Not by permissions, which do not bind root.
+        cache = Path("/proc/ledgerfs")
+    monkeypatch.setenv("LEDGERFS_CACHE_DIR", str(cache))
+    with caplog.at_level(logging.INFO, "ledgerfs.cache"):
+        assert cost(bucket_folder) == (1, [f"{i}-index" for i in range(1, 6)])
+        assert len(cost(bucket_folder, HOUR)[1]) == 5
+    assert caplog.text.count("cannot be written") == 2
+    assert not [record for record in caplog.records if record.levelno > logging.INFO]
+
+
+def test_a_kept_catalog_in_a_folder_that_became_read_only_is_used(
+    bucket_folder: Path, catalogs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cost(bucket_folder)
+    real = os.open
+
+    def refuse(path: Any, flags: int, *rest: Any, **options: Any) -> int:
+        if flags & os.O_ACCMODE != os.O_RDONLY and str(path).startswith(str(catalogs)):
+            raise OSError(30, "Read-only file system", str(path))
+        return real(path, flags, *rest, **options)
+
+    put_in_folder(bucket_folder, made(9))
+    monkeypatch.setattr(os, "open", refuse)
+    for _ in range(2):
+        assert cost(bucket_folder) == (1, ["9-index"])
+
+
+def test_a_full_disk_is_no_error_and_leaves_what_was_there(bucket_folder: Path, catalogs: Path) -> None:
+    cost(bucket_folder)
+    put_in_folder(bucket_folder, made(9))
+
+    def work() -> bool:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
+        return cost(bucket_folder) == (1, ["9-index"])
+
+    assert in_fork(work)
+    assert [path.suffix for path in catalogs.iterdir()] == [".catalog"]
+    assert cost(bucket_folder) == (1, ["9-index"])
+    assert cost(bucket_folder) == (1, [])
+
+
+def test_a_forked_child_uses_and_writes_the_file(bucket_folder: Path) -> None:
+    bucket = open_bucket(f"file://{bucket_folder}")
+    assert ids(bucket) == [1, 2, 3, 4, 5]
+    put_in_folder(bucket_folder, made(9))
+
+    def work() -> bool:
+        bucket.refresh()
+        return ids(bucket) == [1, 2, 3, 4, 5, 9] and cost(bucket_folder) == (1, [])
+
+    assert in_fork(work)
+    assert cost(bucket_folder) == (1, [])
+    assert ids(bucket) == [1, 2, 3, 4, 5]
+
+
+def test_a_catalog_that_nobody_opened_for_long_goes_when_another_is_written(
+    bucket_folder: Path, tmp_path: Path, catalogs: Path
+) -> None:
+    cost(bucket_folder)
+    idle = kept(catalogs)
+    old = time.time() - kept_file.IDLE_SECONDS - 60
+    os.utime(idle, (old, old))
+    other = tmp_path / "other"
+    other.mkdir()
+    cost(other)
+    assert not idle.exists()
+    assert len(list(catalogs.glob("*.catalog"))) == 1
+
+
+def test_files_are_for_their_owner_only(bucket_folder: Path, catalogs: Path) -> None:
+    cost(bucket_folder)
+    assert kept(catalogs).stat().st_mode & 0o077 == 0
+    assert catalogs.stat().st_mode & 0o077 == 0
+
+
+def large(seed: int = 1) -> Offload:
+    """A ledger of 6 MiB in one block, in which entries are not where their number tells."""
+    sizes = np.random.default_rng(seed).integers(10, 60_000, 200)
+    return offload([bytes([i]) * size for i, size in enumerate(sizes.tolist())], block_size=16 << 20)
+
+
+def pass_over(url: str) -> list[bytes]:
+    """Read a whole ledger in a process of its own; return what each entry consists of."""
+    code = """
+import sys
+import ledgerfs
+ledger = ledgerfs.open_bucket(sys.argv[1]).ledger(1)
+sys.stdout.buffer.write(b"".join(bytes(set(bytes(entry.data))) for entry in ledger.read(0, 199)))
+"""
+    ended = subprocess.run([sys.executable, "-c", code, url], check=True, timeout=60, capture_output=True)
+    return [bytes([value]) for value in ended.stdout]
+
+
+def read_by_a_process(folder: Path, *entries: int) -> str:
+    """Read single entries in a process of its own; return how many bytes of each arrive, and how many bytes were asked for it."""
+    code = """
+import sys
+import ledgerfs
+from ledgerfs.storage.folders.store import LocalStore
+asked = []
+read = LocalStore.read
+def note(self, request):
+    if request.key.endswith("ledger-1"):
+        asked.append(request.end - request.start)
+    return read(self, request)
+LocalStore.read = note
+ledger = ledgerfs.open_bucket(sys.argv[1]).ledger(1)
+for text in sys.argv[2:]:
+    asked.clear()
+    ((_, data),) = ledger.read(int(text), int(text))
+    print(data[0], len(set(bytes(data))), sum(asked))
+"""
+    command = [sys.executable, "-c", code, f"file://{folder}", *map(str, entries)]
+    return subprocess.run(command, check=True, timeout=60, capture_output=True, text=True).stdout
+
+
+def offsets_in(catalogs: Path) -> int:
+    """Return how many offsets are kept."""
+    (path,) = catalogs.glob("*.offsets")
+    (group,) = np.frombuffer(path.read_bytes(), GROUP, 1, offset_file._HEADER.size)
+    return int(group["count"])
+
+
+def test_what_one_process_learned_of_a_ledger_serves_the_next(tmp_path: Path, catalogs: Path) -> None:
+    url = put_in_folder(tmp_path, large())
+    pass_over(url)
+    assert 1 <= offsets_in(catalogs) <= 12
+    for line, entry in zip(read_by_a_process(tmp_path, 150, 20, 199).splitlines(), (150, 20, 199), strict=True):
+        first, values, asked = map(int, line.split())
+        assert (first, values) == (entry, 1)
+        assert asked <= 1_300_000, "within the MiB that begins at a known place"
+
+
+def test_what_is_known_of_a_replaced_object_is_not_used(tmp_path: Path, catalogs: Path) -> None:
+    url = put_in_folder(tmp_path, large())
+    pass_over(url)
+    before = offsets_in(catalogs)
+    put_in_folder(tmp_path, large(2))
+    assert [line.split()[:2] for line in read_by_a_process(tmp_path, 150, 20).splitlines()] == [
+        ["150", "1"],
+        ["20", "1"],
+    ]
+    assert pass_over(url) == [bytes([i]) for i in range(200)]
+    assert offsets_in(catalogs) < 2 * before, "of the new object only"
+
+
+def test_wrong_offsets_yield_no_wrong_bytes_and_are_dropped(tmp_path: Path, catalogs: Path) -> None:
+    url = put_in_folder(tmp_path, large())
+    ref = open_bucket(url).ledger(1).ref
+    lies = OffsetFile(CacheFolder(catalogs), identity(tmp_path))
+    offsets = lies.offsets_of(ref.data.key.encode(), ref.data.version.encode())
+    for item in range(10, 190, 40):
+        offsets.learn(item, item * 30_000 + 17)
+    lies.save()
+    assert offsets_in(catalogs) == 5
+    for order in ((150, 20, 199), (11,), (60, 61)):
+        lines = [line.split()[:2] for line in read_by_a_process(tmp_path, *order).splitlines()]
+        assert lines == [[str(entry), "1"] for entry in order]
+
+
+def test_readers_start_with_what_is_kept_of_their_version(bucket_folder: Path, catalogs: Path) -> None:
+    class Layout:
+        def load_catalog(self, *_: Any) -> Any:
+            raise NotImplementedError
+
+        def open_ledger(self, ref: LedgerRef, offsets: LearnedOffsets | None = None) -> Any:
+            return offsets
+
+    def reader(ref: LedgerRef) -> Any:
+        return ReaderPool(Layout(), OffsetFile(CacheFolder(catalogs), "bucket")).reader(ref)
+
+    first, second, *_ = opened(bucket_folder)[0].catalog.refs()
+    file = OffsetFile(CacheFolder(catalogs), "bucket")
+    ReaderPool(Layout(), file).reader(first).learn(5, 1 << 20)
+    file.save()
+    assert reader(first).at_or_before(9) == (5, 1 << 20)
+    assert len(reader(second)) == 0
+    assert len(reader(replace(first, data=replace(first.data, version="another")))) == 0
+    assert reader(replace(first, data=replace(first.data, version=""))) is None, "which could be any object"
+    assert ReaderPool(Layout()).reader(first) is None
+
+
+def test_buckets_of_one_process_share_what_their_readers_learn(bucket_folder: Path) -> None:
+    url = f"file://{bucket_folder}"
+    (file,) = {open_bucket(url)._readers._offset_file for _ in range(3)}
+    assert file is not None
+    assert Bucket(open_bucket(url).store)._readers._offset_file is None
+    assert open_bucket(url, cache_dir=f"{bucket_folder}/cache")._readers._offset_file is not file
+
+
+def test_a_pool_in_use_saves_at_times(bucket_folder: Path, catalogs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket = open_bucket(f"file://{bucket_folder}")
+    (ref, *_) = bucket.catalog.refs()
+    file = OffsetFile(CacheFolder(catalogs), "bucket")
+    pool = ReaderPool(PulsarBlobLayout(bucket.store), file)
+    pool.reader(ref)
+    file.offsets_of(ref.data.key.encode(), ref.data.version.encode()).learn(5, 1 << 20)
+    pool.reader(ref)
+    assert not list(catalogs.glob("*.offsets"))
+    later = time.monotonic() + offset_file.SAVE_SECONDS
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    pool.reader(ref)
+    assert offsets_in(catalogs) == 1

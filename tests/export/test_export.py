@@ -1,0 +1,509 @@
+"""Exports: what they write, what they keep, and what is left when they fail."""
+
+import json
+import multiprocessing
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ledgerfs import open_bucket
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.bucket.topic import Topic
+from ledgerfs.errors import CorruptMessageError, ExportFolderError, InvalidOptionError
+from ledgerfs.export import export as export_module
+from ledgerfs.export import folder as export_folder
+from ledgerfs.export.export import ExportReport, export_topic
+from ledgerfs.export.folder import LOCK_NAME, RECORD_NAME
+from ledgerfs.messages.decode.chunks import Incomplete
+from ledgerfs.tables.table_files import TABLE_KINDS
+from tests.support.entries import frame, metadata
+from tests.support.json_lines import slow_lines
+from tests.support.ledgers import CREATED_MS, offload, put_in_folder
+
+NAME = "persistent://public/default/orders"
+COMMIT = 21
+BROKEN = frame(metadata(), b"value")[:-1] + b"?"
+
+
+@pytest.fixture(scope="module")
+def bucket(golden_url: str) -> Bucket:
+    return open_bucket(golden_url)
+
+
+def message(i: int, **fields: object) -> bytes:
+    return frame(metadata(sequence_id=i, publish_time_ms=CREATED_MS + i, **fields), b"value %d" % i)
+
+
+def put(folder: Path, ledger_id: int, *entries: bytes, uuid: int | None = None) -> Topic:
+    """Write one ledger into a bucket, and return the topic as one who opens the bucket now sees it."""
+    folder.mkdir(exist_ok=True)
+    url = put_in_folder(folder, offload(entries, ledger_id, uuid=uuid or ledger_id))
+    return open_bucket(url).topic(NAME)
+
+
+def files(folder: Path) -> list[str]:
+    """Return the names that a reader of the folder sees."""
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+
+
+def states(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return what changes when a file is written anew."""
+    return {name: ((folder / name).stat().st_ino, (folder / name).stat().st_mtime_ns) for name in files(folder)}
+
+
+def values(folder: Path) -> dict[str, list[str | None]]:
+    """Return the values in each JSON-lines file."""
+    return {
+        name: [json.loads(line)["value"] for line in (folder / name).read_text().splitlines()] for name in files(folder)
+    }
+
+
+def record(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / RECORD_NAME).read_text())
+    return found
+
+
+# What is written.
+
+
+@pytest.mark.parametrize("name", ["plain", "chunked", "txn", "batched-lz4"])
+def test_the_files_together_are_the_scan(bucket: Bucket, tmp_path: Path, name: str) -> None:
+    topic = bucket.topic(f"public/golden/{name}")
+    whole = topic.scan().to_table()
+    for kind in TABLE_KINDS:
+        report = export_topic(topic, tmp_path / kind, kind)
+        assert (report.rows, report.kept) == (whole.num_rows, 0)
+        assert report.size == sum(path.stat().st_size for path in (tmp_path / kind).glob(f"[0-9]*.{kind}"))
+        assert report.written == len(files(tmp_path / kind))
+    in_order = sorted((tmp_path / "parquet").glob("*.parquet"), key=lambda path: int(path.stem))
+    assert [path.stem for path in in_order] == [str(ledger.ref.ledger_id) for ledger in topic.ledgers]
+    assert pa.concat_tables(map(pq.read_table, in_order)) == whole
+    assert pq.read_table(tmp_path / "parquet").num_rows == whole.num_rows
+    lines = b"".join((tmp_path / "jsonl" / f"{path.stem}.jsonl").read_bytes() for path in in_order)
+    assert lines == b"".join(map(slow_lines, whole.to_batches()))
+
+
+def test_columns_and_times_are_those_of_the_scan(bucket: Bucket, tmp_path: Path) -> None:
+    topic = bucket.topic("public/golden/plain")
+    options = {"columns": ["value", "key"], "start_time": "2026-11-21T06:00:13.200Z", "transactions": "all"}
+    export_topic(topic, tmp_path, "parquet", **options)
+    tables = [pq.read_table(tmp_path / f"{number}.parquet") for number in (26, 84, 123)]
+    assert pa.concat_tables(tables) == topic.scan(**options).to_table()
+
+
+def test_an_encrypted_topic_needs_its_key_which_is_not_recorded(bucket: Bucket, golden: Path, tmp_path: Path) -> None:
+    topic = bucket.topic("public/golden/encrypted")
+    key = golden / "keys" / "private.pem"
+    report = export_topic(topic, tmp_path, "jsonl", private_keys={"golden.key": key.read_text()})
+    assert report.rows == 120
+    assert record(tmp_path)["contents"]["private_keys"] == ["golden.key"]
+    assert "PRIVATE KEY" not in (tmp_path / RECORD_NAME).read_text()
+    with pytest.raises(InvalidOptionError, match="other on_encrypted, private_keys"):
+        export_topic(topic, tmp_path, "jsonl", on_encrypted="null")
+
+
+def test_progress_ends_where_it_is_to_end(bucket: Bucket, tmp_path: Path) -> None:
+    topic = bucket.topic("public/golden/plain")
+    told: list[tuple[str, int, int | None]] = []
+    export_topic(topic, tmp_path, "arrow", progress=lambda *one: told.append(one))
+    total = sum(ledger.length for ledger in topic.ledgers)
+    assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
+    assert told[-1] == (topic.name, total, total)
+    told.clear()
+    export_topic(topic, tmp_path / "none", "arrow", end_time="2020-01-01", progress=lambda *one: told.append(one))
+    assert told[-1] == (topic.name, total, total)
+
+
+# What is kept.
+
+
+def test_finished_files_are_kept_and_new_ledgers_added(tmp_path: Path) -> None:
+    put(tmp_path / "bucket", 1, message(1), message(2))
+    topic = put(tmp_path / "bucket", 2, message(3))
+    out = tmp_path / "out"
+    assert export_topic(topic, out, "jsonl").written == 2
+    before = states(out)
+    assert export_topic(topic, out, "jsonl") == ExportReport(NAME, kept=2)
+    report = export_topic(put(tmp_path / "bucket", 3, message(4)), out, "jsonl")
+    assert (report.written, report.kept, report.rows) == (1, 2, 1)
+    assert states(out).items() > before.items()
+    assert values(out) == {"1.jsonl": ["value 1", "value 2"], "2.jsonl": ["value 3"], "3.jsonl": ["value 4"]}
+
+
+def test_a_replaced_ledger_and_a_file_that_is_not_ours_any_more_are_made_anew(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for i in (1, 2, 3):
+        topic = put(tmp_path / "bucket", i, message(i))
+    export_topic(topic, out, "jsonl")
+    (out / "1.jsonl").write_bytes(b"cut")
+    (out / "3.jsonl").unlink()
+    for path in (tmp_path / "bucket").glob("*-ledger-2*"):
+        path.unlink()
+    report = export_topic(put(tmp_path / "bucket", 2, message(7), uuid=77), out, "jsonl")
+    assert (report.written, report.kept) == (3, 0)
+    assert values(out) == {"1.jsonl": ["value 1"], "2.jsonl": ["value 7"], "3.jsonl": ["value 3"]}
+
+
+def test_what_is_gone_from_the_bucket_stays_exported(tmp_path: Path) -> None:
+    put(tmp_path / "bucket", 1, message(1))
+    export_topic(put(tmp_path / "bucket", 2, message(2)), tmp_path / "out", "jsonl")
+    for path in (tmp_path / "bucket").glob("*-ledger-1*"):
+        path.unlink()
+    topic = open_bucket(f"file://{tmp_path}/bucket").topic(NAME)
+    assert export_topic(topic, tmp_path / "out", "jsonl") == ExportReport(NAME, kept=1)
+    assert files(tmp_path / "out") == ["1.jsonl", "2.jsonl"]
+
+
+def test_a_ledger_without_messages_has_no_file_and_is_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / "bucket", 1, message(1))
+    topic = put(tmp_path / "bucket", 2, message(2_000_000))
+    out = tmp_path / "out"
+    options = {"start_time": CREATED_MS + 1_000_000}
+    assert export_topic(topic, out, "csv", **options).written == 1
+    assert files(out) == ["2.csv"]
+    assert record(out)["ledgers"]["1"]["rows"] == 0
+    monkeypatch.setattr(export_module, "write_table", None)
+    assert export_topic(topic, out, "csv", **options) == ExportReport(NAME, kept=1)
+
+
+def test_a_replaced_ledger_without_messages_takes_its_file_away(tmp_path: Path) -> None:
+    topic = put(tmp_path / "bucket", 1, message(5))
+    export_topic(topic, tmp_path / "out", "csv")
+    for path in (tmp_path / "bucket").iterdir():
+        path.unlink()
+    export_topic(put(tmp_path / "bucket", 1, message(6, marker_type=COMMIT), uuid=9), tmp_path / "out", "csv")
+    assert files(tmp_path / "out") == []
+
+
+def test_a_ledger_with_undecided_transactions_is_made_anew_when_the_topic_has_grown(tmp_path: Path) -> None:
+    ids = {"transaction_most": 1, "transaction_least": 2}
+    put(tmp_path / "bucket", 1, message(1))
+    topic = put(tmp_path / "bucket", 2, message(2, **ids), message(3))
+    out = tmp_path / "out"
+    assert export_topic(topic, out, "jsonl").rows == 2
+    assert export_topic(topic, out, "jsonl").kept == 2
+    before = states(out)
+    topic = put(tmp_path / "bucket", 3, message(4, marker_type=COMMIT, **ids))
+    report = export_topic(topic, out, "jsonl")
+    assert (report.written, report.kept) == (1, 1)
+    assert values(out) == {"1.jsonl": ["value 1"], "2.jsonl": ["value 2", "value 3"]}
+    assert states(out)["1.jsonl"] == before["1.jsonl"]
+    assert export_topic(topic, out, "jsonl") == ExportReport(NAME, kept=2)
+
+
+def test_a_chunked_message_is_in_the_ledger_of_its_last_part(tmp_path: Path) -> None:
+    def part(number: int) -> bytes:
+        return message(number, chunked_id=b"m", chunk=number, chunks=3)
+
+    put(tmp_path / "bucket", 1, message(8), part(0))
+    topic = put(tmp_path / "bucket", 2, part(1), message(9))
+    out = tmp_path / "out"
+    assert export_topic(topic, out, "jsonl").incomplete == [Incomplete(1, 1, 2, 3)]
+    report = export_topic(put(tmp_path / "bucket", 3, part(2)), out, "jsonl")
+    assert report.incomplete == []
+    assert values(out) == {"1.jsonl": ["value 8"], "2.jsonl": ["value 9"], "3.jsonl": ["value 0value 1value 2"]}
+
+
+# Other contents.
+
+
+def test_a_folder_holds_one_export(tmp_path: Path) -> None:
+    topic = put(tmp_path / "bucket", 1, message(1))
+    out = tmp_path / "out"
+    export_topic(topic, out, "jsonl")
+    for options, named in (
+        ({"kind": "csv"}, "format"),
+        ({"columns": ["value"]}, "columns"),
+        ({"start_time": 0, "on_corrupt": "skip"}, "start_ms, on_corrupt"),
+    ):
+        with pytest.raises(
+            InvalidOptionError, match=f"{out}: the folder holds an export with other {named}; take another"
+        ):
+            export_topic(topic, out, **{"kind": "jsonl", **options})
+    assert files(out) == ["1.jsonl"]
+    assert export_topic(topic, out, "csv", overwrite=True).written == 1
+    assert files(out) == ["1.csv"]
+    assert export_topic(topic, out, "csv", overwrite=True).kept == 1
+
+
+def test_files_that_no_export_made_are_not_touched(tmp_path: Path) -> None:
+    topic = put(tmp_path / "bucket", 1, message(1))
+    out = tmp_path / "out"
+    out.mkdir()
+    for name in ("7.csv", "notes.csv", ".hidden.part", "2024.pdf"):
+        (out / name).write_bytes(b"mine")
+    with pytest.raises(InvalidOptionError, match=r"7\.csv, which no export made"):
+        export_topic(topic, out, "csv")
+    export_topic(topic, out, "csv", overwrite=True)
+    assert files(out) == ["1.csv", "2024.pdf", "notes.csv"]
+    assert (out / ".hidden.part").exists()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 99}', '{"version": 1, "contents": {}}'])
+def test_a_record_that_is_none_is_told(tmp_path: Path, text: str) -> None:
+    topic = put(tmp_path / "bucket", 1, message(1))
+    (tmp_path / RECORD_NAME).write_text(text)
+    with pytest.raises(InvalidOptionError, match=r"\.ledgerfs-export\.json: .*take another folder"):
+        export_topic(topic, tmp_path, "csv")
+
+
+def test_what_is_wrongly_asked_for_leaves_no_folder(bucket: Bucket, tmp_path: Path) -> None:
+    topic = bucket.topic("public/golden/plain")
+    for kind, options in (("xlsx", {}), ("csv", {"columns": ["no"]}), ("csv", {"start_time": "soon"})):
+        with pytest.raises(InvalidOptionError):
+            export_topic(topic, tmp_path / "out", kind, **options)
+    assert not (tmp_path / "out").exists()
+
+
+# Failures.
+
+
+def test_damage_ends_it_or_is_left_out_and_told_again(tmp_path: Path) -> None:
+    for i, entries in enumerate(([message(1)], [message(2), BROKEN, message(3)], [message(4)]), 1):
+        topic = put(tmp_path / "bucket", i, *entries)
+    with pytest.raises(CorruptMessageError, match="entry 2:1"):
+        export_topic(topic, tmp_path / "out", "jsonl")
+    assert values(tmp_path / "out") == {"1.jsonl": ["value 1"]}
+    assert not list((tmp_path / "out").glob(".*.part"))
+    assert list(record(tmp_path / "out")["ledgers"]) == ["1"]
+    out = tmp_path / "skipped"
+    report = export_topic(topic, out, "jsonl", on_corrupt="skip")
+    assert [(one.ledger_id, one.first_entry) for one in report.skipped] == [(2, 1)]
+    assert values(out)["2.jsonl"] == ["value 2", "value 3"]
+    assert export_topic(topic, out, "jsonl", on_corrupt="skip") == ExportReport(NAME, kept=3, skipped_before=1)
+
+
+def failing_after(rows: int, error: BaseException) -> Callable[..., int]:
+    """Return a writer that ends with an error when it has written some rows of a file."""
+    write = export_module.write_table
+
+    def fail(batches: Any, schema: pa.Schema, sink: Any, kind: str) -> int:
+        def some() -> Any:
+            yield next(batches).slice(0, rows)
+            raise error
+
+        return write(some(), schema, sink, kind)
+
+    return fail
+
+
+@pytest.mark.parametrize("kind", TABLE_KINDS)
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=["disk", "ctrl-c"])
+def test_nothing_half_written_is_left(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, error: BaseException
+) -> None:
+    topic = bucket.topic("public/golden/plain")
+    with monkeypatch.context() as patch:
+        patch.setattr(export_module, "write_table", failing_after(5, error))
+        with pytest.raises((ExportFolderError, KeyboardInterrupt)) as raised:
+            export_topic(topic, tmp_path, kind)
+    if isinstance(error, OSError):
+        assert str(raised.value) == f"{tmp_path}/26.{kind}: No space left on device"
+        assert raised.value.errno == 28
+    assert sorted(path.name for path in tmp_path.iterdir()) == [RECORD_NAME, LOCK_NAME]
+    assert export_topic(topic, tmp_path, kind).written == 3
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, bucket: Bucket) -> None:
+    topic = bucket.topic("public/golden/plain")
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(ExportFolderError, match=f"{tmp_path}/file: File exists"):
+        export_topic(topic, tmp_path / "file", "csv")
+    with pytest.raises(ExportFolderError, match="/proc/nowhere: "):
+        export_topic(topic, Path("/proc/nowhere"), "csv")
+
+
+def test_what_a_killed_export_left_is_removed(tmp_path: Path, bucket: Bucket) -> None:
+    topic = bucket.topic("public/golden/plain")
+    export_topic(topic, tmp_path, "csv")
+    (tmp_path / ".84.csv.part").write_bytes(b"half")
+    (tmp_path / f".{RECORD_NAME}.part").write_bytes(b"half")
+    assert export_topic(topic, tmp_path, "csv").kept == 3
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == [RECORD_NAME, LOCK_NAME]
+
+
+def hold(folder: Path, url: str, ready: Any, ended: Any) -> None:
+    """Export, and stop in the middle."""
+
+    def wait(*_: object) -> None:
+        ready.set()
+        ended.wait(60)
+
+    export_topic(open_bucket(url).topic("public/golden/plain"), folder, "csv", progress=wait)
+
+
+def test_two_exports_never_write_to_one_folder(tmp_path: Path, bucket: Bucket, golden_url: str) -> None:
+    context = multiprocessing.get_context("spawn")
+    ready, ended = context.Event(), context.Event()
+    process = context.Process(target=hold, args=(tmp_path, golden_url, ready, ended))
+    process.start()
+    try:
+        assert ready.wait(60)
+        topic = bucket.topic("public/golden/plain")
+        with pytest.raises(ExportFolderError, match=f"{tmp_path}: another export is writing to this folder"):
+            export_topic(topic, tmp_path, "csv")
+    finally:
+        ended.set()
+        process.join(60)
+    assert process.exitcode == 0
+    assert export_topic(topic, tmp_path, "csv").kept == 3
+
+
+def test_a_large_record_is_saved_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for i in range(1, 9):
+        topic = put(tmp_path / "bucket", i, message(i))
+    monkeypatch.setattr(export_folder, "_FEW_LEDGERS", 0)
+    monkeypatch.setattr(export_folder, "_SHARE_OF_SAVING", 1e9)
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        # As if killed: what the end would save is lost.
+        patch.setattr(export_folder.ExportFolder, "__exit__", lambda folder, *_: folder._lock.close())
+        export_topic(topic, out, "csv")
+    assert record(out)["ledgers"] == {}
+    assert export_topic(topic, out, "csv").written == 8
+    assert export_topic(topic, out, "csv").kept == 8
+    shutil.rmtree(out)
+    assert export_topic(topic, out, "csv").written == 8
+
+
+# Ledgers that come late, and go.
+
+
+def chunk(i: int, of: int = 2, name: bytes = b"m") -> bytes:
+    return message(i, chunked_id=name, chunk=i, chunks=of)
+
+
+def remove(folder: Path, ledger_id: int) -> Topic:
+    for path in folder.glob(f"*-ledger-{ledger_id}*"):
+        path.unlink()
+    return open_bucket(f"file://{folder}").topic(NAME)
+
+
+def exported(folder: Path) -> dict[str, list[str | None]]:
+    return {name: rows for name, rows in values(folder).items() if rows}
+
+
+def test_a_chunked_message_whose_first_part_comes_late_is_exported(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    topic = put(tmp_path / "bucket", 5, chunk(1), message(9))
+    assert export_topic(topic, out, "jsonl").incomplete == [Incomplete(5, 0, 1, 2)]
+    topic = put(tmp_path / "bucket", 9, message(7))
+    report = export_topic(topic, out, "jsonl")
+    assert (report.written, report.kept) == (1, 1)  # nothing that came behind it gives the message its first part
+    topic = put(tmp_path / "bucket", 3, message(8), chunk(0))
+    assert export_topic(topic, out, "jsonl").incomplete == []
+    assert values(out) == {"3.jsonl": ["value 8"], "5.jsonl": ["value 0value 1", "value 9"], "9.jsonl": ["value 7"]}
+    assert export_topic(topic, out, "jsonl") == ExportReport(NAME, kept=3)
+
+
+def test_a_ledger_that_comes_between_the_parts_of_a_message_changes_where_it_is(tmp_path: Path) -> None:
+    """A producer that is not sure of a part sends it again; the message is where it was whole first."""
+    out = tmp_path / "out"
+    put(tmp_path / "bucket", 2, chunk(0))
+    topic = put(tmp_path / "bucket", 8, chunk(1), message(9))
+    export_topic(topic, out, "jsonl")
+    assert values(out) == {"8.jsonl": ["value 0value 1", "value 9"]}
+    topic = put(tmp_path / "bucket", 5, chunk(1))
+    export_topic(topic, out, "jsonl")
+    assert exported(out) == {"5.jsonl": ["value 0value 1"], "8.jsonl": ["value 9"]}
+    assert [ledger.ref.ledger_id for ledger in topic.ledgers] == [2, 5, 8]
+
+
+@pytest.mark.parametrize("late", [[], [4], [1, 9], [4, 9]])
+def test_an_export_in_steps_is_one_at_once(tmp_path: Path, late: list[int]) -> None:
+    """Whatever ledgers come, and in what order: chunked messages and transactions that go across them."""
+    ids = {"transaction_most": 1, "transaction_least": 2}
+    ledgers = {
+        1: [message(1), chunk(0, 4)],
+        3: [chunk(1, 4), message(2, **ids)],
+        4: [chunk(2, 4), message(3), message(4, **ids)],
+        6: [chunk(3, 4), message(5, **ids)],
+        9: [message(6, marker_type=COMMIT, **ids), chunk(0, 2, b"n"), chunk(1, 2, b"n")],
+    }
+    out = tmp_path / "out"
+    for number in (*(one for one in ledgers if one not in late), *late):
+        topic = put(tmp_path / "bucket", number, *ledgers[number])
+        export_topic(topic, out, "jsonl")
+    export_topic(topic, tmp_path / "whole", "jsonl")
+    assert exported(out) == exported(tmp_path / "whole")
+    rows = [value for name in sorted(values(out)) for value in values(out)[name]]
+    assert len(rows) == topic.count()
+
+
+def test_rows_that_came_from_ledgers_which_are_gone_stay(tmp_path: Path) -> None:
+    """Made anew, a file would lose its chunked message, whose first part nobody has any more."""
+    out = tmp_path / "out"
+    ids = {"transaction_most": 1, "transaction_least": 2}
+    put(tmp_path / "bucket", 2, chunk(0))
+    export_topic(put(tmp_path / "bucket", 8, chunk(1), message(9, **ids)), out, "jsonl")
+    remove(tmp_path / "bucket", 2)
+    topic = put(tmp_path / "bucket", 9, message(1, marker_type=COMMIT, **ids))
+    report = export_topic(topic, out, "jsonl")
+    assert (report.held, values(out)) == ([8], {"8.jsonl": ["value 0value 1"]})
+    # When it is there again, so are all rows.
+    report = export_topic(put(tmp_path / "bucket", 2, chunk(0)), out, "jsonl")
+    assert (report.held, values(out)) == ([], {"8.jsonl": ["value 0value 1", "value 9"]})
+
+
+# Which bucket.
+
+
+def test_a_folder_is_an_export_of_one_bucket(tmp_path: Path) -> None:
+    topic, other = put(tmp_path / "one", 1, message(1)), put(tmp_path / "other", 2, message(2))
+    out = tmp_path / "out"
+    export_topic(topic, out, "jsonl")
+    with pytest.raises(InvalidOptionError, match=f"an export with other bucket .it is of file://{tmp_path}/one.; take"):
+        export_topic(other, out, "jsonl")
+    assert values(out) == {"1.jsonl": ["value 1"]}
+    export_topic(other, out, "jsonl", overwrite=True)
+    assert values(out) == {"2.jsonl": ["value 2"]}
+
+
+def test_a_bucket_that_is_reached_in_another_way_is_known_by_its_objects(tmp_path: Path) -> None:
+    url = put_in_folder(tmp_path, offload([message(1)], 1, uuid=1))
+    out = tmp_path / "out"
+
+    def exported_otherwise() -> ExportReport:
+        """As if the last export had reached the bucket by another endpoint."""
+        record = json.loads((out / RECORD_NAME).read_text())
+        record["contents"]["bucket"]["identity"] = "0" * 64
+        (out / RECORD_NAME).write_text(json.dumps(record))
+        return export_topic(open_bucket(url).topic(NAME), out, "jsonl")
+
+    export_topic(open_bucket(url).topic(NAME), out, "jsonl")
+    assert exported_otherwise().kept == 1
+    put_in_folder(tmp_path, offload([message(2)], 1, uuid=1))
+    with pytest.raises(InvalidOptionError, match=r"other bucket \(it is of file:.*, reached by other options"):
+        exported_otherwise()
+
+
+def test_the_slack_is_part_of_what_is_exported(tmp_path: Path) -> None:
+    topic = put(tmp_path / "bucket", 1, message(1))
+    options = {"start_time": CREATED_MS}
+    export_topic(topic, tmp_path / "out", "jsonl", clock_slack_ms=0, **options)
+    with pytest.raises(InvalidOptionError, match="other clock_slack_ms;"):
+        export_topic(topic, tmp_path / "out", "jsonl", **options)
+
+
+def test_a_folder_of_an_earlier_version_is_not_gone_on_with(tmp_path: Path) -> None:
+    """Its record names no bucket, and what it calls final may not be."""
+    topic = put(tmp_path / "bucket", 1, message(1))
+    out = tmp_path / "out"
+    export_topic(topic, out, "jsonl")
+    found = record(out)
+    del found["contents"]["bucket"]
+    ledgers = {"1": {"version": "x", "rows": 1, "size": 9, "skipped": 0, "is_final": True, "later": 0}}
+    (out / RECORD_NAME).write_text(json.dumps({**found, "ledgers": ledgers, "version": 1}))
+    (out / "7.jsonl").write_text("{}")
+    with pytest.raises(InvalidOptionError, match="an export by an earlier version, which did not note of which bucket"):
+        export_topic(topic, out, "jsonl")
+    assert files(out) == ["1.jsonl", "7.jsonl"]
+    assert export_topic(topic, out, "jsonl", overwrite=True).written == 1
+    assert files(out) == ["1.jsonl"]

@@ -1,0 +1,350 @@
+"""Messages that are larger than what a broker stores, or than what a reader was told to take: read, or refused with the reason."""
+
+import errno
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+import zstandard
+
+from ledgerfs import open_bucket
+from ledgerfs.bucket.topic import Topic
+from ledgerfs.errors import CorruptMessageError, InvalidOptionError, MessageTooLargeError
+from ledgerfs.messages.decode import chunks, payloads
+from ledgerfs.messages.decode.chunks import Incomplete
+from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord
+from ledgerfs.scan.topic_entries import Reach
+from ledgerfs.vfs.bucket_tree import tree_of
+from tests.support.commands import run
+from tests.support.entries import LZ4, SNAPPY, ZLIB, ZSTD, compress, frame, framed, metadata
+from tests.support.ledgers import CREATED_MS, offload, put_in_folder
+
+TOPIC = "persistent://public/default/orders"
+CODECS = (LZ4, ZLIB, ZSTD, SNAPPY)
+MIB = 1 << 20
+
+
+def url_of(folder: Path, *ledgers: list[bytes]) -> str:
+    block = 128 + max(12 + len(entry) for ledger in ledgers for entry in ledger) + MIB
+    made = [offload(one, i, uuid=i, block_size=block, created_ms=CREATED_MS) for i, one in enumerate(ledgers, 1)]
+    folder.mkdir(parents=True, exist_ok=True)
+    return put_in_folder(folder, *made)
+
+
+def topic_of(folder: Path, *ledgers: list[bytes]) -> Topic:
+    return open_bucket(url_of(folder, *ledgers)).topic(TOPIC)
+
+
+def small(i: int = 0) -> bytes:
+    return frame(metadata(sequence_id=i, publish_time_ms=CREATED_MS + i), b"value %d" % i)
+
+
+def packed(
+    codec: int, plain: bytes, stored: bytes | None = None, *, size: int | None = None, **fields: object
+) -> bytes:
+    claim = len(plain) if size is None else size
+    meta = metadata(compression=codec, uncompressed_size=claim, publish_time_ms=CREATED_MS, **fields)
+    return frame(meta, compress(codec, plain) if stored is None else stored)
+
+
+def text(size: int) -> bytes:
+    """Return text that compresses well."""
+    return (b"".join(b"order %d, " % i for i in range(5000)) * (size // 40_000 + 1))[:size]
+
+
+# Above 5 MiB plain, as Pulsar's reader returns them.
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_message_above_what_a_broker_stores_is_read(tmp_path, codec):
+    plain = text(12 * MIB)
+    topic = topic_of(tmp_path, [small(0), packed(codec, plain), small(1)])
+    assert topic.scan(["value"]).to_table()["value"].to_pylist() == [b"value 0", plain, b"value 1"]
+    assert topic.count() == 3
+    assert topic.message("1:1").value == plain
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_batch_above_what_a_broker_stores_is_read(tmp_path, codec):
+    values = [b"%d;" % i + text(3 * MIB) for i in range(5)]
+    plain = b"".join(framed(BatchedMetadataRecord(key=b"k%d" % i), value) for i, value in enumerate(values))
+    topic = topic_of(tmp_path, [small(0), packed(codec, plain, messages_in_batch=5), small(1)])
+    table = topic.scan(["key", "batch_index", "value"]).to_table()
+    assert table["value"].to_pylist() == [b"value 0", *values, b"value 1"]
+    assert table["key"].to_pylist() == [None, *(f"k{i}" for i in range(5)), None]
+    assert topic.scan(["batch_index"]).to_table()["batch_index"].to_pylist() == [None, 0, 1, 2, 3, 4, None]
+    assert topic.count() == 7
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_where_no_kernel_decompresses_it_is_the_same(tmp_path, monkeypatch, codec):
+    monkeypatch.setattr(payloads, "native_codecs", frozenset)
+    plain = text(12 * MIB)
+    topic = topic_of(tmp_path, [packed(codec, plain)])
+    assert topic.scan(["value"]).to_table()["value"].to_pylist() == [plain]
+
+
+def test_zstd_of_any_frames_is_read(tmp_path):
+    """One without its size, one of a window as large as the message, and two frames in one payload."""
+    plain = text(9 * MIB)
+    long_window = zstandard.ZstdCompressionParameters(window_log=27)
+    forms = [
+        zstandard.ZstdCompressor(write_content_size=False).compress(plain),
+        zstandard.ZstdCompressor(level=22).compress(plain),
+        zstandard.ZstdCompressor(compression_params=long_window).compress(plain),
+        compress(ZSTD, plain[:MIB]) + compress(ZSTD, plain[MIB:]),
+    ]
+    topic = topic_of(tmp_path, [packed(ZSTD, plain, stored) for stored in forms])
+    assert topic.scan(["value"]).to_table()["value"].to_pylist() == [plain] * 4
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "arrow", "parquet"])
+def test_views_and_exports_have_such_messages(tmp_path, kind):
+    url = url_of(tmp_path / "bucket", [small(0), packed(ZSTD, bytes(12 * MIB)), small(1)])
+    bucket = open_bucket(url, cache_dir=str(tmp_path / "cache"))
+    content = tree_of(bucket).open(f"{kind}/public/default/orders/1.{kind}")
+    assert content.size > 0
+    if kind == "parquet":
+        table = pyarrow.parquet.read_table(pyarrow.BufferReader(content.read(0, content.size)), columns=["value"])
+        assert table["value"].to_pylist() == [b"value 0", bytes(12 * MIB), b"value 1"]
+    run("export", url, TOPIC, str(tmp_path / "out"), "--format", kind)
+
+
+# Claims that are lies.
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("by", [-1, 1, 30 * MIB])
+def test_a_large_claim_that_is_not_borne_out_is_damage(tmp_path, codec, by):
+    plain = text(12 * MIB)
+    topic = topic_of(tmp_path, [small(0), packed(codec, plain, size=len(plain) + by), small(1)])
+    with pytest.raises(CorruptMessageError, match=r"entry 1:1"):
+        topic.scan(["value"]).to_table()
+    scan = topic.scan(["entry_id", "value"], on_corrupt="skip")
+    assert scan.to_table()["entry_id"].to_pylist() == [0, 2]
+    assert [one.first_entry for one in scan.skipped] == [1]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("end", [0, 1, 100, -100, -9])
+def test_a_large_message_that_is_cut_is_damage(tmp_path, codec, end):
+    plain = os.urandom(6 * MIB)
+    stored = compress(codec, plain)[:end]
+    with pytest.raises(CorruptMessageError, match="entry 1:0"):
+        topic_of(tmp_path, [packed(codec, plain, stored)]).scan(["value"]).to_table()
+
+
+MEASURED = """
+import resource
+import sys
+from ledgerfs import open_bucket
+from ledgerfs.errors import LedgerfsError
+from ledgerfs.vfs.bucket_tree import tree_of
+
+def peak():
+    return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) << 10
+
+topic = open_bucket(sys.argv[1]).topic("persistent://public/default/orders")
+resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+topic.scan(["value"], end_time="2010-01-02").to_table()
+before, limit = peak(), int(sys.argv[2])
+try:
+    rows = [len(value) for batch in topic.scan(["value"]) for value in batch["value"].to_pylist()]
+    print("rows", rows, end=" ")
+except LedgerfsError as error:
+    print(type(error).__name__, error, end=" ")
+print("within" if peak() - before < limit else f"took {(peak() - before) >> 20} MiB")
+"""
+
+
+def measured(url: str, limit: int) -> str:
+    """Scan in a process of its own; return what became of it, and whether it took less than ``limit`` bytes more than to begin with."""
+    command = [sys.executable, "-c", MEASURED, url, str(limit)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.strip()
+
+
+def zeros_of_zstd(size: int) -> bytes:
+    compressor = zstandard.ZstdCompressor(level=1).compressobj(size=size)
+    piece = bytes(64 * MIB)
+    return b"".join([compressor.compress(piece[: min(len(piece), size - at)]) for at in range(0, size, len(piece))]) + (
+        compressor.flush()
+    )
+
+
+def test_a_bomb_takes_no_memory_whether_it_bears_out_its_claim_or_not(tmp_path):
+    """3 GiB, and less than a column holds but more than the ceiling: refused by their claims. 1 GiB that is none: damage."""
+    three = zeros_of_zstd(3 << 30)
+    assert len(three) < MIB
+    lie = zeros_of_zstd(900 * MIB)
+    for number, (stored, size, expected) in enumerate(
+        [
+            (
+                three,
+                3 << 30,
+                "MessageTooLargeError entry 1:1: the message has 3221225472 bytes, more than the 2147483647",
+            ),
+            (three, 1500 * MIB, "max_message_bytes=1572864000 lets it through"),
+            (lie[:-9], 900 * MIB, "CorruptMessageError entry 1:1"),
+            (lie, 1000 * MIB, "CorruptMessageError entry 1:1"),
+            (compress(ZSTD, b"abc"), 3 << 30, "CorruptMessageError entry 1:1: claims 3221225472 uncompressed bytes; "),
+        ]
+    ):
+        url = url_of(tmp_path / str(number), [small(0), packed(ZSTD, b"", stored, size=size)])
+        told = measured(url, 128 * MIB)
+        assert expected in told
+        assert told.endswith(" within")
+
+
+@pytest.mark.parametrize("codec", [LZ4, ZLIB, SNAPPY])
+def test_lies_of_other_codecs_take_no_memory(tmp_path, codec):
+    """Each claims as much as a payload of that length could hold."""
+    plain = os.urandom(MIB) + bytes(MIB)
+    most = {LZ4: 200 * MIB, ZLIB: 900 * MIB, SNAPPY: 22 * MIB}[codec]
+    url = url_of(tmp_path, [small(0), packed(codec, plain, size=most)])
+    told = measured(url, 128 * MIB)
+    assert "CorruptMessageError entry 1:1" in told
+    assert told.endswith(" within")
+
+
+def test_large_messages_of_one_window_come_one_by_one(tmp_path):
+    """Twenty of 60 MiB each: 1.2 GiB, in a process that is given less than a fifth of that."""
+    size = 60 * MIB
+    url = url_of(tmp_path, [packed(ZSTD, b"", zeros_of_zstd(size), size=size)] * 20)
+    assert measured(url, 6 * size) == f"rows {[size] * 20} within"
+
+
+# The ceiling.
+
+
+def test_what_is_above_the_ceiling_is_no_damage_and_names_the_option(tmp_path):
+    plain = text(7 * MIB)
+    topic = topic_of(tmp_path, [small(0), packed(ZSTD, plain), small(1)])
+    limit = len(plain) - 1
+    with pytest.raises(
+        MessageTooLargeError, match=f"entry 1:1: .*max_message_bytes={len(plain)} lets it through"
+    ) as caught:
+        topic.scan(max_message_bytes=limit).to_table()
+    assert caught.value.errno == errno.EMSGSIZE
+    with pytest.raises(MessageTooLargeError, match="entry 1:1"):
+        topic.message("1:1", max_message_bytes=limit)
+    assert topic.scan(max_message_bytes=len(plain)).to_table().num_rows == 3
+    # What no column needs is not opened, and not refused.
+    assert topic.scan(["publish_time"], max_message_bytes=limit).to_table().num_rows == topic.count() == 3
+    scan = topic.scan(["entry_id", "value"], max_message_bytes=limit, on_corrupt="skip")
+    assert scan.to_table()["entry_id"].to_pylist() == [0, 2]
+    (skipped,) = scan.skipped
+    assert f"max_message_bytes={len(plain)}" in skipped.reason
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "5 MiB", None])
+def test_a_ceiling_that_is_none_is_told(tmp_path, wrong):
+    with pytest.raises(InvalidOptionError, match="max_message_bytes"):
+        topic_of(tmp_path, [small()]).scan(max_message_bytes=wrong)
+
+
+def test_commands_end_with_2_above_the_ceiling_and_with_1_where_it_is_left_out(tmp_path):
+    url = url_of(tmp_path / "bucket", [small(0), packed(ZSTD, text(7 * MIB)), small(1)])
+    given = ("--max-message-bytes", str(6 * MIB))
+    for command in (("head", url, TOPIC), ("export", url, TOPIC, str(tmp_path / "out"))):
+        told = run(*command, *given, code=2).stderr.decode()
+        assert "entry 1:1: the message has 7340032 bytes" in told
+        assert "max_message_bytes=7340032" in told
+    told = run("export", url, TOPIC, str(tmp_path / "rest"), *given, "--on-corrupt", "skip", code=1).stderr.decode()
+    assert "left out 1:1: the message has 7340032 bytes" in told
+    run("export", url, TOPIC, str(tmp_path / "all"))
+
+
+def test_no_view_looks_whole_without_them(tmp_path):
+    url = url_of(tmp_path / "bucket", [small(0), packed(ZSTD, text(7 * MIB))])
+    bucket = open_bucket(url, cache_dir=str(tmp_path / "cache"), scan_options={"max_message_bytes": 6 * MIB})
+    for kind in ("jsonl", "arrow", "parquet"):
+        for _ in range(2):
+            with pytest.raises(MessageTooLargeError, match="entry 1:1"):
+                tree_of(bucket).open(f"{kind}/public/default/orders/1.{kind}")
+
+
+# Chunked messages.
+
+
+def parts_of(stored: bytes, size: int, identity: bytes = b"a", **fields: object) -> list[bytes]:
+    pieces = [stored[at : at + size] for at in range(0, len(stored), size)]
+    return [
+        frame(
+            metadata(
+                chunked_id=identity,
+                chunk=i,
+                chunks=len(pieces),
+                chunked_size=len(stored),
+                publish_time_ms=CREATED_MS,
+                **fields,
+            ),
+            piece,
+        )
+        for i, piece in enumerate(pieces)
+    ]
+
+
+def test_a_chunked_message_of_more_than_256_mib_is_read(tmp_path):
+    plain = bytes(range(256)) * (1 << 20) + b"the end"
+    topic = topic_of(tmp_path, [small(0), *parts_of(plain, 5 * MIB), small(1)])
+    scan = topic.scan(["value"])
+    first, large, last = scan.to_table()["value"]
+    assert large.as_buffer().equals(pyarrow.py_buffer(plain))
+    assert (first.as_py(), last.as_py()) == (b"value 0", b"value 1")
+    assert scan.incomplete == []
+    with pytest.raises(MessageTooLargeError, match=f"begins at 1:1 has {len(plain)} bytes"):
+        topic.scan(["value"], max_message_bytes=256 << 20).to_table()
+
+
+def test_a_chunked_message_that_is_compressed_is_read_up_to_the_ceiling(tmp_path):
+    plain = text(40 * MIB)
+    parts = parts_of(compress(ZSTD, plain), 900, compression=ZSTD, uncompressed_size=len(plain))
+    assert len(parts) > 2
+    topic = topic_of(tmp_path, parts[:1], [*parts[1:], small()])
+    assert topic.scan(["value"]).to_table()["value"].to_pylist() == [plain, b"value 0"]
+    with pytest.raises(MessageTooLargeError, match=f"max_message_bytes={len(plain)} lets"):
+        topic.scan(max_message_bytes=20 * MIB).to_table()
+
+
+def test_messages_that_wait_beyond_the_bound_are_too_large_never_incomplete(tmp_path, monkeypatch):
+    """Four messages of 300 bytes whose parts alternate; 1,000 bytes may wait."""
+    monkeypatch.setattr(chunks, "LEAST_WAITING_BYTES", 1000)
+    messages = [parts_of(bytes([i]) * 300, 100, b"%d" % i) for i in range(4)]
+    alternating = [part for parts in zip(*messages, strict=True) for part in parts]
+    topic = topic_of(tmp_path, [*alternating, *parts_of(b"lost", 2, b"lost")[:1]])
+    with pytest.raises(MessageTooLargeError, match=r"entry 1:8: .* bytes of chunked messages waited .* 1:0 among"):
+        topic.scan(max_message_bytes=400).to_table()
+    scan = topic.scan(["entry_id", "value"], max_message_bytes=400, on_corrupt="skip")
+    rows = scan.to_table()["entry_id"].to_pylist()
+    assert sorted(rows + [one.first_entry for one in scan.skipped]) == [8, 9, 10, 11]
+    assert scan.skipped
+    assert scan.incomplete == [Incomplete(1, 12, 1, 2)]
+    needed = int(scan.skipped[0].reason.partition("max_message_bytes=")[2].split()[0])
+    assert topic.scan(max_message_bytes=needed).to_table().num_rows == 4
+
+
+def test_a_part_of_a_topic_refuses_what_began_before_it(tmp_path):
+    plain = bytes(3000)
+    first, *rest = parts_of(plain, 1000)
+    topic = topic_of(tmp_path, [small(0), first], [*rest, small(1)])
+    second = replace(topic.scan(["entry_id", "value"], max_message_bytes=2999), part=Reach.of(range(1, 2)))
+    with pytest.raises(MessageTooLargeError, match="entry 2:1: the chunked message that begins at 1:1 has 3000 bytes"):
+        second.to_table()
+    whole = replace(topic.scan(["entry_id", "value"]), part=Reach.of(range(1, 2)))
+    assert whole.to_table()["value"].to_pylist() == [plain, b"value 1"]
+    with pytest.raises(MessageTooLargeError, match="begins at 1:1 has 3000 bytes"):
+        topic.message("2:0", max_message_bytes=2999)
+
+
+def test_many_joined_messages_of_one_window_come_in_pieces(tmp_path):
+    """Their last parts stand side by side; more than what waits for them is not in memory but for the one that is joined."""
+    size = 40 * MIB
+    messages = [parts_of(bytes([i]) * size + b"end", 4 * MIB, b"%d" % i) for i in range(8)]
+    url = url_of(tmp_path, [part for one in messages for part in one[:-1]], [one[-1] for one in messages])
+    assert measured(url, 17 * size) == f"rows {[size + 3] * 8} within"

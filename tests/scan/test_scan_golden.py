@@ -1,0 +1,164 @@
+"""Every golden topic as a table, field by field against what Pulsar's own Java reader returned from the same bucket."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ledgerfs import open_bucket
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.cache import read_ahead
+from ledgerfs.errors import EncryptedMessageError
+from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS
+from ledgerfs.scan.topic_entries import Reach
+from tests.support.golden_rows import expected_of, milliseconds, rows_of, wanted
+
+PLAIN = "persistent://public/golden/plain"
+ENCRYPTED = "persistent://public/golden/encrypted"
+
+
+@pytest.fixture(scope="module")
+def bucket(golden_url: str) -> Bucket:
+    return open_bucket(golden_url)
+
+
+@pytest.mark.parametrize("window", [None, 100, 4096])
+def test_every_topic_is_what_the_java_reader_returned(
+    golden_url: str, golden: Path, window: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if window is not None:
+        monkeypatch.setattr(read_ahead, "PART_BYTES", window)
+        monkeypatch.setattr(read_ahead, "_FIRST_PARTS", (window,))
+    bucket = open_bucket(golden_url)
+    seen = 0
+    for topic in bucket.topics():
+        if topic.name == ENCRYPTED:
+            continue
+        rows = rows_of(bucket.topic(topic.name).scan())
+        assert rows == wanted(expected_of(golden, topic.name)), topic.name
+        seen += len(rows)
+    assert seen == 12_989 - 69
+
+
+def test_every_topic_is_that_also_in_four_threads_at_once(golden_url: str, golden: Path) -> None:
+    bucket = open_bucket(golden_url)
+    names = [topic.name for topic in bucket.topics() if topic.name != ENCRYPTED]
+
+    def read(shift: int) -> None:
+        for name in names[shift:] + names[:shift]:
+            assert rows_of(bucket.topic(name).scan()) == wanted(expected_of(golden, name)), name
+
+    # Two threads in the same order, so that they meet in one ledger; two elsewhere.
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(read, (0, 0, 9, 18)))
+
+
+def test_an_encrypted_topic_raises_or_is_null_or_left_out(bucket: Bucket, golden: Path) -> None:
+    topic = bucket.topic(ENCRYPTED)
+    with pytest.raises(EncryptedMessageError, match="entry 44:0"):
+        list(topic.scan())
+    rows = rows_of(topic.scan(on_encrypted="null"))
+    assert all(row.pop("value") == "" and row.pop("null_value") for row in rows)
+    assert rows == wanted(expected_of(golden, ENCRYPTED), without=("value", "null_value"))
+    assert rows_of(topic.scan(on_encrypted="skip")) == []
+
+
+def test_with_its_private_key_an_encrypted_topic_is_decrypted(bucket: Bucket, golden: Path) -> None:
+    keys = {"golden.key": golden / "keys" / "private.pem"}
+    rows = rows_of(bucket.topic(ENCRYPTED).scan(private_keys=keys))
+    assert rows == wanted(expected_of(golden, ENCRYPTED, "expected-decrypted"))
+
+
+def test_columns_come_in_any_order_and_each_alone(bucket: Bucket) -> None:
+    for name in (
+        PLAIN,
+        "persistent://public/golden/batched-lz4",
+        "persistent://public/golden/txn",
+        "persistent://public/golden/chunked",
+    ):
+        topic = bucket.topic(name)
+        whole = topic.scan().to_table()
+        backwards = tuple(reversed(DEFAULT_COLUMNS))
+        assert topic.scan(columns=backwards).to_table() == whole.select(backwards)
+        for column in DEFAULT_COLUMNS:
+            assert topic.scan(columns=[column]).to_table() == whole.select([column]), column
+
+
+def test_each_ledger_alone_is_its_part_of_the_topic(bucket: Bucket) -> None:
+    for name in ("persistent://public/golden/chunked", "persistent://public/golden/txn", PLAIN):
+        topic = bucket.topic(name)
+        whole = topic.scan().to_table()
+        scan = topic.scan()
+        parts = [replace(scan, part=Reach.of(range(i, i + 1))).to_table() for i in range(len(topic.ledgers))]
+        assert [part.num_rows > 0 for part in parts] == [True] * len(parts)
+        assert pa.concat_tables(parts) == whole
+
+
+def test_threads_scan_one_bucket(bucket: Bucket) -> None:
+    names = [topic.name for topic in bucket.topics() if topic.name != ENCRYPTED] * 2
+    with ThreadPoolExecutor(8) as pool:
+        counts = list(pool.map(lambda name: bucket.topic(name).scan().to_table().num_rows, names))
+    assert sum(counts) == 2 * (12_989 - 69)
+
+
+def test_counting_is_as_scanning(bucket: Bucket, golden: Path) -> None:
+    for topic in bucket.topics():
+        expected = expected_of(golden, topic.name, "expected-decrypted" if topic.name == ENCRYPTED else "expected")
+        assert bucket.topic(topic.name).count() == len(expected)
+    times = [line["publish_time"] for line in expected_of(golden, PLAIN)]
+    assert bucket.topic(PLAIN).count(start_time=times[300]) == sum(time >= times[300] for time in times)
+    encrypted = bucket.topic(ENCRYPTED)
+    for options in (
+        {"on_encrypted": "null"},
+        {"on_encrypted": "skip"},
+        {"include_markers": True, "on_encrypted": "null"},
+    ):
+        assert encrypted.count(**options) == encrypted.scan(**options).to_table().num_rows
+    txn = bucket.topic("persistent://public/golden/txn")
+    for options in ({}, {"transactions": "all"}, {"include_markers": True}):
+        assert txn.count(**options) == txn.scan(**options).to_table().num_rows
+
+
+def test_transactions_show_their_outcome_when_all_are_asked_for(bucket: Bucket) -> None:
+    topic = bucket.topic("persistent://public/golden/txn")
+    table = topic.scan(transactions="all").to_table()
+    states = table["txn_state"].to_pylist()
+    assert states.count("aborted") == 48
+    assert states.count("committed") + states.count(None) == 132
+    assert {text[0] for text in table["txn_id"].to_pylist() if text} == {"("}
+    assert all(
+        (state is None) == (text is None) for state, text in zip(states, table["txn_id"].to_pylist(), strict=True)
+    )
+
+
+def test_time_ranges_are_exact_and_their_end_is_excluded(bucket: Bucket, golden: Path) -> None:
+    times = [line["publish_time"] for line in expected_of(golden, PLAIN)]
+    for start, end in [
+        (times[100], times[400]),
+        (times[0], times[0] + 1),
+        (times[-1] + 1, None),
+        (None, times[0]),
+        (None, times[300]),
+    ]:
+        table = bucket.topic(PLAIN).scan(columns=["publish_time"], start_time=start, end_time=end).to_table()
+        inside = [time for time in times if (start is None or time >= start) and (end is None or time < end)]
+        assert [milliseconds(time) for time in table["publish_time"].to_pylist()] == inside
+
+
+def test_ledgers_that_miss_the_range_are_not_read(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    batches = type(bucket.ledger(26)).batches
+
+    def remember(ledger: Any, *arguments: Any) -> Any:
+        read.append(ledger.ref.ledger_id)
+        return batches(ledger, *arguments)
+
+    monkeypatch.setattr(type(bucket.ledger(26)), "batches", remember)
+    assert bucket.topic(PLAIN).scan(columns=["key"], end_time="2020-01-01").to_table().num_rows == 0
+    assert read == []
+    # Only the last ledger may still have been open then.
+    assert bucket.topic(PLAIN).scan(columns=["key"], start_time="2030-01-01").to_table().num_rows == 0
+    assert read == [123]

@@ -1,0 +1,271 @@
+"""Ranges of time: what is left unread never has a row of them, and much is left unread."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledgerfs import open_bucket
+from ledgerfs.bucket.topic import Topic
+from ledgerfs.scan import time_pruning
+from ledgerfs.scan.topic_entries import Reach
+from tests.support.entries import frame, metadata
+from tests.support.ledgers import CREATED_MS, Offload, offload, put_in_folder
+from tests.support.stores import CountingStore, counting_bucket
+
+COLUMNS = ["ledger_id", "entry_id", "publish_time", "value", "txn_state"]
+SLACK = 500
+COMMIT, ABORT = 21, 22
+
+
+def message(time_ms: int, payload: bytes = b"", **fields: object) -> bytes:
+    return frame(metadata(publish_time_ms=time_ms, **fields), payload)
+
+
+def topic_of(url: str) -> Topic:
+    return open_bucket(url).topic("public/default/orders")
+
+
+def in_range(table: pa.Table, start: int | None, end: int | None) -> pa.Table:
+    times = table["publish_time"].cast(pa.int64()).to_pylist()
+    inside = [(start is None or t >= start * 1000) and (end is None or t < end * 1000) for t in times]
+    return table.filter(pa.array(inside, pa.bool_()))
+
+
+@dataclass
+class Writer:
+    """Makes entries of nearly ordered times: whole messages, chunks of several messages, transactions and their ends."""
+
+    draw: random.Random
+    now: int = CREATED_MS
+    sent: int = 0
+    times: list[int] = field(default_factory=list)
+    chunks: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+    transactions: list[int] = field(default_factory=list)
+
+    def time(self) -> int:
+        self.times.append(self.now + self.draw.choice((0, SLACK, self.draw.randint(0, SLACK))))
+        return self.times[-1]
+
+    def entry(self) -> bytes:
+        self.now += self.draw.choice((0, 1, 20, 400))
+        self.sent += 1
+        payload = bytes(self.draw.randrange(256) for _ in range(self.draw.choice((0, 10, 100))))
+        kind = self.draw.random()
+        if kind < 0.2:
+            return self.chunk(payload)
+        if kind < 0.4:
+            return self.of_transaction(payload)
+        return message(self.time(), payload)
+
+    def chunk(self, payload: bytes) -> bytes:
+        if len(self.chunks) < 2:
+            self.chunks[b"chunked-%d" % self.sent] = (0, self.draw.randint(2, 4))
+        identity = self.draw.choice(sorted(self.chunks))
+        number, count = self.chunks.pop(identity)
+        if number + 1 < count:
+            self.chunks[identity] = (number + 1, count)
+        return message(self.time(), payload, chunked_id=identity, chunk=number, chunks=count)
+
+    def of_transaction(self, payload: bytes) -> bytes:
+        if len(self.transactions) < 2:
+            self.transactions.append(self.sent)
+        number = self.draw.choice(self.transactions)
+        fields: dict[str, object] = {"transaction_least": number, "transaction_most": 1}
+        if self.draw.random() < 0.3:
+            self.transactions.remove(number)
+            return message(self.time(), marker_type=self.draw.choice((COMMIT, ABORT)), **fields)
+        return message(self.time(), payload, **fields)
+
+    def ledger(self, number: int) -> Offload:
+        created = self.time() if self.draw.random() < 0.7 else None
+        entries = [self.entry() for _ in range(self.draw.randint(1, 40))]
+        return offload(
+            entries, number, uuid=number, created_ms=created, block_size=self.draw.choice((400, 900, 100_000))
+        )
+
+
+@settings(deadline=None, max_examples=150)
+@given(data=st.data())
+def test_rows_are_those_of_the_whole_topic_that_are_in_the_range(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    writer = Writer(random.Random(data.draw(st.integers(0, 2**32))))
+    ledgers = [writer.ledger(number) for number in range(1, 1 + data.draw(st.integers(1, 4)))]
+    topic = topic_of(put_in_folder(tmp_path_factory.mktemp("made"), *ledgers))
+    near = st.builds(int.__add__, st.sampled_from(writer.times), st.sampled_from((0, 1, -SLACK, SLACK)))
+    moments = st.one_of(st.none(), near, st.integers(CREATED_MS - 100, writer.now + 200))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time_pruning, "_WORTH_A_GLANCE", data.draw(st.sampled_from((0, 2000))))
+        patch.setattr(time_pruning, "_GLANCE", data.draw(st.sampled_from((13, 40, 100, 4096))))
+        transactions = data.draw(st.sampled_from(("committed", "all")))
+        whole = topic.scan(COLUMNS, transactions=transactions).to_table()
+        for _ in range(4):
+            start, end = data.draw(moments), data.draw(moments)
+            scan = topic.scan(COLUMNS, transactions=transactions, start_time=start, end_time=end, clock_slack_ms=SLACK)
+            assert scan.to_table() == in_range(whole, start, end)
+            assert scan.count() == in_range(whole, start, end).num_rows
+            parts = [replace(scan, part=Reach.of(range(i, i + 1))).to_table() for i in range(len(ledgers))]
+            assert pa.concat_tables(parts) == in_range(whole, start, end)
+
+
+SECOND = 1000
+ENTRIES, PAYLOAD = 2048, 16 << 10
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A ledger of 32 MiB in blocks of 1 MiB, a message of 16 KiB every minute."""
+    entries = [message(CREATED_MS + i * 60 * SECOND, b"x" * PAYLOAD) for i in range(ENTRIES)]
+    return put_in_folder(tmp_path_factory.mktemp("large"), offload(entries, block_size=1 << 20))
+
+
+def read_of(url: str, start: int | None, end: int | None, **options: object) -> tuple[list[int], CountingStore]:
+    """Return the entries in a range of minutes, and the store that was asked."""
+    bucket, store = counting_bucket(url)
+    topic = bucket.topic("public/default/orders")
+    assert topic.ledgers[0].index
+    store.requests.clear()
+    times = {
+        name: CREATED_MS + minute * 60 * SECOND
+        for name, minute in (("start_time", start), ("end_time", end))
+        if minute is not None
+    }
+    table = topic.scan(["entry_id"], **times, **options).to_table()
+    return table["entry_id"].to_pylist(), store
+
+
+@pytest.mark.parametrize(("start", "end"), [(1000, 1010), (None, 30), (2000, None), (0, 5), (2040, 2048)])
+def test_little_is_read_for_a_short_range(large: str, start: int | None, end: int | None) -> None:
+    found, store = read_of(large, start, end)
+    assert found == list(range(start or 0, ENTRIES if end is None else end))
+    assert store.bytes_read < 6 << 20
+    assert len(store.requests) < 30
+
+
+def test_a_range_of_everything_costs_few_looks(large: str) -> None:
+    found, store = read_of(large, 0, ENTRIES)
+    assert len(found) == ENTRIES
+    assert store.bytes_read < (33 << 20) + (1 << 20)
+
+
+def test_a_range_that_no_message_is_in_is_read_from_one_block(large: str) -> None:
+    for start, end in [(ENTRIES + 1000, None), (None, -1000)]:
+        found, store = read_of(large, start, end)
+        assert found == []
+        assert store.bytes_read < 2 << 20
+
+
+def test_more_slack_reads_more(large: str) -> None:
+    exact = read_of(large, 1000, 1010, clock_slack_ms=0)[1].bytes_read
+    wide = read_of(large, 1000, 1010, clock_slack_ms=10 * 3600 * SECOND)[1].bytes_read
+    assert exact < 3 << 20 < wide
+
+
+def entries_of_blocks(times: Sequence[int], **fields: object) -> list[bytes]:
+    """Three entries of each time, which are a block of 2000 bytes together."""
+    return [message(time, b"x" * 500, **fields) for time in times for _ in range(3)]
+
+
+def ids_in(topic: Topic, start: int | None, end: int | None, **options: object) -> list[int]:
+    scan = topic.scan(["entry_id"], start_time=start, end_time=end, clock_slack_ms=SLACK, **options)
+    return scan.to_table()["entry_id"].to_pylist()
+
+
+@pytest.fixture
+def _every_block_is_worth_a_glance(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_pruning, "_WORTH_A_GLANCE", 0)
+
+
+HOURS = [CREATED_MS + i * 3600 * SECOND for i in range(9)]
+
+
+@pytest.mark.usefixtures("_every_block_is_worth_a_glance")
+@pytest.mark.parametrize("block", range(9))
+@pytest.mark.parametrize("shift", [-(10**7), 10**7])
+def test_a_block_whose_first_time_is_damaged_cuts_nothing_off(tmp_path: Path, block: int, shift: int) -> None:
+    entries = entries_of_blocks(HOURS)
+    checksum = entries[3 * block][:6]
+    entries[3 * block] = checksum + message(HOURS[block] + shift * SECOND, b"x" * 500)[6:]
+    made = offload(entries, block_size=2000, created_ms=None)
+    topic = topic_of(put_in_folder(tmp_path, made))
+    assert len(topic.ledgers[0].index.blocks) == 9
+    for start, end in [(HOURS[4], HOURS[6]), (None, HOURS[3]), (HOURS[7], None)]:
+        expected = [
+            i
+            for i in range(27)
+            if i != 3 * block and (start is None or HOURS[i // 3] >= start) and (end is None or HOURS[i // 3] < end)
+        ]
+        assert ids_in(topic, start, end, on_corrupt="skip") == expected
+
+
+@pytest.mark.usefixtures("_every_block_is_worth_a_glance")
+@pytest.mark.parametrize("shift", [-(10**7), 0, 10**7])
+@pytest.mark.parametrize("damage", [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\0\0\0\1"])
+def test_a_block_whose_first_record_is_damaged_cuts_nothing_off(tmp_path: Path, damage: bytes, shift: int) -> None:
+    for block in range(9):
+        entries = entries_of_blocks(HOURS)
+        entries[3 * block] = message(HOURS[block] + shift * SECOND, b"x" * 500)
+        made = offload(entries, block_size=2000, created_ms=None)
+        at = 2000 * block + 128
+        topic = topic_of(put_in_folder(tmp_path, replace(made, data=made.data[:at] + damage + made.data[at + 4 :])))
+        found = ids_in(topic, HOURS[4], HOURS[6], on_corrupt="skip")
+        assert [i for i in found if i // 3 != block] == [i for i in range(12, 18) if i // 3 != block]
+
+
+@pytest.mark.usefixtures("_every_block_is_worth_a_glance")
+def test_a_truncated_object_cuts_nothing_off(tmp_path: Path) -> None:
+    made = offload(entries_of_blocks(HOURS), block_size=2000, created_ms=None)
+    topic = topic_of(put_in_folder(tmp_path, replace(made, data=made.data[:7000])))
+    assert ids_in(topic, HOURS[2], HOURS[8], on_corrupt="skip") == [6, 7, 8, 9]
+    assert ids_in(topic, None, HOURS[2], on_corrupt="skip") == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.usefixtures("_every_block_is_worth_a_glance")
+def test_times_of_another_cluster_cut_nothing_off(tmp_path: Path) -> None:
+    """A replicated message keeps the time of its publishing there, which may be hours ago."""
+    for block in range(9):
+        entries = entries_of_blocks(HOURS)
+        entries[3 * block] = message(HOURS[0] - 10**9, b"x" * 480, replicated_from=b"west")
+        topic = topic_of(put_in_folder(tmp_path, offload(entries, block_size=2000, created_ms=None)))
+        assert ids_in(topic, HOURS[2], None) == [i for i in range(6, 27) if i != 3 * block]
+
+
+@pytest.mark.usefixtures("_every_block_is_worth_a_glance")
+def test_metadata_longer_than_a_glance_tells_its_time(tmp_path: Path) -> None:
+    entries = [message(time, producer_name=b"p" * 9000) for time in HOURS for _ in range(3)]
+    url = put_in_folder(tmp_path, offload(entries, block_size=28_000, created_ms=None))
+    bucket, store = counting_bucket(url)
+    assert ids_in(bucket.topic("public/default/orders"), HOURS[4], HOURS[5]) == [12, 13, 14]
+    assert store.bytes_read < 8 * 13_000 + 4 * 28_000
+
+
+def test_the_earlier_parts_of_a_chunked_message_are_read_from_left_out_blocks(tmp_path: Path) -> None:
+    chunks = [message(HOURS[i], b"part %d;" % i + b"x" * 600, chunked_id=b"a", chunk=i, chunks=9) for i in range(9)]
+    topic = topic_of(put_in_folder(tmp_path, offload(chunks, block_size=900, created_ms=None)))
+    assert len(topic.ledgers[0].index.blocks) == 9
+    assert ids_in(topic, HOURS[8], None) == [8]
+    scan = topic.scan(["value"], start_time=HOURS[8], clock_slack_ms=0)
+    assert scan.to_table()["value"][0].as_py().count(b"part") == 9
+    assert scan.incomplete == []
+    # What waits where the range ends is not told: the topic goes on.
+    scan = topic.scan(["value"], end_time=HOURS[4], clock_slack_ms=0)
+    assert (scan.to_table().num_rows, scan.incomplete, scan.is_final) == (0, [], True)
+
+
+def test_a_slack_that_is_no_number_of_milliseconds_is_told(tmp_path: Path) -> None:
+    topic = topic_of(put_in_folder(tmp_path, offload([message(CREATED_MS)])))
+    for wrong in (-1, 1.5, "1", None, True):
+        with pytest.raises(OSError, match="clock_slack_ms"):
+            topic.scan(clock_slack_ms=wrong)
+
+
+def test_so_much_slack_that_everything_is_read(large: str) -> None:
+    found, store = read_of(large, 1000, 1010, clock_slack_ms=10**15)
+    assert found == list(range(1000, 1010))
+    assert store.bytes_read > 32 << 20

@@ -1,0 +1,298 @@
+"""What verify finds, and that it finds nothing in what is whole."""
+
+import threading
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ledgerfs import open_bucket
+from ledgerfs.errors import CorruptLedgerError, StoreUnreachableError
+from ledgerfs.formats.pulsar_blob.block import build_padding
+from ledgerfs.formats.pulsar_blob.index import build_index, parse_index
+from ledgerfs.upkeep.verification import Finding, Report, Severity, verify
+from ledgerfs.upkeep.verification.verify import verify_listed
+from tests.support.ledgers import offload, put_in_folder, record
+from tests.support.s3 import Fault, FaultProxy, S3Server
+
+
+def damage(report: Report) -> list[Finding]:
+    return [finding for finding in report.findings if finding.severity is Severity.DAMAGE]
+
+
+def kinds(report: Report) -> list[str]:
+    return [finding.kind for finding in report.findings if finding.kind != "no-user-metadata"]
+
+
+def test_the_golden_bucket_is_whole(golden_url: str) -> None:
+    report = verify(open_bucket(golden_url))
+    assert [finding.kind for finding in report.findings] == ["no-user-metadata"]
+    assert (report.ledgers, report.entries, report.bytes) == (104, 4221, 26_894_196)
+    assert not report.is_damaged
+
+
+def test_the_golden_bucket_on_s3_is_whole_down_to_its_user_metadata(s3_golden: str, s3: S3Server) -> None:
+    report = verify(open_bucket(s3_golden, s3.options))
+    assert report.findings == ()
+    assert report.entries == 4221
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_the_ledger_that_pulsar_lost_is_found(quick: bool, truncated_url: str) -> None:
+    report = verify(open_bucket(truncated_url), quick=quick)
+    first = damage(report)[0]
+    assert (first.kind, first.ledger_id, first.offset) == ("truncated-offload", 201, 5_242_880)
+    assert first.key == "d5b0d817-e819-4bc6-8610-c87c1c7bd0e8-ledger-201"
+    assert "entries 5 to 10 are missing" in first.message
+    assert report.entries == (0 if quick else 5)
+
+
+def test_quick_reads_no_data(golden_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket = open_bucket(golden_url)
+    bucket.load_catalog()
+    monkeypatch.setattr(type(bucket.store), "read", None)
+    assert not verify(bucket, quick=True).is_damaged
+
+
+def test_pairs_that_are_none_are_damage_unless_there_is_a_whole_copy(tmp_path: Path) -> None:
+    orphan, lost, orphan_copy, lost_copy, whole = (
+        offload([b"x"], ledger_id, uuid=uuid) for ledger_id, uuid in ((1, 1), (2, 2), (3, 3), (3, 4), (3, 5))
+    )
+    url = put_in_folder(tmp_path, orphan, lost, orphan_copy, lost_copy, whole)
+    for made, ending in ((orphan, "-index"), (orphan_copy, "-index"), (lost, ""), (lost_copy, "")):
+        (tmp_path / f"{made.uuid}-ledger-{made.ledger_id}{ending}").unlink()
+    found = {
+        (finding.kind, finding.ledger_id): finding.severity.value
+        for finding in verify(open_bucket(url), quick=True).findings
+    }
+    assert found == {
+        ("data-without-index", 1): "damage",
+        ("index-without-data", 2): "damage",
+        ("data-without-index", 3): "remark",
+        ("index-without-data", 3): "remark",
+    }
+
+
+def test_short_and_long_objects_are_found_by_their_sizes(tmp_path: Path) -> None:
+    short, long = offload([b"x" * 50] * 9, 1, uuid=1), offload([b"x" * 50] * 9, 2, uuid=2)
+    url = put_in_folder(tmp_path, short, long)
+    (tmp_path / f"{short.uuid}-ledger-1").write_bytes(short.data[:-1])
+    (tmp_path / f"{long.uuid}-ledger-2").write_bytes(long.data + b"!")
+    found = {finding.kind: finding.offset for finding in damage(verify(open_bucket(url), quick=True))}
+    assert found == {"short-object": len(short.data) - 1, "long-object": len(long.data)}
+
+
+def test_a_longer_object_is_still_read(tmp_path: Path) -> None:
+    made = offload([b"x" * 50] * 9)
+    url = put_in_folder(tmp_path, made)
+    (tmp_path / f"{made.uuid}-ledger-1").write_bytes(made.data + b"appended")
+    ledger = open_bucket(url).ledger(1)
+    assert ledger.read_records(0, ledger.records_size) == made.records
+
+
+def test_missing_and_repeated_entry_ids_are_found_and_other_blocks_still_checked(tmp_path: Path) -> None:
+    made = offload([b"x" * 50] * 40, block_size=1000)
+    url = put_in_folder(tmp_path, made)
+    data = bytearray(made.data)
+    data[128 + 62 : 128 + 124] = record(0, b"x" * 50)
+    (tmp_path / f"{made.uuid}-ledger-1").write_bytes(data)
+    report = verify(open_bucket(url))
+    (finding,) = damage(report)
+    assert (finding.kind, finding.offset) == ("damaged-records", 128 + 62)
+    assert "entry 0 stands where entry 1 should; entries 1 to 13 cannot be reached" in finding.message
+    assert report.entries == 40 - 13
+
+
+def test_a_length_that_the_metadata_does_not_know_is_found(tmp_path: Path) -> None:
+    made = offload([b"x" * 50] * 40, block_size=1000)
+    other = offload([b"x" * 50] * 39 + [b"x" * 49], block_size=1000)
+    url = put_in_folder(tmp_path, made)
+    lengths = (len(one.data).to_bytes(8, "big") for one in (other, made))
+    (tmp_path / f"{made.uuid}-ledger-1-index").write_bytes(other.index.replace(*lengths))
+    assert kinds(verify(open_bucket(url))) == ["wrong-length"]
+
+
+def test_wrong_checksums_are_named_one_by_one_and_then_counted(golden: Path, tmp_path: Path) -> None:
+    ref = open_bucket(f"file://{golden}/bucket").ledger(26).ref
+    data = bytearray((golden / "bucket" / ref.data.key).read_bytes())
+    at, entries = 128, []
+    while at < len(data):
+        length = int.from_bytes(data[at : at + 4], "big")
+        entries.append(at + 12)
+        data[at + 12 + length - 1] ^= 1
+        at += 12 + length
+    (tmp_path / ref.data.key).write_bytes(data)
+    (tmp_path / ref.index.key).write_bytes((golden / "bucket" / ref.index.key).read_bytes())
+    found = damage(verify(open_bucket(str(tmp_path))))
+    assert [finding.offset for finding in found] == [*entries[:20], None]
+    assert "entry 0: CRC32C is " in found[0].message
+    assert "200 entries in all" in found[-1].message
+
+
+def test_wrong_padding_and_block_headers_are_found(tmp_path: Path) -> None:
+    made = offload([b"x" * 50] * 40, block_size=1000)
+    url = put_in_folder(tmp_path, made)
+    data = bytearray(made.data)
+    data[998] ^= 1
+    data[1000 + 27] ^= 1
+    (tmp_path / f"{made.uuid}-ledger-1").write_bytes(data)
+    found = {finding.kind: (finding.offset, finding.message) for finding in damage(verify(open_bucket(url)))}
+    assert found["wrong-padding"][0] == 998
+    assert found["wrong-block-header"] == (1000, "block header says first entry 15, the index 14")
+
+
+def test_a_copy_that_lost_its_user_metadata_is_damage_on_s3(s3: S3Server, s3_bucket: str) -> None:
+    made = offload([b"x"])
+    s3.client.put_object(Bucket=s3_bucket, Key=f"{made.uuid}-ledger-1", Body=made.data)
+    other = {"S3ManagedLedgerOffloaderFormatVersion": "aws-sdk-s3-1"}
+    s3.client.put_object(Bucket=s3_bucket, Key=f"{made.uuid}-ledger-1-index", Body=made.index, Metadata=other)
+    found = damage(verify(open_bucket(f"s3://{s3_bucket}", s3.options)))
+    assert [finding.kind for finding in found] == ["no-version-key", "no-version-key"]
+    assert "lacks s3managedledgeroffloaderformatversion" in found[0].message
+    assert "aws-sdk-s3-1" in found[1].message
+
+
+def test_user_metadata_of_another_topic_is_damage_on_s3(s3: S3Server, s3_bucket: str) -> None:
+    made = offload([b"x"])
+    for (key, data), topic in zip(made.objects.items(), ("payments", "orders"), strict=True):
+        told = {
+            "s3managedledgeroffloaderformatversion": "1",
+            "managedledgername": f"public/default/persistent/{topic}",
+        }
+        s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data, Metadata=told)
+    (finding,) = verify(open_bucket(f"s3://{s3_bucket}", s3.options)).findings
+    assert (finding.kind, finding.severity) == ("contradicting-metadata", Severity.DAMAGE)
+    assert finding.key == f"{made.uuid}-ledger-1"
+    assert "persistent/payments" in finding.message
+
+
+def test_other_keys_are_counted_and_named_and_no_damage(tmp_path: Path) -> None:
+    url = put_in_folder(tmp_path, offload([b"x"]))
+    for i in range(7):
+        (tmp_path / f"note-{i}").write_bytes(b"")
+    report = verify(open_bucket(url), quick=True)
+    (finding,) = report.findings
+    assert (finding.kind, finding.severity) == ("foreign-keys", Severity.REMARK)
+    assert finding.message.startswith("7 keys")
+    assert finding.message.endswith("and 2 more")
+
+
+def test_further_copies_are_remarked(tmp_path: Path) -> None:
+    report = verify(open_bucket(put_in_folder(tmp_path, offload([b"x"], uuid=1), offload([b"x"], uuid=2))))
+    assert kinds(report) == ["extra-copy"]
+    assert report.ledgers == 2
+
+
+def test_an_object_that_cannot_be_read_is_a_finding(proxy: FaultProxy, s3: S3Server, s3_bucket: str) -> None:
+    made = offload([b"x"])
+    for key, data in made.objects.items():
+        s3.client.put_object(
+            Bucket=s3_bucket, Key=key, Body=data, Metadata={"s3managedledgeroffloaderformatversion": "1"}
+        )
+    key = f"{made.uuid}-ledger-1"
+    proxy.faults = [Fault("403", matches=lambda method, path, headers: method == "GET" and path.endswith(key))]
+    report = verify(open_bucket(f"s3://{s3_bucket}", proxy.options))
+    (finding,) = report.findings
+    assert (finding.kind, finding.key, finding.severity) == ("unreadable-object", key, Severity.UNCHECKED)
+    assert not report.is_damaged
+    assert not report.is_complete
+
+
+def test_ledgers_that_are_deleted_meanwhile_end_nothing(tmp_path: Path) -> None:
+    gone, short, whole = offload([b"x"], 1, uuid=1), offload([b"x"] * 3, 2, uuid=2), offload([b"x"], 3, uuid=3)
+    url = put_in_folder(tmp_path, gone, short, whole)
+    (tmp_path / f"{short.uuid}-ledger-2").write_bytes(short.data + b"!")
+    buckets = {quick: open_bucket(url) for quick in (False, True)}
+    for bucket in buckets.values():
+        bucket.load_catalog()
+    for made in (gone, short):
+        for key in made.objects:
+            (tmp_path / key).unlink()
+    for quick, bucket in buckets.items():
+        report = verify_listed(bucket, bucket.catalog, quick=quick)
+        assert not report.is_damaged
+        assert "deleted-meanwhile" in kinds(report)
+        # Whoever finds an object gone has the bucket listed again.
+        assert kinds(verify(bucket)) == []
+        assert verify(bucket).entries == 1
+
+
+def test_loss_in_one_of_two_clusters_that_share_a_bucket_is_damage(tmp_path: Path) -> None:
+    complete = offload([b"theirs"], 7, uuid=1, name="a/b/persistent/theirs")
+    lost = offload([b"ours"], 7, uuid=2, name="a/b/persistent/ours")
+    orphan = offload([b"another"], 7, uuid=3, name="a/b/persistent/ours")
+    url = put_in_folder(tmp_path, complete, lost, orphan)
+    (tmp_path / f"{lost.uuid}-ledger-7").unlink()
+    (tmp_path / f"{orphan.uuid}-ledger-7-index").unlink()
+    found = {finding.kind: finding.severity for finding in verify(open_bucket(url), quick=True).findings}
+    assert found == {"data-without-index": Severity.DAMAGE, "index-without-data": Severity.DAMAGE}
+
+
+def test_padding_behind_the_last_entry_is_found_and_not_guessed(tmp_path: Path) -> None:
+    made = offload([b"x" * 30] * 60, block_size=1500)
+    index = parse_index(made.index)
+    padded = replace(
+        made, data=made.data + build_padding(41), index=build_index(replace(index, data_length=len(made.data) + 41))
+    )
+    bucket = open_bucket(put_in_folder(tmp_path, padded))
+    found = {finding.kind: finding.offset for finding in damage(verify(bucket))}
+    assert found["wrong-padding"] == len(made.data)
+    with pytest.raises(CorruptLedgerError):
+        bucket.ledger(1).read_records(0, 10)
+    assert len(bucket.ledger(1).read(0, 59)) == 60
+
+
+def test_a_lying_header_length_costs_no_memory(tmp_path: Path) -> None:
+    made = offload([b"x" * 30])
+    index = parse_index(made.index)
+    huge = 1 << 31
+    lying = replace(index, header_length=huge, data_length=huge + len(made.records))
+    url = put_in_folder(tmp_path, replace(made, index=build_index(lying)))
+    with (tmp_path / f"{made.uuid}-ledger-1").open("r+b") as sparse:
+        sparse.truncate(lying.data_length)
+    bucket = open_bucket(url)
+    assert verify(bucket).is_damaged
+    tracemalloc.start()
+    assert verify(bucket).is_damaged
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8 << 20
+
+
+def test_a_store_that_goes_away_ends_the_verification(s3: S3Server, s3_bucket: str) -> None:
+    for i in (1, 2, 3):
+        for key, data in offload([b"x"], i, uuid=i).objects.items():
+            s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data)
+    proxy = FaultProxy(s3.address).start()
+    config = {"retries": {"max_attempts": 0}, "connect_timeout": 1}
+    bucket = open_bucket(f"s3://{s3_bucket}", {**proxy.options, "config_kwargs": config})
+    bucket.load_catalog()
+    proxy.faults = [Fault("reset", matches=lambda method, path, headers: True)]
+    with pytest.raises(StoreUnreachableError):
+        verify(bucket)
+    proxy.stop()
+
+
+def test_progress_counts_every_byte(golden_url: str) -> None:
+    seen: list[tuple[int, int | None]] = []
+    lock = threading.Lock()
+
+    def progress(what: str, done: int, total: int | None) -> None:
+        with lock:
+            if what == "verifying":
+                seen.append((done, total))
+
+    report = verify(open_bucket(golden_url), progress=progress)
+    assert max(seen) == (report.bytes, report.bytes)
+
+
+def test_a_caller_who_leaves_ends_the_threads(golden_url: str) -> None:
+    def progress(what: str, done: int, total: int | None) -> None:
+        if what == "verifying":
+            raise KeyboardInterrupt
+
+    before = threading.active_count()
+    with pytest.raises(KeyboardInterrupt):
+        verify(open_bucket(golden_url), progress=progress)
+    assert threading.active_count() <= before + 1

@@ -1,0 +1,528 @@
+"""Offloading from one bucket into another: identical trees, resumed, and what is damaged named and left behind."""
+
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import fsspec
+import pytest
+
+from ledgerfs import open_bucket
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.errors import CorruptLedgerError, LedgerExistsError, RefusedLedgerError
+from ledgerfs.messages.transforms.entry_transform import recompress, unbatch
+from ledgerfs.storage.folders.writes import LocalWrites
+from ledgerfs.upkeep.verification.verify import verify
+from ledgerfs.vfs.bucket_tree import tree_of
+from ledgerfs.writing.bucket_copy import CopiedLedger, CopyOptions, Outcome, copy_ledgers, rows_to_copy
+from ledgerfs.writing.claims import IfExists
+from ledgerfs.writing.own_ids import new_own_id
+from tests.support.entries import frame, metadata
+from tests.support.ledgers import CREATED_MS, NAME, Offload, offload, put_in_folder
+from tests.support.s3 import S3Server
+from tests.support.s3_log import changes, requests_of
+
+MIB = 1 << 20
+SOME_TOPICS = ["blocks", "batched-lz4", "plain"]
+
+
+def managed(*topics: str) -> list[str | None]:
+    return [f"public/golden/persistent/{topic}" for topic in topics]
+
+
+def copy(
+    source: Bucket, target: Bucket, topics: list[str | None] | None = None, progress: Any = None, **options: Any
+) -> list[CopiedLedger]:
+    chosen = CopyOptions(**options)
+    all_copies = not (chosen.new_uuid or chosen.first_ledger_id is not None)
+    rows = rows_to_copy(source.catalog, topics, all_copies=all_copies)
+    found = list(copy_ledgers(source, target, rows, chosen, progress))
+    wanted = [source.catalog.ref(int(row)) for row in rows]
+    # Those that failed are told at once, and all others, in order, when they are looked at again.
+    failed = {one.source.data.key for one in found if one.outcome is Outcome.FAILED}
+    assert sorted(one.source.data.key for one in found) == sorted(ref.data.key for ref in wanted)
+    assert [one.source for one in found if one.error is None] == [one for one in wanted if one.data.key not in failed]
+    target.refresh()
+    return found
+
+
+def outcomes(found: list[CopiedLedger]) -> dict[int, Outcome]:
+    assert all((one.error is not None) == (one.outcome is Outcome.FAILED) for one in found)
+    return {one.source.ledger_id: one.outcome for one in found}
+
+
+def objects_in(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def rows_of(bucket: Bucket, topic: str) -> list[dict[str, Any]]:
+    table = bucket.topic(topic).scan(on_encrypted="null", include_markers=True, transactions="all").to_table()
+    return table.drop_columns(["ledger_id", "entry_id", "batch_index"]).to_pylist()
+
+
+def places_of(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return what changes when a file is written, or replaced."""
+    return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.iterdir()}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "target"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def target(folder: Path) -> Bucket:
+    return open_bucket(str(folder))
+
+
+@pytest.fixture
+def golden_bucket(golden_url: str) -> Bucket:
+    return open_bucket(golden_url)
+
+
+def source_of(tmp_path: Path, *made: Offload) -> Bucket:
+    folder = tmp_path / "source"
+    folder.mkdir(exist_ok=True)
+    return open_bucket(put_in_folder(folder, *made))
+
+
+def test_a_whole_bucket_is_the_same_and_a_second_time_nothing_is_done(
+    golden: Path, golden_bucket: Bucket, target: Bucket, folder: Path
+) -> None:
+    told: list[tuple[int, int | None]] = []
+    found = copy(golden_bucket, target, progress=lambda _, done, total: told.append((done, total)))
+    assert set(outcomes(found).values()) == {Outcome.COPIED}
+    assert len(found) == 104
+    assert all((one.ledger_id, one.uuid) == (one.source.ledger_id, one.source.uuid) for one in found)
+    assert objects_in(folder) == objects_in(golden / "bucket")
+    size = sum(ref.records_size for ref in golden_bucket.catalog.refs())
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert told[-1] == (size, size)
+
+    before = places_of(folder)
+    told.clear()
+    again = copy(golden_bucket, target, progress=lambda _, done, total: told.append((done, total)))
+    assert set(outcomes(again).values()) == {Outcome.SKIPPED}
+    assert places_of(folder) == before
+    assert told[-1] == (size, size)
+
+
+def test_in_memory_it_is_the_same(golden: Path, golden_bucket: Bucket, tmp_path: Path) -> None:
+    memory = fsspec.filesystem("memory")
+    url = f"memory://copied-{tmp_path.name}"
+    memory.makedirs(url, exist_ok=True)
+    topics = managed(*SOME_TOPICS)
+    found = copy(golden_bucket, open_bucket(url), topics)
+    named = {path.rpartition("/")[2]: memory.cat_file(path) for path in memory.find(url)}
+    keys = [key for one in found for key in (one.source.data.key, one.source.index.key)]
+    assert named == {key: (golden / "bucket" / key).read_bytes() for key in keys}
+
+
+@pytest.mark.parametrize("prefix", ["", "/some/folder"])
+def test_on_s3_it_is_the_same_with_its_user_metadata(
+    prefix: str, golden: Path, s3: S3Server, s3_golden: str, s3_bucket: str
+) -> None:
+    source = open_bucket(s3_golden, s3.options)
+    target = open_bucket(f"s3://{s3_bucket}{prefix}", s3.options)
+    topics = managed(*SOME_TOPICS)
+    found = copy(source, target, topics)
+    assert set(outcomes(found).values()) == {Outcome.COPIED}
+    for one in found:
+        for key in (one.source.data.key, one.source.index.key):
+            name = f"{prefix}/{key}".lstrip("/")
+            answer, original = (
+                s3.client.get_object(Bucket=bucket, Key=at) for bucket, at in ((s3_bucket, name), ("golden", key))
+            )
+            assert answer["Body"].read() == (golden / "bucket" / key).read_bytes()
+            assert answer["Metadata"] == original["Metadata"]
+        blocks = s3.client.head_object(Bucket=s3_bucket, Key=f"{prefix}/{one.source.data.key}".lstrip("/"))["ETag"]
+        assert blocks.endswith(f'-{one.source.blocks}"')
+    with requests_of(s3_bucket) as seen:
+        again = copy(source, open_bucket(f"s3://{s3_bucket}{prefix}", s3.options), topics)
+    assert set(outcomes(again).values()) == {Outcome.SKIPPED}
+    assert changes(seen) == []
+    assert verify(target).findings == ()
+
+
+def test_some_topics_and_one_that_is_not_there(golden_bucket: Bucket, target: Bucket) -> None:
+    found = copy(golden_bucket, target, managed("plain", "txn", "plain", "nobody"))
+    assert [one.ledger_id for one in found] == [26, 84, 123, 69, 118, 152]
+    assert [topic.name for topic in target.topics()] == [
+        "persistent://public/golden/plain",
+        "persistent://public/golden/txn",
+    ]
+    assert copy(golden_bucket, target, managed("nobody")) == []
+
+
+def test_half_a_copy_is_taken_up(golden: Path, golden_bucket: Bucket, target: Bucket, folder: Path) -> None:
+    topics = managed(*SOME_TOPICS)
+    found = copy(golden_bucket, target, topics)
+    whole = objects_in(folder)
+    gone = found[::2]
+    for number, one in enumerate(gone):
+        (folder / one.source.index.key).unlink()
+        if number % 2:
+            (folder / one.source.data.key).unlink()
+    again = outcomes(copy(golden_bucket, open_bucket(str(folder)), topics))
+    assert {ledger_id for ledger_id, outcome in again.items() if outcome is Outcome.COPIED} == {
+        one.ledger_id for one in gone
+    }
+    assert objects_in(folder) == whole
+
+
+def test_copying_onto_itself_does_nothing(golden: Path, folder: Path) -> None:
+    shutil.copytree(golden / "bucket", folder, dirs_exist_ok=True)
+    before = places_of(folder)
+    found = copy(open_bucket(str(folder)), open_bucket(str(folder)))
+    assert set(outcomes(found).values()) == {Outcome.SKIPPED}
+    assert places_of(folder) == before
+
+
+# Other blocks, other payloads
+
+
+@pytest.mark.parametrize("block_size", [7 * MIB, 64 * MIB])
+def test_larger_blocks_have_the_same_entries(block_size: int, golden_bucket: Bucket, target: Bucket) -> None:
+    copy(golden_bucket, target, managed("blocks", "plain"), block_size=block_size)
+    for ledger_id in (42, 99, 26):
+        path = f"entries/public/golden/{'plain' if ledger_id == 26 else 'blocks'}/{ledger_id}.entries"
+        opened = [tree_of(bucket).open(path) for bucket in (golden_bucket, target)]
+        assert opened[0].read(0, opened[0].size) == opened[1].read(0, opened[1].size)
+    offsets = [block.offset for block in target.ledger(42).index.blocks]
+    assert offsets == ([0, block_size] if block_size == 7 * MIB else [0])
+    assert not verify(target).is_damaged
+
+
+@pytest.mark.parametrize("block_size", [0, 1, 140, 2**31])
+def test_a_block_size_that_the_target_refuses_is_one_error(
+    block_size: int, golden_bucket: Bucket, target: Bucket
+) -> None:
+    with pytest.raises(RefusedLedgerError, match=f"blocks of {block_size} bytes"):
+        copy(golden_bucket, target, block_size=block_size)
+
+
+def test_entries_that_fit_no_smaller_block_are_named(golden_bucket: Bucket, target: Bucket, folder: Path) -> None:
+    found = copy(golden_bucket, target, managed("blocks", "plain"), block_size=2000)
+    assert {one.ledger_id for one in found if one.outcome is Outcome.FAILED} == {42, 99}
+    for one in found:
+        if one.error is not None:
+            assert isinstance(one.error, RefusedLedgerError)
+            assert "docs/format.md" in str(one.error)
+            assert one.source.uuid in str(one.error)
+    assert len(objects_in(folder)) == 6
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4", "zlib", "zstd", "snappy"])
+def test_recompressed_copies_have_the_same_messages_and_ids(codec: str, golden_bucket: Bucket, target: Bucket) -> None:
+    topics = ["batched-none", "batched-zlib", "single-snappy", "encrypted", "chunked", "txn", "kv-inline"]
+    found = copy(golden_bucket, target, managed(*topics), transform=partial(recompress, codec))
+    assert set(outcomes(found).values()) == {Outcome.COPIED}
+    options: dict[str, Any] = {"on_encrypted": "null", "include_markers": True, "transactions": "all"}
+    for topic in topics:
+        tables = [one.topic(f"public/golden/{topic}").scan(**options).to_table() for one in (golden_bucket, target)]
+        assert tables[0].equals(tables[1])
+
+
+def test_unbatched_copies_have_the_same_messages_in_new_ledgers(golden_bucket: Bucket, target: Bucket) -> None:
+    first = new_own_id([golden_bucket.catalog, target.catalog])
+    found = copy(golden_bucket, target, transform=unbatch, first_ledger_id=first)
+    assert set(outcomes(found).values()) == {Outcome.COPIED}
+    assert [one.ledger_id for one in found] == list(range(first, first + 104))
+    assert all(one.uuid not in {ref.uuid for ref in golden_bucket.catalog.refs()} for one in found)
+    for topic in golden_bucket.topics():
+        assert rows_of(target, topic.name) == rows_of(golden_bucket, topic.name)
+    assert not verify(target).is_damaged
+    with pytest.raises(RefusedLedgerError, match="other ids"):
+        raise next(one.error for one in copy(golden_bucket, target, managed("plain"), transform=unbatch, new_uuid=True,
+                                             if_exists=IfExists.NEW_COPY) if one.error)  # fmt: skip
+
+
+# What the target has
+
+
+def test_what_to_do_with_a_ledger_that_is_there(golden_bucket: Bucket, target: Bucket, folder: Path) -> None:
+    topics = managed("plain")
+    copy(golden_bucket, target, topics)
+    before = objects_in(folder)
+    failed = copy(golden_bucket, target, topics, if_exists=IfExists.FAIL)
+    assert all(isinstance(one.error, LedgerExistsError) for one in failed)
+    assert set(outcomes(copy(golden_bucket, target, topics, new_uuid=True)).values()) == {Outcome.SKIPPED}
+    # The same name is never there twice.
+    again = copy(golden_bucket, target, topics, if_exists=IfExists.NEW_COPY)
+    assert set(outcomes(again).values()) == {Outcome.SKIPPED}
+    assert objects_in(folder) == before
+    new = copy(golden_bucket, target, topics, if_exists=IfExists.NEW_COPY, new_uuid=True)
+    assert set(outcomes(new).values()) == {Outcome.COPIED}
+    assert {one.uuid for one in new}.isdisjoint({one.source.uuid for one in new})
+    objects = objects_in(folder)
+    for one in new:
+        assert objects[f"{one.uuid}-ledger-{one.ledger_id}"] == before[one.source.data.key]
+        assert objects[f"{one.uuid}-ledger-{one.ledger_id}-index"] == before[one.source.index.key]
+    assert len(objects) == 12
+
+
+def test_new_names_in_an_empty_target(golden_bucket: Bucket, target: Bucket) -> None:
+    found = copy(golden_bucket, target, managed("plain"), new_uuid=True)
+    assert {one.uuid for one in found}.isdisjoint({one.source.uuid for one in found})
+    assert len({one.uuid for one in found}) == 3
+    assert len(list(target.catalog.refs())) == 3
+
+
+def test_another_ledger_of_the_same_id(tmp_path: Path, target: Bucket, folder: Path) -> None:
+    put_in_folder(folder, offload([b"theirs"], 5, uuid=1))
+    before = objects_in(folder)
+    source = source_of(tmp_path, offload([b"ours"], 5, uuid=2), offload([b"free"], 6, uuid=3))
+    assert outcomes(copy(source, target)) == {5: Outcome.FAILED, 6: Outcome.COPIED}
+    for policy in (IfExists.SKIP, IfExists.FAIL):
+        (failed, _) = copy(source, target, if_exists=policy)
+        assert isinstance(failed.error, LedgerExistsError)
+        assert "has ledger 5 already" in str(failed.error)
+    assert before.items() <= objects_in(folder).items()
+    # A further copy is one of the same ledger, whatever it is called.
+    for new_uuid in (False, True):
+        (failed, _) = copy(source, target, if_exists=IfExists.NEW_COPY, new_uuid=new_uuid)
+        assert "has ledger 5 already" in str(failed.error)
+    assert len(list(target.refresh().copies_of(NAME, 5))) == 1
+
+
+@pytest.mark.parametrize("policy", list(IfExists))
+@pytest.mark.parametrize("uuid", [1, 2], ids=["same-uuid", "other-uuid"])
+def test_a_ledger_of_the_same_size_and_another_creation_is_another_one(
+    uuid: int, policy: IfExists, tmp_path: Path, target: Bucket, folder: Path
+) -> None:
+    """As two clusters have them, whose messages are of one size."""
+    put_in_folder(folder, offload([b"theirs"], 5, uuid=1, created_ms=CREATED_MS + 1))
+    before = objects_in(folder)
+    source = source_of(tmp_path, offload([b"ours  "], 5, uuid=uuid))
+    (failed,) = copy(source, target, if_exists=policy)
+    assert isinstance(failed.error, LedgerExistsError)
+    assert ("another ledger of this name" if uuid == 1 else "has ledger 5 already") in str(failed.error)
+    assert objects_in(folder) == before
+
+
+@pytest.mark.parametrize("known", [(CREATED_MS, None), (None, CREATED_MS), (None, None)])
+def test_of_an_unknown_creation_nothing_is_told(
+    known: tuple[int | None, int | None], tmp_path: Path, target: Bucket, folder: Path
+) -> None:
+    """An index that repair made from the data object has none."""
+    put_in_folder(folder, offload([b"entry"], 5, uuid=1, created_ms=known[0]))
+    source = source_of(tmp_path, offload([b"entry"], 5, uuid=2, created_ms=known[1]))
+    assert outcomes(copy(source, target)) == {5: Outcome.SKIPPED}
+
+
+def test_two_clusters_that_copy_at_once_are_not_both_told_that_they_have(
+    tmp_path: Path, target: Bucket, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ledgers of one topic, id and size; the second one comes after the look at the target, before the index."""
+    source = source_of(tmp_path, offload([b"ours  "], 5, uuid=1))
+    theirs = offload([b"theirs"], 5, uuid=2, created_ms=CREATED_MS + 1)
+    put = LocalWrites.put
+
+    def put_late(self: LocalWrites, key: str, *arguments: Any) -> Any:
+        put_in_folder(folder, theirs)
+        return put(self, key, *arguments)
+
+    monkeypatch.setattr(LocalWrites, "put", put_late)
+    (failed,) = copy(source, target)
+    assert failed.outcome is Outcome.FAILED
+    assert "somebody else has written ledger 5 meanwhile" in str(failed.error)
+    assert objects_in(folder) == theirs.objects
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"new_uuid": True},
+        {"transform": partial(recompress, "zstd")},
+        {"first_ledger_id": 100, "transform": unbatch},
+    ],
+    ids=["as-it-is", "new-uuid", "recompressed", "unbatched"],
+)
+def test_copies_keep_the_creation_of_the_ledger(options: dict[str, Any], tmp_path: Path, target: Bucket) -> None:
+    entries = [frame(metadata(sequence_id=n), b"message") for n in range(3)]
+    source = source_of(tmp_path, offload(entries, 5, uuid=1))
+    assert [one.outcome for one in copy(source, target, **options)] == [Outcome.COPIED]
+    assert [ref.created_ms for ref in target.refresh().refs()] == [CREATED_MS]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"new_uuid": True},
+        {"transform": partial(recompress, "zstd")},
+        {"first_ledger_id": 100, "transform": unbatch},
+    ],
+    ids=["as-it-is", "new-uuid", "recompressed", "unbatched"],
+)
+@pytest.mark.parametrize("is_lost", [False, True], ids=["both-there", "one-without-data"])
+def test_of_copies_that_contradict_each_other_none_is_copied(
+    is_lost: bool, options: dict[str, Any], tmp_path: Path, target: Bucket, folder: Path
+) -> None:
+    """Every read of them fails; the copy of one of them would be read without a word."""
+    made = [offload([frame(metadata(sequence_id=n), b"x") for n in range(count)], 5, uuid=count) for count in (2, 3)]
+    source = source_of(tmp_path, *made, offload([frame(metadata(), b"x")], 6, uuid=9))
+    if is_lost:
+        (tmp_path / "source" / f"{made[0].uuid}-ledger-5").unlink()
+    found = copy(source, target, **options)
+    failed = [one for one in found if one.outcome is Outcome.FAILED]
+    assert {one.source.ledger_id for one in failed} == {5}
+    assert all("another copy of the ledger has other entries" in str(one.error) for one in failed)
+    assert [one.source.ledger_id for one in found if one.outcome is Outcome.COPIED] == [6]
+    assert len(objects_in(folder)) == 2
+
+
+@pytest.mark.parametrize("policy", list(IfExists))
+def test_an_id_that_another_topic_has_is_another_ledger(
+    policy: IfExists, tmp_path: Path, target: Bucket, folder: Path
+) -> None:
+    put_in_folder(folder, offload([b"theirs"], 5, uuid=1, name="a/b/persistent/theirs"))
+    source = source_of(tmp_path, offload([b"ours"], 5, uuid=2), offload([b"free"], 6, uuid=3))
+    assert outcomes(copy(source, target, if_exists=policy)) == {5: Outcome.COPIED, 6: Outcome.COPIED}
+    assert [(ref.topic, ref.ledger_id) for ref in target.catalog.refs()] == [
+        ("persistent://a/b/theirs", 5),
+        ("persistent://public/default/orders", 5),
+        ("persistent://public/default/orders", 6),
+    ]
+
+
+def test_a_recompressed_copy_is_taken_up(golden_bucket: Bucket, target: Bucket, folder: Path) -> None:
+    """Its length is not that of the source; its name tells that it is the same."""
+    options: dict[str, Any] = {"transform": partial(recompress, "zstd")}
+    topics = managed("batched-none", "batched-zlib")
+    assert set(outcomes(copy(golden_bucket, target, topics, **options)).values()) == {Outcome.COPIED}
+    before = places_of(folder)
+    assert set(outcomes(copy(golden_bucket, target, topics, **options)).values()) == {Outcome.SKIPPED}
+    assert places_of(folder) == before
+
+
+def test_a_damaged_ledger_of_the_same_id_is_no_reason_to_skip(tmp_path: Path, target: Bucket, folder: Path) -> None:
+    made = [offload([b"entry"] * 9, 5, uuid=uuid) for uuid in (1, 2)]
+    put_in_folder(folder, made[0])
+    path = folder / f"{made[0].uuid}-ledger-5"
+    path.write_bytes(path.read_bytes()[:-1])
+    source = source_of(tmp_path, made[1])
+    assert outcomes(copy(source, target)) == {5: Outcome.COPIED}
+    assert target.ledger(5).ref.uuid == made[1].uuid
+    assert made[1].objects.items() <= objects_in(folder).items()
+
+
+def test_another_ledger_of_the_same_name_is_never_taken_for_ours(tmp_path: Path, target: Bucket, folder: Path) -> None:
+    put_in_folder(folder, offload([b"theirs, longer"], 5, uuid=1))
+    before = objects_in(folder)
+    source = source_of(tmp_path, offload([b"ours"], 5, uuid=1))
+    for policy in IfExists:
+        (one,) = copy(source, target, if_exists=policy)
+        assert isinstance(one.error, LedgerExistsError)
+        assert "another ledger of this name" in str(one.error)
+    assert objects_in(folder) == before
+
+
+def test_all_complete_copies_of_a_ledger_are_copied(tmp_path: Path, target: Bucket, folder: Path) -> None:
+    made = [offload([b"entry"] * 9, 5, uuid=uuid, block_size=size) for uuid, size in ((1, 400), (2, 200), (3, 300))]
+    source = source_of(tmp_path, *made)
+    found = copy(source, target)
+    assert {one.uuid for one in found} == {one.uuid for one in made}
+    assert objects_in(folder) == {key: data for one in made for key, data in one.objects.items()}
+    # One that an earlier run did not bring is no stranger.
+    for key in made[1].objects:
+        (folder / key).unlink()
+    again = {one.uuid: one.outcome for one in copy(source, open_bucket(str(folder)))}
+    assert again == {made[0].uuid: Outcome.SKIPPED, made[1].uuid: Outcome.COPIED, made[2].uuid: Outcome.SKIPPED}
+
+
+def test_of_several_copies_one_gets_a_new_id(tmp_path: Path, target: Bucket) -> None:
+    source = source_of(tmp_path, *(offload([b"entry"], 5, uuid=uuid) for uuid in (1, 2, 3)))
+    assert [one.ledger_id for one in copy(source, target, first_ledger_id=100)] == [100]
+
+
+# Damage
+
+
+def flip(folder: Path, key: str, offset: int) -> None:
+    data = bytearray((folder / key).read_bytes())
+    data[offset] ^= 4
+    (folder / key).write_bytes(data)
+
+
+@pytest.mark.parametrize("offset", [130, 139, 190, 400, 5_000_000, 6_000_000, -1])
+@pytest.mark.parametrize("transform", [None, partial(recompress, "lz4")], ids=["as-it-is", "recompressed"])
+def test_a_ledger_with_a_flipped_bit_is_named_and_not_copied(
+    transform: Callable[[], Any] | None, offset: int, golden: Path, tmp_path: Path, target: Bucket, folder: Path
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    keys = [
+        path.name
+        for path in (golden / "bucket").iterdir()
+        if path.name.removesuffix("-index").rpartition("-")[2] in {"42", "26", "33"}
+    ]
+    for key in keys:
+        shutil.copy(golden / "bucket" / key, source)
+    (spoilt,) = (key for key in keys if key.endswith("-ledger-42"))
+    flip(source, spoilt, offset)
+    found = copy(open_bucket(str(source)), target, transform=transform)
+    assert outcomes(found) == {42: Outcome.FAILED, 26: Outcome.COPIED, 33: Outcome.COPIED}
+    (failed,) = (one for one in found if one.error is not None)
+    assert failed.source.ledger_id == 42
+    assert "entry " in str(failed.error)
+    assert not [name for name in objects_in(folder) if "-ledger-42" in name]
+    assert len(objects_in(folder)) == 4
+
+
+def test_a_truncated_offload_is_named_and_not_copied(truncated_url: str, target: Bucket, folder: Path) -> None:
+    (one,) = copy(open_bucket(truncated_url), target)
+    assert isinstance(one.error, CorruptLedgerError)
+    assert one.ledger_id == 201
+    assert "damaged" in str(one.error)
+    assert "d5b0d817-e819-4bc6-8610-c87c1c7bd0e8-ledger-201" in str(one.error)
+    assert objects_in(folder) == {}
+
+
+def test_a_damaged_copy_beside_a_whole_one_is_left_out(tmp_path: Path, target: Bucket, folder: Path) -> None:
+    whole, short = offload([b"entry"] * 9, 5, uuid=1), offload([b"entry"] * 9, 5, uuid=2)
+    source = source_of(tmp_path, whole, short)
+    path = tmp_path / "source" / f"{short.uuid}-ledger-5"
+    path.write_bytes(path.read_bytes()[:-1])
+    found = copy(source, target)
+    assert [(one.uuid, one.outcome) for one in found] == [(whole.uuid, Outcome.COPIED)]
+    assert objects_in(folder) == whole.objects
+
+
+@pytest.mark.parametrize("name", [None, "odd", "a/b/non-persistent/c"])
+def test_ledgers_of_no_topic_are_copied_as_they_are(name: str | None, tmp_path: Path, target: Bucket) -> None:
+    made = offload([b"x"], 5, uuid=1, name=name), offload([b"x"], 6, uuid=2)
+    found = copy(source_of(tmp_path, *made), target)
+    assert outcomes(found) == {5: Outcome.COPIED, 6: Outcome.COPIED}
+    assert objects_in(tmp_path / "target") == made[0].objects | made[1].objects
+
+
+def test_ids_of_our_own_are_those_of_no_half_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ledgerfs.writing.own_ids.time", SimpleNamespace(time=lambda: 0.0))
+    monkeypatch.setattr("ledgerfs.writing.own_ids.secrets", SimpleNamespace(randbelow=lambda _: 0))
+    first = 2**52
+    made = [offload([b"x"], first + number, uuid=1 + number, name=f"a/b/persistent/{number}") for number in range(4)]
+    source = source_of(tmp_path, *made)
+    folder = tmp_path / "source"
+    (folder / f"{made[1].uuid}-ledger-{first + 1}").unlink()
+    (folder / f"{made[2].uuid}-ledger-{first + 2}-index").write_bytes(b"no index")
+    (folder / f"{made[3].uuid}-ledger-{first + 3}-index").unlink()
+    assert new_own_id([source.catalog], ["a/b/persistent/new"]) == first + 4
+    assert new_own_id([source.catalog], ["a/b/persistent/1"]) == first + 4
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert new_own_id([open_bucket(str(empty)).catalog]) == first
+    assert new_own_id([open_bucket(str(empty)).catalog, source.catalog]) == first + 4
+
+
+def test_a_topic_with_the_last_id_of_all_gets_no_other_one(tmp_path: Path) -> None:
+    source = source_of(tmp_path, offload([b"x"], 2**53 - 1), offload([b"x"], 2**60, uuid=2))
+    with pytest.raises(RefusedLedgerError, match="name one yourself"):
+        new_own_id([source.catalog])
+    assert 2**52 <= new_own_id([source.catalog], ["a/b/persistent/other"]) < 2**53

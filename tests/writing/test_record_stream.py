@@ -1,0 +1,174 @@
+"""Files of records, cut anywhere: the same entries, and for what is no such file the byte where it goes wrong."""
+
+import struct
+import tracemalloc
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledgerfs.errors import RefusedLedgerError
+from ledgerfs.writing.record_stream import RecordStream, check_records
+from tests.support.ledgers import record
+
+NAME = "entries/public/default/orders/1.entries"
+ANY_SIZE = 2**31 - 1
+
+quick = settings(deadline=None, max_examples=200)
+
+
+def records(entries: Sequence[bytes]) -> bytes:
+    return b"".join(record(i, entry) for i, entry in enumerate(entries))
+
+
+def cut(data: bytes, cuts: Sequence[int]) -> list[bytes]:
+    places = [0, *sorted(place % (len(data) + 1) for place in cuts), len(data)]
+    return [data[start:end] for start, end in pairwise(places)]
+
+
+def fed(pieces: Sequence[bytes | bytearray | memoryview], largest: int = ANY_SIZE) -> list[bytes]:
+    """Return the entries of a whole file, after a check that batches are what a writer expects."""
+    stream = RecordStream(NAME, largest)
+    entries: list[bytes] = []
+    for piece in pieces:
+        for batch in stream.feed(piece):
+            assert batch.first_entry == len(entries)
+            assert len(batch)
+            start, end = int(batch.offsets[0]) - 12, int(batch.offsets[-1] + batch.lengths[-1])
+            found = [bytes(entry) for _, entry in batch]
+            expected = b"".join(record(len(entries) + i, entry) for i, entry in enumerate(found))
+            assert bytes(batch.buffer[start:end]) == expected
+            entries += found
+    stream.finish()
+    return entries
+
+
+def refused(pieces: Sequence[bytes], largest: int = ANY_SIZE) -> RefusedLedgerError:
+    with pytest.raises(RefusedLedgerError) as caught:
+        fed(pieces, largest)
+    with pytest.raises(RefusedLedgerError) as checked:
+        check_records(NAME, pieces, largest)
+    assert str(checked.value) == str(caught.value)
+    assert caught.value.key == NAME
+    assert caught.value.errno == 22
+    return caught.value
+
+
+@quick
+@given(st.lists(st.binary(max_size=30), min_size=1, max_size=30), st.lists(st.integers(0, 2000), max_size=12))
+def test_any_cuts_give_the_same_entries(entries: list[bytes], cuts: list[int]) -> None:
+    assert fed(cut(records(entries), cuts)) == entries
+
+
+def test_a_byte_at_a_time_and_empty_writes() -> None:
+    entries = [b"", b"a", b"bc" * 20, b"", b""]
+    data = records(entries)
+    assert fed([data[i : i + 1] for i in range(len(data))]) == entries
+    assert fed([b"", data[:5], b"", data[5:], b""]) == entries
+
+
+def test_anything_with_bytes_is_taken() -> None:
+    data = records([b"abc", b"", b"def"])
+    for one in (bytearray(data), memoryview(data), np.frombuffer(data, np.uint8), memoryview(data[:40]).cast("i")):
+        assert fed([one, data[len(bytes(one)) :]]) == [b"abc", b"", b"def"]
+
+
+def test_entries_larger_than_a_piece_and_many_small_ones() -> None:
+    large = [b"x" * (9 << 20), b"", b"y" * (8 << 20), b"z"]
+    assert fed([records(large)]) == large
+    assert fed(cut(records(large), [5, 9 << 20, (9 << 20) + 13, (9 << 20) + 30, (17 << 20) + 1])) == large
+    assert len(fed([records([b"e"] * 700_000)])) == 700_000
+
+
+WHOLE = records([b"a" * 10, b"", b"b" * 20])
+"""Records at bytes 0, 22, 34; 66 bytes."""
+
+
+@pytest.mark.parametrize(
+    ("data", "offset", "says"),
+    [
+        (b"", 0, "not one entry"),
+        (record(1, b"a"), 0, "entry 1 stands where entry 0 should"),
+        (record(-1, b"a"), 0, "entry -1 stands where entry 0 should"),
+        (WHOLE + record(4, b"c"), 66, "entry 4 stands where entry 3 should"),
+        (WHOLE + record(2, b"c"), 66, "entry 2 stands where entry 3 should"),
+        (WHOLE + WHOLE, 66, "entry 0 stands where entry 3 should"),
+        (WHOLE + struct.pack(">iq", -1, 3), 66, "entry 3 claims a length of -1 bytes"),
+        (WHOLE + struct.pack(">iq", -(2**31), 3) + b"xyz", 66, "claims a length of -2147483648"),
+        (bytes.fromhex("fedcdead") * 5, 0, "claims a length of"),
+        (WHOLE + b"\0", 66, "ends within entry 3: 1 bytes"),
+        (WHOLE + record(3, b"abc")[:-1], 66, "ends within entry 3: 14 bytes"),
+        (WHOLE[:-1], 34, "ends within entry 2: 31 bytes"),
+        (WHOLE[:11], 0, "ends within entry 0: 11 bytes"),
+        (WHOLE[:12], 0, "ends within entry 0: 12 bytes"),
+        (WHOLE + record(3, b"c" * 51), 66, "entry 3 claims 51 bytes, and a block holds one of 50"),
+        (record(0, b"c" * 51) + WHOLE, 0, "entry 0 claims 51 bytes"),
+        (WHOLE + record(3, b"c" * 51) + record(4, b""), 66, "entry 3 claims 51 bytes"),
+        (WHOLE + struct.pack(">iq", 2**31 - 1, 3), 66, "entry 3 claims 2147483647 bytes"),
+    ],
+)
+def test_what_is_no_file_of_records_is_refused_by_byte(data: bytes, offset: int, says: str) -> None:
+    for pieces in (
+        [data],
+        [data[i : i + 1] for i in range(len(data))],
+        cut(data, [3, 25, 40]),
+        cut(data, [12, 22, 66]),
+    ):
+        error = refused(pieces, largest=50)
+        assert says in error.reason
+        assert error.offset == offset
+
+
+def test_a_refusal_of_size_names_the_fact_and_the_way_out() -> None:
+    error = refused([record(0, b"c" * 51)], largest=50)
+    assert "docs/format.md" in error.reason
+    assert "use larger blocks" in error.reason
+    assert fed([record(0, b"c" * 50)], largest=50) == [b"c" * 50]
+
+
+@quick
+@given(st.data())
+def test_where_it_goes_wrong_does_not_depend_on_cuts(data: st.DataObject) -> None:
+    entries = data.draw(st.lists(st.binary(max_size=20), max_size=8))
+    spoilt = data.draw(
+        st.sampled_from(
+            [record(len(entries) + 1, b"x"), struct.pack(">iq", -5, len(entries)), record(len(entries), b"x" * 21)]
+        )
+    )
+    whole = records(entries)
+    pieces = cut(whole + spoilt, data.draw(st.lists(st.integers(0, 400), max_size=8)))
+    assert refused(pieces, largest=20).offset == len(whole)
+
+
+@pytest.mark.parametrize("cuts", [[], [3], [12], [50], [4, 12, 13]])
+def test_a_length_that_lies_takes_no_memory(cuts: list[int]) -> None:
+    data = struct.pack(">iq", 2**31 - 1, 0) + b"x" * 88
+    refused([data])  # so that nothing is imported or compiled below
+    tracemalloc.start()
+    try:
+        error = refused(cut(data, cuts))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert "ends within entry 0: 100 bytes" in error.reason
+    assert peak < 1 << 20
+
+
+def test_no_more_than_one_record_is_held() -> None:
+    data = record(0, b"x" * (20 << 20)) + record(1, b"y")
+    stream = RecordStream(NAME, ANY_SIZE)
+    list(stream.feed(data[:100]))
+    tracemalloc.start()
+    try:
+        for start in range(100, len(data), 1 << 20):
+            list(stream.feed(data[start : start + (1 << 20)]))
+        held, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # Growing in place may copy, and scanning a piece allocates for the records that it could hold.
+    assert peak < 50 << 20
+    assert held < 1 << 20
+    stream.finish()

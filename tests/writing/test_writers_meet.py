@@ -1,0 +1,701 @@
+"""Writers that meet: who writes, removes and copies what somebody else writes, removes and copies at the same time, unknown to them.
+
+Whatever happens, a row is lost only to somebody who is told so.
+"""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ledgerfs import open_bucket
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.dialects.pulsar_blob.new_ledger import made_up_user_metadata
+from ledgerfs.errors import AmbiguousLedgerError, LedgerExistsError, LedgerfsError, NotFoundError, StaleObjectError
+from ledgerfs.formats.pulsar_blob.index import parse_index
+from ledgerfs.fsspec_impl import LedgerFileSystem
+from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
+from ledgerfs.messages.encode.rows import EncodeOptions
+from ledgerfs.storage.folders.writes import LocalWrites
+from ledgerfs.storage.s3.writes import S3Writes
+from ledgerfs.vfs.bucket_tree import tree_of
+from ledgerfs.writing.claims import IfExists
+from ledgerfs.writing.imports import import_rows
+from tests.support.commands import LEDGERFS, output, run
+from tests.support.entries import frame, metadata
+from tests.support.ledgers import Offload, offload, put_in_folder
+from tests.support.s3 import S3Server, environment_of
+from tests.support.s3_log import requests_of
+from tests.support.writes import Place, folder_place, s3_place
+
+TOPIC = "persistent://public/default/orders"
+FOLDER = "entries/public/default/orders"
+PATH = f"{FOLDER}/7.entries"
+OTHER = "public/default/persistent/other"
+
+OURS, THEIRS = ([frame(metadata(sequence_id=n), text) for n in range(9)] for text in (b"ours", b"theirs, longer"))
+OUR_RECORDS, THEIR_RECORDS = offload(OURS).records, offload(THEIRS).records
+
+
+@pytest.fixture(params=["file", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    if request.param == "file":
+        return folder_place(tmp_path / "bucket")
+    return s3_place(request.getfixturevalue("s3"), request.getfixturevalue("s3_bucket"))
+
+
+class Views:
+    """The bucket as several processes see it, each with a cache of its own."""
+
+    def __init__(self, place: Place, folder: Path) -> None:
+        self._place, self._folder, self._count = place, folder, 0
+
+    def _cache(self) -> str:
+        self._count += 1
+        return str(self._folder / f"cache {self._count}")
+
+    def bucket(self, **options: Any) -> Bucket:
+        return open_bucket(self._place.url, self._place.options, cache_dir=self._cache(), **options)
+
+    def fs(self, **options: Any) -> LedgerFileSystem:
+        protocol, _, root = self._place.url.partition("://")
+        return LedgerFileSystem(
+            fo=root, target_protocol=protocol, target_options=self._place.options, cache_dir=self._cache(), **options
+        )
+
+
+@pytest.fixture
+def views(place: Place, tmp_path: Path) -> Views:
+    return Views(place, tmp_path)
+
+
+@pytest.fixture
+def before_index(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], object]]]:
+    """What is done, once each, just before an index is put; by then its writer has looked at the bucket, and sees it no more."""
+    actions: list[Callable[[], object]] = []
+    for cls in (LocalWrites, S3Writes):
+
+        def put(self: Any, key: str, *arguments: Any, put: Any = cls.put) -> Any:
+            if key.endswith("-index") and actions:
+                actions.pop(0)()
+            return put(self, key, *arguments)
+
+        monkeypatch.setattr(cls, "put", put)
+    yield actions
+    assert not actions, "no index was put"
+
+
+class RowSource:
+    """Rows to import."""
+
+    schema = pa.schema([("value", pa.string())])
+
+    def __init__(self, *values: str) -> None:
+        self._values = list(values)
+        self.rows = len(values)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        return iter([pa.record_batch({"value": self._values})])
+
+
+def imported(bucket: Bucket, *values: str, topic: str = TOPIC, **options: Any) -> int:
+    return import_rows(
+        bucket, RowSource(*values), topic, options=EncodeOptions(), **options
+    ).written.ledger.key.ledger_id
+
+
+def values(place: Place, topic: str = TOPIC) -> list[bytes]:
+    return pa.table(open_bucket(place.url, place.options).topic(topic).scan(["value"])).column("value").to_pylist()
+
+
+def put_objects(place: Place, *made: Offload) -> None:
+    """Put ledgers into the bucket as somebody else would."""
+    for one in made:
+        name = parse_index(one.index).metadata.managed_ledger
+        for key, data in one.objects.items():
+            role = "index" if key.endswith("-index") else "data"
+            place.clean.raw_store.writes.put(key, data, {**made_up_user_metadata(name), "role": role})
+
+
+def shown(place: Place) -> list[tuple[str, int, int]]:
+    """Return topic, id and copy of each ledger that is there now."""
+    return [(ref.topic, ref.ledger_id, ref.copy) for ref in open_bucket(place.url, place.options).catalog.refs()]
+
+
+# Ids of our own
+
+
+def rows_file(tmp_path: Path, count: int) -> list[Path]:
+    """Return files of ten rows each."""
+    made = [tmp_path / f"rows {number}.jsonl" for number in range(count)]
+    for number, path in enumerate(made):
+        path.write_text("".join(json.dumps({"value": f"{number}-{row}"}) + "\n" for row in range(10)))
+    return made
+
+
+def environment(place: Place, cache: Path) -> dict[str, str]:
+    store = {} if place.s3 is None else environment_of(place.s3)
+    return {**os.environ, **store, "LEDGERFS_CACHE_DIR": str(cache)}
+
+
+def test_imports_of_several_processes_at_once_all_stay(place: Place, tmp_path: Path) -> None:
+    files = rows_file(tmp_path, 3)
+    env = environment(place, tmp_path / "cache")
+    started = [
+        subprocess.Popen([LEDGERFS, "import", str(path), place.url, TOPIC, "--json"], env=env, stdout=subprocess.PIPE)
+        for path in files
+    ]
+    told = [json.loads(process.communicate(timeout=300)[0]) for process in started]
+    assert [process.returncode for process in started] == [0] * 3
+    assert len({one["ledger_id"] for one in told}) == 3
+    assert sorted(values(place)) == sorted(f"{number}-{row}".encode() for number in range(3) for row in range(10))
+    assert len(place.ledgers()) == 3
+
+
+def test_an_import_with_a_kept_catalog_does_not_hide_what_came_since(place: Place, tmp_path: Path) -> None:
+    files = rows_file(tmp_path, 3)
+    kept = {**environment(place, tmp_path / "ours"), "LEDGERFS_CATALOG_MAX_AGE": "3600"}
+    run("import", str(files[0]), place.url, TOPIC, env=kept)
+    run("topics", place.url, env=kept)
+    run("import", str(files[1]), place.url, TOPIC, env=environment(place, tmp_path / "theirs"))
+    run("import", str(files[2]), place.url, TOPIC, env=kept)
+    assert values(place) == [f"{number}-{row}".encode() for number in range(3) for row in range(10)]
+
+
+def test_our_ids_are_none_that_a_cluster_hands_out(place: Place, views: Views) -> None:
+    """A live cluster goes on behind the greatest id of the bucket; one of ours there would be hidden by its ledger."""
+    put_objects(place, offload(THEIRS, 41, uuid=1, name="public/default/persistent/orders"))
+    ledger_id = imported(views.bucket(), "ours")
+    assert 2**52 <= ledger_id < 2**53
+    assert int(float(ledger_id)) == ledger_id
+    put_objects(place, offload(THEIRS, 42, uuid=2, name="public/default/persistent/orders"))
+    assert values(place) == [b"theirs, longer"] * 18 + [b"ours"]
+
+
+def test_ids_ascend_in_a_topic_also_when_the_clock_is_set_back(
+    place: Place, views: Views, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1_800_000_000.0, 1_800_000_000.0, 1_700_000_000.0, 0.0, 1e12]
+    made = []
+    for number, now in enumerate(clock):
+        with monkeypatch.context() as patch:
+            patch.setattr("ledgerfs.writing.own_ids.time", SimpleNamespace(time=lambda now=now: now))
+            made.append(imported(views.bucket(), str(number)))
+    assert made == sorted(set(made))
+    assert all(2**52 <= one < 2**53 for one in made)
+    assert values(place) == [b"%d" % number for number in range(len(clock))]
+    # Of another topic nothing is known of the order; the time tells as it always does.
+    with monkeypatch.context() as patch:
+        patch.setattr("ledgerfs.writing.own_ids.time", SimpleNamespace(time=lambda: clock[0]))
+        assert imported(views.bucket(), "other", topic="public/default/other") < made[-1]
+
+
+def test_two_of_our_ids_that_meet_are_told(
+    place: Place, views: Views, monkeypatch: pytest.MonkeyPatch, before_index: list[Callable[[], object]]
+) -> None:
+    """The same millisecond and the same eleven random bits."""
+    theirs = views.bucket()
+    met = 2**52 + ((1_800_000_000_000 - 1_735_689_600_000) << 11) + 5
+    before_index.append(lambda: imported(theirs, "theirs", topic="public/default/other", ledger_id=met))
+    monkeypatch.setattr("ledgerfs.writing.own_ids.time", SimpleNamespace(time=lambda: 1_800_000_000.0))
+    monkeypatch.setattr("ledgerfs.writing.own_ids.secrets", SimpleNamespace(randbelow=lambda _: 5))
+    with pytest.raises(
+        LedgerExistsError, match=r"somebody else has written ledger .* of persistent://public/default/other"
+    ):
+        imported(views.bucket(), "ours")
+    assert values(place, "public/default/other") == [b"theirs"]
+    assert len(place.objects()) == 2
+
+
+# Ids that a user names
+
+
+def by_import(views: Views) -> None:
+    imported(views.bucket(), "ours", ledger_id=7)
+
+
+def by_pipe(views: Views) -> None:
+    views.fs().pipe_file(PATH, OUR_RECORDS)
+
+
+def by_put(views: Views) -> None:
+    file = views._folder / "7.entries"
+    file.write_bytes(OUR_RECORDS)
+    views.fs().put([str(file)], [PATH])
+
+
+def by_open(views: Views) -> None:
+    with views.fs().open(PATH, "wb") as out:
+        out.write(OUR_RECORDS)
+
+
+def by_transaction(views: Views) -> None:
+    fs = views.fs()
+    with fs.transaction:
+        fs.pipe_file(PATH, OUR_RECORDS)
+
+
+def by_mount(views: Views) -> None:
+    mounted = MountedBucket(views.bucket(), MountOptions(is_writable=True))
+    for end in range(2, 5):
+        with suppress(FileExistsError):
+            mounted.make_directory("/".join(PATH.split("/")[:end]))
+    handle = mounted.create(f"/{PATH}", os.getpid())
+    mounted.write(handle, OUR_RECORDS, 0, os.getpid())
+    mounted.release(handle)
+
+
+WAYS = [by_import, by_pipe, by_put, by_open, by_transaction, by_mount]
+
+
+@pytest.mark.parametrize("topic", ["orders", "other"])
+@pytest.mark.parametrize("way", WAYS, ids=lambda one: one.__name__)
+def test_who_publishes_later_gives_way(
+    way: Callable[[Views], None], topic: str, place: Place, views: Views, before_index: list[Callable[[], object]]
+) -> None:
+    """A rival that comes between the look at the bucket and the index is never hidden, of whatever topic it is."""
+    theirs = offload(THEIRS, 7, uuid=9, name=f"public/default/persistent/{topic}")
+    before_index.append(lambda: put_objects(place, theirs))
+    with pytest.raises(
+        LedgerExistsError, match=f"somebody else has written ledger 7 meanwhile, of .*{topic}"
+    ) as caught:
+        way(views)
+    assert theirs.uuid in str(caught.value)
+    assert place.objects() == set(theirs.objects)
+    assert place.uploads() == []
+    assert place.ledgers() == [THEIR_RECORDS]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda one: one.__name__)
+def test_who_is_first_stays_when_a_second_one_comes(
+    way: Callable[[Views], None], place: Place, views: Views, before_index: list[Callable[[], object]]
+) -> None:
+    """Ours is published and confirmed while theirs is about to be: theirs gives way."""
+    before_index.append(lambda: way(views))
+    with pytest.raises(LedgerExistsError, match="meanwhile"):
+        views.fs().pipe_file(PATH, THEIR_RECORDS)
+    assert len(place.objects()) == 2
+    assert shown(place) == [(TOPIC, 7, 0)]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda one: one.__name__)
+def test_what_is_removed_before_it_is_confirmed_is_no_success(
+    way: Callable[[Views], None], place: Place, views: Views, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = Bucket.refresh
+    theirs = views.bucket()
+
+    def refresh(self: Bucket, *arguments: Any) -> Any:
+        for key in sorted(place.objects(), reverse=True):
+            theirs.raw_store.writes.delete(key)
+        return listed(self, *arguments)
+
+    monkeypatch.setattr(Bucket, "refresh", refresh)
+    with pytest.raises(StaleObjectError, match="removed or replaced"):
+        way(views)
+    assert place.objects() == set()
+
+
+@pytest.mark.parametrize("rival", [THEIRS, OURS], ids=["other-entries", "the-same"])
+@pytest.mark.parametrize("way", [by_pipe, by_put, by_open, by_transaction], ids=lambda one: one.__name__)
+def test_a_further_copy_hides_nothing_that_comes_meanwhile(
+    way: Callable[[Views], None],
+    rival: list[bytes],
+    place: Place,
+    views: Views,
+    before_index: list[Callable[[], object]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    theirs = offload(rival, 7, uuid=9, name="public/default/persistent/orders")
+    before_index.append(lambda: put_objects(place, theirs))
+    opened = views.fs
+    monkeypatch.setattr(views, "fs", lambda: opened(write_options={"if_exists": "new-copy"}))
+    if rival is OURS:
+        way(views)
+        assert place.ledgers() == [OUR_RECORDS] * 2
+        return
+    with pytest.raises(LedgerExistsError, match="somebody else has written ledger 7 meanwhile"):
+        way(views)
+    assert place.objects() == set(theirs.objects)
+
+
+def test_rows_that_are_imported_are_no_further_copy(
+    place: Place, views: Views, before_index: list[Callable[[], object]]
+) -> None:
+    """Of the same number and size, they are others all the same; what is damaged they may stand beside."""
+    before_index.append(lambda: imported(views.bucket(), "theirs", ledger_id=7))
+    with pytest.raises(LedgerExistsError, match="somebody else has written ledger 7 meanwhile"):
+        imported(views.bucket(), "ours  ", ledger_id=7, if_exists=IfExists.NEW_COPY)
+    assert values(place) == [b"theirs"]
+    with pytest.raises(LedgerExistsError, match="has ledger 7 already"):
+        imported(views.bucket(), "ours  ", ledger_id=7, if_exists=IfExists.NEW_COPY)
+    data = next(key for key in place.objects() if not key.endswith("-index"))
+    place.clean.raw_store.writes.delete(data)
+    imported(views.bucket(), "ours  ", ledger_id=7, if_exists=IfExists.NEW_COPY)
+    assert shown(place) == [(TOPIC, 7, 0)]
+
+
+# Views that are not of today
+
+
+def test_fail_refuses_what_another_process_wrote(place: Place, views: Views) -> None:
+    ours = views.fs(catalog_max_age=3600)
+    assert ours.find("entries") == []
+    put_objects(place, offload(THEIRS, 7, uuid=9))
+    for write in (lambda: ours.pipe_file(PATH, OUR_RECORDS), lambda: ours.open(PATH, "wb")):
+        with pytest.raises(LedgerExistsError, match=f"has ledger 7 already, of {TOPIC}"):
+            write()
+    with pytest.raises(LedgerExistsError):
+        imported(ours.bucket, "ours", ledger_id=7)
+    assert place.ledgers() == [THEIR_RECORDS]
+
+
+def test_skip_writes_what_another_process_removed(place: Place, views: Views) -> None:
+    ours, theirs = views.fs(catalog_max_age=3600), views.fs()
+    ours.pipe_file(PATH, OUR_RECORDS)
+    assert ours.exists(PATH)
+    theirs.rm(PATH)
+    ours.pipe_file(PATH, OUR_RECORDS, if_exists="skip")
+    assert place.ledgers() == [OUR_RECORDS]
+    assert ours.cat_file(PATH) == OUR_RECORDS
+    ours.pipe_file(PATH, OUR_RECORDS, if_exists="skip")
+    theirs.rm(PATH)
+    ours.invalidate_cache()
+    ours.pipe_file(PATH, OUR_RECORDS, if_exists="skip")
+    assert place.ledgers() == [OUR_RECORDS]
+
+
+def test_an_id_that_another_process_freed_is_free(place: Place, views: Views) -> None:
+    ours = views.fs(catalog_max_age=3600)
+    ours.pipe_file(PATH, THEIR_RECORDS)
+    assert ours.exists(PATH)
+    views.fs().rm(PATH)
+    ours.pipe_file(PATH, OUR_RECORDS)
+    assert place.ledgers() == [OUR_RECORDS]
+
+
+@pytest.mark.parametrize(
+    ("there", "says"),
+    [
+        (offload(THEIRS, 7, uuid=9), "9 entries of .* bytes, which is not the same"),
+        (offload(OURS[:-1], 7, uuid=9), "8 entries of .* bytes, which is not the same"),
+        (offload(OURS, 7, uuid=9, name=OTHER), "of persistent://public/default/other"),
+    ],
+    ids=["other bytes", "fewer entries", "another topic"],
+)
+def test_skip_takes_no_other_ledger_for_the_same(there: Offload, says: str, place: Place, views: Views) -> None:
+    put_objects(place, there)
+    fs = views.fs(write_options={"if_exists": "skip"})
+    with pytest.raises(LedgerExistsError, match=says):
+        fs.pipe_file(PATH, OUR_RECORDS)
+    assert place.ledgers() == [there.records]
+
+
+def test_skip_looks_again_at_what_it_relied_on(place: Place, views: Views, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Removed between the listing and the look at the ledger itself: then it is written. Removed behind both: then it is told."""
+    ours, theirs = views.fs(), views.bucket()
+    ours.pipe_file(PATH, OUR_RECORDS)
+    listed, calls = Bucket.refresh, []
+
+    def refresh(self: Bucket, *arguments: Any) -> Any:
+        catalog = listed(self, *arguments)
+        calls.append(None)
+        if len(calls) == 1:
+            remove_all_of(place, theirs)
+        return catalog
+
+    monkeypatch.setattr(Bucket, "refresh", refresh)
+    ours.pipe_file(PATH, OUR_RECORDS, if_exists="skip")
+    assert place.ledgers() == [OUR_RECORDS]
+
+    def refresh_late(self: Bucket, *arguments: Any) -> Any:
+        calls.append(None)
+        if len(calls) == 2:
+            remove_all_of(place, theirs)
+        return listed(self, *arguments)
+
+    calls.clear()
+    monkeypatch.setattr(Bucket, "refresh", refresh_late)
+    with pytest.raises(StaleObjectError, match="removed or replaced it; write it again"):
+        ours.pipe_file(PATH, OUR_RECORDS, if_exists="skip")
+
+
+def remove_all_of(place: Place, bucket: Bucket) -> None:
+    for key in sorted(place.objects(), reverse=True):
+        bucket.raw_store.writes.delete(key)
+
+
+def test_many_writes_of_a_call_share_their_looks(s3: S3Server, s3_bucket: str, tmp_path: Path) -> None:
+    place = s3_place(s3, s3_bucket)
+    fs = Views(place, tmp_path).fs()
+    data = {f"{FOLDER}/{number}.entries": OUR_RECORDS for number in range(5)}
+    with requests_of(s3_bucket) as seen:
+        fs.pipe(data)
+    assert len([one for one in seen if one.startswith("GET ?")]) == 2
+    with requests_of(s3_bucket) as seen:
+        fs.pipe(data, if_exists="skip")
+    assert len([one for one in seen if one.startswith("GET ?")]) == 2
+    assert len(place.ledgers()) == 5
+
+
+def test_of_many_writes_of_a_call_only_those_go_that_met(
+    place: Place, views: Views, before_index: list[Callable[[], object]]
+) -> None:
+    before_index.append(lambda: put_objects(place, offload(THEIRS, 8, uuid=9)))
+    with pytest.raises(LedgerExistsError, match="ledger 8 meanwhile"):
+        views.fs().pipe({f"{FOLDER}/{number}.entries": OUR_RECORDS for number in (7, 8, 9)})
+    assert shown(place) == [(TOPIC, 7, 0), (TOPIC, 8, 0), (TOPIC, 9, 0)]
+    assert sorted(place.ledgers()) == sorted([OUR_RECORDS, THEIR_RECORDS, OUR_RECORDS])
+
+
+def test_a_call_that_fails_has_looked_at_what_it_wrote_before(
+    place: Place, views: Views, before_index: list[Callable[[], object]]
+) -> None:
+    before_index.append(lambda: put_objects(place, offload(THEIRS, 7, uuid=9)))
+    with pytest.raises(LedgerfsError, match="ledger 7 meanwhile"):
+        views.fs().pipe({PATH: OUR_RECORDS, f"{FOLDER}/8.entries": b"no records at all"})
+    assert place.ledgers() == [THEIR_RECORDS]
+
+
+def test_one_call_does_not_write_one_id_twice(place: Place, views: Views) -> None:
+    with pytest.raises(LedgerExistsError, match="the same call has written another ledger 7"):
+        views.fs().pipe({PATH: OUR_RECORDS, "entries/public/default/other/7.entries": OUR_RECORDS})
+    assert shown(place) == [(TOPIC, 7, 0)]
+
+
+def test_a_copy_of_a_topic_has_what_is_there_now(place: Place, views: Views) -> None:
+    put_objects(place, offload(OURS, 1, uuid=1))
+    fs = views.fs(catalog_max_age=3600)
+    assert len(fs.find("entries")) == 1
+    put_objects(place, offload(THEIRS, 2, uuid=2))
+    with pytest.raises(LedgerExistsError):
+        fs.cp(f"{FOLDER}/", "entries/public/default/again/", recursive=True)
+    fs.cp(f"{FOLDER}/", "entries/public/default/again/", recursive=True, if_exists="new-copy")
+    assert len(fs.find("entries/public/default/again")) == 2
+
+
+# Removing
+
+
+def test_what_is_removed_by_a_stale_view_is_gone_or_told(place: Place, views: Views) -> None:
+    put_objects(place, offload(OURS, 7, uuid=1))
+    ours = views.fs(catalog_max_age=3600)
+    assert ours.exists(PATH)
+    put_objects(place, offload(THEIRS, 7, uuid=2))
+    with pytest.warns(UserWarning, match="7.entries is still there: a further copy"):
+        ours.rm(PATH)
+    ours.rm(PATH)
+    assert place.objects() == set()
+    put_objects(place, offload(OURS, 8, uuid=1))
+    ours.rm(f"{FOLDER}/8.entries")
+    assert place.objects() == set()
+
+
+def test_what_another_process_wrote_is_found_to_be_removed(place: Place, views: Views) -> None:
+    ours = views.fs(catalog_max_age=3600)
+    with pytest.raises(NotFoundError):
+        ours.rm(PATH)
+    put_objects(place, offload(THEIRS, 7, uuid=2), offload(THEIRS, 8, uuid=3))
+    ours.rm(FOLDER, recursive=True)
+    assert place.objects() == set()
+
+
+@pytest.mark.parametrize("what", ["path", "directory", "mount"])
+def test_what_comes_while_others_are_removed_is_told(
+    what: str, place: Place, views: Views, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_objects(place, offload(OURS, 7, uuid=1))
+    fs, mounted = views.fs(), MountedBucket(views.bucket(), MountOptions(is_writable=True))
+    new = offload(THEIRS, 8 if what == "directory" else 7, uuid=2)
+    for cls in (LocalWrites, S3Writes):
+
+        def delete(self: Any, key: str, delete: Any = cls.delete) -> None:
+            if not set(new.objects) & place.objects():
+                put_objects(place, new)
+            delete(self, key)
+
+        monkeypatch.setattr(cls, "delete", delete)
+    removals: dict[str, Callable[[], None]] = {
+        "path": lambda: fs.rm(PATH),
+        "directory": lambda: fs.rm(FOLDER, recursive=True),
+        "mount": lambda: mounted.remove(f"/{PATH}"),
+    }
+    with pytest.raises(
+        LedgerExistsError, match=f"{new.ledger_id}.entries is still there: a ledger that somebody wrote"
+    ):
+        removals[what]()
+    assert place.ledgers() == [THEIR_RECORDS]
+    if what == "mount":
+        assert mounted.attributes(f"/{PATH}").size == len(THEIR_RECORDS)
+
+
+def test_the_command_removes_what_is_there_now_and_says_what_is_left(place: Place, tmp_path: Path) -> None:
+    kept = {**environment(place, tmp_path / "ours"), "LEDGERFS_CATALOG_MAX_AGE": "3600"}
+    put_objects(place, offload(OURS, 7, uuid=1))
+    run("ls", place.url, FOLDER, env=kept)
+    put_objects(place, offload(THEIRS, 7, uuid=2), offload(THEIRS, 8, uuid=3))
+    done = run("rm", place.url, PATH, f"{FOLDER}/8.entries", "--yes", env=kept)
+    assert "deleted: 2 ledgers" in done.stderr.decode()
+    assert f"{PATH} is still there: a further copy of the ledger" in done.stderr.decode()
+    assert shown(place) == [(TOPIC, 7, 0)]
+    run("rm", place.url, PATH, "--yes", env=kept)
+    assert place.objects() == set()
+
+
+# Bucket to bucket
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Place:
+    made = folder_place(tmp_path / "source")
+    put_objects(made, offload(OURS, 7, uuid=1), offload(OURS, 8, uuid=2))
+    return made
+
+
+def offloaded(source: Place, place: Place, tmp_path: Path, *options: str, code: int = 0) -> dict[int, dict[str, Any]]:
+    text = output(
+        "offload", source.url, place.url, "--json", *options, code=code, env=environment(place, tmp_path / "offload")
+    )
+    return {row["source_ledger_id"]: row for row in json.loads(text)}
+
+
+@pytest.mark.parametrize("entries", [THEIRS, OURS[:-1]], ids=["other bytes", "fewer entries"])
+def test_another_ledger_of_the_same_topic_and_id_is_a_failure(
+    entries: list[bytes], source: Place, place: Place, tmp_path: Path
+) -> None:
+    there = offload(entries, 7, uuid=9)
+    put_objects(place, there)
+    told = offloaded(source, place, tmp_path, code=1)
+    assert {number: one["outcome"] for number, one in told.items()} == {7: "failed", 8: "copied"}
+    assert "which is not the same" in told[7]["error"]
+    assert there.uuid in told[7]["error"]
+    assert sorted(place.ledgers()) == sorted([there.records, OUR_RECORDS])
+
+
+def test_the_same_ledger_by_another_name_is_skipped(source: Place, place: Place, tmp_path: Path) -> None:
+    put_objects(place, offload(OURS, 7, uuid=9))
+    told = offloaded(source, place, tmp_path)
+    assert {number: one["outcome"] for number, one in told.items()} == {7: "skipped", 8: "copied"}
+
+
+def test_two_clusters_may_have_one_backup(source: Place, place: Place, tmp_path: Path) -> None:
+    """One id of two topics is two ledgers, whoever comes first."""
+    other = folder_place(tmp_path / "other")
+    put_objects(other, offload(THEIRS, 7, uuid=9, name=OTHER))
+    for _ in range(2):
+        for one in (source, other):
+            assert "failed" not in {row["outcome"] for row in offloaded(one, place, tmp_path).values()}
+    assert shown(place) == [(TOPIC, 7, 0), (TOPIC, 8, 0), ("persistent://public/default/other", 7, 0)]
+    bucket = open_bucket(place.url, place.options)
+    with pytest.raises(AmbiguousLedgerError, match=r"name one: .*orders, .*other"):
+        bucket.ledger(7)
+    assert bucket.ledger(7, topic="public/default/other").length == sum(map(len, THEIRS))
+    assert tree_of(bucket).node("entries/public/default/other/7.entries").size == len(THEIR_RECORDS)
+    assert tree_of(bucket).node(PATH).size == len(OUR_RECORDS)
+    env = environment(place, tmp_path / "info")
+    assert "name one" in run("info", place.url, "7", code=2, env=env).stderr.decode()
+    assert json.loads(output("info", place.url, "7", "--topic", "public/default/other", "--json", env=env))
+    run("verify", place.url, env=env)
+    # Who picks an id by hand is not to make a third one.
+    (tmp_path / "rows.jsonl").write_text('{"value": "x"}\n')
+    done = run(
+        "import", str(tmp_path / "rows.jsonl"), place.url, "public/default/third", "--ledger-id", "7", code=2, env=env
+    )
+    assert "has ledger 7 already, of persistent://public/default/" in done.stderr.decode()
+
+
+def test_a_rival_of_a_copy_is_told_and_stays(
+    source: Place, place: Place, before_index: list[Callable[[], object]]
+) -> None:
+    from ledgerfs.writing.bucket_copy import Outcome, copy_ledgers, rows_to_copy
+
+    theirs = offload(THEIRS, 8, uuid=9)
+    before_index.append(lambda: put_objects(place, theirs))
+    bucket = open_bucket(source.url)
+    target = open_bucket(place.url, place.options)
+    found = list(copy_ledgers(bucket, target, rows_to_copy(bucket.catalog, None, all_copies=True)))
+    assert [(one.source.ledger_id, one.outcome) for one in found] == [(7, Outcome.COPIED), (8, Outcome.FAILED)]
+    assert "somebody else has written ledger 8 meanwhile" in str(found[1].error)
+    assert theirs.objects.keys() <= place.objects()
+    assert sorted(place.ledgers()) == sorted([OUR_RECORDS, THEIR_RECORDS])
+
+
+@pytest.mark.parametrize("when", ["at once", "in the end"])
+def test_what_is_removed_from_a_target_is_not_there_already(
+    when: str, source: Place, place: Place, views: Views, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ledgerfs.writing.bucket_copy import Outcome, copy_ledgers, rows_to_copy
+
+    bucket, target, theirs = open_bucket(source.url), views.bucket(), views.bucket()
+    rows = rows_to_copy(bucket.catalog, None, all_copies=True)
+    assert {one.outcome for one in copy_ledgers(bucket, target, rows)} == {Outcome.COPIED}
+    listed, calls = Bucket.refresh, []
+
+    def refresh(self: Bucket, *arguments: Any) -> Any:
+        if self is target:
+            calls.append(None)
+        if when == "in the end" and len(calls) == 2:
+            remove_all_of(place, theirs)
+        catalog = listed(self, *arguments)
+        if when == "at once" and len(calls) == 1:
+            remove_all_of(place, theirs)
+        return catalog
+
+    monkeypatch.setattr(Bucket, "refresh", refresh)
+    found = {one.outcome for one in copy_ledgers(bucket, target, rows)}
+    if when == "at once":
+        assert found == {Outcome.COPIED}
+        assert place.ledgers() == [OUR_RECORDS] * 2
+    else:
+        assert found == {Outcome.FAILED}
+
+
+def test_a_source_is_listed_anew_and_what_vanishes_from_it_is_named(
+    source: Place, place: Place, tmp_path: Path
+) -> None:
+    kept = {**environment(place, tmp_path / "ours"), "LEDGERFS_CATALOG_MAX_AGE": "3600"}
+    run("topics", source.url, env=kept)
+    put_objects(source, offload(THEIRS, 9, uuid=9))
+    text = output("offload", source.url, place.url, "--json", env=kept)
+    assert sorted(row["source_ledger_id"] for row in json.loads(text)) == [7, 8, 9]
+
+
+def test_a_ledger_that_vanishes_while_it_is_copied_is_a_failure(source: Place, place: Place) -> None:
+    from ledgerfs.writing.bucket_copy import Outcome, copy_ledgers, rows_to_copy
+
+    bucket = open_bucket(source.url)
+    rows = rows_to_copy(bucket.catalog, None, all_copies=True)
+    for key in offload(OURS, 8, uuid=2).objects:
+        source.clean.raw_store.writes.delete(key)
+    found = list(copy_ledgers(bucket, open_bucket(place.url, place.options), rows))
+    assert {one.source.ledger_id: one.outcome for one in found} == {7: Outcome.COPIED, 8: Outcome.FAILED}
+
+
+def test_unbatched_ledgers_get_ids_that_nobody_else_has(source: Place, place: Place, tmp_path: Path) -> None:
+    for _ in range(2):
+        told = offloaded(source, place, tmp_path, "--unbatch")
+        assert all(2**52 <= one["ledger_id"] < 2**53 for one in told.values())
+        assert told[7]["ledger_id"] < told[8]["ledger_id"]
+    assert len({ledger_id for _, ledger_id, _ in shown(place)}) == 4
+
+
+def test_what_a_folder_cannot_show_of_one_id_is_its_owner(tmp_path: Path) -> None:
+    """An index that cannot be read may be anybody's ledger; nothing that decides by ids takes its id."""
+    folder = tmp_path / "bucket"
+    folder.mkdir()
+    made = offload(THEIRS, 7, uuid=9)
+    put_in_folder(folder, made)
+    (folder / f"{made.uuid}-ledger-7-index").write_bytes(b"no index")
+    fs = LedgerFileSystem(fo=str(folder), target_protocol="file")
+    with pytest.raises(LedgerExistsError, match="whose index cannot be read"):
+        fs.pipe_file(PATH, OUR_RECORDS)
+    # Broken for good, it is no reason to leave a whole one out.
+    fs.pipe_file(PATH, OUR_RECORDS, if_exists="skip")
+    assert fs.cat_file(PATH) == OUR_RECORDS
