@@ -69,7 +69,7 @@ def main() -> None:
         path = make_bucket_apart(folder, megabytes)
         (ref,) = open_bucket(str(folder)).catalog.refs()
         command = str(Path(sys.executable).parent / "ledgerfs")
-        raw, ours = ["cat", str(folder / ref.data.key)], [command, "cat", str(folder), path]
+        raw, ours = ["cat", str(folder / ref.key)], [command, "cat", str(folder), path]
         print(f"one ledger of {megabytes} MiB")
         compare(raw, ours, ["wc", "-c"])
         compare(raw, ours, None)

@@ -22,7 +22,9 @@ import numpy as np
 from ledgerfs.bucket.catalog_file import CatalogFile
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.cache.cache_folder import cache_folder
-from ledgerfs.ledgers.catalog import LEDGER, LISTED, Catalog, OtherKeys
+from ledgerfs.dialects.pulsar_blob.columns import own_of
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.catalog_rows import LEDGER
 from ledgerfs.storage.store_identity import identity_of
 from tests.support.ledgers import offload
 
@@ -79,13 +81,14 @@ def made_up_catalog() -> Catalog:
     table["name"] = rng.integers(0, KEPT_TOPICS, KEPT_LEDGERS)
     for half in ("uuid_high", "uuid_low"):
         table[half] = rng.integers(0, 2**63, KEPT_LEDGERS)
-    table["last_entry"], table["blocks"], table["plausible"], table["index_size"] = 9_999, 16, True, 1500
-    table["length"] = table["data_length"] = table["data_size"] = rng.integers(2**20, 2**30, KEPT_LEDGERS)
-    table["created_ms"] = table["data_modified_ms"] = table["uploaded_ms"] = 1_700_000_000_000
+    own = own_of(table)
+    table["last_entry"], table["cuts"], own["plausible"], own["index_size"] = 9_999, 16, True, 1500
+    table["length"] = table["expected"] = table["stored"] = rng.integers(2**20, 2**30, KEPT_LEDGERS)
+    table["created_ms"] = own["data_modified_ms"] = table["changed_ms"] = 1_700_000_000_000
     versions = rng.integers(ord("a"), ord("f"), (2, KEPT_LEDGERS, 32), np.uint8)
-    table["data_version"], table["index_version"] = (half.view("S32")[:, 0] for half in versions)
+    own["data_version"], own["index_version"] = (half.view("S32")[:, 0] for half in versions)
     names: list[str | None] = [f"public/default/persistent/topic-{i}" for i in range(KEPT_TOPICS)]
-    return Catalog.of(names, table, np.empty(0, LISTED), [], OtherKeys())
+    return Catalog.of(names, table)
 
 
 def keep(bucket: str, cache: str) -> None:

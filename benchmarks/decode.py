@@ -42,7 +42,7 @@ from ledgerfs.storage.objects import ReadRequest
 from tests.support.ledgers import offload, record
 
 if TYPE_CHECKING:
-    from ledgerfs.ledgers.dialect import LedgerReader
+    from ledgerfs.ledgers.reader import LedgerReader
 
 TOPIC = "persistent://public/default/orders"
 _WINDOW = STRETCH

@@ -139,7 +139,7 @@ def visits(site: Site) -> Callable[[], list[Visits]]:
 
     def one(name: str, entry: int) -> Visits:
         ledger = open_bucket(f"s3://{name}", site.store.options).ledger(LEDGER_ID)
-        assert ledger.index.blocks
+        assert ledger.cuts().size
         near = entry + _NEAR if entry + _NEAR < large.entries else entry - _NEAR
         return Visits(*(_visit(site, ledger, entry_id) for entry_id in (entry, near, entry)))
 
@@ -152,7 +152,7 @@ def random_entries(site: Site, *, learned: bool) -> Callable[[], int]:
         # Less than the pass reads, so that offsets are what is left of it, and not the bytes themselves.
         os.environ["LEDGERFS_CACHE_BYTES"] = str(16 << 20)
     ledger = _warm_bucket(site, "large").ledger(LEDGER_ID)
-    assert ledger.index.blocks
+    assert ledger.cuts().size
     if learned:
         for _ in ledger.batches(0, ledger.last_entry):
             pass

@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 
 from interop.s3_server import BUCKET, S3Server
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.ledgers.catalog import LedgerRef
+from ledgerfs.ledgers.ledger_ref import LedgerRef
 
 _UINT64 = (1 << 64) - 1
 _ID_NODES = "/ledgers/idgen/ID-"

@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ledgerfs.bucket.catalog_file import CatalogFile, max_age_of
@@ -12,13 +12,17 @@ from ledgerfs.cache.block_cache import BlockCache
 from ledgerfs.cache.bucket_store import BucketStore
 from ledgerfs.cache.cache_folder import cache_folder
 from ledgerfs.cache.disk_ranges import DiskRanges
+from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.cache.offset_file import shared_offset_file
-from ledgerfs.dialects.pulsar_blob.dialect import PulsarBlobLayout
+from ledgerfs.dialects.opening import AUTO, open_dialects
 from ledgerfs.errors import InvalidNameError, NotFoundError, UnplacedLedgersWarning
 from ledgerfs.formats.topic_names import UNKNOWN_DIRECTORY, managed_ledger_of, topic_of
-from ledgerfs.ledgers.catalog import Catalog, LedgerRef
-from ledgerfs.ledgers.dialect import BucketLayout, LedgerReader, Progress
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.dialect import Dialect, Progress
+from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.listing import list_bucket
 from ledgerfs.ledgers.missing_ledgers import MissingLedger, unplaced_text
+from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.ledgers.topic_infos import TopicInfo
 from ledgerfs.scan.options import require_of_files
 from ledgerfs.storage.fork_lock import ForkLock
@@ -37,7 +41,7 @@ class Bucket:
     ----------
     store
         Where its objects are.
-    cache_dir, scan_options, catalog_max_age
+    cache_dir, scan_options, catalog_max_age, dialect
         As `open_bucket` explains them.
     identity
         What tells the bucket from all others, by which catalog and learned offsets are kept on disk; None where nothing is to be kept.
@@ -49,9 +53,9 @@ class Bucket:
         "_attached",
         "_catalog",
         "_catalog_file",
+        "_dialects",
         "_expired",
         "_is_listed",
-        "_layout",
         "_listing",
         "_lock",
         "_max_age",
@@ -62,25 +66,26 @@ class Bucket:
         "store",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0917  (pickles hand them on by position)
         self,
         store: RawStore,
         cache_dir: str | None = None,
         scan_options: Mapping[str, Any] | None = None,
         catalog_max_age: float | None = None,
         identity: str | None = None,
+        dialect: str = AUTO,
     ) -> None:
         require_of_files(scan_options or {})
         self._raw_store = store
         self.store = BucketStore(store, identity, self.expire, _disk_ranges(cache_dir))
-        self._options = (cache_dir, dict(scan_options or {}), catalog_max_age, identity)
+        self._options = (cache_dir, dict(scan_options or {}), catalog_max_age, identity, dialect)
         self._max_age = max_age_of(catalog_max_age)
-        self._layout: BucketLayout = PulsarBlobLayout(self.store)
+        self._dialects = open_dialects(self.store, dialect)
         self._catalog_file, offsets = None, None
         if identity is not None:
             folder = cache_folder("catalogs", cache_dir)
             self._catalog_file, offsets = CatalogFile(folder, identity), shared_offset_file(folder, identity)
-        self._readers = ReaderPool(self._layout, offsets)
+        self._readers = ReaderPool(self._open_ledger, offsets)
         self._lock = ForkLock()
         self._listing = ForkLock()
         self._catalog: Catalog | None = None
@@ -155,7 +160,7 @@ class Bucket:
             # What is written while the bucket is listed may not be in the listing.
             self._expired = False
         try:
-            catalog = self._layout.load_catalog(previous, progress)
+            catalog = list_bucket(self.store, self._dialects, previous, progress)
         except BaseException:
             self._expired = True
             raise
@@ -232,7 +237,19 @@ class Bucket:
     def uncached_reader(self, ref: LedgerRef) -> LedgerReader:
         """Return a reader of the same that asks the store itself for every byte."""
         store = BucketStore(self._raw_store, None, self.expire, cache=BlockCache(0))
-        return PulsarBlobLayout(store).open_ledger(ref)
+        return _dialect_of(open_dialects(store, self._options[4]), ref).open_ledger(ref)
+
+    @property
+    def dialects(self) -> tuple[Dialect, ...]:
+        """What takes the bucket's objects for ledgers."""
+        return self._dialects
+
+    def dialect_of(self, ref: LedgerRef) -> Dialect:
+        """Return the dialect of a row of the catalog."""
+        return _dialect_of(self._dialects, ref)
+
+    def _open_ledger(self, ref: LedgerRef, offsets: LearnedOffsets | None) -> LedgerReader:
+        return self.dialect_of(ref).open_ledger(ref, offsets)
 
     def readers_of(self, managed_ledger: str | None) -> list[LedgerReader]:
         """Return the ledgers of one managed ledger, ascending by id, each once."""
@@ -259,6 +276,10 @@ class Bucket:
 
     def _readers_in(self, catalog: Catalog, managed_ledger: str | None) -> list[LedgerReader]:
         return [self._readers.reader(ref) for ref in catalog.refs_of(managed_ledger) if ref.copy == 0]
+
+
+def _dialect_of(dialects: Sequence[Dialect], ref: LedgerRef) -> Dialect:
+    return next(dialect for dialect in dialects if dialect.number == ref.dialect)
 
 
 def _disk_ranges(cache_dir: str | None) -> DiskRanges | None:

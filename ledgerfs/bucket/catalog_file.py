@@ -7,6 +7,7 @@ import json
 import math
 import os
 import time
+from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -16,13 +17,15 @@ from ledgerfs.cache.cache_folder import CacheFolder
 from ledgerfs.cache.kept_file import KeptFile, read_table, write_table
 from ledgerfs.cache.sealed_file import SealedWriter
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs.formats.pulsar_blob.object_names import KeyKind
-from ledgerfs.ledgers.catalog import LEDGER, ORPHAN, Catalog, OtherKeys, Table
-from ledgerfs.ledgers.missing_ledgers import GAP
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.catalog_rows import LEDGER, Table
+from ledgerfs.ledgers.dialects_known import NAMES, dialect_rows
+from ledgerfs.ledgers.missing_ledgers import GAP, UNKNOWN
+from ledgerfs.ledgers.remains import Kept, OtherKeys
 
-_HEADER = Struct("<qQQQQQ")  # when it was listed, ms since 1970; bytes of text; rows of the four tables
-_TABLES = {"ledgers": LEDGER, "lost": LEDGER, "orphans": ORPHAN, "gaps": GAP}
-_LAYOUT = (2, *(kind.descr for kind in _TABLES.values()))
+_HEADER = Struct("<qQ")  # when it was listed, ms since 1970; bytes of text
+_TABLES = {"ledgers": LEDGER, "lost": LEDGER, "gaps": GAP}
+_LAYOUT = (3, *(kind.descr for kind in _TABLES.values()))
 _NEVER = -1
 _MAX_AGE_VARIABLE = "LEDGERFS_CATALOG_MAX_AGE"
 _COMPARED = 4 << 20
@@ -73,10 +76,10 @@ class CatalogFile:
         """Return the kept catalog, with ``max_age`` only one that was listed less than so many seconds ago."""
 
         def parse(descriptor: int, size: int) -> ListedCatalog | None:
-            listed_ms, text_bytes, *counts = _HEADER.unpack(os.pread(descriptor, _HEADER.size, 0))
+            listed_ms, text_bytes = _HEADER.unpack(os.pread(descriptor, _HEADER.size, 0))
             if max_age is not None and not _is_younger(listed_ms, max_age):
                 return None
-            return ListedCatalog(_read(descriptor, size, text_bytes, counts), listed_ms)
+            return ListedCatalog(_read(descriptor, size, text_bytes), listed_ms)
 
         loaded = self._file.load(parse)
         if loaded is None:
@@ -86,16 +89,17 @@ class CatalogFile:
 
     def save(self, catalog: Catalog, listed_ms: int) -> None:
         """Keep a catalog, if it says more than the one in the file."""
-        listed = ListedCatalog(catalog, _NEVER if catalog.bad_indexes else listed_ms)
+        listed = ListedCatalog(
+            catalog, listed_ms if all(one.is_lasting for one in catalog.remains.values()) else _NEVER
+        )
         if self._last is not None and _says_no_more(listed, self._last):
             return
 
         def write(sink: SealedWriter) -> None:
-            tables = [getattr(catalog, name) for name in _TABLES]
             text = _text_of(catalog)
-            sink.write(_HEADER.pack(listed.listed_ms, len(text), *(table.size for table in tables)))
+            sink.write(_HEADER.pack(listed.listed_ms, len(text)))
             sink.write(text)
-            for table in tables:
+            for table in _tables_of(catalog):
                 write_table(sink, table)
 
         if self._file.save(write):
@@ -112,7 +116,7 @@ def _says_no_more(new: ListedCatalog, old: ListedCatalog) -> bool:
     return (
         is_near
         and _text_of(new.catalog) == _text_of(old.catalog)
-        and all(_is_same(getattr(new.catalog, name), getattr(old.catalog, name)) for name in _TABLES)
+        and all(map(_is_same, _tables_of(new.catalog), _tables_of(old.catalog)))
     )
 
 
@@ -123,29 +127,60 @@ def _is_same(left: Table, right: Table) -> bool:
     return all(one[at : at + _COMPARED] == other[at : at + _COMPARED] for at in range(0, len(one), _COMPARED))
 
 
+def _kept_of(catalog: Catalog) -> Iterator[tuple[int, Kept]]:
+    """Yield what is kept of each dialect's remains, by its number."""
+    for number, remains in sorted(catalog.remains.items()):
+        yield number, dialect_rows(number).kept(remains)
+
+
+def _tables_of(catalog: Catalog) -> list[Table]:
+    own = (table for _, kept in _kept_of(catalog) for table in kept.tables.values())
+    return [*(getattr(catalog, name) for name in _TABLES), *own]
+
+
 def _text_of(catalog: Catalog) -> bytes:
-    others = {kind.value: (count, catalog.others.names[kind]) for kind, count in catalog.others.counts.items()}
-    return json.dumps([catalog.names, others]).encode()
+    """Return what is no table, and how many rows each table has."""
+    others = {kind: (count, catalog.others.names[kind]) for kind, count in catalog.others.counts.items()}
+    rows = [getattr(catalog, name).size for name in _TABLES]
+    remains = [
+        (NAMES[number], kept.told, {name: table.size for name, table in kept.tables.items()})
+        for number, kept in _kept_of(catalog)
+    ]
+    return json.dumps([catalog.names, catalog.places, others, rows, remains]).encode()
 
 
-def _read(descriptor: int, size: int, text_bytes: int, counts: list[int]) -> Catalog:
+def _read(descriptor: int, size: int, text_bytes: int) -> Catalog:
     """Read what `CatalogFile.save` wrote; raises `ValueError` where it contradicts itself."""
-    kinds = _TABLES.values()
-    sizes = (kind.itemsize * count for kind, count in zip(kinds, counts, strict=True))
-    if size != _HEADER.size + text_bytes + sum(sizes):
-        raise ValueError("its size and its counts differ")
+    if text_bytes > size - _HEADER.size:
+        raise ValueError("its size and its text differ")
     text = np.empty(text_bytes, np.uint8)
     at = read_table(descriptor, _HEADER.size, text)
-    tables = [np.empty(count, kind) for kind, count in zip(kinds, counts, strict=True)]
-    for table in tables:
-        at = read_table(descriptor, at, table)
-    ledgers, lost, orphans, gaps = tables
-    names, others = json.loads(text.tobytes())
-    return Catalog.of_ranked(tuple(names), ledgers, lost, orphans, others=_others_of(others), gaps=gaps)
-
-
-def _others_of(kept: dict[str, tuple[int, list[str]]]) -> OtherKeys:
-    return OtherKeys(
-        {KeyKind(kind): count for kind, (count, _) in kept.items()},
-        {KeyKind(kind): names for kind, (_, names) in kept.items()},
+    names, places, others, rows, told_remains = json.loads(text.tobytes())
+    wanted = list(zip(_TABLES.values(), rows, strict=True))
+    for dialect, _, counts in told_remains:
+        kinds = dialect_rows(NAMES.index(dialect)).KEPT_TABLES
+        wanted += [(kinds[name], count) for name, count in counts.items()]
+    if size != at + sum(kind.itemsize * count for kind, count in wanted):
+        raise ValueError("its size and its counts differ")
+    tables = []
+    for kind, count in wanted:
+        tables.append(np.empty(count, kind))
+        at = read_table(descriptor, at, tables[-1])
+    ledgers, lost, gaps, *own = tables
+    _require_inside(len(names), len(places), ledgers, lost, gaps)
+    remains = {}
+    for dialect, told, counts in told_remains:
+        number = NAMES.index(dialect)
+        remains[number] = dialect_rows(number).remains_of_kept(Kept(told, {name: own.pop(0) for name in counts}))
+    other_keys = OtherKeys(
+        {kind: one[0] for kind, one in others.items()}, {kind: one[1] for kind, one in others.items()}
     )
+    return Catalog.of_ranked(tuple(names), ledgers, lost, remains, others=other_keys, places=places, gaps=gaps)
+
+
+def _require_inside(names: int, places: int, *tables: Table) -> None:
+    """Raise `ValueError` for rows of names, places and dialects that there are not."""
+    for table in tables:
+        for column, count in (("name", names), ("place", places), ("dialect", len(NAMES))):
+            if table.size and not (table[column].min() >= UNKNOWN and table[column].max() < count):
+                raise ValueError(f"rows have a {column} that is not there")

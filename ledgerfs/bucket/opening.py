@@ -8,6 +8,7 @@ from cachetools import LRUCache
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cache.block_cache import process_cache
+from ledgerfs.dialects.opening import AUTO
 from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.storage.fsspec_handle import FsspecHandle
 from ledgerfs.storage.opening import open_store
@@ -25,6 +26,7 @@ def open_bucket(
     scan_options: Mapping[str, Any] | None = None,
     catalog_max_age: float | None = None,
     cache_bytes: int | None = None,
+    dialect: str = AUTO,
 ) -> Bucket:
     """Open a bucket by any URL that fsspec knows: ``s3://tier``, ``gs://…``, ``abfs://…``, ``file:///…``, a local path.
 
@@ -47,8 +49,14 @@ def open_bucket(
         What this process may hold of remote objects in memory, for all its buckets together; None leaves it at ``$LEDGERFS_CACHE_BYTES``,
         else a quarter of the memory, at most 1 GiB.
 
+    dialect
+        How ledgers lie there: ``pulsar_blob`` (objects of the S3, Google Cloud Storage and Azure offloaders), ``mapfile`` (folders of the
+        filesystem offloader), or ``auto`` for whatever is there, several dialects in one bucket included.
+
     Raises
     ------
+    InvalidOptionError
+        Another dialect.
     UnusableUrlError
         No filesystem of that name, or its library is not installed. A bucket that does not exist is told when it is first used.
 
@@ -56,7 +64,7 @@ def open_bucket(
     if cache_bytes is not None:
         process_cache.resize(cache_bytes)
     fs, root = filesystem_of(os.fspath(url), storage_options or {})
-    return Bucket(open_store(fs, root), cache_dir, scan_options, catalog_max_age, identity_of(fs, root))
+    return Bucket(open_store(fs, root), cache_dir, scan_options, catalog_max_age, identity_of(fs, root), dialect)
 
 
 def shared_bucket(
@@ -65,18 +73,28 @@ def shared_bucket(
     cache_dir: str | None = None,
     scan_options: Mapping[str, Any] | None = None,
     catalog_max_age: float | None = None,
+    *,
+    dialect: str = AUTO,
 ) -> Bucket:
     """Return the bucket over a folder of an fsspec filesystem, the same one for the same arguments in this process.
 
     fsspec makes an instance of our filesystem for each thread; they share one catalog by this.
     """
     handle = FsspecHandle.of(fs)
-    options = (sorted(handle.options.items()), cache_dir, sorted((scan_options or {}).items()), catalog_max_age)
+    options = (
+        sorted(handle.options.items()),
+        cache_dir,
+        sorted((scan_options or {}).items()),
+        catalog_max_age,
+        dialect,
+    )
     arguments = (handle.cls, repr(handle.args), repr(options), root)
     with _shared_lock:
         bucket = _shared.get(arguments)
         if bucket is None:
-            bucket = Bucket(open_store(fs, root), cache_dir, scan_options, catalog_max_age, identity_of(fs, root))
+            bucket = Bucket(
+                open_store(fs, root), cache_dir, scan_options, catalog_max_age, identity_of(fs, root), dialect
+            )
             _shared[arguments] = bucket
         return bucket
 

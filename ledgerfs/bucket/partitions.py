@@ -17,7 +17,9 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.topic_slice import TopicSlice
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.ledgers.catalog import LEDGER, Catalog, LedgerRef, Table, ref_of_row
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.catalog_rows import LEDGER, Table, ref_of_row
+from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.ledger_times import LedgerTimes, TimeRange
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ class Run:
         Of the first row among the topic's ledgers.
     before, count
         Rows before the run's first ledger, and how many ledgers it has.
-    first_block, stop_block
+    first_cut, stop_cut
         Where it begins in its first ledger, and before which block of its last ledger it ends; negative for the end.
     topic_size, last_ledger
         How many ledgers the topic had when the bucket was listed, and the id of its last one.
@@ -57,12 +59,13 @@ class Run:
     """
 
     managed_ledger: str | None
+    places: tuple[str, ...]
     rows: bytes
     position: int
     before: int
     count: int
-    first_block: int
-    stop_block: int
+    first_cut: int
+    stop_cut: int
     topic_size: int
     last_ledger: int
 
@@ -78,7 +81,8 @@ class Run:
 
     @property
     def _told(self) -> list[LedgerRef]:
-        return [ref_of_row(row, self.managed_ledger) for row in np.frombuffer(self.rows, LEDGER)]
+        rows = np.frombuffer(self.rows, LEDGER)
+        return [ref_of_row(row, self.managed_ledger, self.places[row["place"]]) for row in rows]
 
     def scan(self, bucket: Bucket, **options: Any) -> "Scan":  # noqa: ANN401  (those of make_scan)
         """Return the run's messages as a table; ``options`` are those of `Topic.scan`."""
@@ -89,11 +93,11 @@ class Run:
         ledgers = TopicSlice(bucket, self.managed_ledger, self._told, self.position, self.topic_size, self.last_ledger)
         first = self.position + self.before
         start, stop = Place(first, 0), Place(first + self.count, 0)
-        if self.first_block:
-            start = Place(first, ledgers[first].index.blocks[self.first_block].first_entry)
-        if self.stop_block >= 0:
+        if self.first_cut:
+            start = Place(first, int(ledgers[first].cuts()[self.first_cut]))
+        if self.stop_cut >= 0:
             last = first + self.count - 1
-            stop = Place(last, ledgers[last].index.blocks[self.stop_block].first_entry)
+            stop = Place(last, int(ledgers[last].cuts()[self.stop_cut]))
         # Which ledgers have nothing of a range of time was told when the parts were planned, by all ledgers of the topic.
         limits = LedgerTimes.unknown(self.topic_size)
         return replace(make_scan(self.topic, ledgers, **options), part=Reach(start, stop), limits=limits)
@@ -123,8 +127,8 @@ _RUN = np.dtype(
         ("position", "i8"),
         ("before", "i8"),
         ("count", "i8"),
-        ("first_block", "i8"),
-        ("stop_block", "i8"),  # -1: the end
+        ("first_cut", "i8"),
+        ("stop_cut", "i8"),  # -1: the end
         ("topic_size", "i8"),
         ("last_ledger", "i8"),
     ]
@@ -146,6 +150,7 @@ class PartitionPlan(Sequence[Partition]):
     """
 
     names: Sequence[str | None]
+    places: tuple[str, ...]
     table: Table
     runs: Table
     starts: Int64
@@ -178,7 +183,7 @@ class PartitionPlan(Sequence[Partition]):
         size, first = self.table.itemsize, int(starts[0])
         data = memoryview(np.ascontiguousarray(self.table).view(np.uint8).data)
         runs = [
-            (self.names[name], data[low * size : high * size].tobytes(), *rest)
+            (self.names[name], self.places, data[low * size : high * size].tobytes(), *rest)
             for name, low, high, *rest in self.runs[first : int(starts[-1])].tolist()
         ]
         return (tuple(runs[low - first : high - first]) for low, high in pairwise(starts.tolist()))
@@ -248,31 +253,33 @@ def plan_partitions(catalog: Catalog, wanted: Mask, partition_bytes: int = DEFAU
         raise InvalidOptionError("1 byte or more", key=f"partition_bytes={partition_bytes}")
     primary = _Primary.of(catalog.ledgers)
     places = np.flatnonzero(wanted[primary.rows])
-    blocks = np.maximum(primary.table["blocks"][places].astype(np.int64), 1)
-    sizes = np.clip(primary.table["data_size"][places], 0, None)
-    pieces = np.clip(-(-sizes // partition_bytes), 1, blocks)
+    cuts = np.maximum(primary.table["cuts"][places].astype(np.int64), 1)
+    sizes = np.clip(primary.table["stored"][places], 0, None)
+    pieces = np.clip(-(-sizes // partition_bytes), 1, cuts)
     of_ledger = np.repeat(np.arange(places.size), pieces)
     number = np.arange(of_ledger.size) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    first_blocks = number * blocks[of_ledger] // pieces[of_ledger]
-    stop_blocks = (number + 1) * blocks[of_ledger] // pieces[of_ledger]
-    piece_sizes = (sizes[of_ledger] / blocks[of_ledger] * (stop_blocks - first_blocks)).astype(np.int64)
+    first_cuts = number * cuts[of_ledger] // pieces[of_ledger]
+    stop_cuts = (number + 1) * cuts[of_ledger] // pieces[of_ledger]
+    piece_sizes = (sizes[of_ledger] / cuts[of_ledger] * (stop_cuts - first_cuts)).astype(np.int64)
     parts = _packed(piece_sizes, partition_bytes)
-    stop_blocks[stop_blocks == blocks[of_ledger]] = _TO_THE_END
-    begins = _begins_of_runs(primary, places[of_ledger], first_blocks, parts)
-    runs = _runs(primary, places[of_ledger], first_blocks, stop_blocks, begins)
-    return PartitionPlan(catalog.names, primary.table, runs, np.searchsorted(begins, parts), int(sizes.sum()))
+    stop_cuts[stop_cuts == cuts[of_ledger]] = _TO_THE_END
+    begins = _begins_of_runs(primary, places[of_ledger], first_cuts, parts)
+    runs = _runs(primary, places[of_ledger], first_cuts, stop_cuts, begins)
+    return PartitionPlan(
+        catalog.names, catalog.places, primary.table, runs, np.searchsorted(begins, parts), int(sizes.sum())
+    )
 
 
-def _begins_of_runs(primary: _Primary, places: Int64, first_blocks: Int64, parts: Int64) -> Int64:
+def _begins_of_runs(primary: _Primary, places: Int64, first_cuts: Int64, parts: Int64) -> Int64:
     """Return the pieces that begin a run: the first of a part, and each that does not follow the one before it."""
     steps = np.diff(places)
-    follows = (steps == 0) | ((steps == 1) & (np.diff(primary.topics[places]) == 0) & (first_blocks[1:] == 0))
+    follows = (steps == 0) | ((steps == 1) & (np.diff(primary.topics[places]) == 0) & (first_cuts[1:] == 0))
     begins = np.append(True, ~follows) if places.size else np.zeros(0, bool)
     begins[parts[:-1]] = True
     return np.flatnonzero(begins)
 
 
-def _runs(primary: _Primary, places: Int64, first_blocks: Int64, stop_blocks: Int64, begins: Int64) -> Table:
+def _runs(primary: _Primary, places: Int64, first_cuts: Int64, stop_cuts: Int64, begins: Int64) -> Table:
     """Return the rows of `_RUN` of pieces, of which some begin a run."""
     ends = np.append(begins[1:], places.size) - 1 if begins.size else begins
     first, last = places[begins], places[ends]
@@ -285,8 +292,8 @@ def _runs(primary: _Primary, places: Int64, first_blocks: Int64, stop_blocks: In
     runs["position"] = runs["low"] - topic_start
     runs["before"] = first - runs["low"]
     runs["count"] = last - first + 1
-    runs["first_block"] = first_blocks[begins]
-    runs["stop_block"] = stop_blocks[ends]
+    runs["first_cut"] = first_cuts[begins]
+    runs["stop_cut"] = stop_cuts[ends]
     runs["topic_size"] = topic_stop - topic_start
     runs["last_ledger"] = primary.table["ledger_id"][topic_stop - 1]
     return runs

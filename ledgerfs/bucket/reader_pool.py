@@ -1,14 +1,18 @@
 """Readers of recently used ledgers, so that their indexes and learned offsets outlive one call."""
 
+from collections.abc import Callable
+
 from cachetools import LRUCache
 
 from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.cache.offset_file import OffsetFile
-from ledgerfs.ledgers.catalog import LedgerRef
-from ledgerfs.ledgers.dialect import BucketLayout, LedgerReader
+from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.storage.fork_lock import ForkLock
 
 _READERS = 1024
+
+OpenLedger = Callable[[LedgerRef, LearnedOffsets | None], LedgerReader]
 
 
 class ReaderPool:
@@ -16,17 +20,17 @@ class ReaderPool:
 
     Parameters
     ----------
-    layout
-        The dialect of the bucket.
+    open_ledger
+        Returns a new reader, which starts with what is known of offsets; costs no request.
     offset_file
         Where what readers learn is kept for other processes; None where it is not.
 
     """
 
-    __slots__ = ("_layout", "_lock", "_offset_file", "_readers")
+    __slots__ = ("_lock", "_offset_file", "_open_ledger", "_readers")
 
-    def __init__(self, layout: BucketLayout, offset_file: OffsetFile | None = None) -> None:
-        self._layout = layout
+    def __init__(self, open_ledger: OpenLedger, offset_file: OffsetFile | None = None) -> None:
+        self._open_ledger = open_ledger
         self._offset_file = offset_file
         self._readers: LRUCache[LedgerRef, LedgerReader] = LRUCache(_READERS)
         self._lock = ForkLock()
@@ -36,13 +40,14 @@ class ReaderPool:
         with self._lock:
             reader = self._readers.get(ref)
             if reader is None:
-                reader = self._readers[ref] = self._layout.open_ledger(ref, self._offsets_of(ref))
+                reader = self._readers[ref] = self._open_ledger(ref, self._offsets_of(ref))
         if self._offset_file is not None:
             self._offset_file.save_if_due()
         return reader
 
     def _offsets_of(self, ref: LedgerRef) -> LearnedOffsets | None:
         """Return what is known of a ledger; nothing where the store has no versions, by which it would be known again."""
-        if self._offset_file is None or not ref.data.version:
+        if self._offset_file is None or not ref.objects:
             return None
-        return self._offset_file.offsets_of(ref.data.key.encode(), ref.data.version.encode())
+        stat = ref.objects[0][1]
+        return self._offset_file.offsets_of(stat.key.encode(), stat.version.encode()) if stat.version else None

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.ledgers.dialect import LedgerReader
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
+from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.scan.options import COUNT_OPTIONS, MESSAGE_OPTIONS, require_known
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import overload
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import StaleObjectError
-from ledgerfs.ledgers.catalog import LedgerRef
-from ledgerfs.ledgers.dialect import LedgerReader
+from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.reader import LedgerReader
 
 
 @dataclass(slots=True)

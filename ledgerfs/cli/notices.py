@@ -2,7 +2,7 @@
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cli.output import say
-from ledgerfs.ledgers.catalog import is_sound
+from ledgerfs.ledgers.catalog_rows import is_sound
 
 
 def notice(bucket: Bucket) -> None:
@@ -10,16 +10,16 @@ def notice(bucket: Bucket) -> None:
     catalog = bucket.catalog
     others = sum(catalog.others.counts.values())
     if catalog.is_empty:
-        found = f"none of its {others} objects is Pulsar's" if others else "it has no objects"
+        found = f"none of its {others} objects is a ledger's" if others else "it has no objects"
         say(f"{bucket.store.url}: no offloaded ledgers; {found}")
         return
     counts = {
         "damaged ledgers": int((~is_sound(catalog.ledgers)).sum()),
-        "unreadable indexes": len(catalog.bad_indexes),
-        "indexes without data": int(catalog.lost.size),
-        "data objects without index": int(catalog.orphans.size),
-        "other keys": others,
+        "ledgers whose data is gone": int(catalog.lost.size),
     }
+    for remains in catalog.remains.values():
+        counts |= remains.counts()
+    counts["other keys"] = others
     found = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     if found:
         say(f"{bucket.store.url}: also {found}; `ledgerfs verify` names them")

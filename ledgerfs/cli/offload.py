@@ -155,8 +155,8 @@ def _transform(is_unbatched: bool, codec: str | None) -> "Callable[[], EntryTran
 
 def _no_ledgers(bucket: Bucket, catalog: Catalog, managed_ledgers: "list[str | None] | None") -> "Iterator[Finding]":
     """Yield what is left of ledgers of which there is no other copy; of some topics, what readers of them miss."""
-    from ledgerfs.dialects.pulsar_blob.checks.catalog_checks import check_catalog
     from ledgerfs.ledgers.findings import Finding, Severity
+    from ledgerfs.upkeep.verification.verify import check_listed
 
     wanted = catalog.managed_ledgers if managed_ledgers is None else managed_ledgers
     # Copies that contradict each other fail when they are to be copied.
@@ -164,7 +164,7 @@ def _no_ledgers(bucket: Bucket, catalog: Catalog, managed_ledgers: "list[str | N
         one.key: one for name in wanted for one in catalog.missing_of(name) if one.kind is not GapKind.CONTRADICTED
     }
     topics = {topic_of(name) for name in wanted}
-    for finding in check_catalog(catalog, bucket.reader):
+    for finding in check_listed(bucket, catalog):
         is_wanted = managed_ledgers is None or finding.topic in topics or finding.key in missing
         if finding.kind in _NO_LEDGERS and finding.severity is not Severity.REMARK and is_wanted:
             known = missing.pop(finding.key or "", None)

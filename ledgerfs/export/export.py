@@ -16,9 +16,9 @@ from ledgerfs.errors import InvalidOptionError
 from ledgerfs.export.contents import told_bucket
 from ledgerfs.export.folder import Exported, ExportFolder
 from ledgerfs.formats.local_paths import LocalPath, local_path
-from ledgerfs.ledgers.catalog import LedgerRef
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.ledgers.finality import TopicState, version_of
+from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.ledger_times import LedgerTimes
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
 from ledgerfs.messages.decode.chunks import Incomplete

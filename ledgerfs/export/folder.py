@@ -19,8 +19,8 @@ from typing import Any, BinaryIO, Self
 from ledgerfs.cache.own_files import make_new, open_plain
 from ledgerfs.errors import ExportFolderError, InvalidOptionError, LedgerfsError
 from ledgerfs.export.contents import is_same_url, what_differs
-from ledgerfs.ledgers.catalog import LedgerRef
 from ledgerfs.ledgers.finality import Basis, TopicState, version_of
+from ledgerfs.ledgers.ledger_ref import LedgerRef
 
 RECORD_NAME = ".ledgerfs-export.json"
 LOCK_NAME = ".ledgerfs-export.lock"

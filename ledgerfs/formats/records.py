@@ -5,7 +5,7 @@ module imports numba (half a second); the paths that need no records, such as li
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
@@ -33,16 +33,20 @@ class ScanStop(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class EntryBatch:
-    """Consecutive entries in one buffer.
+    """Entries in one buffer, ascending by id.
 
     Attributes
     ----------
     first_entry
-        Id of the first entry; the others follow by one.
+        Id of the first entry.
     buffer
-        The bytes that hold the records.
+        The bytes that hold the entries.
     offsets, lengths
-        Start in ``buffer`` and bytes of each entry (without its 12-byte record header), shape (entries,).
+        Start in ``buffer`` and bytes of each entry (without any header), shape (entries,).
+    ids
+        Ids of the entries, shape (entries,), where there are gaps between them; None where they follow by one.
+    is_framed
+        Whether each entry has the 12 bytes of its record header before it, and the records stand side by side.
 
     """
 
@@ -50,6 +54,8 @@ class EntryBatch:
     buffer: memoryview
     offsets: Int64Array
     lengths: Int64Array
+    ids: Int64Array | None = None
+    is_framed: bool = False
 
     def __len__(self) -> int:
         return int(self.offsets.size)
@@ -57,12 +63,45 @@ class EntryBatch:
     def __iter__(self) -> Iterator[tuple[int, memoryview]]:
         """Yield each entry as (id, bytes): for few entries, a Python object each."""
         for i, (start, length) in enumerate(zip(self.offsets.tolist(), self.lengths.tolist(), strict=True)):
-            yield self.first_entry + i, self.buffer[start : start + length]
+            yield self.id_of(i), self.buffer[start : start + length]
+
+    @property
+    def last_entry(self) -> int:
+        """Id of the last entry, of which there has to be one."""
+        return self.id_of(len(self) - 1)
+
+    def id_of(self, row: int) -> int:
+        """Return the id of one entry."""
+        return self.first_entry + row if self.ids is None else int(self.ids[row])
+
+    def ids_of(self, rows: Int64Array) -> Int64Array:
+        """Return the ids of some entries."""
+        return rows + self.first_entry if self.ids is None else self.ids[rows]
 
     def slice(self, first: int, last: int) -> "EntryBatch":
-        """Return the entries from id ``first`` to id ``last``, both included, of the same buffer."""
-        low, high = first - self.first_entry, last - self.first_entry + 1
-        return EntryBatch(first, self.buffer, self.offsets[low:high], self.lengths[low:high])
+        """Return the entries from id ``first`` to id ``last``, both included, of the same buffer; there has to be one."""
+        if self.ids is None:
+            low, high = first - self.first_entry, last - self.first_entry + 1
+            return replace(self, first_entry=first, offsets=self.offsets[low:high], lengths=self.lengths[low:high])
+        low, high = np.searchsorted(self.ids, [first, last + 1]).tolist()
+        part = slice(low, high)
+        return replace(
+            self,
+            first_entry=int(self.ids[low]),
+            offsets=self.offsets[part],
+            lengths=self.lengths[part],
+            ids=self.ids[part],
+        )
+
+    def framed(self) -> "EntryBatch":
+        """Return the same entries as records that stand side by side, copied unless they are."""
+        if self.is_framed or not len(self):
+            return self
+        ids = np.arange(self.first_entry, self.first_entry + len(self)) if self.ids is None else self.ids
+        out = np.empty(int(self.lengths.sum()) + RECORD_HEADER_BYTES * len(self), np.uint8)
+        offsets = np.empty_like(self.offsets)
+        _frame(np.frombuffer(self.buffer, np.uint8), ids, self.offsets, self.lengths, out, offsets)
+        return EntryBatch(self.first_entry, out.data.toreadonly(), offsets, self.lengths, self.ids, is_framed=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +139,7 @@ def scan_records(buffer: memoryview, start: int, first_entry: int, count: int) -
     found, position, stop, value = _scan(data, start, first_entry, offsets, lengths)
     if stop == ScanStop.COMPLETE and found < count:
         stop = ScanStop.MORE_BYTES
-    batch = EntryBatch(first_entry, buffer, offsets[:found], lengths[:found])
+    batch = EntryBatch(first_entry, buffer, offsets[:found], lengths[:found], is_framed=True)
     is_known = stop in {ScanStop.NEGATIVE_LENGTH, ScanStop.WRONG_ID} or value != _UNKNOWN_LENGTH
     return Scan(batch, position, ScanStop(stop), value if is_known else None)
 
@@ -131,3 +170,18 @@ def _scan(data, start, first_entry, offsets, lengths):  # type: ignore[no-untype
         lengths[i] = length
         at += 12 + length
     return offsets.size, at, 0, _UNKNOWN_LENGTH
+
+
+@kernel
+def _frame(data, ids, starts, lengths, out, offsets):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    at = 0
+    for i in range(starts.size):
+        size = lengths[i]
+        for shift in range(4):
+            out[at + shift] = (size >> (24 - 8 * shift)) & 0xFF
+        for shift in range(8):
+            out[at + 4 + shift] = (ids[i] >> (56 - 8 * shift)) & 0xFF
+        at += 12
+        offsets[i] = at
+        out[at : at + size] = data[starts[i] : starts[i] + size]
+        at += size

@@ -32,7 +32,7 @@ from ledgerfs.fsspec_impl.expansion import Paths, expand, has_pattern, pairs
 from ledgerfs.fsspec_impl.ledger_file import LedgerFile
 from ledgerfs.fsspec_impl.long_names import leaving_out_long_names, telling_long_names_at_the_end
 from ledgerfs.fsspec_impl.ranges import inside, read_ranges
-from ledgerfs.ledgers.catalog import LedgerRef
+from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.time_arguments import time_of
 from ledgerfs.vfs.bucket_tree import tree_of
 from ledgerfs.vfs.target import require_writable
@@ -236,7 +236,7 @@ class LedgerFileSystem(AbstractFileSystem):
         path: Paths,
         recursive: bool = False,
         maxdepth: int | None = None,
-        **options: Any,  # noqa: ANN401
+        **options: Any,  # noqa: ANN401  (fsspec is not typed)
     ) -> list[str]:
         """Return what paths and patterns name, sorted. A path that is there as it is written is no pattern; `glob` takes patterns only."""
         return expand(self, path, recursive=recursive, maxdepth=maxdepth, **options)
@@ -267,7 +267,7 @@ class LedgerFileSystem(AbstractFileSystem):
         recursive: bool = False,
         callback: Any = DEFAULT_CALLBACK,  # noqa: ANN401
         maxdepth: int | None = None,
-        **options: Any,  # noqa: ANN401
+        **options: Any,  # noqa: ANN401  (fsspec is not typed)
     ) -> None:
         """Copy files here, as fsspec's filesystems do; patterns as in `expand_path`.
 
@@ -316,12 +316,12 @@ class LedgerFileSystem(AbstractFileSystem):
 
     def put(
         self,
-        lpath: Any,  # noqa: ANN401  (a path, or a list of them)
-        rpath: Any,  # noqa: ANN401
+        lpath: Any,  # noqa: ANN401
+        rpath: Any,  # noqa: ANN401  (a path, or a list of them)
         recursive: bool = False,
         callback: Any = DEFAULT_CALLBACK,  # noqa: ANN401
         maxdepth: int | None = None,
-        **options: Any,  # noqa: ANN401
+        **options: Any,  # noqa: ANN401  (fsspec is not typed)
     ) -> None:
         """Copy local files of records into the bucket, as fsspec's filesystems do; patterns as in `expand_path`.
 
@@ -343,7 +343,7 @@ class LedgerFileSystem(AbstractFileSystem):
         rpath: str,
         callback: Any = DEFAULT_CALLBACK,  # noqa: ANN401
         mode: str = "overwrite",  # noqa: ARG002  (nothing is ever written over)
-        **options: Any,  # noqa: ANN401
+        **options: Any,  # noqa: ANN401  (fsspec is not typed)
     ) -> None:
         """Make a local file of records a ledger of the bucket, which is offloading. ``options`` are those of `open` for writing.
 
@@ -366,7 +366,7 @@ class LedgerFileSystem(AbstractFileSystem):
         recursive: bool = False,
         maxdepth: int | None = None,
         on_error: str | None = None,
-        **options: Any,  # noqa: ANN401
+        **options: Any,  # noqa: ANN401  (fsspec is not typed)
     ) -> None:
         """Copy ledgers within the bucket; patterns as in `expand_path`. A ledger of a directory that is gone is an error as any other.
 
@@ -483,7 +483,7 @@ def _info(node: Node) -> dict[str, Any]:
         "topic": ref.topic,
         "entries": ref.entries,
         "uuid": ref.uuid,
-        "version": f"{ref.index.version}/{ref.data.version}",
+        "version": f"{ref.object('index').version}/{ref.object('data').version}",
     }
     if ref.created_ms is not None:
         info["created"] = ref.created_ms / 1000

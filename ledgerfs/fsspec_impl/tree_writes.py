@@ -16,7 +16,7 @@ from ledgerfs.vfs.removal import remove_ledgers
 from ledgerfs.vfs.target import require_writable, target_of
 from ledgerfs.writing.admission import together
 from ledgerfs.writing.claims import IfExists
-from ledgerfs.writing.copies import copied_user_metadata, own_block_size
+from ledgerfs.writing.copies import copied_metadata, copied_user_metadata, own_block_size
 from ledgerfs.writing.sources import EntrySource, OffloadedLedger, RecordBytes, RecordFile
 from ledgerfs.writing.write import Wanted, measured, open_writer, require_new_ids
 
@@ -90,10 +90,9 @@ class TreeWrites:
         transform = self._options(options).get("transform")
         managed_ledger, ledger_id = target_of(path)
         require_new_ids(ledger_id, node.ref.ledger_id, keeps_ids=transform is None or transform.keeps_ids)
-        metadata = reader.index.metadata
         known = {
             "block_size": own_block_size(reader),
-            "metadata": metadata if ledger_id == node.ref.ledger_id else metadata.moved(),
+            "metadata": copied_metadata(reader, ledger_id, managed_ledger),
             "user_metadata": copied_user_metadata(reader, managed_ledger),
         }
         self._write(path, OffloadedLedger(reader), open_path, lambda _: None, {**known, **options})

@@ -4,7 +4,7 @@ import hashlib
 import stat
 from dataclasses import dataclass
 
-from ledgerfs.ledgers.catalog import LedgerRef
+from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.vfs.tree import Node
 
 BLOCK_BYTES = 1 << 20
@@ -80,10 +80,10 @@ def extended_attributes(ref: LedgerRef) -> dict[str, bytes]:
         "topic": ref.topic,
         "entries": ref.entries,
         "length": ref.length,
-        "blocks": ref.blocks,
-        "data_key": ref.data.key,
-        "index_key": ref.index.key,
-        "data_version": ref.data.version,
-        "index_version": ref.index.version,
+        "blocks": ref.cuts,
+        "data_key": ref.object("data").key,
+        "index_key": ref.object("index").key,
+        "data_version": ref.object("data").version,
+        "index_version": ref.object("index").version,
     }
     return {f"user.ledgerfs.{name}": str(value).encode("utf-8", "surrogateescape") for name, value in values.items()}

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from itertools import accumulate
 from typing import Any
 
-from ledgerfs.ledgers.catalog import LedgerRef
+from ledgerfs.ledgers.ledger_ref import LedgerRef
 
 _DIGEST_BYTES = 16
 _FIRST, _LAST = 0, 2**63 - 1
@@ -147,5 +147,5 @@ class TopicState:
 
 def version_of(ref: LedgerRef) -> str:
     """Return what changes whenever an object of the ledger does."""
-    objects = (f"{stat.size}/{stat.modified_ms}/{stat.version}" for stat in (ref.data, ref.index))
+    objects = (f"{stat.size}/{stat.modified_ms}/{stat.version}" for stat in (ref.object("data"), ref.object("index")))
     return " ".join((ref.uuid, *objects))

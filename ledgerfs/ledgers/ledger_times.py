@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ledgerfs.ledgers.catalog import LedgerRef, Table
+from ledgerfs.ledgers.catalog_rows import Table
+from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.time_arguments import CLOCK_SLACK_MS
 
 Int64 = npt.NDArray[np.int64]

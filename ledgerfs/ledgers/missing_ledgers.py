@@ -12,8 +12,9 @@ from typing import Any, cast
 import numpy as np
 
 from ledgerfs.errors import MissingLedgerError
-from ledgerfs.formats.pulsar_blob.object_names import LedgerKey, uuid_from_halves
 from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.formats.uuid_halves import uuid_from_halves
+from ledgerfs.ledgers.dialects_known import dialect_rows
 
 _MOST_NAMED = 3
 UNKNOWN = -1
@@ -37,6 +38,8 @@ GAP = np.dtype(
         ("uuid_low", "u8"),
         ("ledger_id", "i8"),
         ("name", "i4"),  # row of Catalog.names; UNKNOWN where nothing tells it
+        ("place", "i4"),  # row of Catalog.places
+        ("dialect", "i1"),
         ("kind", "i1"),
         ("is_beside", "?"),  # whether another copy of the ledger is there, which is read
         ("last_entry", "i8"),  # by the index; UNKNOWN without one
@@ -95,18 +98,18 @@ class MissingLedger:
         return {name: getattr(self, name) for name in ("ledger_id", "key", "entries", "bytes", "why")}
 
 
-def missing_of_row(gap: np.void, managed_ledger: str | None) -> MissingLedger:
+def missing_of_row(gap: np.void, managed_ledger: str | None, place: str) -> MissingLedger:
     """Make the value of one row of `GAP`."""
-    high, low, ledger_id, _, kind, is_beside, last_entry, length, created_ms, modified_ms = cast(
+    high, low, ledger_id, _, _, dialect, kind, is_beside, last_entry, length, created_ms, modified_ms = cast(
         "tuple[Any, ...]", gap.item()
     )
-    key = LedgerKey(uuid_from_halves(high, low), ledger_id, is_index=False)
+    uuid = uuid_from_halves(high, low)
     is_told = last_entry != UNKNOWN
     return MissingLedger(
         ledger_id=ledger_id,
         topic=topic_of(managed_ledger),
-        uuid=key.uuid,
-        key=key.data_key if kind in {GapKind.INDEX_LOST, GapKind.CONTRADICTED} else key.index_key,
+        uuid=uuid,
+        key=dialect_rows(dialect).key_of_missing(uuid, ledger_id, managed_ledger, place, kind),
         entries=last_entry + 1 if is_told else None,
         bytes=length if is_told else None,
         kind=GapKind(kind),

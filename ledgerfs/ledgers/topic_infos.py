@@ -90,12 +90,12 @@ def _sums(ledgers: Table) -> dict[int, tuple[int, int, int, int, int]]:
     if not rows.size:
         return {}
     # Python integers: sums of hostile 63-bit lengths must not wrap.
-    entries = _exact_sums(column("last_entry"), starts) + counts
+    entries = _exact_sums(column("last_entry") - column("first_entry"), starts) + counts
     sizes = _exact_sums(column("length"), starts)
     created = column("created_ms")
     created[created <= 0] = _NEVER
     oldest = np.minimum.reduceat(created, starts)
-    newest = np.maximum.reduceat(column("uploaded_ms"), starts)
+    newest = np.maximum.reduceat(column("changed_ms"), starts)
     sums = zip(counts, entries, sizes, oldest, newest, strict=True)
     return {
         int(row): (int(n), int(e), int(size), int(c), int(u))

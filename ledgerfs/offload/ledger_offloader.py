@@ -13,7 +13,7 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import InvalidNameError, MissingLedgerError, NotFoundError, UnsupportedWriteError
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.formats.pulsar_blob.user_metadata import parse_user_metadata
-from ledgerfs.ledgers.dialect import LedgerReader
+from ledgerfs.ledgers.reader import LedgerReader
 
 if TYPE_CHECKING:
     from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
@@ -120,7 +120,7 @@ class LedgerOffloader(NullLedgerOffloader):
         if isinstance(source, LedgerEntries):
             ledger_id, metadata, entries = source.ledger_id, source.metadata, _source_of(source)
         else:
-            ledger_id, metadata, entries = source.ref.ledger_id, source.index.metadata, OffloadedLedger(source)
+            ledger_id, metadata, entries = source.ref.ledger_id, source.metadata(), OffloadedLedger(source)
         require_new_ids(ledger_id, ledger_id, keeps_ids=self._transform is None or self._transform.keeps_ids)
         extra = dict(extra_metadata or {})
         name = parse_user_metadata(extra).managed_ledger or (None if metadata is None else metadata.managed_ledger)

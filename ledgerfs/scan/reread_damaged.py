@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ledgerfs.errors import CorruptMessageError
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.ledgers.dialect import LedgerReader
+from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.decode.entries import Mask, TopicDecoder
 from ledgerfs.messages.decode.metadata_walk import Int64Table
 from ledgerfs.scan.topic_entries import Place
@@ -33,12 +33,12 @@ def walk_entries(
         if walked is not None:
             yield Walked(place, batch, *walked)
             continue
-        ledger.store.forget(ledger.ref.data)
+        ledger.reread()
         try:
-            for again in ledger.batches(batch.first_entry, batch.first_entry + len(batch) - 1):
+            for again in ledger.batches(batch.first_entry, batch.last_entry):
                 yield Walked(Place(place.number, again.first_entry), again, *decoder.walk(again, ledger.ref.ledger_id))
         except CorruptMessageError:
-            ledger.store.forget(ledger.ref.data)
+            ledger.reread()
             raise
 
 
@@ -48,10 +48,10 @@ def _walk(decoder: TopicDecoder, ledger: LedgerReader, batch: EntryBatch) -> tup
     try:
         walked = decoder.walk(batch, ledger.ref.ledger_id)
     except CorruptMessageError:
-        if not ledger.store.is_remote:
+        if not ledger.is_remote:
             raise
         return None
-    if len(decoder.skipped) == told or not ledger.store.is_remote:
+    if len(decoder.skipped) == told or not ledger.is_remote:
         return walked
     del decoder.skipped[told:]
     return None

@@ -7,7 +7,7 @@ such reads until the rest is not worth another. What was imported has any order,
 wrong, since rows are filtered; what is not known for sure (damage, other clusters' times) cuts nothing off.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -15,10 +15,9 @@ from itertools import accumulate
 import numpy as np
 
 from ledgerfs.errors import CorruptLedgerError
-from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
-from ledgerfs.formats.records import EntryBatch, ScanStop, scan_records
-from ledgerfs.ledgers.dialect import LedgerReader
+from ledgerfs.formats.records import EntryBatch
 from ledgerfs.ledgers.ledger_times import LedgerTimes, TimeRange
+from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.decode.entries import DecodeOptions, TopicDecoder
 from ledgerfs.messages.decode.entry_fields import first_local_time
 from ledgerfs.scan.topic_entries import Place, Reach
@@ -107,8 +106,8 @@ class _Blocks:
 
     def __post_init__(self) -> None:
         refs = [self.ledgers[number].ref for number in self.numbers]
-        self._starts = list(accumulate((ref.blocks for ref in refs), initial=0))
-        size = sum(ref.data.size for ref in refs) // max(1, self._starts[-1])
+        self._starts = list(accumulate((ref.cuts for ref in refs), initial=0))
+        size = sum(ref.stored for ref in refs) // max(1, self._starts[-1])
         self._worth = max(2, _WORTH_A_GLANCE // max(1, size))
 
     def place(self, block: int) -> Place:
@@ -117,7 +116,7 @@ class _Blocks:
             return Place(self.numbers.stop, 0)
         row = bisect_right(self._starts, block) - 1
         number = self.numbers[row]
-        return Place(number, self.ledgers[number].index.blocks[block - self._starts[row]].first_entry)
+        return Place(number, int(self.ledgers[number].cuts()[block - self._starts[row]]))
 
     def halve(self, part: Reach, is_below: Callable[[int], bool]) -> tuple[int, int]:
         """Return two blocks of a part with too little between them for another look; ``is_below`` the first, not the second, or an end."""
@@ -134,8 +133,7 @@ class _Blocks:
         start = self._starts[place.number - self.numbers.start]
         if not place.entry:
             return start
-        table = self.ledgers[place.number].index.blocks
-        return start + bisect_left(table, place.entry, key=lambda block: block.first_entry)
+        return start + int(np.searchsorted(self.ledgers[place.number].cuts(), place.entry))
 
     def tells(self, block: int, is_cut: Callable[[int], bool]) -> bool:
         """Whether the time at which a block begins is known and ``is_cut``."""
@@ -153,7 +151,7 @@ class _Blocks:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What is seen of a block's first entry: its publish time if that can be told, the size of its record, whether all of that was seen."""
+    """What is seen of a block's first entry: its publish time if that can be told, its size, whether all of that was seen."""
 
     time_ms: int | None
     size: int
@@ -161,17 +159,12 @@ class _Look:
 
 
 def _look(ledger: LedgerReader, block: int, size: int, *, check_checksums: bool) -> _Look:
-    first = ledger.index.blocks[block].first_entry
-    front = memoryview(ledger.block_front(block, size))
-    scan = scan_records(front, 0, first, 1)
-    batch, is_whole = scan.batch, scan.stop == ScanStop.COMPLETE
-    if not is_whole:
-        if scan.stop != ScanStop.MORE_BYTES or scan.found is None:
-            return _Look(None, 0, is_whole=True)
-        # Metadata stands before the payload, so the front of an entry is enough to tell its time, but not its checksum.
-        shown = len(front) - RECORD_HEADER_BYTES
-        batch = EntryBatch(first, front, np.array([RECORD_HEADER_BYTES]), np.array([shown]))
+    first = int(ledger.cuts()[block])
+    glance = ledger.glance(first, size)
+    is_whole = len(glance.front) == glance.size
+    # Metadata stands before the payload, so the front of an entry is enough to tell its time, but not its checksum.
+    batch = EntryBatch(first, glance.front, np.array([0]), np.array([len(glance.front)]))
     options = DecodeOptions(include_markers=True, check_checksums=check_checksums and is_whole, on_corrupt="skip")
     entries, sound = TopicDecoder("", options).walk(batch, ledger.ref.ledger_id)
     time = first_local_time(entries) if sound[0] else None
-    return _Look(time, RECORD_HEADER_BYTES + (scan.found or 0), is_whole)
+    return _Look(time, glance.size, is_whole)

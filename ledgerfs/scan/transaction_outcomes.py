@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cachetools import LRUCache
 
-from ledgerfs.ledgers.dialect import LedgerReader
+from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.decode.entry_fields import Rows, Transaction, markers_at, outcomes_in, transactions_at
 from ledgerfs.messages.decode.metadata_walk import Int64Table, walk_metadata
 from ledgerfs.scan.topic_entries import Place, Reach, read_entries
@@ -166,7 +166,7 @@ class Outcomes:
         ledger_id = self._ledgers[place.number].ref.ledger_id
         told = set()
         for row, transaction, state in outcomes_in(walk_metadata(batch)):
-            at = Position(ledger_id, batch.first_entry + row)
+            at = Position(ledger_id, batch.id_of(row))
             self._add(transaction, Outcome(self._since_last(transaction, at), at, state))
             told.add(transaction)
         return told
@@ -205,7 +205,7 @@ class Outcomes:
             found = self._markers[number] = {}
             for _, batch in read_entries(self._ledgers, Reach.of(range(number, number + 1)), self._skipped):
                 for row, transaction, state in outcomes_in(walk_metadata(batch)):
-                    found.setdefault(transaction, []).append((batch.first_entry + row, state))
+                    found.setdefault(transaction, []).append((batch.id_of(row), state))
         return found
 
     def _entries_from(self, place: Place) -> "Iterator[tuple[Place, EntryBatch]]":

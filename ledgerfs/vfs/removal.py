@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import NotFoundError
-from ledgerfs.ledgers.catalog import Catalog, LedgerRef
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.vfs.bucket_tree import tree_of
 from ledgerfs.vfs.target import removable
 from ledgerfs.vfs.tree import Node, Tree
@@ -29,7 +30,7 @@ class LeftLedger:
 
     def __str__(self) -> str:
         what = "a ledger that somebody wrote meanwhile" if self.is_new else "a further copy of the ledger"
-        return f"{self.path} is still there: {what}, {self.ref.index.key}"
+        return f"{self.path} is still there: {what}, {self.ref.key}"
 
 
 def remove_ledgers(bucket: Bucket, paths: Sequence[str], directories: Iterable[str] = ()) -> list[LeftLedger]:

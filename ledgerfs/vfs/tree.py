@@ -12,9 +12,10 @@ from operator import itemgetter
 from ledgerfs.errors import IsADirectoryPathError, LedgerfsError, NotADirectoryPathError, NotFoundError
 from ledgerfs.formats.record_header import records_size
 from ledgerfs.formats.topic_names import directory_of
-from ledgerfs.ledgers.catalog import Catalog, LedgerRef
-from ledgerfs.ledgers.dialect import LedgerReader
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.missing_ledgers import GapKind, MissingLedger, missing_error
+from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.vfs.views import Contents, View
 from ledgerfs.vfs.views.entries import EntriesView
 

@@ -14,8 +14,8 @@ from ledgerfs.dialects.pulsar_blob.taking_back import take_back
 from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
 from ledgerfs.errors import LedgerExistsError, LedgerfsError, ObjectNotFoundError, StaleObjectError
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
-from ledgerfs.ledgers.catalog import LedgerRef
 from ledgerfs.ledgers.dialect import Progress
+from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs.writing.claims import Claim, IfExists, TakenIds, refused, standing_error
 
@@ -72,7 +72,7 @@ def confirm(bucket: Bucket, expected: Sequence[Expected]) -> list[LedgerfsError 
 
 def is_current(store: RawStore, ref: LedgerRef) -> bool:
     """Ask a store whether both objects of a ledger are still those that were listed."""
-    for listed in (ref.index, ref.data):
+    for listed in (ref.object("index"), ref.object("data")):
         try:
             found = store.head(listed.key).stat
         except ObjectNotFoundError:

@@ -25,14 +25,16 @@ from ledgerfs.errors import (
     StaleObjectError,
     StoreUnreachableError,
 )
-from ledgerfs.ledgers.catalog import Catalog, LedgerRef, is_sound
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.catalog_rows import is_sound
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.ledgers.findings import Severity
+from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.missing_ledgers import GapKind
 from ledgerfs.storage.ordered_map import ordered_map
 from ledgerfs.writing.admission import Expected, confirm, is_current
 from ledgerfs.writing.claims import Claim, IfExists, TakenIds, refused
-from ledgerfs.writing.copies import copied_user_metadata, own_block_size
+from ledgerfs.writing.copies import copied_metadata, copied_user_metadata, own_block_size
 from ledgerfs.writing.deletion import remove_ledger
 from ledgerfs.writing.sources import OffloadedLedger
 from ledgerfs.writing.write import ref_of, require_new_ids, write_ledger
@@ -259,7 +261,7 @@ class _Copy:
         """Raise `CorruptLedgerError` for a ledger that no reader takes as it is: one copy would pass for the whole truth."""
         if (ref.managed_ledger, ref.ledger_id) in self.contradicted:
             reason = "another copy of the ledger has other entries, as `ledgerfs verify` tells; none of them is copied"
-            raise CorruptLedgerError(reason, key=ref.data.key)
+            raise CorruptLedgerError(reason, key=ref.key)
 
     def _claim(self, ref: LedgerRef, ledger_id: int, uuid: str | None) -> Claim:
         """Return what is to be in the target; copies that an earlier run brought from the same bucket stand in nobody's way."""
@@ -289,7 +291,7 @@ class _Copy:
             )
             if claim.if_exists is IfExists.FAIL or not is_same:
                 what = "this ledger" if is_same else "another ledger of this name, or half of this one"
-                raise LedgerExistsError(f"the target has {what} already", key=named.data.key)
+                raise LedgerExistsError(f"the target has {what} already", key=named.key)
         rival = self.there.rival(claim)
         if rival is not None:
             raise refused(claim, rival)
@@ -301,13 +303,13 @@ class _Copy:
     def _write(self, ref: LedgerRef, ledger_id: int, uuid: str | None, tell: Progress) -> WrittenLedger:
         if not ref.is_sound:
             reason = "the ledger is damaged, as `ledgerfs verify` tells; it is not copied"
-            raise CorruptLedgerError(reason, key=ref.data.key)
+            raise CorruptLedgerError(reason, key=ref.key)
         reader = self.source.reader(ref)
         transform = None if self.options.transform is None else self.options.transform()
         require_new_ids(ledger_id, ref.ledger_id, keeps_ids=transform is None or transform.keeps_ids)
         ledger = NewLedger(
             new_key(ledger_id, uuid),
-            reader.index.metadata if ledger_id == ref.ledger_id else reader.index.metadata.moved(),
+            copied_metadata(reader, ledger_id, ref.managed_ledger),
             copied_user_metadata(reader, ref.managed_ledger),
             own_block_size(reader) if self.options.block_size is None else self.options.block_size,
             transform,
@@ -319,10 +321,8 @@ class _Copy:
 
     def _read_back(self, written: WrittenLedger) -> None:
         """Read all of the copy as `verify` does; one that is not whole is removed, and raises."""
-        # pyarrow and numba, which this imports, are needed here only.
-        from ledgerfs.dialects.pulsar_blob.checks.ledger_checks import LedgerCheck
-
-        check = LedgerCheck(self.target.uncached_reader(ref_of(written)), lambda _: None).run()
+        ref = ref_of(written)
+        check = self.target.dialect_of(ref).check_ledger(self.target.uncached_reader(ref), lambda _: None)
         wrong = [finding for finding in check.findings if finding.severity is not Severity.REMARK]
         if check.entries != written.contents.metadata.entries and not wrong:
             raise StaleObjectError("the copy was replaced or removed before it was read back", key=written.data.key)

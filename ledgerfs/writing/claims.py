@@ -7,17 +7,21 @@ chooses is not to be any other topic's all the same, since who asks for a ledger
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from ledgerfs.dialects.pulsar_blob.description import iso_time
 from ledgerfs.errors import (
     AccessDeniedError,
     LedgerExistsError,
     LedgerfsError,
-    ObjectNotFoundError,
     StaleObjectError,
     StoreError,
 )
-from ledgerfs.ledgers.catalog import Catalog, LedgerRef
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.ledger_ref import LedgerRef
+
+if TYPE_CHECKING:
+    from ledgerfs.ledgers.remains import Unreadable
 
 
 class IfExists(StrEnum):
@@ -84,7 +88,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """What keeps a ledger out: the key of another one's index, and what that is, in words."""
+    """What keeps a ledger out: the key of another one, and what that is, in words."""
 
     key: str
     what: str
@@ -100,10 +104,9 @@ class TakenIds:
         self._lost: dict[int, list[LedgerRef]] = {}
         for row in catalog.lost:
             self._lost.setdefault(int(row["ledger_id"]), []).append(catalog.ref_of(row))
-        self._unreadable: dict[int, list[tuple[str, str, LedgerfsError]]] = {}
-        for bad in catalog.bad_indexes:
-            if not isinstance(bad.error, ObjectNotFoundError):
-                self._unreadable.setdefault(bad.key.ledger_id, []).append((bad.key.uuid, bad.key.index_key, bad.error))
+        self._unreadable: dict[int, list[Unreadable]] = {}
+        for one in (one for remains in catalog.remains.values() for one in remains.unreadable()):
+            self._unreadable.setdefault(one.ledger_id, []).append(one)
 
     def refs_of(self, ledger_id: int) -> list[LedgerRef]:
         """Return every ledger of this id, of whatever topic, also those without their data object."""
@@ -125,8 +128,8 @@ class TakenIds:
         for ref in self.refs_of(claim.ledger_id):
             if ref.uuid not in friends and claim.is_rival(ref):
                 is_other = ref.managed_ledger == claim.managed_ledger and claim.if_exists is not IfExists.FAIL
-                yield Rival(ref.index.key, f"of {ref.topic}{_difference(ref) if is_other else ''}")
-        for uuid, key, error in self._unreadable.get(claim.ledger_id, ()):
+                yield Rival(ref.key, f"of {ref.topic}{_difference(ref) if is_other else ''}")
+        for _, uuid, key, error in self._unreadable.get(claim.ledger_id, ()):
             # What is broken for good hides nothing; what only cannot be read now may be anybody's ledger.
             is_meant = claim.if_exists is IfExists.FAIL or isinstance(error, AccessDeniedError | StoreError)
             if not claim.is_kept and uuid not in friends and is_meant:
@@ -155,7 +158,7 @@ def standing_error(taken: TakenIds, claim: Claim, uuid: str) -> LedgerfsError | 
         return None
     return LedgerExistsError(
         f"somebody else has written ledger {claim.ledger_id} meanwhile, {rival.what} ({rival.key}); one of the two would hide the other",
-        key=ref.index.key,
+        key=ref.key,
     )
 
 

@@ -1,17 +1,30 @@
 """What a copy of a ledger keeps of it: how large its blocks are, and the user metadata of its objects."""
 
-from ledgerfs.dialects.pulsar_blob.new_ledger import DEFAULT_BLOCK_SIZE, completed_user_metadata
-from ledgerfs.ledgers.dialect import LedgerReader
-from ledgerfs.writing.sources import largest_block
+from ledgerfs.dialects.pulsar_blob.new_ledger import DEFAULT_BLOCK_SIZE, completed_user_metadata, made_up_metadata
+from ledgerfs.errors import RefusedLedgerError
+from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata
+from ledgerfs.ledgers.reader import LedgerReader
 
 
 def own_block_size(reader: LedgerReader) -> int:
     """Return the size of blocks, bytes, with which the copy's data object is the same: of a ledger of one block, any that holds it."""
-    largest = largest_block(reader)
-    return largest if len(reader.index.blocks) > 1 else max(largest, DEFAULT_BLOCK_SIZE)
+    origin = reader.origin()
+    return origin.block_size or max(origin.largest_block or 0, DEFAULT_BLOCK_SIZE)
 
 
 def copied_user_metadata(reader: LedgerReader, managed_ledger: str | None) -> dict[str, str]:
-    """Return the user metadata of a ledger's index object, with what a broker looks for; costs a HEAD."""
-    metadata = reader.store.head(reader.ref.index.key).metadata
-    return completed_user_metadata(metadata, managed_ledger)
+    """Return the user metadata of a ledger's objects, with what a broker looks for; costs a request."""
+    return completed_user_metadata(reader.user_metadata(), managed_ledger)
+
+
+def copied_metadata(reader: LedgerReader, ledger_id: int, managed_ledger: str | None) -> LedgerMetadata:
+    """Return the metadata of a copy under an id, marked as moved where that is another one; made up where nothing tells any.
+
+    Raises `RefusedLedgerError` for a ledger of which nothing tells anything.
+    """
+    metadata = reader.metadata()
+    if metadata is not None:
+        return metadata if ledger_id == reader.ref.ledger_id else metadata.moved()
+    if managed_ledger is None:
+        raise RefusedLedgerError("nothing tells whose ledger it is", key=str(reader.ref.ledger_id))
+    return made_up_metadata(managed_ledger, reader.ref.created_ms)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 import numpy as np
 
 from ledgerfs.errors import RefusedLedgerError
-from ledgerfs.ledgers.catalog import Catalog, Table
+from ledgerfs.ledgers.catalog import Catalog
 
 FIRST_OWN_ID = 2**52
 END_OF_OWN_IDS = 2**53
@@ -71,8 +71,8 @@ def _greatest(catalogs: Sequence[Catalog], managed_ledgers: Collection[str | Non
 
 def _ids_from(catalog: Catalog, first: int) -> Iterator[int]:
     """Yield the ids from one on that anything in the bucket has, also halves of ledgers."""
-    tables: tuple[Table, ...] = (catalog.ledgers, catalog.lost, catalog.orphans)
-    for table in tables:
+    for table in (catalog.ledgers, catalog.lost):
         ids = table["ledger_id"]
         yield from ids[ids >= first].tolist()
-    yield from (bad.key.ledger_id for bad in catalog.bad_indexes)
+    for remains in catalog.remains.values():
+        yield from remains.ledger_ids()

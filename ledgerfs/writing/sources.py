@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from ledgerfs.dialects.pulsar_blob.new_ledger import NewLedger
 from ledgerfs.errors import CorruptLedgerError
-from ledgerfs.ledgers.dialect import LedgerReader
+from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.decode.entry_checksum import EntryState, check_entries
 from ledgerfs.storage.objects import Buffer
 from ledgerfs.writing.record_stream import RecordStream, check_records
@@ -106,13 +105,14 @@ class OffloadedLedger:
 
     def check(self, ledger: NewLedger) -> None:
         """Look at all entries, if blocks are smaller than where the entries come from: else they are known to fit."""
-        if ledger.transform is None and ledger.block_size < largest_block(self.reader):
-            for batch in self.reader.batches(0, self.reader.last_entry):
+        largest = self.reader.origin().largest_block
+        if ledger.transform is None and (largest is None or ledger.block_size < largest):
+            for batch in self.reader.batches(self.reader.first_entry, self.reader.last_entry):
                 ledger.require_fitting(batch)
 
     def batches(self, ledger: NewLedger) -> "Iterator[EntryBatch]":  # noqa: ARG002  (as `EntrySource` has it)
         """Yield the entries; raises `CorruptLedgerError` for one whose checksum is wrong."""
-        for batch in self.reader.batches(0, self.reader.last_entry):
+        for batch in self.reader.batches(self.reader.first_entry, self.reader.last_entry):
             self._check_sums(batch)
             yield batch
 
@@ -120,10 +120,10 @@ class OffloadedLedger:
         result = check_entries(batch)
         wrong = result.states >= EntryState.MISMATCH
         if wrong.any():
-            entry = batch.first_entry + int(wrong.argmax())
+            entry = batch.id_of(int(wrong.argmax()))
             raise CorruptLedgerError(
                 f"entry {entry} has a wrong checksum or frame; `ledgerfs verify` tells where; the ledger is not copied",
-                key=self.reader.ref.data.key,
+                key=self.reader.ref.key,
             )
 
 
@@ -140,12 +140,6 @@ class EntryBatches:
     def batches(self, ledger: NewLedger) -> "Iterator[EntryBatch]":  # noqa: ARG002  (as `EntrySource` has it)
         """Yield the entries."""
         return iter(self.made)
-
-
-def largest_block(reader: LedgerReader) -> int:
-    """Return the bytes of a ledger's largest block."""
-    offsets = [block.offset for block in reader.index.blocks] + [reader.index.data_length]
-    return max(end - start for start, end in pairwise(offsets))
 
 
 def _pieces_of(file: BinaryIO) -> Iterator[memoryview]:

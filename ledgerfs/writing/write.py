@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.dialects.pulsar_blob.columns import NUMBER
 from ledgerfs.dialects.pulsar_blob.new_ledger import (
     DEFAULT_BLOCK_SIZE,
     NewLedger,
@@ -17,8 +18,8 @@ from ledgerfs.dialects.pulsar_blob.new_ledger import (
 from ledgerfs.dialects.pulsar_blob.writer import LedgerWriter, WrittenLedger
 from ledgerfs.errors import RefusedLedgerError
 from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata
-from ledgerfs.ledgers.catalog import LedgerRef
 from ledgerfs.ledgers.dialect import Progress
+from ledgerfs.ledgers.ledger_ref import CatalogState, LedgerRef
 from ledgerfs.writing.admission import Admission
 from ledgerfs.writing.claims import Claim, IfExists
 from ledgerfs.writing.sources import EntrySource
@@ -119,19 +120,22 @@ def ref_of(written: WrittenLedger) -> LedgerRef:
     """Return what the catalog will know of a ledger that was just written."""
     metadata, key = written.contents.metadata, written.ledger.key
     return LedgerRef(
+        dialect=NUMBER,
         ledger_id=key.ledger_id,
         uuid=key.uuid,
         managed_ledger=metadata.managed_ledger,
         copy=0,
+        first_entry=0,
         last_entry=metadata.last_entry,
         length=metadata.length,
-        data_length=written.contents.data_length,
-        blocks=len(written.contents.blocks),
+        stored=written.data.size,
+        expected=written.contents.data_length,
+        cuts=len(written.contents.blocks),
         created_ms=metadata.created_ms,
-        data=written.data,
-        index=written.index,
-        is_sound=True,
+        changed_ms=written.index.modified_ms,
+        state=CatalogState.SOUND,
         is_ordered=metadata.is_in_place,
+        objects=(("data", written.data), ("index", written.index)),
     )
 
 

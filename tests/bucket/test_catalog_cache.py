@@ -29,10 +29,13 @@ from ledgerfs.cache.cache_folder import CacheFolder
 from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.cache.offset_file import OffsetFile
 from ledgerfs.cache.offset_table import GROUP
-from ledgerfs.dialects.pulsar_blob.dialect import PulsarBlobLayout
+from ledgerfs.dialects.pulsar_blob.columns import LISTED
+from ledgerfs.dialects.pulsar_blob.dialect import PulsarBlob
+from ledgerfs.dialects.pulsar_blob.remains import remains_of
 from ledgerfs.errors import InvalidOptionError, NotFoundError
 from ledgerfs.fsspec_impl import LedgerFileSystem
-from ledgerfs.ledgers.catalog import LISTED, Catalog, LedgerRef
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.storage.objects import ObjectStat
 from ledgerfs.storage.store_identity import identity_of
 from ledgerfs.upkeep.verification import verify
@@ -176,14 +179,17 @@ def test_a_kept_catalog_is_the_same_catalog(bucket_folder: Path) -> None:
     assert second.catalog.others == first.others
     assert second.catalog.others.counts
     assert second.topics() == opened(bucket_folder)[0].topics()
-    assert [second.catalog.lost["ledger_id"].tolist(), second.catalog.orphans["ledger_id"].tolist()] == [[10], [4]]
+    assert [second.catalog.lost["ledger_id"].tolist(), remains_of(second.catalog).orphans["ledger_id"].tolist()] == [
+        [10],
+        [4],
+    ]
 
 
 def test_bad_indexes_are_read_and_told_each_time(bucket_folder: Path) -> None:
     (bucket_folder / f"{made(2).uuid}-ledger-2-index").write_bytes(b"nonsense")
     for max_age, reads in ((None, 5), (None, 1), (HOUR, 1), (float("inf"), 1)):
         bucket, store = opened(bucket_folder, max_age)
-        assert [bad.key.ledger_id for bad in bucket.catalog.bad_indexes] == [2]
+        assert [bad.key.ledger_id for bad in remains_of(bucket.catalog).bad_indexes] == [2]
         assert (store.listings, len(store.indexes)) == (1, reads)
         assert "2-index" in store.indexes
     put_in_folder(bucket_folder, made(2))
@@ -624,7 +630,7 @@ def test_wrong_offsets_yield_no_wrong_bytes_and_are_dropped(tmp_path: Path, cata
     url = put_in_folder(tmp_path, large())
     ref = open_bucket(url).ledger(1).ref
     lies = OffsetFile(CacheFolder(catalogs), identity(tmp_path))
-    offsets = lies.offsets_of(ref.data.key.encode(), ref.data.version.encode())
+    offsets = lies.offsets_of(ref.object("data").key.encode(), ref.object("data").version.encode())
     for item in range(10, 190, 40):
         offsets.learn(item, item * 30_000 + 17)
     lies.save()
@@ -651,8 +657,8 @@ def test_readers_start_with_what_is_kept_of_their_version(bucket_folder: Path, c
     file.save()
     assert reader(first).at_or_before(9) == (5, 1 << 20)
     assert len(reader(second)) == 0
-    assert len(reader(replace(first, data=replace(first.data, version="another")))) == 0
-    assert reader(replace(first, data=replace(first.data, version=""))) is None, "which could be any object"
+    assert len(reader(replace(first, data=replace(first.object("data"), version="another")))) == 0
+    assert reader(replace(first, data=replace(first.object("data"), version=""))) is None, "which could be any object"
     assert ReaderPool(Layout()).reader(first) is None
 
 
@@ -668,9 +674,9 @@ def test_a_pool_in_use_saves_at_times(bucket_folder: Path, catalogs: Path, monke
     bucket = open_bucket(f"file://{bucket_folder}")
     (ref, *_) = bucket.catalog.refs()
     file = OffsetFile(CacheFolder(catalogs), "bucket")
-    pool = ReaderPool(PulsarBlobLayout(bucket.store), file)
+    pool = ReaderPool(PulsarBlob(bucket.store).open_ledger, file)
     pool.reader(ref)
-    file.offsets_of(ref.data.key.encode(), ref.data.version.encode()).learn(5, 1 << 20)
+    file.offsets_of(ref.object("data").key.encode(), ref.object("data").version.encode()).learn(5, 1 << 20)
     pool.reader(ref)
     assert not list(catalogs.glob("*.offsets"))
     later = time.monotonic() + offset_file.SAVE_SECONDS

@@ -52,12 +52,12 @@ def test_parts_are_the_topics(bucket: Bucket, golden: Path, size: int) -> None:
 def test_large_ledgers_are_cut_and_small_ones_lie_together(bucket: Bucket) -> None:
     catalog = bucket.catalog
     wanted = wanted_ledgers(catalog)
-    blocks = int(catalog.ledgers["blocks"][wanted].sum())
+    blocks = int(catalog.ledgers["cuts"][wanted].sum())
     assert len(plan_partitions(catalog, wanted, 1)) == blocks
     assert len(plan_partitions(catalog, wanted, 1 << 40)) == 1
     assert len(plan_partitions(catalog, np.zeros_like(wanted))) == 0
     plan = plan_partitions(catalog, wanted, 16 << 20)
-    assert plan.bytes == pytest.approx(int(catalog.ledgers["data_size"][wanted].sum()), rel=0.01)
+    assert plan.bytes == pytest.approx(int(catalog.ledgers["stored"][wanted].sum()), rel=0.01)
     assert [pickle.dumps(one) for one in plan] == [
         pickle.dumps(one) for one in plan_partitions(catalog, wanted, 16 << 20)
     ]

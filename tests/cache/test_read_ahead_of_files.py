@@ -36,7 +36,7 @@ def overlaps(store: RemoteFolder) -> bool:
 
 def test_a_file_read_from_start_to_end_asks_for_each_byte_once(url: str, made: Offload) -> None:
     ledger, store = remote_ledger(url)
-    file = ledger.open_records()
+    file = ledger.records()
     at, found = 0, []
     while at < file.size:
         found.append(file.read(at, min(at + MIB, file.size)))
@@ -45,12 +45,12 @@ def test_a_file_read_from_start_to_end_asks_for_each_byte_once(url: str, made: O
     tails = [request for request in store.data_requests if request.end - request.start <= 64 << 10]
     assert len(tails) <= 2 * len(ledger.index.blocks)
     assert not overlaps(store)
-    assert store.bytes_asked <= 1.03 * ledger.ref.data.size
+    assert store.bytes_asked <= 1.03 * ledger.ref.object("data").size
 
 
 def test_a_look_at_the_beginning_costs_a_mebibyte_and_the_ends_of_blocks(url: str, made: Offload) -> None:
     ledger, store = remote_ledger(url)
-    assert ledger.open_records().read(0, 100) == made.records[:100]
+    assert ledger.records().read(0, 100) == made.records[:100]
     assert store.bytes_asked <= MIB + 4 * (64 << 10)
 
 
@@ -59,7 +59,7 @@ def test_ranges_ask_for_little_else_near_ones_together(url: str, made: Offload) 
     ledger.block_map  # type: ignore[attr-defined]  # noqa: B018
     store.clear()
     ranges = [(5_000_000, 5_000_100), (5_010_000, 5_020_000), (30_000_000, 30_000_001), (7, 7)]
-    assert ledger.open_records().read_ranges(ranges) == [made.records[start:end] for start, end in ranges]
+    assert ledger.records().read_ranges(ranges) == [made.records[start:end] for start, end in ranges]
     assert len(store.data_requests) == 2
     assert store.bytes_asked == 20_000 + 1
 
@@ -68,7 +68,7 @@ def test_any_sequence_of_reads_gives_the_bytes_of_the_file(url: str, made: Offlo
     ledger, _ = remote_ledger(url)
     rnd = random.Random(3)
     for _ in range(6):
-        file = ledger.open_records()
+        file = ledger.records()
         at = 0
         for _ in range(60):
             kind = rnd.random()
@@ -90,7 +90,7 @@ def test_any_sequence_of_reads_gives_the_bytes_of_the_file(url: str, made: Offlo
 
 def test_threads_on_one_file_all_get_their_bytes(url: str, made: Offload) -> None:
     ledger, _ = remote_ledger(url, budget=8 * MIB)
-    file = ledger.open_records()
+    file = ledger.records()
 
     def work(seed: int) -> bool:
         rnd = random.Random(seed)
@@ -110,7 +110,7 @@ def test_reading_elsewhere_twice_ends_what_is_under_way(url: str, monkeypatch: p
     monkeypatch.setattr(read_ahead, "PART_BYTES", part)
     monkeypatch.setattr(read_ahead, "_FIRST_PARTS", ())
     ledger, store = remote_ledger(url)
-    reader = ObjectReader(ledger.store, ledger.ref.data, 0, ledger.ref.data.size)
+    reader = ObjectReader(ledger.store, ledger.ref.object("data"), 0, ledger.ref.object("data").size)
     for number in range(6):
         reader.read(number * part, (number + 1) * part)
     store.at_once = False
@@ -213,7 +213,7 @@ def test_ledgers_of_a_topic_follow_each_other_without_a_pause(tmp_path: Path) ->
     assert seen == 15_000
     # All go through the first one's store, in which the later ledgers were asked for while the first was read.
     assert {request.key for request in stores[0].data_requests[:asked_at_first]} >= {
-        ledger.ref.data.key for ledger in ledgers[:2]
+        ledger.ref.object("data").key for ledger in ledgers[:2]
     }
 
 
@@ -229,7 +229,7 @@ def test_part_buffers_come_back_when_nobody_sees_them_any_more() -> None:
 
 def test_a_child_reads_on_in_a_file_that_its_parent_opened(url: str, made: Offload) -> None:
     ledger, _ = remote_ledger(url)
-    file = ledger.open_records()
+    file = ledger.records()
     for at in range(4):
         file.read(at * MIB, (at + 1) * MIB)
     child = os.fork()

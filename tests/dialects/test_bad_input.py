@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.dialects.pulsar_blob.remains import remains_of
 from ledgerfs.errors import CorruptObjectError, LedgerfsError, NotFoundError
 from ledgerfs.upkeep.verification import verify
 from tests.support.ledgers import Offload, offload, put_in_folder
@@ -73,7 +74,7 @@ def assert_noticed(folder: Path, made: Offload, what: str) -> None:
     except (NotFoundError, CorruptObjectError) as caught:
         error = caught
     if isinstance(error, NotFoundError):
-        assert bucket.catalog.bad_indexes, what
+        assert remains_of(bucket.catalog).bad_indexes, what
     elif error is not None:
         assert error.key is not None, what
         assert error.offset is not None, what
@@ -89,7 +90,9 @@ def ledgers(golden: Path) -> list[Offload]:
     bucket = open_bucket(f"file://{golden}/bucket")
     found = []
     for ref in bucket.catalog.refs():
-        data, index = ((golden / "bucket" / key).read_bytes() for key in (ref.data.key, ref.index.key))
+        data, index = (
+            (golden / "bucket" / key).read_bytes() for key in (ref.object("data").key, ref.object("index").key)
+        )
         found.append(Offload(ref.ledger_id, ref.uuid, data, index, everything_of(bucket, ref.ledger_id)))
     assert len(found) == 104
     return found
@@ -114,7 +117,7 @@ def test_every_index_cut_anywhere_is_noticed(ledgers: list[Offload], tmp_path: P
         folder.mkdir()
         for size in range(len(original.index)):
             bucket = open_bucket(put_in_folder(folder, replace(original, data=b"", index=original.index[:size])))
-            (bad,) = bucket.catalog.bad_indexes
+            (bad,) = remains_of(bucket.catalog).bad_indexes
             assert bad.error.key == f"{original.uuid}-ledger-{original.ledger_id}-index"
             assert bad.error.offset is not None
             assert verify(bucket, quick=True).is_damaged

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ledgerfs import open_bucket
 from ledgerfs.errors import CorruptLedgerError
 from ledgerfs.formats.pulsar_blob.index import build_index, parse_index
-from ledgerfs.ledgers.dialect import LedgerReader
+from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.storage.objects import ReadRequest
 from tests.support.ledgers import offload, put_in_folder
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ledgerfs import open_bucket
 from ledgerfs.dialects.pulsar_blob.reader import PulsarLedgerReader
 from ledgerfs.errors import CorruptLedgerError, EntryRangeError, StaleObjectError
-from ledgerfs.ledgers.dialect import LedgerReader
+from ledgerfs.ledgers.reader import LedgerReader
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.stores import CountingStore
 
@@ -75,7 +75,7 @@ def test_a_pass_over_a_ledger_reads_no_byte_twice(large: str) -> None:
         pass
     asked = sorted((request.start, request.end) for request in store.requests if "index" not in request.key)
     assert all(before[1] <= after[0] for before, after in pairwise(asked))
-    assert sum(end - start for start, end in asked) <= ledger.ref.data.size
+    assert sum(end - start for start, end in asked) <= ledger.ref.object("data").size
 
 
 def test_batches_are_bounded(large: str) -> None:

@@ -335,9 +335,11 @@ def write_again(golden: Path, target: Bucket, source: Bucket) -> list[tuple[str,
             for batch in reader.batches(0, reader.last_entry)
         )
         name, metadata = str(ref.managed_ledger), reader.index.metadata
-        user_metadata = completed_user_metadata(described[ref.index.key]["metadata"], name)
+        user_metadata = completed_user_metadata(described[ref.object("index").key]["metadata"], name)
         wanted = Wanted(name, ref.ledger_id, ref.uuid, own_block_size(reader), metadata, user_metadata)
-        found.append((ref.data.key, write_ledger(target, wanted, RecordBytes(ref.data.key, records))))
+        found.append(
+            (ref.object("data").key, write_ledger(target, wanted, RecordBytes(ref.object("data").key, records)))
+        )
     assert len(found) == 104
     return found
 

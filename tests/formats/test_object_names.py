@@ -4,14 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgerfs.formats.pulsar_blob.object_names import (
-    KeyKind,
-    LedgerKey,
-    kind_of_key,
-    parse_ledger_key,
-    uuid_from_halves,
-    uuid_halves,
-)
+from ledgerfs.formats.pulsar_blob.object_names import KeyKind, LedgerKey, kind_of_key, parse_ledger_key
+from ledgerfs.formats.uuid_halves import uuid_from_halves, uuid_halves
 
 UUID = "0b1f9e2c-7a44-4c0e-9d3f-00112233aabb"
 MAX_INT64 = 2**63 - 1

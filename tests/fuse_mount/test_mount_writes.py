@@ -66,7 +66,7 @@ def records_of(place: Place) -> dict[int, bytes]:
     assert not place.uploads()
     readers = [place.clean.reader(catalog.ref(row)) for row in range(len(catalog.ledgers))]
     assert len(place.objects()) == 2 * len(readers)
-    return {one.ref.ledger_id: one.open_records().read(0, one.records_size) for one in readers}
+    return {one.ref.ledger_id: one.records().read(0, one.records_size) for one in readers}
 
 
 WAYS = {

@@ -243,11 +243,11 @@ def test_extended_attributes(mount: Mount, fs: LedgerFileSystem) -> None:
             "uuid": ref.uuid,
             "topic": ref.topic,
             "entries": str(ref.entries),
-            "data_key": ref.data.key,
+            "data_key": ref.object("data").key,
         }
         assert values.items() >= wanted.items()
-        assert values["data_version"] == ref.data.version
-        assert values["index_version"] == ref.index.version
+        assert values["data_version"] == ref.object("data").version
+        assert values["index_version"] == ref.object("index").version
     for name in ("user.ledgerfs.nothing", "user.other"):
         with pytest.raises(OSError) as refused:
             os.getxattr(path, name)

@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ import numpy as np
 import pytest
 
 from ledgerfs import open_bucket
-from ledgerfs.dialects.pulsar_blob.dialect import PulsarBlobLayout
+from ledgerfs.dialects.pulsar_blob.columns import match_rows
+from ledgerfs.dialects.pulsar_blob.dialect import PulsarBlob
 from ledgerfs.dialects.pulsar_blob.index_digests import IndexDigests
+from ledgerfs.dialects.pulsar_blob.remains import remains_of
 from ledgerfs.errors import (
     AccessDeniedError,
     AmbiguousLedgerError,
@@ -19,7 +22,9 @@ from ledgerfs.errors import (
     NotFoundError,
 )
 from ledgerfs.formats.pulsar_blob.object_names import KeyKind
-from ledgerfs.ledgers.catalog import LEDGER, Catalog, OtherKeys, match_rows
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.catalog_rows import LEDGER
+from ledgerfs.ledgers.listing import list_bucket
 from ledgerfs.storage.objects import ReadRequest
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
 from tests.support.remote import RemoteFolder
@@ -42,9 +47,9 @@ class CountingStore:
         return getattr(self.store, name)
 
 
-def counting(url: str) -> tuple[PulsarBlobLayout, CountingStore]:
+def counting(url: str) -> tuple[Any, CountingStore]:
     store = CountingStore(open_bucket(url).store)
-    return PulsarBlobLayout(store), store
+    return partial(list_bucket, store, [PulsarBlob(store)]), store
 
 
 def test_topics_are_summed_up(tmp_path: Path) -> None:
@@ -76,12 +81,12 @@ def test_topics_are_summed_up(tmp_path: Path) -> None:
 def test_costs_one_read_an_index_and_nothing_that_was_seen_before(tmp_path: Path) -> None:
     url = put_in_folder(tmp_path, *(offload([b"x"], i, uuid=i) for i in range(1, 6)))
     layout, store = counting(url)
-    first = layout.load_catalog()
-    assert sorted(store.keys) == sorted(ref.index.key for ref in first.refs())
+    first = layout()
+    assert sorted(store.keys) == sorted(ref.object("index").key for ref in first.refs())
     store.keys.clear()
     put_in_folder(tmp_path, offload([b"x"], 9, uuid=9), offload([b"changed", b"more"], 3, uuid=3))
     (tmp_path / f"{offload([b''], 5, uuid=5).uuid}-ledger-5").unlink()
-    second = layout.load_catalog(first)
+    second = layout(first)
     assert [key.rpartition("-ledger-")[2] for key in sorted(store.keys)] == ["3-index", "9-index"]
     assert [ref.ledger_id for ref in second.refs()] == [1, 2, 3, 4, 9]
     assert second.find(3).last_entry == 1
@@ -91,9 +96,9 @@ def test_costs_one_read_an_index_and_nothing_that_was_seen_before(tmp_path: Path
 
 def test_a_catalog_pickles_and_is_used_again(tmp_path: Path) -> None:
     layout, store = counting(put_in_folder(tmp_path, *(offload([b"x"], i, uuid=i) for i in range(1, 6))))
-    kept = pickle.loads(pickle.dumps(layout.load_catalog()))
+    kept = pickle.loads(pickle.dumps(layout()))
     store.keys.clear()
-    assert [ref.ledger_id for ref in layout.load_catalog(kept).refs()] == [1, 2, 3, 4, 5]
+    assert [ref.ledger_id for ref in layout(kept).refs()] == [1, 2, 3, 4, 5]
     assert store.keys == []
 
 
@@ -144,7 +149,7 @@ def test_one_index_that_the_store_fails_at_hides_no_others(
         proxy.faults = [Fault(kind, matches=lambda method, path, headers: f"{made[0].uuid}-ledger-1-index" in path)]
         catalog = open_bucket(f"s3://{s3_bucket}", options).catalog
         assert [ref.ledger_id for ref in catalog.refs()] == [2], kind
-        assert len(catalog.bad_indexes) == 1
+        assert len(remains_of(catalog).bad_indexes) == 1
 
 
 def test_nothing_in_a_bucket_is_fatal_and_all_of_it_is_told(tmp_path: Path) -> None:
@@ -158,10 +163,10 @@ def test_nothing_in_a_bucket_is_fatal_and_all_of_it_is_told(tmp_path: Path) -> N
     (tmp_path / "folder").mkdir()
     catalog = open_bucket(url).catalog
     assert [ref.ledger_id for ref in catalog.refs()] == [1]
-    assert catalog.orphans["ledger_id"].tolist() == [2]
+    assert remains_of(catalog).orphans["ledger_id"].tolist() == [2]
     assert catalog.lost["ledger_id"].tolist() == [3]
-    assert [bad.key.ledger_id for bad in catalog.bad_indexes] == [4]
-    assert isinstance(catalog.bad_indexes[0].error, CorruptIndexError)
+    assert [bad.key.ledger_id for bad in remains_of(catalog).bad_indexes] == [4]
+    assert isinstance(remains_of(catalog).bad_indexes[0].error, CorruptIndexError)
     assert catalog.others.counts == {KeyKind.FOREIGN: 3, KeyKind.STREAMING: 2, KeyKind.GCS_PART: 1}
     for ledger_id, why in [
         (2, "no index"),
@@ -181,7 +186,7 @@ def test_an_index_larger_than_any_is_not_read(tmp_path: Path) -> None:
     url = put_in_folder(tmp_path, made)
     with (tmp_path / f"{made.uuid}-ledger-1-index").open("r+b") as sparse:
         sparse.truncate(1 << 40)
-    (bad,) = open_bucket(url).catalog.bad_indexes
+    (bad,) = remains_of(open_bucket(url).catalog).bad_indexes
     assert "no index is larger" in str(bad.error)
 
 
@@ -219,7 +224,7 @@ def test_a_bit_of_an_index_that_flips_on_the_way_is_neither_believed_nor_kept(
     for _ in range(2):
         found = open_bucket(f"s3://{s3_bucket}", proxy.options).catalog
         assert (found.ledgers == right.ledgers).all()
-        assert found.bad_indexes == ()
+        assert remains_of(found).bad_indexes == ()
 
 
 def test_etags_that_are_no_digests_cost_one_more_read(tmp_path: Path) -> None:
@@ -244,7 +249,7 @@ def test_one_forbidden_index_is_a_finding_and_all_forbidden_are_an_error(
     proxy.faults = [Fault("403", matches=lambda method, path, headers: made[0].uuid in path)]
     catalog = open_bucket(f"s3://{s3_bucket}", proxy.options).catalog
     assert [ref.ledger_id for ref in catalog.refs()] == [2]
-    assert [type(bad.error) for bad in catalog.bad_indexes] == [AccessDeniedError]
+    assert [type(bad.error) for bad in remains_of(catalog).bad_indexes] == [AccessDeniedError]
     proxy.faults = [Fault("403", matches=lambda method, path, headers: "-index" in path)]
     with pytest.raises(AccessDeniedError) as caught:
         open_bucket(f"s3://{s3_bucket}", proxy.options, cache_dir=str(tmp_path)).topics()
@@ -255,7 +260,7 @@ def test_an_index_that_vanishes_after_the_listing_is_told(proxy: FaultProxy, s3:
     for key, data in offload([b"x"], 1).objects.items():
         s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data)
     proxy.faults = [Fault("404", matches=lambda method, path, headers: path.endswith("-index"))]
-    (bad,) = open_bucket(f"s3://{s3_bucket}", proxy.options).catalog.bad_indexes
+    (bad,) = remains_of(open_bucket(f"s3://{s3_bucket}", proxy.options).catalog).bad_indexes
     assert bad.key.ledger_id == 1
 
 
@@ -263,9 +268,9 @@ def test_a_million_ledgers_are_a_table_of_columns() -> None:
     table = np.zeros(1_000_000, LEDGER)
     table["uuid_low"] = table["ledger_id"] = np.arange(table.size)
     table["name"] = table["ledger_id"] % 1000
-    table["last_entry"], table["length"], table["plausible"] = 9, 2**40, True
-    catalog = Catalog.of([f"a/b/persistent/{i}" for i in range(1000)], table, np.empty(0, LEDGER), [], OtherKeys())
-    assert catalog.ledgers.nbytes < 240 << 20
+    table["last_entry"], table["length"] = 9, 2**40
+    catalog = Catalog.of([f"a/b/persistent/{i}" for i in range(1000)], table)
+    assert catalog.ledgers.nbytes < 256 << 20
     assert [topic.bytes for topic in catalog.topics()] == [1000 * 2**40] * 1000
     assert catalog.find(777_777).managed_ledger == "a/b/persistent/777"
     assert [ref.ledger_id for ref in catalog.refs_of("a/b/persistent/5")][:3] == [5, 1005, 2005]
@@ -275,7 +280,7 @@ def test_sums_of_hostile_lengths_do_not_wrap(tmp_path: Path) -> None:
     table = np.zeros(4, LEDGER)
     table["ledger_id"] = np.arange(4)
     table["length"], table["last_entry"] = 2**63 - 100, 2**59
-    catalog = Catalog.of(["a/b/persistent/c"], table, np.empty(0, LEDGER), [], OtherKeys())
+    catalog = Catalog.of(["a/b/persistent/c"], table)
     assert catalog.topics()[0].bytes == 4 * (2**63 - 100)
     assert catalog.topics()[0].entries == 4 * (2**59 + 1)
 

@@ -238,11 +238,11 @@ def test_a_damaged_ledger_is_not_offloaded(tmp_path: Path, golden: Path, golden_
     ref = open_bucket(golden_url).ledger(26).ref
     source = tmp_path / "source"
     source.mkdir()
-    for key in (ref.data.key, ref.index.key):
+    for key in (ref.object("data").key, ref.object("index").key):
         (source / key).write_bytes((golden / "bucket" / key).read_bytes())
-    data = bytearray((source / ref.data.key).read_bytes())
+    data = bytearray((source / ref.object("data").key).read_bytes())
     data[-1] ^= 1
-    (source / ref.data.key).write_bytes(data)
+    (source / ref.object("data").key).write_bytes(data)
     with pytest.raises(CorruptLedgerError, match="entry 199 has a wrong checksum"):
         LedgerOffloader(bucket).offload(open_bucket(str(source)).ledger(26), str(uuid4()))
     assert objects_in(bucket) == {}

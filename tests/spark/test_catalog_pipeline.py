@@ -8,8 +8,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ledgerfs import open_bucket
+from ledgerfs.dialects.pulsar_blob.columns import LISTED
 from ledgerfs.errors import BucketNotFoundError, InvalidOptionError
-from ledgerfs.ledgers.catalog import LEDGER, LISTED, Catalog, OtherKeys
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.catalog_rows import LEDGER
+from ledgerfs.ledgers.remains import OtherKeys
 from ledgerfs.ledgers.time_arguments import time_of
 from ledgerfs.spark.pipelines.catalog import LEDGERS, catalog, ledger_table
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
@@ -26,8 +29,8 @@ def test_a_row_a_ledger_says_what_the_catalog_does(spark: SparkSession, golden_u
             "copy": ref.copy,
             "entries": ref.entries,
             "bytes": ref.length,
-            "object_bytes": ref.data.size,
-            "blocks": ref.blocks,
+            "object_bytes": ref.object("data").size,
+            "blocks": ref.cuts,
             "created": time_of(ref.created_ms),
             "uploaded": time_of(ref.uploaded_ms),
             "is_sound": ref.is_sound,
@@ -120,7 +123,7 @@ def test_an_unknown_creation_is_null_and_no_bound_of_its_neighbour(tmp_path: Pat
 def test_what_damaged_indexes_claim_breaks_no_column_and_no_sum(spark: SparkSession) -> None:
     rows = np.zeros(2, LEDGER)
     rows["ledger_id"], rows["length"], rows["last_entry"] = (1, 2), 2**63 - 1, 2**62
-    rows["created_ms"], rows["uploaded_ms"] = (-5, 2**62), 2**62
+    rows["created_ms"], rows["changed_ms"] = (-5, 2**62), 2**62
     found = Catalog.of_ranked(("a",), rows, np.empty(0, LEDGER), np.empty(0, LISTED), others=OtherKeys())
     table = ledger_table(found)
     assert table["created"].to_pylist() == table["uploaded"].to_pylist() == [None, None]

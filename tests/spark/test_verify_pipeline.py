@@ -30,13 +30,15 @@ def spoilt_url(golden: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     shutil.copytree(golden / "bucket", folder)
     refs = list(open_bucket(f"file://{golden}/bucket", cache_dir=str(folder.parent / "cache")).catalog.refs())
     for number, ref in enumerate(refs[5:60:5]):
-        data = bytearray((folder / ref.data.key).read_bytes())
+        data = bytearray((folder / ref.object("data").key).read_bytes())
         data[min(len(data) - 1, 150 + 40 * number)] ^= 0xFF
-        (folder / ref.data.key).write_bytes(data)
-    (folder / refs[70].data.key).write_bytes((golden / "bucket" / refs[70].data.key).read_bytes()[:-3])
-    (folder / refs[75].index.key).write_bytes(b"no index")
-    (folder / refs[80].index.key).unlink()
-    (folder / refs[85].data.key).unlink()
+        (folder / ref.object("data").key).write_bytes(data)
+    (folder / refs[70].object("data").key).write_bytes(
+        (golden / "bucket" / refs[70].object("data").key).read_bytes()[:-3]
+    )
+    (folder / refs[75].object("index").key).write_bytes(b"no index")
+    (folder / refs[80].object("index").key).unlink()
+    (folder / refs[85].object("data").key).unlink()
     (folder / "notes.txt").write_text("of the administrator")
     return f"file://{folder}"
 

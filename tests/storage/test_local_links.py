@@ -8,6 +8,7 @@ import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.dialects.pulsar_blob.remains import remains_of
 from ledgerfs.errors import AccessDeniedError, InvalidOptionError, LedgerfsError, ObjectExistsError, StoreError
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.storage.folders.store import LocalStore
@@ -93,7 +94,7 @@ def test_a_linked_index_is_named_and_hides_no_other_ledger(folder: Path, made: O
     index = folder / f"{other.uuid}-ledger-2-index"
     index.rename(tmp_path / "index")
     index.symlink_to(tmp_path / "index")
-    (bad,) = open_bucket(str(folder)).catalog.bad_indexes
+    (bad,) = remains_of(open_bucket(str(folder)).catalog).bad_indexes
     assert bad.key.ledger_id == 2
     assert "follow_links" in str(bad.error)
     assert [ref.ledger_id for ref in open_bucket(str(folder)).catalog.refs()] == [1]

@@ -9,7 +9,7 @@ from ledgerfs.cache.block_cache import BlockCache
 from ledgerfs.cache.bucket_store import BucketStore
 from ledgerfs.dialects.pulsar_blob.reader import PulsarLedgerReader
 from ledgerfs.errors import LedgerfsError
-from ledgerfs.ledgers.dialect import LedgerReader
+from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.storage.folders.store import LocalStore
 from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.storage.objects import Buffer, ObjectHead, ObjectStat, ReadRequest

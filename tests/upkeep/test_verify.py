@@ -115,15 +115,15 @@ def test_a_length_that_the_metadata_does_not_know_is_found(tmp_path: Path) -> No
 
 def test_wrong_checksums_are_named_one_by_one_and_then_counted(golden: Path, tmp_path: Path) -> None:
     ref = open_bucket(f"file://{golden}/bucket").ledger(26).ref
-    data = bytearray((golden / "bucket" / ref.data.key).read_bytes())
+    data = bytearray((golden / "bucket" / ref.object("data").key).read_bytes())
     at, entries = 128, []
     while at < len(data):
         length = int.from_bytes(data[at : at + 4], "big")
         entries.append(at + 12)
         data[at + 12 + length - 1] ^= 1
         at += 12 + length
-    (tmp_path / ref.data.key).write_bytes(data)
-    (tmp_path / ref.index.key).write_bytes((golden / "bucket" / ref.index.key).read_bytes())
+    (tmp_path / ref.object("data").key).write_bytes(data)
+    (tmp_path / ref.object("index").key).write_bytes((golden / "bucket" / ref.object("index").key).read_bytes())
     found = damage(verify(open_bucket(str(tmp_path))))
     assert [finding.offset for finding in found] == [*entries[:20], None]
     assert "entry 0: CRC32C is " in found[0].message

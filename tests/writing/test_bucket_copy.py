@@ -42,9 +42,9 @@ def copy(
     found = list(copy_ledgers(source, target, rows, chosen, progress))
     wanted = [source.catalog.ref(int(row)) for row in rows]
     # Those that failed are told at once, and all others, in order, when they are looked at again.
-    failed = {one.source.data.key for one in found if one.outcome is Outcome.FAILED}
-    assert sorted(one.source.data.key for one in found) == sorted(ref.data.key for ref in wanted)
-    assert [one.source for one in found if one.error is None] == [one for one in wanted if one.data.key not in failed]
+    failed = {one.source.object("data").key for one in found if one.outcome is Outcome.FAILED}
+    assert sorted(one.source.object("data").key for one in found) == sorted(ref.object("data").key for ref in wanted)
+    assert [one.source for one in found if one.error is None] == [one for one in wanted if one.key not in failed]
     target.refresh()
     return found
 
@@ -119,7 +119,7 @@ def test_in_memory_it_is_the_same(golden: Path, golden_bucket: Bucket, tmp_path:
     topics = managed(*SOME_TOPICS)
     found = copy(golden_bucket, open_bucket(url), topics)
     named = {path.rpartition("/")[2]: memory.cat_file(path) for path in memory.find(url)}
-    keys = [key for one in found for key in (one.source.data.key, one.source.index.key)]
+    keys = [key for one in found for key in (one.source.object("data").key, one.source.object("index").key)]
     assert named == {key: (golden / "bucket" / key).read_bytes() for key in keys}
 
 
@@ -133,14 +133,16 @@ def test_on_s3_it_is_the_same_with_its_user_metadata(
     found = copy(source, target, topics)
     assert set(outcomes(found).values()) == {Outcome.COPIED}
     for one in found:
-        for key in (one.source.data.key, one.source.index.key):
+        for key in (one.source.object("data").key, one.source.object("index").key):
             name = f"{prefix}/{key}".lstrip("/")
             answer, original = (
                 s3.client.get_object(Bucket=bucket, Key=at) for bucket, at in ((s3_bucket, name), ("golden", key))
             )
             assert answer["Body"].read() == (golden / "bucket" / key).read_bytes()
             assert answer["Metadata"] == original["Metadata"]
-        blocks = s3.client.head_object(Bucket=s3_bucket, Key=f"{prefix}/{one.source.data.key}".lstrip("/"))["ETag"]
+        blocks = s3.client.head_object(Bucket=s3_bucket, Key=f"{prefix}/{one.source.object('data').key}".lstrip("/"))[
+            "ETag"
+        ]
         assert blocks.endswith(f'-{one.source.blocks}"')
     with requests_of(s3_bucket) as seen:
         again = copy(source, open_bucket(f"s3://{s3_bucket}{prefix}", s3.options), topics)
@@ -165,9 +167,9 @@ def test_half_a_copy_is_taken_up(golden: Path, golden_bucket: Bucket, target: Bu
     whole = objects_in(folder)
     gone = found[::2]
     for number, one in enumerate(gone):
-        (folder / one.source.index.key).unlink()
+        (folder / one.source.object("index").key).unlink()
         if number % 2:
-            (folder / one.source.data.key).unlink()
+            (folder / one.source.object("data").key).unlink()
     again = outcomes(copy(golden_bucket, open_bucket(str(folder)), topics))
     assert {ledger_id for ledger_id, outcome in again.items() if outcome is Outcome.COPIED} == {
         one.ledger_id for one in gone
@@ -261,8 +263,8 @@ def test_what_to_do_with_a_ledger_that_is_there(golden_bucket: Bucket, target: B
     assert {one.uuid for one in new}.isdisjoint({one.source.uuid for one in new})
     objects = objects_in(folder)
     for one in new:
-        assert objects[f"{one.uuid}-ledger-{one.ledger_id}"] == before[one.source.data.key]
-        assert objects[f"{one.uuid}-ledger-{one.ledger_id}-index"] == before[one.source.index.key]
+        assert objects[f"{one.uuid}-ledger-{one.ledger_id}"] == before[one.source.object("data").key]
+        assert objects[f"{one.uuid}-ledger-{one.ledger_id}-index"] == before[one.source.object("index").key]
     assert len(objects) == 12
 
 

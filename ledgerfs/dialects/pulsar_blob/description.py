@@ -5,7 +5,7 @@ from typing import Any
 from ledgerfs.dialects.pulsar_blob.block_map import block_ends
 from ledgerfs.formats.bookkeeper.ledger_metadata import DigestType, LedgerMetadata, LedgerState
 from ledgerfs.formats.pulsar_blob.index import OffloadIndex
-from ledgerfs.ledgers.catalog import LedgerRef
+from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.time_arguments import time_of
 from ledgerfs.storage.objects import ObjectHead
 

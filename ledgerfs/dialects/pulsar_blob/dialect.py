@@ -5,19 +5,32 @@ before Pulsar 2.4, indexes that are lost or damaged) is the user metadata asked 
 becomes a `BadIndex`.
 """
 
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ledgerfs.cache.learned_offsets import LearnedOffsets
+from ledgerfs.dialects.pulsar_blob.checks.catalog_checks import check_catalog, metadata_remark
+from ledgerfs.dialects.pulsar_blob.columns import (
+    LISTED,
+    NUMBER,
+    key_of,
+    keys_of,
+    listed_row,
+    match_rows,
+    own_of,
+    pack_own,
+    rows_of,
+    set_states,
+)
 from ledgerfs.dialects.pulsar_blob.gaps import find_gaps
 from ledgerfs.dialects.pulsar_blob.index_digests import IndexDigests
 from ledgerfs.dialects.pulsar_blob.reader import PulsarLedgerReader
+from ledgerfs.dialects.pulsar_blob.remains import BadIndex, BlobRemains
+from ledgerfs.dialects.pulsar_blob.repairs.kinds import REPAIRED_KINDS
 from ledgerfs.dialects.pulsar_blob.same_uploads import compared_with_copies
 from ledgerfs.dialects.pulsar_blob.unpaired_objects import told_bad_indexes, told_orphans, without_false_losses
 from ledgerfs.errors import (
@@ -29,67 +42,109 @@ from ledgerfs.errors import (
     StoreUnreachableError,
 )
 from ledgerfs.formats.pulsar_blob.index import MAX_INDEX_BYTES, OffloadIndex, parse_index
-from ledgerfs.formats.pulsar_blob.object_names import LedgerKey, kind_of_key, parse_ledger_key
+from ledgerfs.formats.pulsar_blob.object_names import KeyKind, LedgerKey, kind_of_key, parse_ledger_key
 from ledgerfs.formats.pulsar_blob.user_metadata import parse_user_metadata
-from ledgerfs.ledgers.catalog import (
-    LEDGER,
-    LISTED,
-    BadIndex,
-    Catalog,
-    LedgerRef,
-    OtherKeys,
-    Table,
-    key_of,
-    keys_of,
-    listed_row,
-    match_rows,
-)
-from ledgerfs.ledgers.dialect import LedgerReader, Progress
-from ledgerfs.storage.object_store import KeepingStore, ObjectStore
-from ledgerfs.storage.objects import ReadRequest
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.catalog_rows import LEDGER, Table
+from ledgerfs.ledgers.dialect import Found, Names, OpenLedger, Progress, RepairRequest
+from ledgerfs.ledgers.findings import Finding
+from ledgerfs.ledgers.ledger_ref import CatalogState, LedgerRef
+from ledgerfs.ledgers.reader import LedgerReader
+from ledgerfs.ledgers.repairs import Repair
+from ledgerfs.storage.object_store import KeepingStore
+from ledgerfs.storage.objects import ObjectStat, ReadRequest
+
+if TYPE_CHECKING:
+    from hashlib import blake2b
+
+    from ledgerfs.dialects.pulsar_blob.checks.ledger_checks import LedgerCheck
 
 _CHUNK = 32768
 _SIZE = list(LISTED.names or ()).index("size")
 _HEAD_THREADS = 16
 
 
-class PulsarBlobLayout:
-    """`BucketLayout` of a bucket that Pulsar's jclouds offloaders wrote."""
+class PulsarBlob:
+    """`Dialect` of what Pulsar's jclouds offloaders write into a bucket."""
 
     __slots__ = ("_store",)
+
+    number = NUMBER
+    repaired_kinds = REPAIRED_KINDS
 
     def __init__(self, store: KeepingStore) -> None:
         self._store = store
 
-    def load_catalog(self, previous: Catalog | None = None, progress: Progress | None = None) -> Catalog:
-        """List the bucket and read the indexes that ``previous`` does not know in their present version.
+    def begin_listing(self) -> "BlobListing":
+        """Return what takes data and index objects."""
+        return BlobListing()
 
-        Raises `NotFoundError` (no such bucket), `AccessDeniedError`, `StoreError`; damaged objects raise nothing.
-        """
-        listed_ms = int(time.time() * 1000)
-        listing = _list_bucket(self._store, progress)
-        names = _Names()
-        known, known_rows = _known_rows(listing.indexes, previous, names)
-        unseen = listing.indexes[~known]
+    def kind_of_other(self, key: str) -> str | None:
+        """Tell what interrupted uploads and other offloaders leave."""
+        kind = kind_of_key(key)
+        return None if kind is KeyKind.FOREIGN else kind.value
+
+    def load(
+        self,
+        listing: "BlobListing",
+        previous: Catalog | None,
+        names: Names,
+        places: Names,  # noqa: ARG002  (keys are flat)
+        progress: Progress | None,
+    ) -> Found:
+        """Read the indexes that ``previous`` does not know in their present version; damaged objects raise nothing."""
+        data, indexes = listing.tables()
+        known, known_rows = _known_rows(indexes, previous, names)
+        unseen = indexes[~known]
         fetched, bad = self._read_indexes(unseen, names, progress)
         if not known_rows.size and bad and len(bad) == unseen.size and all(_is_the_stores(one) for one in bad):
             raise bad[0].error
         self._name_the_nameless(fetched, names)
         ledgers = np.concatenate([known_rows, fetched])
-        _set_data_columns(ledgers, listing.data)
+        _set_data_columns(ledgers, data)
         ledgers = without_false_losses(self._store, ledgers, previous)
-        unpaired = listing.data[match_rows(listing.data, listing.indexes) < 0]
+        set_states(ledgers)
+        unpaired = data[match_rows(data, indexes) < 0]
         orphans = told_orphans(self._store, unpaired, previous, names.row_of, progress)
-        bad = told_bad_indexes(self._store, bad, names.row_of)
-        catalog = Catalog.of(names.texts, ledgers, orphans, bad, listing.others)
-        catalog = compared_with_copies(self._store, catalog)
-        return replace(catalog, gaps=find_gaps(catalog, listed_ms))
+        return Found(ledgers, BlobRemains(orphans, tuple(told_bad_indexes(self._store, bad, names.row_of))))
+
+    def completed(self, catalog: Catalog) -> Catalog:
+        """Compare what has no readable index with the complete ledgers of the same ids."""
+        return compared_with_copies(self._store, catalog)
+
+    def gaps(self, catalog: Catalog, now_ms: int) -> Iterator[tuple[Any, ...]]:
+        """Yield what is missing by what is left of objects."""
+        return find_gaps(catalog, now_ms)
+
+    def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:
+        """Yield what listing and indexes alone tell: pairs that are not pairs, sizes that do not agree."""
+        return check_catalog(catalog, cast("Callable[[LedgerRef], PulsarLedgerReader]", open_ledger))
+
+    def check_ledger(
+        self, ledger: LedgerReader, on_read: Callable[[int], None], digest: "blake2b | None" = None
+    ) -> "LedgerCheck":
+        """Read every byte of a ledger's two objects."""
+        # numba, which this imports, is not needed for a quick look.
+        from ledgerfs.dialects.pulsar_blob.checks.ledger_checks import LedgerCheck
+
+        return LedgerCheck(cast("PulsarLedgerReader", ledger), on_read, digest=digest).run()
+
+    def remarks(self, catalog: Catalog) -> list[Finding]:
+        """Tell of a store that keeps no user metadata."""
+        return metadata_remark(catalog, self._store)
+
+    def repairs(self, request: RepairRequest) -> Iterator[Repair]:
+        """Yield what can be done about the objects."""
+        from ledgerfs.dialects.pulsar_blob.repairs.plan import plan_repairs
+        from ledgerfs.dialects.pulsar_blob.repairs.survey import Survey
+
+        return plan_repairs(Survey.of(request), metadata=request.metadata)
 
     def open_ledger(self, ref: LedgerRef, offsets: LearnedOffsets | None = None) -> LedgerReader:
         """Return a reader of one ledger; its index is read when it is first needed."""
         return PulsarLedgerReader(self._store, ref, offsets)
 
-    def _read_indexes(self, unseen: Table, names: "_Names", progress: Progress | None) -> tuple[Table, list[BadIndex]]:
+    def _read_indexes(self, unseen: Table, names: Names, progress: Progress | None) -> tuple[Table, list[BadIndex]]:
         chunks, bad, digests = [np.empty(0, LEDGER)], [], IndexDigests(self._store)
         for low in range(0, unseen.size, _CHUNK):
             listed = unseen[low : low + _CHUNK]
@@ -109,7 +164,7 @@ class PulsarBlobLayout:
             chunks.append(np.array(rows, LEDGER))
         return np.concatenate(chunks), bad
 
-    def _name_the_nameless(self, ledgers: Table, names: "_Names") -> None:
+    def _name_the_nameless(self, ledgers: Table, names: Names) -> None:
         """Look for the topic in user metadata where the index has none; a store without user metadata is asked once."""
         nameless = np.flatnonzero(ledgers["name"] == names.row_of(None))
         if not nameless.size or self._user_metadata_name(ledgers[nameless[0]]) is _KEEPS_NO_METADATA:
@@ -140,58 +195,49 @@ class _NoMetadata:
 _KEEPS_NO_METADATA = _NoMetadata()
 
 
-@dataclass(slots=True)
-class _Names:
-    """Managed-ledger names, each once, in the order seen."""
-
-    texts: list[str | None] = field(default_factory=list)
-    _rows: dict[str | None, int] = field(default_factory=dict)
-
-    def row_of(self, name: str | None) -> int:
-        row = self._rows.setdefault(name, len(self.texts))
-        if row == len(self.texts):
-            self.texts.append(name)
-        return row
+def open_dialect(store: KeepingStore) -> PulsarBlob:
+    """Return the dialect over one bucket (`ledgerfs.dialects.opening`)."""
+    return PulsarBlob(store)
 
 
-@dataclass(frozen=True, slots=True)
-class _Listing:
-    """A bucket's listing: rows of `LISTED`, and the keys that are not Pulsar's V1 objects."""
+class BlobListing:
+    """Data and index objects of a listing, as its pages come."""
 
-    data: Table
-    indexes: Table
-    others: OtherKeys
+    __slots__ = ("_data", "_indexes")
 
+    def __init__(self) -> None:
+        self._data, self._indexes = [np.empty(0, LISTED)], [np.empty(0, LISTED)]
 
-def _list_bucket(store: ObjectStore, progress: Progress | None) -> _Listing:
-    data, indexes, others = [np.empty(0, LISTED)], [np.empty(0, LISTED)], OtherKeys()
-    seen = 0
-    for page in store.list_pages():
+    def take(self, page: Sequence[ObjectStat]) -> list[ObjectStat]:
+        """Take the objects whose names are Pulsar's."""
         data_rows: list[tuple[object, ...]] = []
         index_rows: list[tuple[object, ...]] = []
+        rest = []
         for stat in page:
             key = parse_ledger_key(stat.key)
             if key is None:
-                others.add(kind_of_key(stat.key), stat.key)
+                rest.append(stat)
             else:
                 (index_rows if key.is_index else data_rows).append(listed_row(key, stat))
-        data.append(np.array(data_rows, LISTED))
-        indexes.append(np.array(index_rows, LISTED))
-        seen += len(page)
-        if progress is not None:
-            progress("listing", seen, None)
-    return _Listing(np.concatenate(data), np.concatenate(indexes), others)
+        self._data.append(np.array(data_rows, LISTED))
+        self._indexes.append(np.array(index_rows, LISTED))
+        return rest
+
+    def tables(self) -> tuple[Table, Table]:
+        """Return the data objects and the index objects, as rows of `LISTED`."""
+        return np.concatenate(self._data), np.concatenate(self._indexes)
 
 
-def _known_rows(indexes: Table, previous: Catalog | None, names: _Names) -> tuple[npt.NDArray[np.bool_], Table]:
+def _known_rows(indexes: Table, previous: Catalog | None, names: Names) -> tuple[npt.NDArray[np.bool_], Table]:
     """Return which of ``indexes`` are in ``previous`` unchanged, and their rows of `LEDGER` with names in ``names``."""
-    old = np.empty(0, LEDGER) if previous is None else np.concatenate([previous.ledgers, previous.lost])
+    old = np.empty(0, LEDGER) if previous is None else rows_of(previous)
     if previous is None or not old.size:
         return np.zeros(indexes.size, bool), np.empty(0, LEDGER)
     matches = match_rows(indexes, old)
     candidates = old[matches]
-    same_version = (candidates["index_version"] == indexes["version"]) & (indexes["version"] != b"")
-    known = (matches >= 0) & same_version & (candidates["index_size"] == indexes["size"])
+    own = own_of(candidates)
+    same_version = (own["index_version"] == indexes["version"]) & (indexes["version"] != b"")
+    known = (matches >= 0) & same_version & (own["index_size"] == indexes["size"])
     rows = candidates[known]
     new_row = np.zeros(len(previous.names), np.int32)
     for row in np.unique(rows["name"]).tolist():
@@ -214,8 +260,8 @@ def _parsed(outcome: bytes | LedgerfsError, key: LedgerKey, size: int) -> Offloa
     return parse_index(outcome, key=key.index_key)
 
 
-def _ledger_row(listed: tuple[Any, ...], index: OffloadIndex, names: _Names) -> tuple[Any, ...]:
-    """Return a row of `LEDGER` from one of `LISTED`; the columns of the data object are set later, for all rows at once."""
+def _ledger_row(listed: tuple[Any, ...], index: OffloadIndex, names: Names) -> tuple[Any, ...]:
+    """Return a row of `LEDGER` from one of `LISTED`; what the data object's listing tells is set later, for all rows at once."""
     high, low, ledger_id, size, modified_ms, version = listed
     metadata = index.metadata
     return (
@@ -224,26 +270,26 @@ def _ledger_row(listed: tuple[Any, ...], index: OffloadIndex, names: _Names) -> 
         ledger_id,
         names.row_of(metadata.managed_ledger),
         0,
+        0,
+        NUMBER,
+        CatalogState.LOST,
+        metadata.is_in_place,
+        0,
         metadata.last_entry,
         metadata.length,
+        -1,
         index.data_length,
         len(index.blocks),
-        index.is_plausible,
-        index.oddity is not None,
-        metadata.is_in_place,
         metadata.created_ms or 0,
-        -1,
-        0,
-        b"",
-        size,
         modified_ms,
-        version,
+        pack_own(size, version, is_plausible=index.is_plausible, is_odd=index.oddity is not None),
     )
 
 
 def _set_data_columns(ledgers: Table, data: Table) -> None:
     matches = match_rows(ledgers, data)
     found = matches >= 0
-    ledgers["data_size"] = -1
-    for column, source in (("data_size", "size"), ("data_modified_ms", "modified_ms"), ("data_version", "version")):
-        ledgers[column][found] = data[source][matches[found]]
+    own = own_of(ledgers)
+    ledgers["stored"] = np.where(found, data["size"][matches], -1)
+    own["data_modified_ms"][found] = data["modified_ms"][matches[found]]
+    own["data_version"][found] = data["version"][matches[found]]

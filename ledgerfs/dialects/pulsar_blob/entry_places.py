@@ -45,9 +45,14 @@ class EntryPlaces:
     learned
         Places, also from earlier processes.
 
+    Attributes
+    ----------
+    firsts
+        The first entry of each block.
+
     """
 
-    __slots__ = ("_ends", "_fine", "_index", "_key", "_size", "learned")
+    __slots__ = ("_ends", "_fine", "_index", "_key", "_size", "firsts", "learned")
 
     def __init__(self, index: OffloadIndex, key: str, size: int, learned: LearnedOffsets) -> None:
         self._index = index
@@ -55,6 +60,7 @@ class EntryPlaces:
         self._size = size
         self._ends = block_ends(index)
         self._fine = LearnedOffsets(_FINE_STEP)
+        self.firsts = np.array([block.first_entry for block in index.blocks], np.int64)
         self.learned = learned
 
     def blocks_of(self, first: int, last: int) -> range:

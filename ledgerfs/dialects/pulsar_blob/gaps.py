@@ -5,10 +5,13 @@ from typing import Any
 
 import numpy as np
 
+from ledgerfs.dialects.pulsar_blob.columns import NUMBER
+from ledgerfs.dialects.pulsar_blob.remains import remains_of
 from ledgerfs.errors import ObjectNotFoundError
-from ledgerfs.formats.pulsar_blob.object_names import uuid_halves
-from ledgerfs.ledgers.catalog import Catalog, Table, agree, is_sound
-from ledgerfs.ledgers.missing_ledgers import GAP, UNKNOWN, GapKind
+from ledgerfs.formats.uuid_halves import uuid_halves
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.catalog_rows import agree, is_sound
+from ledgerfs.ledgers.missing_ledgers import UNKNOWN, GapKind
 
 UPLOAD_MS = 10 * 60 * 1000
 """So young, a data object without an index may be that of an upload under way: Pulsar puts the index within seconds after it, and a store
@@ -23,15 +26,12 @@ _GROUP_SHIFT = np.uint64(16)
 Row = tuple[Any, ...]
 
 
-def find_gaps(catalog: Catalog, now_ms: int) -> Table:
-    """Return what is missing; ``now_ms`` is the time of the listing, ms since 1970 UTC."""
+def find_gaps(catalog: Catalog, now_ms: int) -> Iterator[Row]:
+    """Yield what is missing; ``now_ms`` is the time of the listing, ms since 1970 UTC."""
     near = _Near(catalog)
-    rows = [*_lost(catalog, near), *_without_readable_index(catalog, near), *_orphans(catalog, near, now_ms)]
-    gaps = np.concatenate([np.array(rows, GAP), _contradictions(catalog)])
-    gaps = gaps[np.lexsort((gaps["kind"], gaps["ledger_id"], gaps["name"]))]
-    is_first = np.append(True, (np.diff(gaps["ledger_id"]) != 0) | (np.diff(gaps["name"]) != 0))[: gaps.size]
-    first: Table = gaps[is_first]
-    return first
+    yield from _lost(catalog, near)
+    yield from _without_readable_index(catalog, near)
+    yield from _orphans(catalog, near, now_ms)
 
 
 class _Near:
@@ -39,8 +39,8 @@ class _Near:
 
     def __init__(self, catalog: Catalog) -> None:
         ledgers, self._ledgers = catalog.ledgers, catalog.ledgers
-        bad = [one.key.ledger_id for one in catalog.bad_indexes]
-        ids = np.concatenate([catalog.lost["ledger_id"], catalog.orphans["ledger_id"], np.array(bad, np.int64)])
+        left = np.array(list(remains_of(catalog).ledger_ids()), np.int64)
+        ids = np.concatenate([catalog.lost["ledger_id"], left])
         self._by_id: dict[int, list[int]] = {}
         for row in np.flatnonzero(np.isin(ledgers["ledger_id"], ids)).tolist() if ids.size else []:
             self._by_id.setdefault(int(ledgers["ledger_id"][row]), []).append(row)
@@ -57,7 +57,7 @@ class _Near:
 
 
 def _lost(catalog: Catalog, near: _Near) -> Iterator[Row]:
-    for lost in catalog.lost:
+    for lost in catalog.lost[catalog.lost["dialect"] == NUMBER]:
         name, ledger_id = int(lost["name"]), int(lost["ledger_id"])
         if catalog.names[name] is None:
             if any(agree(copy, lost) for copy in near.sound(ledger_id)):
@@ -66,21 +66,21 @@ def _lost(catalog: Catalog, near: _Near) -> Iterator[Row]:
         else:
             copy = near.of_topic(ledger_id, name)
         if copy is None or not agree(copy, lost):
-            told = tuple(int(lost[column]) for column in ("last_entry", "length", "created_ms", "uploaded_ms"))
-            yield (*_key(lost), name, GapKind.DATA_LOST, copy is not None, *told)
+            told = tuple(int(lost[column]) for column in ("last_entry", "length", "created_ms", "changed_ms"))
+            yield (*_key(lost), name, 0, NUMBER, GapKind.DATA_LOST, copy is not None, *told)
 
 
 def _without_readable_index(catalog: Catalog, near: _Near) -> Iterator[Row]:
-    for bad in catalog.bad_indexes:
+    for bad in remains_of(catalog).bad_indexes:
         # One that is not found was deleted since the listing, with its ledger: an index goes first.
         if not (bad.has_copy or isinstance(bad.error, ObjectNotFoundError)):
             ledger_id, name = bad.key.ledger_id, catalog.row_of(bad.managed_ledger)
             key, is_beside = (*uuid_halves(bad.key.uuid), ledger_id), near.of_topic(ledger_id, name) is not None
-            yield (*key, name, GapKind.INDEX_UNREADABLE, is_beside, UNKNOWN, UNKNOWN, 0, 0)
+            yield (*key, name, 0, NUMBER, GapKind.INDEX_UNREADABLE, is_beside, UNKNOWN, UNKNOWN, 0, 0)
 
 
 def _orphans(catalog: Catalog, near: _Near, now_ms: int) -> Iterator[Row]:
-    orphans = catalog.orphans
+    orphans = remains_of(catalog).orphans
     age_ms = now_ms - orphans["modified_ms"]
     # The clock of the store may be ahead of ours, but not by days.
     is_young = (age_ms < UPLOAD_MS) & (age_ms > -CLOCKS_MS)
@@ -91,20 +91,7 @@ def _orphans(catalog: Catalog, near: _Near, now_ms: int) -> Iterator[Row]:
             kind = GapKind.BEING_WRITTEN if is_being_written else GapKind.INDEX_LOST
             ledger_id, name = int(orphan["ledger_id"]), max(int(orphan["name"]), UNKNOWN)
             is_beside = near.of_topic(ledger_id, name) is not None
-            yield (*_key(orphan), name, kind, is_beside, UNKNOWN, UNKNOWN, 0, int(orphan["modified_ms"]))
-
-
-def _contradictions(catalog: Catalog) -> Table:
-    """Return the copies that have other entries than the ones that are read."""
-    ledgers = catalog.ledgers
-    copies = np.flatnonzero(ledgers["copy"] > 0)
-    read = copies - ledgers["copy"][copies]
-    hidden = ledgers[copies[~agree(ledgers[copies], ledgers[read])]]
-    gaps = np.zeros(hidden.size, GAP)
-    for column in ("uuid_high", "uuid_low", "ledger_id", "name", "last_entry", "length", "created_ms"):
-        gaps[column] = hidden[column]
-    gaps["kind"], gaps["is_beside"], gaps["modified_ms"] = GapKind.CONTRADICTED, True, hidden["uploaded_ms"]
-    return gaps
+            yield (*_key(orphan), name, 0, NUMBER, kind, is_beside, UNKNOWN, UNKNOWN, 0, int(orphan["modified_ms"]))
 
 
 def _key(row: np.void) -> tuple[int, int, int]:

@@ -76,7 +76,7 @@ class NewLedger:
         size = int(batch.lengths[largest])
         if size > self.largest_entry:
             raise RefusedLedgerError(
-                f"entry {batch.first_entry + largest} has {size} bytes, and a block holds one of {self.largest_entry}: Pulsar itself would "
+                f"entry {batch.id_of(largest)} has {size} bytes, and a block holds one of {self.largest_entry}: Pulsar itself would "
                 "lose it and all behind it, and report success (docs/format.md); use larger blocks",
                 key=self.key.data_key,
             )

@@ -6,26 +6,30 @@ offset, unless a walk from the block's start finds it otherwise. Every read name
 """
 
 from collections import deque
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.cache.object_window import ObjectWindow, Parts, open_parts
 from ledgerfs.cache.read_ahead import cut_parts
+from ledgerfs.dialects.object_stream import stream_objects
 from ledgerfs.dialects.pulsar_blob.block_map import BlockMap
 from ledgerfs.dialects.pulsar_blob.description import describe_ledger
 from ledgerfs.dialects.pulsar_blob.entry_places import NEAR, Anchor, EntryPlaces
 from ledgerfs.dialects.pulsar_blob.padding_proof import PaddingProof
 from ledgerfs.dialects.pulsar_blob.record_file import RecordFile
 from ledgerfs.errors import CorruptIndexError, CorruptLedgerError, EntryRangeError, LedgerfsError, StaleObjectError
+from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata
 from ledgerfs.formats.pulsar_blob.index import OffloadIndex, parse_index
-from ledgerfs.ledgers.catalog import LedgerRef
-from ledgerfs.ledgers.dialect import Entry, OnDamage
+from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
+from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.reader import Cuts, Entry, Glance, OnDamage, Origin, Stream
 from ledgerfs.storage.object_store import KeepingStore
 from ledgerfs.storage.objects import ReadRequest
 from ledgerfs.storage.single_flight import SingleFlight
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ledgerfs.dialects.pulsar_blob.record_walk import Stretch
     from ledgerfs.formats.records import EntryBatch
@@ -82,16 +86,26 @@ class PulsarLedgerReader:
         return self.ref.records_size
 
     @property
+    def is_remote(self) -> bool:
+        """Whether the store is."""
+        return self.store.is_remote
+
+    @property
+    def stream(self) -> Stream:
+        """All ledgers in objects are streamed in the same way."""
+        return stream_objects
+
+    @property
     def index(self) -> OffloadIndex:
         """The parsed index object; one GET on first use."""
         index = self._index
         if index is None:
             data = self.store.read(self._index_request)
             try:
-                index = parse_index(data, key=self.ref.index.key)
+                index = parse_index(data, key=self.ref.object("index").key)
                 self._require_known(index)
             except LedgerfsError:
-                self.store.forget(self.ref.index)
+                self.store.forget(self.ref.object("index"))
                 raise
             self._index = index
         return index
@@ -101,13 +115,13 @@ class PulsarLedgerReader:
         """Where entries are."""
         places = self._places
         if places is None:
-            places = EntryPlaces(self.index, self.ref.data.key, self.ref.data.size, self._learned)
+            places = EntryPlaces(self.index, self.ref.object("data").key, self.ref.object("data").size, self._learned)
             self._places = places
         return places
 
     def expect(self) -> None:
         """Begin to read the index, where that takes a while: it will be needed soon."""
-        if self._index is None and self.store.is_remote and self.ref.index.version:
+        if self._index is None and self.store.is_remote and self.ref.object("index").version:
             self.store.start(self._index_request)
 
     def read(self, first: int, last: int) -> list[Entry]:
@@ -125,47 +139,83 @@ class PulsarLedgerReader:
         start = self.places.before(first)
         return self._parts_from(start, last, is_known=is_known)
 
-    def batches(
-        self, first: int, last: int, parts: Parts | None = None, on_damage: OnDamage | None = None
-    ) -> "Iterator[EntryBatch]":
+    def batches(self, first: int, last: int, on_damage: OnDamage | None = None) -> "Iterator[EntryBatch]":
         """Yield the same entries a window at a time (up to 8 MiB, more only for a larger entry).
 
-        ``parts`` are those of `plan`, perhaps among those of other ledgers. With ``on_damage``, which is told, the rest of a damaged block
-        is left out.
+        With ``on_damage``, which is told, the rest of a damaged block is left out.
         """
+        return self._batches(None, first, last, on_damage)
+
+    def batches_of(
+        self, parts: Parts, first: int, last: int, on_damage: OnDamage | None = None
+    ) -> "Iterator[EntryBatch]":
+        """Yield the same from the parts of `plan`, perhaps among those of other ledgers."""
+        return self._batches(parts, first, last, on_damage)
+
+    def _batches(
+        self, parts: Parts | None, first: int, last: int, on_damage: OnDamage | None
+    ) -> "Iterator[EntryBatch]":
         if not 0 <= first <= last <= self.last_entry:
             raise EntryRangeError(
-                f"entries {first} to {last} asked for; the ledger has 0 to {self.last_entry}", key=self.ref.data.key
+                f"entries {first} to {last} asked for; the ledger has 0 to {self.last_entry}",
+                key=self.ref.object("data").key,
             )
         is_single = parts is None and (last - first + 1) * self.records_size <= NEAR * self.ref.entries
         start = self.places.before(first)
-        if parts is not None and _leads_to(parts, self.ref.data.key, start.offset):
-            window = ObjectWindow(parts, self.ref.data.key, start.offset)
+        if parts is not None and _leads_to(parts, self.ref.object("data").key, start.offset):
+            window = ObjectWindow(parts, self.ref.object("data").key, start.offset)
             yield from self._walk(window, start, first, last, on_damage, is_single=False)
             window.finish()
         else:
             if parts is not None:
                 # Planned before something was learned or forgotten; what is behind is of use to the next ledger.
-                ObjectWindow(parts, self.ref.data.key, 0).finish()
+                ObjectWindow(parts, self.ref.object("data").key, 0).finish()
             opened = (
                 self._open_few(start, first, last)
                 if is_single
                 else open_parts(self.store, self._parts_from(start, last))
             )
             with opened as own:
-                window = ObjectWindow(own, self.ref.data.key, start.offset)
+                window = ObjectWindow(own, self.ref.object("data").key, start.offset)
                 yield from self._walk(window, start, first, last, on_damage, is_single=is_single)
 
-    def block_front(self, block: int, size: int) -> bytes:
-        """Return the first ``size`` bytes of a block's records, or all it has if that is less: one read of so much.
+    def cuts(self) -> Cuts:
+        """Return the first entry of each block."""
+        return self.places.firsts
 
-        Raises `CorruptLedgerError` where the object ends before the block's records begin.
+    def glance(self, entry: int, size: int) -> Glance:
+        """Return the first ``size`` bytes of a block's first entry, or all it has if that is less: one read of so much.
+
+        Raises `CorruptLedgerError` where the object ends before the block's records begin, or they do not begin with the entry.
         """
-        start = self.places.start_of(block).offset
-        end = min(start + size, self._end_of(block))
-        return self.store.read(self.request(start, end)) if end > start else b""
+        from ledgerfs.dialects.pulsar_blob.record_walk import front_of
 
-    def open_records(self) -> RecordFile:
+        (block,) = self.places.blocks_of(entry, entry)
+        start = self.places.start_of(block).offset
+        end = min(start + size + RECORD_HEADER_BYTES, self._end_of(block))
+        return front_of(
+            self.store.read(self.request(start, end)) if end > start else b"", entry, self.ref.object("data").key, start
+        )
+
+    def reread(self) -> None:
+        """Forget what caches keep of the data object."""
+        self.store.forget(self.ref.object("data"))
+
+    def metadata(self) -> LedgerMetadata:
+        """Return the ledger's metadata, which the index holds."""
+        return self.index.metadata
+
+    def origin(self) -> Origin:
+        """Return sizes of blocks. Of a ledger of one block, any block size that holds it makes the same object."""
+        offsets = [block.offset for block in self.index.blocks] + [self.index.data_length]
+        largest = max(end - start for start, end in pairwise(offsets))
+        return Origin(largest if len(self.index.blocks) > 1 else None, largest)
+
+    def user_metadata(self) -> "Mapping[str, str] | None":
+        """Return the user metadata of the index object."""
+        return self.store.head(self.ref.object("index").key).metadata
+
+    def records(self) -> RecordFile:
         """Return the ``.entries`` file, opened; costs no request."""
         return RecordFile(self)
 
@@ -174,13 +224,13 @@ class PulsarLedgerReader:
 
         Raises `EntryRangeError` outside the file, and `CorruptLedgerError` when index and data object contradict each other.
         """
-        return self.open_records().read_ranges([(start, end)])[0]
+        return self.records().read_ranges([(start, end)])[0]
 
     def object_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
         """Return the ranges of the data object that are bytes ``start`` to ``end`` of the ``.entries`` file; raises as `read_records`."""
         if not 0 <= start <= end <= self.records_size:
             raise EntryRangeError(
-                f"bytes {start} to {end} asked for; the file has {self.records_size}", key=self.ref.data.key
+                f"bytes {start} to {end} asked for; the file has {self.records_size}", key=self.ref.object("data").key
             )
         return self.block_map.ranges(start, end)
 
@@ -200,16 +250,16 @@ class PulsarLedgerReader:
 
     def describe(self) -> dict[str, Any]:
         """Return index, ledger metadata, blocks and object metadata."""
-        heads = [self.store.head(stat.key) for stat in (self.ref.data, self.ref.index)]
+        heads = [self.store.head(stat.key) for stat in (self.ref.object("data"), self.ref.object("index"))]
         return describe_ledger(self.ref, self.index, *heads)
 
     def request(self, start: int, end: int, *, is_kept: bool = True) -> ReadRequest:
         """Return what asks the store for bytes of the data object, of the version that the catalog saw."""
-        return ReadRequest(self.ref.data.key, start, end, self.ref.data.version, is_kept)
+        return ReadRequest(self.ref.object("data").key, start, end, self.ref.object("data").version, is_kept)
 
     @property
     def _index_request(self) -> ReadRequest:
-        stat = self.ref.index
+        stat = self.ref.object("index")
         return ReadRequest(stat.key, 0, stat.size, stat.version)
 
     def _parts_from(self, start: Anchor, last: int, *, is_known: bool = False) -> "Iterator[ReadRequest]":
@@ -265,13 +315,15 @@ class PulsarLedgerReader:
         unproved = None
         try:
             window.skip_to(start.offset)
-            for stretch in walk_records(window, start.entry, last, self.places.end_of(block), self.ref.data.key):
+            for stretch in walk_records(
+                window, start.entry, last, self.places.end_of(block), self.ref.object("data").key
+            ):
                 self.places.learn(stretch, is_single=is_single)
                 unproved = start
                 yield stretch
         except CorruptLedgerError:
             self.places.forget()
-            self.store.forget(self.ref.data)
+            self.store.forget(self.ref.object("data"))
         else:
             return
         yield from self._stretches_again(block, last, unproved)
@@ -280,7 +332,7 @@ class PulsarLedgerReader:
         """Yield a block's entries from its beginning on; raises `StaleObjectError` where the entry ``unproved`` is at another place."""
         from ledgerfs.dialects.pulsar_blob.record_walk import walk_records
 
-        key, start = self.ref.data.key, self.places.start_of(block)
+        key, start = self.ref.object("data").key, self.places.start_of(block)
         if unproved == start:
             unproved = None
         with open_parts(self.store, self._parts_from(start, last)) as parts:
@@ -307,22 +359,24 @@ class PulsarLedgerReader:
         """Raise for an index that says something else than it said to the catalog."""
         ref, metadata = self.ref, index.metadata
         found = (metadata.last_entry, metadata.length, index.data_length, len(index.blocks))
-        if found != (ref.last_entry, ref.length, ref.data_length, ref.blocks):
-            if not self.store.is_current(ref.index):
-                raise _replaced(ref.index.key)
+        if found != (ref.last_entry, ref.length, ref.expected, ref.cuts):
+            if not self.store.is_current(ref.object("index")):
+                raise _replaced(ref.object("index").key)
             raise CorruptIndexError(
-                "the index tells other sizes than when it was read for the catalog", key=ref.index.key, offset=0
+                "the index tells other sizes than when it was read for the catalog",
+                key=ref.object("index").key,
+                offset=0,
             )
 
     def _require_plausible(self) -> None:
-        index, size = self.index, self.ref.data.size
+        index, size = self.index, self.ref.object("data").size
         if not index.is_plausible or size < index.data_length:
             raise self._damage(
                 CorruptLedgerError(
                     f"index and object contradict each other: {index.data_length} bytes by the index, {size} in the store, "
                     f"{index.metadata.records_size} of records expected; `ledgerfs verify` tells which entries are left, "
                     "`read(first, last)` reads them",
-                    key=self.ref.data.key,
+                    key=self.ref.object("data").key,
                     offset=min(index.data_length, size),
                 )
             )
@@ -332,32 +386,32 @@ class PulsarLedgerReader:
         self._require_plausible()
         proof = PaddingProof(
             self.index,
-            self.ref.data.key,
+            self.ref.object("data").key,
             lambda start, end: self.store.read(self.request(start, end)),
             self._end_of_records,
         )
         try:
             return proof.paddings()
         except CorruptLedgerError as error:
-            self.store.forget(self.ref.data)
+            self.store.forget(self.ref.object("data"))
             raise self._damage(error) from error
 
     def _end_of_records(self, block: int) -> int:
         """Walk all records of a block; return the offset behind the last one."""
         start, last = self.places.start_of(block), self.places.last_entry_of(block)
         with open_parts(self.store, self._parts_from(start, last)) as parts:
-            window = ObjectWindow(parts, self.ref.data.key, start.offset)
+            window = ObjectWindow(parts, self.ref.object("data").key, start.offset)
             (stretch,) = deque(self._stretches(window, block, start, last, is_single=False), maxlen=1)
         return stretch.behind
 
     def _damage(self, error: CorruptLedgerError) -> LedgerfsError:
         """Return the error for bytes that contradict; in a store that cannot read by version they may be of another object."""
-        stat = self.ref.data
+        stat = self.ref.object("data")
         if not self.store.is_current(stat):
             return _replaced(stat.key)
         # It may be the index that is wrong, which nothing but the records contradicts.
         self._index = self._places = self._block_map = None
-        self.store.forget(self.ref.index)
+        self.store.forget(self.ref.object("index"))
         return CorruptLedgerError(error.reason, key=stat.key, offset=error.offset)
 
 

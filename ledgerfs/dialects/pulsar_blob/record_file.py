@@ -11,7 +11,7 @@ from ledgerfs.cache.object_reader import ObjectReader
 from ledgerfs.cache.object_window import open_parts
 from ledgerfs.cache.read_ahead import cut_parts
 from ledgerfs.formats.pulsar_blob.index import OffloadIndex
-from ledgerfs.ledgers.catalog import LedgerRef
+from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.storage.descriptors import write_all
 from ledgerfs.storage.object_store import KeepingStore
 from ledgerfs.storage.objects import ReadRequest
@@ -111,7 +111,7 @@ class RecordFile:
 
     def _forwards(self) -> ObjectReader:
         if self._object is None:
-            index, stat = self._ledger.index, self._ledger.ref.data
+            index, stat = self._ledger.index, self._ledger.ref.object("data")
             self._object = ObjectReader(self._ledger.store, stat, index.header_length, index.data_length)
         return self._object
 

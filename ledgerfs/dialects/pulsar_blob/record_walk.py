@@ -7,6 +7,7 @@ from ledgerfs.cache.object_window import ObjectWindow
 from ledgerfs.errors import CorruptLedgerError
 from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
 from ledgerfs.formats.records import EntryBatch, ScanStop, scan_records
+from ledgerfs.ledgers.reader import Glance
 
 STRETCH = 8 << 20
 """Bytes of a stretch, more only for a larger entry: some hundred Python calls each, and small enough for the CPU's outer cache."""
@@ -37,6 +38,18 @@ class Stretch:
         return (
             self.position + int(self.batch.offsets[row]) - RECORD_HEADER_BYTES if 0 <= row < len(self.batch) else None
         )
+
+
+def front_of(data: bytes, entry: int, key: str, offset: int) -> Glance:
+    """Return what bytes from the start of an entry's record show of it; raises `CorruptLedgerError` where they are not that record's."""
+    scan = scan_records(memoryview(data), 0, entry, 1)
+    if scan.stop == ScanStop.COMPLETE:
+        size = int(scan.batch.lengths[0])
+    elif scan.stop == ScanStop.MORE_BYTES and scan.found is not None:
+        size = scan.found
+    else:
+        raise CorruptLedgerError(f"entry {entry} does not begin where its block does", key=key, offset=offset)
+    return Glance(memoryview(data)[RECORD_HEADER_BYTES : RECORD_HEADER_BYTES + size], size)
 
 
 def walk_records(window: ObjectWindow, entry: int, last: int, end: int, key: str) -> Iterator[Stretch]:

@@ -10,9 +10,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ledgerfs.dialects.pulsar_blob.columns import NUMBER, key_of, own_of
+from ledgerfs.dialects.pulsar_blob.remains import BadIndex, BlobRemains, remains_of
 from ledgerfs.dialects.pulsar_blob.told_topics import told_of
 from ledgerfs.errors import LedgerfsError, StoreUnreachableError
-from ledgerfs.ledgers.catalog import BadIndex, Catalog, is_sound, key_of
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.catalog_rows import is_sound
 from ledgerfs.ledgers.missing_ledgers import UNKNOWN
 from ledgerfs.storage.object_store import ObjectStore
 from ledgerfs.storage.objects import ReadRequest
@@ -26,20 +29,24 @@ _THREADS = 16
 
 def compared_with_copies(store: ObjectStore, catalog: Catalog) -> Catalog:
     """Return the catalog with ``has_copy`` of its orphans and bad indexes; raises `StoreUnreachableError` only."""
-    copies = _Copies.of(store, catalog)
-    orphans = catalog.orphans.copy()
+    copies, remains = _Copies.of(store, catalog), remains_of(catalog)
+    orphans = remains.orphans.copy()
     for column in ("has_copy", "near_high", "near_low", "near_version"):
         orphans[column] = np.zeros(1, orphans.dtype[column])
     rows = np.flatnonzero(np.isin(orphans["ledger_id"], list(copies.by_id)))
-    looks = ordered_map(copies.of_orphan, catalog.orphans[rows], _THREADS, "ledgerfs-same")
+    looks = ordered_map(copies.of_orphan, remains.orphans[rows], _THREADS, "ledgerfs-same")
     for row, (has_copy, near) in zip(rows.tolist(), looks, strict=True):
         orphans["has_copy"][row] = has_copy
         if near is not None:
-            for column, source in (("high", "uuid_high"), ("low", "uuid_low"), ("version", "data_version")):
-                orphans[f"near_{column}"][row] = near[source]
-    by_bad = ordered_map(copies.of_bad_index, catalog.bad_indexes, _THREADS, "ledgerfs-same")
-    bad = tuple(replace(one, has_copy=has) for one, has in zip(catalog.bad_indexes, by_bad, strict=True))
-    return replace(catalog, orphans=orphans, bad_indexes=bad)
+            for column, value in (
+                ("high", near["uuid_high"]),
+                ("low", near["uuid_low"]),
+                ("version", _version_of(near)),
+            ):
+                orphans[f"near_{column}"][row] = value
+    by_bad = ordered_map(copies.of_bad_index, remains.bad_indexes, _THREADS, "ledgerfs-same")
+    bad = tuple(replace(one, has_copy=has) for one, has in zip(remains.bad_indexes, by_bad, strict=True))
+    return replace(catalog, remains={**catalog.remains, NUMBER: BlobRemains(orphans, bad)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +59,11 @@ class _Copies:
 
     @classmethod
     def of(cls, store: ObjectStore, catalog: Catalog) -> "_Copies":
-        bad = [one.key.ledger_id for one in catalog.bad_indexes]
-        ids = np.concatenate([catalog.orphans["ledger_id"], np.array(bad, np.int64)])
+        ids = np.array(list(remains_of(catalog).ledger_ids()), np.int64)
         by_id: dict[int, list[np.void]] = {}
         if ids.size:
-            ledgers = catalog.ledgers[np.isin(catalog.ledgers["ledger_id"], ids) & is_sound(catalog.ledgers)]
+            rows = catalog.ledgers
+            ledgers = rows[np.isin(rows["ledger_id"], ids) & is_sound(rows) & (rows["dialect"] == NUMBER)]
             for ledger in ledgers:
                 by_id.setdefault(int(ledger["ledger_id"]), []).append(ledger)
         return cls(store, catalog, by_id)
@@ -85,14 +92,14 @@ class _Copies:
     def _as_large(self, ledger_id: int, name: int, size: int) -> Iterator[np.void]:
         """Yield the ledgers of an id, and of a topic where that is known, whose data object has so many bytes."""
         for ledger in self.by_id.get(ledger_id, []):
-            if ledger["data_size"] == size and (name <= UNKNOWN or ledger["name"] == name):
+            if ledger["stored"] == size and (name <= UNKNOWN or ledger["name"] == name):
                 yield ledger
 
     def _begins_alike(self, key: str, version: str, ledger: np.void) -> bool:
-        end = min(int(ledger["data_size"]), COMPARED)
+        end = min(int(ledger["stored"]), COMPARED)
         try:
             mine = self.store.read(ReadRequest(key, 0, end, version, is_kept=False))
-            data_key, data_version = key_of(ledger).data_key, ledger["data_version"].decode()
+            data_key, data_version = key_of(ledger).data_key, _version_of(ledger).decode()
             return mine == self.store.read(ReadRequest(data_key, 0, end, data_version, is_kept=False))
         except StoreUnreachableError:
             raise
@@ -105,4 +112,10 @@ def _was_compared(orphan: np.void, ledger: np.void) -> bool:
     """Whether the catalog remembers how these two compare: what it knows of the orphan is of the same version."""
     is_near = (orphan["near_high"], orphan["near_low"]) == (ledger["uuid_high"], ledger["uuid_low"])
     version = orphan["near_version"]
-    return bool(is_near and version == ledger["data_version"] and version != b"")
+    return bool(is_near and version == _version_of(ledger) and version != b"")
+
+
+def _version_of(ledger: np.void) -> bytes:
+    """Return the version of a ledger's data object."""
+    version: bytes = own_of(np.array([ledger]))["data_version"][0]
+    return version

@@ -11,19 +11,21 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from ledgerfs.dialects.pulsar_blob.told_topics import Told, all_told, told_of
-from ledgerfs.errors import ObjectNotFoundError
-from ledgerfs.ledgers.catalog import (
+from ledgerfs.dialects.pulsar_blob.columns import (
+    NUMBER,
     ORPHAN,
     UNASKED,
-    BadIndex,
-    Catalog,
-    Table,
     key_of,
     keys_of,
     listed_row,
     match_rows,
+    own_of,
 )
+from ledgerfs.dialects.pulsar_blob.remains import BadIndex, remains_of
+from ledgerfs.dialects.pulsar_blob.told_topics import Told, all_told, told_of
+from ledgerfs.errors import ObjectNotFoundError
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.catalog_rows import LEDGER, Table
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.ledgers.missing_ledgers import UNKNOWN
 from ledgerfs.storage.object_store import ObjectStore
@@ -32,13 +34,16 @@ from ledgerfs.storage.ordered_map import ordered_map
 RowOf = Callable[[str | None], int]
 """Returns the row of a managed ledger's name, which is added if need be."""
 
+Versions = npt.NDArray[np.bytes_]
+
 _THREADS = 16
 
 
 def without_false_losses(store: ObjectStore, ledgers: Table, previous: Catalog | None) -> Table:
-    """Return rows of `LEDGER` in which ``data_size`` is -1 only where the data object is truly gone, and the index is truly there."""
-    lost = np.flatnonzero(ledgers["data_size"] < 0)
-    lost = lost[~_is_known(ledgers[lost], None if previous is None else previous.lost, "index_version")]
+    """Return rows of `LEDGER` in which ``stored`` is -1 only where the data object is truly gone, and the index is truly there."""
+    old = np.empty(0, LEDGER) if previous is None else previous.lost[previous.lost["dialect"] == NUMBER]
+    lost = np.flatnonzero(ledgers["stored"] < 0)
+    lost = lost[~_is_known(ledgers[lost], own_of(ledgers)["index_version"][lost], old, own_of(old)["index_version"])]
 
     def look(row: int) -> tuple[Told, bool]:
         key = key_of(ledgers[row])
@@ -52,8 +57,9 @@ def without_false_losses(store: ObjectStore, ledgers: Table, previous: Catalog |
     ):
         if data.stat is not None:
             *_, size, modified_ms, version = listed_row(key_of(ledgers[row]), data.stat)
-            for column, value in (("size", size), ("modified_ms", modified_ms), ("version", version)):
-                ledgers[f"data_{column}"][row] = value
+            own = own_of(ledgers)
+            ledgers["stored"][row] = size
+            own["data_modified_ms"][row], own["data_version"][row] = modified_ms, version
     return ledgers[~is_deleted]
 
 
@@ -97,8 +103,8 @@ def told_bad_indexes(store: ObjectStore, bad: Sequence[BadIndex], row_of: RowOf)
 
 def _remember(orphans: Table, previous: Catalog, row_of: RowOf) -> None:
     """Take over what was learned of the same versions of the same objects."""
-    old = previous.orphans
-    for row in np.flatnonzero(_is_known(orphans, old, "version")).tolist():
+    old = remains_of(previous).orphans
+    for row in np.flatnonzero(_is_known(orphans, orphans["version"], old, old["version"])).tolist():
         known = old[match_rows(orphans[row : row + 1], old)[0]]
         name = int(known["name"])
         orphans["name"][row] = name if name < 0 else row_of(previous.names[name])
@@ -106,12 +112,12 @@ def _remember(orphans: Table, previous: Catalog, row_of: RowOf) -> None:
             orphans[column][row] = known[column]
 
 
-def _is_known(rows: Table, old: Table | None, version: str) -> npt.NDArray[np.bool_]:
+def _is_known(rows: Table, versions: Versions, old: Table, old_versions: Versions) -> npt.NDArray[np.bool_]:
     """Return which rows are among older ones, in the same version."""
-    if old is None or not old.size:
+    if not old.size:
         return np.zeros(rows.size, bool)
     matches = match_rows(rows, old)
-    is_same: npt.NDArray[np.bool_] = (old[version][matches] == rows[version]) & (rows[version] != b"")
+    is_same: npt.NDArray[np.bool_] = (old_versions[matches] == versions) & (versions != b"")
     return is_same & (matches >= 0)
 
 

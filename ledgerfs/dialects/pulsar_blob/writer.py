@@ -139,13 +139,14 @@ class LedgerWriter:
         return self._entries
 
     def add(self, batch: EntryBatch) -> None:
-        """Add the next entries, whose records follow each other in the batch's buffer; they are copied, or gone, when this returns."""
+        """Add the next entries; they are copied, or gone, when this returns."""
         self._require_open()
         if not len(batch):
             return
-        if batch.first_entry != self._taken:
+        if batch.first_entry != self._taken or batch.last_entry != self._taken + len(batch) - 1:
             raise RefusedLedgerError(
-                f"entry {batch.first_entry} comes where entry {self._taken} should; a ledger has every entry, in order, from 0 on",
+                f"entries {batch.first_entry} to {batch.last_entry} come where entry {self._taken} should; a ledger has "
+                "every entry, in order, from 0 on",
                 key=self.ledger.key.data_key,
             )
         self._taken += len(batch)
@@ -160,8 +161,9 @@ class LedgerWriter:
             self.abort()
             raise
 
-    def _add(self, batch: EntryBatch) -> None:
-        self.ledger.require_fitting(batch)
+    def _add(self, entries: EntryBatch) -> None:
+        self.ledger.require_fitting(entries)
+        batch = entries.framed()
         start = int(batch.offsets[0]) - RECORD_HEADER_BYTES
         ends = batch.offsets + batch.lengths - start
         done = done_bytes = 0

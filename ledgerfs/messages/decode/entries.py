@@ -125,7 +125,7 @@ class TopicDecoder:
             reasons |= _wrong_checksums(batch)
         sound = np.ones(status.size, bool) if self.options.include_markers else entries[Meta.MARKER] == ABSENT
         for row in sorted(reasons):
-            self.fail(ledger_id, batch.first_entry + row, reasons[row])
+            self.fail(ledger_id, batch.id_of(row), reasons[row])
             sound[row] = False
         return entries, sound
 
@@ -213,7 +213,7 @@ class TopicDecoder:
 
 
 def _payloads(batch: EntryBatch, ledger_id: int, entries: Int64Table, keep: Mask) -> PlainPayloads:
-    ids = np.flatnonzero(keep) + batch.first_entry
+    ids = batch.ids_of(np.flatnonzero(keep))
     return PlainPayloads(Workspace(batch.buffer), _where(keep, entries), ids, ledger_id)
 
 

@@ -260,7 +260,7 @@ def _entries_of(portion: Portion) -> EntryBatch:
     if lengths.max() > portion.limit:
         entry = int(lengths.argmax())
         raise _too_large(portion.first_row + int(starts[entry]), int(lengths[entry]), portion.limit)
-    return EntryBatch(portion.first_entry, memoryview(out), offsets, lengths)  # type: ignore[arg-type]
+    return EntryBatch(portion.first_entry, memoryview(out), offsets, lengths, is_framed=True)  # type: ignore[arg-type]
 
 
 def _compressed(portion: Portion, codecs: Int64) -> tuple[Int64, npt.NDArray[np.uint8], Int64]:

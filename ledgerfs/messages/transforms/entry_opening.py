@@ -44,7 +44,7 @@ def opened_payloads(batch: EntryBatch, entries: Int64Table, rows: Int64, limit: 
     Those claim no more than ``limit`` bytes, and have what they claim.
     """
     table = np.ascontiguousarray(entries[:, rows])
-    payloads = PlainPayloads(Workspace(batch.buffer), table, rows + batch.first_entry, NO_LEDGER)
+    payloads = PlainPayloads(Workspace(batch.buffer), table, batch.ids_of(rows), NO_LEDGER)
     payloads.decompress(limit)
     for row, reason, kind in payloads.failures:
         raise kind(reason, key=f"entry {payloads.ids[row]}")

@@ -77,7 +77,7 @@ class Recompress:
             return
         claimed = np.clip(plain_sizes(entries), 0, self.max_message_bytes)
         for start, stop in spans(batch.lengths + np.where(changes, claimed, 0), _PORTION):
-            ids = batch.first_entry + start, batch.first_entry + stop - 1
+            ids = batch.id_of(start), batch.id_of(stop - 1)
             portion = _Portion(batch.slice(*ids), entries[:, start:stop], changes[start:stop])
             yield portion.recompressed(self.codec, self.max_message_bytes, first_entry + start)
 
@@ -115,7 +115,7 @@ class _Portion:
         if failure != _DONE:
             reason = payloads.explain(row) if failure == _NOT_DECOMPRESSED else f"cannot be compressed by {codec.name}"
             raise corrupt_entry(int(payloads.ids[row]), reason)
-        return EntryBatch(first_entry, out.data[:used].toreadonly(), places[0], places[1])
+        return EntryBatch(first_entry, out.data[:used].toreadonly(), places[0], places[1], is_framed=True)
 
     def _most_bytes(self, table: Int64Table) -> int:
         """Return what the entries take at most: those that change in place of their payloads as they are, all with new heads."""

@@ -64,7 +64,7 @@ class Unbatch:
             return
         claimed = np.clip(plain_sizes(entries), 0, self.max_message_bytes)
         for start, stop in spans(np.where(opens, claimed, batch.lengths), _PORTION):
-            ids = batch.first_entry + start, batch.first_entry + stop - 1
+            ids = batch.id_of(start), batch.id_of(stop - 1)
             units = self._opened(batch.slice(*ids), entries[:, start:stop], opens[start:stop])
             most_bytes = units.most_bytes()
             for first, last in spans(most_bytes, _PIECE):
@@ -165,6 +165,6 @@ class _Units:
                 (int(payloads.codec), int(payloads.compress_by), first_entry),
             )
         if failed != _NO_BATCH:
-            entry = self.batch.first_entry + int(self.rows[first + failed])
+            entry = self.batch.id_of(int(self.rows[first + failed]))
             raise corrupt_entry(entry, f"a message of it cannot be compressed by {payloads.codec.name}")
-        return EntryBatch(first_entry, out.data[:used].toreadonly(), places[0], places[1])
+        return EntryBatch(first_entry, out.data[:used].toreadonly(), places[0], places[1], is_framed=True)

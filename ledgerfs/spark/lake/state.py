@@ -16,8 +16,9 @@ import numpy as np
 from ledgerfs.bucket.partitions import Mask
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.export.contents import what_differs
-from ledgerfs.ledgers.catalog import Catalog, LedgerRef
+from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.finality import Basis, TopicState, version_of
+from ledgerfs.ledgers.ledger_ref import LedgerRef
 
 _VERSION = 2
 _VERSION_WITHOUT_BUCKET = 1

@@ -22,7 +22,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.ledgers.catalog import Catalog, Table, is_sound
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.catalog_rows import Table, is_sound
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.spark.runtime.distribution import distribute
 from ledgerfs.spark.runtime.storage import Storage, storage_of
@@ -119,13 +120,13 @@ def ledger_table(found: Catalog) -> pa.Table:
         "ledger_id": pa.array(_column(rows, "ledger_id")),
         "uuid": _uuids(rows),
         "copy": pa.array(_column(rows, "copy")),
-        "entries": pa.array(rows["last_entry"] + 1),
+        "entries": pa.array(rows["last_entry"] - rows["first_entry"] + 1),
         "bytes": pa.array(_column(rows, "length")),
-        "object_bytes": pa.array(_column(rows, "data_size")),
-        "blocks": pa.array(_column(rows, "blocks")),
+        "object_bytes": pa.array(_column(rows, "stored")),
+        "blocks": pa.array(_column(rows, "cuts")),
         "created": _times_of(rows["created_ms"]),
         "next_created": _times_of(_next_created(rows)),
-        "uploaded": _times_of(rows["uploaded_ms"]),
+        "uploaded": _times_of(rows["changed_ms"]),
         "is_sound": pa.array(is_sound(rows)),
     }
     return pa.table(columns, schema=LEDGERS)

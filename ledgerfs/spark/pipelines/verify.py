@@ -19,15 +19,15 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.dialects.pulsar_blob.checks.catalog_checks import check_catalog, metadata_remark
-from ledgerfs.ledgers.catalog import Catalog, LedgerRef
+from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialect import Progress
+from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.spark.runtime.distribution import distribute
 from ledgerfs.spark.runtime.storage import Storage, storage_of
 from ledgerfs.spark.source.ledger_rows import LedgerRows, costs_of_reading, ledger_parts
 from ledgerfs.storage.ordered_map import ordered_map
 from ledgerfs.upkeep.verification import Finding, Report, Severity
-from ledgerfs.upkeep.verification.verify import THREADS
+from ledgerfs.upkeep.verification.verify import THREADS, check_ledger, check_listed, last_remarks
 
 FINDING = pa.schema(
     [
@@ -118,8 +118,8 @@ def prepare(
     where = storage_of(spark, storage)
     bucket = where.bucket()
     catalog = bucket.refresh(progress)
-    first = list(check_catalog(catalog, bucket.reader))
-    last = [] if quick else metadata_remark(catalog, bucket.store)
+    first = list(check_listed(bucket, catalog))
+    last = [] if quick else last_remarks(bucket, catalog)
     checked = _check_ledgers(spark, where, catalog, quick=quick).persist()
     found = checked.select("row", functions.posexplode("findings").alias("position", "finding")).select(
         "row", "position", "finding.*"
@@ -142,14 +142,11 @@ def _check_ledgers(spark: SparkSession, storage: Storage, catalog: Catalog, *, q
 
 def check_part(storage: Storage, part: LedgerRows) -> Iterator[pa.RecordBatch]:
     """Read every byte of some ledgers, a few at a time, and yield a row for each; a task of `verify`."""
-    # numba, which this imports, is not needed by the driver.
-    from ledgerfs.dialects.pulsar_blob.checks.ledger_checks import LedgerCheck
-
     bucket = storage.bucket()
 
     def check_one(item: tuple[int, LedgerRef]) -> dict[str, Any]:
         row, ref = item
-        check = LedgerCheck(bucket.uncached_reader(ref), lambda _: None).run()
+        check = check_ledger(bucket, ref, lambda _: None)
         findings = [finding.as_json() for finding in check.findings]
         return {"row": row, "entries": check.entries, "bytes": check.bytes, "findings": findings}
 

@@ -7,7 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ledgerfs.bucket.partitions import COST_OF_LEDGER, DEFAULT_PARTITION_BYTES
-from ledgerfs.ledgers.catalog import Catalog, LedgerRef, Table, ref_of_row
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.catalog_rows import Table, ref_of_row
+from ledgerfs.ledgers.ledger_ref import LedgerRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,18 +24,24 @@ class LedgerRows:
         Rows of `ledgerfs.ledgers.catalog.LEDGER`, whose ``name`` is a row of ``names``.
     names
         The managed ledgers that they are of.
+    places
+        Those of the catalog.
 
     """
 
     first_row: int
     ledgers: Table
     names: tuple[str | None, ...]
+    places: tuple[str, ...]
 
     def refs(self) -> Iterator[tuple[int, LedgerRef]]:
         """Yield each ledger with its row in the whole catalog."""
         for row in range(self.ledgers.size):
             ledger = self.ledgers[row]
-            yield self.first_row + row, ref_of_row(ledger, self.names[int(ledger["name"])])
+            yield (
+                self.first_row + row,
+                ref_of_row(ledger, self.names[int(ledger["name"])], self.places[int(ledger["place"])]),
+            )
 
 
 def ledger_parts(catalog: Catalog, costs: npt.NDArray[np.int64]) -> Iterator[LedgerRows]:
@@ -52,12 +60,12 @@ def ledger_parts(catalog: Catalog, costs: npt.NDArray[np.int64]) -> Iterator[Led
         start, stop = int(starts[part]), int(stops[part])
         rows = catalog.ledgers[start:stop].copy()
         names, rows["name"] = np.unique(rows["name"], return_inverse=True)
-        yield LedgerRows(start, rows, tuple(catalog.names[name] for name in names.tolist()))
+        yield LedgerRows(start, rows, tuple(catalog.names[name] for name in names.tolist()), catalog.places)
 
 
 def costs_of_reading(ledgers: Table) -> npt.NDArray[np.int64]:
     """Return what it costs to read each of some ledgers as a whole."""
-    costs: npt.NDArray[np.int64] = ledgers["data_size"] + COST_OF_LEDGER
+    costs: npt.NDArray[np.int64] = ledgers["stored"] + COST_OF_LEDGER
     return costs
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import pyarrow as pa
 
 from ledgerfs.errors import CorruptObjectError, ObjectNotFoundError, StaleObjectError, UnsupportedFormatError
-from ledgerfs.ledgers.catalog import LedgerRef
-from ledgerfs.ledgers.dialect import LedgerReader
+from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.spark.runtime.storage import Storage
 from ledgerfs.spark.source.ledger_rows import LedgerRows
 from ledgerfs.storage.ordered_map import ordered_map

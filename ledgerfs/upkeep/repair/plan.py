@@ -3,16 +3,8 @@
 from collections.abc import Collection, Iterable, Iterator
 
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.dialects.pulsar_blob.repairs.kinds import (
-    DATA_WITHOUT_INDEX,
-    INDEX_WITHOUT_DATA,
-    NO_VERSION_KEY,
-    UNREADABLE_INDEX,
-)
-from ledgerfs.dialects.pulsar_blob.repairs.plan import plan_repairs
-from ledgerfs.dialects.pulsar_blob.repairs.survey import Survey
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.ledgers.dialect import Progress
+from ledgerfs.ledgers.dialect import Progress, RepairRequest
 from ledgerfs.ledgers.repairs import Repair
 from ledgerfs.upkeep.repair.carrying_out import RepairPlan
 from ledgerfs.upkeep.verification import Finding, Severity
@@ -20,7 +12,6 @@ from ledgerfs.upkeep.verification.verify import verify_listed
 
 DAY_SECONDS = 86400.0
 
-_OWN_KINDS = frozenset({DATA_WITHOUT_INDEX, INDEX_WITHOUT_DATA, UNREADABLE_INDEX, NO_VERSION_KEY})
 _ADVICE = (
     "repair cannot mend that: copy the object from a backup, or offload the ledger again while BookKeeper still has it"
 )
@@ -66,25 +57,27 @@ def plan_repair(
     managed_ledger = None if topic is None else managed_ledger_of(topic)
     catalog = bucket.refresh(progress)
     store = bucket.store.store
-    survey = Survey.of(
-        store,
-        catalog,
-        bucket.uncached_reader,
+    request = RepairRequest(
+        store=store,
+        catalog=catalog,
+        open_ledger=bucket.uncached_reader,
         managed_ledger=managed_ledger,
         ledgers=ledgers,
         older_than_s=older_than_s,
+        metadata=metadata,
         progress=progress,
     )
-    items = list(plan_repairs(survey, metadata=metadata))
-    items += _unmendable(survey, verify_listed(bucket, survey.catalog, quick=not full, progress=progress).findings)
+    items = [repair for dialect in bucket.dialects for repair in dialect.repairs(request)]
+    items += _unmendable(bucket, ledgers, verify_listed(bucket, catalog, quick=not full, progress=progress).findings)
     return RepairPlan(bucket, tuple(items))
 
 
-def _unmendable(survey: Survey, findings: Iterable[Finding]) -> Iterator[Repair]:
+def _unmendable(bucket: Bucket, ledgers: Collection[int] | None, findings: Iterable[Finding]) -> Iterator[Repair]:
     """Yield what `verify` finds and nobody can mend from the bucket alone."""
+    told = frozenset(kind for dialect in bucket.dialects for kind in dialect.repaired_kinds)
     for finding in findings:
-        is_meant = survey.ledgers is None or survey.is_meant(finding.ledger_id)
-        if finding.severity is Severity.REMARK or finding.kind in _OWN_KINDS or not is_meant:
+        is_meant = ledgers is None or finding.ledger_id in ledgers
+        if finding.severity is Severity.REMARK or finding.kind in told or not is_meant:
             continue
         has_advice = finding.severity is not Severity.DAMAGE or finding.kind == "truncated-offload"
         message = finding.message if has_advice else f"{finding.message}; {_ADVICE}"

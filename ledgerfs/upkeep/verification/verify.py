@@ -1,14 +1,19 @@
 """Verify a bucket: first what indexes and sizes tell, then every byte, a few ledgers at a time."""
 
 import threading
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
 from typing import Self
 
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.dialects.pulsar_blob.checks.catalog_checks import check_catalog, metadata_remark
-from ledgerfs.ledgers.catalog import Catalog, LedgerRef
-from ledgerfs.ledgers.dialect import Progress
-from ledgerfs.ledgers.findings import Report
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.catalog_findings import check_copies, other_keys
+from ledgerfs.ledgers.dialect import LedgerCheck, Progress
+from ledgerfs.ledgers.findings import Finding, Report
+from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.listing import FOREIGN
 from ledgerfs.storage.ordered_map import ordered_map
+from ledgerfs.upkeep.verification.copy_comparison import CopyComparison
 
 THREADS = 4
 
@@ -31,27 +36,43 @@ def verify_listed(
     bucket: Bucket, catalog: Catalog, *, quick: bool = False, progress: Progress | None = None, threads: int = THREADS
 ) -> Report:
     """Check a bucket as it was just listed: `verify` for those who did that themselves."""
-    findings = list(check_catalog(catalog, bucket.reader))
+    findings = list(check_listed(bucket, catalog))
     entries = read = 0
     ledgers = int(catalog.ledgers.size)
     if not quick and ledgers:
-        # numba, which this imports, is not needed for a quick look.
-        from ledgerfs.dialects.pulsar_blob.checks.copy_comparison import CopyComparison
-        from ledgerfs.dialects.pulsar_blob.checks.ledger_checks import LedgerCheck
-
-        with _Meter(int(catalog.ledgers["data_size"].sum()), progress) as meter:
+        with _Meter(int(catalog.ledgers["stored"].sum()), progress) as meter:
             copies = CopyComparison(catalog)
 
             def check_one(ref: LedgerRef) -> LedgerCheck:
-                return LedgerCheck(bucket.uncached_reader(ref), meter.add, digest=copies.digest_for(ref)).run()
+                return check_ledger(bucket, ref, meter.add, copies.digest_for(ref))
 
             for check in ordered_map(check_one, catalog.refs(), threads, "ledgerfs-verify"):
                 findings += [*check.findings, *copies.compared(check)]
                 entries += check.entries
                 read += check.bytes
-        findings += metadata_remark(catalog, bucket.store)
+        findings += last_remarks(bucket, catalog)
     findings.sort(key=lambda finding: finding.severity.rank)
     return Report(quick, ledgers, entries, read, tuple(findings))
+
+
+def check_listed(bucket: Bucket, catalog: Catalog) -> Iterator[Finding]:
+    """Yield what listing and catalog alone tell."""
+    for dialect in bucket.dialects:
+        yield from dialect.check_catalog(catalog, bucket.reader)
+    yield from check_copies(catalog)
+    yield from other_keys(catalog, FOREIGN, "keys that are not Pulsar's")
+
+
+def check_ledger(
+    bucket: Bucket, ref: LedgerRef, on_read: Callable[[int], None], digest: blake2b | None = None
+) -> LedgerCheck:
+    """Read a ledger in full, as its dialect does it, with every byte asked of the store itself."""
+    return bucket.dialect_of(ref).check_ledger(bucket.uncached_reader(ref), on_read, digest)
+
+
+def last_remarks(bucket: Bucket, catalog: Catalog) -> list[Finding]:
+    """Return what is to be said when all ledgers were read."""
+    return [finding for dialect in bucket.dialects for finding in dialect.remarks(catalog)]
 
 
 class _Meter:

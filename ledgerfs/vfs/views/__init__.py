@@ -18,6 +18,6 @@ RENDERED_KINDS = ("arrow", "jsonl", "parquet")
 
 def make_views(tables: LedgerTables, files: RenderedFiles) -> Mapping[str, View]:
     """Return the views of one bucket by their names in the tree, sorted."""
-    views: dict[str, View] = {"entries": EntriesView(), "info": InfoView()}
+    views: dict[str, View] = {"entries": EntriesView(tables, files), "info": InfoView()}
     views |= {kind: RenderedView(kind, tables, files) for kind in RENDERED_KINDS}
     return dict(sorted(views.items()))

@@ -1,20 +1,52 @@
-"""The view ``entries``: the raw records, ``int32 length | int64 entry id | entry`` …, which need no rendering."""
+"""The view ``entries``: the raw records, ``int32 length | int64 entry id | entry`` …, where they lie so, else rendered."""
 
-from ledgerfs.ledgers.catalog import LedgerRef
-from ledgerfs.ledgers.dialect import LedgerReader
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO
+
+from ledgerfs.errors import CorruptLedgerError
+from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
 from ledgerfs.ledgers.file_contents import Contents
+from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.reader import LedgerReader
+from ledgerfs.vfs.views.rendered_file import Rendered
+
+if TYPE_CHECKING:
+    from ledgerfs.cache.rendered_files import RenderedFiles
+    from ledgerfs.vfs.views.ledger_tables import LedgerTables
 
 
+@dataclass(frozen=True, slots=True)
 class EntriesView:
     """Each ledger as its records."""
+
+    tables: "LedgerTables"
+    files: "RenderedFiles"
 
     suffix = ".entries"
     lists_copies = True
 
-    def size(self, ref: LedgerRef) -> int:
-        """Return the size, which is always known."""
-        return ref.records_size
+    def size(self, ref: LedgerRef) -> int | None:
+        """Return the size, which is known wherever the length of the ledger is."""
+        return ref.records_size if ref.length >= 0 else None
 
     def open(self, ledger: LedgerReader) -> Contents:
-        """Return the records; costs no request."""
-        return ledger.open_records()
+        """Return the records; costs no request where they are read as they lie."""
+        records = ledger.records()
+        if records is not None:
+            return records
+        return Rendered(
+            self.files.open(self.tables.key(ledger.ref, "entries"), lambda sink: _render(ledger, sink), b"")
+        )
+
+
+def _render(ledger: LedgerReader, sink: BinaryIO) -> bool:
+    """Write all records; raises `CorruptLedgerError` for another number of bytes than the ledger's size, which was told before."""
+    size = 0
+    for batch in ledger.batches(ledger.first_entry, ledger.last_entry):
+        framed = batch.framed()
+        start = int(framed.offsets[0]) - RECORD_HEADER_BYTES
+        size += sink.write(framed.buffer[start : int(framed.offsets[-1] + framed.lengths[-1])])
+    if ledger.length >= 0 and size != ledger.records_size:
+        reason = f"its entries make {size} bytes of records, its metadata says {ledger.records_size}"
+        raise CorruptLedgerError(reason, key=ledger.ref.key)
+    return True

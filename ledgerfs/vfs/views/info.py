@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from cachetools import LRUCache
 
-from ledgerfs.ledgers.catalog import LedgerRef
-from ledgerfs.ledgers.dialect import LedgerReader
+from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.storage.descriptors import write_all
 from ledgerfs.storage.fork_lock import ForkLock
 

@@ -18,9 +18,10 @@ from uuid import uuid4
 from cachetools import LRUCache
 
 from ledgerfs import __version__
-from ledgerfs.ledgers.catalog import Catalog, LedgerRef
-from ledgerfs.ledgers.dialect import LedgerReader
+from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.finality import TopicState
+from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.scan.options import require_of_files
 from ledgerfs.storage.fork_lock import ForkLock
 
@@ -72,7 +73,7 @@ class LedgerTables:
 
     def key(self, ref: LedgerRef, kind: str) -> str:
         """Return what names a ledger's table of one kind for good: 64 hexadecimal digits that give no option away."""
-        return _digest(self._fingerprint, kind, ref.managed_ledger, ref.data, ref.index).hex()
+        return _digest(self._fingerprint, kind, ref.managed_ledger, ref.object("data"), ref.object("index")).hex()
 
     def state(self, ref: LedgerRef) -> bytes:
         """Return a digest of the ledgers that the topic has now."""

@@ -2,9 +2,9 @@
 
 from typing import Protocol
 
-from ledgerfs.ledgers.catalog import LedgerRef
-from ledgerfs.ledgers.dialect import LedgerReader
 from ledgerfs.ledgers.file_contents import Contents
+from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.reader import LedgerReader
 
 
 class View(Protocol):

@@ -9,7 +9,7 @@ import numpy as np
 from ledgerfs.cache.object_window import ObjectWindow, open_parts
 from ledgerfs.cache.read_ahead import cut_parts
 from ledgerfs.dialects.pulsar_blob.block_map import block_ends
-from ledgerfs.dialects.pulsar_blob.checks.catalog_checks import severity_of
+from ledgerfs.dialects.pulsar_blob.reader import PulsarLedgerReader
 from ledgerfs.dialects.pulsar_blob.record_walk import Stretch, walk_records
 from ledgerfs.errors import (
     CorruptLedgerError,
@@ -30,8 +30,9 @@ from ledgerfs.formats.pulsar_blob.index import OffloadIndex
 from ledgerfs.formats.pulsar_blob.user_metadata import parse_user_metadata
 from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.ledgers.dialect import LedgerReader
+from ledgerfs.ledgers.catalog_findings import severity_of
 from ledgerfs.ledgers.findings import Finding, Severity
+from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.messages.decode.entry_checksum import EntryState, check_entries
 from ledgerfs.storage.objects import ReadRequest
 
@@ -57,7 +58,7 @@ class LedgerCheck:
 
     """
 
-    ledger: LedgerReader
+    ledger: PulsarLedgerReader
     on_bytes: OnBytes
     entries: int = 0
     length: int = 0
@@ -66,6 +67,11 @@ class LedgerCheck:
     digest: blake2b | None = None
     _bad_checksums: int = 0
     _unchecked: int = 0
+
+    @property
+    def ref(self) -> LedgerRef:
+        """The ledger."""
+        return self.ledger.ref
 
     def run(self) -> "LedgerCheck":
         """Check everything; an object that cannot be read is a finding, a store that cannot be reached raises."""
@@ -91,7 +97,7 @@ class LedgerCheck:
     def _missing(self, error: ObjectNotFoundError) -> None:
         """Tell a ledger that was deleted since the listing from one whose data object is lost."""
         try:
-            self.ledger.store.head(self.ledger.ref.index.key)
+            self.ledger.store.head(self.ledger.ref.object("index").key)
         except ObjectNotFoundError:
             self._find(
                 Severity.REMARK,
@@ -104,8 +110,8 @@ class LedgerCheck:
             self._damage("unreadable-object", error.reason, error.offset, error.key)
 
     def _check_data(self, index: OffloadIndex) -> None:
-        size = self.ledger.ref.data.size
-        stat = self.ledger.ref.data
+        size = self.ledger.ref.object("data").size
+        stat = self.ledger.ref.object("data")
         plan = (ReadRequest(stat.key, *part, stat.version) for part in cut_parts(0, size, is_known=True))
         with open_parts(self.ledger.store, plan) as parts:
             window = ObjectWindow(parts, stat.key, 0)
@@ -128,7 +134,7 @@ class LedgerCheck:
         window.skip_to(start.offset + index.header_length)
         entry = start.first_entry
         try:
-            for stretch in walk_records(window, entry, last, end, self.ledger.ref.data.key):
+            for stretch in walk_records(window, entry, last, end, self.ledger.ref.object("data").key):
                 entry += len(stretch.batch)
                 self._check_entries(stretch)
         except CorruptLedgerError as error:
@@ -211,7 +217,7 @@ class LedgerCheck:
         parts = [block.part for block in index.blocks]
         if parts != list(range(1, len(parts) + 1)):
             message = f"the parts of the upload are numbered {parts[0]} … {parts[-1]}, not from 1 on by one"
-            self._find(Severity.REMARK, "odd-parts", message, self.ledger.ref.index.key, None)
+            self._find(Severity.REMARK, "odd-parts", message, self.ledger.ref.object("index").key, None)
         if 0 < self._unchecked < self.entries:
             message = f"{self._unchecked} of {self.entries} entries have no checksum, the others have one"
             self._find(Severity.REMARK, "no-checksum", message, None, None)
@@ -221,7 +227,7 @@ class LedgerCheck:
 
     def _check_metadata(self) -> None:
         """Ask for the user metadata of both objects, where the store keeps any."""
-        for stat in (self.ledger.ref.data, self.ledger.ref.index):
+        for stat in (self.ledger.ref.object("data"), self.ledger.ref.object("index")):
             metadata = self.ledger.store.head(stat.key).metadata
             if metadata is None:
                 return
@@ -238,4 +244,6 @@ class LedgerCheck:
 
     def _find(self, severity: Severity, kind: str, message: str, key: str | None, offset: int | None) -> None:
         ref = self.ledger.ref
-        self.findings.append(Finding(severity, kind, message, key or ref.data.key, offset, ref.ledger_id, ref.topic))
+        self.findings.append(
+            Finding(severity, kind, message, key or ref.object("data").key, offset, ref.ledger_id, ref.topic)
+        )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ledgerfs.dialects.pulsar_blob.checks.catalog_checks import severity_of
+from ledgerfs.dialects.pulsar_blob.remains import BadIndex
 from ledgerfs.dialects.pulsar_blob.repairs.actions import ReplaceIndex
 from ledgerfs.dialects.pulsar_blob.repairs.data_walk import DataWalk
 from ledgerfs.dialects.pulsar_blob.repairs.kinds import UNREADABLE_INDEX
@@ -22,7 +22,7 @@ from ledgerfs.formats.pulsar_blob.index import MAX_INDEX_BYTES
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.formats.pulsar_blob.user_metadata import parse_user_metadata
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.ledgers.catalog import BadIndex
+from ledgerfs.ledgers.catalog_findings import severity_of
 from ledgerfs.ledgers.findings import Severity
 from ledgerfs.ledgers.repairs import Repair
 from ledgerfs.storage.objects import ObjectHead, ReadRequest

@@ -6,3 +6,6 @@ UNREADABLE_INDEX = "unreadable-index"
 NO_VERSION_KEY = "no-version-key"
 UNFINISHED_UPLOAD = "unfinished-upload"
 GCS_PART = "gcs-part"
+
+REPAIRED_KINDS = frozenset({DATA_WITHOUT_INDEX, INDEX_WITHOUT_DATA, UNREADABLE_INDEX, NO_VERSION_KEY})
+"""Of these, repairs tell all that `verify` does."""

@@ -50,7 +50,7 @@ def _look_at_upload(survey: Survey, upload: UnfinishedUpload) -> Iterator[Repair
 
 def part_names(survey: Survey) -> list[str]:
     """Return the objects that are named as jclouds names parts, at most as many as the catalog names."""
-    return [] if survey.ledgers is not None else survey.catalog.others.names.get(KeyKind.GCS_PART, [])
+    return [] if survey.ledgers is not None else survey.catalog.others.names.get(KeyKind.GCS_PART.value, [])
 
 
 def look_at_part(survey: Survey, name: str) -> Repair:

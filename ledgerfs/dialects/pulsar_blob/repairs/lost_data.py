@@ -7,18 +7,24 @@ from ledgerfs.dialects.pulsar_blob.repairs.kinds import INDEX_WITHOUT_DATA
 from ledgerfs.dialects.pulsar_blob.repairs.survey import Survey
 from ledgerfs.dialects.pulsar_blob.repairs.user_metadata import foreign_format
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.ledgers.catalog import LedgerRef
 from ledgerfs.ledgers.findings import Severity
+from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.repairs import Repair
 
 
 def look_at_lost(survey: Survey, lost: LedgerRef) -> Iterator[Repair]:
     """Yield what can be done about an index whose data object is gone."""
-    head = survey.store.head(lost.index.key)
+    head = survey.store.head(lost.object("index").key)
 
     def found(severity: Severity, reason: str, action: DeleteObject | None = None) -> Repair:
         return Repair(
-            INDEX_WITHOUT_DATA, severity, reason, lost.index.key, lost.ledger_id, topic_of(lost.managed_ledger), action
+            INDEX_WITHOUT_DATA,
+            severity,
+            reason,
+            lost.object("index").key,
+            lost.ledger_id,
+            topic_of(lost.managed_ledger),
+            action,
         )
 
     copies = [] if lost.managed_ledger is None else survey.copies_of(lost.ledger_id)
@@ -29,11 +35,12 @@ def look_at_lost(survey: Survey, lost: LedgerRef) -> Iterator[Repair]:
         yield found(Severity.DAMAGE if same is None else Severity.REMARK, f"left alone: {left_alone}")
         return
     if same is not None:
-        action = DeleteObject("delete-index", head.stat, lost.data.key, survey.stats_of(same))
-        yield found(Severity.REMARK, f"a complete copy of the same ledger is {same.data.key}", action)
+        action = DeleteObject("delete-index", head.stat, lost.object("data").key, survey.stats_of(same))
+        yield found(Severity.REMARK, f"a complete copy of the same ledger is {same.object('data').key}", action)
         return
     reason = f"kept: it is all that tells of this ledger with {lost.entries} entries of {lost.length} bytes"
     if copies:
-        reason += f" (the copy {copies[0].index.key} has {copies[0].entries} of {copies[0].length}, or was created at another time)"
+        other = copies[0].object("index").key
+        reason += f" (the copy {other} has {copies[0].entries} of {copies[0].length}, or was created at another time)"
     advice = "copy the data object from a backup, or offload again while BookKeeper has the ledger"
     yield found(Severity.DAMAGE, f"{reason}; {advice}")

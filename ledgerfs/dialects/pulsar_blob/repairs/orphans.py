@@ -43,7 +43,7 @@ def look_at_orphan(survey: Survey, key: LedgerKey) -> Iterator[Repair]:
         difference = why_not_contained(survey, orphan.stat, copy)
         if difference is None:
             deletion = orphan.deletion(*needed)
-            yield orphan.garbage(f"all of it is also in the complete copy {copy.data.key}", deletion)
+            yield orphan.garbage(f"all of it is also in the complete copy {copy.object('data').key}", deletion)
             return
         differences.append(difference)
     yield from _by_itself(survey, orphan, differences)
@@ -127,7 +127,7 @@ def why_not_known(survey: Survey, key: LedgerKey, walk: DataWalk, name: str | No
     for claim in survey.claims.get(key.ledger_id, []):
         if claim.managed_ledger == name and (claim.entries, claim.length) != (walk.entries, walk.length):
             return (
-                f"it has {walk.entries} entries of {walk.length} bytes; by the index {claim.index.key}, this ledger has "
+                f"it has {walk.entries} entries of {walk.length} bytes; by the index {claim.object('index').key}, this ledger has "
                 f"{claim.entries} of {claim.length}"
             )
     return None

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
+from ledgerfs.dialects.pulsar_blob.columns import key_of
+from ledgerfs.dialects.pulsar_blob.remains import remains_of
 from ledgerfs.dialects.pulsar_blob.repairs.kinds import (
     DATA_WITHOUT_INDEX,
     GCS_PART,
@@ -15,7 +17,6 @@ from ledgerfs.dialects.pulsar_blob.repairs.survey import Survey
 from ledgerfs.dialects.pulsar_blob.repairs.user_metadata import look_at_metadata
 from ledgerfs.errors import LedgerfsError, ObjectNotFoundError, StaleObjectError, StoreUnreachableError
 from ledgerfs.formats.pulsar_blob.object_names import KeyKind
-from ledgerfs.ledgers.catalog import key_of
 from ledgerfs.ledgers.findings import Severity
 from ledgerfs.ledgers.repairs import Repair
 from ledgerfs.storage.ordered_map import ordered_map
@@ -37,8 +38,8 @@ def plan_repairs(survey: Survey, *, metadata: bool) -> Iterator[Repair]:
 def _unpaired(survey: Survey) -> Iterator[Repair]:
     """Yield what can be done about pairs of which one object is missing or unreadable."""
     catalog = survey.catalog
-    orphans = [key for key in map(key_of, catalog.orphans) if survey.is_meant(key.ledger_id)]
-    bad = [one for one in catalog.bad_indexes if survey.is_meant(one.key.ledger_id)]
+    orphans = [key for key in map(key_of, remains_of(catalog).orphans) if survey.is_meant(key.ledger_id)]
+    bad = [one for one in remains_of(catalog).bad_indexes if survey.is_meant(one.key.ledger_id)]
     if orphans or bad:
         # numba, which these import, is not needed where every pair is one.
         from ledgerfs.dialects.pulsar_blob.repairs.bad_indexes import look_at_bad_index
@@ -57,7 +58,9 @@ def _unpaired(survey: Survey) -> Iterator[Repair]:
     for row in catalog.lost:
         lost = catalog.ref_of(row)
         if survey.is_meant(lost.ledger_id):
-            yield from _guarded(INDEX_WITHOUT_DATA, lost.index.key, lost.ledger_id, partial(look_at_lost, survey, lost))
+            yield from _guarded(
+                INDEX_WITHOUT_DATA, lost.object("index").key, lost.ledger_id, partial(look_at_lost, survey, lost)
+            )
 
 
 def _leftovers(survey: Survey) -> Iterator[Repair]:
@@ -69,7 +72,7 @@ def _leftovers(survey: Survey) -> Iterator[Repair]:
 
     for repairs in ordered_map(look, names, _PART_THREADS, "ledgerfs-head"):
         yield from repairs
-    more = survey.catalog.others.counts.get(KeyKind.GCS_PART, 0) - len(names)
+    more = survey.catalog.others.counts.get(KeyKind.GCS_PART.value, 0) - len(names)
     if names and more:
         yield Repair(GCS_PART, Severity.REMARK, f"{more} more of them, which were not looked at: repair once more")
 

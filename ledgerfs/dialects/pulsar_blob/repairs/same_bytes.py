@@ -11,7 +11,7 @@ from ledgerfs.dialects.pulsar_blob.repairs.survey import Survey
 from ledgerfs.errors import CorruptObjectError
 from ledgerfs.formats.pulsar_blob.block import MIN_HEADER_BYTES
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.ledgers.catalog import LedgerRef
+from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.storage.objects import ObjectStat, ReadRequest
 
 
@@ -20,21 +20,21 @@ def why_not_contained(survey: Survey, orphan: ObjectStat, copy: LedgerRef) -> st
 
     Either the object is the first bytes of the copy's data object, or, of blocks of another size, its records are the copy's first ones.
     """
-    whole = min(orphan.size, copy.data.size)
-    at = first_difference(_object(survey, orphan, orphan.size), _object(survey, copy.data, whole))
+    whole = min(orphan.size, copy.object("data").size)
+    at = first_difference(_object(survey, orphan, orphan.size), _object(survey, copy.object("data"), whole))
     if at is None:
         return None
     if at >= MIN_HEADER_BYTES:
-        return f"it differs from the complete copy {copy.data.key} at byte {at}"
+        return f"it differs from the complete copy {copy.object('data').key} at byte {at}"
     walk = DataWalk(survey.store, orphan)
     reader = survey.open_ledger(copy)
     try:
         records = _records(reader.batches(0, copy.last_entry))
         at = first_difference(_records(walk.batches()), records)
     except CorruptObjectError as error:
-        return f"it cannot be compared with the copy {copy.data.key}: {error}"
+        return f"it cannot be compared with the copy {copy.object('data').key}: {error}"
     if at is not None:
-        return f"its records differ from those of the complete copy {copy.data.key} at byte {at} of them"
+        return f"its records differ from those of the complete copy {copy.object('data').key} at byte {at} of them"
     return None
 
 
@@ -68,6 +68,6 @@ def _object(survey: Survey, stat: ObjectStat, end: int) -> Iterator[memoryview]:
 
 def _records(batches: Iterator[EntryBatch]) -> Iterator[memoryview]:
     """Yield the records of batches, headers included."""
-    for batch in batches:
+    for batch in (one.framed() for one in batches):
         start = int(batch.offsets[0]) - 12
         yield batch.buffer[start : int(batch.offsets[-1] + batch.lengths[-1])]

@@ -1,15 +1,17 @@
 """What all parts of a plan look at: the bucket as it was just listed, what the user said, and the time."""
 
 import time
-from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import numpy as np
 
+from ledgerfs.dialects.pulsar_blob.columns import NUMBER, key_of
 from ledgerfs.dialects.pulsar_blob.ledger_group import LedgerGroup
+from ledgerfs.dialects.pulsar_blob.remains import remains_of
 from ledgerfs.errors import StaleObjectError
-from ledgerfs.ledgers.catalog import Catalog, LedgerRef, key_of
-from ledgerfs.ledgers.dialect import LedgerReader, Progress
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.dialect import OpenLedger, Progress, RepairRequest
+from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.objects import ObjectStat
 
@@ -42,32 +44,22 @@ class Survey:
     older_than_ms: int
     now_ms: int
     claims: dict[int, list[LedgerRef]]
-    open_ledger: Callable[[LedgerRef], LedgerReader]
+    open_ledger: OpenLedger
     progress: Progress | None
 
     @classmethod
-    def of(
-        cls,
-        store: RawStore,
-        catalog: Catalog,
-        open_ledger: Callable[[LedgerRef], LedgerReader],
-        *,
-        managed_ledger: str | None,
-        ledgers: Collection[int] | None,
-        older_than_s: float,
-        progress: Progress | None,
-    ) -> "Survey":
-        """Take a catalog that was listed just now: nothing is ever decided by what was known of the bucket."""
+    def of(cls, request: RepairRequest) -> "Survey":
+        """Prepare what is asked for."""
         return cls(
-            store=store,
-            catalog=catalog,
-            managed_ledger=managed_ledger,
-            ledgers=None if ledgers is None else frozenset(ledgers),
-            older_than_ms=int(older_than_s * 1000),
+            store=request.store,
+            catalog=request.catalog,
+            managed_ledger=request.managed_ledger,
+            ledgers=None if request.ledgers is None else frozenset(request.ledgers),
+            older_than_ms=int(request.older_than_s * 1000),
             now_ms=int(time.time() * 1000),
-            claims=_claims(catalog),
-            open_ledger=open_ledger,
-            progress=progress,
+            claims=_claims(request.catalog),
+            open_ledger=request.open_ledger,
+            progress=request.progress,
         )
 
     def is_meant(self, ledger_id: int | None) -> bool:
@@ -89,16 +81,18 @@ class Survey:
 
     def index_keys_of(self, ledger_id: int) -> frozenset[str]:
         """Return the keys of all indexes of this id, of whatever topic, that the listing had."""
-        lost = (key_of(row) for row in self.catalog.lost if int(row["ledger_id"]) == ledger_id)
-        bad = (one.key for one in self.catalog.bad_indexes if one.key.ledger_id == ledger_id)
-        whole = (ref.index.key for ref in self.catalog.all_of(ledger_id))
+        lost = (
+            key_of(row) for row in self.catalog.lost if int(row["ledger_id"]) == ledger_id and row["dialect"] == NUMBER
+        )
+        bad = (one.key for one in remains_of(self.catalog).bad_indexes if one.key.ledger_id == ledger_id)
+        whole = (ref.object("index").key for ref in self.catalog.all_of(ledger_id) if ref.dialect == NUMBER)
         return frozenset([*whole, *(key.index_key for key in (*lost, *bad))])
 
     def stats_of(self, copy: LedgerRef) -> tuple[ObjectStat, ObjectStat]:
         """Return what the store tells now of both objects of a copy; raises `StaleObjectError` when that is not what was listed."""
-        data, index = (self.store.head(stat.key).stat for stat in (copy.data, copy.index))
-        if (data.size, index.size) != (copy.data.size, copy.index.size):
-            raise StaleObjectError("the object was replaced", key=copy.data.key)
+        data, index = (self.store.head(stat.key).stat for stat in (copy.object("data"), copy.object("index")))
+        if (data.size, index.size) != (copy.object("data").size, copy.object("index").size):
+            raise StaleObjectError("the object was replaced", key=copy.object("data").key)
         return data, index
 
     def has_ledger_of(self, group: LedgerGroup) -> bool:
@@ -112,11 +106,10 @@ class Survey:
 
 
 def _claims(catalog: Catalog) -> dict[int, list[LedgerRef]]:
-    bad = [index.key.ledger_id for index in catalog.bad_indexes]
-    ids = np.concatenate([catalog.orphans["ledger_id"], catalog.lost["ledger_id"], np.array(bad, np.int64)])
+    ids = np.concatenate([catalog.lost["ledger_id"], np.array(list(remains_of(catalog).ledger_ids()), np.int64)])
     claims: dict[int, list[LedgerRef]] = {}
     for rows in (catalog.ledgers, catalog.lost):
-        for row in np.flatnonzero(np.isin(rows["ledger_id"], ids)).tolist():
+        for row in np.flatnonzero(np.isin(rows["ledger_id"], ids) & (rows["dialect"] == NUMBER)).tolist():
             claims.setdefault(int(rows["ledger_id"][row]), []).append(catalog.ref_of(rows[row]))
     return claims
 

@@ -8,8 +8,8 @@ from ledgerfs.dialects.pulsar_blob.repairs.survey import Survey
 from ledgerfs.errors import LedgerfsError, ObjectNotFoundError, StaleObjectError, StoreUnreachableError
 from ledgerfs.formats.pulsar_blob.user_metadata import FORMAT_VERSION, parse_user_metadata
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.ledgers.catalog import LedgerRef
 from ledgerfs.ledgers.findings import Severity
+from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.repairs import Repair
 from ledgerfs.storage.objects import ObjectHead
 from ledgerfs.storage.ordered_map import ordered_map
@@ -68,7 +68,7 @@ def foreign_format(metadata: Mapping[str, str] | None) -> str | None:
 
 
 def _look_at_object(survey: Survey, ref: LedgerRef, role: str) -> list[Repair]:
-    key = ref.data.key if role == "data" else ref.index.key
+    key = ref.object("data").key if role == "data" else ref.object("index").key
     try:
         head = survey.store.head(key)
     except StoreUnreachableError:

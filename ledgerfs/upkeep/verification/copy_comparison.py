@@ -5,10 +5,12 @@ from hashlib import blake2b
 
 import numpy as np
 
-from ledgerfs.dialects.pulsar_blob.checks.catalog_checks import contradicting_copy
-from ledgerfs.dialects.pulsar_blob.checks.ledger_checks import LedgerCheck
-from ledgerfs.ledgers.catalog import Catalog, LedgerRef, agree
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.catalog_findings import contradicting_copy
+from ledgerfs.ledgers.catalog_rows import agree
+from ledgerfs.ledgers.dialect import LedgerCheck
 from ledgerfs.ledgers.findings import Finding, Severity
+from ledgerfs.ledgers.ledger_ref import LedgerRef
 
 _DIGEST_BYTES = 16
 
@@ -43,16 +45,14 @@ class CopyComparison:
 
     def compared(self, check: LedgerCheck) -> Iterator[Finding]:
         """Yield damage where a copy that is whole has other records than the one that is read."""
-        ref = check.ledger.ref
+        ref = check.ref
         is_whole = not any(finding.severity is not Severity.REMARK for finding in check.findings)
         if check.digest is None or not is_whole:
             return
         own = self._digests[_upload(ref)] = check.digest.digest()
         read = self._read_of.get(_upload(ref))
         if read is not None and self._digests.get(_upload(read), own) != own:
-            yield contradicting_copy(
-                ref, f"as many entries and bytes as {read.data.key}, which is read, but other contents"
-            )
+            yield contradicting_copy(ref, f"as many entries and bytes as {read.key}, which is read, but other contents")
 
 
 def _upload(ref: LedgerRef) -> _Upload:

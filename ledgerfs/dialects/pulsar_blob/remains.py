@@ -1,0 +1,100 @@
+"""What is left of offloads that are not whole: data objects without an index, and indexes that cannot be read."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ledgerfs.dialects.pulsar_blob.columns import NUMBER, ORPHAN
+from ledgerfs.errors import LedgerfsError, ObjectNotFoundError
+from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
+from ledgerfs.ledgers.remains import Unreadable
+
+if TYPE_CHECKING:
+    from ledgerfs.ledgers.catalog import Catalog
+    from ledgerfs.ledgers.catalog_rows import Table
+
+
+@dataclass(frozen=True, slots=True)
+class BadIndex:
+    """An index object that could not be read or parsed, and why.
+
+    Attributes
+    ----------
+    managed_ledger
+        Its topic's, where user metadata tells it.
+    has_copy
+        Whether a complete ledger of this id and topic has the same data object, as far as size and first bytes tell.
+
+    """
+
+    key: LedgerKey
+    error: LedgerfsError
+    managed_ledger: str | None = None
+    has_copy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BlobRemains:
+    """What is in a bucket besides ledgers (`ledgerfs.ledgers.remains.Remains`).
+
+    Attributes
+    ----------
+    orphans
+        Rows of `ORPHAN`: data objects without an index.
+    bad_indexes
+        Index objects that cannot be read.
+
+    """
+
+    orphans: "Table" = field(default_factory=lambda: np.empty(0, ORPHAN))
+    bad_indexes: tuple[BadIndex, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing."""
+        return not (self.orphans.size or self.bad_indexes)
+
+    @property
+    def is_lasting(self) -> bool:
+        """False with bad indexes: the next listing finds them again."""
+        return not self.bad_indexes
+
+    def renamed(self, new_row: npt.NDArray[np.int32]) -> "BlobRemains":
+        """Return the same with other rows of names."""
+        orphans = self.orphans.copy()
+        is_named = orphans["name"] >= 0
+        orphans["name"][is_named] = new_row[orphans["name"][is_named]]
+        return replace(self, orphans=orphans)
+
+    def why_not(self, ledger_id: int) -> str | None:
+        """Return why there is no ledger of this id; raises the error of its index."""
+        if (self.orphans["ledger_id"] == ledger_id).any():
+            return "its data object is in the bucket, but no index: the upload is unfinished or failed"
+        for bad in self.bad_indexes:
+            if bad.key.ledger_id == ledger_id:
+                raise bad.error
+        return None
+
+    def unreadable(self) -> Iterator[Unreadable]:
+        """Yield the indexes that cannot be read, except those that were deleted since the listing."""
+        for bad in self.bad_indexes:
+            if not isinstance(bad.error, ObjectNotFoundError):
+                yield Unreadable(bad.key.ledger_id, bad.key.uuid, bad.key.index_key, bad.error)
+
+    def ledger_ids(self) -> Iterator[int]:
+        """Yield the ids of both."""
+        yield from self.orphans["ledger_id"].tolist()
+        yield from (bad.key.ledger_id for bad in self.bad_indexes)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many there are."""
+        return {"unreadable indexes": len(self.bad_indexes), "data objects without index": int(self.orphans.size)}
+
+
+def remains_of(catalog: "Catalog") -> BlobRemains:
+    """Return what a catalog has of these."""
+    found = catalog.remains.get(NUMBER)
+    return BlobRemains() if found is None else cast("BlobRemains", found)

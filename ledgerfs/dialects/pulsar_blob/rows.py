@@ -1,0 +1,47 @@
+"""Offloaded ledgers as rows of a catalog, for those who know of dialects only their numbers (`ledgerfs.ledgers.dialects_known`)."""
+
+from typing import Any
+
+from ledgerfs.dialects.pulsar_blob.columns import ORPHAN, OWN_STRUCT
+from ledgerfs.dialects.pulsar_blob.remains import BlobRemains
+from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
+from ledgerfs.formats.uuid_halves import uuid_from_halves
+from ledgerfs.ledgers.missing_ledgers import GapKind
+from ledgerfs.ledgers.remains import Kept, Remains
+from ledgerfs.storage.objects import ObjectStat
+
+KEPT_TABLES = {"orphans": ORPHAN}
+
+
+def objects_of(
+    row: tuple[Any, ...],
+    own: bytes,
+    managed_ledger: str | None,  # noqa: ARG001  (keys are flat)
+    place: str,  # noqa: ARG001
+) -> tuple[tuple[str, ObjectStat], ...]:
+    """Return the data and the index object of a row of `LEDGER` (`ledgerfs.ledgers.dialects_known.ObjectsOf`)."""
+    key = LedgerKey(uuid_from_halves(row[0], row[1]), row[2], is_index=False)
+    data_ms, index_size, data_version, index_version = OWN_STRUCT.unpack_from(own)[:4]
+    stored, changed_ms = row[12], row[16]
+    return (
+        ("data", ObjectStat(key.data_key, stored, data_ms, data_version.rstrip(b"\0").decode())),
+        ("index", ObjectStat(key.index_key, index_size, changed_ms, index_version.rstrip(b"\0").decode())),
+    )
+
+
+def key_of_missing(uuid: str, ledger_id: int, managed_ledger: str | None, place: str, kind: int) -> str:  # noqa: ARG001  (keys are flat)
+    """Return the key of the object that is there: the data object where that is, else the index."""
+    key = LedgerKey(uuid, ledger_id, is_index=False)
+    return key.data_key if kind in {GapKind.INDEX_LOST, GapKind.CONTRADICTED} else key.index_key
+
+
+def kept(remains: Remains) -> Kept:
+    """Return what is kept for the next process; bad indexes are not, since the next listing finds them again."""
+    if not isinstance(remains, BlobRemains):
+        raise TypeError(type(remains).__name__)
+    return Kept(None, {"orphans": remains.orphans})
+
+
+def remains_of_kept(kept: Kept) -> BlobRemains:
+    """Return it again."""
+    return BlobRemains(kept.tables["orphans"])

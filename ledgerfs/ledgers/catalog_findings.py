@@ -1,0 +1,63 @@
+"""What a catalog tells whatever the dialects of its ledgers: copies that contradict each other, keys that are nobody's."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ledgerfs.errors import AccessDeniedError, LedgerfsError, ObjectNotFoundError, StoreError
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.findings import Finding, Severity
+from ledgerfs.ledgers.ledger_ref import LedgerRef
+
+_NAMES_SHOWN = 5
+
+
+def check_copies(catalog: Catalog) -> Iterator[Finding]:
+    """Yield what is to be said of each copy that is not read."""
+    for row in np.flatnonzero(catalog.ledgers["copy"] > 0):
+        yield _copy(catalog, int(row))
+
+
+def other_keys(catalog: Catalog, kind: str, what: str) -> Iterator[Finding]:
+    """Yield a remark of the keys of one kind, if there are any; ``what`` says in words what they are."""
+    count = catalog.others.counts.get(kind, 0)
+    if count:
+        names = catalog.others.names[kind]
+        shown = ", ".join(repr(name) for name in names[:_NAMES_SHOWN])
+        more = f" and {count - _NAMES_SHOWN} more" if count > _NAMES_SHOWN else ""
+        yield Finding(Severity.REMARK, f"{kind}-keys", f"{count} {what}: {shown}{more}")
+
+
+def severity_of(error: LedgerfsError) -> Severity:
+    """Return how bad it is that an object could not be read: deleted since the listing, refused by the store, or broken."""
+    if isinstance(error, ObjectNotFoundError):
+        return Severity.REMARK
+    if isinstance(error, AccessDeniedError | StoreError):
+        return Severity.UNCHECKED
+    return Severity.DAMAGE
+
+
+def _copy(catalog: Catalog, row: int) -> Finding:
+    """Tell of a copy that is not read: a remark where its index agrees with that of the one that is, else damage."""
+    copy, read = catalog.ref(row), catalog.ref(row - int(catalog.ledgers["copy"][row]))
+    if copy.agrees_with(read):
+        return _about(copy, Severity.REMARK, "extra-copy", "a further copy of this ledger; another one is read")
+    return contradicting_copy(
+        copy,
+        f"{_claims(copy)}, while {read.key}, which is read, has {_claims(read)}: one hides messages of the other",
+    )
+
+
+def contradicting_copy(copy: LedgerRef, difference: str) -> Finding:
+    """Return the finding of a copy that has other entries than the one that is read."""
+    message = f"a copy of this ledger, with {difference}; remove the one that is wrong"
+    return _about(copy, Severity.DAMAGE, "contradicting-copy", message)
+
+
+def _claims(ref: LedgerRef) -> str:
+    created = "" if ref.created_ms is None else f", created at {ref.created_ms} ms"
+    return f"{ref.entries} entries of {ref.length} bytes{created}"
+
+
+def _about(ref: LedgerRef, severity: Severity, kind: str, message: str) -> Finding:
+    return Finding(severity, kind, message, ref.key, None, ref.ledger_id, ref.topic)
