@@ -167,9 +167,13 @@ def test_entries_that_are_no_ledger_are_refused_and_nothing_is_sent(
             ledger = new_ledger(MIB5)
             assert "not one entry" in refused(bucket, ledger)
             assert "not one entry" in refused(bucket, ledger, batch_of([]))
-            assert "entry 1 comes where entry 0 should" in refused(bucket, ledger, batch_of([b"a"], 1))
-            assert "entry 5 comes where entry 2" in refused(bucket, ledger, batch_of([b"a"] * 2), batch_of([b"b"], 5))
-            assert "entry 1 comes where entry 2" in refused(bucket, ledger, batch_of([b"a"] * 2), batch_of([b"b"], 1))
+            assert "entries 1 to 1 come where entry 0 should" in refused(bucket, ledger, batch_of([b"a"], 1))
+            assert "entries 5 to 5 come where entry 2" in refused(
+                bucket, ledger, batch_of([b"a"] * 2), batch_of([b"b"], 5)
+            )
+            assert "entries 1 to 1 come where entry 2" in refused(
+                bucket, ledger, batch_of([b"a"] * 2), batch_of([b"b"], 1)
+            )
             text = refused(bucket, ledger, batch_of([b"a", b"b" * (MIB5 - 139)]))
             assert f"entry 1 has {MIB5 - 139} bytes, and a block holds one of {MIB5 - 140}" in text
             assert "docs/format.md" in text
@@ -199,7 +203,7 @@ def test_what_is_found_late_leaves_nothing(s3: S3Server, s3_bucket: str, tmp_pat
     remote = open_bucket(f"s3://{s3_bucket}", s3.options)
     batches = [batch_of([b"x" * 4_000_000] * 3), batch_of([b"y"], 7)]
     for bucket in (remote, open_bucket(str(tmp_path))):
-        with pytest.raises(RefusedLedgerError, match="entry 7 comes where entry 3 should"):
+        with pytest.raises(RefusedLedgerError, match="entries 7 to 7 come where entry 3 should"):
             write_ledger(bucket, Wanted(NAME, 1, block_size=MIB5), EntryBatches(batches))
     assert "Contents" not in s3.client.list_objects_v2(Bucket=s3_bucket)
     assert "Uploads" not in s3.client.list_multipart_uploads(Bucket=s3_bucket)

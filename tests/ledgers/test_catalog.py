@@ -24,7 +24,7 @@ from ledgerfs.errors import (
 from ledgerfs.formats.pulsar_blob.object_names import KeyKind
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import LEDGER
-from ledgerfs.ledgers.listing import list_bucket
+from ledgerfs.ledgers.listing import FOREIGN, list_bucket
 from ledgerfs.storage.objects import ReadRequest
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
 from tests.support.remote import RemoteFolder
@@ -167,7 +167,7 @@ def test_nothing_in_a_bucket_is_fatal_and_all_of_it_is_told(tmp_path: Path) -> N
     assert catalog.lost["ledger_id"].tolist() == [3]
     assert [bad.key.ledger_id for bad in remains_of(catalog).bad_indexes] == [4]
     assert isinstance(remains_of(catalog).bad_indexes[0].error, CorruptIndexError)
-    assert catalog.others.counts == {KeyKind.FOREIGN: 3, KeyKind.STREAMING: 2, KeyKind.GCS_PART: 1}
+    assert catalog.others.counts == {FOREIGN: 3, KeyKind.STREAMING.value: 2, KeyKind.GCS_PART.value: 1}
     for ledger_id, why in [
         (2, "no index"),
         (5, "no such ledger"),

@@ -290,6 +290,7 @@ def _set_data_columns(ledgers: Table, data: Table) -> None:
     matches = match_rows(ledgers, data)
     found = matches >= 0
     own = own_of(ledgers)
-    ledgers["stored"] = np.where(found, data["size"][matches], -1)
+    ledgers["stored"] = -1
+    ledgers["stored"][found] = data["size"][matches[found]]
     own["data_modified_ms"][found] = data["modified_ms"][matches[found]]
     own["data_version"][found] = data["version"][matches[found]]

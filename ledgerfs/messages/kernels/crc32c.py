@@ -56,7 +56,7 @@ _SHIFTED = _shift_tables()
 def _load_u64(typingctx, array, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, ARG001
     """Load eight bytes of a uint8 array, little-endian, from any index; the caller has checked the bounds."""
 
-    def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, ARG001
+    def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         place = builder.gep(builder.bitcast(data, ir.IntType(8).as_pointer()), [arguments[1]])
         word = builder.load(builder.bitcast(place, ir.IntType(64).as_pointer()))

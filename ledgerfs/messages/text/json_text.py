@@ -78,7 +78,7 @@ _NEXT_STATE = _utf8_automaton()
 def _load_word(typingctx, array, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, ARG001
     """Load eight bytes of a uint8 array as a little-endian uint64; the caller has checked the bounds."""
 
-    def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, ARG001
+    def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
         word = builder.load(_place_of_word(context, builder, signature, arguments))
         word.align = 1
         return word
@@ -90,7 +90,7 @@ def _load_word(typingctx, array, at):  # type: ignore[no-untyped-def]  # noqa: A
 def _store_word(typingctx, array, at, word):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, ARG001
     """Store eight bytes; the caller has checked the bounds."""
 
-    def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, ARG001
+    def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
         builder.store(arguments[2], _place_of_word(context, builder, signature, arguments)).align = 1
         return context.get_dummy_value()
 
@@ -123,7 +123,7 @@ def _count_bits(typingctx, mask):  # type: ignore[no-untyped-def]  # noqa: ANN00
 
 
 @kernel
-def _specials(word):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, ARG001
+def _specials(word):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return two masks with the highest bit of each byte that is a quote or backslash, and of each that is a control character."""
     low = word & _LOW_BITS
     ascii_only = ~word & _HIGH_BITS
@@ -132,7 +132,7 @@ def _specials(word):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, AR
 
 
 @kernel
-def _extra_and_state(word, state):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, ARG001
+def _extra_and_state(word, state):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return how many bytes the escapes of a word add, and the state of the UTF-8 automaton behind it."""
     quotes, controls = _specials(word)
     extra = _count_bits(quotes)  # type: ignore[call-arg, var-annotated]
@@ -160,7 +160,7 @@ def escaped_size(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001
 
 
 @kernel
-def _short_word(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, ARG001
+def _short_word(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return the one to seven bytes of ``data[at:end]`` as the first of a word, and plain letters behind them."""
     word = _LETTERS
     if at + 8 <= data.size:
@@ -199,7 +199,7 @@ def write_escaped(out, to, data, at, end):  # type: ignore[no-untyped-def]  # no
 
 
 @kernel
-def _write_byte(out, to, byte):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, ARG001
+def _write_byte(out, to, byte):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     extra = _EXTRA[byte]
     if extra == 0:
         out[to] = byte
