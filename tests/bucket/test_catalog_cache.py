@@ -656,9 +656,13 @@ def test_readers_start_with_what_is_kept_of_their_version(bucket_folder: Path, c
     file.save()
     assert reader(first).at_or_before(9) == (5, 1 << 20)
     assert len(reader(second)) == 0
-    assert len(reader(replace(first, data=replace(first.object("data"), version="another")))) == 0
-    assert reader(replace(first, data=replace(first.object("data"), version=""))) is None, "which could be any object"
-    assert ReaderPool(Layout()).reader(first) is None
+    assert len(reader(of_version(first, "another"))) == 0
+    assert reader(of_version(first, "")) is None, "which could be any object"
+    assert ReaderPool(open_ledger).reader(first) is None
+
+
+def of_version(ref: LedgerRef, version: str) -> LedgerRef:
+    return replace(ref, objects=(("data", replace(ref.object("data"), version=version)),))
 
 
 def test_buckets_of_one_process_share_what_their_readers_learn(bucket_folder: Path) -> None:

@@ -150,13 +150,13 @@ def test_time_ranges_are_exact_and_their_end_is_excluded(bucket: Bucket, golden:
 
 def test_ledgers_that_miss_the_range_are_not_read(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
-    batches = type(bucket.ledger(26)).batches
+    batches = type(bucket.ledger(26)).batches_of
 
     def remember(ledger: Any, *arguments: Any) -> Any:
         read.append(ledger.ref.ledger_id)
         return batches(ledger, *arguments)
 
-    monkeypatch.setattr(type(bucket.ledger(26)), "batches", remember)
+    monkeypatch.setattr(type(bucket.ledger(26)), "batches_of", remember)
     assert bucket.topic(PLAIN).scan(columns=["key"], end_time="2020-01-01").to_table().num_rows == 0
     assert read == []
     # Only the last ledger may still have been open then.
