@@ -6,7 +6,9 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from ledgerfs.formats.mapfile.header import Codec, RecordCompression
+from ledgerfs.formats.mapfile.header import Codec, RecordCompression, parse_header
+from ledgerfs.formats.mapfile.walk import DEFAULT_LIMIT, Records, read_records
+from ledgerfs.formats.mapfile.window import Window
 
 SYNC = bytes(range(200, 216))
 HADOOP_SYNC_INTERVAL = 102_400
@@ -138,3 +140,38 @@ class _File:
 def ledger_records(metadata: bytes, entries: Sequence[bytes]) -> list[Record]:
     """Return what Pulsar writes of a ledger: its metadata and its entries."""
     return [(-1, metadata), *enumerate(entries)]
+
+
+def read_all(
+    data: bytes, *, window_bytes: int | None = None, start: int | None = None, limit: int = DEFAULT_LIMIT
+) -> list[Record]:
+    """Read a file as a reader does that has a window of it, and fetches the next where the last one ends.
+
+    Begins at ``start``, or behind the header.
+    """
+    size = min(window_bytes or len(data), len(data))
+    while (header := parse_header(window_of(data, 0, size))) is None:
+        size = min(2 * size + 1, len(data))
+    at, size = header.size if start is None else start, window_bytes or len(data)
+    records: list[Record] = []
+    while at < len(data):
+        window = window_of(data, at, size)
+        position = 0
+        while (step := read_records(window, position, header, limit=limit)).records is not None:
+            records += each_of(step.records)
+            assert step.position > position
+            position = step.position
+        assert step.needed > len(window.buffer) - step.position or at + step.position >= len(data)
+        at, size = at + step.position, max(step.needed, window_bytes or len(data))
+    return records
+
+
+def window_of(data: bytes, offset: int, size: int) -> Window:
+    return Window(memoryview(data[offset : offset + size]), offset, len(data), key="data")
+
+
+def each_of(records: Records) -> list[Record]:
+    return [
+        (key, bytes(records.buffer[start : start + size]))
+        for key, start, size in zip(records.keys.tolist(), records.starts.tolist(), records.sizes.tolist(), strict=True)
+    ]

@@ -125,7 +125,7 @@ def _scan(data, start, marker, is_compressed, keys, starts, sizes):  # type: ign
     for i in range(keys.size):
         at, stop = _after_markers(data, at, marker)
         if stop:
-            return i, at, stop, 20
+            return i, at, stop, 20 if stop == 1 else 0
         length = np.int64(load_int32(data, at))  # type: ignore[call-arg]
         if length < 12:
             return i, at, 3, length
