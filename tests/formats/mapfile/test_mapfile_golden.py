@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ledgerfs.errors import CorruptIndexError, CorruptLedgerError
+from ledgerfs.errors import CorruptIndexError, CorruptLedgerError, LedgerfsError
 from ledgerfs.formats.ledger_metadata import LedgerMetadata, parse_ledger_metadata
 from ledgerfs.formats.mapfile.first_record import METADATA_KEY, read_metadata_value
 from ledgerfs.formats.mapfile.header import Codec, RecordCompression, parse_header
@@ -114,3 +114,19 @@ def test_a_file_cut_anywhere_is_cut_short(ledgers: Golden) -> None:
             with pytest.raises(CorruptIndexError, match="cut short"):
                 parse_index(index[:size], data_size=len(data))
         assert len(parse_index(index[:137], data_size=len(data))) == 0
+
+
+@pytest.mark.parametrize("bit", [0, 5])
+def test_a_file_with_any_byte_flipped_gives_the_same_values_or_our_error(ledgers: Golden, bit: int) -> None:
+    data = min((data for data, _ in ledgers.values()), key=len)
+    expected, same = read_all(data), 0
+    for at in range(len(data)):
+        damaged = bytearray(data)
+        damaged[at] ^= 1 << bit
+        try:
+            found = read_all(bytes(damaged))
+        except LedgerfsError:
+            continue
+        assert found == expected
+        same += 1
+    assert same < 10
