@@ -36,7 +36,7 @@ def text(value: str) -> bytes:
 class MapFileWriter:
     """How a MapFile is written.
 
-    A marker comes before the first record that begins ``sync_interval`` bytes or more behind the last one; a block ends with the record
+    A marker comes before the first record that begins ``sync_interval`` bytes or more after the last one; a block ends with the record
     that makes its keys and values ``block_bytes`` or more.
     """
 
@@ -147,7 +147,7 @@ def read_all(
 ) -> list[Record]:
     """Read a file as a reader does that has a window of it, and fetches the next where the last one ends.
 
-    Begins at ``start``, or behind the header.
+    Begins at ``start``, or after the header.
     """
     size = min(window_bytes or len(data), len(data))
     while (header := parse_header(window_of(data, 0, size))) is None:

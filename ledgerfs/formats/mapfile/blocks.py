@@ -47,7 +47,7 @@ class Block:
     records
         How many it has, at least one.
     key_lengths, keys, value_lengths, values
-        Its streams. The values alone may go on behind the window.
+        Its streams. The values alone may go on after the window.
 
     """
 
@@ -68,7 +68,7 @@ def find_block(window: Window, start: int, sync: bytes) -> Block | int:
     """Find the streams of the block that begins at index ``start``, without inflating any.
 
     Returns how many bytes from ``start`` on it takes at least where the window does not have those that tell it all.
-    Raises the error of the window's file for what is no block, and for one that would end behind the file.
+    Raises the error of the window's file for anything but a block, and for one that would end after the file.
     """
     buffer, at = window.buffer, start + len(SYNC_ESCAPE) + SYNC_BYTES
     begin = buffer[start : start + len(SYNC_ESCAPE)]

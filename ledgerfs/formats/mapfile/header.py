@@ -76,7 +76,7 @@ class SequenceHeader:
 def parse_header(window: Window) -> SequenceHeader | None:
     """Parse the header of a file, of which ``window`` has the first bytes.
 
-    Returns None where it goes on behind the window; `MAX_HEADER_BYTES`, or the whole file if it is smaller, are always enough.
+    Returns None where it goes on after the window; `MAX_HEADER_BYTES`, or the whole file if it is smaller, are always enough.
     Raises `CorruptLedgerError` (of an index, `CorruptIndexError`), and `UnsupportedFormatError` for versions, classes and codecs that are
     not read, by name.
     """

@@ -11,7 +11,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from ledgerfs.formats.kernel import kernel
+from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.memory_loads import load_int32, load_int64
 
 Int64Array = npt.NDArray[np.int64]
@@ -26,7 +26,7 @@ class RecordStop(IntEnum):
     COMPLETE = 0
     """As many records as were asked for."""
     MORE_BYTES = 1
-    """The next record, or its lengths, or a marker, ends behind the buffer."""
+    """The next record, or its lengths, or a marker, ends after the buffer."""
     WRONG_SYNC = 2
     """What follows a length of -1 is not the file's marker."""
     WRONG_LENGTH = 3
@@ -48,14 +48,14 @@ class RecordScan:
     starts, sizes
         Where in the buffer the bytes of each value are, shape (records,): the value itself (without its length), or its zlib stream.
     position
-        Index in the buffer behind the last record, where the next one, or a marker before it, begins.
+        Index in the buffer where the next record, or a marker before it, begins.
     needed
         Bytes that the buffer has to have from ``position`` on for the next record to be complete, as far as its length is seen
         (`RecordStop.MORE_BYTES`); else 0.
     stop
         Why there are not more.
     found
-        The length that is wrong; 0 where none is.
+        The wrong length; 0 for every other stop.
 
     """
 
@@ -147,7 +147,7 @@ def _scan(data, start, marker, is_compressed, keys, starts, sizes):  # type: ign
     return keys.size, at, 0, 0
 
 
-@kernel
+@inlined_kernel
 def _after_markers(data, at, marker):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return where the length of a record is, from ``at`` on, and 0; or where it is not, and why."""
     while at + 4 <= data.size:

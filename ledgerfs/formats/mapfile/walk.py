@@ -33,7 +33,7 @@ _RECORD_HEADER = 16
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Records one behind the other.
+    """Consecutive records of a file.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Step:
     Attributes
     ----------
     records
-        None where there are none: then ``needed`` says why, unless the file ends.
+        None where the window has no whole one from the start on, and at the end of the file.
     position
         Index in the window's buffer where the next record or block begins.
     needed
@@ -156,7 +156,7 @@ def _read_block(window: Window, start: int, sync: bytes, codec: Codec, limit: in
     lengths = inflate_part(window, block.value_lengths, codec, block.records, MAX_LENGTH_BYTES * block.records)
     sizes, total = read_value_sizes(lengths, block.records)
     if total < 0:
-        raise window.corrupt("lengths of values that are none", block.value_lengths.start)
+        raise window.corrupt("invalid lengths of values", block.value_lengths.start)
     if total <= MOST_OF_A_BYTE * (block.values.end - block.values.start):  # more is a lie, and told as one
         _check_limit(window, "a block", start, total, limit)
     values = inflate_part(window, block.values, codec, total, total)

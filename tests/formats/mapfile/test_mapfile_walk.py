@@ -57,7 +57,7 @@ def header_of(data):
 
 
 def slow_records(data, size):
-    """Return the records of a file that is not in blocks, behind a header of ``size`` bytes, or None if it is damaged."""
+    """Return the records of a file that is not in blocks, after a header of ``size`` bytes, or None if it is damaged."""
     sync, is_compressed, at, found = data[size - 16 : size], header_of(data).codec is not None, size, []
     while at < len(data):
         (length,) = struct.unpack_from(">i", data.ljust(at + 4, b"\0"), at)
@@ -342,12 +342,12 @@ def test_the_block_that_does_not_lie_is_read():
         (block(2, keys=bytes(15)), "15 bytes or more where 16 should be"),
         (block(2, keys=bytes(17)), "17 bytes or more where 16 should be"),
         (block(2, lengths=b"\x04"), "1 bytes or more where 2 to 10 should be"),
-        (block(2, lengths=b"\x04" * 3), "lengths of values that are none"),
-        (block(2, lengths=b"\x04\x03"), "lengths of values that are none"),
-        (block(2, lengths=b"\x04\xff"), "lengths of values that are none"),
-        (block(2, lengths=b"\x04" + vint(300)[:-1]), "lengths of values that are none"),
-        (block(2, lengths=b"\x04" + vint(-300)), "lengths of values that are none"),
-        (block(2, lengths=b"\x04\x88" + bytes(8)), "lengths of values that are none|or more where"),
+        (block(2, lengths=b"\x04" * 3), "invalid lengths of values"),
+        (block(2, lengths=b"\x04\x03"), "invalid lengths of values"),
+        (block(2, lengths=b"\x04\xff"), "invalid lengths of values"),
+        (block(2, lengths=b"\x04" + vint(300)[:-1]), "invalid lengths of values"),
+        (block(2, lengths=b"\x04" + vint(-300)), "invalid lengths of values"),
+        (block(2, lengths=b"\x04\x88" + bytes(8)), "invalid lengths of values|or more where"),
         (block(2, lengths=b"\x04\x05"), "8 bytes or more where 9 should be"),
         (block(2, values=bytes(9)), "9 bytes or more where 8 should be"),
         (block(2, lengths=b"\x05\x04", values=bytes(9)), "value 0 of the block"),
