@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.errors import CorruptIndexError, CorruptLedgerError, LedgerfsError
-from ledgerfs.formats.ledger_metadata import LedgerMetadata, parse_ledger_metadata
+from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata, parse_ledger_metadata
 from ledgerfs.formats.mapfile.first_record import METADATA_KEY, read_metadata_value
 from ledgerfs.formats.mapfile.header import Codec, RecordCompression, parse_header
 from ledgerfs.formats.mapfile.index import parse_index
 from ledgerfs.formats.mapfile.names import MapFileLedger, parse_ledger_folder
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.vfs.bucket import open_bucket
 from tests.support.golden_rows import expected_of, rows_of, wanted
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.mapfiles import read_all, window_of

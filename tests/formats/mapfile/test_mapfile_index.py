@@ -1,4 +1,6 @@
 import struct
+import subprocess
+import sys
 import zlib
 
 import numpy as np
@@ -112,3 +114,12 @@ def test_an_index_with_any_byte_flipped_is_told_or_the_same(bit):
         assert parsed.positions.tolist() == expected.positions.tolist()
         same += 1
     assert same < len(index) / 10
+
+
+def test_catalogs_need_no_numba():
+    names = ("names", "header", "first_record", "index")
+    lines = [f"import ledgerfs.formats.mapfile.{name}" for name in names]
+    program = "\n".join([*lines, "import sys", "print('numba' in sys.modules)"])
+    assert (
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "False\n"
+    )
