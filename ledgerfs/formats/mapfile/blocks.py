@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ledgerfs.errors import DecompressionError
-from ledgerfs.formats.mapfile.header import SYNC_BYTES, Codec
+from ledgerfs.formats.mapfile.header import MAX_VINT_BYTES, SYNC_BYTES, Codec, read_vint
 from ledgerfs.formats.mapfile.inflating import MOST_OF_A_BYTE, inflate
-from ledgerfs.formats.mapfile.vints import MAX_VINT_BYTES, read_vint
 from ledgerfs.formats.mapfile.window import Window
 
 Int64Array = npt.NDArray[np.int64]
@@ -67,8 +66,8 @@ class Block:
 def find_block(window: Window, start: int, sync: bytes) -> Block | int:
     """Find the streams of the block that begins at index ``start``, without inflating any.
 
-    Returns how many bytes from ``start`` on it takes at least where the window does not have those that tell it all.
-    Raises the error of the window's file for anything but a block, and for one that would end after the file.
+    Where the window ends before the sizes of all streams, returns how many bytes the block takes from ``start`` on, at least.
+    Raises `CorruptLedgerError` (of an index, `CorruptIndexError`) where no block begins, and for one that would end after the file.
     """
     buffer, at = window.buffer, start + len(SYNC_ESCAPE) + SYNC_BYTES
     begin = buffer[start : start + len(SYNC_ESCAPE)]
@@ -100,7 +99,7 @@ def find_block(window: Window, start: int, sync: bytes) -> Block | int:
 def block_keys(window: Window, block: Block, codec: Codec) -> Int64Array:
     """Return the keys of a block, shape (records,), without inflating its values.
 
-    Raises the error of the window's file for broken streams, and keys that are not of eight bytes.
+    Raises the same errors for broken streams, and keys that are not of eight bytes.
     """
     count = block.records
     lengths = inflate_part(window, block.key_lengths, codec, count, count)
@@ -111,7 +110,7 @@ def block_keys(window: Window, block: Block, codec: Codec) -> Int64Array:
 
 
 def inflate_part(window: Window, part: Part, codec: Codec, least: int, most: int) -> bytes:
-    """Return the ``least`` to ``most`` bytes that one stream of a block holds; raises the error of the window's file for another size."""
+    """Return the ``least`` to ``most`` bytes that one stream of a block holds; raises the same errors for any other size."""
     try:
         return inflate(window.buffer[part.start : part.end], codec, least, most)
     except DecompressionError as error:
@@ -130,7 +129,7 @@ def _length(window: Window, at: int, what: str) -> tuple[int, int] | None:
 
 
 def _needed(window: Window, start: int, at: int) -> int:
-    """Return the bytes of a block up to the number at ``at``, of which the window has not all; raises where the file has not either."""
+    """Return the bytes of a block up to the number at ``at``, which the window cuts; raises where it is the file that ends there."""
     needed = max(at, len(window.buffer)) + 1 - start
     window.check_inside("a block", start, needed)
     return needed

@@ -23,7 +23,7 @@ _RECORD = struct.Struct(">iiq")
 def read_metadata_value(window: Window, header: SequenceHeader) -> bytes | int:
     """Return the bytes of the ledger's metadata, for `parse_ledger_metadata`; ``window`` has the first bytes of the file.
 
-    Returns how many bytes the window has to have at least where they are not all in it.
+    Where they are not all in it, returns how many bytes it has to have at least.
     Raises `CorruptLedgerError` where the first record is broken, cut short, or not the metadata.
     """
     if header.size >= window.file_size:

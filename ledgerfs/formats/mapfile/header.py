@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ledgerfs.errors import UnsupportedFormatError
-from ledgerfs.formats.mapfile.vints import read_vint
-from ledgerfs.formats.mapfile.window import Role, Window
+from ledgerfs.formats.mapfile.window import Buffer, Role, Window
 
 FIRST_BYTES = 4 << 10
 """As much of a file as holds its header in all likelihood: 140 bytes where Pulsar wrote it."""
@@ -19,6 +18,7 @@ MAX_HEADER_BYTES = 64 << 10
 """More than any header; there is room for some metadata, of which Pulsar writes none."""
 
 SYNC_BYTES = 16
+MAX_VINT_BYTES = 9
 _VERSION = 6
 _LONG = "org.apache.hadoop.io.LongWritable"
 _BYTES = "org.apache.hadoop.io.BytesWritable"
@@ -174,3 +174,24 @@ def _codec(cursor: _Cursor) -> Codec:
         known = ", ".join(codec.name.capitalize() + "Codec" for codec in Codec)
         reason = f"compressed with {name!r}; ledgerfs reads {known}"
         raise UnsupportedFormatError(reason, key=cursor.window.key, offset=cursor.window.offset + at) from None
+
+
+def read_vint(data: Buffer, at: int) -> tuple[int, int] | None:
+    """Return the integer of variable length at ``at`` and the index after it, or None when ``data`` ends before it does.
+
+    Hadoop's ``WritableUtils``: a byte from -112 on is the number itself. A smaller one tells the sign and how many bytes follow,
+    big-endian: -113 … -120 one to eight bytes of a positive number, -121 … -128 one to eight bytes of the complement of a negative one.
+    """
+    if at >= len(data):
+        return None
+    first = int.from_bytes(data[at : at + 1], "big", signed=True)
+    at += 1
+    if first >= -112:
+        return first, at
+    is_negative = first < -120
+    size = -120 - first if is_negative else -112 - first
+    if at + size > len(data):
+        return None
+    number = int.from_bytes(data[at : at + size], "big")
+    number = ~number if is_negative else number
+    return (number + 2**63) % 2**64 - 2**63, at + size

@@ -171,7 +171,7 @@ def _read_sizes(data, sizes):  # type: ignore[no-untyped-def]  # noqa: ANN001, A
         size = np.int64(np.int8(data[at]))
         at += 1
         if -116 <= size < -112:
-            # As `vints` has it; an int32 that is not negative takes four bytes at most.
+            # As `read_vint` has it; an int32 that is not negative takes four bytes at most.
             following = -112 - size
             if at + following > data.size:
                 return -1

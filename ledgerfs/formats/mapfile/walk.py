@@ -81,12 +81,11 @@ def read_records(
 ) -> Step:
     """Return the next records from index ``start`` on: one block of them, or as many as are in the window, but no more than ``count``.
 
-    ``start`` is where a record or block, or a marker before it, begins. Values that are compressed one by one are given as far as they fit
-    into four times the window, if not into ``limit`` bytes.
+    ``start`` is where a record or block, or a marker before it, begins. Where values are compressed one by one, as many records are
+    returned as fit into four times their compressed bytes, or ``limit``. ``count`` does not cut blocks.
 
-    Raises `CorruptLedgerError` with the offset for what is no record, and where the file ends within one, as soon as its claims tell;
-    records before it in the window are returned first. Raises `UnsupportedFormatError` for a value, or a block, that claims more than
-    ``limit`` bytes. ``count`` does not cut blocks.
+    Raises `CorruptLedgerError` with the offset for an invalid record, and for one that would end after the file, as soon as its length
+    tells; the records before it are returned first. Raises `UnsupportedFormatError` for a value or block of more than ``limit`` bytes.
     """
     if window.offset + start >= window.file_size:
         return Step(None, start, 0)

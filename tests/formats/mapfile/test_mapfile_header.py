@@ -12,8 +12,8 @@ from ledgerfs.formats.mapfile.header import (
     RecordCompression,
     SequenceHeader,
     parse_header,
+    read_vint,
 )
-from ledgerfs.formats.mapfile.vints import read_vint
 from ledgerfs.formats.mapfile.window import Role, Window
 from tests.support.mapfiles import BYTES, LONG, SYNC, MapFileWriter, header, text, vint, window_of
 
