@@ -13,6 +13,7 @@ from ledgerfs.cache.block_cache import process_cache
 from tests.support.s3 import FaultProxy, S3Server
 
 GOLDEN_ARCHIVE = Path(__file__).parent / "data" / "golden" / "pulsar-s3.tar.xz"
+GOLDEN_MAPFILES = GOLDEN_ARCHIVE.with_name("pulsar-filesystem.tar.xz")
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -62,6 +63,15 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with tarfile.open(GOLDEN_ARCHIVE) as archive:
         archive.extractall(folder)  # our own archive; Debian's Python 3.11.2 knows no filters yet
     return folder / "pulsar-s3"
+
+
+@pytest.fixture(scope="session")
+def golden_mapfiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the filesystem offloader wrote: ``bucket/``, ``expected/``, ``stats.json``, ``metadata.json``."""
+    folder = tmp_path_factory.mktemp("golden-mapfiles")
+    with tarfile.open(GOLDEN_MAPFILES) as archive:
+        archive.extractall(folder)
+    return folder / "pulsar-filesystem"
 
 
 @pytest.fixture(scope="session")

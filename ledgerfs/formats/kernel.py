@@ -42,6 +42,6 @@ def _stamp() -> str:
     """Return a digest of all modules that may hold kernels."""
     package = Path(__file__).parent.parent
     digest = hashlib.sha256()
-    for path in sorted([*package.glob("formats/*.py"), *package.glob("messages/*.py")]):
+    for path in sorted([*package.glob("formats/**/*.py"), *package.glob("messages/**/*.py")]):
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -38,7 +38,7 @@ def test_a_change_in_a_function_of_another_file_is_compiled_anew(copied):
     assert kept
     assert read(copied) == "1"
     assert {path: path.stat().st_mtime_ns for path in copied.rglob("metadata_walk*.nbi")} == kept
-    wire = copied / "ledgerfs" / "messages" / "wire.py"
+    wire = copied / "ledgerfs" / "messages" / "kernels" / "wire.py"
     source = wire.read_text()
     changed = source.replace("table[action, row] = value", "table[action, row] = value + 41")
     assert changed != source
@@ -49,6 +49,6 @@ def test_a_change_in_a_function_of_another_file_is_compiled_anew(copied):
 def test_where_nothing_can_be_kept_kernels_work_all_the_same(copied, tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
-    for folder in ("formats", "messages"):
-        (copied / "ledgerfs" / folder / "__pycache__").write_text("")
+    for package in (copied / "ledgerfs").rglob("__init__.py"):
+        package.with_name("__pycache__").write_text("")
     assert read(copied, HOME=str(blocked), XDG_CACHE_HOME=str(blocked), PYTHONDONTWRITEBYTECODE="1") == "1"

@@ -58,10 +58,3 @@ def test_the_answer_is_the_same_without_them(hidden, monkeypatch):
     assert expected[0]["value"].count(PLAIN) >= len(CODECS)
     assert expected[0]["value"].count(b"second") >= len(CODECS)
     assert len(expected[1]) > len(entries) / 2
-
-
-@pytest.mark.parametrize(
-    ("name", "function"), [("lz4.block._block", "LZ4_of_nobody"), ("lz4.block._nowhere", "f"), ("sys", "f")]
-)
-def test_what_is_not_there_or_no_file_or_hides_the_function_is_none(name, function):
-    assert module.c_library(name, function) is None

@@ -8,7 +8,6 @@ import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from ledgerfs.formats.c_functions import address_of, c_library
 from ledgerfs.formats.kernel import kernel
 from ledgerfs.messages.codecs.compression import Compression
 
@@ -66,23 +66,6 @@ def _zstd() -> ctypes.CDLL | None:
         library.ZSTD_createDCtx.restype = ctypes.c_void_p
         library.ZSTD_freeDCtx.argtypes = [ctypes.c_void_p]
     return library
-
-
-def c_library(module: str, *names: str) -> ctypes.CDLL | None:
-    """Return the shared library of an extension module if it exports all the functions."""
-    spec = find_spec(module)
-    if spec is None or spec.origin is None:
-        return None
-    try:
-        library = ctypes.CDLL(spec.origin)
-    except OSError:  # where all is one program, the module is no file
-        return None
-    return library if all(hasattr(library, name) for name in names) else None
-
-
-def address_of(library: ctypes.CDLL | None, name: str) -> int:
-    """Return where a function of a library is; 0 where there is no library."""
-    return 0 if library is None else ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
 
 
 def _place(context: Any, builder: Any, array_type: Any, array: Any, at: Any) -> Any:  # noqa: ANN401  (numba's and llvmlite's)

@@ -1,0 +1,5 @@
+"""Hadoop's MapFile, as Pulsar's filesystem offloader writes one a ledger: bytes to values, no I/O.
+
+A MapFile is a folder of two SequenceFiles (version 6): ``data``, the records, and ``index``, where in it some of them are. Keys are
+``LongWritable``, values ``BytesWritable``: key -1 has the ledger's metadata, keys 0 … last entry the entries.
+"""

@@ -1,0 +1,145 @@
+"""Blocks of a SequenceFile: many records, whose keys are compressed together, and so are their values.
+
+``int32`` -1, the file's marker, vint number of records, then four parts, each a vint size and a stream: the keys' lengths (vints), the
+keys, the values' lengths (vints), the values. What each stream holds follows from the number of records and the values' lengths, so it is
+inflated to just that, and no claim is believed that its stream cannot bear out.
+"""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ledgerfs.errors import DecompressionError
+from ledgerfs.formats.mapfile.header import MAX_VINT_BYTES, SYNC_BYTES, Codec, read_vint
+from ledgerfs.formats.mapfile.inflating import MOST_OF_A_BYTE, inflate
+from ledgerfs.formats.mapfile.window import Window
+
+Int64Array = npt.NDArray[np.int64]
+
+SYNC_ESCAPE = b"\xff\xff\xff\xff"
+MAX_LENGTH_BYTES = 5
+"""Bytes of the longest vint that holds an int32."""
+
+_PARTS = ("key lengths", "keys", "value lengths", "values")
+KEY_BYTES = 8
+_MAX_INT32 = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One of a block's four streams: indexes in the window's buffer."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Where a block is in a window.
+
+    Attributes
+    ----------
+    start
+        Index of its first byte in the window's buffer.
+    records
+        How many it has, at least one.
+    key_lengths, keys, value_lengths, values
+        Its streams. The values alone may go on after the window.
+
+    """
+
+    start: int
+    records: int
+    key_lengths: Part
+    keys: Part
+    value_lengths: Part
+    values: Part
+
+    @property
+    def end(self) -> int:
+        """Where the next block begins."""
+        return self.values.end
+
+
+def find_block(window: Window, start: int, sync: bytes) -> Block | int:
+    """Find the streams of the block that begins at index ``start``, without inflating any.
+
+    Where the window ends before the sizes of all streams, returns how many bytes the block takes from ``start`` on, at least.
+    Raises `CorruptLedgerError` (of an index, `CorruptIndexError`) where no block begins, and for one that would end after the file.
+    """
+    buffer, at = window.buffer, start + len(SYNC_ESCAPE) + SYNC_BYTES
+    begin = buffer[start : start + len(SYNC_ESCAPE)]
+    if begin != SYNC_ESCAPE[: len(begin)]:
+        raise window.corrupt("no block begins here", start)
+    if at > len(buffer):
+        return _needed(window, start, at)
+    if buffer[start + len(SYNC_ESCAPE) : at] != sync:
+        raise window.corrupt("the marker of the block is not that of the file", start + len(SYNC_ESCAPE))
+    counted = _length(window, at, "number of records")
+    if counted is None:
+        return _needed(window, start, at)
+    records, at = counted
+    parts: list[Part] = []
+    for name in _PARTS:
+        sized = _length(window, at, f"size of the {name}")
+        if sized is None:
+            return _needed(window, start, at)
+        size, begins = sized
+        at = begins + size
+        window.check_inside("a block", start, at - start)
+        parts.append(Part(begins, at))
+    block = Block(start, records, *parts)
+    if not 0 < records <= MOST_OF_A_BYTE * (block.key_lengths.end - block.key_lengths.start):
+        raise window.corrupt(f"a block that claims {records} records", start)
+    return block
+
+
+def block_keys(window: Window, block: Block, codec: Codec) -> Int64Array:
+    """Return the keys of a block, shape (records,), without inflating its values.
+
+    Raises the same errors for broken streams, and keys that are not of eight bytes.
+    """
+    count = block.records
+    lengths = inflate_part(window, block.key_lengths, codec, count, count)
+    if lengths.count(KEY_BYTES) != count:
+        raise window.corrupt(f"keys that are not of {KEY_BYTES} bytes", block.key_lengths.start)
+    keys = inflate_part(window, block.keys, codec, count * KEY_BYTES, count * KEY_BYTES)
+    return np.frombuffer(keys, ">i8").astype(np.int64)
+
+
+def inflate_part(window: Window, part: Part, codec: Codec, least: int, most: int) -> bytes:
+    """Return the ``least`` to ``most`` bytes that one stream of a block holds; raises the same errors for any other size."""
+    try:
+        return inflate(window.buffer[part.start : part.end], codec, least, most)
+    except DecompressionError as error:
+        raise window.corrupt(str(error), part.start) from error
+
+
+def _length(window: Window, at: int, what: str) -> tuple[int, int] | None:
+    """Return a number that no Java array exceeds, and the index after it; None where the window ends before."""
+    read = read_vint(window.buffer[at : at + MAX_VINT_BYTES], 0)
+    if read is None:
+        return None
+    number, size = read
+    if not 0 <= number <= _MAX_INT32:
+        raise window.corrupt(f"a block claims {number} as {what}", at)
+    return number, at + size
+
+
+def _needed(window: Window, start: int, at: int) -> int:
+    """Return the bytes of a block up to the number at ``at``, which the window cuts; raises where it is the file that ends there."""
+    needed = max(at, len(window.buffer)) + 1 - start
+    window.check_inside("a block", start, needed)
+    return needed
+
+
+def find_sync(buffer: memoryview, sync: bytes, start: int) -> int | None:
+    """Return the first index from ``start`` on at which a marker begins, with the -1 before it, or None: for a reader without an index.
+
+    A block begins there, or, where nothing is in blocks, a record right after it. A value that holds the same bytes, such as one that is a
+    part of the same file, cannot be told from it; a walk from the start of the file, or from a position of the index, is not deceived.
+    """
+    found = re.compile(re.escape(SYNC_ESCAPE + sync)).search(buffer, start)
+    return None if found is None else found.start()

@@ -1,0 +1,99 @@
+"""Paths of a bucket that Pulsar's filesystem offloader wrote: which object is what, told by its path alone.
+
+A ledger is a folder, ``tenant/namespace/persistent/<encoded topic>/<ledger id>-<uuid>`` (legacy V1 topics: with a cluster), with the
+objects ``data`` and ``index``. Hadoop leaves checksums beside them on local file systems. The uuid is that of one offload attempt.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_LEDGER_FOLDER = re.compile(rf"(0|[1-9][0-9]{{0,18}})-({_UUID})\Z", re.ASCII)
+_MAX_LEDGER_ID = 2**63 - 1
+
+
+class FileKind(Enum):
+    """What a path's name says about the object."""
+
+    DATA = "data"
+    """The records."""
+    INDEX = "index"
+    """Where in the data some of the records are."""
+    CHECKSUM = "checksum"
+    """What Hadoop's local file system writes beside each file."""
+    OTHER = "other"
+    """Nothing of a ledger's."""
+
+
+_KINDS = {
+    "data": FileKind.DATA,
+    "index": FileKind.INDEX,
+    ".data.crc": FileKind.CHECKSUM,
+    ".index.crc": FileKind.CHECKSUM,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MapFileLedger:
+    """The parsed path of a ledger's folder: name of the managed ledger, ledger, and offload attempt."""
+
+    managed_ledger: str
+    ledger_id: int
+    uuid: str
+
+    @property
+    def folder(self) -> str:
+        """Path of the ledger's folder."""
+        return f"{self.managed_ledger}/{self.ledger_id}-{self.uuid}"
+
+    @property
+    def data_key(self) -> str:
+        """Path of the ledger's data."""
+        return f"{self.folder}/data"
+
+    @property
+    def index_key(self) -> str:
+        """Path of the index of the data."""
+        return f"{self.folder}/index"
+
+    @property
+    def checksum_keys(self) -> tuple[str, str]:
+        """Paths of Hadoop's checksums of data and index, which are there on local file systems only."""
+        return f"{self.folder}/.data.crc", f"{self.folder}/.index.crc"
+
+
+@dataclass(frozen=True, slots=True)
+class MapFileKey:
+    """The parsed path of an object in a ledger's folder."""
+
+    ledger: MapFileLedger
+    kind: FileKind
+
+
+def parse_ledger_folder(path: str) -> MapFileLedger | None:
+    """Return the parts of the path of a ledger's folder, or None when ``path`` is not exactly one.
+
+    The path begins with the tenant. Its topic may be encoded in another way than Java does it: `topic_names` knows what is such a topic.
+    """
+    managed_ledger, _, name = path.rpartition("/")
+    match = _LEDGER_FOLDER.match(name)
+    parts = managed_ledger.split("/")
+    if match is None or len(parts) not in {4, 5} or parts[-2] != "persistent" or not all(parts):
+        return None
+    ledger_id = int(match[1])
+    return None if ledger_id > _MAX_LEDGER_ID else MapFileLedger(managed_ledger, ledger_id, match[2])
+
+
+def parse_mapfile_key(key: str) -> MapFileKey | None:
+    """Return the parts of the path of a ledger's data, index or checksum, or None when ``key`` is not exactly one."""
+    folder, _, name = key.rpartition("/")
+    kind = _KINDS.get(name)
+    ledger = None if kind is None else parse_ledger_folder(folder)
+    return None if kind is None or ledger is None else MapFileKey(ledger, kind)
+
+
+def kind_of_file(key: str) -> FileKind:
+    """Classify any path of a bucket."""
+    parsed = parse_mapfile_key(key)
+    return FileKind.OTHER if parsed is None else parsed.kind

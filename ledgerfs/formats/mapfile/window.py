@@ -1,0 +1,52 @@
+"""A part of a file that somebody fetched: its bytes, and where they are from, so that what is wrong in them can be told by its offset."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ledgerfs.errors import CorruptIndexError, CorruptLedgerError, CorruptObjectError
+
+Buffer = bytes | memoryview
+
+
+class Role(Enum):
+    """Which of a MapFile's two SequenceFiles."""
+
+    DATA = "data"
+    INDEX = "index"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Consecutive bytes of a file.
+
+    Attributes
+    ----------
+    buffer
+        The bytes, of which those before an index of interest may be anything.
+    offset
+        Where in the file they begin.
+    file_size
+        Bytes of the whole file.
+    role
+        Data or index, for errors.
+    key
+        The object's key, for errors.
+
+    """
+
+    buffer: memoryview
+    offset: int
+    file_size: int
+    role: Role = Role.DATA
+    key: str | None = None
+
+    def corrupt(self, reason: str, at: int) -> CorruptObjectError:
+        """Return the error for what is wrong at index ``at`` of the buffer."""
+        kind = CorruptIndexError if self.role is Role.INDEX else CorruptLedgerError
+        return kind(reason, key=self.key, offset=self.offset + at)
+
+    def check_inside(self, what: str, start: int, size: int) -> None:
+        """Raise the error of a truncated file, or of a lying length, when the file has not ``size`` bytes from index ``start`` on."""
+        rest = self.file_size - self.offset - start
+        if size > rest:
+            raise self.corrupt(f"cut short: {what} takes {size} bytes or more, and {rest} are left of the file", start)
