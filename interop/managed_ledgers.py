@@ -16,6 +16,7 @@ from ledgerfs.ledgers.ledger_ref import LedgerRef
 _UINT64 = (1 << 64) - 1
 _ID_NODES = "/ledgers/idgen/ID-"
 _AT_ONCE = 500
+_MOST_IDS = 100_000
 
 Ledgers = Mapping[str, Sequence[LedgerRef]]
 """The ledgers of each topic, ascending."""
@@ -95,6 +96,8 @@ def _advance_ledger_ids(client: KazooClient, beyond: int) -> None:
     """
     last = -1
     while last < beyond:
+        if beyond - last > _MOST_IDS:
+            raise ValueError(f"a ledger with id {beyond}, which this BookKeeper, at {last}, will not reach")
         asked = [client.create_async(_ID_NODES, ephemeral=True, sequence=True) for _ in range(_AT_ONCE)]
         nodes = [one.get(timeout=30) for one in asked]
         for one in [client.delete_async(node) for node in nodes]:

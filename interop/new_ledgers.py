@@ -136,12 +136,15 @@ def write_imports(source: S3Server, target: S3Server, folder: Path, first_id: in
 
 
 def write_unbatched(source: S3Server, target: S3Server, first_id: int) -> None:
-    """Write each topic of the unbatchings above into ``target``; ids are from ``first_id`` on, or chosen by the command."""
+    """Write each topic of the unbatchings above into ``target``; ids are from ``first_id`` on: a broker is to serve them."""
+    bucket = open_bucket(f"s3://{BUCKET}", storage_options=source.options)
     next_id = first_id
     for one in UNBATCHINGS:
         if one.by_command:
             topics = [option for name in one.sources for option in ("--topic", f"{NAMESPACE}/{name}")]
-            offload(source, target, (*topics, "--unbatch", "--recompress", one.codec))
+            ids = ("--ledger-id", str(next_id))
+            offload(source, target, (*topics, "--unbatch", *ids, "--recompress", one.codec))
+            next_id += sum(len(bucket.topic(f"{NAMESPACE}/{name}").ledgers) for name in one.sources)
         else:
             next_id = _put(source, target, one, next_id)
 

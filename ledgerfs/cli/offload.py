@@ -51,6 +51,11 @@ _NO_LEDGERS = frozenset({"unreadable-index", "index-without-data", "data-without
     is_flag=True,
     help="One message an entry, in ledgers with ids that no cluster hands out; --recompress is then for what was a batch.",
 )
+@click.option(
+    "--ledger-id",
+    type=click.IntRange(min=0),
+    help="With --unbatch: of the first copy, the others' follow.  [default: ids that no cluster hands out]",
+)
 @click.option("--no-check", is_flag=True, help="Do not read copies back.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: what became of each ledger.")
 @click.pass_context
@@ -77,6 +82,9 @@ def offload(
       ledgerfs offload s3://tier s3://tier -O endpoint_url=https://other:9000 --block-size 64MiB
       ledgerfs offload s3://tier s3://archive --recompress zstd
     """
+    is_renumbered, ledger_id = options["unbatch"], options["ledger_id"]
+    if ledger_id is not None and not is_renumbered:
+        raise click.UsageError("--ledger-id is for --unbatch; other copies keep the ids of their ledgers.")
     # What is read once is not worth keeping; parts on their way here and there are all that has to be in memory.
     process_cache.resize(min(process_cache.budget, _READ_BYTES))
     # numba, which this imports, is not needed by those who list and copy files.
@@ -88,13 +96,14 @@ def offload(
         catalog = bucket.refresh(update)
     wanted = [bucket.topic(topic).managed_ledger for topic in topics] if topics else None
     target.raw_store.writes.make_folder()
-    is_renumbered = options["unbatch"]
+    if is_renumbered and ledger_id is None:
+        ledger_id = new_own_id([catalog, target.refresh()], wanted)
     chosen = CopyOptions(
         block_size=options["block_size"],
         if_exists=IfExists(options["if_exists"]),
         new_uuid=options["new_uuid"],
         transform=_transform(options["unbatch"], options["recompress"]),
-        first_ledger_id=new_own_id([catalog, target.refresh()], wanted) if is_renumbered else None,
+        first_ledger_id=ledger_id,
         check=not options["no_check"],
     )
     rows = rows_to_copy(catalog, wanted, all_copies=not (options["new_uuid"] or is_renumbered))

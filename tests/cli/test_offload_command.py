@@ -181,6 +181,17 @@ def test_recompressed_and_unbatched(golden: Path, tmp_path: Path) -> None:
     assert {ref.ledger_id for ref in open_bucket(str(tmp_path / "lz4")).catalog.refs()} == {37, 91, 130, 44}
 
 
+def test_unbatched_ledgers_may_have_ids_that_a_broker_is_to_know(golden: Path, tmp_path: Path) -> None:
+    source, target = some_golden(golden, tmp_path / "source", 37, 91, 130, 44), str(tmp_path / "split")
+    output("offload", source, target, "--unbatch", "--ledger-id", "1000")
+    assert {ref.ledger_id for ref in open_bucket(target).catalog.refs()} == {1000, 1001, 1002, 1003}
+    again = run("offload", source, target, "--unbatch", "--ledger-id", "1001", code=1)
+    assert "the bucket has ledger 1001 already" in again.stderr.decode()
+    assert {ref.ledger_id for ref in open_bucket(target).catalog.refs()} == {1000, 1001, 1002, 1003, 1004}
+    alone = run("offload", source, target, "--ledger-id", "1000", code=2)
+    assert "--ledger-id is for --unbatch" in alone.stderr.decode()
+
+
 def test_ledgers_that_are_there(golden: Path, tmp_path: Path) -> None:
     source = some_golden(golden, tmp_path / "source", 26)
     target = str(tmp_path / "copy")
