@@ -31,9 +31,9 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# The site of docs/, in build/site. Its theme's builder announces its successor on every run, which is no news to us.
+# The site of docs/, in build/site. (With --quiet, warnings would not be counted. The variable silences a notice of the theme's.)
 docs: $(READY)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 protos: $(READY)
 	$(BIN)/python scripts/generate_protos.py
