@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test interop lint protos bench clean
+.PHONY: setup demo test interop lint docs protos bench clean
 
 setup: $(READY)
 
@@ -31,6 +31,10 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The site of docs/, in build/site. (With --quiet, warnings would not be counted. The variable silences a notice of the theme's.)
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 protos: $(READY)
 	$(BIN)/python scripts/generate_protos.py
 
@@ -45,4 +49,4 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.spark
 
 clean:
-	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -19,7 +19,7 @@ import ledgerfs.spark
 from ledgerfs.spark.pipelines.catalog import catalog
 from ledgerfs.spark.runtime.storage import Storage
 
-DEMO = Path(__file__).parent.parent / "build" / "demo" / "pulsar-s3" / "bucket"
+DEMO = Path(__file__).parent.parent / "demo" / "tier"
 
 parser = argparse.ArgumentParser(description="Topics of a bucket as tables of Spark SQL.")
 parser.add_argument("bucket", nargs="?", default=str(DEMO), help="URL of the bucket")

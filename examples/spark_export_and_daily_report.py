@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from ledgerfs.spark.pipelines.export import export
 from ledgerfs.spark.runtime.storage import Storage
 
-DEMO = Path(__file__).parent.parent / "build" / "demo" / "pulsar-s3" / "bucket"
+DEMO = Path(__file__).parent.parent / "demo" / "tier"
 
 parser = argparse.ArgumentParser(description="Export topics with Spark, and report each day.")
 parser.add_argument("bucket", nargs="?", default=str(DEMO), help="URL of the bucket")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import ledgerfs
 
-DEMO = Path(__file__).parent.parent / "build" / "demo" / "pulsar-s3" / "bucket"
+DEMO = Path(__file__).parent.parent / "demo" / "tier"
 
 parser = argparse.ArgumentParser(description="The history of a topic, in pandas.")
 parser.add_argument("bucket", nargs="?", default=str(DEMO), help="URL of the bucket")

@@ -18,6 +18,7 @@ from ledgerfs.storage.traffic import TrafficStats
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("ledgerfs", "docs", "examples", "benchmarks", "interop", "scripts", "tests")
+_PYTHON, _MESSAGES = "guides/python.md", "reference/messages.md"
 _ELSEWHERE = re.compile(r"\bfacts/|\bDESIGN\b|§")
 
 
@@ -34,12 +35,12 @@ def test_nothing_cites_what_is_not_in_the_repository() -> None:
 @pytest.mark.parametrize(
     ("page", "names"),
     [
-        ("python.md", [name for name in errors.__all__ if issubclass(getattr(errors, name), errors.LedgerfsError)]),
-        ("python.md", list(inspect.signature(open_bucket).parameters)[1:]),
-        ("python.md", [name for name in TrafficStats.__dataclass_fields__ if not name.startswith("_")]),
-        ("messages.md", [name for name in inspect.signature(make_scan).parameters if name not in {"topic", "ledgers", "options"}]),
-        ("messages.md", [name for name in DecodeOptions.__dataclass_fields__ if not name.endswith("_ms")]),
-        ("messages.md", MESSAGE_SCHEMA.names),
+        (_PYTHON, [name for name in errors.__all__ if issubclass(getattr(errors, name), errors.LedgerfsError)]),
+        (_PYTHON, list(inspect.signature(open_bucket).parameters)[1:]),
+        (_PYTHON, [name for name in TrafficStats.__dataclass_fields__ if not name.startswith("_")]),
+        (_MESSAGES, [name for name in inspect.signature(make_scan).parameters if name not in {"topic", "ledgers", "options"}]),
+        (_MESSAGES, [name for name in DecodeOptions.__dataclass_fields__ if not name.endswith("_ms")]),
+        (_MESSAGES, MESSAGE_SCHEMA.names),
     ],
 )  # fmt: skip
 def test_a_page_names_all_of_them(page: str, names: list[str]) -> None:
@@ -49,7 +50,7 @@ def test_a_page_names_all_of_them(page: str, names: list[str]) -> None:
 
 
 def test_options_of_the_filesystem_are_told() -> None:
-    text = "".join((ROOT / "docs" / page).read_text() for page in ("fsspec.md", "python.md"))
+    text = "".join((ROOT / "docs" / page).read_text() for page in ("guides/fsspec.md", _PYTHON))
     names = [
         name
         for name, one in inspect.signature(LedgerFileSystem.__init__).parameters.items()
@@ -61,7 +62,7 @@ def test_options_of_the_filesystem_are_told() -> None:
 
 @pytest.mark.parametrize(("subject", "cls"), [("bucket", Bucket), ("ledger", PulsarLedgerReader)])
 def test_the_page_of_python_tells_of_nothing_that_is_not_there(subject: str, cls: type) -> None:
-    text = (ROOT / "docs" / "python.md").read_text()
+    text = (ROOT / "docs" / _PYTHON).read_text()
     names = set(re.findall(rf"`{subject}\.(\w+)", text))
     assert len(names) > 4
     assert [name for name in names if not hasattr(cls, name)] == []

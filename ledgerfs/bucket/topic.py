@@ -44,6 +44,9 @@ class Topic:
     def scan(self, columns: Sequence[str] | None = None, **options: Any) -> "Scan":  # noqa: ANN401  (those of make_scan)
         """Return the topic as a table that streams: iterate it, or hand it to pyarrow, pandas, Polars or DuckDB.
 
+        The scan raises `MissingLedgerError` before its first row where the topic has ledgers that are `missing`, unless ``on_corrupt`` is
+        "skip". Where the bucket has ledgers of which nothing tells the topic, this warns: `UnplacedLedgersWarning`.
+
         Parameters
         ----------
         columns
@@ -53,9 +56,6 @@ class Topic:
             "all"), ``include_markers``, ``private_keys`` ({name: PEM text or path}), ``on_encrypted`` ("raise", "null", "skip"),
             ``on_corrupt`` ("raise", "skip"), ``check_checksums``, ``max_message_bytes``, ``clock_slack_ms`` (how far a message may
             be published before one that stands before it; 10 minutes).
-
-        The scan raises `MissingLedgerError` before its first row where the topic has ledgers that are `missing`, unless ``on_corrupt`` is
-        "skip". Where the bucket has ledgers of which nothing tells the topic, this warns: `UnplacedLedgersWarning`.
         """
         # pyarrow and numba, which this imports, are not needed by those who list and copy.
         from ledgerfs.scan.scan import make_scan

@@ -56,7 +56,9 @@ def _private_keys(_: click.Context, __: click.Parameter, texts: tuple[str, ...])
 
 
 _OPTIONS = (
-    click.option("--columns", metavar="A,B,…", callback=names_of, help="Columns, in this order; see docs/messages.md."),
+    click.option(
+        "--columns", metavar="A,B,…", callback=names_of, help="Columns, in this order; see docs/reference/messages.md."
+    ),
     click.option("--start", "start_time", metavar="TIME", help="Messages published from here on: ISO 8601, UTC."),
     click.option("--end", "end_time", metavar="TIME", help="Messages published before this: ISO 8601, UTC."),
     click.option(

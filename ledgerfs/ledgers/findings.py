@@ -28,7 +28,7 @@ class Finding:
     Attributes
     ----------
     kind
-        Short stable name, such as ``checksum-mismatch``; ``docs/verify.md`` lists them.
+        Short stable name, such as ``checksum-mismatch``; ``docs/operating/verify.md`` lists them.
     key, offset
         Object and byte in it; None where the finding is about the whole object, or the whole bucket.
     ledger_id, topic

@@ -14,7 +14,7 @@ class Action(Protocol):
 
     @property
     def name(self) -> str:
-        """Short stable name, such as ``rebuild-index``; ``docs/repair.md`` lists them."""
+        """Short stable name, such as ``rebuild-index``; ``docs/operating/repair.md`` lists them."""
         ...
 
     @property

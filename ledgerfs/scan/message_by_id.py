@@ -26,7 +26,7 @@ MOST_BYTES_AROUND = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message: a row of the message table in Python's values (``docs/messages.md`` tells what each is).
+    """One message: a row of the message table in Python's values (``docs/reference/messages.md`` tells what each is).
 
     Attributes
     ----------

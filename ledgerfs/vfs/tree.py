@@ -1,4 +1,4 @@
-"""The tree: ``<view>/<tenant>/<namespace>/<topic>/<ledger id><suffix>`` and what is at each path (``docs/tree.md``).
+"""The tree: ``<view>/<tenant>/<namespace>/<topic>/<ledger id><suffix>`` and what is at each path (``docs/reference/tree.md``).
 
 Paths are computed from the catalog, never stored: a topic costs an entry in a dictionary, a ledger costs nothing.
 """

@@ -113,7 +113,7 @@ class RecordStream:
     def _too_large(self, entry: int, size: int, offset: int) -> RefusedLedgerError:
         return self._refusal(
             f"entry {entry} claims {size} bytes, and a block holds one of {self._largest_entry}: Pulsar itself would lose it and all "
-            "behind it, and report success (docs/format.md); use larger blocks",
+            "behind it, and report success (docs/formats/pulsar-blob.md); use larger blocks",
             offset,
         )
 

@@ -176,7 +176,7 @@ def test_entries_that_are_no_ledger_are_refused_and_nothing_is_sent(
             )
             text = refused(bucket, ledger, batch_of([b"a", b"b" * (MIB5 - 139)]))
             assert f"entry 1 has {MIB5 - 139} bytes, and a block holds one of {MIB5 - 140}" in text
-            assert "docs/format.md" in text
+            assert "docs/formats/pulsar-blob.md" in text
     assert seen == []
     assert objects_in(tmp_path) == {}
 

@@ -697,7 +697,7 @@ def test_oversized_entries_sizes_of_blocks_and_taken_ids_are_refused_before_a_by
             lambda: s3_fs.put(str(file), PATH, block_size=5 << 20),
             lambda: s3_fs.pipe_file(PATH, large, block_size=5 << 20),
         ):
-            with pytest.raises(RefusedLedgerError, match=r"docs/format\.md") as caught:
+            with pytest.raises(RefusedLedgerError, match=r"docs/formats/pulsar-blob\.md") as caught:
                 write()
             assert caught.value.offset == 13
         for size in (0, 1 << 20, (5 << 20) - 1, 2**31):

@@ -78,8 +78,8 @@ def test_cells_and_defaults(name: str) -> None:
     """Each is cut into cells, and is about the bucket of ``make demo`` unless told otherwise."""
     text = (EXAMPLES / name).read_text()
     assert text.count("\n# %% ") >= 4
-    assert 'Path(__file__).parent.parent / "build" / "demo" / "pulsar-s3" / "bucket"' in text
-    assert "demo=build/demo" in (EXAMPLES.parent / "scripts" / "demo").read_text()
+    assert 'Path(__file__).parent.parent / "demo" / "tier"' in text
+    assert '"$folder/tier"' in (EXAMPLES.parent / "scripts" / "demo-bucket").read_text()
 
 
 def test_a_bucket_that_is_not_there(tmp_path: Path) -> None:

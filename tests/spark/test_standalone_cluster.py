@@ -241,7 +241,7 @@ def kubernetes() -> Iterator[KubernetesApi]:
 
 def test_what_kubernetes_is_asked_for(kubernetes: KubernetesApi) -> None:
     """The command of the documentation asks for a driver that runs the pipeline, with credentials by reference. No pod is started."""
-    page = (ROOT / "docs" / "spark.md").read_text()
+    page = (ROOT / "docs" / "guides" / "spark.md").read_text()
     text = re.search(r"^( +spark-submit --master k8s://.*?[^\\])$", page, re.MULTILINE | re.DOTALL)
     assert text
     command = shlex.split(text.group(1).replace("\\\n", " ").replace("k8s://https://kubernetes:6443", kubernetes.url))

@@ -268,7 +268,7 @@ def test_a_flipped_bit_is_never_rebuilt_wrongly(bit: int, tmp_path: Path) -> Non
     item = orphaned(tmp_path, bytes(data))
     if item.action_name == "nothing":
         return
-    # Two bits of each entry say that a checksum follows; without them there is nothing to compare (docs/verify.md).
+    # Two bits of each entry say that a checksum follows; without them there is nothing to compare (docs/operating/verify.md).
     at = bit // 8
     assert at in magics(made)
     assert parse_index(item.action.content).blocks == parse_index(made.index).blocks  # type: ignore[union-attr]

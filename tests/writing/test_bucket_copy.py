@@ -214,7 +214,7 @@ def test_entries_that_fit_no_smaller_block_are_named(golden_bucket: Bucket, targ
     for one in found:
         if one.error is not None:
             assert isinstance(one.error, RefusedLedgerError)
-            assert "docs/format.md" in str(one.error)
+            assert "docs/formats/pulsar-blob.md" in str(one.error)
             assert one.source.uuid in str(one.error)
     assert len(objects_in(folder)) == 6
 

@@ -124,7 +124,7 @@ def test_what_is_no_file_of_records_is_refused_by_byte(data: bytes, offset: int,
 
 def test_a_refusal_of_size_names_the_fact_and_the_way_out() -> None:
     error = refused([record(0, b"c" * 51)], largest=50)
-    assert "docs/format.md" in error.reason
+    assert "docs/formats/pulsar-blob.md" in error.reason
     assert "use larger blocks" in error.reason
     assert fed([record(0, b"c" * 50)], largest=50) == [b"c" * 50]
 

@@ -77,7 +77,7 @@ class NewLedger:
         if size > self.largest_entry:
             raise RefusedLedgerError(
                 f"entry {batch.id_of(largest)} has {size} bytes, and a block holds one of {self.largest_entry}: Pulsar itself would "
-                "lose it and all behind it, and report success (docs/format.md); use larger blocks",
+                "lose it and all behind it, and report success (docs/formats/pulsar-blob.md); use larger blocks",
                 key=self.key.data_key,
             )
 

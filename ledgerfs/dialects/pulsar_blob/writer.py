@@ -1,7 +1,7 @@
 """Writing one ledger: entries become blocks, blocks the parts of an upload, and last of all the index is put.
 
 Whatever happens before that, the bucket shows no such ledger: not while parts are sent, not when the data object is complete, and not when
-anything fails, after which nothing is left that the store lets us remove (``docs/format.md``).
+anything fails, after which nothing is left that the store lets us remove (``docs/formats/pulsar-blob.md``).
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""The BookKeeper ledger metadata that Pulsar embeds in an index object (``docs/format.md``).
+"""The BookKeeper ledger metadata that Pulsar embeds in an index object (``docs/formats/bookkeeper.md``).
 
 It is the one place of the bucket that names the topic, so a catalog needs neither ZooKeeper nor user metadata.
 """

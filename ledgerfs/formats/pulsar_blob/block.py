@@ -1,4 +1,4 @@
-"""Blocks of a V1 data object: the 128-byte header and the padding at a block's end (``docs/format.md``)."""
+"""Blocks of a V1 data object: the 128-byte header and the padding at a block's end (``docs/formats/pulsar-blob.md``)."""
 
 import struct
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The V1 index object: where the blocks of a ledger are, and its metadata (``docs/format.md``)."""
+"""The V1 index object: where the blocks of a ledger are, and its metadata (``docs/formats/pulsar-blob.md``)."""
 
 import struct
 from dataclasses import dataclass

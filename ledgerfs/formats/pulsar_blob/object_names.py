@@ -1,6 +1,6 @@
 """Keys of a bucket: which object is what, told by its name alone.
 
-Pulsar's keys are flat (``docs/format.md``): ``<uuid>-ledger-<id>`` is a data object, the same with ``-index`` its index.
+Pulsar's keys are flat (``docs/formats/pulsar-blob.md``): ``<uuid>-ledger-<id>`` is a data object, the same with ``-index`` its index.
 The uuid is that of one offload attempt, so one ledger can have several pairs.
 """
 

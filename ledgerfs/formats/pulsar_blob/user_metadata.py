@@ -1,4 +1,4 @@
-"""User metadata of the objects, as Pulsar's broker writes and checks it (``docs/format.md``).
+"""User metadata of the objects, as Pulsar's broker writes and checks it (``docs/formats/pulsar-blob.md``).
 
 The broker refuses objects without the version key, so a copy that dropped user metadata is readable to us and not to it.
 Stores differ in the case of the keys, so keys are compared without it.

@@ -1,4 +1,4 @@
-"""The frame of an entry, and the check of its CRC32C (``docs/format.md``).
+"""The frame of an entry, and the check of its CRC32C (``docs/formats/entries.md``).
 
 An entry is ``[0E02 | int32 size | broker entry metadata] [0E01 | uint32 crc] message``; both parts in brackets are optional. The checksum
 covers all that stands behind it.

@@ -1,4 +1,4 @@
-"""First step: frame and metadata of every entry of a buffer, as a table of integers (``docs/format.md``).
+"""First step: frame and metadata of every entry of a buffer, as a table of integers (``docs/formats/entries.md``).
 
 A column of the table, ``table[Meta.…]``, is a field of all entries; a field of bytes is two columns, where it begins in the buffer and how
 long it is.

@@ -1,4 +1,4 @@
-"""The columns of the message table: names, types, meaning (``docs/messages.md``)."""
+"""The columns of the message table: names, types, meaning (``docs/reference/messages.md``)."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Rows to entries (``docs/format.md``), a kernel over whole columns: where to cut, and what to write.
+"""Rows to entries (``docs/formats/entries.md``), a kernel over whole columns: where to cut, and what to write.
 
 Kernels take the rows as one tuple, whose places are named in `ledgerfs.messages.encode.kernel_rows`: six columns of bytes, each as (data,
 offsets, valid), then numbers, properties, and whether keys are base64. Which fields are set, and in which order, is as Java's client

@@ -1,4 +1,4 @@
-"""Rows to entries, the other direction of `decode`: batches as Pulsar's Java client makes them (``docs/format.md``).
+"""Rows to entries, the other direction of `decode`: batches as Pulsar's Java client makes them (``docs/formats/entries.md``).
 
 Where one entry ends and the next one begins is found first, by one kernel; entries of some MiB of rows are then made together, which other
 threads may do: that part needs no lock of the interpreter but for a call of the codec for each entry. How rows are cut into record batches

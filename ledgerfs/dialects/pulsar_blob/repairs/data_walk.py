@@ -1,7 +1,7 @@
 """A data object read without its index: block after block, record after record, to its last byte.
 
 Each block's header tells where the next one begins, and entry ids follow each other, so the object itself tells what its index said
-(``docs/format.md``). Nothing is passed over: a byte that Pulsar would not have written there ends the walk.
+(``docs/formats/pulsar-blob.md``). Nothing is passed over: a byte that Pulsar would not have written there ends the walk.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What repairs find, in the words of `verify` where it finds the same (``docs/verify.md``, ``docs/repair.md``)."""
+"""What repairs find, in the words of `verify` where it finds the same (``docs/operating/verify.md``, ``docs/operating/repair.md``)."""
 
 DATA_WITHOUT_INDEX = "data-without-index"
 INDEX_WITHOUT_DATA = "index-without-data"

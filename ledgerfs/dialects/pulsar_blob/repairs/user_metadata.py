@@ -1,4 +1,4 @@
-"""User metadata that a copy tool dropped: the bytes are whole, but a broker refuses the objects (``docs/format.md``)."""
+"""User metadata that a copy tool dropped: the bytes are whole, but a broker refuses the objects (``docs/formats/pulsar-blob.md``)."""
 
 from collections.abc import Iterator, Mapping
 
