@@ -366,7 +366,7 @@ def test_an_orphan_beside_a_complete_copy_is_deleted_when_all_of_it_is_there(tmp
     for made in wholes:
         (tmp_path / data_key(made)).write_bytes(made.data)
     cuts = {
-        20 + cut: copy.data[:cut] for cut in (1, 100, 128, 129, 200, 1000, 1001, 1500, len(copy.object("data")) - 1)
+        20 + cut: copy.data[:cut] for cut in (1, 100, 128, 129, 200, 1000, 1001, 1500, len(copy.data) - 1)
     }
     for uuid, data in cuts.items():
         (tmp_path / data_key(offload([b"x"], uuid=uuid))).write_bytes(data)
@@ -805,7 +805,7 @@ def damaged_bucket(folder: Path) -> None:
     (folder / data_key(short)).write_bytes(short.data[:-1])
     orphan = offload(entries(), copy.ledger_id, uuid=20, block_size=700)
     (folder / data_key(orphan)).write_bytes(orphan.data)
-    (folder / index_key(offload(entries(), copy.ledger_id, uuid=21))).write_bytes(copy.object("index"))
+    (folder / index_key(offload(entries(), copy.ledger_id, uuid=21))).write_bytes(copy.index)
     (folder / f".{data_key(orphan)}.{'a' * 32}.part").write_bytes(b"half")
     (folder / "notes.txt").write_text("mine")
 
