@@ -36,7 +36,7 @@ from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.time_arguments import time_of
 from ledgerfs.vfs.bucket_tree import tree_of
 from ledgerfs.vfs.target import require_writable
-from ledgerfs.vfs.tree import Node
+from ledgerfs.vfs.tree import Node, Tree
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -150,22 +150,26 @@ class LedgerFileSystem(AbstractFileSystem):
         """
         return self.bucket.stats().as_dict()
 
+    @property
+    def _tree(self) -> Tree:
+        return tree_of(self.bucket)
+
     def ls(self, path: str, detail: bool = True, refresh: bool = False, **_: Any) -> list[Any]:  # noqa: ANN401
         """List a directory, topics by name and ledgers by id; for a file, itself."""
         if refresh:
             self.invalidate_cache()
         path = self._strip_protocol(path)
-        node = tree_of(self.bucket).node(path)
-        nodes = tree_of(self.bucket).children(path) if node.is_directory else [node]
+        node = self._tree.node(path)
+        nodes = self._tree.children(path) if node.is_directory else [node]
         return [_info(one) for one in nodes] if detail else [one.path for one in nodes]
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:  # noqa: ANN401
         """Describe one path: size, times, and for a ledger its id, topic, uuid and number of entries."""
-        return _info(tree_of(self.bucket).node(self._strip_protocol(path)))
+        return _info(self._tree.node(self._strip_protocol(path)))
 
     def size(self, path: str) -> int:
         """Return a file's size, bytes. One that only rendering tells, which `info` has as None, is rendered for it."""
-        tree = tree_of(self.bucket)
+        tree = self._tree
         node = tree.node(self._strip_protocol(path))
         return tree.open(node.path).size if node.size is None else node.size
 
@@ -193,7 +197,7 @@ class LedgerFileSystem(AbstractFileSystem):
     ) -> Iterator[tuple[str, Any, Any]]:
         """Walk as ``os.walk``; only a missing ``path`` is left to ``on_error``, all other errors are raised."""
         path = self._strip_protocol(path)
-        tree = tree_of(self.bucket)
+        tree = self._tree
         try:
             tree.node(path)
         except NotFoundError as error:
@@ -221,7 +225,7 @@ class LedgerFileSystem(AbstractFileSystem):
             return {} if detail else []
         nodes = [node] if not node.is_directory or (withdirs and path) else []
         if node.is_directory:
-            nodes += [one for one in tree_of(self.bucket).walk(path) if withdirs or not one.is_directory]
+            nodes += [one for one in self._tree.walk(path) if withdirs or not one.is_directory]
         nodes.sort(key=lambda one: one.path)
         return {one.path: _info(one) for one in nodes} if detail else [one.path for one in nodes]
 
@@ -243,7 +247,7 @@ class LedgerFileSystem(AbstractFileSystem):
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:  # noqa: ANN401
         """Return a file's bytes from ``start`` to ``end``; negative offsets count from its end."""
-        opened = tree_of(self.bucket).open(self._strip_protocol(path))
+        opened = self._tree.open(self._strip_protocol(path))
         return opened.read_ranges([inside(opened, start, end)])[0]
 
     def cat_ranges(
@@ -256,9 +260,7 @@ class LedgerFileSystem(AbstractFileSystem):
         **_: Any,  # noqa: ANN401
     ) -> list[Any]:
         """Return many ranges, read concurrently; with ``on_error="return"`` a failure stands in its range's place."""
-        return read_ranges(
-            lambda path: tree_of(self.bucket).open(self._strip_protocol(path)), paths, starts, ends, on_error
-        )
+        return read_ranges(lambda path: self._tree.open(self._strip_protocol(path)), paths, starts, ends, on_error)
 
     def get(
         self,
@@ -302,7 +304,7 @@ class LedgerFileSystem(AbstractFileSystem):
         target.parent.mkdir(parents=True, exist_ok=True)
         # Raises for a name that is too long, before anything is rendered or read.
         target.exists()
-        opened = tree_of(self.bucket).open(path)
+        opened = self._tree.open(path)
         callback.set_size(opened.size)
         part = target.with_name(f".{uuid4().hex}.part")
         try:
@@ -444,17 +446,17 @@ class LedgerFileSystem(AbstractFileSystem):
             return self._writes.create(path, beside, block_size=block_size, **kwargs)
         if mode != "rb":
             raise ReadOnlyError.at(path)
-        return LedgerFile(self, path, tree_of(self.bucket).open(path), block_size=block_size or _BLOCK_SIZE, **kwargs)
+        return LedgerFile(self, path, self._tree.open(path), block_size=block_size or _BLOCK_SIZE, **kwargs)
 
     def _node_or_none(self, path: str) -> Node | None:
-        tree = tree_of(self.bucket)  # a bucket that is not there is an error, not a path that is not there
+        tree = self._tree  # a bucket that is not there is an error, not a path that is not there
         try:
             return tree.node(self._strip_protocol(path))
         except NotFoundError:
             return None
 
     def _ref(self, path: str) -> LedgerRef:
-        node = tree_of(self.bucket).node(self._strip_protocol(path))
+        node = self._tree.node(self._strip_protocol(path))
         node.require_there()
         if node.ref is None:
             raise IsADirectoryPathError("a directory has no time", key=node.path)

@@ -68,6 +68,11 @@ class WritableNames(LedgerFileSystem):
     """The filesystem under test, whose tree the fixtures may lay out."""
 
     cachable = False
+    names: NamedTree
+
+    @property
+    def _tree(self) -> NamedTree:
+        return self.names
 
     def touch(self, path: str, *_: Any, **__: Any) -> None:
         self.names.add(self._strip_protocol(path))
@@ -90,19 +95,12 @@ class WritableNames(LedgerFileSystem):
             return Path("/dev/null").open("wb")
         return super().open(path, mode, **kwargs)
 
-    names: NamedTree
-
 
 class LedgerFixtures(AbstractFixtures):
     @pytest.fixture
     def fs(self, golden_url: str) -> WritableNames:
         fs = WritableNames(fo=golden_url)
         fs.names = NamedTree(tree_of(fs.bucket))
-
-        class Bucket:
-            tree = fs.names
-
-        fs.bucket = Bucket()
         return fs
 
     @pytest.fixture

@@ -143,7 +143,7 @@ def test_on_s3_it_is_the_same_with_its_user_metadata(
         blocks = s3.client.head_object(Bucket=s3_bucket, Key=f"{prefix}/{one.source.object('data').key}".lstrip("/"))[
             "ETag"
         ]
-        assert blocks.endswith(f'-{one.source.blocks}"')
+        assert blocks.endswith(f'-{one.source.cuts}"')
     with requests_of(s3_bucket) as seen:
         again = copy(source, open_bucket(f"s3://{s3_bucket}{prefix}", s3.options), topics)
     assert set(outcomes(again).values()) == {Outcome.SKIPPED}
