@@ -37,6 +37,7 @@ from ledgerfs.messages.decode.entries import DecodeOptions
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS, schema_of
 from ledgerfs.messages.kernels.crc32c import crc32c
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, MessageMetadataRecord
+from ledgerfs.scan.partitioned_scan import PartitionedScan
 from ledgerfs.scan.scan import Scan
 from ledgerfs.storage.objects import ReadRequest
 from tests.support.ledgers import offload, record
@@ -177,7 +178,7 @@ class InMemory:
         return Scan(TOPIC, [cast("LedgerReader", self)], DecodeOptions(columns))
 
 
-def count(scan: Scan) -> int:
+def count(scan: Scan | PartitionedScan) -> int:
     """Stream a scan, keep nothing, return its rows."""
     return sum(batch.num_rows for batch in scan)
 

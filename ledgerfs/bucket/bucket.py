@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from ledgerfs.bucket.catalog_file import CatalogFile, max_age_of
 from ledgerfs.bucket.reader_pool import ReaderPool
 from ledgerfs.bucket.topic import Topic
+from ledgerfs.bucket.wanted_topics import named_topic
 from ledgerfs.cache.block_cache import BlockCache
 from ledgerfs.cache.bucket_store import BucketStore
 from ledgerfs.cache.cache_folder import cache_folder
@@ -15,13 +16,12 @@ from ledgerfs.cache.disk_ranges import DiskRanges
 from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.cache.offset_file import shared_offset_file
 from ledgerfs.dialects.opening import AUTO, open_dialects
-from ledgerfs.errors import InvalidNameError, NotFoundError, UnplacedLedgersWarning
-from ledgerfs.formats.topic_names import UNKNOWN_DIRECTORY, managed_ledger_of, topic_of
+from ledgerfs.errors import UnplacedLedgersWarning
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialect import Dialect, Progress
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.listing import list_bucket
-from ledgerfs.ledgers.missing_ledgers import MissingLedger, unplaced_text
+from ledgerfs.ledgers.missing_ledgers import unplaced_text
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.ledgers.topic_infos import TopicInfo
 from ledgerfs.scan.options import require_of_files
@@ -202,20 +202,12 @@ class Bucket:
     def topic(self, name: str) -> "Topic":
         """Return a topic by its name (``persistent://tenant/namespace/topic`` or ``tenant/namespace/topic``).
 
-        Raises `NotFoundError` when the bucket has no ledger of it, `InvalidNameError` when it is no name of a topic.
+        The name of a partitioned topic gives all its partitions as one topic, unless there are ledgers under exactly that name: then these.
+        Raises `NotFoundError` when the bucket has no ledger of it, which names the nearest ones, `InvalidNameError` when it is no name of a
+        topic.
         """
-        if name == UNKNOWN_DIRECTORY and self.catalog.has(None):
-            return Topic(self, None)
-        try:
-            managed_ledger = managed_ledger_of(name)
-        except InvalidNameError:
-            managed_ledger = name
-        if not self.catalog.has(managed_ledger):
-            # A name that is no topic, which is shown as it is; it never hides a topic of the same spelling.
-            managed_ledger = name
-        if not self.catalog.has(managed_ledger):
-            raise NotFoundError("no ledger of this topic in the bucket", key=topic_of(managed_ledger_of(name)))
-        return Topic(self, managed_ledger)
+        found = named_topic(self.catalog, name)
+        return Topic(self, found.managed_ledger, is_partitioned=found.is_partitioned)
 
     def ledger(self, ledger_id: int, *, topic: str | None = None, uuid: str | None = None) -> LedgerReader:
         """Return a ledger by its id; of several copies the newest complete one, unless ``uuid`` names another.
@@ -223,12 +215,8 @@ class Bucket:
         Raises `NotFoundError`, `MissingLedgerError` (the bucket knows of it, and has not all of it), and `AmbiguousLedgerError` when
         several topics have such an id and ``topic`` is not given.
         """
-        managed_ledgers = None if topic is None else [self.topic(topic).managed_ledger]
+        managed_ledgers = None if topic is None else self.topic(topic).managed_ledgers
         return self._readers.reader(self.catalog.find(ledger_id, managed_ledgers, uuid))
-
-    def ledger_of(self, managed_ledger: str | None, ledger_id: int) -> LedgerReader:
-        """Return a ledger of one managed ledger by its id; raises as `ledger`."""
-        return self._readers.reader(self.catalog.find(ledger_id, [managed_ledger]))
 
     def reader(self, ref: LedgerRef) -> LedgerReader:
         """Return the reader of one row of the catalog, whichever copy it is."""
@@ -251,15 +239,9 @@ class Bucket:
     def _open_ledger(self, ref: LedgerRef, offsets: LearnedOffsets | None) -> LedgerReader:
         return self.dialect_of(ref).open_ledger(ref, offsets)
 
-    def readers_of(self, managed_ledger: str | None) -> list[LedgerReader]:
-        """Return the ledgers of one managed ledger, ascending by id, each once."""
-        return self._readers_in(self.catalog, managed_ledger)
-
-    def for_reading(self, managed_ledger: str | None) -> tuple[list[LedgerReader], tuple[MissingLedger, ...]]:
-        """Return `readers_of`, and what the same catalog knows to be missing; warns as `warn_of_unplaced`."""
-        catalog = self.catalog
-        self.warn_of_unplaced(managed_ledger, catalog)
-        return self._readers_in(catalog, managed_ledger), catalog.missing_of(managed_ledger)
+    def readers_of(self, managed_ledger: str | None, catalog: Catalog) -> list[LedgerReader]:
+        """Return the ledgers that a catalog of this bucket has of one managed ledger, ascending by id, each once."""
+        return [self._readers.reader(ref) for ref in catalog.refs_of(managed_ledger) if ref.copy == 0]
 
     def warn_of_unplaced(self, managed_ledger: str | None, catalog: Catalog | None = None) -> None:
         """Warn (`UnplacedLedgersWarning`) of ledgers that may be of any topic, once for each catalog and topic."""
@@ -273,9 +255,6 @@ class Bucket:
         unplaced, being_written = catalog.unplaced(), catalog.being_written(managed_ledger)
         if unplaced or being_written:
             warnings.warn(unplaced_text(self.store.url, unplaced, being_written), UnplacedLedgersWarning, stacklevel=3)
-
-    def _readers_in(self, catalog: Catalog, managed_ledger: str | None) -> list[LedgerReader]:
-        return [self._readers.reader(ref) for ref in catalog.refs_of(managed_ledger) if ref.copy == 0]
 
 
 def _dialect_of(dialects: Sequence[Dialect], ref: LedgerRef) -> Dialect:

@@ -1,26 +1,45 @@
-"""One topic of a bucket: its ledgers, and its messages as a table."""
+"""One topic of a bucket: its ledgers, and its messages as a table. A partitioned topic is one topic, too."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.bucket.wanted_topics import NamedTopic
+from ledgerfs.errors import AmbiguousLedgerError, InvalidOptionError, NotFoundError
+from ledgerfs.formats.topic_names import split_partition, topic_of
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
 from ledgerfs.ledgers.reader import LedgerReader
-from ledgerfs.scan.options import COUNT_OPTIONS, MESSAGE_OPTIONS, require_known
+from ledgerfs.ledgers.time_arguments import CLOCK_SLACK_MS, Moment
+from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
+from ledgerfs.scan.options import ORDERS, OnCorrupt, OnEncrypted, Order, PrivateKeys, Transactions
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.ledgers.catalog import Catalog
     from ledgerfs.scan.message_by_id import Message
+    from ledgerfs.scan.message_id import MessageId
+    from ledgerfs.scan.partitioned_scan import PartitionedScan
     from ledgerfs.scan.scan import Scan
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic of a bucket."""
+    """One topic of a bucket, as `Bucket.topic` returns it.
+
+    Attributes
+    ----------
+    bucket
+        The bucket. Each method looks into its catalog once, so what it says of several partitions was true at one moment.
+    managed_ledger
+        Name of its managed ledger; of a partitioned topic, which has none, what those of the partitions begin with.
+    is_partitioned
+        Whether this is a partitioned topic: all partitions of which the bucket has ledgers, whenever it is asked.
+
+    """
 
     bucket: "Bucket"
     managed_ledger: str | None
+    is_partitioned: bool = False
 
     @property
     def name(self) -> str:
@@ -28,47 +47,137 @@ class Topic:
         return topic_of(self.managed_ledger)
 
     @property
+    def partitions(self) -> "list[Topic]":
+        """The partitions of a partitioned topic, by their numbers; those without ledgers in the bucket are not there. Else empty."""
+        return [Topic(self.bucket, name) for name in self.managed_ledgers] if self.is_partitioned else []
+
+    @property
+    def managed_ledgers(self) -> list[str | None]:
+        """The managed ledgers that it is: its own, or those of its partitions."""
+        return self._managed_ledgers(self.bucket.catalog)
+
+    @property
     def ledgers(self) -> list[LedgerReader]:
-        """Its ledgers, ascending by id, which is their order in time."""
-        return self.bucket.readers_of(self.managed_ledger)
+        """Its ledgers, ascending by id, which is their order in time; one partition's behind the other's."""
+        catalog = self.bucket.catalog
+        names = self._managed_ledgers(catalog)
+        return [reader for name in names for reader in self.bucket.readers_of(name, catalog)]
 
     def ledger(self, ledger_id: int) -> LedgerReader:
-        """Return one of its ledgers; raises `NotFoundError`, and `MissingLedgerError` for one of those that are `missing`."""
-        return self.bucket.ledger_of(self.managed_ledger, ledger_id)
+        """Return one of its ledgers.
+
+        Raises `NotFoundError`, `MissingLedgerError` for one of those that are `missing`, and `AmbiguousLedgerError` where several
+        partitions have one of this id.
+        """
+        catalog = self.bucket.catalog
+        name = self._holder(catalog, ledger_id, self._managed_ledgers(catalog))
+        return self.bucket.reader(catalog.find(ledger_id, [name]))
 
     @property
     def missing(self) -> tuple[MissingLedger, ...]:
-        """Ledgers of it that the bucket knows of and cannot deliver, ascending by id."""
-        return self.bucket.catalog.missing_of(self.managed_ledger)
+        """Ledgers of it that the bucket knows of and cannot deliver, ascending by id; one partition's behind the other's."""
+        catalog = self.bucket.catalog
+        return tuple(one for name in self._managed_ledgers(catalog) for one in catalog.missing_of(name))
 
-    def scan(self, columns: Sequence[str] | None = None, **options: Any) -> "Scan":  # noqa: ANN401  (those of make_scan)
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        start_time: Moment = None,
+        end_time: Moment = None,
+        clock_slack_ms: int = CLOCK_SLACK_MS,
+        transactions: Transactions = "committed",
+        on_corrupt: OnCorrupt = "raise",
+        private_keys: PrivateKeys | None = None,
+        on_encrypted: OnEncrypted = "raise",
+        include_markers: bool = False,
+        check_checksums: bool = True,
+        max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
+        order: Order = "partition",
+    ) -> "Scan | PartitionedScan":
         """Return the topic as a table that streams: iterate it, or hand it to pyarrow, pandas, Polars or DuckDB.
 
         The scan raises `MissingLedgerError` before its first row where the topic has ledgers that are `missing`, unless ``on_corrupt`` is
-        "skip". Where the bucket has ledgers of which nothing tells the topic, this warns: `UnplacedLedgersWarning`.
+        "skip". Where the bucket has ledgers of which nothing tells the topic, this warns: `UnplacedLedgersWarning`. Raises
+        `InvalidOptionError` for an invalid column, time or choice.
 
         Parameters
         ----------
         columns
             Names, in the order wanted (`ledgerfs.messages.decode.table_schema`); what is not asked for is not built.
-        options
-            ``start_time``, ``end_time`` (ISO 8601 text, datetime, or ms; the end is excluded), ``transactions`` ("committed", "readable",
-            "all"), ``include_markers``, ``private_keys`` ({name: PEM text or path}), ``on_encrypted`` ("raise", "null", "skip"),
-            ``on_corrupt`` ("raise", "skip"), ``check_checksums``, ``max_message_bytes``, ``clock_slack_ms`` (how far a message may
-            be published before one that stands before it; 10 minutes).
+        start_time, end_time
+            Messages published from here on, and before this: ISO 8601 text, datetime, date, or ms since 1970; UTC unless they say
+            otherwise.
+        clock_slack_ms
+            How far a message may be published before one that stands before it.
+        transactions
+            ``committed``; ``readable``, which ends where Pulsar's reader would stop, in each partition; ``all``, with their state.
+        on_corrupt
+            ``skip`` leaves out damage, too large messages and missing ledgers, and tells of them.
+        private_keys, on_encrypted
+            What decrypts; and what becomes of messages that no key is for: ``null`` leaves out their value, ``skip`` the message.
+        include_markers
+            The broker's own markers, too.
+        check_checksums
+            Whether the CRC32C of every entry that has one is compared.
+        max_message_bytes
+            The largest message to decompress, or to join of chunks.
+        order
+            Of a partitioned topic: ``partition``, one behind the other; or ``publish_time``, where the next message is always that of the
+            partitions' next ones which was published first. The messages of a partition keep their order in both.
         """
-        # pyarrow and numba, which this imports, are not needed by those who list and copy.
+        # pyarrow and numba, which these import, are not needed by those who list and copy.
+        from ledgerfs.scan.partitioned_scan import PartitionedScan
         from ledgerfs.scan.scan import make_scan
 
-        ledgers, missing = self.bucket.for_reading(self.managed_ledger)
-        return make_scan(self.name, ledgers, missing=missing, columns=columns, **options)
+        if order not in ORDERS:
+            raise InvalidOptionError(f"one of {', '.join(ORDERS)}", key=f"order={order!r}")
+        whole = make_scan(
+            self.name, (), columns=columns, start_time=start_time, end_time=end_time, clock_slack_ms=clock_slack_ms,
+            transactions=transactions, on_corrupt=on_corrupt, private_keys=private_keys, on_encrypted=on_encrypted,
+            include_markers=include_markers, check_checksums=check_checksums, max_message_bytes=max_message_bytes,
+        )  # fmt: skip
+        catalog = self.bucket.catalog
+        names = self._managed_ledgers(catalog)
+        for name in names:
+            self.bucket.warn_of_unplaced(name, catalog)
+        parts = [(topic_of(name), self.bucket.readers_of(name, catalog), catalog.missing_of(name)) for name in names]
+        if self.is_partitioned:
+            return PartitionedScan.of(whole, parts, order)
+        ((_, ledgers, missing),) = parts
+        return replace(whole, ledgers=ledgers, missing=missing)
 
-    def count(self, **options: Any) -> int:  # noqa: ANN401  (those of make_scan)
-        """Return the number of messages, without building or decompressing any; ``options`` are those of `scan`."""
-        require_known(options, COUNT_OPTIONS)
-        return self.scan((), **options).count()
+    def count(
+        self,
+        *,
+        start_time: Moment = None,
+        end_time: Moment = None,
+        clock_slack_ms: int = CLOCK_SLACK_MS,
+        transactions: Transactions = "committed",
+        on_corrupt: OnCorrupt = "raise",
+        private_keys: PrivateKeys | None = None,
+        on_encrypted: OnEncrypted = "raise",
+        include_markers: bool = False,
+        check_checksums: bool = True,
+        max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
+    ) -> int:
+        """Return the number of messages, without building or decompressing any; the options are those of `scan`."""
+        return self.scan(
+            (), start_time=start_time, end_time=end_time, clock_slack_ms=clock_slack_ms, transactions=transactions,
+            on_corrupt=on_corrupt, private_keys=private_keys, on_encrypted=on_encrypted,
+            include_markers=include_markers, check_checksums=check_checksums, max_message_bytes=max_message_bytes,
+        ).count()  # fmt: skip
 
-    def message(self, message_id: str | tuple[int, ...], **options: Any) -> "Message":  # noqa: ANN401  (those of read_message)
+    def message(
+        self,
+        message_id: str | tuple[int, ...],
+        *,
+        private_keys: PrivateKeys | None = None,
+        on_encrypted: OnEncrypted = "raise",
+        include_markers: bool = False,
+        check_checksums: bool = True,
+        max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
+    ) -> "Message":
         """Return one message by its id, for the requests that reading its entry costs; more for a chunked message.
 
         Parameters
@@ -77,8 +186,8 @@ class Topic:
             ``ledger:entry``, ``ledger:entry:index``, or what Pulsar prints, ``ledger:entry:partition`` and
             ``ledger:entry:partition:index``, as text or tuple (`ledgerfs.scan.message_id`). A chunked message is found by any of its parts,
             and by ``first;last``.
-        options
-            ``private_keys``, ``on_encrypted``, ``max_message_bytes``, ``check_checksums``, ``include_markers``, as in `scan`.
+        private_keys, on_encrypted, include_markers, check_checksums, max_message_bytes
+            As in `scan`.
 
         Raises
         ------
@@ -86,6 +195,8 @@ class Topic:
             No such ledger, entry, message of the batch; a marker; a part of a chunked message whose other parts are not near.
         InvalidNameError
             No id, or one of an entry that is a batch of several messages.
+        AmbiguousLedgerError
+            Several partitions have such a ledger, as they may where two clusters share a bucket, and the id does not name one.
         MissingLedgerError
             The ledger is one of those that are `missing`.
         CorruptLedgerError, CorruptMessageError, EncryptedMessageError
@@ -94,6 +205,44 @@ class Topic:
         """
         # pyarrow and numba, as above.
         from ledgerfs.scan.message_by_id import read_message
+        from ledgerfs.scan.message_id import MessageId
 
-        require_known(options, MESSAGE_OPTIONS)
-        return read_message(self, message_id, **options)
+        identity = MessageId.of(message_id)
+        return read_message(
+            self._partition_of(identity) if self.is_partitioned else self, message_id, private_keys=private_keys,
+            on_encrypted=on_encrypted, include_markers=include_markers, check_checksums=check_checksums,
+            max_message_bytes=max_message_bytes,
+        )  # fmt: skip
+
+    def _managed_ledgers(self, catalog: "Catalog") -> list[str | None]:
+        return NamedTopic(self.managed_ledger, self.is_partitioned).managed_ledgers(catalog)
+
+    def _partition_of(self, identity: "MessageId") -> "Topic":
+        """Return the partition that a message is of."""
+        catalog = self.bucket.catalog
+        names = self._managed_ledgers(catalog)
+        if identity.partition is not None:
+            names = [name for name in names if _number_of(name) == identity.partition]
+            if not names:
+                raise identity.not_found(f"the bucket has no ledger of partition {identity.partition} of this topic")
+        try:
+            return Topic(self.bucket, self._holder(catalog, identity.ledger_id, names))
+        except NotFoundError as error:
+            raise identity.not_found(error.reason) from error
+
+    def _holder(self, catalog: "Catalog", ledger_id: int, names: Sequence[str | None]) -> str | None:
+        """Return which of some managed ledgers has a ledger of this id, be it that it is missing."""
+        found = [
+            name
+            for name in names
+            if catalog.copies_of(name, ledger_id) or any(one.ledger_id == ledger_id for one in catalog.missing_of(name))
+        ]
+        if len(found) > 1:
+            reason = f"several partitions have this ledger id, name one: {', '.join(map(topic_of, found))}"
+            raise AmbiguousLedgerError(reason, key=f"ledger {ledger_id}")
+        return found[0] if found else catalog.find(ledger_id, names).managed_ledger
+
+
+def _number_of(managed_ledger: str | None) -> int | None:
+    _, number = split_partition(managed_ledger or "")
+    return None if number is None else int(number)

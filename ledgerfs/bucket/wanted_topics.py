@@ -2,15 +2,31 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from ledgerfs.errors import InvalidOptionError, NotFoundError
-from ledgerfs.formats.topic_names import managed_ledger_of, topic_of
+from ledgerfs.bucket.near_topics import nearest_names
+from ledgerfs.errors import InvalidNameError, InvalidOptionError, NotFoundError
+from ledgerfs.formats.topic_names import UNKNOWN_DIRECTORY, managed_ledger_of, split_partition, topic_of
 from ledgerfs.ledgers.catalog import Catalog
 
 Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTopic:
+    """A topic that somebody named: a managed ledger, or with ``is_partitioned`` all partitions of that name."""
+
+    managed_ledger: str | None
+    is_partitioned: bool = False
+
+    def managed_ledgers(self, catalog: Catalog) -> list[str | None]:
+        """Return the managed ledgers that it is, partitions by their numbers."""
+        if not self.is_partitioned or self.managed_ledger is None:
+            return [self.managed_ledger]
+        return [*partitions_of(catalog, self.managed_ledger)]
 
 
 def wanted_ledgers(catalog: Catalog, topics: Sequence[str] | None = None, pattern: str | None = None) -> Mask:
@@ -21,7 +37,7 @@ def wanted_ledgers(catalog: Catalog, topics: Sequence[str] | None = None, patter
     catalog
         The bucket's.
     topics
-        Names; that of a partitioned topic means all its partitions. None for all topics.
+        Names, as `named_topic` takes them: that of a partitioned topic means all its partitions. None for all topics.
     pattern
         A regular expression, which the whole name (``persistent://…``, or without that) has to match; instead of ``topics``.
 
@@ -29,8 +45,10 @@ def wanted_ledgers(catalog: Catalog, topics: Sequence[str] | None = None, patter
     ------
     NotFoundError
         A topic of which the bucket has no ledger; no topic matches.
+    InvalidNameError
+        A name that is none of a topic.
     InvalidOptionError
-        Both are given; a name that is none; no regular expression.
+        Both are given; no regular expression.
 
     """
     is_wanted: Mask = catalog.ledgers["copy"] == 0
@@ -51,28 +69,44 @@ def wanted_names(catalog: Catalog, topics: Sequence[str] | None = None, pattern:
     return _named(catalog, topics) if topics is not None else _matching(catalog, pattern or "")
 
 
-def _named(catalog: Catalog, topics: Sequence[str]) -> set[str | None]:
-    found: set[str | None] = set()
-    for topic in topics:
-        names = {name for name in _spellings(topic) if catalog.has(name)} or _partitions_of(catalog, topic)
-        if not names:
-            raise NotFoundError("no ledger of this topic in the bucket", key=topic)
-        found |= names
-    return found
+def named_topic(catalog: Catalog, name: str) -> NamedTopic:
+    """Return the topic of this name: the one that has ledgers under exactly that name, else the one whose partitions have some.
 
-
-def _spellings(topic: str) -> list[str | None]:
-    """Return the managed ledgers that a name may mean: a topic's, or one of that very name."""
+    A name that is no topic's is that of a managed ledger, which is shown as it is; it never hides a topic of the same spelling. Raises
+    `NotFoundError`, which says what was perhaps meant, and `InvalidNameError`.
+    """
+    if name == UNKNOWN_DIRECTORY and catalog.has(None):
+        return NamedTopic(None)
     try:
-        return [managed_ledger_of(topic)]
-    except InvalidOptionError:
-        return [None if topic == topic_of(None) else topic]
+        spellings = [managed_ledger_of(name), name]
+    except InvalidNameError:
+        spellings = [name]
+    for spelling in spellings:
+        if catalog.has(spelling):
+            return NamedTopic(spelling)
+    for spelling in spellings:
+        if partitions_of(catalog, spelling):
+            return NamedTopic(spelling, is_partitioned=True)
+    managed_ledger = managed_ledger_of(name)
+    near = [topic_of(one) for one in nearest_names(managed_ledger, catalog.managed_ledgers)]
+    *others, last = near or [""]
+    meant = f"; did you mean {', '.join(others)}{' or ' if others else ''}{last}?" if near else ""
+    raise NotFoundError(f"no ledger of this topic in the bucket{meant}", key=topic_of(managed_ledger))
 
 
-def _partitions_of(catalog: Catalog, topic: str) -> set[str | None]:
-    stem = re.escape(topic_of(_spellings(topic)[0]))
-    partition = re.compile(rf"{stem}-partition-[0-9]+")
-    return {name for name in catalog.managed_ledgers if partition.fullmatch(topic_of(name))}
+def partitions_of(catalog: Catalog, managed_ledger: str) -> list[str]:
+    """Return the managed ledgers of a partitioned topic's partitions, by their numbers; empty where the bucket has none."""
+    numbered = [(name, split_partition(name)) for name in catalog.names_from(f"{managed_ledger}-partition-")]
+    found = [
+        (int(number), name)
+        for name, (stem, number) in numbered
+        if stem == managed_ledger and number is not None and catalog.has(name)
+    ]
+    return [name for _, name in sorted(found)]
+
+
+def _named(catalog: Catalog, topics: Sequence[str]) -> set[str | None]:
+    return {name for topic in topics for name in named_topic(catalog, topic).managed_ledgers(catalog)}
 
 
 def _matching(catalog: Catalog, pattern: str) -> set[str | None]:

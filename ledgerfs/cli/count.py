@@ -22,7 +22,6 @@ from ledgerfs.errors import (
     UnsupportedFormatError,
 )
 from ledgerfs.ledgers.dialect import Progress
-from ledgerfs.ledgers.topic_infos import TopicInfo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +35,9 @@ _DAMAGE = (CorruptObjectError, MissingLedgerError, ObjectNotFoundError, StaleObj
 class Count:
     """The messages of one topic; None where damage ended the count. Chunked messages that lack parts are no messages."""
 
-    info: TopicInfo
+    name: str
+    entries: int
+    bytes: int
     messages: int | None
     is_damaged: bool
     missing: "Sequence[MissingLedger]"
@@ -57,7 +58,7 @@ def count(
     Reads every entry, but decompresses and decrypts nothing. Entries and bytes are those of the whole topic, also where a range of time
     is asked for. Damage does not keep the other topics from being counted: a damaged topic gets a dash (or with --on-corrupt skip the
     number of what is left), standard error tells why, and the exit code is 1. A ledger that the
-    bucket knows of and cannot deliver is damage, too.
+    bucket knows of and cannot deliver is damage, too. A partitioned topic that is named is counted as one, else each partition by itself.
 
     \b
     Examples:
@@ -68,11 +69,10 @@ def count(
     with progress() as update:
         bucket.load_catalog(update)
     scan.pop("columns", None)
-    wanted = {bucket.topic(name).managed_ledger for name in topics}
-    infos = [info for info in bucket.topics() if not topics or info.managed_ledger in wanted]
+    wanted = _once([bucket.topic(name) for name in topics]) if topics else _all(bucket)
     announce_compiling()
     with progress(in_bytes=True) as update:
-        counts = _count_all(bucket, infos, scan, update)
+        counts = _count_all(bucket, wanted, scan, update)
     if as_json:
         print_json([_as_json(one) for one in counts])
     else:
@@ -83,8 +83,21 @@ def count(
         context.exit(1)
 
 
-def _count_all(bucket: Bucket, infos: list[TopicInfo], options: dict[str, Any], update: Progress) -> list[Count]:
-    done, total = 0, sum(info.bytes for info in infos)
+def _all(bucket: Bucket) -> list[Topic]:
+    return [Topic(bucket, info.managed_ledger) for info in bucket.topics()]
+
+
+def _once(topics: "Sequence[Topic]") -> list[Topic]:
+    """Return topics by their names, each once, and without the partitions of others among them: what is counted is also summed up."""
+    named = {(topic.name, topic.is_partitioned): topic for topic in topics}
+    inside = {part.name for topic in named.values() for part in topic.partitions}
+    return [named[key] for key in sorted(named) if key[0] not in inside]
+
+
+def _count_all(bucket: Bucket, topics: "Sequence[Topic]", options: dict[str, Any], update: Progress) -> list[Count]:
+    infos = {info.managed_ledger: info for info in bucket.topics()}
+    of_topics = [[infos[name] for name in topic.managed_ledgers if name in infos] for topic in topics]
+    done, total = 0, sum(info.bytes for found in of_topics for info in found)
 
     def add(size: int) -> None:
         nonlocal done
@@ -92,16 +105,17 @@ def _count_all(bucket: Bucket, infos: list[TopicInfo], options: dict[str, Any], 
         update("counting", done, total)
 
     counts = []
-    for info in infos:
-        scan = Topic(bucket, info.managed_ledger).scan((), **options)
+    for topic, found in zip(topics, of_topics, strict=True):
+        scan = topic.scan((), **options)
         scan.on_read = add
         try:
             messages: int | None = scan.count()
             is_damaged = say_left_out(scan)
         except _DAMAGE as error:
-            say(str(error) if isinstance(error, MissingLedgerError) else f"{info.name}: {error}")
+            say(str(error) if isinstance(error, MissingLedgerError) else f"{topic.name}: {error}")
             messages, is_damaged = None, True
-        counts.append(Count(info, messages, is_damaged, scan.missing, len(scan.incomplete)))
+        sums = sum(info.entries for info in found), sum(info.bytes for info in found)
+        counts.append(Count(topic.name, *sums, messages, is_damaged, scan.missing, len(scan.incomplete)))
     return counts
 
 
@@ -111,19 +125,19 @@ def _print_table(counts: list[Count]) -> None:
     rows = table("topic", "messages", "entries", "bytes", right=("messages", "entries", "bytes"))
     for one in counts:
         messages = "-" if one.messages is None else f"{one.messages:,}"
-        rows.add_row(printable(one.info.name), messages, f"{one.info.entries:,}", human_size(one.info.bytes))
+        rows.add_row(printable(one.name), messages, f"{one.entries:,}", human_size(one.bytes))
     messages = f"{sum(one.messages or 0 for one in counts):,}"
-    entries = f"{sum(one.info.entries for one in counts):,}"
-    rows.add_row("total", messages, entries, human_size(sum(one.info.bytes for one in counts)))
+    entries = f"{sum(one.entries for one in counts):,}"
+    rows.add_row("total", messages, entries, human_size(sum(one.bytes for one in counts)))
     show(rows)
 
 
 def _as_json(one: Count) -> dict[str, Any]:
     return {
-        "name": one.info.name,
+        "name": one.name,
         "messages": one.messages,
-        "entries": one.info.entries,
-        "bytes": one.info.bytes,
+        "entries": one.entries,
+        "bytes": one.bytes,
         "damaged": one.is_damaged,
         "incomplete": one.incomplete,
         "missing": [lost.as_json() for lost in one.missing],

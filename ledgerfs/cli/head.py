@@ -14,12 +14,14 @@ from ledgerfs.cli.message_text import message_lines
 from ledgerfs.cli.options import bucket_argument
 from ledgerfs.cli.output import progress
 from ledgerfs.cli.scan_options import scan_options
+from ledgerfs.scan.options import ORDERS, Order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
 
+    from ledgerfs.scan.partitioned_scan import PartitionedScan
     from ledgerfs.scan.scan import Scan
 
 _OF_EVERY_MESSAGE = ("ledger_id", "entry_id", "batch_index", "publish_time")
@@ -30,6 +32,13 @@ _SHOWN = ("event_time", "key", "key_bytes", "ordering_key", "properties", "value
 @click.option("-n", "messages", default=10, show_default=True, type=click.IntRange(min=0), help="How many messages.")
 @click.option("--full", is_flag=True, help="Show long values whole; without it a terminal gets one line a value.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, as in the view jsonl.")
+@click.option(
+    "--order",
+    type=click.Choice(ORDERS),
+    default=ORDERS[0],
+    show_default=True,
+    help="Of a partitioned topic: partition by partition, or merged by the time of publishing.",
+)
 @bucket_argument
 @click.argument("topic")
 @scan_options
@@ -41,6 +50,7 @@ def head(
     messages: int,
     scan: dict[str, Any],
     *,
+    order: Order,
     full: bool,
     as_json: bool,
 ) -> None:
@@ -53,24 +63,25 @@ def head(
       ledgerfs head -n 5 s3://tier persistent://public/default/orders
       ledgerfs head s3://tier public/default/orders --start 2026-11-01T12:00:00Z --columns key,value
       ledgerfs head s3://tier public/default/orders --json | jq .key
+      ledgerfs head s3://tier public/default/partitioned --order publish_time
     """
     with progress() as update:
         bucket.load_catalog(update)
     announce_compiling()
     columns: tuple[str, ...] | None = scan.pop("columns", None)
     if as_json:
-        found = bucket.topic(topic).scan(columns, **scan)
+        found = bucket.topic(topic).scan(columns, **scan, order=order)
         _print_json(found, messages)
     else:
         shown = columns or (*_SHOWN, *(("txn_id", "txn_state") if scan.get("transactions") == "all" else ()))
         names = tuple(dict.fromkeys((*_OF_EVERY_MESSAGE, *shown)))
-        found = bucket.topic(topic).scan(names, **scan)
+        found = bucket.topic(topic).scan(names, **scan, order=order)
         _print_text(found, messages, shown, is_cut=sys.stdout.isatty() and not full)
     if say_left_out(found):
         context.exit(1)
 
 
-def _print_json(scan: "Scan", messages: int) -> None:
+def _print_json(scan: "Scan | PartitionedScan", messages: int) -> None:
     # numba and pyarrow, which these import, would make every other command start later; so below.
     from ledgerfs.messages.text.json_lines import json_lines
 
@@ -80,7 +91,7 @@ def _print_json(scan: "Scan", messages: int) -> None:
     sys.stdout.buffer.flush()
 
 
-def _print_text(scan: "Scan", messages: int, shown: tuple[str, ...], *, is_cut: bool) -> None:
+def _print_text(scan: "Scan | PartitionedScan", messages: int, shown: tuple[str, ...], *, is_cut: bool) -> None:
     from ledgerfs.scan.python_values import python_rows
 
     width = shutil.get_terminal_size().columns if is_cut else None
@@ -89,7 +100,7 @@ def _print_text(scan: "Scan", messages: int, shown: tuple[str, ...], *, is_cut: 
             click.echo("\n".join(message_lines(row, shown, width)))
 
 
-def _first(scan: "Scan", messages: int) -> "Iterator[pa.RecordBatch]":
+def _first(scan: "Scan | PartitionedScan", messages: int) -> "Iterator[pa.RecordBatch]":
     """Yield the first rows of a scan, and read no further than they are."""
     missing = messages
     batches = iter(scan)

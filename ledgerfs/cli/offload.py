@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.bucket.wanted_topics import wanted_names
 from ledgerfs.cache.block_cache import process_cache
 from ledgerfs.cli.command import command
 from ledgerfs.cli.options import CODECS, bucket_argument, target_argument
@@ -94,7 +95,7 @@ def offload(
 
     with progress() as update:
         catalog = bucket.refresh(update)
-    wanted = [bucket.topic(topic).managed_ledger for topic in topics] if topics else None
+    wanted = sorted(wanted_names(catalog, topics), key=lambda name: name or "") if topics else None
     target.raw_store.writes.make_folder()
     if is_renumbered and ledger_id is None:
         ledger_id = new_own_id([catalog, target.refresh()], wanted)

@@ -1,5 +1,8 @@
 """A topic exported to a folder: one file a ledger, each whole or not there, and nothing done twice.
 
+The partitions of a partitioned topic lie together in the folder. Each has ledgers and transactions of its own, and two may have ledgers of
+one id, where two clusters share the bucket; so their files are told apart by the partition.
+
 Each ledger is a scan of its own, which asks the ledgers around it for what belongs to its messages: a chunked message is in the ledger of
 its last part. A ledger whose messages may still change is exported anew when one of the ledgers has that it depends on
 (`ledgerfs.ledgers.finality`).
@@ -8,22 +11,25 @@ its last part. A ledger whose messages may still change is exported anew when on
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
-from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.topic import Topic
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.export.contents import told_bucket
 from ledgerfs.export.folder import Exported, ExportFolder
 from ledgerfs.formats.local_paths import LocalPath, local_path
+from ledgerfs.formats.topic_names import split_partition
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.ledgers.finality import TopicState, version_of
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.ledger_times import LedgerTimes
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
+from ledgerfs.ledgers.time_arguments import CLOCK_SLACK_MS, Moment
+from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.decode.entries import Skipped
-from ledgerfs.scan.options import require_of_parts
+from ledgerfs.scan.options import OnCorrupt, OnEncrypted, PrivateKeys, require_of_parts
+from ledgerfs.scan.partitioned_scan import PartitionedScan
 from ledgerfs.scan.scan import Scan
 from ledgerfs.scan.topic_entries import Reach
 from ledgerfs.tables.table_files import TABLE_KINDS, write_table
@@ -72,9 +78,21 @@ def export_topic(
     *,
     overwrite: bool = False,
     progress: Progress | None = None,
-    **options: Any,  # noqa: ANN401  (those of Topic.scan)
+    columns: Sequence[str] | None = None,
+    start_time: Moment = None,
+    end_time: Moment = None,
+    clock_slack_ms: int = CLOCK_SLACK_MS,
+    transactions: Literal["committed", "all"] = "committed",
+    on_corrupt: OnCorrupt = "raise",
+    private_keys: PrivateKeys | None = None,
+    on_encrypted: OnEncrypted = "raise",
+    include_markers: bool = False,
+    check_checksums: bool = True,
+    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
 ) -> ExportReport:
     """Write each ledger of a topic that has messages to ``<ledgerId>.<kind>`` in a folder, unless it is there already.
+
+    Those of a partitioned topic are ``<ledgerId>-partition-<number>.<kind>``.
 
     Parameters
     ----------
@@ -88,13 +106,17 @@ def export_topic(
         Remove what an export with other options left in the folder, instead of raising.
     progress
         Called with the topic's name, and how many bytes of how many have been read.
-    options
-        Those of `Topic.scan`: columns, times, transactions, private keys, what to do about damage and encryption.
+    columns, start_time, end_time, clock_slack_ms, on_corrupt, include_markers, check_checksums, max_message_bytes
+        As `Topic.scan` takes them.
+    private_keys, on_encrypted
+        The same.
+    transactions
+        As `Topic.scan` takes it, except ``readable``, which a single ledger does not know.
 
     Raises
     ------
     InvalidOptionError
-        An option that is none, or a folder that holds something else.
+        A column, a time or a choice that is none, or a folder that holds something else.
     ExportFolderError
         The folder cannot be written, or another export is writing to it.
     MissingLedgerError
@@ -106,66 +128,102 @@ def export_topic(
     folder_path = local_path(target, "target")
     if kind not in TABLE_KINDS:
         raise InvalidOptionError(f"one of {', '.join(TABLE_KINDS)}", key=f"kind={kind!r}")
-    require_of_parts(options)
-    scan = topic.scan(**options)
+    require_of_parts({"transactions": transactions})
+    scan = topic.scan(
+        columns, start_time=start_time, end_time=end_time, clock_slack_ms=clock_slack_ms, transactions=transactions,
+        on_corrupt=on_corrupt, private_keys=private_keys, on_encrypted=on_encrypted, include_markers=include_markers,
+        check_checksums=check_checksums, max_message_bytes=max_message_bytes,
+    )  # fmt: skip
     scan.require_all()
-    contents = _contents_of(topic.bucket, scan, kind, options.get("private_keys") or ())
-    versions = {str(ledger.ref.ledger_id): version_of(ledger.ref) for ledger in scan.ledgers}
+    if isinstance(scan, PartitionedScan):
+        whole, ledgers = scan.whole, [one for part in scan.partitions for one in _ledgers_of(part, _ending_of(part))]
+    else:
+        whole, ledgers = scan, _ledgers_of(scan)
+    contents = _contents_of(topic, whole, kind, private_keys or ())
+    versions = {one.name: version_of(one.ref) for one in ledgers}
     with ExportFolder(folder_path, contents, TABLE_KINDS[kind], versions, overwrite=overwrite) as folder:
-        export = _Export(scan, folder, kind, progress or (lambda *_: None))
-        for position in export.unfinished():
-            export.make(position)
+        export = _Export(ExportReport(topic.name, missing=scan.missing), folder, kind, progress or (lambda *_: None))
+        for ledger in export.unfinished(ledgers):
+            export.make(ledger)
     return export.report
+
+
+@dataclass(frozen=True, slots=True)
+class _Ledger:
+    """A ledger to export.
+
+    Attributes
+    ----------
+    name
+        Of its file, without the suffix.
+    position, scan, topic
+        Where it is among those of its topic, or of its partition; a scan of all these, and their state.
+
+    """
+
+    name: str
+    ref: LedgerRef
+    position: int
+    scan: Scan
+    topic: TopicState
+
+
+def _ledgers_of(scan: Scan, ending: str = "") -> list[_Ledger]:
+    refs = [ledger.ref for ledger in scan.ledgers]
+    known, topic = replace(scan, limits=LedgerTimes.of_refs(refs)), TopicState(refs)
+    return [_Ledger(f"{ref.ledger_id}{ending}", ref, place, known, topic) for place, ref in enumerate(refs)]
+
+
+def _ending_of(partition: Scan) -> str:
+    """Return what the names of files of a partition end with; its number as its name has it, since ``-01`` is another one than ``-1``."""
+    return f"-partition-{split_partition(partition.topic)[1]}"
 
 
 class _Export:
     """The work of one export."""
 
-    def __init__(self, scan: Scan, folder: ExportFolder, kind: str, progress: Progress) -> None:
-        self.report = ExportReport(scan.topic, missing=scan.missing)
-        self._refs = [ledger.ref for ledger in scan.ledgers]
-        self._scan = replace(scan, limits=LedgerTimes.of_refs(self._refs))
-        self._topic = TopicState(self._refs)
+    def __init__(self, report: ExportReport, folder: ExportFolder, kind: str, progress: Progress) -> None:
+        self.report = report
         self._folder = folder
         self._kind = kind
         self._progress = progress
         self._read = self._to_read = 0
 
-    def unfinished(self) -> list[int]:
-        """Return the positions of the ledgers to export."""
+    def unfinished(self, ledgers: Sequence[_Ledger]) -> list[_Ledger]:
+        """Return those of the ledgers that are to be exported."""
         found = []
-        for position, ref in enumerate(self._refs):
-            judged = self._folder.judge(ref, self._topic)
+        for one in ledgers:
+            judged = self._folder.judge(one.name, one.ref, one.topic)
             if judged.known is None or not judged.stays:
-                found.append(position)
-                self._to_read += ref.length
+                found.append(one)
+                self._to_read += one.ref.length
                 continue
             self.report.kept += judged.known.rows > 0
             self.report.skipped_before += judged.known.skipped
             if judged.is_held:
-                self.report.held.append(ref.ledger_id)
+                self.report.held.append(one.ref.ledger_id)
         return found
 
-    def make(self, position: int) -> None:
+    def make(self, ledger: _Ledger) -> None:
         """Export one ledger."""
-        ref = self._refs[position]
         read_before = self._read
-        scan = replace(self._scan, part=Reach.of(range(position, position + 1)), on_read=self._tell)
-        rows, size = self._write(ref, scan)
+        part = Reach.of(range(ledger.position, ledger.position + 1))
+        scan = replace(ledger.scan, part=part, on_read=self._tell)
+        rows, size = self._write(ledger.name, scan)
         skipped = sum(one.last_entry - one.first_entry + 1 for one in scan.skipped)
-        exported = Exported(version_of(ref), rows, size, skipped, scan.basis, self._topic.of(scan.basis))
-        self._folder.record(ref, exported)
+        state = ledger.topic.of(scan.basis)
+        self._folder.record(ledger.name, Exported(version_of(ledger.ref), rows, size, skipped, scan.basis, state))
         self.report.skipped += scan.skipped
         self.report.incomplete += scan.incomplete
-        self._tell(read_before + ref.length - self._read)
+        self._tell(read_before + ledger.ref.length - self._read)
 
-    def _write(self, ref: LedgerRef, scan: Scan) -> tuple[int, int]:
+    def _write(self, name: str, scan: Scan) -> tuple[int, int]:
         """Write the file of a ledger, if it has messages; return how many, and the bytes of the file."""
         batches = iter(scan)
         first = next(batches, None)
         if first is None:
             return 0, 0
-        with self._folder.writing(ref) as file:
+        with self._folder.writing(name) as file:
             rows = write_table(chain([first], batches), scan.schema, file, self._kind)
             size = file.tell()
         self.report.written += 1
@@ -176,15 +234,17 @@ class _Export:
     def _tell(self, size: int) -> None:
         """Tell that so many bytes more are read."""
         self._read += size
-        self._progress(self._scan.topic, self._read, self._to_read)
+        self._progress(self.report.topic, self._read, self._to_read)
 
 
-def _contents_of(bucket: Bucket, scan: Scan, kind: str, private_keys: Iterable[str]) -> dict[str, Any]:
+def _contents_of(topic: Topic, scan: Scan, kind: str, private_keys: Iterable[str]) -> dict[str, Any]:
     """Return what decides about the contents of the files, as values that JSON knows; of keys their names."""
     options = asdict(scan.options) | {"columns": scan.schema.names, "transactions": scan.transactions}
     return {
-        "bucket": told_bucket(bucket),
-        "topic": scan.topic,
+        "bucket": told_bucket(topic.bucket),
+        "topic": topic.name,
+        # A topic of the same name without partitions has other files.
+        **({"partitions": "all"} if topic.is_partitioned else {}),
         "format": kind,
         **options,
         "clock_slack_ms": scan.clock_slack_ms,

@@ -8,6 +8,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +25,9 @@ from ledgerfs.ledgers.ledger_ref import LedgerRef
 
 RECORD_NAME = ".ledgerfs-export.json"
 LOCK_NAME = ".ledgerfs-export.lock"
+
+_NAME = re.compile("[0-9]+(-partition-[0-9]{1,9})?")
+"""Of a file, without its suffix: the ledger's id, and of which partition it is where all partitions of a topic lie together."""
 
 _VERSION = 2
 _VERSION_WITHOUT_BUCKET = 1
@@ -80,7 +84,7 @@ class ExportFolder:
     suffix
         That of the files.
     versions
-        What identifies the objects of each of the topic's ledgers (`version_of`), by its id.
+        What identifies the objects of each of the topic's ledgers (`version_of`), by the name of its file without the suffix.
     overwrite
         Remove the files of an earlier export with other contents.
 
@@ -133,37 +137,37 @@ class ExportFolder:
                 if kind is None:
                     raise
 
-    def judge(self, ref: LedgerRef, topic: TopicState) -> Judgement:
-        """Return whether the file of a ledger stays, where the topic has these ledgers now.
+    def judge(self, name: str, ref: LedgerRef, topic: TopicState) -> Judgement:
+        """Return whether the file ``name`` of a ledger stays, where the topic has these ledgers now.
 
         A file that would be made anew is held where ledgers are gone that some of its rows came from: without them it would lose those.
         """
-        known = self._record.ledgers.get(str(ref.ledger_id))
-        if known is None or self._size_of(ref) != known.size:
+        known = self._record.ledgers.get(name)
+        if known is None or self._size_of(name) != known.size:
             return Judgement(known)
         if known.version == version_of(ref) and topic.holds(known.basis, known.state):
             return Judgement(known, stays=True)
         is_held = not topic.can_remake(known.basis)
         return Judgement(known, stays=is_held, is_held=is_held)
 
-    def _size_of(self, ref: LedgerRef) -> int:
+    def _size_of(self, name: str) -> int:
         try:
-            return _size_of(self._file(ref))
+            return _size_of(self._file(name))
         except OSError:
             return 0
 
     @contextmanager
-    def writing(self, ref: LedgerRef) -> Iterator[BinaryIO]:
+    def writing(self, name: str) -> Iterator[BinaryIO]:
         """Give a file to write to, which becomes the ledger's when all is on disk; after an error it is gone."""
-        with _replacing(self._file(ref)) as file:
+        with _replacing(self._file(name)) as file:
             yield file
 
-    def record(self, ref: LedgerRef, exported: Exported) -> None:
+    def record(self, name: str, exported: Exported) -> None:
         """Remember what a ledger became; where it has no messages (any more), its file goes away."""
         if not exported.rows:
-            with _naming(self._file(ref)):
-                self._file(ref).unlink(missing_ok=True)
-        self._record.ledgers[str(ref.ledger_id)] = exported
+            with _naming(self._file(name)):
+                self._file(name).unlink(missing_ok=True)
+        self._record.ledgers[name] = exported
         if len(self._record.ledgers) < _FEW_LEDGERS or time.monotonic() >= self._save_after:
             self._save()
 
@@ -209,7 +213,7 @@ class ExportFolder:
     def _clear(self, found: "_Record") -> None:
         """Remove the files of an export with other contents, or refuse to."""
         suffixes = (found.suffix, self._record.suffix)
-        files = [path for path in self.path.glob("[0-9]*.*") if path.stem.isdigit() and path.suffix in suffixes]
+        files = [path for path in self.path.glob("[0-9]*.*") if _NAME.fullmatch(path.stem) and path.suffix in suffixes]
         if (files or found.contents) and not self._overwrite:
             differing = what_differs(self._record.contents, found.contents)
             what = f"an export {differing}" if found.contents else f"{files[0].name}, which no export made"
@@ -224,13 +228,13 @@ class ExportFolder:
         ended = time.monotonic()
         self._save_after = ended + (ended - began) * _SHARE_OF_SAVING
 
-    def _file(self, ref: LedgerRef) -> Path:
-        return self.path / f"{ref.ledger_id}{self._record.suffix}"
+    def _file(self, name: str) -> Path:
+        return self.path / f"{name}{self._record.suffix}"
 
 
 @dataclass(slots=True)
 class _Record:
-    """What is saved beside the files: what they hold, their suffix, and the ledgers by their ids."""
+    """What is saved beside the files: what they hold, their suffix, and the ledgers by the names of their files."""
 
     contents: Mapping[str, Any]
     suffix: str

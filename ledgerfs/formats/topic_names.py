@@ -20,6 +20,7 @@ UNKNOWN_DIRECTORY = "_unknown"
 
 # Pulsar's NamedEntity accepts exactly these characters in tenants, clusters and namespaces.
 _ENTITY = re.compile(r"[-=:.\w]+\Z", re.ASCII)
+_PARTITION = re.compile(r"(.*)-partition-([0-9]{1,9})", re.DOTALL)
 _HIDDEN = {"%2E": ".", "%2E%2E": ".."}
 _RESERVED = (OTHER_DIRECTORY, UNKNOWN_DIRECTORY)
 
@@ -155,6 +156,15 @@ def managed_ledger_of(topic: str) -> str:
         raise InvalidNameError(
             "not a text that UTF-8 can hold", key=topic.encode("utf-8", "replace").decode()
         ) from error
+
+
+def split_partition(name: str) -> tuple[str, str | None]:
+    """Return of a topic's or managed ledger's name that of the partitioned topic, and the number of the partition as it is written.
+
+    A name that is no partition's comes back whole, with None.
+    """
+    found = _PARTITION.fullmatch(name)
+    return (name, None) if found is None else (found[1], found[2])
 
 
 def _visible(component: str) -> str:

@@ -125,6 +125,16 @@ class Catalog:
         """Whether there are ledgers of this name, be it that all of them are missing."""
         return len(self._rows_of(managed_ledger)) > 0 or bool(self.missing_of(managed_ledger))
 
+    def names_from(self, prefix: str) -> Iterator[str]:
+        """Yield the names that begin so, in order; looks at no others."""
+        # Of the sorted names the last one may be None.
+        end = len(self.names) - (None in self.names[-1:])
+        for row in range(bisect_left(range(end), prefix, key=lambda row: self.names[row] or ""), end):
+            name = self.names[row]
+            if name is None or not name.startswith(prefix):
+                return
+            yield name
+
     def row_of(self, managed_ledger: str | None) -> int:
         """Return the row of a name; `UNKNOWN` for None, and for one that is not there."""
         return UNKNOWN if managed_ledger is None else self._name_rows.get(managed_ledger, UNKNOWN)

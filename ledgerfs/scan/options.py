@@ -1,18 +1,26 @@
 """What the options of a scan are called: here, where nothing heavy is imported, since those check names who read no messages yet."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from os import PathLike
+from typing import Any, Literal
 
 from ledgerfs.errors import InvalidOptionError
+
+Transactions = Literal["committed", "readable", "all"]
+OnEncrypted = Literal["raise", "null", "skip"]
+OnCorrupt = Literal["raise", "skip"]
+Order = Literal["partition", "publish_time"]
+PrivateKeys = Mapping[str, str | bytes | PathLike[str]]
+"""Each by its name in Pulsar: PEM, or the path of a PEM file."""
 
 MESSAGE_OPTIONS = ("private_keys", "on_encrypted", "include_markers", "check_checksums", "max_message_bytes")
 """Of `Topic.message`."""
 
 SCAN_OPTIONS = ("columns", "start_time", "end_time", "clock_slack_ms", "transactions", "on_corrupt", *MESSAGE_OPTIONS)
-"""Of `Topic.scan`, and all that hands its options on to it."""
+"""Of `Topic.scan`, and all that hands its options on to it; `Topic.scan` itself also has ``order``."""
 
-COUNT_OPTIONS = SCAN_OPTIONS[1:]
-"""Of `Topic.count`, which has no columns."""
+ORDERS: tuple[Order, ...] = ("partition", "publish_time")
+"""Of `Topic.scan` of a partitioned topic."""
 
 
 def require_known(given: Iterable[str], known: Iterable[str] = SCAN_OPTIONS) -> None:

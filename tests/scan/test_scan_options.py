@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from inspect import signature
 from pathlib import Path
+from typing import get_args
 
 import duckdb
 import polars as pl
@@ -23,8 +24,18 @@ from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.decode.entries import DecodeOptions, Skipped
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord
+from ledgerfs.scan import message_by_id
+from ledgerfs.scan import scan as scan_module
 from ledgerfs.scan.message_by_id import read_message
-from ledgerfs.scan.options import MESSAGE_OPTIONS, SCAN_OPTIONS
+from ledgerfs.scan.options import (
+    MESSAGE_OPTIONS,
+    ORDERS,
+    SCAN_OPTIONS,
+    OnCorrupt,
+    OnEncrypted,
+    Order,
+    Transactions,
+)
 from ledgerfs.scan.scan import make_scan
 from ledgerfs.scan.topic_entries import Reach
 from tests.support.entries import ZSTD, batched, compress, frame, framed, metadata
@@ -364,12 +375,18 @@ def test_unknown_columns_choices_and_times_are_told_at_once(tmp_path):
         ({"end_time": CREATED_MS * 1_000_000}, f"looks like nanoseconds; .* such as {CREATED_MS}"),
         ({"end_time": 2**63 - 1}, "leave it out"),
         ({"start_time": -5}, "no time of a Pulsar"),
-        ({"start_tme": 0}, "start_tme: no such option; .*did you mean start_time"),
-        ({"start_ms": 0}, "start_ms: no such option; .*did you mean start_time"),
-        ({"maxMessageBytes": 0}, "did you mean max_message_bytes"),
+        ({"order": "key"}, "order='key': one of partition, publish_time"),
     ]:
         with pytest.raises(InvalidOptionError, match=word):
             topic.scan(**options)
+    for options, word in [
+        ({"start_tme": 0}, "start_tme: no such option; .*did you mean start_time"),
+        ({"start_ms": 0}, "start_ms: no such option; .*did you mean start_time"),
+        ({"maxMessageBytes": 0}, "did you mean max_message_bytes"),
+        ({"order": "publish_time"}, "order: no such option"),
+    ]:
+        with pytest.raises(InvalidOptionError, match=word):
+            open_bucket(str(tmp_path), scan_options=options)
 
 
 def test_a_misspelt_option_is_told_wherever_options_are_taken(tmp_path):
@@ -382,18 +399,62 @@ def test_a_misspelt_option_is_told_wherever_options_are_taken(tmp_path):
         (lambda **given: open_bucket(str(tmp_path), scan_options=given), {"transaction": "all"}),
         (lambda **given: LedgerFileSystem(fo=f"file://{tmp_path}", scan_options=given), {"columms": ["key"]}),
     ):
-        with pytest.raises(InvalidOptionError, match=f"{next(iter(options))}: no such option"):
+        name = next(iter(options))
+        with pytest.raises((InvalidOptionError, TypeError), match=f"{name}: no such option|keyword argument '{name}'"):
             call(**options)
     assert not (tmp_path / "out").exists()
     assert topic.count(start_time=0) == topic.count(include_markers=True) == 1
 
 
+def defaults_of(function):
+    """Return the default of each argument that is given by its name only."""
+    return {name: one.default for name, one in signature(function).parameters.items() if one.kind is one.KEYWORD_ONLY}
+
+
 def test_the_names_of_options_are_those_that_a_scan_has():
     decoding = {one.name for one in fields(DecodeOptions)} - {"columns", "start_ms", "end_ms"}
-    own = {name for name, one in signature(make_scan).parameters.items() if one.kind is one.KEYWORD_ONLY} - {"missing"}
-    assert set(SCAN_OPTIONS) == decoding | own
-    of_message = {name for name, one in signature(read_message).parameters.items() if one.kind is one.KEYWORD_ONLY}
-    assert set(MESSAGE_OPTIONS) == of_message
+    assert set(SCAN_OPTIONS) == decoding | defaults_of(make_scan).keys() - {"missing"}
+    assert set(MESSAGE_OPTIONS) == defaults_of(read_message).keys()
+
+
+def test_functions_of_a_topic_spell_their_options_out_with_the_defaults_that_a_scan_has():
+    of_scan = {one.name: one.default for one in fields(DecodeOptions)} | defaults_of(make_scan)
+    wanted = {name: of_scan[name] for name in SCAN_OPTIONS}
+    spelled = {"columns": signature(Topic.scan).parameters["columns"].default} | defaults_of(Topic.scan)
+    assert spelled == {**wanted, "order": "partition"}
+    assert defaults_of(Topic.count) == {name: wanted[name] for name in SCAN_OPTIONS[1:]}
+    assert defaults_of(Topic.message) == {name: wanted[name] for name in MESSAGE_OPTIONS} == defaults_of(read_message)
+    assert defaults_of(export_topic) == {**wanted, "overwrite": False, "progress": None}
+    for function in (Topic.scan, Topic.count, Topic.message, export_topic):
+        parameters = signature(function).parameters.values()
+        assert not [one for one in parameters if one.kind in {one.VAR_KEYWORD, one.VAR_POSITIONAL}]
+        assert not [one for one in parameters if one.annotation is one.empty and one.name != "self"]
+    kinds = {"transactions": Transactions, "on_encrypted": OnEncrypted, "on_corrupt": OnCorrupt}
+    assert {name: get_args(kind) for name, kind in kinds.items()} == scan_module._CHOICES
+    assert get_args(Order) == ORDERS
+
+
+def test_every_option_of_a_topic_is_handed_on(tmp_path, monkeypatch):
+    """Each with a value that is not its default, so that one that is forgotten is seen."""
+    given = {
+        "start_time": CREATED_MS, "end_time": CREATED_MS + 5, "clock_slack_ms": 7, "transactions": "all", "on_corrupt": "skip",
+        "private_keys": {}, "on_encrypted": "null", "include_markers": True, "check_checksums": False, "max_message_bytes": 9999,
+    }  # fmt: skip
+    assert given.keys() == set(SCAN_OPTIONS[1:])
+    told = []
+    monkeypatch.setattr(
+        scan_module, "make_scan", lambda *_, **options: told.append(options) or make_scan(*_, **options)
+    )
+    topic = topic_with(tmp_path, [message(0)])
+    topic.scan(["key"], **given, order="publish_time")
+    topic.count(**given)
+    export_topic(topic, tmp_path / "out", "csv", columns=["key"], **given)
+    assert told == [{"columns": columns, **given} for columns in (["key"], (), ["key"])]
+    read = []
+    monkeypatch.setattr(message_by_id, "read_message", lambda *_, **options: read.append(options))
+    of_message = {name: given[name] for name in MESSAGE_OPTIONS}
+    topic.message("1:0", **of_message)
+    assert read == [of_message]
 
 
 def test_a_column_asked_for_twice_is_told_or_comes_twice(tmp_path):

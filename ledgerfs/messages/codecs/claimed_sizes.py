@@ -18,10 +18,6 @@ from ledgerfs.messages.kernels.arrays import borrowed
 BELIEVED = 5 << 20
 """Bytes; few messages are larger, and none that is not compressed unless a broker was told to take it."""
 
-DEFAULT_MAX_MESSAGE_BYTES = 1 << 30
-"""The ceiling: half of what a column of Arrow can hold. 5 MiB of ZSTD may become 160 GiB, and no process is to end by one message; the
-largest one takes up to three times its size for a moment."""
-
 COST_OF_MESSAGE = 256
 """What each message of a large batch counts for at least, bytes: its row takes that much, however small it is."""
 

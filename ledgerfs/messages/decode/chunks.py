@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from ledgerfs.messages.codecs.claimed_sizes import DEFAULT_MAX_MESSAGE_BYTES, check_size, too_large
+from ledgerfs.messages.codecs.claimed_sizes import check_size, too_large
 from ledgerfs.messages.codecs.compression import LARGEST
+from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
 
 LEAST_WAITING_BYTES = 256 << 20
 """What may wait at least, in all messages together; more if one message may be larger."""

@@ -2,7 +2,6 @@
 
 import base64
 import binascii
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ledgerfs.formats.topic_names import split_partition
 from ledgerfs.messages.decode.batch_split import Message, Messages
 from ledgerfs.messages.decode.constant_columns import ConstantColumns
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, transactions_of
@@ -33,7 +33,6 @@ Mask = npt.NDArray[np.bool_]
 StateOf = Callable[[tuple[int, int], int, int], str]
 """Tells what became of a transaction's message: called with the transaction, the ledger and the entry."""
 
-_PARTITION = re.compile(r"-partition-([0-9]{1,9})\Z")
 _LONGEST_CONSTANT = 256
 _PROPERTY_OF_MESSAGE, _PROPERTY_OF_BATCHED = 4, 1
 
@@ -134,8 +133,8 @@ class MessageColumns:
         return self._repeating("schema_version", Meta.SCHEMA_AT)
 
     def _partition(self) -> pa.Array:
-        match = _PARTITION.search(self.topic)
-        return self._constant("partition", int(match[1]) if match else None)
+        _, number = split_partition(self.topic)
+        return self._constant("partition", None if number is None else int(number))
 
     def _broker_index(self) -> pa.Array:
         of_entry = self.entries[Meta.BROKER_INDEX]

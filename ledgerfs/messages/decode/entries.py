@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from ledgerfs.errors import CorruptMessageError
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.messages.codecs.claimed_sizes import DEFAULT_MAX_MESSAGE_BYTES
 from ledgerfs.messages.codecs.compression import LARGEST
+from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
 from ledgerfs.messages.decode.batch_split import split_batches, split_unopened
 from ledgerfs.messages.decode.chunks import ChunkJoiner
 from ledgerfs.messages.decode.columns import MessageColumns, StateOf

@@ -14,7 +14,6 @@ import numpy.typing as npt
 from ledgerfs.errors import DecompressionError
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.messages.codecs.claimed_sizes import DEFAULT_MAX_MESSAGE_BYTES
 from ledgerfs.messages.codecs.compress import compress
 from ledgerfs.messages.codecs.compression import LARGEST, Compression, decompress
 from ledgerfs.messages.codecs.native_codecs import decompress_into, native_functions
@@ -24,6 +23,7 @@ from ledgerfs.messages.codecs.native_compression import (
     native_compressors,
     put_compressed,
 )
+from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
 from ledgerfs.messages.decode.batch_split import plain_sizes
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta
 from ledgerfs.messages.decode.payloads import PlainPayloads

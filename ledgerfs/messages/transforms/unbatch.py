@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.messages.codecs.claimed_sizes import DEFAULT_MAX_MESSAGE_BYTES
 from ledgerfs.messages.codecs.compress import compress
 from ledgerfs.messages.codecs.compression import Compression
 from ledgerfs.messages.codecs.native_compression import compressor_functions, most_compressed, native_compressors
+from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
 from ledgerfs.messages.decode.batch_split import Message, Messages, plain_sizes, split_batches
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status
 from ledgerfs.messages.kernels.memory import empty

@@ -1,0 +1,142 @@
+"""A partitioned topic read as one table: its partitions one behind the other, or merged by publish time.
+
+Each partition is a scan of its own. Chunked messages are joined within a partition, and transactions have their outcomes, and their first
+open one, in each.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ledgerfs.ledgers.finality import Basis
+from ledgerfs.ledgers.missing_ledgers import MissingLedger, missing_error
+from ledgerfs.ledgers.reader import LedgerReader
+from ledgerfs.messages.decode.chunks import Incomplete
+from ledgerfs.messages.decode.entries import Skipped
+from ledgerfs.scan.merged_batches import merged_by_publish_time
+from ledgerfs.scan.options import Order
+from ledgerfs.scan.scan import OnRead, Scan
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PartitionLedgers = tuple[str, Sequence[LedgerReader], Sequence[MissingLedger]]
+"""Of a partition: its name, its ledgers, and those that the bucket cannot deliver."""
+
+
+@dataclass(slots=True)
+class PartitionedScan:
+    """A table of several partitions that is read when it is iterated, each time anew; an Arrow stream as `Scan` is.
+
+    Memory is bounded by what one scan takes; by as much for each partition where they are merged.
+
+    Attributes
+    ----------
+    whole
+        A scan of no ledgers with the name of the topic, and the options.
+    partitions
+        A scan for each, by their numbers, from one catalog. After an iteration ``basis`` of each tells what its rows depend on.
+    order
+        ``partition``: one behind the other. ``publish_time``: the next row is, of the first rows of each partition that have not come yet,
+        the one that was published first, and of equal ones that of the lower partition. Either way the rows of a partition keep their
+        order, so times go back where they go back in a partition.
+    on_read
+        Called as entries are read, for those who show progress.
+
+    """
+
+    whole: Scan
+    partitions: Sequence[Scan]
+    order: Order = "partition"
+    on_read: OnRead | None = None
+
+    @classmethod
+    def of(cls, whole: Scan, partitions: Sequence[PartitionLedgers], order: Order) -> "PartitionedScan":
+        """Return the scan of some partitions, with the options of ``whole``, a scan of no ledgers."""
+        names, options = whole.schema.names, whole.options
+        if not names:
+            # Rows without columns are the same in any order.
+            order = "partition"
+        if order == "publish_time" and "publish_time" not in names:
+            options = replace(options, columns=(*names, "publish_time"))
+        scans = [
+            # What is known of transactions is known by places in their partition.
+            replace(whole, topic=topic, ledgers=ledgers, missing=missing, options=options, known_outcomes={})
+            for topic, ledgers, missing in partitions
+        ]
+        return cls(whole, scans, order)
+
+    @property
+    def topic(self) -> str:
+        """Name of the partitioned topic; the column ``topic`` has those of the partitions."""
+        return self.whole.topic
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and types of the columns."""
+        return self.whole.schema
+
+    @property
+    def skipped(self) -> list[Skipped]:
+        """After an iteration: entries left out because of ``on_corrupt="skip"``, of all partitions."""
+        return [one for scan in self.partitions for one in scan.skipped]
+
+    @property
+    def incomplete(self) -> list[Incomplete]:
+        """After an iteration: chunked messages of which parts are missing, of all partitions."""
+        return [one for scan in self.partitions for one in scan.incomplete]
+
+    @property
+    def missing(self) -> list[MissingLedger]:
+        """Ledgers of all partitions that the bucket cannot deliver; they raise `MissingLedgerError` as those of a `Scan` do."""
+        return [one for scan in self.partitions for one in scan.missing]
+
+    @property
+    def is_final(self) -> bool:
+        """After a whole iteration: whether no ledger that is uploaded later can change the rows, of any partition."""
+        return all(scan.is_final for scan in self.partitions)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        self._begin()
+        # Batches of the columns wanted: the publish time may be read only to merge by it.
+        names = self.schema.names
+        if self.order == "publish_time":
+            return (batch.select(names) for batch in merged_by_publish_time([iter(scan) for scan in self.partitions]))
+        return chain.from_iterable(self.partitions)
+
+    def count(self) -> int:
+        """Return the number of messages; no column is built for it, and nothing decompressed or decrypted, as in `Scan.count`."""
+        self._begin()
+        return sum(scan.count() for scan in self.partitions)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return the stream as pyarrow's reader, for those who take nothing else (DuckDB)."""
+        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
+
+    def to_table(self) -> pa.Table:
+        """Read all of it into memory."""
+        return pa.Table.from_batches(list(self), self.schema)
+
+    def to_pandas(self, **options: Any) -> "pd.DataFrame":  # noqa: ANN401  (pyarrow's own)
+        """Read all of it into a pandas DataFrame; ``options`` are those of `pyarrow.Table.to_pandas`."""
+        frame: pd.DataFrame = self.to_table().to_pandas(**options)
+        return frame
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        capsule: object = self.to_reader().__arrow_c_stream__(requested_schema)
+        return capsule
+
+    def require_all(self) -> None:
+        """Raise `MissingLedgerError` where any partition lacks ledgers and nobody asked for the rest."""
+        lacking = [one for scan in self.partitions if scan.options.on_corrupt != "skip" for one in scan.missing]
+        if lacking:
+            raise missing_error(self.topic, lacking)
+
+    def _begin(self) -> None:
+        """Require all ledgers of all partitions, before the first row of any, and forget what an earlier iteration told."""
+        self.require_all()
+        for scan in self.partitions:
+            scan.skipped, scan.incomplete, scan.basis, scan.on_read = [], [], Basis.unknown(), self.on_read
