@@ -90,9 +90,9 @@ class PartitionedScan:
         return [one for scan in self.partitions for one in scan.incomplete]
 
     @property
-    def missing(self) -> list[MissingLedger]:
+    def missing(self) -> tuple[MissingLedger, ...]:
         """Ledgers of all partitions that the bucket cannot deliver; they raise `MissingLedgerError` as those of a `Scan` do."""
-        return [one for scan in self.partitions for one in scan.missing]
+        return tuple(one for scan in self.partitions for one in scan.missing)
 
     @property
     def is_final(self) -> bool:
