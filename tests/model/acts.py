@@ -13,8 +13,11 @@ from tests.model.meetings import Meeting
 from tests.model.world import USERS_IDS, Actor, World
 from tests.support.ledgers import CREATED_MS
 
-TOPICS = tuple(f"persistent://public/default/{name}" for name in ("orders", "events"))
-"""The first one is also the first cluster's, the second one the other's."""
+WHOLE = "persistent://public/default/orders"
+TOPICS = tuple(f"{WHOLE}-partition-{number}" for number in range(2))
+"""The two partitions of one topic; the first one is also the first cluster's, the second one the other's."""
+NAMES = (*TOPICS, WHOLE)
+"""What can be read and exported."""
 
 
 class Act(Protocol):
@@ -129,7 +132,7 @@ class Offload:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A topic is read, all of it, or from one of its messages to another one."""
+    """A topic, or both partitions as one, is read, all of it, or from one of its messages to another one."""
 
     bucket: int
     topic: int
@@ -138,11 +141,13 @@ class Read:
     end: int | None
 
     def __call__(self, world: World, actor: Actor, meeting: Meeting | None) -> None:
-        topic = TOPICS[self.topic]
-        copies = (copy for copy in world.models[self.bucket].now.values() if copy.content.topic == topic)
+        topic, how = NAMES[self.topic], self.how
+        if topic == WHOLE and how in reading.OF_FILES:
+            how = "table"
+        copies = (copy for copy in world.models[self.bucket].now.values() if copy.content.topic.startswith(topic))
         known = sorted({_time_of(message) for copy in copies for message in copy.content.messages})
         times = tuple(known[end % len(known)] if known and end is not None else None for end in (self.start, self.end))
-        reading.read(world, actor, self.bucket, topic, how=self.how, times=times, meeting=meeting)
+        reading.read(world, actor, self.bucket, topic, how=how, times=times, meeting=meeting)
 
 
 def _time_of(message: Message) -> int:
@@ -163,7 +168,7 @@ class Export:
     into: int
 
     def __call__(self, world: World, actor: Actor, meeting: Meeting | None) -> None:
-        topic = TOPICS[self.topic]
+        topic = NAMES[self.topic]
         name = topic.removeprefix("persistent://").replace("/", "-")
         folder = world.folder / "exports" / f"{(self.bucket + self.into) % 2} {name} {self.kind} {self.window}"
         times = (None, None) if self.window is None else tuple(CREATED_MS + hour * HOUR for hour in self.window)
@@ -223,6 +228,7 @@ class Vanish:
 ACTORS = st.integers(0, 5)
 SESSIONS = st.integers(4, 5)
 numbers = st.integers(0, 1)
+_names = st.integers(0, 2)
 places = st.integers(0, 7)
 _shifts = st.sampled_from([(), (-3,), (3,), (2, -2), (-5, 5, 0)])
 
@@ -248,12 +254,12 @@ PUTS = st.builds(
 REMOVALS = st.builds(Remove, numbers, places)
 OFFLOADS = st.builds(Offload, numbers, st.sampled_from(["skip", "skip", "fail"]), st.sampled_from([False, False, True]))
 READS = st.builds(
-    Read, numbers, numbers, st.sampled_from(sorted(reading.READERS)), st.none() | places, st.none() | places
+    Read, numbers, _names, st.sampled_from(sorted(reading.READERS)), st.none() | places, st.none() | places
 )
 EXPORTS = st.builds(
     Export,
     numbers,
-    numbers,
+    _names,
     st.sampled_from(["parquet", "jsonl"]),
     st.sampled_from([None, None, (2, 6)]),
     st.sampled_from([0, 0, 0, 1]),

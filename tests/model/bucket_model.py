@@ -128,10 +128,17 @@ def ledgers_of(state: State, topic: str) -> dict[int, list[Copy]]:
     return found
 
 
+def parts_of(state: State, topic: str) -> list[str]:
+    """Return the topics that a name means: the one of that name, else its partitions, of which the model has less than ten."""
+    known = {copy.content.topic for copy in state.values()}
+    return [topic] if topic in known else sorted(name for name in known if name.startswith(f"{topic}-partition-"))
+
+
 def is_whole(state: State, topic: str) -> bool:
     """Whether the topic is there, and each of its ledgers has its data, in one copy at least."""
-    found = ledgers_of(state, topic)
-    return bool(found) and all(copy.content in contents_of(copies) for copies in found.values() for copy in copies)
+    parts = parts_of(state, topic)
+    found = [copies for part in parts for copies in ledgers_of(state, part).values()]
+    return bool(found) and all(copy.content in contents_of(copies) for copies in found for copy in copies)
 
 
 def contents_of(copies: Sequence[Copy]) -> list[Content]:
@@ -150,8 +157,28 @@ def rows_by_ledger(state: State, topic: str) -> dict[int, list[Row]]:
 
 
 def rows_of(state: State, topic: str) -> list[Row]:
-    """Return the rows of a topic, in order."""
-    return [row for rows in rows_by_ledger(state, topic).values() for row in rows]
+    """Return the rows of a topic, in order, one partition's after the other's."""
+    parts = parts_of(state, topic)
+    return [row for part in parts for rows in rows_by_ledger(state, part).values() for row in rows]
+
+
+def merged_rows_of(state: State, topic: str) -> list[Row]:
+    """Return the rows of a topic: the next one is always that of the partitions' next ones which was published first."""
+    waiting = [rows_of(state, part) for part in parts_of(state, topic)]
+    found = []
+    while any(waiting):
+        _, first = min((rows[0].time_ms, number) for number, rows in enumerate(waiting) if rows)
+        found.append(waiting[first].pop(0))
+    return found
+
+
+def rows_by_file(state: State, topic: str) -> dict[str, list[Row]]:
+    """Return the rows of each file of an export, by its name without the suffix."""
+    return {
+        f"{ledger_id}{part.removeprefix(topic)}": rows
+        for part in parts_of(state, topic)
+        for ledger_id, rows in rows_by_ledger(state, part).items()
+    }
 
 
 def _joined(messages: Sequence[Message], waiting: dict[Row, int]) -> Iterator[Row]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.model import acts, reading
-from tests.model.acts import TOPICS, Act, Between
+from tests.model.acts import TOPICS, WHOLE, Act, Between
 from tests.model.bucket_model import State, is_whole, rows_of, topics_of
 from tests.model.meetings import Meeting
 from tests.model.places import Place
@@ -109,13 +109,18 @@ class NothingIsLost(RuleBasedStateMachine):
 
     @invariant()
     def every_row_is_there(self) -> None:
-        """Somebody who comes anew finds all rows of all topics, and no others."""
+        """Somebody who comes anew finds all rows of all topics, and no others, also of both partitions as one."""
         for number, model in enumerate(self.world.models):
             if self.looked_at[number] == model.moment:
                 continue
             self.looked_at[number] = model.moment
             bucket = self.world.witness.bucket(number)
             assert {topic.name for topic in bucket.topics()} >= topics_of(model.now)
+            if model.now:
+                for how in ("table", "merged"):
+                    reading.read(
+                        self.world, self.world.witness, number, WHOLE, how=how, times=(None, None), meeting=None
+                    )
             for topic in sorted({copy.content.topic for copy in model.now.values()}):
                 for start, end in ((None, None), *self.halves_of(model.now, topic)):
                     reading.read(

@@ -9,9 +9,20 @@ import pyarrow.parquet as pq
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.export.export import export_topic
 from ledgerfs.ledgers.findings import Severity
+from ledgerfs.scan.options import Order
 from ledgerfs.upkeep.verification.verify import verify
 from tests.model import spark_jobs
-from tests.model.bucket_model import Row, State, contents_of, is_whole, ledgers_of, rows_by_ledger, rows_of
+from tests.model.bucket_model import (
+    Row,
+    State,
+    contents_of,
+    is_whole,
+    ledgers_of,
+    merged_rows_of,
+    parts_of,
+    rows_by_file,
+    rows_of,
+)
 from tests.model.meetings import Meeting
 from tests.model.world import USERS_IDS, Actor, World
 
@@ -48,6 +59,7 @@ def read(
         select,
         found,
         error,
+        merged_rows_of if how == "merged" else rows_of,
     )
 
 
@@ -58,6 +70,7 @@ def require_true(
     select: Select,
     found: list[str] | int | None,
     error: LedgerfsError | None,
+    rows_in: Callable[[State, str], list[Row]] = rows_of,
 ) -> None:
     """Say that what a reader found is the topic as it was at one of some moments, or that an error was right."""
     if error is not None:
@@ -65,7 +78,7 @@ def require_true(
         assert len(states) > 1 or not is_whole(states[0], topic), f"{what}: {error!r}"
         return
     expected = [
-        [row.value for row in rows_of(state, topic) if select(row)] for state in states if is_whole(state, topic)
+        [row.value for row in rows_in(state, topic) if select(row)] for state in states if is_whole(state, topic)
     ]
     matching = [len(rows) if isinstance(found, int) else rows for rows in expected]
     assert matching, f"#11: {what}: returned {found}, and ledgers of it are missing"
@@ -79,7 +92,8 @@ def number_of(states: Sequence[State], topic: str, select: Select) -> str:
     hidden = [
         ledger_id
         for state in states
-        for ledger_id, copies in ledgers_of(state, topic).items()
+        for part in parts_of(state, topic)
+        for ledger_id, copies in ledgers_of(state, part).items()
         if len(contents_of(copies)) > 1
     ]
     if hidden:
@@ -99,13 +113,17 @@ def _within(start: int | None, end: int | None) -> Select:
 Times = tuple[int | None, int | None]
 
 
-def _scan(actor: Actor, number: int, topic: str, times: Times) -> list[str]:
-    scan = actor.bucket(number).topic(topic).scan(["value"], start_time=times[0], end_time=times[1])
+def _scan(actor: Actor, number: int, topic: str, times: Times, order: Order = "partition") -> list[str]:
+    scan = actor.bucket(number).topic(topic).scan(["value"], start_time=times[0], end_time=times[1], order=order)
     found: list[str] = []
     for batch in scan:
         actor.met()
         found += _texts(batch.column("value").to_pylist())
     return found
+
+
+def _merged(actor: Actor, number: int, topic: str, times: Times) -> list[str]:
+    return _scan(actor, number, topic, times, "publish_time")
 
 
 def _count(actor: Actor, number: int, topic: str, times: Times) -> int:
@@ -118,12 +136,16 @@ def _in_parts(actor: Actor, number: int, topic: str, times: Times) -> list[str]:
 
 def _by_id(actor: Actor, number: int, topic: str, times: Times) -> list[str]:
     opened = actor.bucket(number).topic(topic)
-    ids = opened.scan(["ledger_id", "entry_id", "batch_index"]).to_table().to_pylist()
+    ids = opened.scan(["ledger_id", "entry_id", "partition", "batch_index"]).to_table().to_pylist()
     actor.met()
     found = []
     for row in ids:
         place = (row["ledger_id"], row["entry_id"])
         index = row["batch_index"]
+        if opened.is_partitioned:
+            # Two clusters have ledgers of one id.
+            place = (*place, row["partition"])
+            index = index or 0
         value = opened.message(place if index is None else (*place, index)).value
         found += _texts([value])
     return found
@@ -156,13 +178,16 @@ def _texts(values: Sequence[bytes | None]) -> list[str]:
 
 READERS: dict[str, Callable[[Actor, int, str, Times], list[str] | int]] = {
     "table": _scan,
+    "merged": _merged,
     "count": _count,
     "parts": _in_parts,
     "messages": _by_id,
     "jsonl": _jsonl,
     "parquet": _parquet,
 }
-TIMED = {"table", "count"}
+TIMED = {"table", "merged", "count"}
+OF_FILES = {"jsonl", "parquet"}
+"""Those that read the tree, which has a folder for each partition."""
 
 
 def export(
@@ -212,24 +237,24 @@ def export(
     assert None in differences, f"{reason}: {what}: {differences[-1]}"
 
 
-def _files(folder: Path) -> dict[int, list[str]]:
+def _files(folder: Path) -> dict[str, list[str]]:
     found = {}
     for path in folder.glob("[0-9]*.parquet"):
-        found[int(path.stem)] = _texts(pq.read_table(path, columns=["value"]).column("value").to_pylist())
+        found[path.stem] = _texts(pq.read_table(path, columns=["value"]).column("value").to_pylist())
     for path in folder.glob("[0-9]*.jsonl"):
-        found[int(path.stem)] = [json.loads(line)["value"] for line in path.read_bytes().splitlines()]
+        found[path.stem] = [json.loads(line)["value"] for line in path.read_bytes().splitlines()]
     return found
 
 
 def _difference(
-    state: State, history: Sequence[State], topic: str, select: Select, files: dict[int, list[str]]
+    state: State, history: Sequence[State], topic: str, select: Select, files: dict[str, list[str]]
 ) -> str | None:
     """Return how a folder differs from a state, but for ledgers that were in the bucket earlier: their files stay."""
-    for ledger_id, rows in rows_by_ledger(state, topic).items():
+    for name, rows in rows_by_file(state, topic).items():
         expected = [row.value for row in rows if select(row)]
-        if files.get(ledger_id, []) != expected:
-            return f"ledger {ledger_id} has {expected}, its file {files.get(ledger_id)}"
-    ever = {ledger_id for one in history for ledger_id in rows_by_ledger(one, topic)}
+        if files.get(name, []) != expected:
+            return f"ledger {name} has {expected}, its file {files.get(name)}"
+    ever = {name for one in history for name in rows_by_file(one, topic)}
     strange = set(files) - ever
     return f"files of no ledger: {strange}" if strange else None
 
