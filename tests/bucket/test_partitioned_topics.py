@@ -23,7 +23,7 @@ from ledgerfs.errors import (
     NotFoundError,
     UnplacedLedgersWarning,
 )
-from ledgerfs.ledgers.dialect import LedgerReader
+from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS
 from ledgerfs.scan.partitioned_scan import PartitionedScan
 from tests.support.entries import frame, metadata
