@@ -58,7 +58,7 @@ class Topic:
 
     @property
     def ledgers(self) -> list[LedgerReader]:
-        """Its ledgers, ascending by id, which is their order in time; one partition's behind the other's."""
+        """Its ledgers, ascending by id, which is their order in time; one partition's after the other's."""
         catalog = self.bucket.catalog
         names = self._managed_ledgers(catalog)
         return [reader for name in names for reader in self.bucket.readers_of(name, catalog)]
@@ -75,7 +75,7 @@ class Topic:
 
     @property
     def missing(self) -> tuple[MissingLedger, ...]:
-        """Ledgers of it that the bucket knows of and cannot deliver, ascending by id; one partition's behind the other's."""
+        """Ledgers of it that the bucket knows of and cannot deliver, ascending by id; one partition's after the other's."""
         catalog = self.bucket.catalog
         return tuple(one for name in self._managed_ledgers(catalog) for one in catalog.missing_of(name))
 
@@ -123,7 +123,7 @@ class Topic:
         max_message_bytes
             The largest message to decompress, or to join of chunks.
         order
-            Of a partitioned topic: ``partition``, one behind the other; or ``publish_time``, where the next message is always that of the
+            Of a partitioned topic: ``partition``, one after the other; or ``publish_time``, where the next message is always that of the
             partitions' next ones which was published first. The messages of a partition keep their order in both.
         """
         # pyarrow and numba, which these import, are not needed by those who list and copy.

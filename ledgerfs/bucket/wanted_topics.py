@@ -46,9 +46,9 @@ def wanted_ledgers(catalog: Catalog, topics: Sequence[str] | None = None, patter
     NotFoundError
         A topic of which the bucket has no ledger; no topic matches.
     InvalidNameError
-        A name that is none of a topic.
+        An invalid name.
     InvalidOptionError
-        Both are given; no regular expression.
+        Both are given; an invalid regular expression.
 
     """
     is_wanted: Mask = catalog.ledgers["copy"] == 0

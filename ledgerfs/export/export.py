@@ -116,7 +116,7 @@ def export_topic(
     Raises
     ------
     InvalidOptionError
-        A column, a time or a choice that is none, or a folder that holds something else.
+        An invalid column, time or choice, or a folder that holds something else.
     ExportFolderError
         The folder cannot be written, or another export is writing to it.
     MissingLedgerError

@@ -19,7 +19,7 @@ _MOST_BYTES = 64 << 20
 """Of rows that are put together at once: a batch of more is given in parts, so that no column comes near the 2 GiB that it may have."""
 
 _LONG_RUN = 256
-"""Rows of one stream behind each other that are given as they are, uncopied, where they are so many on average."""
+"""Rows of one stream in succession that are given as they are, uncopied, where they are so many on average."""
 
 
 def merged_by_publish_time(streams: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
@@ -73,7 +73,7 @@ class _Window:
 
 
 def _interleaved(parts: Sequence[pa.RecordBatch], times: Int64) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of all parts by ``times``, those of one part behind the other; equal ones come in the order of the parts."""
+    """Yield the rows of all parts by ``times``, those of one part after the other; equal ones come in the order of the parts."""
     owners = np.repeat(np.arange(len(parts)), [part.num_rows for part in parts])[np.argsort(times, kind="stable")]
     given = np.zeros(len(parts), np.int64)
     pending = [owners]

@@ -1,4 +1,4 @@
-"""A partitioned topic read as one table: its partitions one behind the other, or merged by publish time.
+"""A partitioned topic read as one table: its partitions one after the other, or merged by publish time.
 
 Each partition is a scan of its own. Chunked messages are joined within a partition, and transactions have their outcomes, and their first
 open one, in each.
@@ -40,7 +40,7 @@ class PartitionedScan:
     partitions
         A scan for each, by their numbers, from one catalog. After an iteration ``basis`` of each tells what its rows depend on.
     order
-        ``partition``: one behind the other. ``publish_time``: the next row is, of the first rows of each partition that have not come yet,
+        ``partition``: one after the other. ``publish_time``: the next row is, of the first rows of each partition that have not come yet,
         the one that was published first, and of equal ones that of the lower partition. Either way the rows of a partition keep their
         order, so times go back where they go back in a partition.
     on_read
