@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.bucket.topic import Topic
 from ledgerfs.cli.command import command
 from ledgerfs.cli.compile_notice import announce_compiling
 from ledgerfs.cli.left_out import say_left_out
@@ -21,13 +19,14 @@ from ledgerfs.errors import (
     StaleObjectError,
     UnsupportedFormatError,
 )
-from ledgerfs.ledgers.dialect import Progress
-from ledgerfs.ledgers.topic_infos import TopicInfo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.ledgers.dialect import Progress
     from ledgerfs.ledgers.missing_ledgers import MissingLedger
+    from ledgerfs.ledgers.topic_infos import TopicInfo
 
 _DAMAGE = (CorruptObjectError, MissingLedgerError, ObjectNotFoundError, StaleObjectError, UnsupportedFormatError)
 
@@ -36,7 +35,7 @@ _DAMAGE = (CorruptObjectError, MissingLedgerError, ObjectNotFoundError, StaleObj
 class Count:
     """The messages of one topic; None where damage ended the count. Chunked messages that lack parts are no messages."""
 
-    info: TopicInfo
+    info: "TopicInfo"
     messages: int | None
     is_damaged: bool
     missing: "Sequence[MissingLedger]"
@@ -50,7 +49,7 @@ class Count:
 @json_option
 @click.pass_context
 def count(
-    context: click.Context, bucket: Bucket, topics: tuple[str, ...], scan: dict[str, Any], *, as_json: bool
+    context: click.Context, bucket: "Bucket", topics: tuple[str, ...], scan: dict[str, Any], *, as_json: bool
 ) -> None:
     """Count the messages of topics, of all if none is named, as a reader of Pulsar would see them.
 
@@ -83,7 +82,10 @@ def count(
         context.exit(1)
 
 
-def _count_all(bucket: Bucket, infos: list[TopicInfo], options: dict[str, Any], update: Progress) -> list[Count]:
+def _count_all(bucket: "Bucket", infos: "list[TopicInfo]", options: dict[str, Any], update: "Progress") -> list[Count]:
+    # numpy, which this imports, is there when a bucket is, and not needed to help.
+    from ledgerfs.bucket.topic import Topic
+
     done, total = 0, sum(info.bytes for info in infos)
 
     def add(size: int) -> None:

@@ -1,15 +1,17 @@
 """``ledgerfs import``: rows of a file as messages of a new ledger."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cli.command import command
 from ledgerfs.cli.compile_notice import announce_compiling
 from ledgerfs.cli.options import CODECS, bucket_argument
 from ledgerfs.cli.output import human_size, print_json, progress, say
 from ledgerfs.cli.sizes import Size
+
+if TYPE_CHECKING:
+    from ledgerfs.bucket.bucket import Bucket
 
 
 @command("import")
@@ -40,7 +42,7 @@ from ledgerfs.cli.sizes import Size
     help="What to do when BUCKET has a ledger of this id.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: what was written.")
-def import_rows(bucket: Bucket, *, rows: str, topic: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401  (click's)
+def import_rows(bucket: "Bucket", *, rows: str, topic: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401  (click's)
     """Write the rows of a file as messages of TOPIC, in a new ledger of BUCKET.
 
     ROWS is a Parquet, Arrow, JSON lines or CSV file, a folder of such files, a pattern, or a URL of one. All that is in the folder or fits

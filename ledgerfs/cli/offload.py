@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.cache.block_cache import process_cache
 from ledgerfs.cli.command import command
 from ledgerfs.cli.options import CODECS, bucket_argument, target_argument
 from ledgerfs.cli.output import human_size, print_json, progress, say
 from ledgerfs.cli.sizes import Size
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.missing_ledgers import GapKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.ledgers.catalog import Catalog
     from ledgerfs.ledgers.findings import Finding
     from ledgerfs.messages.transforms.entry_transform import EntryTransform
     from ledgerfs.writing.bucket_copy import CopiedLedger
@@ -62,8 +60,8 @@ _NO_LEDGERS = frozenset({"unreadable-index", "index-without-data", "data-without
 def offload(
     context: click.Context,
     /,
-    bucket: Bucket,
-    target: Bucket,
+    bucket: "Bucket",
+    target: "Bucket",
     *,
     topics: tuple[str, ...],
     as_json: bool,
@@ -85,13 +83,14 @@ def offload(
     is_renumbered, ledger_id = options["unbatch"], options["ledger_id"]
     if ledger_id is not None and not is_renumbered:
         raise click.UsageError("--ledger-id is for --unbatch; other copies keep the ids of their ledgers.")
-    # What is read once is not worth keeping; parts on their way here and there are all that has to be in memory.
-    process_cache.resize(min(process_cache.budget, _READ_BYTES))
-    # numba, which this imports, is not needed by those who list and copy files.
+    # numpy and numba, which these import, are not needed to help.
+    from ledgerfs.cache.block_cache import process_cache
     from ledgerfs.writing.bucket_copy import CopyOptions, copy_ledgers, rows_to_copy
     from ledgerfs.writing.claims import IfExists
     from ledgerfs.writing.own_ids import new_own_id
 
+    # What is read once is not worth keeping; parts on their way here and there are all that has to be in memory.
+    process_cache.resize(min(process_cache.budget, _READ_BYTES))
     with progress() as update:
         catalog = bucket.refresh(update)
     wanted = [bucket.topic(topic).managed_ledger for topic in topics] if topics else None
@@ -162,9 +161,12 @@ def _transform(is_unbatched: bool, codec: str | None) -> "Callable[[], EntryTran
     return partial(unbatch, codec or "none") if is_unbatched else partial(recompress, codec or "none")
 
 
-def _no_ledgers(bucket: Bucket, catalog: Catalog, managed_ledgers: "list[str | None] | None") -> "Iterator[Finding]":
+def _no_ledgers(
+    bucket: "Bucket", catalog: "Catalog", managed_ledgers: "list[str | None] | None"
+) -> "Iterator[Finding]":
     """Yield what is left of ledgers of which there is no other copy; of some topics, what readers of them miss."""
     from ledgerfs.ledgers.findings import Finding, Severity
+    from ledgerfs.ledgers.missing_ledgers import GapKind
     from ledgerfs.upkeep.verification.verify import check_listed
 
     wanted = catalog.managed_ledgers if managed_ledgers is None else managed_ledgers

@@ -5,15 +5,17 @@ import json
 import logging
 import shutil
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ledgerfs.dialects.pulsar_blob.description import iso_time
-from ledgerfs.ledgers.dialect import Progress as OnProgress
+from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rich.table import Table
+
+    from ledgerfs.ledgers.dialect import Progress as OnProgress
 
 # rich is imported where it draws something: `ledgerfs cat` into a pipe starts without it.
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -95,7 +97,7 @@ def minute(milliseconds: int | None) -> str:
 
 
 @contextmanager
-def progress(*, in_bytes: bool = False) -> Iterator[OnProgress]:
+def progress(*, in_bytes: bool = False) -> "Iterator[OnProgress]":
     """Show progress on standard error when that is a terminal and the work takes more than a moment."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda *_: None

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from ledgerfs.dialects.pulsar_blob.description import iso_time
 from ledgerfs.errors import (
     AccessDeniedError,
     LedgerExistsError,
@@ -19,6 +18,7 @@ from ledgerfs.errors import (
 )
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
     from ledgerfs.ledgers.remains import Unreadable
