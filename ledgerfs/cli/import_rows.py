@@ -60,30 +60,20 @@ def import_rows(bucket: "Bucket", *, rows: str, topic: str, as_json: bool, **opt
       ledgerfs import export/ s3://tier public/default/restored --ledger-id 1000
       ledgerfs import 'lake/**/*.parquet' s3://tier public/default/orders
     """
-    # pyarrow and numba, which these import, are not needed by those who list and copy files.
-    from ledgerfs.messages.encode.rows import EncodeOptions
-    from ledgerfs.tables.row_files import open_rows
+    # pyarrow and numba, which this imports, are not needed by those who list and copy files.
     from ledgerfs.writing import imports
-    from ledgerfs.writing.claims import IfExists
 
-    source = open_rows(rows)
-    encoding = EncodeOptions(
-        options["batch"], options["compression"], options["producer_name"], options["max_entry_size"]
-    )
     announce_compiling()
     with progress() as update:
         done = imports.import_rows(
             bucket,
-            source,
+            rows,
             topic,
-            ledger_id=options["ledger_id"],
-            options=encoding,
-            block_size=options["block_size"],
-            if_exists=IfExists(options["if_exists"]),
+            max_entry_bytes=options.pop("max_entry_size"),
             progress=update,
+            **options,
         )
     key, metadata = done.written.ledger.key, done.written.contents.metadata
-    ignored = (*source.ignored_columns, *done.ignored_columns)
     if as_json:
         print_json(
             {
@@ -92,11 +82,11 @@ def import_rows(bucket: "Bucket", *, rows: str, topic: str, as_json: bool, **opt
                 "messages": done.messages,
                 "entries": metadata.entries,
                 "length": metadata.length,
-                "ignored_columns": list(ignored),
+                "ignored_columns": list(done.ignored_columns),
             }
         )
         return
-    left_out = f"; not used: {', '.join(ignored)}" if ignored else ""
+    left_out = f"; not used: {', '.join(done.ignored_columns)}" if done.ignored_columns else ""
     say(
         f"ledger {key.ledger_id}: {done.messages:,} messages in {metadata.entries:,} entries, {human_size(metadata.length)}{left_out}"
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ledgerfs.errors import (
     AccessDeniedError,
+    InvalidOptionError,
     LedgerExistsError,
     LedgerfsError,
     StaleObjectError,
@@ -30,6 +31,13 @@ class IfExists(StrEnum):
     FAIL = "fail"
     SKIP = "skip"
     NEW_COPY = "new-copy"
+
+    @classmethod
+    def of(cls, text: str) -> "IfExists":
+        """Return the choice of this name; raises `InvalidOptionError` for none."""
+        if text not in set(cls):
+            raise InvalidOptionError(f"one of {', '.join(cls)}", key=f"if_exists={text!r}")
+        return cls(text)
 
 
 @dataclass(frozen=True, slots=True)

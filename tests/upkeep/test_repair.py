@@ -365,9 +365,7 @@ def test_an_orphan_beside_a_complete_copy_is_deleted_when_all_of_it_is_there(tmp
     wholes = [offload(entries(), uuid=10 + i, block_size=size) for i, size in enumerate((1000, 700, 1 << 20))]
     for made in wholes:
         (tmp_path / data_key(made)).write_bytes(made.data)
-    cuts = {
-        20 + cut: copy.data[:cut] for cut in (1, 100, 128, 129, 200, 1000, 1001, 1500, len(copy.data) - 1)
-    }
+    cuts = {20 + cut: copy.data[:cut] for cut in (1, 100, 128, 129, 200, 1000, 1001, 1500, len(copy.data) - 1)}
     for uuid, data in cuts.items():
         (tmp_path / data_key(offload([b"x"], uuid=uuid))).write_bytes(data)
     # An offload whose next entry did not fit a block, and which went on with larger ones later.
