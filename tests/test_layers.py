@@ -10,6 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "ledgerfs"
 LAYERS = [
     "exports",
+    "display",
     "errors",
     "formats",
     "messages",

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ledgerfs.display import html_table, printable
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
 from ledgerfs.ledgers.reader import LedgerReader
+from ledgerfs.ledgers.time_arguments import iso_time
 from ledgerfs.scan.options import COUNT_OPTIONS, MESSAGE_OPTIONS, require_known
 
 if TYPE_CHECKING:
@@ -21,6 +23,20 @@ class Topic:
 
     bucket: "Bucket"
     managed_ledger: str | None
+
+    def __repr__(self) -> str:
+        return f"<topic {printable(self.name)} of {self.bucket!r}>"
+
+    def _repr_html_(self) -> str:
+        """Return its ledgers as they were listed last."""
+        catalog = self.bucket.listed_catalog
+        refs = [] if catalog is None else catalog.refs_of(self.managed_ledger)
+        rows = (
+            (str(ref.ledger_id), ref.entries, ref.length, iso_time(ref.created_ms), iso_time(ref.uploaded_ms or None))
+            for ref in refs
+            if ref.copy == 0
+        )
+        return html_table(repr(self), ("ledger", "entries", "bytes", "created", "uploaded"), rows)
 
     @property
     def name(self) -> str:

@@ -10,8 +10,9 @@ from ledgerfs.cli.compile_notice import announce_compiling
 from ledgerfs.cli.left_out import say_left_out
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import bucket_argument, json_option
-from ledgerfs.cli.output import human_size, print_json, printable, progress, say, show, table
+from ledgerfs.cli.output import human_size, print_json, progress, say, show, table
 from ledgerfs.cli.scan_options import scan_options
+from ledgerfs.display import printable
 from ledgerfs.errors import (
     CorruptObjectError,
     MissingLedgerError,

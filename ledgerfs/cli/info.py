@@ -6,7 +6,8 @@ import click
 
 from ledgerfs.cli.command import command
 from ledgerfs.cli.options import bucket_argument, json_option
-from ledgerfs.cli.output import human_size, print_json, printable, progress, show, table
+from ledgerfs.cli.output import human_size, print_json, progress, show, table
+from ledgerfs.display import printable
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket

@@ -8,6 +8,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from ledgerfs.display import printable
 from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
@@ -34,11 +35,6 @@ def show(table: "Table") -> None:
     console = Console(file=drawn, width=width, force_terminal=is_terminal, highlight=False, emoji=False, markup=False)
     console.print(table)
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in drawn.getvalue().splitlines()))
-
-
-def printable(text: str) -> str:
-    """Return a text of the bucket's with control characters escaped: names must not drive a terminal or forge a line."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def say(message: str) -> None:

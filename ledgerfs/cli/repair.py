@@ -7,7 +7,8 @@ import click
 
 from ledgerfs.cli.command import command
 from ledgerfs.cli.options import bucket_argument, json_option
-from ledgerfs.cli.output import print_json, printable, progress, say
+from ledgerfs.cli.output import print_json, progress, say
+from ledgerfs.display import printable
 from ledgerfs.ledgers.findings import Severity
 
 if TYPE_CHECKING:

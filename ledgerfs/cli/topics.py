@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 from ledgerfs.cli.command import command
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import bucket_argument, json_option
-from ledgerfs.cli.output import human_size, minute, print_json, printable, progress, say, show, table
+from ledgerfs.cli.output import human_size, minute, print_json, progress, say, show, table
+from ledgerfs.display import printable
 from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ import click
 from ledgerfs.cli.command import command
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import bucket_argument, json_option
-from ledgerfs.cli.output import human_size, print_json, printable, progress
+from ledgerfs.cli.output import human_size, print_json, progress
+from ledgerfs.display import printable
 from ledgerfs.ledgers.findings import Finding, Report, Severity
 
 if TYPE_CHECKING:
