@@ -193,6 +193,7 @@ def test_a_bucket_is_copied_and_what_lacks_is_an_error(tmp_path: Path) -> None:
     for wrong in ({"if_exists": "replace"}, {"recompress": "zip"}, {"ledger_id": 5}):
         with pytest.raises(InvalidOptionError):
             ledgerfs.copy_ledgers(source, tmp_path / "never", **wrong)
+        assert not (tmp_path / "never").exists()
 
 
 def test_topics_are_copied_by_name_and_transformed(tmp_path: Path, golden_url: str) -> None:
