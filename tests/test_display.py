@@ -85,7 +85,7 @@ def test_no_repr_has_credentials() -> None:
 
 
 def test_dir_names_what_is_documented_and_no_internals(bucket: ledgerfs.Bucket) -> None:
-    text = (ROOT / "docs" / "python.md").read_text()
+    text = (ROOT / "docs" / "guides" / "python.md").read_text()
     topic = bucket.topic("public/golden/plain")
     for subject, value in (("bucket", bucket), ("topic", topic), ("ledger", topic.ledgers[0]), ("scan", topic.scan())):
         names = dir(value)
