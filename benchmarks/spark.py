@@ -31,7 +31,6 @@ from pyspark.sql.types import StructType
 
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.bucket.partitions import DEFAULT_PARTITION_BYTES
-from ledgerfs.messages.encode.rows import EncodeOptions
 from ledgerfs.spark.runtime.session import open_session
 from ledgerfs.spark.runtime.worker import spare_imports
 from ledgerfs.spark.source.message_rows import BATCH_BYTES, BATCH_ROWS
@@ -74,7 +73,7 @@ def make_bucket(folder: Path, count: int, size: int, batch: int) -> str:
     (folder / "bucket").mkdir()
     for _ in range(_LEDGERS):
         source = Rows(count // _LEDGERS, size)
-        import_rows(bucket, source, "persistent://public/default/orders", options=EncodeOptions(batch=batch))
+        import_rows(bucket, source, "persistent://public/default/orders", batch=batch)
     (folder / "parquet").mkdir()
     topic = open_bucket(str(folder / "bucket")).topic("persistent://public/default/orders")
     for number, ledger in enumerate(topic.ledgers):
@@ -263,7 +262,7 @@ def peak_memory(pid: int) -> int:
 
 def exports(spark: SparkSession, folder: Path, rounds: int, megabytes: int) -> None:
     """Export to Parquet: ours from the bucket, Spark's from the same rows as Parquet, with the same codec."""
-    from ledgerfs.spark.pipelines.export import export
+    from ledgerfs.spark import export
 
     url = make_bucket(folder / "export", megabytes * 1024 // _LEDGERS * _LEDGERS, 1024, 1000)
     rows = spark.read.parquet(str(Path(url).parent / "parquet"))

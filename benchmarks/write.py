@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -95,13 +96,13 @@ def put_raw(bucket: str, options: dict[str, Any], megabytes: int, number: int) -
 def copy_bucket(source: str, target: str, options: dict[str, Any], check: bool) -> Callable[[], object]:
     """Ours: offload from a folder into another bucket."""
     from ledgerfs.bucket.opening import open_bucket
-    from ledgerfs.writing.bucket_copy import CopyOptions, Outcome, copy_ledgers, rows_to_copy
+    from ledgerfs.writing.bucket_copy import CopyOptions, Outcome, copy_rows, rows_to_copy
 
     ours, theirs = open_bucket(source), open_bucket(target, options)
     rows = rows_to_copy(ours.catalog, None, all_copies=True)
 
     def run() -> None:
-        done = list(copy_ledgers(ours, theirs, rows, CopyOptions(new_uuid=True, check=check)))
+        done = list(copy_rows(ours, theirs, rows, CopyOptions(new_uuid=True, check=check)))
         assert all(one.outcome is Outcome.COPIED for one in done), done
 
     return run
@@ -110,16 +111,14 @@ def copy_bucket(source: str, target: str, options: dict[str, Any], check: bool) 
 def import_file(path: str, target: str, batch: int, compression: str) -> Callable[[], object]:
     """Ours: rows of a Parquet file as a ledger."""
     from ledgerfs.bucket.opening import open_bucket
-    from ledgerfs.messages.encode.rows import EncodeOptions
-    from ledgerfs.tables.row_files import open_rows
     from ledgerfs.writing.imports import import_rows
 
-    bucket, options = open_bucket(target), EncodeOptions(batch=batch, compression=compression)
+    write = partial(import_rows, open_bucket(target), batch=batch, compression=compression)
     rows = pa.table({"key": ["k"], "value": [b"v"]})
     warm = Path(target) / "warm.parquet"
     pa.parquet.write_table(rows, warm)
-    import_rows(bucket, open_rows(str(warm)), "public/default/warm", options=options)
-    return lambda: import_rows(bucket, open_rows(path), "public/default/rows", options=options)
+    write(str(warm), "public/default/warm")
+    return lambda: write(path, "public/default/rows")
 
 
 def best(runs: list[Run]) -> Run:
@@ -194,11 +193,10 @@ class _Values:
 
 def _make(source: str, megabytes: int) -> Callable[[], object]:
     from ledgerfs.bucket.opening import open_bucket
-    from ledgerfs.messages.encode.rows import EncodeOptions
     from ledgerfs.writing.imports import import_rows
 
     values = _Values(megabytes * 1024)
-    return lambda: import_rows(open_bucket(source), values, "public/default/orders", options=EncodeOptions(batch=1))
+    return lambda: import_rows(open_bucket(source), values, "public/default/orders", batch=1)
 
 
 def bench_import(folder: Path, rows: int, rounds: int) -> None:

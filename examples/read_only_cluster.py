@@ -16,8 +16,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 import ledgerfs.spark
-from ledgerfs.spark.pipelines.catalog import catalog
-from ledgerfs.spark.runtime.storage import Storage
+from ledgerfs.spark import Storage, catalog
 
 DEMO = Path(__file__).parent.parent / "demo" / "tier"
 

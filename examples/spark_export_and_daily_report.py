@@ -16,8 +16,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
-from ledgerfs.spark.pipelines.export import export
-from ledgerfs.spark.runtime.storage import Storage
+from ledgerfs.spark import Storage, export
 
 DEMO = Path(__file__).parent.parent / "demo" / "tier"
 

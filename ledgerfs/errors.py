@@ -26,6 +26,7 @@ __all__ = [
     "EncryptedMessageError",
     "EntryRangeError",
     "ExportFolderError",
+    "IncompleteCopyError",
     "InvalidNameError",
     "InvalidOptionError",
     "InvalidRowsError",
@@ -271,6 +272,19 @@ class ExportFolderError(LedgerfsError):
         made = cls(error.strerror or str(error), key=str(path))
         made.errno = error.errno
         return made
+
+
+class IncompleteCopyError(LedgerfsError):
+    """Ledgers of a bucket are not in the one that it was copied to; the others are.
+
+    Attributes
+    ----------
+    report
+        What became of each (`ledgerfs.writing.copy_ledgers.CopyReport`); None in another process.
+
+    """
+
+    report: object = None
 
 
 class ReadOnlyError(LedgerfsError):

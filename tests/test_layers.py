@@ -9,6 +9,8 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "ledgerfs"
 LAYERS = [
+    "exports",
+    "display",
     "errors",
     "formats",
     "messages",
@@ -46,7 +48,7 @@ STORAGE = {"fsspec", "s3fs", "boto3", "botocore", "aiohttp", "requests", "socket
 
 
 def modules() -> list[Path]:
-    return sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.stem == "errors")
+    return sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.stem in LAYERS)
 
 
 def layer_of(path: Path) -> str:

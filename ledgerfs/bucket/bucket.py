@@ -16,6 +16,7 @@ from ledgerfs.cache.disk_ranges import DiskRanges
 from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.cache.offset_file import shared_offset_file
 from ledgerfs.dialects.opening import AUTO, open_dialects
+from ledgerfs.display import names_shown, printable
 from ledgerfs.errors import UnplacedLedgersWarning
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialect import Dialect, Progress
@@ -23,13 +24,19 @@ from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.listing import list_bucket
 from ledgerfs.ledgers.missing_ledgers import unplaced_text
 from ledgerfs.ledgers.reader import LedgerReader
-from ledgerfs.ledgers.topic_infos import TopicInfo
+from ledgerfs.ledgers.topic_infos import TopicInfo, TopicInfos
 from ledgerfs.scan.options import require_of_files
 from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.traffic import TrafficStats
 
 _T = TypeVar("_T")
+
+_FOR_OTHER_ROOMS = frozenset(
+    {"attached", "for_reading", "ledger_of", "listed_catalog", "raw_store", "reader", "readers_of", "store", "uncached_reader"}
+    | {"warn_of_unplaced"}
+)  # fmt: skip
+"""What is no part of the public API."""
 
 
 class Bucket:
@@ -98,7 +105,15 @@ class Bucket:
         return (type(self), (self._raw_store, *self._options))
 
     def __repr__(self) -> str:
-        return f"<bucket {self.store.url}>"
+        return f"<bucket {printable(self.store.url)}>"
+
+    def __dir__(self) -> list[str]:
+        return list(names_shown(self, _FOR_OTHER_ROOMS))
+
+    def _repr_html_(self) -> str:
+        """Return the topics as far as they are known: a notebook that shows a bucket lists none."""
+        catalog = self.listed_catalog
+        return TopicInfos([] if catalog is None else catalog.topics(), repr(self))._repr_html_()
 
     @property
     def identity(self) -> str | None:
@@ -144,6 +159,11 @@ class Bucket:
         """List the bucket again; only indexes that are new or changed are read. Others go on with what was known, until it is done."""
         with self._listing:
             return self._list(progress)
+
+    @property
+    def listed_catalog(self) -> Catalog | None:
+        """The catalog as it was loaded last, however old; None before that. Costs nothing, and nothing is to be decided by it."""
+        return self._catalog
 
     def _known_catalog(self, *, listed: bool) -> Catalog | None:
         """Return the catalog if it is good enough."""
@@ -196,8 +216,8 @@ class Bucket:
         return self.store.traffic.stats()
 
     def topics(self) -> list[TopicInfo]:
-        """Return what the bucket holds of each topic, sorted by name."""
-        return self.catalog.topics()
+        """Return what the bucket holds of each topic, sorted by name: a list, which notebooks show as a table."""
+        return TopicInfos(self.catalog.topics(), repr(self))
 
     def topic(self, name: str) -> "Topic":
         """Return a topic by its name (``persistent://tenant/namespace/topic`` or ``tenant/namespace/topic``).

@@ -17,6 +17,9 @@ from ledgerfs.storage.url_filesystem import filesystem_of
 
 _SHARED_BUCKETS = 16
 
+BucketOrUrl = Bucket | str | os.PathLike[str]
+"""A bucket, or the URL of one whose options are all in the environment."""
+
 
 def open_bucket(
     url: str | os.PathLike[str],
@@ -65,6 +68,11 @@ def open_bucket(
         process_cache.resize(cache_bytes)
     fs, root = filesystem_of(os.fspath(url), storage_options or {})
     return Bucket(open_store(fs, root), cache_dir, scan_options, catalog_max_age, identity_of(fs, root), dialect)
+
+
+def bucket_at(bucket: BucketOrUrl) -> Bucket:
+    """Return a bucket as it is, or opened where somebody gave its URL; raises as `open_bucket`."""
+    return bucket if isinstance(bucket, Bucket) else open_bucket(bucket)
 
 
 def shared_bucket(

@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ledgerfs.bucket.wanted_topics import NamedTopic
+from ledgerfs.display import html_table, printable
 from ledgerfs.errors import AmbiguousLedgerError, InvalidOptionError, NotFoundError
 from ledgerfs.formats.topic_names import split_partition, topic_of
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
 from ledgerfs.ledgers.reader import LedgerReader
-from ledgerfs.ledgers.time_arguments import CLOCK_SLACK_MS, Moment
+from ledgerfs.ledgers.time_arguments import CLOCK_SLACK_MS, Moment, iso_time
 from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
 from ledgerfs.scan.options import ORDERS, OnCorrupt, OnEncrypted, Order, PrivateKeys, Transactions
 
@@ -40,6 +41,20 @@ class Topic:
     bucket: "Bucket"
     managed_ledger: str | None
     is_partitioned: bool = False
+
+    def __repr__(self) -> str:
+        return f"<topic {printable(self.name)} of {self.bucket!r}>"
+
+    def _repr_html_(self) -> str:
+        """Return its ledgers as they were listed last."""
+        catalog = self.bucket.listed_catalog
+        refs = [] if catalog is None else catalog.refs_of(self.managed_ledger)
+        rows = (
+            (str(ref.ledger_id), ref.entries, ref.length, iso_time(ref.created_ms), iso_time(ref.uploaded_ms or None))
+            for ref in refs
+            if ref.copy == 0
+        )
+        return html_table(repr(self), ("ledger", "entries", "bytes", "created", "uploaded"), rows)
 
     @property
     def name(self) -> str:

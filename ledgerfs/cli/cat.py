@@ -1,14 +1,16 @@
 """``ledgerfs cat``: the bytes of a file."""
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
-from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cli.command import command
 from ledgerfs.cli.options import bucket_argument
 from ledgerfs.cli.output import progress
-from ledgerfs.vfs.bucket_tree import tree_of
+
+if TYPE_CHECKING:
+    from ledgerfs.bucket.bucket import Bucket
 
 _CHUNK = 4 << 20
 
@@ -16,7 +18,7 @@ _CHUNK = 4 << 20
 @command()
 @bucket_argument
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
-def cat(bucket: Bucket, paths: tuple[str, ...]) -> None:
+def cat(bucket: "Bucket", paths: tuple[str, ...]) -> None:
     """Write files of the bucket's tree to standard output, one after the other.
 
     A file that turns out damaged ends the command with exit code 1: what came out before is not the whole file.
@@ -26,6 +28,9 @@ def cat(bucket: Bucket, paths: tuple[str, ...]) -> None:
       ledgerfs cat s3://tier entries/public/default/orders/58.entries > 58.entries
       ledgerfs cat s3://tier info/public/default/orders/58.json | jq .blocks
     """
+    # What this imports, numpy among it, is there when a bucket is, and not needed to help.
+    from ledgerfs.vfs.bucket_tree import tree_of
+
     descriptor = sys.stdout.fileno()
     is_watched = not sys.stdout.isatty()
     with progress() as update:

@@ -16,7 +16,8 @@ class Command(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Look through what was given before anything becomes of it, opened buckets included."""
         given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
-        _require_no_empty(self, ctx, given)
+        if not ctx.resilient_parsing:
+            _require_no_empty(self, ctx, given)
         return super().parse_args(ctx, args)
 
 

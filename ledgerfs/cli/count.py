@@ -5,15 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.bucket.topic import Topic
 from ledgerfs.cli.command import command
 from ledgerfs.cli.compile_notice import announce_compiling
 from ledgerfs.cli.left_out import say_left_out
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import bucket_argument, json_option
-from ledgerfs.cli.output import human_size, print_json, printable, progress, say, show, table
+from ledgerfs.cli.output import human_size, print_json, progress, say, show, table
 from ledgerfs.cli.scan_options import scan_options
+from ledgerfs.display import printable
 from ledgerfs.errors import (
     CorruptObjectError,
     MissingLedgerError,
@@ -21,11 +20,13 @@ from ledgerfs.errors import (
     StaleObjectError,
     UnsupportedFormatError,
 )
-from ledgerfs.ledgers.dialect import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.bucket.topic import Topic
+    from ledgerfs.ledgers.dialect import Progress
     from ledgerfs.ledgers.missing_ledgers import MissingLedger
 
 _DAMAGE = (CorruptObjectError, MissingLedgerError, ObjectNotFoundError, StaleObjectError, UnsupportedFormatError)
@@ -51,7 +52,7 @@ class Count:
 @json_option
 @click.pass_context
 def count(
-    context: click.Context, bucket: Bucket, topics: tuple[str, ...], scan: dict[str, Any], *, as_json: bool
+    context: click.Context, bucket: "Bucket", topics: tuple[str, ...], scan: dict[str, Any], *, as_json: bool
 ) -> None:
     """Count the messages of topics, of all if none is named, as a reader of Pulsar would see them.
 
@@ -83,18 +84,21 @@ def count(
         context.exit(1)
 
 
-def _all(bucket: Bucket) -> list[Topic]:
+def _all(bucket: "Bucket") -> "list[Topic]":
+    # numpy, which this imports, is there when a bucket is, and not needed to help.
+    from ledgerfs.bucket.topic import Topic
+
     return [Topic(bucket, info.managed_ledger) for info in bucket.topics()]
 
 
-def _once(topics: "Sequence[Topic]") -> list[Topic]:
+def _once(topics: "Sequence[Topic]") -> "list[Topic]":
     """Return topics by their names, each once, and without the partitions of others among them: what is counted is also summed up."""
     named = {(topic.name, topic.is_partitioned): topic for topic in topics}
     inside = {part.name for topic in named.values() for part in topic.partitions}
     return [named[key] for key in sorted(named) if key[0] not in inside]
 
 
-def _count_all(bucket: Bucket, topics: "Sequence[Topic]", options: dict[str, Any], update: Progress) -> list[Count]:
+def _count_all(bucket: "Bucket", topics: "Sequence[Topic]", options: dict[str, Any], update: "Progress") -> list[Count]:
     infos = {info.managed_ledger: info for info in bucket.topics()}
     of_topics = [[infos[name] for name in topic.managed_ledgers if name in infos] for topic in topics]
     done, total = 0, sum(info.bytes for found in of_topics for info in found)

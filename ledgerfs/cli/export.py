@@ -1,11 +1,10 @@
 """``ledgerfs export``: a topic as Parquet, JSON lines, Arrow or CSV."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cli.command import command
 from ledgerfs.cli.compile_notice import announce_compiling
 from ledgerfs.cli.left_out import say_left_out
@@ -13,6 +12,9 @@ from ledgerfs.cli.local_paths import LocalPath
 from ledgerfs.cli.options import bucket_argument
 from ledgerfs.cli.output import human_size, progress, say
 from ledgerfs.cli.scan_options import scan_options
+
+if TYPE_CHECKING:
+    from ledgerfs.bucket.bucket import Bucket
 
 _ELSEWHERE = "To a store: ledgerfs spark export --to URL."
 _MOST_NAMED = 10
@@ -30,7 +32,7 @@ _KINDS = ("parquet", "jsonl", "arrow", "csv")
 @click.option("--overwrite", is_flag=True, help="Remove what an export with other options left in OUT.")
 @click.pass_context
 def export(
-    context: click.Context, *, bucket: Bucket, topic: str, out: Path, kind: str, scan: dict[str, Any], overwrite: bool
+    context: click.Context, *, bucket: "Bucket", topic: str, out: Path, kind: str, scan: dict[str, Any], overwrite: bool
 ) -> None:
     """Write the messages of a topic to files in the folder OUT, one a ledger.
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cli.command import command
 from ledgerfs.cli.compile_notice import announce_compiling
 from ledgerfs.cli.left_out import say_left_out
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from ledgerfs.bucket.bucket import Bucket
     from ledgerfs.scan.partitioned_scan import PartitionedScan
     from ledgerfs.scan.scan import Scan
 
@@ -45,7 +45,7 @@ _SHOWN = ("event_time", "key", "key_bytes", "ordering_key", "properties", "value
 @click.pass_context
 def head(
     context: click.Context,
-    bucket: Bucket,
+    bucket: "Bucket",
     topic: str,
     messages: int,
     scan: dict[str, Any],

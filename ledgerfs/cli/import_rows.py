@@ -1,15 +1,17 @@
 """``ledgerfs import``: rows of a file as messages of a new ledger."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cli.command import command
 from ledgerfs.cli.compile_notice import announce_compiling
 from ledgerfs.cli.options import CODECS, bucket_argument
 from ledgerfs.cli.output import human_size, print_json, progress, say
 from ledgerfs.cli.sizes import Size
+
+if TYPE_CHECKING:
+    from ledgerfs.bucket.bucket import Bucket
 
 
 @command("import")
@@ -40,7 +42,7 @@ from ledgerfs.cli.sizes import Size
     help="What to do when BUCKET has a ledger of this id.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: what was written.")
-def import_rows(bucket: Bucket, *, rows: str, topic: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401  (click's)
+def import_rows(bucket: "Bucket", *, rows: str, topic: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401  (click's)
     """Write the rows of a file as messages of TOPIC, in a new ledger of BUCKET.
 
     ROWS is a Parquet, Arrow, JSON lines or CSV file, a folder of such files, a pattern, or a URL of one. All that is in the folder or fits
@@ -58,30 +60,20 @@ def import_rows(bucket: Bucket, *, rows: str, topic: str, as_json: bool, **optio
       ledgerfs import export/ s3://tier public/default/restored --ledger-id 1000
       ledgerfs import 'lake/**/*.parquet' s3://tier public/default/orders
     """
-    # pyarrow and numba, which these import, are not needed by those who list and copy files.
-    from ledgerfs.messages.encode.rows import EncodeOptions
-    from ledgerfs.tables.row_files import open_rows
+    # pyarrow and numba, which this imports, are not needed by those who list and copy files.
     from ledgerfs.writing import imports
-    from ledgerfs.writing.claims import IfExists
 
-    source = open_rows(rows)
-    encoding = EncodeOptions(
-        options["batch"], options["compression"], options["producer_name"], options["max_entry_size"]
-    )
     announce_compiling()
     with progress() as update:
         done = imports.import_rows(
             bucket,
-            source,
+            rows,
             topic,
-            ledger_id=options["ledger_id"],
-            options=encoding,
-            block_size=options["block_size"],
-            if_exists=IfExists(options["if_exists"]),
+            max_entry_bytes=options.pop("max_entry_size"),
             progress=update,
+            **options,
         )
     key, metadata = done.written.ledger.key, done.written.contents.metadata
-    ignored = (*source.ignored_columns, *done.ignored_columns)
     if as_json:
         print_json(
             {
@@ -90,11 +82,11 @@ def import_rows(bucket: Bucket, *, rows: str, topic: str, as_json: bool, **optio
                 "messages": done.messages,
                 "entries": metadata.entries,
                 "length": metadata.length,
-                "ignored_columns": list(ignored),
+                "ignored_columns": list(done.ignored_columns),
             }
         )
         return
-    left_out = f"; not used: {', '.join(ignored)}" if ignored else ""
+    left_out = f"; not used: {', '.join(done.ignored_columns)}" if done.ignored_columns else ""
     say(
         f"ledger {key.ledger_id}: {done.messages:,} messages in {metadata.entries:,} entries, {human_size(metadata.length)}{left_out}"
     )

@@ -1,13 +1,16 @@
 """``ledgerfs info``: one ledger in full."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cli.command import command
 from ledgerfs.cli.options import bucket_argument, json_option
-from ledgerfs.cli.output import human_size, print_json, printable, progress, show, table
+from ledgerfs.cli.output import human_size, print_json, progress, show, table
+from ledgerfs.display import printable
+
+if TYPE_CHECKING:
+    from ledgerfs.bucket.bucket import Bucket
 
 
 @command()
@@ -16,7 +19,7 @@ from ledgerfs.cli.output import human_size, print_json, printable, progress, sho
 @click.option("--topic", help="Its topic, where several topics of a shared bucket have a ledger of this id.")
 @click.option("--uuid", help="One of several copies.")
 @json_option
-def info(bucket: Bucket, ledger_id: int, topic: str | None, uuid: str | None, as_json: bool) -> None:
+def info(bucket: "Bucket", ledger_id: int, topic: str | None, uuid: str | None, as_json: bool) -> None:
     """Show all that a bucket tells of one ledger: index, ledger metadata, blocks, objects and their user metadata.
 
     \b

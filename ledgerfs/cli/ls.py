@@ -1,15 +1,18 @@
 """``ledgerfs ls``: the tree of a bucket."""
 
+from typing import TYPE_CHECKING
+
 import click
 
-from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cli.command import command
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import bucket_argument
 from ledgerfs.cli.output import progress, show, table
-from ledgerfs.dialects.pulsar_blob.description import iso_time
-from ledgerfs.vfs.bucket_tree import tree_of
-from ledgerfs.vfs.tree import Node
+from ledgerfs.ledgers.time_arguments import iso_time
+
+if TYPE_CHECKING:
+    from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.vfs.tree import Node
 
 
 @command()
@@ -18,7 +21,7 @@ from ledgerfs.vfs.tree import Node
 )
 @bucket_argument
 @click.argument("path", default="")
-def ls(bucket: Bucket, path: str, long: bool) -> None:
+def ls(bucket: "Bucket", path: str, long: bool) -> None:
     """List a directory of the bucket's tree: views, tenants, namespaces, topics, ledgers.
 
     \b
@@ -27,6 +30,9 @@ def ls(bucket: Bucket, path: str, long: bool) -> None:
       ledgerfs ls s3://tier entries/public/default
       ledgerfs ls -l s3://tier entries/public/default/orders
     """
+    # What this imports, numpy among it, is there when a bucket is, and not needed to help.
+    from ledgerfs.vfs.bucket_tree import tree_of
+
     with progress() as update:
         bucket.load_catalog(update)
     if bucket.catalog.is_empty:
@@ -44,11 +50,11 @@ def ls(bucket: Bucket, path: str, long: bool) -> None:
             click.echo(_name(one))
 
 
-def _time(node: Node) -> str:
+def _time(node: "Node") -> str:
     milliseconds = node.missing.modified_ms if node.missing else node.ref.uploaded_ms if node.ref else None
     text = iso_time(milliseconds or None)
     return "-" if text is None else text[:19].replace("T", " ")
 
 
-def _name(node: Node) -> str:
+def _name(node: "Node") -> str:
     return node.path.rpartition("/")[2] + ("/" if node.is_directory else "")

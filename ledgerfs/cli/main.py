@@ -14,24 +14,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
+from click.shell_completion import shell_complete
 
 from ledgerfs import __version__
-from ledgerfs.cli.cat import cat
-from ledgerfs.cli.count import count
-from ledgerfs.cli.export import export
-from ledgerfs.cli.head import head
-from ledgerfs.cli.import_rows import import_rows
-from ledgerfs.cli.info import info
-from ledgerfs.cli.ls import ls
-from ledgerfs.cli.mount import mount
-from ledgerfs.cli.offload import offload
+from ledgerfs.cli.lazy_group import LazyCommand, LazyGroup
 from ledgerfs.cli.output import Saying, say
-from ledgerfs.cli.repair import repair
-from ledgerfs.cli.rm import rm
-from ledgerfs.cli.spark.group import spark
-from ledgerfs.cli.topics import topics
-from ledgerfs.cli.umount import umount
-from ledgerfs.cli.verify import verify
 from ledgerfs.errors import (
     AccessDeniedError,
     BucketNotFoundError,
@@ -44,6 +31,9 @@ from ledgerfs.errors import (
     UnplacedLedgersWarning,
     UnsupportedFormatError,
 )
+
+COMPLETE_VARIABLE = "_LEDGERFS_COMPLETE"
+"""Set by shells to ask what could come next."""
 
 EXIT_DAMAGE = 1
 EXIT_USAGE = 2
@@ -70,19 +60,50 @@ Examples:
 \b
 Options of the storage are those of its fsspec filesystem: -o endpoint_url=http://host:9000, -o anon=true.
 Credentials belong in the environment (AWS_ACCESS_KEY_ID, AWS_PROFILE, …), where other users cannot see them.
+Shells complete commands and options after: eval "$(_LEDGERFS_COMPLETE=bash_source ledgerfs)" (zsh_source, fish_source).
 """
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}, epilog=_EPILOG)
+_COMMANDS = (
+    LazyCommand("topics", "ledgerfs.cli.topics:topics", "List the topics of a bucket: ledgers, entries, bytes, oldest and newest."),
+    LazyCommand("ls", "ledgerfs.cli.ls:ls", "List a directory of the bucket's tree: views, tenants, namespaces, topics, ledgers."),
+    LazyCommand("cat", "ledgerfs.cli.cat:cat", "Write files of the bucket's tree to standard output, one after the other."),
+    LazyCommand("head", "ledgerfs.cli.head:head", "Show the first messages of a topic: id, time of publishing, and what they hold."),
+    LazyCommand(
+        "count", "ledgerfs.cli.count:count", "Count the messages of topics, of all if none is named, as a reader of Pulsar would see them."
+    ),
+    LazyCommand("export", "ledgerfs.cli.export:export", "Write the messages of a topic to files in the folder OUT, one a ledger."),
+    LazyCommand(
+        "info", "ledgerfs.cli.info:info",
+        "Show all that a bucket tells of one ledger: index, ledger metadata, blocks, objects and their user metadata.",
+    ),
+    LazyCommand("verify", "ledgerfs.cli.verify:verify", "Check that every offloaded ledger of a bucket is whole."),
+    LazyCommand(
+        "offload", "ledgerfs.cli.offload:offload",
+        "Copy the ledgers of BUCKET into TARGET, another bucket or a folder, and read the copies back.",
+    ),
+    LazyCommand(
+        "import", "ledgerfs.cli.import_rows:import_rows", "Write the rows of a file as messages of TOPIC, in a new ledger of BUCKET."
+    ),
+    LazyCommand("repair", "ledgerfs.cli.repair:repair", "Say what can be mended in a bucket; with --yes, mend it."),
+    LazyCommand("rm", "ledgerfs.cli.rm:rm", "Delete ledgers of the tree's entries/: of each the index object first, then the data object."),
+    LazyCommand("mount", "ledgerfs.cli.mount:mount", "Mount BUCKET on FOLDER, and return when it answers."),
+    LazyCommand("umount", "ledgerfs.cli.umount:umount", "End the mount on FOLDER; one whose process was killed is cleared away."),
+    LazyCommand(
+        "spark", "ledgerfs.cli.spark.group:spark", "Work on a whole bucket with Apache Spark, on this machine or on a cluster."
+    ),
+)  # fmt: skip
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy=_COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog=_EPILOG,
+)
 @click.version_option(__version__, prog_name="ledgerfs")
 def cli() -> None:
     """Open an Apache Pulsar tiered-storage bucket without a broker."""
-
-
-for command in (
-    topics, ls, cat, head, count, export, info, verify, offload, import_rows, repair, rm, mount, umount, spark,
-):  # fmt: skip
-    cli.add_command(command)
 
 
 def run() -> int:
@@ -108,6 +129,9 @@ def _invoke() -> int:
     if sys.stdout is None:
         say("ledgerfs: standard output is closed")
         return EXIT_USAGE
+    asked = os.environ.get(COMPLETE_VARIABLE)
+    if asked:
+        return shell_complete(cli, {}, "ledgerfs", COMPLETE_VARIABLE, asked)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Names that the terminal's encoding lacks are escaped, not fatal.
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from ledgerfs.cli.output import human_size, printable
+from ledgerfs.cli.output import human_size
+from ledgerfs.display import printable
 
 _INDENT = "  "
 

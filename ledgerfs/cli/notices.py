@@ -1,12 +1,18 @@
 """A word on what a listing does not show: an empty bucket, objects that need attention."""
 
-from ledgerfs.bucket.bucket import Bucket
+from typing import TYPE_CHECKING
+
 from ledgerfs.cli.output import say
-from ledgerfs.ledgers.catalog_rows import is_sound
+
+if TYPE_CHECKING:
+    from ledgerfs.bucket.bucket import Bucket
 
 
-def notice(bucket: Bucket) -> None:
+def notice(bucket: "Bucket") -> None:
     """Say on standard error what is in the bucket besides readable ledgers, in one line; nothing when there is nothing to say."""
+    # numpy, which this imports, is there when a bucket is; its options are offered without.
+    from ledgerfs.ledgers.catalog_rows import is_sound
+
     catalog = bucket.catalog
     others = sum(catalog.others.counts.values())
     if catalog.is_empty:

@@ -1,34 +1,23 @@
 """``ledgerfs offload``: the ledgers of a bucket into another one."""
 
-from collections import Counter
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.bucket.wanted_topics import wanted_names
-from ledgerfs.cache.block_cache import process_cache
 from ledgerfs.cli.command import command
 from ledgerfs.cli.options import CODECS, bucket_argument, target_argument
 from ledgerfs.cli.output import human_size, print_json, progress, say
 from ledgerfs.cli.sizes import Size
-from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.missing_ledgers import GapKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
+    from ledgerfs.bucket.bucket import Bucket
     from ledgerfs.ledgers.findings import Finding
-    from ledgerfs.messages.transforms.entry_transform import EntryTransform
     from ledgerfs.writing.bucket_copy import CopiedLedger
+    from ledgerfs.writing.copy_ledgers import CopyReport
 
 _READ_BYTES = 64 << 20
 """What may be in memory of the source, half of it read ahead; the rest of half a GiB is for what is written."""
-
-_NO_LEDGERS = frozenset({"unreadable-index", "index-without-data", "data-without-index"})
 
 
 @command()
@@ -63,8 +52,8 @@ _NO_LEDGERS = frozenset({"unreadable-index", "index-without-data", "data-without
 def offload(
     context: click.Context,
     /,
-    bucket: Bucket,
-    target: Bucket,
+    bucket: "Bucket",
+    target: "Bucket",
     *,
     topics: tuple[str, ...],
     as_json: bool,
@@ -83,104 +72,46 @@ def offload(
       ledgerfs offload s3://tier s3://tier -O endpoint_url=https://other:9000 --block-size 64MiB
       ledgerfs offload s3://tier s3://archive --recompress zstd
     """
-    is_renumbered, ledger_id = options["unbatch"], options["ledger_id"]
-    if ledger_id is not None and not is_renumbered:
+    if options["ledger_id"] is not None and not options["unbatch"]:
         raise click.UsageError("--ledger-id is for --unbatch; other copies keep the ids of their ledgers.")
+    # numpy and numba, which these import, are not needed to help.
+    from ledgerfs.cache.block_cache import process_cache
+    from ledgerfs.writing.copy_ledgers import copy_ledgers
+
     # What is read once is not worth keeping; parts on their way here and there are all that has to be in memory.
     process_cache.resize(min(process_cache.budget, _READ_BYTES))
-    # numba, which this imports, is not needed by those who list and copy files.
-    from ledgerfs.writing.bucket_copy import CopyOptions, copy_ledgers, rows_to_copy
-    from ledgerfs.writing.claims import IfExists
-    from ledgerfs.writing.own_ids import new_own_id
-
     with progress() as update:
         catalog = bucket.refresh(update)
-    wanted = sorted(wanted_names(catalog, topics), key=lambda name: name or "") if topics else None
-    target.raw_store.writes.make_folder()
-    if is_renumbered and ledger_id is None:
-        ledger_id = new_own_id([catalog, target.refresh()], wanted)
-    chosen = CopyOptions(
-        block_size=options["block_size"],
-        if_exists=IfExists(options["if_exists"]),
-        new_uuid=options["new_uuid"],
-        transform=_transform(options["unbatch"], options["recompress"]),
-        first_ledger_id=ledger_id,
-        check=not options["no_check"],
-    )
-    rows = rows_to_copy(catalog, wanted, all_copies=not (options["new_uuid"] or is_renumbered))
-    tally = _Tally([] if as_json else None)
+    is_checked = not options.pop("no_check")
+    told: list[dict[str, Any]] | None = [] if as_json else None
     with progress(in_bytes=True) as update:
-        for one in copy_ledgers(bucket, target, rows, chosen, update, catalog=catalog):
-            tally.add(one)
-    for finding in _no_ledgers(bucket, catalog, wanted):
-        tally.add_missing(finding)
-    for managed_ledger in wanted or []:
-        bucket.warn_of_unplaced(managed_ledger, catalog)
-    if as_json:
-        print_json(tally.told)
+        report = copy_ledgers(
+            bucket, target, topics=topics or None, check=is_checked, allow_incomplete=True, catalog=catalog,
+            on_ledger=partial(_tell, told), progress=update, **options,
+        )  # fmt: skip
+    for finding in report.missing:
+        say(f"failed  {finding.key}: {finding.message}")
+    if told is not None:
+        print_json(told + [_finding_as_json(finding) for finding in report.missing])
     else:
-        click.echo(tally.summary(is_checked=chosen.check))
-    if tally.counts["failed"]:
+        click.echo(_summary(report, is_checked=is_checked))
+    if not report.is_complete:
         context.exit(1)
 
 
-@dataclass(slots=True)
-class _Tally:
-    """What became of the ledgers: each one where JSON is wanted, how many of each outcome, and bytes of entries that were copied."""
-
-    told: list[dict[str, Any]] | None
-    counts: Counter[str] = field(default_factory=Counter)
-    size: int = 0
-
-    def add(self, one: "CopiedLedger") -> None:
-        """Count a ledger, and say why it failed."""
-        self.counts[one.outcome.value] += 1
-        self.size += one.source.length if one.outcome.value == "copied" else 0
-        if one.error is not None:
-            say(f"failed  ledger {one.source.ledger_id} of {one.source.topic}: {one.error}")
-        if self.told is not None:
-            self.told.append(_as_json(one))
-
-    def add_missing(self, finding: "Finding") -> None:
-        """Count and name what is left of a ledger that cannot be copied."""
-        self.counts["failed"] += 1
-        say(f"failed  {finding.key}: {finding.message}")
-        if self.told is not None:
-            self.told.append(_finding_as_json(finding))
-
-    def summary(self, *, is_checked: bool) -> str:
-        """Return all of it in a line."""
-        checked = ", read back and whole" if is_checked else ""
-        copied = f"ledgers copied: {self.counts['copied']:,} ({human_size(self.size)} of entries{checked})"
-        return f"{copied}, there already: {self.counts['skipped']:,}, failed: {self.counts['failed']:,}"
+def _tell(told: list[dict[str, Any]] | None, one: "CopiedLedger") -> None:
+    """Say why a ledger failed, and keep what became of it where JSON is wanted."""
+    if one.error is not None:
+        say(f"failed  ledger {one.source.ledger_id} of {one.source.topic}: {one.error}")
+    if told is not None:
+        told.append(_as_json(one))
 
 
-def _transform(is_unbatched: bool, codec: str | None) -> "Callable[[], EntryTransform] | None":
-    if not (is_unbatched or codec):
-        return None
-    from ledgerfs.messages.transforms.entry_transform import recompress, unbatch
-
-    return partial(unbatch, codec or "none") if is_unbatched else partial(recompress, codec or "none")
-
-
-def _no_ledgers(bucket: Bucket, catalog: Catalog, managed_ledgers: "list[str | None] | None") -> "Iterator[Finding]":
-    """Yield what is left of ledgers of which there is no other copy; of some topics, what readers of them miss."""
-    from ledgerfs.ledgers.findings import Finding, Severity
-    from ledgerfs.upkeep.verification.verify import check_listed
-
-    wanted = catalog.managed_ledgers if managed_ledgers is None else managed_ledgers
-    # Copies that contradict each other fail when they are to be copied.
-    missing = {
-        one.key: one for name in wanted for one in catalog.missing_of(name) if one.kind is not GapKind.CONTRADICTED
-    }
-    topics = {topic_of(name) for name in wanted}
-    for finding in check_listed(bucket, catalog):
-        is_wanted = managed_ledgers is None or finding.topic in topics or finding.key in missing
-        if finding.kind in _NO_LEDGERS and finding.severity is not Severity.REMARK and is_wanted:
-            known = missing.pop(finding.key or "", None)
-            yield finding if known is None else replace(finding, topic=known.topic)
-    for one in missing.values():
-        yield Finding(Severity.DAMAGE, "missing-ledger", one.why, one.key, None, one.ledger_id, one.topic)
+def _summary(report: "CopyReport", *, is_checked: bool) -> str:
+    """Return all of it in a line."""
+    checked = ", read back and whole" if is_checked else ""
+    copied = f"ledgers copied: {report.copied:,} ({human_size(report.size)} of entries{checked})"
+    return f"{copied}, there already: {report.skipped:,}, failed: {len(report.failed) + len(report.missing):,}"
 
 
 def _finding_as_json(finding: "Finding") -> dict[str, Any]:

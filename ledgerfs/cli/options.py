@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.cli.traffic_options import say_stats_at_end, traffic_options
+
+if TYPE_CHECKING:
+    from ledgerfs.bucket.bucket import Bucket
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -86,11 +87,20 @@ def _value(text: str) -> Any:  # noqa: ANN401  (whatever JSON knows)
         return text
 
 
-def _open_target(context: click.Context, _: click.Parameter, url: str) -> Bucket:
-    return open_bucket(url, context.meta.get("ledgerfs.target_options"))
+def _open_target(context: click.Context, _: click.Parameter, url: str) -> "Bucket | None":
+    return None if context.resilient_parsing else _opened(url, context.meta.get("ledgerfs.target_options"))
 
 
-def _open(context: click.Context, _: click.Parameter, url: str) -> Bucket:
-    bucket = open_bucket(url, storage_options_of(context))
+def _open(context: click.Context, _: click.Parameter, url: str) -> "Bucket | None":
+    if context.resilient_parsing:  # a shell that completes, and may not have got so far
+        return None
+    bucket = _opened(url, storage_options_of(context))
     say_stats_at_end(context, bucket)
     return bucket
+
+
+def _opened(url: str, storage_options: dict[str, Any] | None) -> "Bucket":
+    # numpy and fsspec, which this imports, are not needed to help, to complete, or to refuse what is wrong with a command.
+    from ledgerfs.bucket.opening import open_bucket
+
+    return open_bucket(url, storage_options)

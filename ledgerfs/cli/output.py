@@ -5,15 +5,18 @@ import json
 import logging
 import shutil
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ledgerfs.dialects.pulsar_blob.description import iso_time
-from ledgerfs.ledgers.dialect import Progress as OnProgress
+from ledgerfs.display import printable
+from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rich.table import Table
+
+    from ledgerfs.ledgers.dialect import Progress as OnProgress
 
 # rich is imported where it draws something: `ledgerfs cat` into a pipe starts without it.
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -32,11 +35,6 @@ def show(table: "Table") -> None:
     console = Console(file=drawn, width=width, force_terminal=is_terminal, highlight=False, emoji=False, markup=False)
     console.print(table)
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in drawn.getvalue().splitlines()))
-
-
-def printable(text: str) -> str:
-    """Return a text of the bucket's with control characters escaped: names must not drive a terminal or forge a line."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def say(message: str) -> None:
@@ -95,7 +93,7 @@ def minute(milliseconds: int | None) -> str:
 
 
 @contextmanager
-def progress(*, in_bytes: bool = False) -> Iterator[OnProgress]:
+def progress(*, in_bytes: bool = False) -> "Iterator[OnProgress]":
     """Show progress on standard error when that is a terminal and the work takes more than a moment."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda *_: None

@@ -1,16 +1,19 @@
 """``ledgerfs repair``: what of a bucket's damage can be mended in the bucket itself, and mending it."""
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cli.command import command
 from ledgerfs.cli.options import bucket_argument, json_option
-from ledgerfs.cli.output import print_json, printable, progress, say
-from ledgerfs.upkeep.repair import Outcome, Repair, RepairPlan, plan_repair
-from ledgerfs.upkeep.verification import Severity
+from ledgerfs.cli.output import print_json, progress, say
+from ledgerfs.display import printable
+from ledgerfs.ledgers.findings import Severity
+
+if TYPE_CHECKING:
+    from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.upkeep.repair import Outcome, Repair, RepairPlan
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION = re.compile(r"(\d{1,9})([smhdw]?)\Z", re.ASCII)
@@ -45,7 +48,7 @@ def _seconds(_: click.Context, __: click.Parameter, text: str) -> int:
 @click.pass_context
 def repair(
     context: click.Context,
-    bucket: Bucket,
+    bucket: "Bucket",
     *,
     yes: bool,
     older_than_s: int,
@@ -73,6 +76,9 @@ def repair(
     """
     if topic is not None and not ledgers:
         raise click.UsageError("--topic says whose the ledgers of --ledger are; name them")
+    # numba, which this imports, is not needed to help.
+    from ledgerfs.upkeep.repair import plan_repair
+
     with progress() as update:
         plan = plan_repair(
             bucket, topic=topic, ledgers=ledgers or None, older_than_s=older_than_s, full=full, metadata=not no_metadata, progress=update
@@ -89,7 +95,7 @@ def repair(
         context.exit(3)
 
 
-def _carry_out(plan: RepairPlan, *, as_json: bool) -> list[Outcome]:
+def _carry_out(plan: "RepairPlan", *, as_json: bool) -> "list[Outcome]":
     """Do all that can be done, and say each as it is done: what is interrupted has told what it did."""
     outcomes = []
     for outcome in plan.carry_out():
@@ -102,7 +108,7 @@ def _echo(line: str) -> None:
     click.echo(printable(line))
 
 
-def _print_plan(plan: RepairPlan, outcomes: list[Outcome], *, yes: bool) -> None:
+def _print_plan(plan: "RepairPlan", outcomes: "list[Outcome]", *, yes: bool) -> None:
     if not yes:
         for item in plan.to_do:
             _echo(f"would {item.action_name}  {_line(item)}")
@@ -116,18 +122,18 @@ def _print_plan(plan: RepairPlan, outcomes: list[Outcome], *, yes: bool) -> None
     _echo(f"to do: {len(plan.to_do):,}; nothing can or need be done about: {len(plan.left):,}{hint}")
 
 
-def _line(item: Repair) -> str:
+def _line(item: "Repair") -> str:
     whose = f" ({item.topic})" if item.topic else ""
     return f"{item.kind}  {item.key or ''}{': ' if item.key else ''}{item.reason}{whose}"
 
 
-def _outcome_line(outcome: Outcome) -> str:
+def _outcome_line(outcome: "Outcome") -> str:
     if outcome.error is None:
         return f"done  {outcome.repair.action_name}  {_line(outcome.repair)}"
     return f"failed  {outcome.repair.action_name}  {outcome.repair.key}: {outcome.error.reason}"
 
 
-def _as_json(plan: RepairPlan, outcomes: list[Outcome], *, yes: bool) -> dict[str, Any]:
+def _as_json(plan: "RepairPlan", outcomes: "list[Outcome]", *, yes: bool) -> dict[str, Any]:
     done = [
         {**one.repair.as_json(), "done": one.error is None, "error": None if one.error is None else one.error.reason}
         for one in outcomes

@@ -1,14 +1,18 @@
 """``ledgerfs rm``: ledgers, deleted."""
 
+from typing import TYPE_CHECKING
+
 import click
 
-from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cli.command import command
 from ledgerfs.cli.options import bucket_argument
-from ledgerfs.cli.output import human_size, printable, progress, say
+from ledgerfs.cli.output import human_size, progress, say
+from ledgerfs.display import printable
 from ledgerfs.errors import IsADirectoryPathError
-from ledgerfs.vfs.bucket_tree import tree_of
-from ledgerfs.vfs.tree import Node
+
+if TYPE_CHECKING:
+    from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.vfs.tree import Node, Tree
 
 
 @command()
@@ -17,7 +21,7 @@ from ledgerfs.vfs.tree import Node
 @click.option("-r", "--recursive", is_flag=True, help="Delete all ledgers of a directory.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.pass_context
-def rm(context: click.Context, /, bucket: Bucket, paths: tuple[str, ...], *, recursive: bool, yes: bool) -> None:
+def rm(context: click.Context, /, bucket: "Bucket", paths: tuple[str, ...], *, recursive: bool, yes: bool) -> None:
     """Delete ledgers of the tree's entries/: of each the index object first, then the data object.
 
     A broker that still knows them can no longer read them. What is at these paths all the same afterwards is named: a further copy that has
@@ -28,14 +32,15 @@ def rm(context: click.Context, /, bucket: Bucket, paths: tuple[str, ...], *, rec
       ledgerfs rm s3://tier entries/public/default/orders/58.entries
       ledgerfs rm s3://tier -r entries/public/default/orders --yes
     """
-    # numba, which this imports, is not needed by those who list and copy files.
+    # numpy and numba, which these import, are not needed to help.
+    from ledgerfs.vfs.bucket_tree import tree_of
     from ledgerfs.vfs.removal import remove_ledgers
     from ledgerfs.vfs.target import removable
 
     with progress() as update:
         bucket.refresh(update)
     tree = tree_of(bucket)
-    nodes = {node.path: node for path in paths for node in _files(bucket, path, recursive=recursive)}
+    nodes = {node.path: node for path in paths for node in _files(tree, path, recursive=recursive)}
     keys = [removable(tree, path) for path in nodes]
     size = sum(node.size or 0 for node in nodes.values())
     if not yes:
@@ -64,10 +69,10 @@ def _is_confirmed(question: str) -> bool:
         raise
 
 
-def _files(bucket: Bucket, path: str, *, recursive: bool) -> list[Node]:
-    node = tree_of(bucket).node(path)
+def _files(tree: "Tree", path: str, *, recursive: bool) -> "list[Node]":
+    node = tree.node(path)
     if not node.is_directory:
         return [node]
     if not recursive:
         raise IsADirectoryPathError("is a directory; -r deletes all ledgers in it", key=path)
-    return [one for one in tree_of(bucket).walk(path) if not one.is_directory]
+    return [one for one in tree.walk(path) if not one.is_directory]

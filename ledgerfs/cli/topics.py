@@ -1,17 +1,22 @@
 """``ledgerfs topics``: what is in a bucket."""
 
-from ledgerfs.bucket.bucket import Bucket
+from typing import TYPE_CHECKING
+
 from ledgerfs.cli.command import command
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import bucket_argument, json_option
-from ledgerfs.cli.output import human_size, minute, print_json, printable, progress, say, show, table
-from ledgerfs.dialects.pulsar_blob.description import iso_time
+from ledgerfs.cli.output import human_size, minute, print_json, progress, say, show, table
+from ledgerfs.display import printable
+from ledgerfs.ledgers.time_arguments import iso_time
+
+if TYPE_CHECKING:
+    from ledgerfs.bucket.bucket import Bucket
 
 
 @command()
 @bucket_argument
 @json_option
-def topics(bucket: Bucket, as_json: bool) -> None:
+def topics(bucket: "Bucket", as_json: bool) -> None:
     """List the topics of a bucket: ledgers, entries, bytes, oldest and newest.
 
     BUCKET is any URL that fsspec knows: s3://tier, gs://…, abfs://…, a local folder. No broker and no ZooKeeper is asked; the names are in

@@ -3,12 +3,14 @@
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cli.output import human_size, say
+
+if TYPE_CHECKING:
+    from ledgerfs.bucket.bucket import Bucket
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -37,7 +39,7 @@ def traffic_options(command: Command) -> Command:
     return stats(trace(command))
 
 
-def say_stats_at_end(context: click.Context, bucket: Bucket) -> None:
+def say_stats_at_end(context: click.Context, bucket: "Bucket") -> None:
     """Have the sums printed when the command is over, however it ends, where ``--stats`` asked for them."""
     if not context.meta.get(_STATS_WANTED):
         return

@@ -1,14 +1,18 @@
 """``ledgerfs verify``: whether all of a bucket is readable."""
 
+from typing import TYPE_CHECKING
+
 import click
 
-from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cli.command import command
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import bucket_argument, json_option
-from ledgerfs.cli.output import human_size, print_json, printable, progress
-from ledgerfs.upkeep.verification import Finding, Report, Severity
-from ledgerfs.upkeep.verification.verify import verify_listed
+from ledgerfs.cli.output import human_size, print_json, progress
+from ledgerfs.display import printable
+from ledgerfs.ledgers.findings import Finding, Report, Severity
+
+if TYPE_CHECKING:
+    from ledgerfs.bucket.bucket import Bucket
 
 
 @command()
@@ -18,7 +22,7 @@ from ledgerfs.upkeep.verification.verify import verify_listed
 )
 @json_option
 @click.pass_context
-def verify(context: click.Context, bucket: Bucket, quick: bool, as_json: bool) -> None:
+def verify(context: click.Context, bucket: "Bucket", quick: bool, as_json: bool) -> None:
     """Check that every offloaded ledger of a bucket is whole.
 
     Exit code 0: all is well; 1: damage; 3: the store did not let us look at everything.
@@ -32,6 +36,9 @@ def verify(context: click.Context, bucket: Bucket, quick: bool, as_json: bool) -
       ledgerfs verify --quick s3://tier
       ledgerfs verify --json s3://tier | jq '.findings[] | select(.severity == "damage")'
     """
+    # numpy, which this imports, is there when a bucket is, and not needed to help.
+    from ledgerfs.upkeep.verification.verify import verify_listed
+
     with progress() as update:
         catalog = bucket.refresh(update)
     with progress(in_bytes=True) as update:
@@ -39,7 +46,7 @@ def verify(context: click.Context, bucket: Bucket, quick: bool, as_json: bool) -
     conclude(context, bucket, report, as_json=as_json)
 
 
-def conclude(context: click.Context, bucket: Bucket, report: Report, *, as_json: bool) -> None:
+def conclude(context: click.Context, bucket: "Bucket", report: Report, *, as_json: bool) -> None:
     """Print a report, and exit as it says."""
     if as_json:
         print_json(report.as_json())
@@ -51,7 +58,7 @@ def conclude(context: click.Context, bucket: Bucket, report: Report, *, as_json:
         context.exit(3)
 
 
-def _print(bucket: Bucket, report: Report) -> None:
+def _print(bucket: "Bucket", report: Report) -> None:
     """Print findings, and a verdict."""
     for finding in report.findings:
         click.echo(printable(_line(finding)))

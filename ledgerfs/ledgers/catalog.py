@@ -52,6 +52,13 @@ class Catalog:
     _by_id: npt.NDArray[np.int64] = field(repr=False)
     gaps: Table = field(default_factory=lambda: np.empty(0, GAP))
 
+    def __repr__(self) -> str:
+        found = {"topics": len(self.managed_ledgers), "lost ledgers": self.lost.size}
+        for one in self.remains.values():
+            found |= one.counts()
+        told = "".join(f", {count:,} {what}" for what, count in found.items() if count)
+        return f"<catalog: {self.ledgers.size:,} ledgers{told}>"
+
     @classmethod
     def of(
         cls,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import IntEnum
 
+from ledgerfs.display import printable
 from ledgerfs.errors import CorruptLedgerError
 from ledgerfs.formats.record_header import records_size
 from ledgerfs.formats.topic_names import topic_of
@@ -71,6 +72,11 @@ class LedgerRef:
     state: CatalogState
     is_ordered: bool
     objects: tuple[tuple[str, ObjectStat], ...]
+
+    def __repr__(self) -> str:
+        what = f"ledger {self.ledger_id} of {printable(self.topic)}, copy {self.copy}, {self.uuid}"
+        size = f", {self.length:,} bytes" if self.length >= 0 else ""
+        return f"<{what}: {self.entries:,} entries{size}{'' if self.is_sound else f', {self.state.name.lower()}'}>"
 
     @property
     def topic(self) -> str:

@@ -49,6 +49,12 @@ def time_of(milliseconds: int | None) -> datetime | None:
         return None
 
 
+def iso_time(milliseconds: int | None) -> str | None:
+    """Return a time as ISO 8601 with milliseconds, UTC; None for None, and for what no calendar holds."""
+    time = time_of(milliseconds)
+    return None if time is None else time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def _plausible(number: int) -> int:
     if number == 0 or _EARLIEST_MS <= number < _LATEST_MS:
         return number

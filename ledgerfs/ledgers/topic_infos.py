@@ -1,14 +1,15 @@
 """What a bucket holds of each topic, summed up from the catalog's tables."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
 
+from ledgerfs.display import html_table, printable
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.ledgers.time_arguments import time_of
+from ledgerfs.ledgers.time_arguments import iso_time, time_of
 
 Table = npt.NDArray[np.void]
 _NEVER = int(np.iinfo(np.int64).max)
@@ -42,6 +43,11 @@ class TopicInfo:
     uploaded_ms: int
     missing: int = 0
 
+    def __repr__(self) -> str:
+        missing = f", {self.missing:,} ledgers missing" if self.missing else ""
+        counts = f"{self.ledgers:,} ledgers, {self.entries:,} entries, {self.bytes:,} bytes"
+        return f"<{printable(self.name)}: {counts}{missing}>"
+
     @property
     def created(self) -> datetime | None:
         """``created_ms`` as a time of UTC."""
@@ -51,6 +57,29 @@ class TopicInfo:
     def uploaded(self) -> datetime | None:
         """``uploaded_ms`` as a time of UTC; None for what no calendar holds."""
         return time_of(self.uploaded_ms)
+
+
+class TopicInfos(list[TopicInfo]):
+    """A list of them, which a notebook shows as a table under its caption."""
+
+    __slots__ = ("_caption",)
+
+    def __init__(self, infos: Iterable[TopicInfo], caption: str) -> None:
+        super().__init__(infos)
+        self._caption = caption
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (list(self), self._caption))
+
+    def _repr_html_(self) -> str:
+        if not self:
+            return html_table(self._caption, (), ())
+        heads = ("topic", "ledgers", "entries", "bytes", "created", "uploaded", "missing")
+        rows = (
+            (one.name, one.ledgers, one.entries, one.bytes, iso_time(one.created_ms), iso_time(one.uploaded_ms or None), one.missing)
+            for one in self
+        )  # fmt: skip
+        return html_table(f"{self._caption}: {len(self):,} topics", heads, rows)
 
 
 def topic_infos(names: Sequence[str | None], ledgers: Table, missing: Table) -> list[TopicInfo]:

@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass, fields
 from datetime import datetime
+from reprlib import repr as short_repr
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from ledgerfs.display import printable
 from ledgerfs.errors import CorruptMessageError, NotFoundError
 from ledgerfs.ledgers.missing_ledgers import MissingLedger, missing_error
 from ledgerfs.ledgers.reader import LedgerReader
@@ -61,6 +63,14 @@ class Message:
     txn_id: str | None
     deliver_at_time: datetime | None
     replicated_from: str | None
+
+    def __repr__(self) -> str:
+        key = "" if self.key is None else f", key {short_repr(self.key)}"
+        value = "no value" if self.value is None else f"{len(self.value):,} bytes"
+        published = (
+            "" if self.publish_time is None else f", published {self.publish_time.isoformat(timespec='milliseconds')}"
+        )
+        return f"<message {self.id} of {printable(self.topic)}{published}{key}: {value}>"
 
     @classmethod
     def of(cls, row: pa.RecordBatch) -> "Message":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ledgerfs.display import html_table, names_shown, printable
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.ledgers.finality import Basis, Found
 from ledgerfs.ledgers.ledger_times import LedgerTimes, TimeRange
@@ -91,6 +92,18 @@ class Scan:
     incomplete: list[Incomplete] = field(default_factory=list)
     missing: Sequence[MissingLedger] = ()
     basis: Basis = field(default_factory=Basis.unknown)
+
+    def __repr__(self) -> str:
+        return (
+            f"<scan of {printable(self.topic)}: {len(self.ledgers):,} ledgers, columns {', '.join(self.schema.names)}>"
+        )
+
+    def __dir__(self) -> list[str]:
+        return list(names_shown(self))
+
+    def _repr_html_(self) -> str:
+        """Return the schema; nothing is read."""
+        return html_table(repr(self), ("column", "type"), ((one.name, one.type) for one in self.schema))
 
     def __post_init__(self) -> None:
         if self.part is not None:

@@ -10,21 +10,29 @@ extra ``spark`` (PySpark 4.1 or newer) and Java 17.
 
 from typing import TYPE_CHECKING
 
-__all__ = ["read_messages", "register"]
+from ledgerfs.exports import lazy_exports
+
+__all__ = ["Storage", "catalog", "export", "read_messages", "register", "stats", "verify"]
 
 if TYPE_CHECKING:
+    from ledgerfs.spark.pipelines.catalog import catalog
+    from ledgerfs.spark.pipelines.export import export
+    from ledgerfs.spark.pipelines.stats import stats
+    from ledgerfs.spark.pipelines.verify import verify
+    from ledgerfs.spark.runtime.storage import Storage
     from ledgerfs.spark.source.messages import read_messages
     from ledgerfs.spark.source.registration import register
 
-
-def __getattr__(name: str) -> object:
-    """Load what is asked for on first use: Spark imports this package in every process, for whatever source."""
-    if name == "register":
-        from ledgerfs.spark.source.registration import register
-
-        return register
-    if name == "read_messages":
-        from ledgerfs.spark.source.messages import read_messages
-
-        return read_messages
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# Spark imports this package in every process, for whatever source.
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "Storage": "ledgerfs.spark.runtime.storage",
+        "catalog": "ledgerfs.spark.pipelines.catalog",
+        "export": "ledgerfs.spark.pipelines.export",
+        "read_messages": "ledgerfs.spark.source.messages",
+        "register": "ledgerfs.spark.source.registration",
+        "stats": "ledgerfs.spark.pipelines.stats",
+        "verify": "ledgerfs.spark.pipelines.verify",
+    },
+)

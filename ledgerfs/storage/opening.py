@@ -6,9 +6,7 @@ from ledgerfs.errors import InvalidOptionError
 from ledgerfs.storage.folders.files import FOLLOW_LINKS
 from ledgerfs.storage.folders.store import LocalStore
 from ledgerfs.storage.fsspec_handle import FsspecHandle
-from ledgerfs.storage.generic.store import FsspecStore
 from ledgerfs.storage.object_store import RawStore
-from ledgerfs.storage.s3.store import S3Store
 
 __all__ = ["open_store"]
 
@@ -18,9 +16,14 @@ def open_store(fs: Any, root: str) -> RawStore:  # noqa: ANN401  (fsspec is not 
     handle = FsspecHandle.of(fs)
     root = root.rstrip("/")
     if handle.is_kind("s3fs.core", "S3FileSystem"):
+        # What this and the last one import is of no use to who opens a folder.
+        from ledgerfs.storage.s3.store import S3Store
+
         return S3Store(handle, root)
     if handle.is_kind("fsspec.implementations.local", "LocalFileSystem"):
         return LocalStore(root or "/", follow_links=_follows_links(handle))
+    from ledgerfs.storage.generic.store import FsspecStore
+
     return FsspecStore(handle, root)
 
 

@@ -1,1 +1,12 @@
-"""The bucket: object store, catalog, ledger reader, the tree and its views. Knows neither fsspec's user API nor FUSE nor Spark."""
+"""The tree of a bucket, and its views. Knows neither fsspec's user API nor FUSE nor Spark."""
+
+from typing import TYPE_CHECKING
+
+from ledgerfs.exports import lazy_exports
+
+__all__ = ["tree_of"]
+
+if TYPE_CHECKING:
+    from ledgerfs.vfs.bucket_tree import tree_of
+
+__getattr__, __dir__ = lazy_exports(__name__, {"tree_of": "ledgerfs.vfs.bucket_tree"})

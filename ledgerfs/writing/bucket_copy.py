@@ -124,7 +124,7 @@ def rows_to_copy(catalog: Catalog, managed_ledgers: Sequence[str | None] | None,
     return np.flatnonzero(wanted)
 
 
-def copy_ledgers(
+def copy_rows(
     source: Bucket,
     target: Bucket,
     rows: Rows,

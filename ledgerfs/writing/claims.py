@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from ledgerfs.dialects.pulsar_blob.description import iso_time
 from ledgerfs.errors import (
     AccessDeniedError,
+    InvalidOptionError,
     LedgerExistsError,
     LedgerfsError,
     StaleObjectError,
@@ -19,6 +19,7 @@ from ledgerfs.errors import (
 )
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
     from ledgerfs.ledgers.remains import Unreadable
@@ -30,6 +31,13 @@ class IfExists(StrEnum):
     FAIL = "fail"
     SKIP = "skip"
     NEW_COPY = "new-copy"
+
+    @classmethod
+    def of(cls, text: str) -> "IfExists":
+        """Return the choice of this name; raises `InvalidOptionError` for none."""
+        if text not in set(cls):
+            raise InvalidOptionError(f"one of {', '.join(cls)}", key=f"if_exists={text!r}")
+        return cls(text)
 
 
 @dataclass(frozen=True, slots=True)

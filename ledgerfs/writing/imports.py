@@ -1,16 +1,20 @@
 """Importing: rows become messages of a new ledger."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.bucket.opening import BucketOrUrl, bucket_at
 from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger, publish
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.ledgers.dialect import Progress
+from ledgerfs.messages.codecs.compression import MAX_STORED_BYTES
 from ledgerfs.messages.encode.rows import EncodeOptions
+from ledgerfs.scan.scan import Scan
+from ledgerfs.tables.row_files import open_rows
 from ledgerfs.writing.admission import Admission
 from ledgerfs.writing.claims import IfExists
 from ledgerfs.writing.ledger_rows import Rows, write_rows
@@ -36,6 +40,37 @@ class RowSource(Protocol):
         ...
 
 
+@runtime_checkable
+class ArrowStream(Protocol):
+    """A table that libraries exchange: of pyarrow, pandas, Polars, DuckDB, and `ledgerfs.Scan`."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Export it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowRows:
+    """The rows of such a table."""
+
+    schema: pa.Schema
+    found: Iterable[pa.RecordBatch]
+    rows: int | None
+
+    @classmethod
+    def of(cls, table: ArrowStream) -> "ArrowRows":
+        """Begin to read a table."""
+        if isinstance(table, Scan):
+            # Through the interface its errors would be texts.
+            return cls(table.schema, table, None)
+        reader = pa.RecordBatchReader.from_stream(table)
+        return cls(reader.schema, reader, getattr(table, "num_rows", None))
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Read the rows."""
+        return iter(self.found)
+
+
 @dataclass(frozen=True, slots=True)
 class Imported:
     """What an import wrote.
@@ -53,14 +88,17 @@ class Imported:
 
 
 def import_rows(
-    bucket: Bucket,
-    source: RowSource,
+    bucket: BucketOrUrl,
+    source: RowSource | ArrowStream | str | os.PathLike[str],
     topic: str,
     *,
     ledger_id: int | None = None,
-    options: EncodeOptions | None = None,
+    batch: int = 1000,
+    compression: str = "none",
+    producer_name: str = "ledgerfs",
+    max_entry_bytes: int = MAX_STORED_BYTES,
     block_size: int | None = None,
-    if_exists: IfExists = IfExists.FAIL,
+    if_exists: IfExists | str = IfExists.FAIL,
     progress: Progress | None = None,
 ) -> Imported:
     """Write rows as messages of a topic, in a ledger of their own.
@@ -69,16 +107,22 @@ def import_rows(
 
     Parameters
     ----------
-    bucket, source
-        Where to, and what.
+    bucket
+        Where to: a bucket, or its URL.
+    source
+        What: a table that libraries exchange (``__arrow_c_stream__``: pyarrow, pandas, Polars, `Topic.scan`), or a file, a folder, a
+        pattern or a URL, as `ledgerfs.tables.row_files.open_rows` takes it. Columns are named as those of a scan.
     topic
         ``persistent://tenant/namespace/topic``, or a short form of it.
     ledger_id
         None for one of our own, which no cluster hands out (`ledgerfs.writing.own_ids`).
-    options, block_size
-        How rows become entries; bytes of a block, None for 64 MiB.
+    batch, compression, producer_name, max_entry_bytes
+        How rows become entries: at most so many messages each (1: no batches), "none", "lz4", "zlib", "zstd" or "snappy", the name in rows
+        without one, and the bytes of the largest entry.
+    block_size
+        Bytes of a block, None for 64 MiB.
     if_exists
-        What to do when there is a ledger of the id that was named; it is not skipped. ``NEW_COPY`` stands beside damaged ledgers of this
+        What to do when there is a ledger of the id that was named: "fail" or "new-copy", which stands beside damaged ledgers of this
         topic and id only: rows that are encoded now are no copy of one that is whole, and one of the two would hide the other.
     progress
         Is told how far the bucket is listed, and how many rows are written.
@@ -91,16 +135,25 @@ def import_rows(
         No rows, or one that cannot be a message; the bucket is as it was.
 
     """
+    options = EncodeOptions(batch, compression, producer_name, max_entry_bytes)
+    chosen = IfExists.of(if_exists)
     managed_ledger = managed_ledger_of(topic)
+    source, bucket = _rows_of(source), bucket_at(bucket)
     admission = Admission(bucket, progress)
     if ledger_id is None:
-        ledger_id, if_exists = new_own_id([admission.taken.catalog], [managed_ledger]), IfExists.FAIL
+        ledger_id, chosen = new_own_id([admission.taken.catalog], [managed_ledger]), IfExists.FAIL
     wanted = Wanted(managed_ledger, ledger_id, block_size=block_size)
-    ledger, claim = wanted.new_ledger(), replace(wanted.claim(if_exists), is_original=True)
+    ledger, claim = wanted.new_ledger(), replace(wanted.claim(chosen), is_original=True)
     admission.require_free(claim)
     rows = Rows(source.schema, source.batches(), source.rows)
-    made = write_rows(bucket.raw_store, ledger, rows, options or EncodeOptions(), progress)
+    made = write_rows(bucket.raw_store, ledger, rows, options, progress)
     written = publish(bucket.raw_store, made.ledger)
     admission.wrote(claim, written)
     admission.confirm()
-    return Imported(written, made.messages, made.ignored_columns)
+    return Imported(written, made.messages, (*getattr(source, "ignored_columns", ()), *made.ignored_columns))
+
+
+def _rows_of(source: RowSource | ArrowStream | str | os.PathLike[str]) -> RowSource:
+    if isinstance(source, str | os.PathLike):
+        return open_rows(os.fspath(source))
+    return ArrowRows.of(source) if isinstance(source, ArrowStream) else source

@@ -285,21 +285,24 @@ def test_odd_files_in_a_folder_neither_hang_nor_hide_the_others(tmp_path: Path) 
     assert f"{made.uuid[:-1]}3-ledger-6-index" in shown
 
 
-def test_an_interrupt_while_the_program_still_loads_leaves_no_traceback() -> None:
+@pytest.mark.parametrize("module", ["click", "ledgerfs.cli.topics", "ledgerfs.bucket.bucket"])
+def test_an_interrupt_while_the_program_still_loads_leaves_no_traceback(module: str, golden_url: str) -> None:
     program = """
 import os, signal, sys
 import ledgerfs.cli
-from ledgerfs.vfs.bucket_tree import tree_of
 
 class Interrupter:
+    def __init__(self, module):
+        self.module = module
+
     def find_spec(self, name, *_):
-        if name == "ledgerfs.bucket.bucket":
+        if name == self.module:
             os.kill(os.getpid(), signal.SIGINT)
 
-sys.meta_path.insert(0, Interrupter())
+sys.meta_path.insert(0, Interrupter(sys.argv.pop(1)))
 ledgerfs.cli.main()
 """
-    command = ["env", "--default-signal=INT", sys.executable, "-c", program]
+    command = ["env", "--default-signal=INT", sys.executable, "-c", program, module, "topics", golden_url]
     done = subprocess.run(command, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (130, b"interrupted\n")
 

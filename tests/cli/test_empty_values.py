@@ -10,13 +10,17 @@ import pytest
 from ledgerfs import open_bucket
 from ledgerfs.cli.main import cli, run
 from ledgerfs.cli.mount_helper import main as mount_helper
+from ledgerfs.cli.spark.group import spark
 from ledgerfs.errors import InvalidOptionError, LedgerfsError
 from tests.support.commands import run as run_command
 from tests.support.ledgers import offload, put_in_folder
 
 
 def commands(group: click.Group, *names: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
         if isinstance(command, click.Group):
             yield from commands(command, *names, name)
         else:
@@ -108,7 +112,7 @@ def test_a_key_needs_a_value(
 def test_help_of_every_command_has_examples(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for path, _ in [*commands(cli), ((), cli), (("spark",), cli.commands["spark"])]:
+    for path, _ in [*commands(cli), ((), cli), (("spark",), spark)]:
         for option in ("-h", "--help"):
             monkeypatch.setattr(sys, "argv", ["ledgerfs", *path, option])
             assert run() == 0

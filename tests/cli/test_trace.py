@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import click
 import pytest
 
 from ledgerfs.cli.main import cli
@@ -64,5 +65,5 @@ def test_retries_show_in_both_and_credentials_in_neither(s3_golden: str, proxy: 
 # `umount` asks no store, and the stores that `spark` asks are those of many processes, on other machines.
 @pytest.mark.parametrize("name", sorted(set(cli.commands) - {"umount", "spark"}))
 def test_every_command_has_the_options(name: str) -> None:
-    options = {option for parameter in cli.commands[name].params for option in parameter.opts}
+    options = {option for parameter in cli.get_command(click.Context(cli), name).params for option in parameter.opts}
     assert {"--trace", "--stats"} <= options

@@ -13,10 +13,9 @@ from ledgerfs.formats.pulsar_blob.index import OffloadIndex
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.formats.records import scan_records
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.messages.encode.rows import EncodeOptions
 from ledgerfs.upkeep.repair import plan_repair
 from ledgerfs.writing import bucket_copy, imports
-from ledgerfs.writing.bucket_copy import CopiedLedger, CopyOptions, Outcome, copy_ledgers, rows_to_copy
+from ledgerfs.writing.bucket_copy import CopiedLedger, CopyOptions, Outcome, copy_rows, rows_to_copy
 from ledgerfs.writing.write import IfExists
 from tests.model.brokers import entries_of
 from tests.model.bucket_model import Content, Copy, Key, Row, State, contents_of, ledgers_of, rows_of, topics_of
@@ -67,7 +66,7 @@ def import_rows(
                 Rows([message for message in content.messages if isinstance(message, Row)]),
                 content.topic,
                 ledger_id=ledger_id,
-                options=EncodeOptions(batch),
+                batch=batch,
                 block_size=world.block_size,
             )
         except LedgerfsError as error:
@@ -228,7 +227,7 @@ def offload(
             catalog = here.refresh()
             rows = rows_to_copy(catalog, None, all_copies=not new_uuid)
             options = CopyOptions(if_exists=if_exists, new_uuid=new_uuid)
-            done = list(copy_ledgers(here, there, rows, options, catalog=catalog))
+            done = list(copy_rows(here, there, rows, options, catalog=catalog))
         except LedgerfsError:
             # What was copied before stays, and is whole.
             world.acknowledge(target, running, [key for key in running.published if key not in running.removed])

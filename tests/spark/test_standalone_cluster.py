@@ -73,6 +73,13 @@ class Installed:
     python: Path
     bare_python: Path
 
+    def pipelines(self, line: str) -> Path:
+        """Return the folder that a line of the documentation names with ``python3``, which is that of the environment."""
+        page = (ROOT / "docs" / "guides" / "spark.md").read_text()
+        code, below = re.search(rf"{line}.*?python3 -c '([^']*)'\)(\S*?)\"?\s", page).groups()
+        found = run([self.python, "-c", code], env=environment(), cwd="/", capture_output=True, text=True, check=True)
+        return Path(found.stdout.strip() + below)
+
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
@@ -171,8 +178,12 @@ def test_a_pipeline_with_s3s_credentials_in_sparks_settings(
     """No machine has them in its environment."""
     settings = {"endpoint": s3.endpoint, "access.key": CREDENTIALS["key"], "secret.key": CREDENTIALS["secret"]}
     conf = [part for name, value in settings.items() for part in ("--conf", f"spark.hadoop.fs.s3a.{name}={value}")]
-    script = next(installed.folder.glob("lib/python*/site-packages/ledgerfs/spark/export.py"))
-    submit = [str(SPARK_HOME / "bin" / "spark-submit"), *cluster.submit_options, *conf, str(script)]
+    submit = [
+        str(SPARK_HOME / "bin" / "spark-submit"),
+        *cluster.submit_options,
+        *conf,
+        str(installed.pipelines("PIPELINES=") / "export.py"),
+    ]
     lake = tmp_path / "lake"
     names = "persistent://public/golden/(plain|int64|chunked)"
     pipeline = [s3_golden, "--topics", names, "--to", str(lake), "--partition-by", "topic"]
@@ -190,6 +201,27 @@ def test_the_command_on_a_cluster(cluster: Cluster, installed: Installed, golden
     (row,) = json.loads(done.stdout)
     plain = "persistent://public/golden/plain"
     assert (row["topic"], row["messages"]) == (plain, counts(golden_url)[plain])
+
+
+def test_the_files_of_the_pipelines_are_where_the_page_says(installed: Installed) -> None:
+    page = (ROOT / "docs" / "guides" / "spark.md").read_text()
+    for line, used in (
+        ("PIPELINES=", r"\$PIPELINES/(\w+\.py)"),
+        ("RUN pip install", r"local:///opt/ledgerfs/(\w+\.py)"),
+    ):
+        folder, names = installed.pipelines(line), re.findall(used, page)
+        assert folder.is_relative_to(installed.folder)
+        assert names
+        for name in names:
+            done = run(
+                [installed.python, folder / name, "--help"],
+                env=environment(),
+                cwd="/",
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            assert done.stdout.startswith(f"Usage: ledgerfs spark {name.removesuffix('.py')} ")
 
 
 def test_only_this_wheel_is_seen_from_the_environment(installed: Installed, tmp_path: Path) -> None:

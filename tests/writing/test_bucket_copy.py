@@ -17,7 +17,7 @@ from ledgerfs.messages.transforms.entry_transform import recompress, unbatch
 from ledgerfs.storage.folders.writes import LocalWrites
 from ledgerfs.upkeep.verification.verify import verify
 from ledgerfs.vfs.bucket_tree import tree_of
-from ledgerfs.writing.bucket_copy import CopiedLedger, CopyOptions, Outcome, copy_ledgers, rows_to_copy
+from ledgerfs.writing.bucket_copy import CopiedLedger, CopyOptions, Outcome, copy_rows, rows_to_copy
 from ledgerfs.writing.claims import IfExists
 from ledgerfs.writing.own_ids import new_own_id
 from tests.support.entries import frame, metadata
@@ -39,7 +39,7 @@ def copy(
     chosen = CopyOptions(**options)
     all_copies = not (chosen.new_uuid or chosen.first_ledger_id is not None)
     rows = rows_to_copy(source.catalog, topics, all_copies=all_copies)
-    found = list(copy_ledgers(source, target, rows, chosen, progress))
+    found = list(copy_rows(source, target, rows, chosen, progress))
     wanted = [source.catalog.ref(int(row)) for row in rows]
     # Those that failed are told at once, and all others, in order, when they are looked at again.
     failed = {one.source.object("data").key for one in found if one.outcome is Outcome.FAILED}

@@ -22,7 +22,6 @@ from ledgerfs.errors import AmbiguousLedgerError, LedgerExistsError, LedgerfsErr
 from ledgerfs.formats.pulsar_blob.index import parse_index
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
-from ledgerfs.messages.encode.rows import EncodeOptions
 from ledgerfs.storage.folders.writes import LocalWrites
 from ledgerfs.storage.s3.writes import S3Writes
 from ledgerfs.vfs.bucket_tree import tree_of
@@ -106,9 +105,7 @@ class RowSource:
 
 
 def imported(bucket: Bucket, *values: str, topic: str = TOPIC, **options: Any) -> int:
-    return import_rows(
-        bucket, RowSource(*values), topic, options=EncodeOptions(), **options
-    ).written.ledger.key.ledger_id
+    return import_rows(bucket, RowSource(*values), topic, **options).written.ledger.key.ledger_id
 
 
 def values(place: Place, topic: str = TOPIC) -> list[bytes]:
@@ -614,13 +611,13 @@ def test_two_clusters_may_have_one_backup(source: Place, place: Place, tmp_path:
 def test_a_rival_of_a_copy_is_told_and_stays(
     source: Place, place: Place, before_index: list[Callable[[], object]]
 ) -> None:
-    from ledgerfs.writing.bucket_copy import Outcome, copy_ledgers, rows_to_copy
+    from ledgerfs.writing.bucket_copy import Outcome, copy_rows, rows_to_copy
 
     theirs = offload(THEIRS, 8, uuid=9)
     before_index.append(lambda: put_objects(place, theirs))
     bucket = open_bucket(source.url)
     target = open_bucket(place.url, place.options)
-    found = list(copy_ledgers(bucket, target, rows_to_copy(bucket.catalog, None, all_copies=True)))
+    found = list(copy_rows(bucket, target, rows_to_copy(bucket.catalog, None, all_copies=True)))
     assert [(one.source.ledger_id, one.outcome) for one in found] == [(7, Outcome.COPIED), (8, Outcome.FAILED)]
     assert "somebody else has written ledger 8 meanwhile" in str(found[1].error)
     assert theirs.objects.keys() <= place.objects()
@@ -631,11 +628,11 @@ def test_a_rival_of_a_copy_is_told_and_stays(
 def test_what_is_removed_from_a_target_is_not_there_already(
     when: str, source: Place, place: Place, views: Views, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ledgerfs.writing.bucket_copy import Outcome, copy_ledgers, rows_to_copy
+    from ledgerfs.writing.bucket_copy import Outcome, copy_rows, rows_to_copy
 
     bucket, target, theirs = open_bucket(source.url), views.bucket(), views.bucket()
     rows = rows_to_copy(bucket.catalog, None, all_copies=True)
-    assert {one.outcome for one in copy_ledgers(bucket, target, rows)} == {Outcome.COPIED}
+    assert {one.outcome for one in copy_rows(bucket, target, rows)} == {Outcome.COPIED}
     listed, calls = Bucket.refresh, []
 
     def refresh(self: Bucket, *arguments: Any) -> Any:
@@ -649,7 +646,7 @@ def test_what_is_removed_from_a_target_is_not_there_already(
         return catalog
 
     monkeypatch.setattr(Bucket, "refresh", refresh)
-    found = {one.outcome for one in copy_ledgers(bucket, target, rows)}
+    found = {one.outcome for one in copy_rows(bucket, target, rows)}
     if when == "at once":
         assert found == {Outcome.COPIED}
         assert place.ledgers() == [OUR_RECORDS] * 2
@@ -668,13 +665,13 @@ def test_a_source_is_listed_anew_and_what_vanishes_from_it_is_named(
 
 
 def test_a_ledger_that_vanishes_while_it_is_copied_is_a_failure(source: Place, place: Place) -> None:
-    from ledgerfs.writing.bucket_copy import Outcome, copy_ledgers, rows_to_copy
+    from ledgerfs.writing.bucket_copy import Outcome, copy_rows, rows_to_copy
 
     bucket = open_bucket(source.url)
     rows = rows_to_copy(bucket.catalog, None, all_copies=True)
     for key in offload(OURS, 8, uuid=2).objects:
         source.clean.raw_store.writes.delete(key)
-    found = list(copy_ledgers(bucket, open_bucket(place.url, place.options), rows))
+    found = list(copy_rows(bucket, open_bucket(place.url, place.options), rows))
     assert {one.source.ledger_id: one.outcome for one in found} == {7: Outcome.COPIED, 8: Outcome.FAILED}
 
 

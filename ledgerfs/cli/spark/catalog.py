@@ -7,10 +7,11 @@ import click
 from ledgerfs.cli.command import command
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import json_option
-from ledgerfs.cli.output import human_size, minute, printable, progress, show, table
+from ledgerfs.cli.output import human_size, minute, progress, show, table
 from ledgerfs.cli.spark.options import Session, session_options, storage_argument
 from ledgerfs.cli.spark.rows import milliseconds, print_rows, rows_of
 from ledgerfs.cli.spark.running import running
+from ledgerfs.display import printable
 
 if TYPE_CHECKING:
     from ledgerfs.spark.runtime.storage import Storage

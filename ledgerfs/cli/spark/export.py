@@ -8,11 +8,12 @@ import click
 from ledgerfs.cli.command import command
 from ledgerfs.cli.left_out import say_left_out
 from ledgerfs.cli.options import json_option, parsed_options
-from ledgerfs.cli.output import human_size, print_json, printable, say, show, table
+from ledgerfs.cli.output import human_size, print_json, say, show, table
 from ledgerfs.cli.scan_options import names_of, scan_options
 from ledgerfs.cli.sizes import Size
 from ledgerfs.cli.spark.options import Session, session_options, storage_argument
 from ledgerfs.cli.spark.running import running
+from ledgerfs.display import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

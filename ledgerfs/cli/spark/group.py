@@ -2,10 +2,7 @@
 
 import click
 
-from ledgerfs.cli.spark.catalog import catalog
-from ledgerfs.cli.spark.export import export
-from ledgerfs.cli.spark.stats import stats
-from ledgerfs.cli.spark.verify import verify
+from ledgerfs.cli.lazy_group import LazyCommand, LazyGroup
 
 _EPILOG = """\b
 Examples:
@@ -16,19 +13,30 @@ Examples:
 
 \b
 The same as a script, where spark-submit says what the cluster is:
-  spark-submit --master yarn …/ledgerfs/spark/verify.py s3://tier
-  python -m ledgerfs.spark.pipelines.verify s3://tier
+  spark-submit --master yarn …/ledgerfs/cli/spark/verify.py s3://tier
+  python -m ledgerfs.cli.spark.verify s3://tier
 """
 
 
-@click.group(epilog=_EPILOG)
+_COMMANDS = (
+    LazyCommand(
+        "export", "ledgerfs.cli.spark.export:export", "Export topics to a folder that Spark, Hive, DuckDB and pyarrow read as one table."
+    ),
+    LazyCommand("verify", "ledgerfs.cli.spark.verify:verify", "Check that every offloaded ledger of a bucket is whole, many at a time."),
+    LazyCommand(
+        "catalog", "ledgerfs.cli.spark.catalog:catalog", "Show what is in a bucket: topics or ledgers, their entries, bytes and times."
+    ),
+    LazyCommand(
+        "stats", "ledgerfs.cli.spark.stats:stats",
+        "Count messages, bytes of their values, and different keys, by topic, day (UTC) and producer; of all topics if none is named.",
+    ),
+)  # fmt: skip
+
+
+@click.group(cls=LazyGroup, lazy=_COMMANDS, epilog=_EPILOG)
 def spark() -> None:
     """Work on a whole bucket with Apache Spark, on this machine or on a cluster.
 
     Needs the extra of Python's package (pip install 'ledgerfs[spark]') and Java 17. Credentials of S3 belong in the environment or in
     Spark's own settings (spark.hadoop.fs.s3a.…), where every worker finds them.
     """
-
-
-for command in (export, verify, catalog, stats):
-    spark.add_command(command)

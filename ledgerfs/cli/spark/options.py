@@ -71,7 +71,9 @@ def _session(context: click.Context, _: click.Parameter, values: tuple[str, ...]
     return Session(context.meta.get("ledgerfs.spark.master"), parsed_texts(values))
 
 
-def _storage(context: click.Context, _: click.Parameter, url: str) -> "Storage":
+def _storage(context: click.Context, _: click.Parameter, url: str) -> "Storage | None":
+    if context.resilient_parsing:
+        return None
     try:
         from ledgerfs.spark.runtime.storage import Storage
     except ImportError as error:

@@ -4,7 +4,7 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 from ledgerfs.cli.output import print_json
-from ledgerfs.dialects.pulsar_blob.description import iso_time
+from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

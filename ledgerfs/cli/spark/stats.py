@@ -8,11 +8,12 @@ from ledgerfs.cli.command import command
 from ledgerfs.cli.left_out import say_left_out
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import json_option
-from ledgerfs.cli.output import human_size, printable, show, table
+from ledgerfs.cli.output import human_size, show, table
 from ledgerfs.cli.scan_options import scan_options
 from ledgerfs.cli.spark.options import Session, session_options, storage_argument
 from ledgerfs.cli.spark.rows import print_rows, rows_of
 from ledgerfs.cli.spark.running import running
+from ledgerfs.display import printable
 
 if TYPE_CHECKING:
     from ledgerfs.spark.runtime.storage import Storage

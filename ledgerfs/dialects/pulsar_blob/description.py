@@ -6,7 +6,7 @@ from ledgerfs.dialects.pulsar_blob.block_map import block_ends
 from ledgerfs.formats.bookkeeper.ledger_metadata import DigestType, LedgerMetadata, LedgerState
 from ledgerfs.formats.pulsar_blob.index import OffloadIndex
 from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.ledgers.time_arguments import time_of
+from ledgerfs.ledgers.time_arguments import iso_time
 from ledgerfs.storage.objects import ObjectHead
 
 
@@ -38,12 +38,6 @@ def describe_ledger(ref: LedgerRef, index: OffloadIndex, data: ObjectHead, index
         ],
         "objects": {"data": _describe_object(data), "index": _describe_object(index_object)},
     }
-
-
-def iso_time(milliseconds: int | None) -> str | None:
-    """Return a time as ISO 8601 with milliseconds, UTC; None for None, and for what no calendar holds."""
-    time = time_of(milliseconds)
-    return None if time is None else time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _describe_metadata(metadata: LedgerMetadata) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from ledgerfs.dialects.pulsar_blob.description import describe_ledger
 from ledgerfs.dialects.pulsar_blob.entry_places import NEAR, Anchor, EntryPlaces
 from ledgerfs.dialects.pulsar_blob.padding_proof import PaddingProof
 from ledgerfs.dialects.pulsar_blob.record_file import RecordFile
+from ledgerfs.display import names_shown, printable
 from ledgerfs.errors import CorruptIndexError, CorruptLedgerError, EntryRangeError, LedgerfsError, StaleObjectError
 from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata
 from ledgerfs.formats.pulsar_blob.index import OffloadIndex, parse_index
@@ -36,6 +37,12 @@ if TYPE_CHECKING:
 
 _KEPT = 8 << 20
 """Bytes up to an entry, at most, that caches keep: more would push out what is read more than once."""
+
+
+_FOR_OTHER_ROOMS = frozenset(
+    {"block_front", "block_map", "expect", "is_mapped", "object_ranges", "places", "plan", "read_records", "request", "store"}
+)  # fmt: skip
+"""What is no part of the public API."""
 
 
 class PulsarLedgerReader:
@@ -62,8 +69,12 @@ class PulsarLedgerReader:
     def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (self.store, self.ref))
 
+    def __dir__(self) -> list[str]:
+        return list(names_shown(self, _FOR_OTHER_ROOMS))
+
     def __repr__(self) -> str:
-        return f"<ledger {self.ref.ledger_id} of {self.ref.topic}: {self.ref.entries} entries, {self.ref.length} bytes>"
+        what = f"ledger {self.ref.ledger_id} of {printable(self.ref.topic)}"
+        return f"<{what}: {self.ref.entries:,} entries, {self.ref.length:,} bytes>"
 
     @property
     def first_entry(self) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator
 
 from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.bucket.opening import BucketOrUrl, bucket_at
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.ledgers.dialect import Progress, RepairRequest
 from ledgerfs.ledgers.repairs import Repair
@@ -18,7 +19,7 @@ _ADVICE = (
 
 
 def plan_repair(
-    bucket: Bucket,
+    bucket: BucketOrUrl,
     *,
     topic: str | None = None,
     ledgers: Collection[int] | None = None,
@@ -32,7 +33,7 @@ def plan_repair(
     Parameters
     ----------
     bucket
-        The bucket; it is listed anew.
+        The bucket, or its URL; it is listed anew.
     topic
         Whose the ledgers are of which nothing in the bucket tells the topic.
     ledgers
@@ -55,6 +56,7 @@ def plan_repair(
 
     """
     managed_ledger = None if topic is None else managed_ledger_of(topic)
+    bucket = bucket_at(bucket)
     catalog = bucket.refresh(progress)
     store = bucket.store.store
     request = RepairRequest(

@@ -6,6 +6,7 @@ from hashlib import blake2b
 from typing import Self
 
 from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.bucket.opening import BucketOrUrl, bucket_at
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_findings import check_copies, other_keys
 from ledgerfs.ledgers.dialect import LedgerCheck, Progress
@@ -22,13 +23,16 @@ class _Stopped(Exception):  # noqa: N818  (not an error: it ends threads whose c
     """The caller does not want the rest."""
 
 
-def verify(bucket: Bucket, *, quick: bool = False, progress: Progress | None = None, threads: int = THREADS) -> Report:
-    """Check a bucket, which is listed anew, and return what was found.
+def verify(
+    bucket: BucketOrUrl, *, quick: bool = False, progress: Progress | None = None, threads: int = THREADS
+) -> Report:
+    """Check a bucket, given as such or by its URL, which is listed anew, and return what was found.
 
     ``quick`` compares listing and indexes only, which also finds truncated offloads that Pulsar calls successful; otherwise every object is
     read in full, ``threads`` at a time, within the process's budget of memory (`ledgerfs.cache.block_cache`). Raises
     `StoreUnreachableError` and whatever keeps the catalog from loading; everything else is a finding.
     """
+    bucket = bucket_at(bucket)
     return verify_listed(bucket, bucket.refresh(progress), quick=quick, progress=progress, threads=threads)
 
 

@@ -1,0 +1,34 @@
+"""What a package exports, imported when somebody asks for it (PEP 562): importing the package alone costs nothing."""
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+
+
+def lazy_exports(package: str, places: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Return the ``__getattr__`` and the ``__dir__`` of a package.
+
+    Parameters
+    ----------
+    package
+        Its name.
+    places
+        The module of each name that it exports; a module that is itself exported has its own.
+
+    """
+
+    def load(name: str) -> object:
+        module = sys.modules[package]
+        place = places.get(name)
+        if place is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=module)
+        loaded = import_module(place)
+        found = loaded if place == f"{package}.{name}" else getattr(loaded, name)
+        setattr(module, name, found)
+        return found
+
+    def names() -> list[str]:
+        own = (name for name in vars(sys.modules[package]) if name.startswith("__") and name.endswith("__"))
+        return sorted({*places, *own})
+
+    return load, names

@@ -1,0 +1,204 @@
+"""Copying the ledgers of a bucket into another one: all of it, or some topics, and a report of what came of it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.bucket.opening import BucketOrUrl, bucket_at
+from ledgerfs.bucket.wanted_topics import wanted_names
+from ledgerfs.errors import IncompleteCopyError, InvalidOptionError
+from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.dialect import Progress
+from ledgerfs.ledgers.findings import Finding, Severity
+from ledgerfs.ledgers.missing_ledgers import GapKind
+from ledgerfs.writing.bucket_copy import CopiedLedger, CopyOptions, Outcome, copy_rows, rows_to_copy
+from ledgerfs.writing.claims import IfExists
+from ledgerfs.writing.own_ids import new_own_id
+
+if TYPE_CHECKING:
+    from ledgerfs.messages.transforms.entry_transform import EntryTransform
+
+_NO_LEDGERS = frozenset({"unreadable-index", "index-without-data", "data-without-index"})
+
+OnLedger = Callable[[CopiedLedger], None]
+
+
+@dataclass(slots=True)
+class CopyReport:
+    """What became of the ledgers that were to be copied.
+
+    Attributes
+    ----------
+    copied, skipped
+        How many were copied now, and how many the target had.
+    size
+        Bytes of the entries that were copied.
+    failed
+        Ledgers that are not in the target, and why.
+    missing
+        What is left in the source of ledgers that nobody can read, and so nobody can copy.
+
+    """
+
+    copied: int = 0
+    skipped: int = 0
+    size: int = 0
+    failed: list[CopiedLedger] = field(default_factory=list)
+    missing: list[Finding] = field(default_factory=list)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the target has all that was to be copied."""
+        return not (self.failed or self.missing)
+
+    def require_complete(self) -> None:
+        """Raise `IncompleteCopyError` where it has not."""
+        if self.is_complete:
+            return
+        whole = self.copied + self.skipped
+        short = len(self.failed) + len(self.missing)
+        first = str(self.failed[0].error) if self.failed else f"{self.missing[0].key}: {self.missing[0].message}"
+        error = IncompleteCopyError(f"{short:,} of {whole + short:,} ledgers are not copied; the first one: {first}")
+        error.report = self
+        raise error
+
+
+def copy_ledgers(
+    source: BucketOrUrl,
+    target: BucketOrUrl,
+    *,
+    topics: Sequence[str] | None = None,
+    block_size: int | None = None,
+    if_exists: IfExists | str = IfExists.SKIP,
+    new_uuid: bool = False,
+    recompress: str | None = None,
+    unbatch: bool = False,
+    ledger_id: int | None = None,
+    check: bool = True,
+    allow_incomplete: bool = False,
+    catalog: Catalog | None = None,
+    on_ledger: OnLedger | None = None,
+    progress: Progress | None = None,
+) -> CopyReport:
+    """Copy the ledgers of a bucket into another bucket or folder, and read the copies back; what is there is left alone.
+
+    A broker that is pointed at the copy serves it: ledgers keep their names, and come out byte for byte unless an option says otherwise.
+    What was interrupted is taken up by starting it again.
+
+    Parameters
+    ----------
+    source, target
+        Buckets, or their URLs.
+    topics
+        Names, that of a partitioned topic for all its partitions; None for all.
+    block_size
+        Of the copies, bytes; None for that of each ledger.
+    if_exists
+        What to do with a ledger of which the target has another copy: "skip", "fail" or "new-copy".
+    new_uuid
+        Give copies names of their own, by which no broker finds them.
+    recompress
+        Compress payloads anew: "none", "lz4", "zlib", "zstd" or "snappy".
+    unbatch
+        Make an entry of each message, in ledgers of new ids, each time anew; ``recompress`` is then for what was a batch.
+    ledger_id
+        With ``unbatch``, the id of the first copy, which the others' follow; None for ids that no cluster hands out.
+    check
+        Whether copies are read back.
+    allow_incomplete
+        Whether to return the report also where ledgers could not be copied, instead of raising in the end.
+    catalog
+        The source as it was just listed; None to list it now.
+    on_ledger
+        Is told what became of each ledger, when that is known.
+    progress
+        Is told how far the listing is, and how many bytes of how many are copied.
+
+    Raises
+    ------
+    IncompleteCopyError
+        In the end, when all that can be copied is: damaged, missing or contradictory ledgers, and those that the target has otherwise.
+    NotFoundError, InvalidNameError, InvalidOptionError
+        A topic that the source has not; a name or an option that is none. Nothing is written then.
+    StoreUnreachableError, AccessDeniedError, StoreError
+        Of listing a bucket; one that cannot be reached also later.
+
+    """
+    source, target = bucket_at(source), bucket_at(target)
+    catalog = source.refresh(progress) if catalog is None else catalog
+    managed_ledgers = None
+    if topics is not None:
+        managed_ledgers = sorted(wanted_names(catalog, topics), key=lambda name: name or "")
+    if ledger_id is not None and not unbatch:
+        raise InvalidOptionError(
+            "other copies than those of unbatch keep the ids of their ledgers", key=f"ledger_id={ledger_id!r}"
+        )
+    transform = _transform(recompress, unbatch=unbatch)
+    options = CopyOptions(block_size, IfExists.of(if_exists), new_uuid, transform, ledger_id, check)
+    target.raw_store.writes.make_folder()
+    if unbatch and ledger_id is None:
+        options = replace(options, first_ledger_id=new_own_id([catalog, target.refresh()], managed_ledgers))
+    report = _copied(source, catalog, managed_ledgers, target, options, on_ledger=on_ledger, progress=progress)
+    if not allow_incomplete:
+        report.require_complete()
+    return report
+
+
+def _copied(
+    source: Bucket,
+    catalog: Catalog,
+    managed_ledgers: Sequence[str | None] | None,
+    target: Bucket,
+    options: CopyOptions,
+    *,
+    on_ledger: OnLedger | None,
+    progress: Progress | None,
+) -> CopyReport:
+    is_named_anew = options.new_uuid or options.first_ledger_id is not None
+    rows = rows_to_copy(catalog, managed_ledgers, all_copies=not is_named_anew)
+    report = CopyReport()
+    for one in copy_rows(source, target, rows, options, progress, catalog=catalog):
+        if one.outcome is Outcome.COPIED:
+            report.copied += 1
+            report.size += one.source.length
+        elif one.outcome is Outcome.SKIPPED:
+            report.skipped += 1
+        else:
+            report.failed.append(one)
+        if on_ledger is not None:
+            on_ledger(one)
+    report.missing = list(_no_ledgers(source, catalog, managed_ledgers))
+    for managed_ledger in managed_ledgers or []:
+        source.warn_of_unplaced(managed_ledger, catalog)
+    return report
+
+
+def _transform(codec: str | None, *, unbatch: bool) -> "Callable[[], EntryTransform] | None":
+    if not (unbatch or codec):
+        return None
+    from ledgerfs.messages.transforms import entry_transform
+
+    made = partial(entry_transform.unbatch if unbatch else entry_transform.recompress, codec or "none")
+    made()  # a codec that is none is told before anything is written
+    return made
+
+
+def _no_ledgers(source: Bucket, catalog: Catalog, managed_ledgers: Sequence[str | None] | None) -> Iterator[Finding]:
+    """Yield what is left of ledgers of which there is no other copy; of some topics, what readers of them miss."""
+    wanted = catalog.managed_ledgers if managed_ledgers is None else managed_ledgers
+    # Copies that contradict each other fail when they are to be copied.
+    missing = {
+        one.key: one for name in wanted for one in catalog.missing_of(name) if one.kind is not GapKind.CONTRADICTED
+    }
+    topics = {topic_of(name) for name in wanted}
+    for finding in chain.from_iterable(dialect.check_catalog(catalog, source.reader) for dialect in source.dialects):
+        is_wanted = managed_ledgers is None or finding.topic in topics or finding.key in missing
+        if finding.kind in _NO_LEDGERS and finding.severity is not Severity.REMARK and is_wanted:
+            known = missing.pop(finding.key or "", None)
+            yield finding if known is None else replace(finding, topic=known.topic)
+    for one in missing.values():
+        yield Finding(Severity.DAMAGE, "missing-ledger", one.why, one.key, None, one.ledger_id, one.topic)
