@@ -48,7 +48,8 @@ class Topic:
     def _repr_html_(self) -> str:
         """Return its ledgers as they were listed last."""
         catalog = self.bucket.listed_catalog
-        refs = [] if catalog is None else catalog.refs_of(self.managed_ledger)
+        names = [] if catalog is None else self._managed_ledgers(catalog)
+        refs = (ref for name in names if catalog is not None for ref in catalog.refs_of(name))
         rows = (
             (str(ref.ledger_id), ref.entries, ref.length, iso_time(ref.created_ms), iso_time(ref.uploaded_ms or None))
             for ref in refs

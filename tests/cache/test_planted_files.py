@@ -14,6 +14,7 @@ from ledgerfs.cache.cache_folder import CacheFolder, cache_folder
 from ledgerfs.cache.disk_ranges import DiskRanges
 from ledgerfs.cache.kept_file import KeptFile
 from ledgerfs.cache.rendered_files import RenderedFiles
+from ledgerfs.vfs.bucket_tree import tree_of
 from ledgerfs.vfs.views.rendered import RenderedView
 from tests.support.commands import output
 
@@ -248,7 +249,7 @@ def test_a_planted_table_is_not_served_by_the_tree(tmp_path: Path, golden: Path)
     """A shared cache folder in which somebody else was first, with a file that is sealed as ours are."""
     url = f"file://{golden}/bucket"
     bucket = open_bucket(url)
-    view = bucket._views["jsonl"]
+    view = tree_of(bucket)._views["jsonl"]
     assert isinstance(view, RenderedView)
     ref = bucket.topic("public/golden/plain").ledgers[0].ref
     shared, evil = tmp_path / "shared", tmp_path / "evil"

@@ -32,7 +32,6 @@ READER = """
 import os, sys, time
 from ledgerfs.cache import read_ahead
 from ledgerfs.fsspec_impl import LedgerFileSystem
-from ledgerfs.vfs.bucket_tree import tree_of
 
 read_ahead.PART_BYTES, read_ahead._FIRST_PARTS = 64 << 10, (16 << 10,)
 endpoint, bucket, cache_dir, pause = sys.argv[1:]
@@ -221,7 +220,7 @@ def test_64_threads_on_one_open_file_and_on_one_path(s3: S3Server, bucket: str, 
 
 def test_reads_that_go_back_to_what_was_left_out_get_the_right_bytes(s3: S3Server, bucket: str, made: Offload) -> None:
     """As a kernel reads ahead, or two readers of one descriptor: a little forwards, over parts that nobody took, and back there."""
-    file = opened(s3, bucket).tree_of(bucket).open(FILE)
+    file = tree_of(opened(s3, bucket).bucket).open(FILE)
     source = random.Random(1)
     at = 0
     for _ in range(150):
