@@ -15,6 +15,8 @@ def main() -> None:
     signal_handler = signal.getsignal(signal.SIGINT)
     if signal_handler is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
+    # With colorama installed numba would end what a terminal gets of every command with an escape sequence.
+    os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
     try:
         from ledgerfs.cli.main import run
 
