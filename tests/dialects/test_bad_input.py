@@ -115,6 +115,7 @@ def the(ledgers: list[Offload], ledger_id: int) -> Offload:
     return next(ledger for ledger in ledgers if ledger.ledger_id == ledger_id)
 
 
+@pytest.mark.long
 def test_every_data_object_cut_at_any_border_is_noticed(ledgers: list[Offload], tmp_path: Path) -> None:
     for original in ledgers:
         assert_noticed(
@@ -126,6 +127,7 @@ def test_every_data_object_cut_at_any_border_is_noticed(ledgers: list[Offload], 
         )
 
 
+@pytest.mark.long
 def test_every_index_cut_anywhere_is_noticed(ledgers: list[Offload], tmp_path: Path) -> None:
     for original in ledgers:
         folder = tmp_path / str(original.ledger_id)
@@ -143,6 +145,7 @@ def test_every_index_cut_anywhere_is_noticed(ledgers: list[Offload], tmp_path: P
         shutil.rmtree(folder)
 
 
+@pytest.mark.long
 def test_a_lie_in_any_header_field_of_any_object_is_noticed(ledgers: list[Offload], tmp_path: Path) -> None:
     for original in ledgers:
         name = original.ledger_id
@@ -167,6 +170,7 @@ def test_a_lie_in_any_block_of_the_index_is_noticed(ledger_id: int, ledgers: lis
     assert_noticed(tmp_path / "bucket", lies)
 
 
+@pytest.mark.long
 def test_every_flipped_byte_of_a_ledger_is_noticed(tmp_path: Path, ledgers: list[Offload]) -> None:
     original = the(ledgers, 83)
     url = put_in_folder(tmp_path, original)
@@ -212,6 +216,7 @@ def test_a_claim_of_a_gigabyte_allocates_nothing(tmp_path: Path) -> None:
     assert peak < 4 << 20
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=150)
 @given(data=st.data())
 def test_random_damage_never_escapes_as_another_error(
