@@ -379,6 +379,7 @@ def test_golden_ledgers_in_memory_are_the_same(golden: Path, golden_url: str) ->
     assert named == objects_in(golden / "bucket")
 
 
+@pytest.mark.long
 def test_golden_ledgers_on_s3_are_the_same_as_a_broker_wants_them(
     golden: Path, golden_url: str, s3: S3Server, s3_bucket: str
 ) -> None:

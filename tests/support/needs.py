@@ -5,10 +5,11 @@ time-outs take their time. These are found here, by the folder, the fixtures and
 it takes more than two seconds of a processor.
 """
 
+import inspect
 import sys
 import types
 from collections.abc import Iterator
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 import pytest
@@ -21,8 +22,9 @@ FOLDERS = {
     "tests/test_docs.py": "spark",
     "tests/fuse_mount": "mount",
 }
-FIXTURES = {"proxy": "fault", "tiny_disk": "mount"}
+FIXTURES = {"tiny_disk": "mount"}
 
+TESTS = str(Path(__file__).parent.parent)
 _starts: dict[types.FunctionType, bool] = {}
 _EVENTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"}
 _started = 0
@@ -48,6 +50,8 @@ def needs_of(item: pytest.Item) -> set[str]:
     if isinstance(item, pytest.Function):
         found |= {need for fixture, need in FIXTURES.items() if fixture in item.fixturenames}
         fixtures = [last[-1].func for last in item._fixtureinfo.name2fixturedefs.values()]
+        if any("FaultProxy" in _names(inspect.unwrap(made).__code__) for made in fixtures if inspect.isroutine(made)):
+            found.add("fault")
         if any(_starts_processes(function) for function in (item.obj, *fixtures)):
             found.add("process")
     return found
@@ -55,7 +59,7 @@ def needs_of(item: pytest.Item) -> set[str]:
 
 def _starts_processes(function: Any) -> bool:
     """Whether a function names something that starts processes, itself or in the functions of tests that it names."""
-    function = getattr(function, "__func__", function)
+    function = getattr(function, "__func__", inspect.unwrap(function) if callable(function) else function)
     inner = getattr(function, "hypothesis", None)
     if inner is not None:
         function = inner.inner_test
@@ -72,7 +76,7 @@ def _is_starter(value: object) -> bool:
     if isinstance(value, types.ModuleType):
         return value.__name__ in STARTERS
     module = str(getattr(value, "__module__", ""))
-    if module.startswith("tests."):
+    if TESTS in str(getattr(sys.modules.get(module), "__file__", "")):
         methods = vars(value).values() if isinstance(value, type) else [value]
         return any(_starts_processes(method) for method in methods)
     return module.startswith(STARTERS)
