@@ -107,10 +107,11 @@ wire.write_text(wire.read_text().replace("table[action, row] = value", "table[ac
 def test_all_that_kernels_import_of_the_package_is_part_of_the_mark():
     found = 0
     for module in _sources():
+        if not module.startswith(("ledgerfs.formats", "ledgerfs.messages")):
+            continue
         for name in _imports(ast.parse(_sources()[module])):
-            # The package's own front door imports everything; nothing in its rooms imports from there.
-            assert name != "ledgerfs"
-            if module != "ledgerfs" and name.startswith("ledgerfs."):
+            assert name != "ledgerfs", f"{module} imports the front door, which has everything behind it, unseen"
+            if name.startswith("ledgerfs."):
                 assert {name, name.rpartition(".")[0]} & _sources().keys(), f"{module} imports {name}"
                 found += 1
     assert found > 100
