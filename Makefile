@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test interop lint docs protos bench clean
+.PHONY: setup demo check test interop lint docs protos bench clean
 
 setup: $(READY)
 
@@ -13,6 +13,10 @@ $(READY): pyproject.toml constraints.txt scripts/setup
 
 demo: $(READY)
 	BIN=$(BIN) scripts/demo
+
+# What needs no Spark, no mount, no process, no store that fails, and not long: for in between.
+check: $(READY) lint
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not (spark or mount or process or fault or long)"
 
 test: $(READY) lint
 	scripts/test $(BIN)

@@ -10,10 +10,27 @@ from pathlib import Path
 import pytest
 
 from ledgerfs.cache.block_cache import process_cache
+from tests.support.needs import needs_of, processes_started
 from tests.support.s3 import FaultProxy, S3Server
 
 GOLDEN_ARCHIVE = Path(__file__).parent / "data" / "golden" / "pulsar-s3.tar.xz"
 GOLDEN_MAPFILES = GOLDEN_ARCHIVE.with_name("pulsar-filesystem.tar.xz")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test with what it needs, by which `make check` leaves it out."""
+    for item in items:
+        for need in needs_of(item):
+            item.add_marker(need)
+
+
+@pytest.fixture(autouse=True)
+def _starts_what_it_says(request: pytest.FixtureRequest) -> Iterator[None]:
+    """See to it that a test which starts processes is marked as one that does."""
+    started = processes_started()
+    yield
+    if request.node.get_closest_marker("process") is None:
+        assert processes_started() == started, "it starts processes: mark it with `pytest.mark.process`"
 
 
 @pytest.fixture(autouse=True, scope="session")

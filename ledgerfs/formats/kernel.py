@@ -1,16 +1,24 @@
-"""How kernels are compiled: without the interpreter's lock, and kept on disk until any kernel of this package changes.
+"""How kernels are compiled: without the interpreter's lock, and kept on disk until the code that was compiled into them changes.
 
-numba keeps a compiled function as long as its own source file is the same, though the functions of other files that were compiled into it
-may have changed: after an upgrade, or an edit, old code would go on running. So what is kept is marked with all of these files.
+numba keeps a compiled function as long as its own source file is the same, though the functions and constants of other files that were
+compiled into it may have changed: after an upgrade, or an edit, old code would go on running. So what is kept is marked with the code of
+the function's module and of all that it imports. Code is what is left without comments, docstrings and line numbers: who rewords a
+docstring waits for no compiler.
 """
 
+import ast
 import hashlib
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from numba import njit
+from numba.core.caching import IndexDataCacheFile
+
+_PACKAGE = __name__.partition(".")[0]
+_FOLDER = Path(__file__).parent.parent
 
 
 def kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401  (numba's dispatcher)
@@ -30,18 +38,101 @@ def _compiled(function: Callable[..., Any], **options: bool) -> Any:  # noqa: AN
     except RuntimeError:
         # No folder to keep it in, neither beside the source nor at home: compiled anew by each process.
         return compiler(nogil=True, **options)(function)
-    # There is no public way; a numba that has another one keeps its own, shorter mark.
-    index = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
-    if index is not None:
-        index._source_stamp = (index._source_stamp, _stamp())  # noqa: SLF001
+    # There is no public way; a numba that has another one keeps its own, shorter mark. So does a package in an archive, all of which is
+    # what numba compares there.
+    kept: Any = getattr(dispatcher, "_cache", None)
+    if hasattr(kept, "_cache_file") and _FOLDER.is_dir():
+        # numba's name for the file has the function's line, which a docstring above it moves.
+        name = f"{function.__module__}.{function.__qualname__}.{sys.implementation.cache_tag}"
+        file: Any = IndexDataCacheFile
+        kept._cache_file = file(kept.cache_path, name, Stamp(function.__module__))  # noqa: SLF001
     return dispatcher
 
 
+class Stamp:
+    """A mark of the code of a module and of all modules of this package that it imports, in whichever of their functions.
+
+    It equals a kept one if the code does. That takes parsing, so the text of all modules is compared first: it is the same unless somebody
+    is editing them. Either is that of the files as they were when the first kernel was made, not of what has been saved meanwhile.
+    """
+
+    __slots__ = ("_code", "_module", "_text")
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+        self._text = _digest_of_text()
+        self._code = ""
+
+    @property
+    def code(self) -> str:
+        """The digest of the code, which is made when it is needed."""
+        if not self._code:
+            self._code = _digest_of_code(self._module)
+        return self._code
+
+    def __reduce__(self) -> tuple[type, tuple[tuple[str, str, str]]]:
+        """Keep it as a tuple, which also another version of this class can read."""
+        return tuple, ((self._module, self._text, self.code),)
+
+    def __eq__(self, kept: object) -> bool:
+        if not isinstance(kept, tuple) or len(kept) != 3:
+            return NotImplemented
+        module, text, code = kept
+        return bool(module == self._module and (text == self._text or code == self.code))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 @cache
-def _stamp() -> str:
-    """Return a digest of all modules that may hold kernels."""
-    package = Path(__file__).parent.parent
+def _sources() -> dict[str, bytes]:
+    """Return the text of each module that kernels may be made of, by its name; a package's is that of its ``__init__.py``."""
+    paths = sorted([*_FOLDER.glob("*.py"), *_FOLDER.glob("formats/**/*.py"), *_FOLDER.glob("messages/**/*.py")])
+    parts = {path: (_PACKAGE, *path.relative_to(_FOLDER).with_suffix("").parts) for path in paths}
+    return {".".join(parts[path]).removesuffix(".__init__"): path.read_bytes() for path in paths}
+
+
+@cache
+def _digest_of_text() -> str:
     digest = hashlib.sha256()
-    for path in sorted([*package.glob("formats/**/*.py"), *package.glob("messages/**/*.py")]):
-        digest.update(path.read_bytes())
+    for name, text in _sources().items():
+        digest.update(f"{name} {len(text)}\n".encode() + text)
     return digest.hexdigest()
+
+
+@cache
+def _digest_of_code(module: str) -> str:
+    """Return a digest of the code of a module and of those that it imports, directly or not."""
+    digest = hashlib.sha256()
+    found, left = {module}, [module]
+    while left:
+        new = _parsed(left.pop())[1] - found
+        found |= new
+        left += new
+    for name in sorted(found):
+        digest.update(f"{name}\n{_parsed(name)[0]}\n".encode())
+    return digest.hexdigest()
+
+
+@cache
+def _parsed(module: str) -> tuple[str, frozenset[str]]:
+    """Return a digest of the code of one module, and the names of the modules of this package that it imports."""
+    tree = ast.parse(_sources()[module])
+    imported = frozenset(_imports(tree)) & _sources().keys()
+    text = ast.dump(_WithoutProse().visit(tree))
+    return hashlib.sha256(text.encode()).hexdigest(), imported
+
+
+def _imports(tree: ast.AST) -> Iterator[str]:
+    """Yield the names of what may be modules: of ``from a import b`` both ``a`` and ``a.b``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names))
+
+
+class _WithoutProse(ast.NodeTransformer):
+    """Takes the docstrings out: those of modules, classes, functions and attributes, which are strings that nothing uses."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        return None if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str) else node

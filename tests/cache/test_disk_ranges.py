@@ -424,6 +424,7 @@ class Model(RuleBasedStateMachine):
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+@pytest.mark.long
 def test_it_behaves_as_sets_of_bytes_would(tmp_path, monkeypatch):
     monkeypatch.setenv("LEDGERFS_TEST_FOLDER", str(tmp_path))
     case = Model.TestCase

@@ -12,24 +12,11 @@ import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.vfs.bucket_tree import tree_of
+from tests.support.commands import LEDGERFS, output, run
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.s3 import CREDENTIALS, Fault, FaultProxy, S3Server, environment_of
 
-LEDGERFS = str(Path(sys.executable).parent / "ledgerfs")
 PLAIN = "entries/public/golden/plain/26.entries"
-
-
-def run(*arguments: str, env: dict[str, str] | None = None, code: int = 0) -> subprocess.CompletedProcess[bytes]:
-    done = subprocess.run(
-        [LEDGERFS, *arguments], capture_output=True, env={**os.environ, **(env or {})}, timeout=120, check=False
-    )
-    assert done.returncode == code, done
-    assert b"Traceback" not in done.stderr
-    return done
-
-
-def output(*arguments: str, **options: Any) -> str:
-    return run(*arguments, **options).stdout.decode()
 
 
 def errors(*arguments: str, **options: Any) -> list[str]:

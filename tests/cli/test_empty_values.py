@@ -87,6 +87,7 @@ def test_nothing_empty_is_taken(
 
 
 @pytest.mark.parametrize(("path", "command", "param"), ALL)
+@pytest.mark.process  # some begin a command that begins others
 def test_a_key_needs_a_value(
     path: tuple[str, ...],
     command: click.Command,

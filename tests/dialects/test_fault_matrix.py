@@ -82,6 +82,7 @@ def test_every_read_gives_the_right_bytes_or_our_error(
     assert len(told) == len(READINGS) * len(SCHEDULES) == 18
 
 
+@pytest.mark.fault
 def test_the_whole_matrix_ran(capsys: pytest.CaptureFixture[str]) -> None:
     missing = sorted(set(KINDS) - set(_ran))
     if missing:

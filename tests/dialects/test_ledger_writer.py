@@ -272,7 +272,7 @@ def test_ids_that_no_ledger_has_are_refused(ledger_id: int) -> None:
         new_key(ledger_id)
 
 
-@pytest.mark.parametrize("uuid", ["", "x", "../x", "a" * 36, "0" * 32, str(uuid4()).upper().replace("-", "A", 1)])
+@pytest.mark.parametrize("uuid", ["", "x", "../x", "a" * 36, "0" * 32, "6ED12E9AAA76E-4A8C-8952-8E7A596A8FA6"])
 def test_uuids_that_nobody_would_find_are_refused(uuid: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidNameError):
         new_key(1, uuid)
@@ -379,6 +379,7 @@ def test_golden_ledgers_in_memory_are_the_same(golden: Path, golden_url: str) ->
     assert named == objects_in(golden / "bucket")
 
 
+@pytest.mark.long
 def test_golden_ledgers_on_s3_are_the_same_as_a_broker_wants_them(
     golden: Path, golden_url: str, s3: S3Server, s3_bucket: str
 ) -> None:

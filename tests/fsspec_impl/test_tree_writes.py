@@ -306,6 +306,7 @@ def test_what_cannot_be_copied(copied: LedgerFileSystem) -> None:
 # Transforms
 
 
+@pytest.mark.long
 def test_transforms_on_the_way_change_no_message(copied: LedgerFileSystem, tmp_path: Path) -> None:
     name = "persistent://public/golden/batched-zstd"
     expected = rows_of(copied, name)

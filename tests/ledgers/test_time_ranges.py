@@ -90,6 +90,7 @@ def parts_of(bucket: Bucket, start: int | None, end: int | None, size: int) -> I
             yield run.scan(bucket, columns=COLUMNS, start_time=start, end_time=end, clock_slack_ms=SLACK).to_table()
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=80)
 @given(data=st.data())
 def test_a_range_is_the_whole_topic_filtered(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -126,6 +126,7 @@ def with_key_bytes(rows: list[dict[str, Any]], which: list[bool]) -> list[dict[s
     ]
 
 
+@pytest.mark.long
 @SETTINGS
 @given(
     rows=ROWS,

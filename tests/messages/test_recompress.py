@@ -95,6 +95,7 @@ def test_without_compression_a_batch_is_what_a_java_client_writes(golden_url):
         assert transformed(recompress("none"), transformed(recompress("zstd"), entries)) == entries
 
 
+@pytest.mark.long
 @SETTINGS
 @given(topic=st.sampled_from(TOPICS), made=topics(), codec=st.sampled_from(NAMES))
 def test_everything_that_could_be_sent_reads_the_same(topic, made, codec):
@@ -109,6 +110,7 @@ def test_everything_that_could_be_sent_reads_the_same(topic, made, codec):
         assert set(check_entries(batch_of(entries)).states) <= {EntryState.VALID, EntryState.NO_CHECKSUM}, ledger
 
 
+@pytest.mark.long
 @SETTINGS
 @given(made=topics(), codec=st.sampled_from(NAMES))
 def test_metadata_is_kept_byte_for_byte_but_for_compression(made, codec):

@@ -76,6 +76,7 @@ def test_what_was_sent_in_batches_is_what_was_sent_without(golden_url):
         assert [parts_of(one)[2] for one in made] == [parts_of(one)[2] for one in alone]
 
 
+@pytest.mark.long
 @SETTINGS
 @given(topic=st.sampled_from(TOPICS), made=topics(), codec=st.sampled_from(NAMES))
 def test_everything_that_could_be_sent_reads_the_same(topic, made, codec):

@@ -56,10 +56,12 @@ class InFolders(NothingIsLost):
         return Folder(path)
 
 
+@pytest.mark.long
 def test_in_folders() -> None:
     run_state_machine_as_test(InFolders, settings=searching(80, 25))
 
 
+@pytest.mark.long
 def test_on_s3(s3: S3Server) -> None:
     class OnS3(NothingIsLost):
         """Buckets on a real server."""

@@ -290,6 +290,7 @@ def parts_of(stored: bytes, size: int, identity: bytes = b"a", **fields: object)
     ]
 
 
+@pytest.mark.long
 def test_a_chunked_message_of_more_than_256_mib_is_read(tmp_path):
     plain = bytes(range(256)) * (1 << 20) + b"the end"
     topic = topic_of(tmp_path, [small(0), *parts_of(plain, 5 * MIB), small(1)])

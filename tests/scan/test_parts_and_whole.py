@@ -123,6 +123,7 @@ class Disorder:
         return message(i)
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=150)
 @given(data=st.data())
 def test_parts_are_the_whole_whatever_the_order(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:

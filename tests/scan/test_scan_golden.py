@@ -25,6 +25,7 @@ def bucket(golden_url: str) -> Bucket:
     return open_bucket(golden_url)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("window", [None, 100, 4096])
 def test_every_topic_is_what_the_java_reader_returned(
     golden_url: str, golden: Path, window: int | None, monkeypatch: pytest.MonkeyPatch
@@ -43,6 +44,7 @@ def test_every_topic_is_what_the_java_reader_returned(
     assert seen == 12_989 - 69
 
 
+@pytest.mark.long
 def test_every_topic_is_that_also_in_four_threads_at_once(golden_url: str, golden: Path) -> None:
     bucket = open_bucket(golden_url)
     names = [topic.name for topic in bucket.topics() if topic.name != ENCRYPTED]

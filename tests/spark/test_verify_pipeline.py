@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 
 from ledgerfs import open_bucket
 from ledgerfs.errors import CorruptLedgerError, StoreTimeoutError, WrongBodyError
-from ledgerfs.spark.pipelines import ledger_rows
 from ledgerfs.spark.pipelines.verify import FINDING, prepare, verify
 from ledgerfs.spark.runtime.distribution import distribute
 from ledgerfs.spark.runtime.storage import Storage
 from ledgerfs.spark.runtime.task_errors import error_of, line_of
+from ledgerfs.spark.source import ledger_rows
 from ledgerfs.spark.source.ledger_rows import costs_of_reading, ledger_parts
 from ledgerfs.upkeep.verification import verify as verify_here
 from tests.support.s3 import CREDENTIALS, Fault, FaultProxy, S3Server

@@ -65,6 +65,7 @@ def test_reads_exactly_what_is_asked(filled: tuple[ObjectStore, Any, str]) -> No
         assert store.read(ReadRequest("a", start, end)) == BODY[start:end]
 
 
+@pytest.mark.long
 def test_reads_many_in_order_with_errors_in_their_places(filled: tuple[ObjectStore, Any, str]) -> None:
     store, _, _ = filled
     requests = [ReadRequest("a", i, i + 3) for i in range(600)]
@@ -147,6 +148,7 @@ def test_a_missing_s3_bucket_is_named(s3: S3Server) -> None:
         list(open_store(fsspec.filesystem("s3", **s3.options), "nowhere-at-all").list_pages())
 
 
+@pytest.mark.long
 def test_s3_pages_of_a_long_listing_are_all_read(s3: S3Server, s3_bucket: str) -> None:
     for i in range(1001):
         s3.client.put_object(Bucket=s3_bucket, Key=f"{i:05}", Body=b"")

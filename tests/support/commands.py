@@ -9,14 +9,18 @@ import sys
 import termios
 from pathlib import Path
 
+from tests.support.forked import can_be_forked, run_forked
+
 LEDGERFS = str(Path(sys.executable).parent / "ledgerfs")
 
 
 def run(*arguments: str, code: int = 0, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
     """Run a command, and see to it that it ends with ``code`` and without a traceback."""
-    done = subprocess.run(
-        [LEDGERFS, *arguments], capture_output=True, env={**os.environ, **(env or {})}, timeout=120, check=False
-    )
+    environment = {**os.environ, **(env or {})}
+    if can_be_forked(environment):
+        done = run_forked(LEDGERFS, arguments, environment, timeout=120)
+    else:
+        done = subprocess.run([LEDGERFS, *arguments], capture_output=True, env=environment, timeout=120, check=False)
     assert done.returncode == code, done
     assert b"Traceback" not in done.stderr, done.stderr.decode()
     return done

@@ -114,6 +114,7 @@ def assert_reads_back(batches: list[pa.RecordBatch], schema: pa.Schema) -> None:
     assert from_csv(written(batches, schema, "csv")) == [row for batch in batches for row in as_csv(batch)]
 
 
+@pytest.mark.long
 def test_every_topic_reads_back_as_it_is_scanned(bucket: Bucket) -> None:
     for topic in bucket.topics():
         scan = bucket.topic(topic.name).scan(on_encrypted="null")

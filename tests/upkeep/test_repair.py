@@ -120,6 +120,7 @@ def test_an_empty_bucket_needs_nothing(tmp_path: Path) -> None:
 # --- lost indexes
 
 
+@pytest.mark.long
 def test_every_golden_index_is_rebuilt_but_for_what_only_it_knew(golden: Path, s3: S3Server, s3_bucket: str) -> None:
     s3.client.delete_bucket(Bucket=s3_bucket)
     s3.make_golden_bucket(s3_bucket, golden)
@@ -920,6 +921,7 @@ def test_a_store_that_refuses_is_unchecked_and_one_that_goes_away_ends_it(
         proxy.stop()
 
 
+@pytest.mark.long
 def test_large_objects_are_compared_and_walked_in_bounded_memory(tmp_path: Path) -> None:
     large = [os.urandom(1 << 20)] * 96
     copy, orphan = offload(large, uuid=1, block_size=8 << 20), offload(large, uuid=2, block_size=5 << 20)

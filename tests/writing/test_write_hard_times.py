@@ -291,6 +291,7 @@ def check_rivals(how: str, place: Place, outcomes: list[tuple[bytes, LedgerfsErr
     assert place.objects() == {DATA, f"{DATA}-index"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", RIVALS)
 def test_two_writers_of_one_ledger_id_leave_whole_ledgers(how: str, place: Place, steps: Steps, data: bytes) -> None:
     """The second one does all of its work before a step of the first one, each step in turn."""

@@ -176,6 +176,7 @@ def test_our_ids_are_none_that_a_cluster_hands_out(place: Place, views: Views) -
     assert values(place) == [b"theirs, longer"] * 18 + [b"ours"]
 
 
+@pytest.mark.long
 def test_ids_ascend_in_a_topic_also_when_the_clock_is_set_back(
     place: Place, views: Views, monkeypatch: pytest.MonkeyPatch
 ) -> None:

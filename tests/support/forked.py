@@ -1,0 +1,203 @@
+"""Processes of commands that cost no imports of libraries: they are forked from one that has them.
+
+Each is a process of its own, with its own arguments, environment, folder, files and exit code, and it imports ledgerfs itself, as the
+installed command does. Only the libraries that ledgerfs uses, a second of imports, are there already.
+"""
+
+import atexit
+import contextlib
+import json
+import os
+import selectors
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from threading import Thread
+
+# What these say is read once: when the interpreter or a library starts.
+READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC", "FSSPEC", "NUMBA", "OMP", "OPENBLAS", "COVERAGE")
+LIBRARIES = (
+    "click",
+    "rich.console",
+    "rich.table",
+    "rich.progress",
+    "fsspec.implementations.local",
+    "fsspec.implementations.memory",
+)
+LIBRARIES += ("fsspec.asyn", "s3fs", "aiobotocore.session", "botocore.args", "botocore.signers", "aiohttp")
+LIBRARIES += (
+    "cachetools",
+    "cramjam",
+    "lz4.frame",
+    "numba.extending",
+    "llvmlite.binding",
+    "numpy",
+    "zstandard",
+    "pyarrow.parquet",
+)
+LIBRARIES += (
+    "pyarrow.csv",
+    "pyarrow.compute",
+    "pyarrow.ipc",
+    "google.protobuf.message",
+    "multiprocessing.pool",
+    "concurrent.futures",
+)
+
+
+def can_be_forked(environment: dict[str, str]) -> bool:
+    """Whether a command in this environment would begin as the process that is forked began."""
+    return _read_at_start(environment) == _server().environment
+
+
+def run_forked(
+    command: str, arguments: tuple[str, ...], env: dict[str, str], timeout: float
+) -> subprocess.CompletedProcess[bytes]:
+    """Run the command of this name with its output in pipes, as ``subprocess.run`` does."""
+    stdout, stderr = os.pipe(), os.pipe()
+    texts: dict[int, bytes] = {}
+
+    def read(end: int) -> None:
+        with open(end, "rb") as file:
+            texts[end] = file.read()
+
+    readers = [Thread(target=read, args=(ends[0],)) for ends in (stdout, stderr)]
+    with socket.socket(socket.AF_UNIX) as connection, open(os.devnull) as nothing:  # noqa: PTH123
+        connection.settimeout(timeout)
+        connection.connect(_server().path)
+        asked = json.dumps({"arguments": [command, *arguments], "env": env, "folder": str(Path.cwd())}).encode()
+        socket.send_fds(connection, [len(asked).to_bytes(4, "big")], [nothing.fileno(), stdout[1], stderr[1]])
+        connection.sendall(asked)
+        os.close(stdout[1])
+        os.close(stderr[1])
+        for reader in readers:
+            reader.start()
+        answers = connection.makefile()
+        process = int(answers.readline())
+        try:
+            code = int(answers.readline())
+        except TimeoutError:
+            os.kill(process, 9)
+            raise subprocess.TimeoutExpired([command, *arguments], timeout) from None
+        finally:
+            for reader in readers:
+                reader.join()
+    return subprocess.CompletedProcess([command, *arguments], code, texts[stdout[0]], texts[stderr[0]])
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    path: str
+    environment: dict[str, str]
+
+
+def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith(READ_AT_START)}
+
+
+@cache
+def _server() -> _Server:
+    """Start the process to fork from, which ends with this one."""
+    path = str(Path(tempfile.mkdtemp()) / "commands")
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen(64)
+    server = subprocess.Popen(
+        [sys.executable, "-m", __name__, str(listener.fileno())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        pass_fds=[listener.fileno()],
+        cwd=Path(__file__).parent.parent.parent,
+    )
+    listener.close()
+
+    def end() -> None:
+        assert server.stdin is not None
+        server.stdin.close()
+        server.wait()
+        Path(path).unlink()
+        Path(path).parent.rmdir()
+
+    atexit.register(end)
+    return _Server(path, _read_at_start(os.environ))
+
+
+def _serve(listener: socket.socket) -> None:
+    """Fork a process a connection and tell its id and exit code there; return in each that is forked, ready to run its command."""
+    running: dict[int, tuple[int, socket.socket]] = {}
+    with selectors.DefaultSelector() as selector:
+        selector.register(0, selectors.EVENT_READ)
+        selector.register(listener, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fd == 0:
+                    os._exit(0)
+                elif key.fd in running:
+                    selector.unregister(key.fd)
+                    process, connection = running.pop(key.fd)
+                    os.close(key.fd)
+                    _, status = os.waitpid(process, 0)
+                    _tell(connection, os.waitstatus_to_exitcode(status))
+                    connection.close()
+                else:
+                    connection, _ = listener.accept()
+                    length, files, _, _ = socket.recv_fds(connection, 4, 3)
+                    asked = json.loads(connection.makefile("rb").read(int.from_bytes(length, "big")))
+                    process = os.fork()
+                    if not process:
+                        selector.close()
+                        for other in (listener, connection, *(kept for _, kept in running.values())):
+                            other.close()
+                        for ended in running:
+                            os.close(ended)
+                        _become(asked, files)
+                        return
+                    for file in files:
+                        os.close(file)
+                    handle = os.pidfd_open(process)
+                    running[handle] = process, connection
+                    selector.register(handle, selectors.EVENT_READ)
+                    _tell(connection, process)
+
+
+def _tell(connection: socket.socket, number: int) -> None:
+    with contextlib.suppress(BrokenPipeError):  # of a test that has given up
+        connection.sendall(b"%d\n" % number)
+
+
+def _become(asked: dict[str, object], files: list[int]) -> None:
+    """Take on the arguments, environment, folder and files of a command."""
+    for at, file in enumerate(files):
+        os.dup2(file, at)
+        os.close(file)
+    # The interpreter's own remember what kind of file they began with.
+    sys.stdin = sys.__stdin__ = open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = sys.__stdout__ = open(1, "w", closefd=False, errors=sys.stdout.errors)  # noqa: SIM115
+    sys.stderr = sys.__stderr__ = open(2, "w", 1, closefd=False, errors="backslashreplace")  # noqa: SIM115
+    os.environ.clear()
+    os.environ.update(asked["env"])  # type: ignore[call-overload]
+    os.chdir(str(asked["folder"]))
+    sys.argv[:] = asked["arguments"]  # type: ignore[call-overload]
+    time.tzset()
+
+
+if __name__ == "__main__":
+    import gc
+    from importlib import import_module
+
+    for library in LIBRARIES:
+        import_module(library)
+    gc.freeze()
+    _serve(socket.socket(fileno=int(sys.argv[1])))
+    assert "ledgerfs" not in sys.modules
+    # As the installed command begins: with its own folder, not that of whoever starts it.
+    sys.path[0] = str(Path(sys.argv[0]).parent)
+    from ledgerfs.cli import main
+
+    main()
