@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 
 import ledgerfs
+from ledgerfs.bucket.bucket import _FOR_OTHER_ROOMS as _HIDDEN_OF_BUCKET
+from ledgerfs.dialects.pulsar_blob.reader import _FOR_OTHER_ROOMS as _HIDDEN_OF_READER
 from ledgerfs.dialects.pulsar_blob.reader import PulsarLedgerReader
 from ledgerfs.display import MOST_ROWS, html_table
 from tests.support.ledgers import offload, put_in_folder
@@ -95,6 +97,8 @@ def test_dir_names_what_is_documented_and_no_internals(bucket: ledgerfs.Bucket) 
         assert "__class__" in names
     assert not {"raw_store", "attached", "store", "uncached_reader"} & set(dir(bucket))
     assert isinstance(topic.ledgers[0], PulsarLedgerReader)
+    for cls, hidden in ((type(bucket), _HIDDEN_OF_BUCKET), (PulsarLedgerReader, _HIDDEN_OF_READER)):
+        assert [name for name in hidden if not hasattr(cls, name)] == []
 
 
 def test_a_notebook_shows_a_bucket_without_listing_it(bucket: ledgerfs.Bucket, golden_url: str) -> None:
@@ -112,10 +116,27 @@ def test_a_notebook_shows_a_bucket_without_listing_it(bucket: ledgerfs.Bucket, g
     listed = bucket.stats().requests
     assert listed >= requests
     rows = Tables(topic._repr_html_()).rows
-    assert [row[:3] for row in rows] == [
+    assert [row[1:4] for row in rows] == [
         ["ledger", "entries", "bytes"], ["26", "200", "51,392"], ["84", "200", "49,554"], ["123", "200", "49,024"]
     ]  # fmt: skip
     assert bucket.stats().requests == listed
+
+
+def test_a_partitioned_topic_is_shown_as_one(tmp_path: Path) -> None:
+    made = [offload([b"x"], number, uuid=number, name=f"a/b/persistent/t-partition-{number}") for number in range(3)]
+    url = put_in_folder(tmp_path, *made)
+    topic = ledgerfs.open_bucket(url).topic("a/b/t")
+    assert repr(topic) == f"<partitioned topic persistent://a/b/t of <bucket {url}>>"
+    rows = Tables(topic._repr_html_()).rows
+    assert [row[:2] for row in rows[1:]] == [
+        [f"persistent://a/b/t-partition-{number}", str(number)] for number in range(3)
+    ]
+    scan = topic.scan(["key"])
+    assert repr(scan) == "<scan of persistent://a/b/t: 3 partitions, columns key>"
+    assert Tables(scan._repr_html_()).rows == [["column", "type"], ["key", "string"]]
+    assert not [
+        name for value in (topic, scan) for name in dir(value) if re.match(r"_[^_]", name) and name != "_repr_html_"
+    ]
 
 
 def test_a_notebook_shows_topics_and_scans(bucket: ledgerfs.Bucket) -> None:

@@ -33,7 +33,7 @@ from ledgerfs.storage.traffic import TrafficStats
 _T = TypeVar("_T")
 
 _FOR_OTHER_ROOMS = frozenset(
-    {"attached", "for_reading", "ledger_of", "listed_catalog", "raw_store", "reader", "readers_of", "store", "uncached_reader"}
+    {"attached", "dialect_of", "dialects", "listed_catalog", "raw_store", "reader", "readers_of", "store", "uncached_reader"}
     | {"warn_of_unplaced"}
 )  # fmt: skip
 """What is no part of the public API."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ledgerfs.bucket.wanted_topics import NamedTopic
-from ledgerfs.display import html_table, printable
+from ledgerfs.display import html_table, names_shown, printable
 from ledgerfs.errors import AmbiguousLedgerError, InvalidOptionError, NotFoundError
 from ledgerfs.formats.topic_names import split_partition, topic_of
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
@@ -43,19 +43,23 @@ class Topic:
     is_partitioned: bool = False
 
     def __repr__(self) -> str:
-        return f"<topic {printable(self.name)} of {self.bucket!r}>"
+        kind = "partitioned topic" if self.is_partitioned else "topic"
+        return f"<{kind} {printable(self.name)} of {self.bucket!r}>"
+
+    def __dir__(self) -> list[str]:
+        return list(names_shown(self))
 
     def _repr_html_(self) -> str:
         """Return its ledgers as they were listed last."""
         catalog = self.bucket.listed_catalog
         names = [] if catalog is None else self._managed_ledgers(catalog)
-        refs = (ref for name in names if catalog is not None for ref in catalog.refs_of(name))
         rows = (
-            (str(ref.ledger_id), ref.entries, ref.length, iso_time(ref.created_ms), iso_time(ref.uploaded_ms or None))
-            for ref in refs
+            (ref.topic, str(ref.ledger_id), ref.entries, ref.length, iso_time(ref.created_ms), iso_time(ref.uploaded_ms or None))
+            for name in names
+            for ref in (catalog.refs_of(name) if catalog is not None else ())
             if ref.copy == 0
-        )
-        return html_table(repr(self), ("ledger", "entries", "bytes", "created", "uploaded"), rows)
+        )  # fmt: skip
+        return html_table(repr(self), ("topic", "ledger", "entries", "bytes", "created", "uploaded"), rows)
 
     @property
     def name(self) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ledgerfs.display import names_shown, printable
 from ledgerfs.ledgers.finality import Basis
 from ledgerfs.ledgers.missing_ledgers import MissingLedger, missing_error
 from ledgerfs.ledgers.reader import LedgerReader
@@ -18,7 +19,7 @@ from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.decode.entries import Skipped
 from ledgerfs.scan.merged_batches import merged_by_publish_time
 from ledgerfs.scan.options import Order
-from ledgerfs.scan.scan import OnRead, Scan
+from ledgerfs.scan.scan import OnRead, Scan, schema_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,6 +53,17 @@ class PartitionedScan:
     partitions: Sequence[Scan]
     order: Order = "partition"
     on_read: OnRead | None = None
+
+    def __repr__(self) -> str:
+        columns = ", ".join(self.schema.names)
+        return f"<scan of {printable(self.topic)}: {len(self.partitions):,} partitions, columns {columns}>"
+
+    def __dir__(self) -> list[str]:
+        return list(names_shown(self))
+
+    def _repr_html_(self) -> str:
+        """Return the schema; nothing is read."""
+        return schema_table(self)
 
     @classmethod
     def of(cls, whole: Scan, partitions: Sequence[PartitionLedgers], order: Order) -> "PartitionedScan":

@@ -6,7 +6,7 @@ Ledgers come in the order of the topic and entries in the order of the ledger, s
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
@@ -103,7 +103,7 @@ class Scan:
 
     def _repr_html_(self) -> str:
         """Return the schema; nothing is read."""
-        return html_table(repr(self), ("column", "type"), ((one.name, one.type) for one in self.schema))
+        return schema_table(self)
 
     def __post_init__(self) -> None:
         if self.part is not None:
@@ -241,6 +241,20 @@ class Scan:
         if self.options.on_encrypted != "raise":
             return self.decrypt
         return lambda keys, iv, payload: bytes(payload)  # noqa: ARG005  (as every Decrypt)
+
+
+class HasSchema(Protocol):
+    """A table."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and types of the columns."""
+        ...
+
+
+def schema_table(table: HasSchema) -> str:
+    """Return the columns of a table as HTML."""
+    return html_table(repr(table), ("column", "type"), ((one.name, one.type) for one in table.schema))
 
 
 def make_scan(

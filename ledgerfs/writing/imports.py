@@ -13,6 +13,7 @@ from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.messages.codecs.compression import MAX_STORED_BYTES
 from ledgerfs.messages.encode.rows import EncodeOptions
+from ledgerfs.scan.partitioned_scan import PartitionedScan
 from ledgerfs.scan.scan import Scan
 from ledgerfs.tables.row_files import open_rows
 from ledgerfs.writing.admission import Admission
@@ -60,7 +61,7 @@ class ArrowRows:
     @classmethod
     def of(cls, table: ArrowStream) -> "ArrowRows":
         """Begin to read a table."""
-        if isinstance(table, Scan):
+        if isinstance(table, Scan | PartitionedScan):
             # Through the interface its errors would be texts.
             return cls(table.schema, table, None)
         reader = pa.RecordBatchReader.from_stream(table)

@@ -40,7 +40,7 @@ _KEPT = 8 << 20
 
 
 _FOR_OTHER_ROOMS = frozenset(
-    {"block_front", "block_map", "expect", "is_mapped", "object_ranges", "places", "plan", "read_records", "request", "store"}
+    {"batches_of", "block_map", "expect", "is_mapped", "object_ranges", "places", "plan", "read_records", "request", "store"}
 )  # fmt: skip
 """What is no part of the public API."""
 
