@@ -12,6 +12,7 @@ from ledgerfs.formats.mapfile.header import SequenceHeader
 from ledgerfs.formats.mapfile.walk import Records, read_records
 from ledgerfs.formats.mapfile.window import Window
 from ledgerfs.formats.records import EntryBatch
+from ledgerfs.storage.objects import ObjectStat
 
 STRETCH = 8 << 20
 """Bytes that are looked at together, more only for a larger record or block."""
@@ -57,7 +58,7 @@ class Stretch:
 
 
 def walk_keys(
-    window: ObjectWindow, place: Place, header: SequenceHeader, last: int, size: int, key: str
+    window: ObjectWindow, place: Place, header: SequenceHeader, last: int, data: ObjectStat
 ) -> Iterator[Stretch]:
     """Yield the entries from a place on up to ``last``, and those after it that stand with it in a block; use up the window as far.
 
@@ -65,10 +66,14 @@ def walk_keys(
     ----------
     window
         On the data, at ``place`` or before it.
-    size
-        Bytes of the data.
-    key
-        Of the object, for errors.
+    place
+        Where to begin.
+    header
+        Of the data.
+    last
+        The last entry that is wanted.
+    data
+        The object.
 
     Raises
     ------
@@ -79,6 +84,7 @@ def walk_keys(
         A block or value that is too large.
 
     """
+    key, size = data.key, data.size
     window.skip_to(place.position or header.size)
     expected = place.key if place.is_proved else None
     needed = 1

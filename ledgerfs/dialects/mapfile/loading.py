@@ -148,7 +148,10 @@ class _Begun:
 def load_folders(
     store: ObjectStore, folders: Sequence[FolderFiles], tell: Callable[[int], None]
 ) -> Iterator[Loaded | Unloaded]:
-    """Read what a catalog needs of ledgers' folders; raises `StoreUnreachableError`, all else is told of each. ``tell`` is told how many are done."""
+    """Read what a catalog needs of ledgers' folders; ``tell`` is told how many are done.
+
+    Raises `StoreUnreachableError`; all else is told of each.
+    """
     for done, made in enumerate(_ended(store, _begun(store, folders)), 1):
         tell(done)
         yield made

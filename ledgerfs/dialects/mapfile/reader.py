@@ -299,7 +299,7 @@ class MapFileReader:
         from ledgerfs.dialects.mapfile.key_walk import walk_keys
 
         self._start = self._start or self._start_in(window)
-        return walk_keys(window, place, self.start.header, last, self.data.size, self.data.key)
+        return walk_keys(window, place, self.start.header, last, self.data)
 
     def _start_in(self, window: ObjectWindow) -> Start | None:
         """Return header and metadata from a window on the start of the data, which is to be read anyway."""

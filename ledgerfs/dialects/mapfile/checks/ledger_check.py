@@ -83,7 +83,7 @@ class LedgerCheck:
             window = ObjectWindow(parts, stat.key, 0)
             at = header.size
             try:
-                for stretch in walk_keys(window, START, header, self.ref.last_entry, stat.size, stat.key):
+                for stretch in walk_keys(window, START, header, self.ref.last_entry, stat):
                     self._count(stretch.behind.position)
                     self._check_entries(stretch)
                     index = self._check_positions(index, at, stretch, in_blocks=header.compression.value == "block")
