@@ -16,7 +16,7 @@ def test_a_golden_bucket(spark: SparkSession, golden_mapfiles: Path) -> None:
     url, topic = f"file://{golden_mapfiles}", "persistent://public/golden/plain"
     rows = spark.read.format("ledgerfs").option("topic", topic).load(url)
     expected = expected_of(golden_mapfiles, topic)
-    found = sorted((row.ledger_id, row.entry_id, row.batch_index, bytes(row.value)) for row in rows.collect())
+    found = sorted((row.ledger_id, row.entry_id, row.batch_index, bytes(row.value or b"")) for row in rows.collect())
     assert [one[:3] for one in found] == [(one["ledger_id"], one["entry_id"], one["batch_index"]) for one in expected]
     assert not verify(spark, url).where("severity = 'damage'").count()
     assert catalog(spark, url).count() == 63

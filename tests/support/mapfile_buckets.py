@@ -65,7 +65,7 @@ def mapfile(
     last_entry: int | None = None,
     created_ms: int = CREATED_MS,
 ) -> MadeMapFile:
-    """Write entries as a MapFile; its metadata says that it is of ``told`` (the name itself, None for nobody), and ends with ``last_entry``."""
+    """Write entries as a MapFile, whose metadata says that it is of ``told`` (None for nobody), and ends with ``last_entry``."""
     owner = name if told == "" else told
     known = LedgerMetadata(
         length=sum(map(len, entries)),

@@ -45,7 +45,9 @@ def bucket(place: tuple[str, dict[str, Any]]) -> Bucket:
 
 
 def test_every_topic_is_there(bucket: Bucket, golden_mapfiles: Path) -> None:
-    names = {path.parent.parent.relative_to(golden_mapfiles / "bucket").as_posix() for path in golden_mapfiles.rglob("data")}
+    names = {
+        path.parent.parent.relative_to(golden_mapfiles / "bucket").as_posix() for path in golden_mapfiles.rglob("data")
+    }
     assert [one.managed_ledger for one in bucket.topics()] == sorted(names)
     assert sum(one.ledgers for one in bucket.topics()) == 63
     assert not bucket.catalog.gaps.size
@@ -80,7 +82,7 @@ def test_every_file_of_entries_is_the_records(
 
 def test_all_is_well(bucket: Bucket) -> None:
     report = verify(bucket)
-    assert [one for one in report.findings if one.kind not in {"foreign-keys"}] == []
+    assert [one for one in report.findings if one.kind != "foreign-keys"] == []
     assert (report.ledgers, report.is_damaged, report.is_complete) == (63, False, True)
     assert report.entries == sum(one.entries for one in bucket.topics())
 

@@ -57,7 +57,9 @@ def test_what_a_crash_leaves_is_damage_by_name(left: str, tmp_path: Path) -> Non
     elif left == "of another":
         put_mapfiles(tmp_path, mapfile(messages(2, 5), 2, told="public/default/persistent/payments"))
     else:
-        put_file(folder / "data", {"empty data": b"", "header": partial.data[:138], "no metadata": partial.data[:150]}[left])
+        put_file(
+            folder / "data", {"empty data": b"", "header": partial.data[:138], "no metadata": partial.data[:150]}[left]
+        )
     with pytest.raises(MissingLedgerError, match="ledger 2"):
         values(url)
     assert len(values(url, on_corrupt="skip")) == 5
@@ -172,7 +174,7 @@ def test_names_begin_where_the_metadata_says(base: str, name: str, tmp_path: Pat
     bucket = open_bucket(url)
     assert [one.managed_ledger for one in bucket.topics()] == [name]
     assert bucket.catalog.places[-1] == (f"{base}/" if base else "")
-    assert len(list(bucket.catalog.refs())[0].objects) == 2
+    assert len(next(iter(bucket.catalog.refs())).objects) == 2
     # A partial one beside it is of the same topic, though nothing but its path tells.
     put_file(tmp_path / base / name / f"2-{made.uuid}" / "data", b"")
     assert [one.ledger_id for one in open_bucket(url).catalog.missing_of(name)] == [2]
