@@ -15,11 +15,12 @@ from ledgerfs.cache.cache_folder import cache_folder
 from ledgerfs.cache.disk_ranges import DiskRanges
 from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.cache.offset_file import shared_offset_file
-from ledgerfs.dialects.opening import AUTO, open_dialects
+from ledgerfs.dialects.opening import open_dialects
 from ledgerfs.display import names_shown, printable
 from ledgerfs.errors import UnplacedLedgersWarning
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialect import Dialect, Progress
+from ledgerfs.ledgers.dialects_known import AUTO
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.listing import list_bucket
 from ledgerfs.ledgers.missing_ledgers import unplaced_text

@@ -8,7 +8,7 @@ from cachetools import LRUCache
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cache.block_cache import process_cache
-from ledgerfs.dialects.opening import AUTO
+from ledgerfs.ledgers.dialects_known import AUTO
 from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.storage.fsspec_handle import FsspecHandle
 from ledgerfs.storage.opening import open_store

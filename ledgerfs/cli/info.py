@@ -47,11 +47,11 @@ def _print_tables(described: dict[str, Any]) -> None:
             facts.add_row(printable(name), printable(_text(name, value)))
     show(facts)
     click.echo()
-    rows = table(
-        "block", "first entry", "part", "offset", "length", right=("block", "first entry", "part", "offset", "length")
-    )
+    columns = list(blocks[0]) if blocks else []
+    titles = ("block", *(name.replace("_", " ") for name in columns))
+    rows = table(*titles, right=titles)
     for number, block in enumerate(blocks):
-        rows.add_row(str(number), *(str(block[name]) for name in ("first_entry", "part", "offset", "length")))
+        rows.add_row(str(number), *(str(block[name]) for name in columns))
     show(rows)
 
 

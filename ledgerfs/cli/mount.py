@@ -18,6 +18,7 @@ from ledgerfs.fuse_mount.mount_request import MountRequest, absolute_url
 from ledgerfs.fuse_mount.mountpoint import absolute, require_usable
 from ledgerfs.fuse_mount.option_names import SortedOptions, sort_options
 from ledgerfs.fuse_mount.unmounting import clear_if_dead
+from ledgerfs.ledgers.dialects_known import AUTO, NAMES
 
 _FUSE_CONF = Path("/etc/fuse.conf")
 _OPTION_HELP = (
@@ -37,6 +38,9 @@ _OPTION_HELP = (
 )
 @click.option(
     "--cache-dir", type=LocalPath(), help="Folder for what is kept on disk; with byte ranges, which are else not kept."
+)
+@click.option(
+    "--dialect", type=click.Choice([AUTO, *NAMES]), default=AUTO, show_default=True, help="How ledgers lie in BUCKET."
 )
 @click.option("--block-size", type=Size(), help="Of ledgers that are written, such as 64MiB.")
 @click.option("--foreground", is_flag=True, help="Serve here, until Ctrl-C or SIGTERM, and log to standard error.")
@@ -87,6 +91,7 @@ def _request(url: str, folder: Path, options: SortedOptions, flags: dict[str, An
         pid_file=_absolute(flags["pid_file"]),
         trace=flags["trace"],
         stats=flags["stats"],
+        dialect=flags["dialect"],
     )
 
 

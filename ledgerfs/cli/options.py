@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ledgerfs.cli.traffic_options import say_stats_at_end, traffic_options
+from ledgerfs.ledgers.dialects_known import AUTO, NAMES
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
@@ -23,7 +24,25 @@ _TEXTS = frozenset({"key", "secret", "token", "username", "password", "account_n
 def bucket_argument(command: Command) -> Command:
     """Add the argument BUCKET and the options -o, --stats and --trace; the command gets an opened `Bucket` as ``bucket``."""
     argument = click.argument("bucket", metavar="BUCKET", callback=_open)
-    return argument(storage_option(traffic_options(command)))
+    return argument(storage_option(dialect_option(traffic_options(command))))
+
+
+def dialect_option(command: Command) -> Command:
+    """Add the option --dialect, for whoever opens BUCKET to find with `dialect_of`."""
+    option = click.option(
+        "--dialect", type=click.Choice([AUTO, *NAMES]), default=AUTO, is_eager=True, expose_value=False, callback=_dialect,
+        help="How ledgers lie in BUCKET, where not everything is to be looked at that is there.", show_default=True,
+    )  # fmt: skip
+    return option(command)
+
+
+def dialect_of(context: click.Context) -> str:
+    """Return what --dialect said."""
+    return str(context.meta.get("ledgerfs.dialect", AUTO))
+
+
+def _dialect(context: click.Context, _: click.Parameter, value: str) -> None:
+    context.meta["ledgerfs.dialect"] = value
 
 
 def storage_option(command: Command) -> Command:
@@ -94,13 +113,13 @@ def _open_target(context: click.Context, _: click.Parameter, url: str) -> "Bucke
 def _open(context: click.Context, _: click.Parameter, url: str) -> "Bucket | None":
     if context.resilient_parsing:  # a shell that completes, and may not have got so far
         return None
-    bucket = _opened(url, storage_options_of(context))
+    bucket = _opened(url, storage_options_of(context), dialect_of(context))
     say_stats_at_end(context, bucket)
     return bucket
 
 
-def _opened(url: str, storage_options: dict[str, Any] | None) -> "Bucket":
+def _opened(url: str, storage_options: dict[str, Any] | None, dialect: str = AUTO) -> "Bucket":
     # numpy and fsspec, which this imports, are not needed to help, to complete, or to refuse what is wrong with a command.
     from ledgerfs.bucket.opening import open_bucket
 
-    return open_bucket(url, storage_options)
+    return open_bucket(url, storage_options, dialect=dialect)

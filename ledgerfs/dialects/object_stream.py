@@ -49,6 +49,12 @@ def stream_objects(spans: Sequence[Span]) -> "Iterator[tuple[int, EntryBatch]]":
                 yield number, batch
 
 
+def leads_to(parts: Parts, key: str, offset: int) -> bool:
+    """Whether the next of some parts is of this object, and begins early enough."""
+    part = parts.peek()
+    return part is not None and part.key == key and part.start <= offset
+
+
 def _plan(readers: Sequence[PlannedReader], spans: Sequence[Span]) -> Iterator[ReadRequest]:
     for i, (reader, span) in enumerate(zip(readers, spans, strict=True)):
         for ahead in readers[i + 1 : i + 1 + _OPENED_AHEAD] if i == 0 else readers[i + _OPENED_AHEAD :][:1]:

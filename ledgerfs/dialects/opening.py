@@ -5,11 +5,8 @@ from typing import Protocol, cast
 
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.ledgers.dialect import Dialect
-from ledgerfs.ledgers.dialects_known import NAMES
+from ledgerfs.ledgers.dialects_known import AUTO, NAMES
 from ledgerfs.storage.object_store import KeepingStore
-
-AUTO = "auto"
-"""Every dialect takes what it knows by its name: a bucket may hold several."""
 
 
 class _Module(Protocol):

@@ -20,7 +20,7 @@ from ledgerfs.export.folder import Exported, ExportFolder
 from ledgerfs.formats.local_paths import LocalPath, local_path
 from ledgerfs.formats.topic_names import split_partition
 from ledgerfs.ledgers.dialect import Progress
-from ledgerfs.ledgers.finality import TopicState, version_of
+from ledgerfs.ledgers.finality import TopicState
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.ledger_times import LedgerTimes
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
@@ -140,7 +140,7 @@ def export_topic(
     else:
         whole, ledgers = scan, _ledgers_of(scan)
     contents = _contents_of(topic, whole, kind, private_keys or ())
-    versions = {one.name: version_of(one.ref) for one in ledgers}
+    versions = {one.name: one.ref.version for one in ledgers}
     with ExportFolder(folder_path, contents, TABLE_KINDS[kind], versions, overwrite=overwrite) as folder:
         export = _Export(ExportReport(topic.name, missing=scan.missing), folder, kind, progress or (lambda *_: None))
         for ledger in export.unfinished(ledgers):
@@ -212,7 +212,7 @@ class _Export:
         rows, size = self._write(ledger.name, scan)
         skipped = sum(one.last_entry - one.first_entry + 1 for one in scan.skipped)
         state = ledger.topic.of(scan.basis)
-        self._folder.record(ledger.name, Exported(version_of(ledger.ref), rows, size, skipped, scan.basis, state))
+        self._folder.record(ledger.name, Exported(ledger.ref.version, rows, size, skipped, scan.basis, state))
         self.report.skipped += scan.skipped
         self.report.incomplete += scan.incomplete
         self._tell(read_before + ledger.ref.length - self._read)

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, Self
 from ledgerfs.cache.own_files import make_new, open_plain
 from ledgerfs.errors import ExportFolderError, InvalidOptionError, LedgerfsError
 from ledgerfs.export.contents import is_same_url, what_differs
-from ledgerfs.ledgers.finality import Basis, TopicState, version_of
+from ledgerfs.ledgers.finality import Basis, TopicState
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 
 RECORD_NAME = ".ledgerfs-export.json"
@@ -84,7 +84,7 @@ class ExportFolder:
     suffix
         That of the files.
     versions
-        What identifies the objects of each of the topic's ledgers (`version_of`), by the name of its file without the suffix.
+        What identifies the objects of each of the topic's ledgers (`LedgerRef.version`), by the name of its file without the suffix.
     overwrite
         Remove the files of an earlier export with other contents.
 
@@ -145,7 +145,7 @@ class ExportFolder:
         known = self._record.ledgers.get(name)
         if known is None or self._size_of(name) != known.size:
             return Judgement(known)
-        if known.version == version_of(ref) and topic.holds(known.basis, known.state):
+        if known.version == ref.version and topic.holds(known.basis, known.state):
             return Judgement(known, stays=True)
         is_held = not topic.can_remake(known.basis)
         return Judgement(known, stays=is_held, is_held=is_held)

@@ -32,6 +32,7 @@ from ledgerfs.fsspec_impl.expansion import Paths, expand, has_pattern, pairs
 from ledgerfs.fsspec_impl.ledger_file import LedgerFile
 from ledgerfs.fsspec_impl.long_names import leaving_out_long_names, telling_long_names_at_the_end
 from ledgerfs.fsspec_impl.ranges import inside, read_ranges
+from ledgerfs.ledgers.dialects_known import AUTO
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.time_arguments import time_of
 from ledgerfs.vfs.bucket_tree import tree_of
@@ -80,6 +81,8 @@ class LedgerFileSystem(AbstractFileSystem):
         Seconds for which a listing by any process here is good enough; None for ``$LEDGERFS_CATALOG_MAX_AGE``, else 0 (`open_bucket`).
     cache_bytes
         What this process may hold of remote objects in memory, all filesystems together (`open_bucket`).
+    dialect
+        How ledgers lie there (`open_bucket`).
     write_options
         Options of everything that is written: ``{"block_size": bytes}`` (64 MiB), ``{"if_exists": "fail" | "skip" | "new-copy"}``. A single
         ``open``, ``put``, ``cp`` or ``pipe`` takes them, too, and ``transform`` (`ledgerfs.messages.transforms.entry_transform`).
@@ -102,6 +105,7 @@ class LedgerFileSystem(AbstractFileSystem):
         catalog_max_age: float | None = None,
         cache_bytes: int | None = None,
         write_options: dict[str, Any] | None = None,
+        dialect: str = AUTO,
         **options: Any,  # noqa: ANN401  (fsspec is not typed)
     ) -> None:
         super().__init__(**options)
@@ -114,7 +118,7 @@ class LedgerFileSystem(AbstractFileSystem):
             root = fs._strip_protocol(fo)  # noqa: SLF001
         if cache_bytes is not None:
             process_cache.resize(cache_bytes)
-        self.bucket: Bucket = shared_bucket(fs, root, cache_dir, scan_options, catalog_max_age)
+        self.bucket: Bucket = shared_bucket(fs, root, cache_dir, scan_options, catalog_max_age, dialect=dialect)
         self._write_options = dict(write_options or {})
 
     @classmethod

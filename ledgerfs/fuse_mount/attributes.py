@@ -81,9 +81,7 @@ def extended_attributes(ref: LedgerRef) -> dict[str, bytes]:
         "entries": ref.entries,
         "length": ref.length,
         "blocks": ref.cuts,
-        "data_key": ref.object("data").key,
-        "index_key": ref.object("index").key,
-        "data_version": ref.object("data").version,
-        "index_version": ref.object("index").version,
+        **{f"{role}_key": stat.key for role, stat in ref.objects},
+        **{f"{role}_version": stat.version for role, stat in ref.objects},
     }
     return {f"user.ledgerfs.{name}": str(value).encode("utf-8", "surrogateescape") for name, value in values.items()}

@@ -5,6 +5,7 @@ import os
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ledgerfs.ledgers.dialects_known import AUTO
 from ledgerfs.storage.credentials import without_credentials
 from ledgerfs.storage.url_filesystem import require_url
 
@@ -21,6 +22,8 @@ class MountRequest:
         Of libfuse and the kernel, by their names; flags are True.
     environment_file
         File with further variables, such as credentials; read by the process that serves.
+    dialect
+        As `open_bucket` takes it.
     log_file
         None: where `log_path` says.
 
@@ -39,6 +42,7 @@ class MountRequest:
     pid_file: str | None = None
     trace: bool = False
     stats: bool = False
+    dialect: str = AUTO
 
     @property
     def shown_url(self) -> str:

@@ -179,7 +179,7 @@ class MountedBucket:
             self._is_outdated = True
             raise
         ref = node.ref
-        versions = () if ref is None else (ref.uuid, ref.object("data").version, ref.object("index").version)
+        versions = () if ref is None else (ref.uuid, *(stat.version for _, stat in ref.objects))
         shown = replace(attributes_of(node), size=file.size)
         for other in list(self._open.values()):
             if isinstance(other, _OpenFile) and other.path == path:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ledgerfs.errors import MountpointError
 
 MOUNT_FLAGS = frozenset({"write", "trace", "stats"})
-MOUNT_VALUES = frozenset({"cache_dir", "refresh", "block_size", "log_file", "pid_file", "env_file"})
+MOUNT_VALUES = frozenset({"cache_dir", "refresh", "block_size", "log_file", "pid_file", "env_file", "dialect"})
 """Options of ``ledgerfs mount``, as they are written in ``/etc/fstab``."""
 
 _FUSE_FLAGS = frozenset(

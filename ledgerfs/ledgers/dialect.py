@@ -123,6 +123,11 @@ class Dialect(Protocol):
         """Its number in `ledgerfs.ledgers.dialects_known`."""
         ...
 
+    @property
+    def is_in_folders(self) -> bool:
+        """Whether ledgers may be in folders of the bucket, so that these are listed as well."""
+        ...
+
     def begin_listing(self) -> Listing:
         """Return what takes the pages of a listing."""
         ...

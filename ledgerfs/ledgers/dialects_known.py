@@ -16,8 +16,12 @@ if TYPE_CHECKING:
 
     from ledgerfs.ledgers.remains import Kept, Remains
 
-NAMES = ("pulsar_blob",)
+NAMES = ("pulsar_blob", "mapfile")
 """A number stays with its name for good: catalogs on disk have it."""
+
+
+AUTO = "auto"
+"""In place of a name: every dialect takes what it knows by its name, since a bucket may hold several."""
 
 
 class DialectRows(Protocol):
@@ -26,6 +30,11 @@ class DialectRows(Protocol):
     @property
     def KEPT_TABLES(self) -> "Mapping[str, np.dtype[np.void]]":  # noqa: N802  (a constant of the module)
         """The tables of its `Kept`, and of what kind their rows are."""
+        ...
+
+    @property
+    def IS_WRITABLE(self) -> bool:  # noqa: N802
+        """Whether ledgerfs writes and deletes ledgers of this dialect."""
         ...
 
     def objects_of(

@@ -139,13 +139,7 @@ class TopicState:
     @cached_property
     def _sums(self) -> list[int]:
         digests = (
-            int.from_bytes(blake2b(f"{ref.ledger_id} {version_of(ref)}".encode(), digest_size=_DIGEST_BYTES).digest())
+            int.from_bytes(blake2b(f"{ref.ledger_id} {ref.version}".encode(), digest_size=_DIGEST_BYTES).digest())
             for ref in self._refs
         )
         return list(accumulate(digests, initial=0))
-
-
-def version_of(ref: LedgerRef) -> str:
-    """Return what changes whenever an object of the ledger does."""
-    objects = (f"{stat.size}/{stat.modified_ms}/{stat.version}" for stat in (ref.object("data"), ref.object("index")))
-    return " ".join((ref.uuid, *objects))

@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from ledgerfs.errors import AccessDeniedError
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import LEDGER, Table, agree
-from ledgerfs.ledgers.dialect import Dialect, Names, Progress
+from ledgerfs.ledgers.dialect import Dialect, Listing, Names, Progress
 from ledgerfs.ledgers.missing_ledgers import GAP, GapKind
 from ledgerfs.ledgers.remains import OtherKeys
 from ledgerfs.storage.object_store import ObjectStore
+from ledgerfs.storage.objects import ObjectStat
 
 FOREIGN = "foreign"
 """Kind of the keys that no dialect knows."""
@@ -25,18 +27,10 @@ def list_bucket(
     Raises `NotFoundError` (no such bucket), `AccessDeniedError`, `StoreError`; what is damaged raises nothing.
     """
     listed_ms = int(time.time() * 1000)
-    listings = [dialect.begin_listing() for dialect in dialects]
-    others, seen = OtherKeys(), 0
+    survey = _Survey(store, dialects, progress)
     for page in store.list_pages():
-        rest = page
-        for listing in listings:
-            rest = listing.take(rest)
-        for stat in rest:
-            kinds = (dialect.kind_of_other(stat.key) for dialect in dialects)
-            others.add(next((kind for kind in kinds if kind is not None), FOREIGN), stat.key)
-        seen += len(page)
-        if progress is not None:
-            progress("listing", seen, None)
+        survey.take(page)
+    listings, others = survey.listings, survey.others
     names, places = Names(), Names()
     places.row_of("")
     found = [
@@ -49,6 +43,58 @@ def list_bucket(
     for dialect in dialects:
         catalog = dialect.completed(catalog)
     return replace(catalog, gaps=_gaps(catalog, dialects, listed_ms))
+
+
+class _Survey:
+    """What dialects take of the pages of a listing, and what none of them does."""
+
+    def __init__(self, store: ObjectStore, dialects: Sequence[Dialect], progress: Progress | None) -> None:
+        self.listings: list[Listing] = [dialect.begin_listing() for dialect in dialects]
+        self.others = OtherKeys()
+        self._store = store
+        self._dialects = dialects
+        self._progress = progress
+        self._seen = 0
+
+    def take(self, page: Sequence[ObjectStat]) -> None:
+        """Take a page of the bucket itself; folders are looked into where a dialect has ledgers in folders."""
+        looks = any(dialect.is_in_folders for dialect in self._dialects)
+        for stat in self._not_taken(page):
+            if not (looks and stat.key.endswith("/") and self._take_folder(stat.key)):
+                self._add_other(stat.key)
+
+    def _take_folder(self, folder: str) -> bool:
+        """Take what is in a folder and those below it; return whether there was anything, else the folder is one key of nobody's."""
+        is_ours, rest = False, OtherKeys()
+        try:
+            for page in self._store.list_folder(folder):
+                left = self._not_taken(page)
+                is_ours |= len(left) < len(page)
+                for stat in left:
+                    rest.add(self._kind_of(stat.key), stat.key)
+        except AccessDeniedError:
+            # Such as lost+found. What is denied among ledgers is not passed over.
+            if is_ours:
+                raise
+        if is_ours:
+            self.others.join(rest)
+        return is_ours
+
+    def _not_taken(self, page: Sequence[ObjectStat]) -> list[ObjectStat]:
+        rest = list(page)
+        for listing in self.listings:
+            rest = listing.take(rest)
+        self._seen += len(page)
+        if self._progress is not None:
+            self._progress("listing", self._seen, None)
+        return rest
+
+    def _add_other(self, key: str) -> None:
+        self.others.add(self._kind_of(key), key)
+
+    def _kind_of(self, key: str) -> str:
+        kinds = (dialect.kind_of_other(key) for dialect in self._dialects)
+        return next((kind for kind in kinds if kind is not None), FOREIGN)
 
 
 def _gaps(catalog: Catalog, dialects: Sequence[Dialect], now_ms: int) -> Table:

@@ -28,8 +28,10 @@ class GapKind(IntEnum):
     INDEX_LOST = 2
     CONTRADICTED = 3
     """Two copies of the ledger have different entries; one of them is read, and hides the other."""
-    BEING_WRITTEN = 4
-    """A data object without an index which is so young, or of a job that has published nothing, that somebody may be at work on it."""
+    UNREADABLE = 4
+    """What is there of it is no ledger that can be read: a part of one, damaged, or of a kind that is not known."""
+    BEING_WRITTEN = 5
+    """It is not whole, and so young, or of a job that has published nothing, that somebody may be at work on it."""
 
 
 GAP = np.dtype(
@@ -54,6 +56,7 @@ _REASONS = {
     GapKind.DATA_LOST: "its index is there, its data object is gone",
     GapKind.INDEX_UNREADABLE: "its index cannot be read",
     GapKind.INDEX_LOST: "its data object is there, its index is gone",
+    GapKind.UNREADABLE: "what is there of it cannot be read as a ledger",
     GapKind.CONTRADICTED: "two copies of it have different entries, and one would hide the other",
 }
 
@@ -64,6 +67,8 @@ class MissingLedger:
 
     Attributes
     ----------
+    dialect
+        Number of the dialect that tells of it (`ledgerfs.ledgers.dialects_known`).
     uuid, key
         Of the upload; the object that tells of it.
     entries, bytes
@@ -78,6 +83,7 @@ class MissingLedger:
     """
 
     ledger_id: int
+    dialect: int
     topic: str
     uuid: str
     key: str
@@ -107,6 +113,7 @@ def missing_of_row(gap: np.void, managed_ledger: str | None, place: str) -> Miss
     is_told = last_entry != UNKNOWN
     return MissingLedger(
         ledger_id=ledger_id,
+        dialect=dialect,
         topic=topic_of(managed_ledger),
         uuid=uuid,
         key=dialect_rows(dialect).key_of_missing(uuid, ledger_id, managed_ledger, place, kind),

@@ -76,3 +76,10 @@ class OtherKeys:
         names = self.names.setdefault(kind, [])
         if len(names) < self.MAX_NAMES:
             names.append(key)
+
+    def join(self, other: "OtherKeys") -> None:
+        """Count what another one counted."""
+        for kind, count in other.counts.items():
+            self.counts[kind] = self.counts.get(kind, 0) + count
+            names = self.names.setdefault(kind, [])
+            names += other.names[kind][: self.MAX_NAMES - len(names)]

@@ -36,7 +36,14 @@ class ObjectStore(Protocol):
         ...
 
     def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
-        """Yield all objects whose keys begin so, some thousand at a time, in any order; raises `BucketNotFoundError`."""
+        """Yield all objects whose keys begin so, some thousand at a time, in any order; raises `BucketNotFoundError`.
+
+        What is in folders is one object each, whose key ends with ``/``.
+        """
+        ...
+
+    def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
+        """Yield all objects in a folder (its key ends with ``/``) and in those below it; empty folders only where the store has such."""
         ...
 
     def head(self, key: str) -> ObjectHead:

@@ -71,8 +71,8 @@ def confirm(bucket: Bucket, expected: Sequence[Expected]) -> list[LedgerfsError 
 
 
 def is_current(store: RawStore, ref: LedgerRef) -> bool:
-    """Ask a store whether both objects of a ledger are still those that were listed."""
-    for listed in (ref.object("index"), ref.object("data")):
+    """Ask a store whether the objects of a ledger are still those that were listed."""
+    for _, listed in reversed(ref.objects):
         try:
             found = store.head(listed.key).stat
         except ObjectNotFoundError:

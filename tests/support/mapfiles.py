@@ -3,7 +3,7 @@
 import gzip
 import struct
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ledgerfs.formats.mapfile.header import Codec, RecordCompression, parse_header
@@ -55,20 +55,24 @@ class MapFileWriter:
     def files(self, records: Sequence[Record]) -> tuple[bytes, bytes]:
         """Return ``data`` and ``index``."""
         data = _File(self, BYTES)
-        entries: list[Record] = []
+        entries: list[tuple[int, int]] = []
         last_position, last_count = -1, -self.index_interval
         for count, (key, value) in enumerate(records):
             position = len(data.out)
             if count >= last_count + self.index_interval and position > last_position:
-                entries.append((key, struct.pack(">q", position)))
+                entries.append((key, position))
                 last_position, last_count = position, count
             data.append(key, struct.pack(">i", len(value)) + value)
         data.end_block()
+        return bytes(data.out), self.index(entries)
+
+    def index(self, entries: Iterable[tuple[int, int]]) -> bytes:
+        """Return an index of keys and positions."""
         index = _File(replace(self, compression=RecordCompression.BLOCK, block_bytes=1_000_000), LONG)
         for key, position in entries:
-            index.append(key, position)
+            index.append(key, struct.pack(">q", position))
         index.end_block()
-        return bytes(data.out), bytes(index.out)
+        return bytes(index.out)
 
     def compress(self, data: bytes) -> bytes:
         codecs: dict[Codec, Callable[[bytes], bytes]] = {Codec.GZIP: lambda data: gzip.compress(data, self.level)}

@@ -33,6 +33,9 @@ class RemoteFolder:
     def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
         return self._store.list_pages(prefix)
 
+    def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
+        return self._store.list_folder(folder)
+
     def head(self, key: str) -> ObjectHead:
         return self._store.head(key)
 

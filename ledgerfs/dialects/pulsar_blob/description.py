@@ -2,11 +2,10 @@
 
 from typing import Any
 
+from ledgerfs.dialects.described import describe_metadata, describe_object, describe_ref
 from ledgerfs.dialects.pulsar_blob.block_map import block_ends
-from ledgerfs.formats.bookkeeper.ledger_metadata import DigestType, LedgerMetadata, LedgerState
 from ledgerfs.formats.pulsar_blob.index import OffloadIndex
 from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.ledgers.time_arguments import iso_time
 from ledgerfs.storage.objects import ObjectHead
 
 
@@ -14,55 +13,17 @@ def describe_ledger(ref: LedgerRef, index: OffloadIndex, data: ObjectHead, index
     """Return index, ledger metadata, blocks and object metadata as values that JSON knows; sizes in bytes, times in ISO 8601 UTC."""
     ends = block_ends(index)
     return {
-        "ledger_id": ref.ledger_id,
-        "topic": ref.topic,
-        "managed_ledger": ref.managed_ledger,
-        "uuid": ref.uuid,
-        "copy": ref.copy,
-        "entries": ref.entries,
-        "length": ref.length,
-        "records_size": ref.records_size,
-        "created": iso_time(ref.created_ms),
-        "uploaded": iso_time(ref.uploaded_ms),
-        "is_sound": ref.is_sound,
+        **describe_ref(ref),
         "index": {
             "data_length": index.data_length,
             "header_length": index.header_length,
             "padding": index.padding,
             "oddity": index.oddity,
         },
-        "ledger_metadata": _describe_metadata(index.metadata),
+        "ledger_metadata": describe_metadata(index.metadata),
         "blocks": [
             {"first_entry": block.first_entry, "part": block.part, "offset": block.offset, "length": end - block.offset}
             for block, end in zip(index.blocks, ends, strict=True)
         ],
-        "objects": {"data": _describe_object(data), "index": _describe_object(index_object)},
+        "objects": {"data": describe_object(data), "index": describe_object(index_object)},
     }
-
-
-def _describe_metadata(metadata: LedgerMetadata) -> dict[str, Any]:
-    return {
-        "state": _name_of(LedgerState, metadata.state),
-        "digest_type": _name_of(DigestType, metadata.digest_type),
-        "ensemble_size": metadata.ensemble_size,
-        "write_quorum": metadata.write_quorum,
-        "ack_quorum": metadata.ack_quorum,
-        "ensembles": [{"first_entry": e.first_entry, "bookies": list(e.bookies)} for e in metadata.ensembles],
-        "custom": {key: value.decode("utf-8", "backslashreplace") for key, value in sorted(metadata.custom)},
-    }
-
-
-def _describe_object(head: ObjectHead) -> dict[str, Any]:
-    return {
-        "key": head.stat.key,
-        "size": head.stat.size,
-        "modified": iso_time(head.stat.modified_ms),
-        "version": head.stat.version,
-        "user_metadata": None if head.metadata is None else dict(sorted(head.metadata.items())),
-    }
-
-
-def _name_of(kind: type[LedgerState] | type[DigestType], value: int | None) -> str | None:
-    if value is None:
-        return None
-    return kind(value).name if value in set(kind) else str(value)

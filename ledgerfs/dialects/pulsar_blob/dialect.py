@@ -70,6 +70,7 @@ class PulsarBlob:
     __slots__ = ("_store",)
 
     number = NUMBER
+    is_in_folders = False
     repaired_kinds = REPAIRED_KINDS
 
     def __init__(self, store: KeepingStore) -> None:

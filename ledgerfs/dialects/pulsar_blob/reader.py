@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.cache.object_window import ObjectWindow, Parts, open_parts
 from ledgerfs.cache.read_ahead import cut_parts
-from ledgerfs.dialects.object_stream import stream_objects
+from ledgerfs.dialects.object_stream import leads_to, stream_objects
 from ledgerfs.dialects.pulsar_blob.block_map import BlockMap
 from ledgerfs.dialects.pulsar_blob.description import describe_ledger
 from ledgerfs.dialects.pulsar_blob.entry_places import NEAR, Anchor, EntryPlaces
@@ -173,7 +173,7 @@ class PulsarLedgerReader:
             )
         is_single = parts is None and (last - first + 1) * self.records_size <= NEAR * self.ref.entries
         start = self.places.before(first)
-        if parts is not None and _leads_to(parts, self.ref.object("data").key, start.offset):
+        if parts is not None and leads_to(parts, self.ref.object("data").key, start.offset):
             window = ObjectWindow(parts, self.ref.object("data").key, start.offset)
             yield from self._walk(window, start, first, last, on_damage, is_single=False)
             window.finish()
@@ -434,9 +434,3 @@ def _misplaced(key: str, anchor: Anchor) -> StaleObjectError:
     """Return the error for entries that were handed out from a place where nothing proves them to be."""
     reason = f"what an earlier pass had learned of where entry {anchor.entry} begins was wrong, and is forgotten; read it again"
     return StaleObjectError(reason, key=key, offset=anchor.offset)
-
-
-def _leads_to(parts: Parts, key: str, offset: int) -> bool:
-    """Whether the next of some parts is of this object, and begins early enough."""
-    part = parts.peek()
-    return part is not None and part.key == key and part.start <= offset

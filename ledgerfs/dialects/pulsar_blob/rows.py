@@ -11,6 +11,7 @@ from ledgerfs.ledgers.remains import Kept, Remains
 from ledgerfs.storage.objects import ObjectStat
 
 KEPT_TABLES = {"orphans": ORPHAN}
+IS_WRITABLE = True
 
 
 def objects_of(

@@ -17,7 +17,7 @@ from ledgerfs.bucket.partitions import Mask
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.export.contents import what_differs
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.finality import Basis, TopicState, version_of
+from ledgerfs.ledgers.finality import Basis, TopicState
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 
 _VERSION = 2
@@ -189,7 +189,7 @@ def what_is_new(ledgers: LedgerIds, wanted: Mask, units: Iterable[Unit]) -> Work
 
 def ledger_version(ref: LedgerRef) -> str:
     """Return a short text that changes whenever an object of the ledger does."""
-    return blake2b(version_of(ref).encode(), digest_size=_VERSION_BYTES).hexdigest()
+    return blake2b(ref.version.encode(), digest_size=_VERSION_BYTES).hexdigest()
 
 
 def _judge(ledgers: LedgerIds, group: list[Unit], work: Work) -> None:

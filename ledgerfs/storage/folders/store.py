@@ -25,7 +25,7 @@ _PAGE = 4096
 
 
 class LocalStore:
-    """The files of one folder. Subfolders are listed by name only; folders keep no user metadata.
+    """The files of one folder. Folders keep no user metadata.
 
     Links are listed as what they are, which is as long as the path in them, and cannot be read unless ``follow_links`` says so.
     """
@@ -66,6 +66,28 @@ class LocalStore:
             raise BucketNotFoundError("no such bucket or folder", key=self.url) from error
         except OSError as error:
             raise translate(error, self.url) from error
+
+    def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
+        """Yield the files of a folder and of those in it; links to folders are not followed, unless all are."""
+        waiting, seen = [folder], set()
+        while waiting:
+            key = waiting.pop()
+            path = f"{self._root}/{key}"
+            try:
+                with Sent(Asked("LIST", key), self.traffic), os.scandir(path) as entries:
+                    stat = os.stat(path)  # noqa: PTH116  (a hot path)
+                    # Links that are followed may lead in circles.
+                    if (stat.st_dev, stat.st_ino) in seen:
+                        continue
+                    seen.add((stat.st_dev, stat.st_ino))
+                    found = [self._stat_of_entry(entry, key) for entry in entries if not is_part(entry.name)]
+            except (FileNotFoundError, NotADirectoryError):
+                # Deleted since it was listed, or a pipe, a socket, a device.
+                continue
+            except OSError as error:
+                raise translate(error, key) from error
+            waiting += [stat.key for stat in found if stat.key.endswith("/")]
+            yield [stat for stat in found if not stat.key.endswith("/")] if found else [ObjectStat(key, 0, 0, "")]
 
     def head(self, key: str) -> ObjectHead:
         """Return the file's size and version."""
@@ -138,14 +160,15 @@ class LocalStore:
             finally:
                 os.close(descriptor)
 
-    def _stat_of_entry(self, entry: "os.DirEntry[str]") -> ObjectStat:
+    def _stat_of_entry(self, entry: "os.DirEntry[str]", folder: str = "") -> ObjectStat:
+        key = folder + entry.name
         is_link = entry.is_symlink() and not self._follow_links
         try:
             stat = entry.stat(follow_symlinks=not is_link)
         except OSError:
             # A dangling or forbidden link, or a file deleted since: listed, and told when it is read.
-            return ObjectStat(entry.name, 0, 0, "gone")
+            return ObjectStat(key, 0, 0, "gone")
         if not (is_link or S_ISREG(stat.st_mode)):
             # Folders, and pipes, sockets and devices, which are not ours to open.
-            return ObjectStat(f"{entry.name}/", 0, 0, "")
-        return stat_of(entry.name, stat)
+            return ObjectStat(f"{key}/", 0, 0, "")
+        return stat_of(key, stat)

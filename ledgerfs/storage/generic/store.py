@@ -5,6 +5,7 @@ when what was read contradicts itself. Nor can a try be interrupted: how long on
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ledgerfs.errors import BucketNotFoundError, LedgerfsError, StoreError
@@ -62,6 +63,12 @@ class FsspecStore:
         """Yield the filesystem's own listing, asked anew: fsspec lists whole folders."""
         items = self._ask(Asked("LIST", self.url), lambda _: self._listed())
         yield [stat for item in items if (stat := self._sized(item)).key.startswith(prefix)]
+
+    def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
+        """Yield the filesystem's own listing of everything below a folder."""
+        path = self._path(folder.rstrip("/"))
+        found = self._ask(Asked("LIST", folder), lambda _: self._found(path))
+        yield [replace(self._sized(info), key=folder + below) for below, info in found if below]
 
     def head(self, key: str) -> ObjectHead:
         """Ask for one object's information."""
@@ -128,6 +135,13 @@ class FsspecStore:
         except (FileNotFoundError, NotADirectoryError) as error:
             raise BucketNotFoundError("no such bucket or folder", key=self.url) from error
         return items
+
+    def _found(self, path: str) -> list[tuple[str, dict[str, Any]]]:
+        """Return the objects below a path, each with its own path from there."""
+        fs = self._handle.fs
+        fs.invalidate_cache(path)
+        items: dict[str, dict[str, Any]] = fs.find(path, detail=True)
+        return [(name.partition(f"{path}/")[2], info) for name, info in items.items()]
 
     def _info(self, key: str, path: str) -> dict[str, Any]:
         info: dict[str, Any] = self._ask(Asked("HEAD", key), lambda _: self._handle.fs.info(path))

@@ -66,10 +66,17 @@ class S3Store:
 
     def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
         """Yield a page of the listing at a time; keys behind a further ``/`` are one folder each."""
+        return self._pages(prefix, "/")
+
+    def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
+        """Yield a page of the listing at a time, whatever folders keys are in."""
+        return self._pages(folder, "")
+
+    def _pages(self, prefix: str, delimiter: str) -> Iterator[list[ObjectStat]]:
         token: dict[str, str] = {}
         while True:
             try:
-                page = self._wait_for(self._page(prefix, token))
+                page = self._wait_for(self._page(prefix, delimiter, token))
             except ObjectNotFoundError as error:
                 raise BucketNotFoundError("no such bucket", key=self.url) from error
             yield self._folders(page) + self._objects(page)
@@ -233,9 +240,9 @@ class S3Store:
 
         return await self._ask(Asked("HEAD", key), exchange)
 
-    async def _page(self, prefix: str, token: dict[str, str]) -> dict[str, Any]:
+    async def _page(self, prefix: str, delimiter: str, token: dict[str, str]) -> dict[str, Any]:
         async def exchange(fs: Any, _: Sent, __: Silence) -> dict[str, Any]:  # noqa: ANN401
-            names = {"Prefix": self._prefix + prefix, "Delimiter": "/"}
+            names = {"Prefix": self._prefix + prefix, **({"Delimiter": delimiter} if delimiter else {})}
             page: dict[str, Any] = await self._call(fs, "list_objects_v2", **names, **token)
             return page
 

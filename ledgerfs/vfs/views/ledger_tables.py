@@ -73,7 +73,7 @@ class LedgerTables:
 
     def key(self, ref: LedgerRef, kind: str) -> str:
         """Return what names a ledger's table of one kind for good: 64 hexadecimal digits that give no option away."""
-        return _digest(self._fingerprint, kind, ref.managed_ledger, ref.object("data"), ref.object("index")).hex()
+        return _digest(self._fingerprint, kind, ref.managed_ledger, *(stat for _, stat in ref.objects)).hex()
 
     def state(self, ref: LedgerRef) -> bytes:
         """Return a digest of the ledgers that the topic has now."""

@@ -4,10 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-import numpy as np
-
 from ledgerfs.cache.object_window import ObjectWindow, open_parts
 from ledgerfs.cache.read_ahead import cut_parts
+from ledgerfs.dialects.checksum_findings import ChecksumFindings
 from ledgerfs.dialects.pulsar_blob.block_map import block_ends
 from ledgerfs.dialects.pulsar_blob.reader import PulsarLedgerReader
 from ledgerfs.dialects.pulsar_blob.record_walk import Stretch, walk_records
@@ -33,10 +32,8 @@ from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.catalog_findings import severity_of
 from ledgerfs.ledgers.findings import Finding, Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.messages.decode.entry_checksum import EntryState, check_entries
 from ledgerfs.storage.objects import ReadRequest
 
-_CHECKSUMS_NAMED = 20
 _ENTRIES_LOST = frozenset({"missing-entries", "damaged-records"})
 OnBytes = Callable[[int], None]
 
@@ -65,8 +62,7 @@ class LedgerCheck:
     bytes: int = 0
     findings: list[Finding] = field(default_factory=list)
     digest: blake2b | None = None
-    _bad_checksums: int = 0
-    _unchecked: int = 0
+    _checksums: ChecksumFindings = field(default_factory=ChecksumFindings)
 
     @property
     def ref(self) -> LedgerRef:
@@ -176,20 +172,8 @@ class LedgerCheck:
         if self.digest is not None:
             first, behind = int(batch.offsets[0]) - RECORD_HEADER_BYTES, int(batch.offsets[-1] + batch.lengths[-1])
             self.digest.update(batch.buffer[first:behind])
-        result = check_entries(batch)
-        self._unchecked += int((result.states == EntryState.NO_CHECKSUM).sum())
-        for i in np.flatnonzero(result.states >= EntryState.MISMATCH).tolist():
-            self._bad_checksums += 1
-            if self._bad_checksums > _CHECKSUMS_NAMED:
-                continue
-            offset = stretch.position + int(batch.offsets[i])
-            entry = batch.first_entry + i
-            if result.states[i] == EntryState.MISMATCH:
-                message = f"entry {entry}: CRC32C is {result.computed[i]:08x}, the entry says {result.stored[i]:08x}"
-                self._damage("checksum-mismatch", message, offset)
-            else:
-                message = f"entry {entry}: its frame claims more bytes than the entry has"
-                self._damage("broken-frame", message, offset)
+        for row, kind, message in self._checksums.check(batch):
+            self._damage(kind, message, stretch.position + int(batch.offsets[row]))
 
     def _check_padding(self, window: ObjectWindow, end: int) -> None:
         # The padding's pattern has a period of 4, so pieces of a multiple of 4 can be compared one by one.
@@ -206,9 +190,8 @@ class LedgerCheck:
 
     def _check_totals(self, index: OffloadIndex) -> None:
         metadata = index.metadata
-        if self._bad_checksums > _CHECKSUMS_NAMED:
-            message = f"{self._bad_checksums} entries in all with a wrong checksum or frame"
-            self._damage("checksum-mismatch", message)
+        for severity, kind, message in self._checksums.summary(self.entries):
+            self._find(severity, kind, message, None, None)
         # Entries that cannot be reached were told already, and they are all that can be missing.
         is_complete = not any(finding.kind in _ENTRIES_LOST for finding in self.findings)
         if is_complete and self.length != metadata.length:
@@ -218,9 +201,6 @@ class LedgerCheck:
         if parts != list(range(1, len(parts) + 1)):
             message = f"the parts of the upload are numbered {parts[0]} … {parts[-1]}, not from 1 on by one"
             self._find(Severity.REMARK, "odd-parts", message, self.ledger.ref.object("index").key, None)
-        if 0 < self._unchecked < self.entries:
-            message = f"{self._unchecked} of {self.entries} entries have no checksum, the others have one"
-            self._find(Severity.REMARK, "no-checksum", message, None, None)
         if metadata.state != LedgerState.CLOSED:
             message = f"the ledger was offloaded in state {metadata.state}, not closed"
             self._find(Severity.REMARK, "not-closed", message, None, None)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
-from ledgerfs.dialects.pulsar_blob.columns import key_of
+from ledgerfs.dialects.pulsar_blob.columns import NUMBER, key_of
 from ledgerfs.dialects.pulsar_blob.remains import remains_of
 from ledgerfs.dialects.pulsar_blob.repairs.kinds import (
     DATA_WITHOUT_INDEX,
@@ -55,7 +55,7 @@ def _unpaired(survey: Survey) -> Iterator[Repair]:
             found += _guarded(UNREADABLE_INDEX, one.key.index_key, one.key.ledger_id, look)
             survey.say("reading data of unreadable indexes", done, len(bad))
         yield from one_of_each(survey, found)
-    for row in catalog.lost:
+    for row in catalog.lost[catalog.lost["dialect"] == NUMBER]:
         lost = catalog.ref_of(row)
         if survey.is_meant(lost.ledger_id):
             yield from _guarded(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from ledgerfs.dialects.pulsar_blob.columns import NUMBER
 from ledgerfs.dialects.pulsar_blob.repairs.actions import RestoreMetadata
 from ledgerfs.dialects.pulsar_blob.repairs.kinds import NO_VERSION_KEY
 from ledgerfs.dialects.pulsar_blob.repairs.survey import Survey
@@ -22,8 +23,8 @@ def look_at_metadata(survey: Survey) -> Iterator[Repair]:
     """Ask for both objects of every ledger, some at a time, where the store keeps user metadata at all."""
     if not survey.store.writes.keeps_metadata:
         return
-    refs = (ref for ref in survey.catalog.refs() if survey.is_meant(ref.ledger_id))
-    total = int(survey.catalog.ledgers.size)
+    refs = (ref for ref in survey.catalog.refs() if ref.dialect == NUMBER and survey.is_meant(ref.ledger_id))
+    total = int((survey.catalog.ledgers["dialect"] == NUMBER).sum())
 
     def look(ref: LedgerRef) -> list[Repair]:
         return [*_look_at_object(survey, ref, "data"), *_look_at_object(survey, ref, "index")]

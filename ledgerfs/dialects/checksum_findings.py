@@ -1,0 +1,44 @@
+"""What the checksums of a ledger's entries tell, in whatever dialect it lies."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ledgerfs.formats.records import EntryBatch
+from ledgerfs.ledgers.findings import Severity
+from ledgerfs.messages.decode.entry_checksum import EntryState, check_entries
+
+_NAMED = 20
+
+
+class ChecksumFindings:
+    """Checks the entries of one ledger, batch by batch; the first few that are wrong are named."""
+
+    __slots__ = ("_unchecked", "_wrong")
+
+    def __init__(self) -> None:
+        self._wrong = self._unchecked = 0
+
+    def check(self, batch: EntryBatch) -> Iterator[tuple[int, str, str]]:
+        """Yield which row of a batch is wrong, the kind of the finding, and its message."""
+        result = check_entries(batch)
+        self._unchecked += int((result.states == EntryState.NO_CHECKSUM).sum())
+        for i in np.flatnonzero(result.states >= EntryState.MISMATCH).tolist():
+            self._wrong += 1
+            if self._wrong > _NAMED:
+                continue
+            entry = batch.id_of(i)
+            if result.states[i] == EntryState.MISMATCH:
+                message = f"entry {entry}: CRC32C is {result.computed[i]:08x}, the entry says {result.stored[i]:08x}"
+                yield i, "checksum-mismatch", message
+            else:
+                yield i, "broken-frame", f"entry {entry}: its frame claims more bytes than the entry has"
+
+    def summary(self, entries: int) -> Iterator[tuple[Severity, str, str]]:
+        """Yield what is to be said of all ``entries`` of the ledger, with severity and kind."""
+        if self._wrong > _NAMED:
+            message = f"{self._wrong} entries in all with a wrong checksum or frame"
+            yield Severity.DAMAGE, "checksum-mismatch", message
+        if 0 < self._unchecked < entries:
+            message = f"{self._unchecked} of {entries} entries have no checksum, the others have one"
+            yield Severity.REMARK, "no-checksum", message

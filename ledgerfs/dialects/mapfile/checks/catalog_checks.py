@@ -1,0 +1,59 @@
+"""What was seen of MapFiles while the catalog was made: folders that are no whole ledgers, ends that are missing, indexes of no use."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ledgerfs.dialects.mapfile.columns import NUMBER, IndexState, own_of
+from ledgerfs.dialects.mapfile.gaps import has_copy
+from ledgerfs.dialects.mapfile.remains import PartialLedger, remains_of
+from ledgerfs.errors import UnsupportedFormatError
+from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.catalog_findings import severity_of
+from ledgerfs.ledgers.catalog_rows import is_sound
+from ledgerfs.ledgers.findings import Finding, Severity
+from ledgerfs.ledgers.ledger_ref import LedgerRef
+
+
+def check_catalog(catalog: Catalog) -> Iterator[Finding]:
+    """Yield what is wrong with the bucket as a whole, without reading any of it."""
+    for partial in remains_of(catalog).partial:
+        yield _partial(catalog, partial)
+    ledgers = catalog.ledgers
+    is_own = ledgers["dialect"] == NUMBER
+    for row in np.flatnonzero(is_own & ~is_sound(ledgers)).tolist():
+        ref = catalog.ref(row)
+        message = f"the data does not end with entry {ref.last_entry}, the last one by the metadata: it was never finished, or is damaged"
+        yield _about(ref, _severity_of_copy(catalog, ref), "missing-entries", message, ref.stored)
+    states = own_of(ledgers)["index_state"]
+    for row in np.flatnonzero(is_own & (states == IndexState.MISSING)).tolist():
+        message = "no index is beside the data: ledgerfs reads it through, a broker cannot open the ledger"
+        yield _about(catalog.ref(row), Severity.DAMAGE, "no-index", message)
+    for row in np.flatnonzero(is_own & (states == IndexState.WRONG)).tolist():
+        ref = catalog.ref(row)
+        message = "the index cannot be read, or contradicts the data: ledgerfs reads the data through, a broker may find no entries"
+        yield Finding(Severity.DAMAGE, "wrong-index", message, ref.object("index").key, None, ref.ledger_id, ref.topic)
+
+
+def _partial(catalog: Catalog, partial: PartialLedger) -> Finding:
+    severity, kind = severity_of(partial.error), "partial-ledger"
+    if partial.is_deleted:
+        kind = "deleted-meanwhile"
+    elif isinstance(partial.error, UnsupportedFormatError):
+        kind = "unreadable-ledger"
+    message = partial.error.reason
+    if severity is Severity.DAMAGE and has_copy(catalog, partial):
+        severity, message = Severity.REMARK, f"{message}; a complete copy of this ledger is in the bucket"
+    topic = topic_of(partial.managed_ledger)
+    return Finding(severity, kind, message, partial.key, partial.error.offset, partial.folder.ledger_id, topic)
+
+
+def _severity_of_copy(catalog: Catalog, ref: LedgerRef) -> Severity:
+    """Return how bad damage to a copy is: a remark where a complete one is read instead."""
+    is_read = ref.copy == 0 or not catalog.copies_of(ref.managed_ledger, ref.ledger_id)[0].is_sound
+    return Severity.DAMAGE if is_read else Severity.REMARK
+
+
+def _about(ref: LedgerRef, severity: Severity, kind: str, message: str, offset: int | None = None) -> Finding:
+    return Finding(severity, kind, message, ref.key, offset, ref.ledger_id, ref.topic)

@@ -1,0 +1,56 @@
+"""The columns that ledgers in MapFiles have in a catalog besides those of all dialects."""
+
+from enum import IntEnum
+from struct import Struct
+
+import numpy as np
+
+from ledgerfs.ledgers.catalog_rows import OWN_BYTES, Table, own_columns
+from ledgerfs.ledgers.dialects_known import NAMES
+from ledgerfs.storage.objects import ObjectStat
+
+NUMBER = NAMES.index("mapfile")
+
+VERSION_BYTES = 64
+"""More than an ETag of any store known; a longer one is not kept, and reads then do not check it."""
+
+
+class IndexState(IntEnum):
+    """What there is of a ledger's index."""
+
+    GOOD = 0
+    MISSING = 1
+    WRONG = 2
+    """It cannot be read, or contradicts the data: it is not used."""
+
+
+OWN = np.dtype(
+    [
+        ("index_size", "<i8"),  # -1: there is none
+        ("index_modified_ms", "<i8"),
+        ("data_version", f"S{VERSION_BYTES}"),
+        ("index_version", f"S{VERSION_BYTES}"),
+        ("index_state", "i1"),
+        ("_", f"V{OWN_BYTES - 145}"),
+    ]
+)
+"""What only this dialect knows of a ledger."""
+
+OWN_STRUCT = Struct(f"<qq{VERSION_BYTES}s{VERSION_BYTES}sb")
+
+
+def own_of(rows: Table) -> Table:
+    """Return the dialect's own columns of its rows."""
+    return own_columns(rows, OWN)
+
+
+def pack_own(data: ObjectStat, index: ObjectStat | None, state: IndexState) -> bytes:
+    """Return the dialect's own columns of a row."""
+    size, modified_ms, version = (-1, 0, b"") if index is None else (index.size, index.modified_ms, kept_version(index))
+    return OWN_STRUCT.pack(size, modified_ms, kept_version(data), version, state).ljust(OWN_BYTES, b"\0")
+
+
+def kept_version(stat: ObjectStat) -> bytes:
+    """Return an object's version as rows have it."""
+    version = stat.version.encode()
+    return version if len(version) <= VERSION_BYTES else b""

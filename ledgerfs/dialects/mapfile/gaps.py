@@ -1,0 +1,43 @@
+"""Which folders without a whole ledger mean that a topic lacks one."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from ledgerfs.dialects.mapfile.columns import NUMBER
+from ledgerfs.dialects.mapfile.remains import PartialLedger, remains_of
+from ledgerfs.formats.uuid_halves import uuid_halves
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.missing_ledgers import UNKNOWN, GapKind
+
+WRITING_MS = 10 * 60 * 1000
+"""So long after its last byte was written, a ledger that lacks its end may still be under way: writers flush every few MiB."""
+
+CLOCKS_MS = 24 * 60 * 60 * 1000
+"""An object that is from later than so far ahead has a time that means nothing."""
+
+
+def is_young(modified_ms: int, now_ms: int) -> bool:
+    """Whether something was written so short a time ago that somebody may be at work on it; the clock of the store may be ahead of ours."""
+    return -CLOCKS_MS < now_ms - modified_ms < WRITING_MS
+
+
+def has_copy(catalog: Catalog, partial: PartialLedger) -> bool:
+    """Whether a whole copy of the ledger is in the bucket, in whatever dialect."""
+    copies = catalog.copies_of(partial.managed_ledger, partial.folder.ledger_id)
+    return any(copy.is_sound for copy in copies)
+
+
+def find_gaps(catalog: Catalog, now_ms: int) -> Iterator[tuple[Any, ...]]:
+    """Yield what is missing, as rows of `GAP`; ``now_ms`` is the time of the listing, ms since 1970 UTC."""
+    rows = {place: row for row, place in enumerate(catalog.places)}
+    for partial in remains_of(catalog).partial:
+        folder, name = partial.folder, partial.managed_ledger
+        if partial.is_deleted or has_copy(catalog, partial):
+            continue
+        if partial.may_grow and is_young(partial.modified_ms, now_ms):
+            kind = GapKind.BEING_WRITTEN
+        else:
+            kind = GapKind.UNREADABLE if partial.has_data else GapKind.DATA_LOST
+        is_beside = bool(catalog.copies_of(name, folder.ledger_id))
+        key = (*uuid_halves(folder.uuid), folder.ledger_id, catalog.row_of(name), rows[partial.place])
+        yield (*key, NUMBER, kind, is_beside, UNKNOWN, UNKNOWN, 0, partial.modified_ms)

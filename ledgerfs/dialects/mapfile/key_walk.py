@@ -1,0 +1,129 @@
+"""Walking the records of a ledger's data: the one place that decides whether bytes are the entries that they should be."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ledgerfs.cache.object_window import ObjectWindow
+from ledgerfs.errors import CorruptLedgerError
+from ledgerfs.formats.mapfile.first_record import METADATA_KEY
+from ledgerfs.formats.mapfile.header import SequenceHeader
+from ledgerfs.formats.mapfile.walk import Records, read_records
+from ledgerfs.formats.mapfile.window import Window
+from ledgerfs.formats.records import EntryBatch
+from ledgerfs.storage.objects import ObjectStat
+
+STRETCH = 8 << 20
+"""Bytes that are looked at together, more only for a larger record or block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a walk begins, or is.
+
+    Attributes
+    ----------
+    position
+        Offset in the data; 0 for the first record, after the header.
+    key
+        Of the record there; where that is not proved, one that the walk comes to.
+
+    """
+
+    position: int
+    key: int
+    is_proved: bool
+
+
+START = Place(0, METADATA_KEY, is_proved=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Entries that follow each other in a ledger's data; perhaps none, where the metadata stands alone.
+
+    Attributes
+    ----------
+    metadata
+        The value of key -1, if it was among them.
+    behind
+        Where the next record begins.
+
+    """
+
+    batch: EntryBatch
+    metadata: bytes | None
+    behind: Place
+
+
+def walk_keys(
+    window: ObjectWindow, place: Place, header: SequenceHeader, last: int, data: ObjectStat
+) -> Iterator[Stretch]:
+    """Yield the entries from a place on up to ``last``, and those after it that stand with it in a block; use up the window as far.
+
+    Parameters
+    ----------
+    window
+        On the data, at ``place`` or before it.
+    place
+        Where to begin.
+    header
+        Of the data.
+    last
+        The last entry that is wanted.
+    data
+        The object.
+
+    Raises
+    ------
+    CorruptLedgerError
+        After all entries before it were yielded: for a record that is broken or cut short, keys that do not follow by one, and a window or
+        file that ends before the entry ``last``; where the place is not proved, also for a walk that does not come to its key.
+    UnsupportedFormatError
+        A block or value that is too large.
+
+    """
+    key, size = data.key, data.size
+    window.skip_to(place.position or header.size)
+    expected = place.key if place.is_proved else None
+    needed = 1
+    while expected is None or expected <= last:
+        if not window.fill(needed):
+            reason = f"the data ends before entry {place.key if expected is None else expected}; the last one is {last}"
+            raise CorruptLedgerError(reason, key=key, offset=window.position + len(window.buffer))
+        at = window.position
+        view = Window(window.buffer[: max(needed, STRETCH)], at, size, key=key)
+        step = read_records(view, 0, header)
+        window.consume(step.position)
+        needed = max(1, step.needed)
+        if step.records is None:
+            continue
+        found = int(step.records.keys[0])
+        if expected is None:
+            if not METADATA_KEY <= found <= place.key:
+                raise CorruptLedgerError(f"entry {found} stands where the index has {place.key}", key=key, offset=at)
+            expected = found
+        good = _following(step.records, expected)
+        if good:
+            behind = Place(window.position, expected + good, is_proved=True)
+            yield _stretch(step.records, good, behind)
+            expected += good
+        if good < len(step.records):
+            wrong = int(step.records.keys[good])
+            raise CorruptLedgerError(f"key {wrong} stands where {expected} should", key=key, offset=at)
+
+
+def _following(records: Records, expected: int) -> int:
+    """Return how many keys, from the first on, follow by one."""
+    is_right = records.keys == np.arange(expected, expected + len(records))
+    return len(records) if is_right.all() else int(np.argmin(is_right))
+
+
+def _stretch(records: Records, count: int, behind: Place) -> Stretch:
+    first, skipped, metadata = int(records.keys[0]), 0, None
+    if first == METADATA_KEY:
+        start, size = int(records.starts[0]), int(records.sizes[0])
+        first, skipped, metadata = 0, 1, bytes(records.buffer[start : start + size])
+    part = slice(skipped, count)
+    return Stretch(EntryBatch(first, records.buffer, records.starts[part], records.sizes[part]), metadata, behind)

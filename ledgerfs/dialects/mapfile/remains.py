@@ -1,0 +1,100 @@
+"""What is in a bucket of MapFiles that are no whole ledgers: of a crash, of a deletion, damaged, of another kind, or just being written."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ledgerfs.dialects.mapfile.columns import NUMBER
+from ledgerfs.dialects.mapfile.folders import LedgerFolder
+from ledgerfs.errors import LedgerfsError, ObjectNotFoundError
+from ledgerfs.ledgers.remains import Unreadable
+
+if TYPE_CHECKING:
+    from ledgerfs.ledgers.catalog import Catalog
+
+
+@dataclass(frozen=True, slots=True)
+class PartialLedger:
+    """A ledger's folder that cannot be read as a ledger, and why.
+
+    Attributes
+    ----------
+    place, managed_ledger
+        Where in the bucket the name begins, and whose it is, by the path.
+    modified_ms
+        When the last of what is there was written; 0 where nothing is.
+    may_grow
+        Whether it looks like one that is written just now: its end is missing.
+    has_data
+        Whether the data is there.
+
+    """
+
+    folder: LedgerFolder
+    place: str
+    managed_ledger: str
+    error: LedgerfsError
+    modified_ms: int
+    may_grow: bool
+    has_data: bool
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether it was there when the bucket was listed, and is not any more."""
+        return isinstance(self.error, ObjectNotFoundError)
+
+    @property
+    def key(self) -> str:
+        """The object that tells of it."""
+        return self.folder.data_key if self.has_data else self.folder.index_key
+
+
+@dataclass(frozen=True, slots=True)
+class MapFileRemains:
+    """What is in a bucket besides ledgers (`ledgerfs.ledgers.remains.Remains`)."""
+
+    partial: tuple[PartialLedger, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing."""
+        return not self.partial
+
+    @property
+    def is_lasting(self) -> bool:
+        """False where there is anything: it may be whole by now."""
+        return not self.partial
+
+    def renamed(self, new_row: npt.NDArray[np.int32]) -> "MapFileRemains":  # noqa: ARG002  (these have names as texts)
+        """Return the same."""
+        return self
+
+    def why_not(self, ledger_id: int) -> str | None:
+        """Raise the error of one of this id."""
+        for one in self.partial:
+            if one.folder.ledger_id == ledger_id and not one.is_deleted:
+                raise one.error
+        return None
+
+    def unreadable(self) -> Iterator[Unreadable]:
+        """Yield all of them, except those that were deleted since the listing."""
+        for one in self.partial:
+            if not one.is_deleted:
+                yield Unreadable(one.folder.ledger_id, one.folder.uuid, one.key, one.error)
+
+    def ledger_ids(self) -> Iterator[int]:
+        """Yield their ids."""
+        return (one.folder.ledger_id for one in self.partial)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many there are."""
+        return {"partial MapFiles": len(self.partial)}
+
+
+def remains_of(catalog: "Catalog") -> MapFileRemains:
+    """Return what a catalog has of these."""
+    found = catalog.remains.get(NUMBER)
+    return MapFileRemains() if found is None else cast("MapFileRemains", found)

@@ -1,0 +1,59 @@
+"""The last key of a file: the proof that nothing is missing at its end. Without numba, since every ledger of a catalog is looked at so."""
+
+import struct
+
+from ledgerfs.formats.mapfile.blocks import KEY_BYTES, SYNC_ESCAPE, block_keys, find_block
+from ledgerfs.formats.mapfile.header import SYNC_BYTES, RecordCompression, SequenceHeader
+from ledgerfs.formats.mapfile.window import Window
+
+_LENGTHS = struct.Struct(">iiq")
+
+
+def keys_to_end(window: Window, start: int, header: SequenceHeader) -> tuple[int, int]:
+    """Return the first and the last key of the records from index ``start`` on to the end of the file, which is that of the window.
+
+    ``start`` is where a record, a block, or a marker begins. Raises `CorruptLedgerError` where the file is cut short or broken, where keys
+    do not follow by one, and where there is no record. Values are not looked at.
+    """
+    in_blocks = header.compression is RecordCompression.BLOCK
+    first = last = None
+    at = start
+    while at < len(window.buffer):
+        found = _block(window, at, header) if in_blocks else _record(window, at, header)
+        low, high, end = found
+        if low is not None and high is not None:
+            if last is not None and low != last + 1:
+                raise window.corrupt(f"key {low} stands where {last + 1} should", at)
+            first, last = low if first is None else first, high
+        at = end
+    if first is None or last is None:
+        raise window.corrupt("cut short: no record", start)
+    return first, last
+
+
+def _block(window: Window, at: int, header: SequenceHeader) -> tuple[int, int, int]:
+    """Return the first and last key of a block, and where it ends."""
+    block = find_block(window, at, header.sync)
+    if isinstance(block, int) or header.codec is None:
+        raise window.corrupt("cut short: a block that ends after the file", at)
+    keys = block_keys(window, block, header.codec)
+    if (keys[1:] - keys[:-1] != 1).any():
+        raise window.corrupt("keys of a block do not follow by one", at)
+    return int(keys[0]), int(keys[-1]), block.end
+
+
+def _record(window: Window, at: int, header: SequenceHeader) -> tuple[int | None, int | None, int]:
+    """Return the key of a record, twice, and where it ends; None for a marker."""
+    buffer = window.buffer
+    if buffer[at : at + len(SYNC_ESCAPE)] == SYNC_ESCAPE:
+        end = at + len(SYNC_ESCAPE) + SYNC_BYTES
+        window.check_inside("a marker", at, end - at)
+        if buffer[at + len(SYNC_ESCAPE) : end] != header.sync:
+            raise window.corrupt("the marker between records is not that of the file", at)
+        return None, None, end
+    window.check_inside("a record", at, _LENGTHS.size)
+    length, key_length, key = _LENGTHS.unpack_from(buffer, at)
+    if key_length != KEY_BYTES or length < KEY_BYTES + 4:
+        raise window.corrupt(f"a record claims a length of {length} bytes and a key of {key_length}", at)
+    window.check_inside("a record", at, 8 + length)
+    return key, key, at + 8 + length

@@ -1,0 +1,289 @@
+"""What lies in a bucket besides whole MapFiles, where ledgers lie, and what changes while somebody looks."""
+
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledgerfs.bucket.opening import open_bucket
+from ledgerfs.dialects.mapfile import dialect as mapfile_dialect
+from ledgerfs.errors import (
+    AmbiguousLedgerError,
+    CorruptLedgerError,
+    LedgerfsError,
+    MissingLedgerError,
+    NotFoundError,
+    ReadOnlyError,
+    StaleObjectError,
+    UnplacedLedgersWarning,
+)
+from ledgerfs.fsspec_impl.filesystem import LedgerFileSystem
+from ledgerfs.ledgers.ledger_ref import CatalogState
+from ledgerfs.ledgers.missing_ledgers import GapKind
+from ledgerfs.storage.folders.store import LocalStore
+from ledgerfs.storage.objects import ObjectStat
+from ledgerfs.upkeep.repair.plan import plan_repair
+from ledgerfs.upkeep.verification import verify
+from tests.support.ledgers import NAME, offload, put_in_folder
+from tests.support.mapfile_buckets import LONG_AGO, mapfile, messages, put_file, put_mapfiles
+from tests.support.s3 import S3Server
+
+TOPIC = "persistent://public/default/orders"
+V1 = "public/cluster-a/default/persistent/orders"
+
+
+def kinds_of(url: str, **options: Any) -> list[str]:
+    return [one.kind for one in verify(open_bucket(url, **options)).findings if one.severity.value == "damage"]
+
+
+def values(url: str, **options: Any) -> list[bytes]:
+    return open_bucket(url).topic(TOPIC).scan(**options).to_table()["value"].to_pylist()
+
+
+@pytest.mark.parametrize("left", ["nothing", "checksum", "index", "empty data", "header", "no metadata", "of another"])
+def test_what_a_crash_leaves_is_damage_by_name(left: str, tmp_path: Path) -> None:
+    good, partial = mapfile(messages(1, 5), 1), mapfile(messages(2, 5), 2)
+    url = put_mapfiles(tmp_path, good)
+    folder = tmp_path / partial.folder
+    if left == "nothing":
+        folder.mkdir()
+    elif left == "checksum":
+        put_file(folder / ".data.crc", b"crc\0")
+    elif left == "index":
+        put_file(folder / "index", partial.index)
+    elif left == "of another":
+        put_mapfiles(tmp_path, mapfile(messages(2, 5), 2, told="public/default/persistent/payments"))
+    else:
+        put_file(
+            folder / "data", {"empty data": b"", "header": partial.data[:138], "no metadata": partial.data[:150]}[left]
+        )
+    with pytest.raises(MissingLedgerError, match="ledger 2"):
+        values(url)
+    assert len(values(url, on_corrupt="skip")) == 5
+    (missing,) = open_bucket(url).catalog.missing_of(NAME)
+    assert missing.key.startswith(partial.folder)
+    assert (missing.kind is GapKind.DATA_LOST) == (left in {"nothing", "checksum", "index"})
+    assert kinds_of(url) == ["partial-ledger"]
+    repairs = plan_repair(open_bucket(url)).items
+    assert [(one.kind, one.action_name) for one in repairs] == [("partial-ledger", "nothing")]
+    # A whole copy of it makes up for that.
+    put_mapfiles(tmp_path, mapfile(partial.entries, 2, uuid=77))
+    assert len(values(url)) == 10
+    assert kinds_of(url) == []
+
+
+def test_a_ledger_that_was_never_finished(tmp_path: Path) -> None:
+    made = mapfile(messages(1, 20), last_entry=29)
+    url = put_mapfiles(tmp_path, made)
+    (ref,) = open_bucket(url).catalog.refs()
+    assert ref.state is CatalogState.DAMAGED
+    with pytest.raises(CorruptLedgerError, match="the data ends before entry 20"):
+        values(url)
+    assert len(values(url, on_corrupt="skip")) == 20
+    assert kinds_of(url) == ["missing-entries", "damaged-records"]
+    # Young, it may be under way: nobody takes it for a ledger yet, and readers are told.
+    put_mapfiles(tmp_path, mapfile(messages(2, 5), 2))
+    put_mapfiles(tmp_path, made, at=time.time() - 30)
+    bucket = open_bucket(url)
+    assert [one.ledger_id for one in bucket.catalog.refs()] == [2]
+    with pytest.warns(UnplacedLedgersWarning, match="uploaded just now"):
+        assert bucket.topic(TOPIC).scan().to_table().num_rows == 5
+    # Nothing is kept of that: when its writer has died, it is damage, when it was finished, a ledger.
+    put_mapfiles(tmp_path, made)
+    with pytest.raises(CorruptLedgerError):
+        values(url)
+    put_mapfiles(tmp_path, mapfile(messages(1, 30)), at=None)
+    assert len(values(url)) == 35
+
+
+def test_a_file_that_grows_between_listing_and_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = mapfile(messages(1, 30))
+    url = put_mapfiles(tmp_path, mapfile(messages(2, 5), 2))
+    put_file(tmp_path / made.folder / "data", made.data[:200], None)
+    listed = LocalStore.list_folder
+
+    def growing(self: LocalStore, folder: str) -> Any:
+        pages = list(listed(self, folder))
+        put_file(tmp_path / made.folder / "data", made.data, None)
+        return iter(pages)
+
+    monkeypatch.setattr(LocalStore, "list_folder", growing)
+    with pytest.warns(UnplacedLedgersWarning, match="uploaded just now"):
+        assert len(values(url)) == 5
+    monkeypatch.undo()
+    put_mapfiles(tmp_path, made)
+    assert len(values(url)) == 35
+
+
+def test_a_folder_that_is_deleted_between_listing_and_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = mapfile(messages(1, 30))
+    url = put_mapfiles(tmp_path, made, mapfile(messages(2, 5), 2))
+    bucket = open_bucket(url)
+    reader = bucket.ledger(1)
+    shutil.rmtree(tmp_path / made.folder)
+    with pytest.raises(NotFoundError):
+        reader.read(0, 3)
+    put_mapfiles(tmp_path, made, at=LONG_AGO + 9)
+    listed = LocalStore.list_folder
+
+    def deleting(self: LocalStore, folder: str) -> Any:
+        pages = list(listed(self, folder))
+        shutil.rmtree(tmp_path / made.folder, ignore_errors=True)
+        return iter(pages)
+
+    monkeypatch.setattr(LocalStore, "list_folder", deleting)
+    assert len(values(url)) == 5
+    assert kinds_of(url) == []
+
+    def late(self: LocalStore, folder: str) -> Any:
+        """See of a deletion only the index that is still there."""
+        pages = list(listed(self, folder))
+        yield from pages
+        yield [ObjectStat(f"{made.folder}/index", 100, 1, "1")]
+
+    monkeypatch.setattr(LocalStore, "list_folder", late)
+    assert len(values(url)) == 5
+
+
+def test_kept_catalogs_know_what_changed(tmp_path: Path) -> None:
+    first, second = mapfile(messages(1, 10), 1), mapfile(messages(2, 10), 2)
+    url = put_mapfiles(tmp_path / "bucket", first, second)
+    before = list(open_bucket(url).catalog.refs())
+    assert list(open_bucket(url, catalog_max_age=600).catalog.refs()) == before
+    # Of other bytes, as many, at the same time: only the file is another one.
+    put_mapfiles(tmp_path / "bucket", mapfile(messages(1, 10), 1, created_ms=first.ledger_id + 5))
+    after = list(open_bucket(url).catalog.refs())
+    assert after[1] == before[1]
+    assert after[0].version != before[0].version
+    assert after[0].created_ms == 6
+    (tmp_path / "bucket" / second.folder / "index").unlink()
+    assert [len(ref.objects) for ref in open_bucket(url).catalog.refs()] == [2, 1]
+    stale = open_bucket(url).reader(before[0])
+    with pytest.raises(StaleObjectError):
+        stale.read(0, 0)
+
+
+@pytest.mark.parametrize("base", ["", "pulsar", "a/b"])
+@pytest.mark.parametrize("name", [NAME, V1])
+def test_names_begin_where_the_metadata_says(base: str, name: str, tmp_path: Path) -> None:
+    made = mapfile(messages(1, 5), 1, name=name)
+    url = put_mapfiles(tmp_path, made, base=base)
+    bucket = open_bucket(url)
+    assert [one.managed_ledger for one in bucket.topics()] == [name]
+    assert bucket.catalog.places[-1] == (f"{base}/" if base else "")
+    assert len(next(iter(bucket.catalog.refs())).objects) == 2
+    # A partial one beside it is of the same topic, though nothing but its path tells.
+    put_file(tmp_path / base / name / f"2-{made.uuid}" / "data", b"")
+    assert [one.ledger_id for one in open_bucket(url).catalog.missing_of(name)] == [2]
+
+
+def test_metadata_without_a_name(tmp_path: Path) -> None:
+    url = put_mapfiles(tmp_path, mapfile(messages(1, 5), told=None), base="pulsar")
+    assert len(values(url)) == 5
+
+
+def test_two_dialects_in_one_bucket(tmp_path: Path) -> None:
+    """Objects of S3, and a filesystem offload below a prefix; a ledger in both, and a topic with ledgers of both."""
+    entries = {ledger_id: messages(ledger_id, 10) for ledger_id in (1, 2, 3)}
+    put_in_folder(tmp_path, offload(entries[1], 1, uuid=101), offload(entries[2], 2, uuid=102))
+    url = put_mapfiles(tmp_path, mapfile(entries[2], 2, uuid=202), mapfile(entries[3], 3, uuid=203), base="pulsar")
+    bucket = open_bucket(url)
+    table = bucket.topic(TOPIC).scan().to_table()
+    assert table["ledger_id"].to_pylist() == [1] * 10 + [2] * 10 + [3] * 10
+    assert {ref.dialect for ref in bucket.catalog.refs()} == {0, 1}
+    assert [ref.copy for ref in bucket.catalog.copies_of(NAME, 2)] == [0, 1]
+    report = verify(bucket)
+    assert (report.is_damaged, [one.kind for one in report.findings]) == (False, ["extra-copy", "no-user-metadata"])
+    # Copies with the same totals and other contents are told apart by their records, whatever their dialects.
+    other = messages(4, 10)
+    assert [len(entry) for entry in other] == [len(entry) for entry in entries[2]]
+    put_mapfiles(tmp_path, mapfile(other, 2, uuid=202), base="pulsar")
+    assert "contradicting-copy" in kinds_of(url)
+    # And those with other totals already by the catalog.
+    put_mapfiles(tmp_path, mapfile(entries[2][:7], 2, uuid=202), base="pulsar")
+    with pytest.raises(MissingLedgerError, match="different entries"):
+        values(url)
+    # Each dialect alone.
+    one, other_one = (open_bucket(url, dialect=dialect) for dialect in ("pulsar_blob", "mapfile"))
+    assert [ref.ledger_id for ref in one.catalog.refs()] == [1, 2]
+    assert [ref.ledger_id for ref in other_one.catalog.refs()] == [2, 3]
+
+
+def test_half_an_upload_of_the_one_is_made_up_for_by_the_other(tmp_path: Path) -> None:
+    made = mapfile(messages(1, 10), 1)
+    put_in_folder(tmp_path, offload(made.entries, 1, uuid=101))
+    url = put_mapfiles(tmp_path, made)
+    put_file(tmp_path / made.folder / "data", made.data[:100])
+    assert len(values(url)) == 10
+    assert kinds_of(url) == []
+
+
+def test_the_same_id_of_two_topics(tmp_path: Path) -> None:
+    other = mapfile(messages(2, 5), 1, uuid=5, name="public/default/persistent/payments")
+    bucket = open_bucket(put_mapfiles(tmp_path, mapfile(messages(1, 5), 1), other))
+    with pytest.raises(AmbiguousLedgerError):
+        bucket.ledger(1)
+    assert bucket.ledger(1, topic="public/default/payments").ref.uuid == other.uuid
+
+
+def test_nothing_is_deleted_or_mended(tmp_path: Path, s3: S3Server, s3_bucket: str) -> None:
+    made = mapfile(messages(1, 5), 1)
+    url = put_mapfiles(tmp_path, made)
+    fs = LedgerFileSystem(url, target_protocol="file")
+    with pytest.raises(ReadOnlyError, match="only reads"):
+        fs.rm("entries/public/default/orders/1.entries")
+    assert len(values(url)) == 5
+    for key, data in made.objects.items():
+        s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data)
+    assert plan_repair(open_bucket(f"s3://{s3_bucket}", s3.options)).items == ()
+
+
+def test_folders_of_others_are_one_key_each(tmp_path: Path) -> None:
+    url = put_mapfiles(tmp_path, mapfile(messages(1, 5), 1))
+    for name in ("a", "b/c", "b/d"):
+        put_file(tmp_path / "exports" / name, b"?")
+    (tmp_path / "exports" / "loop").symlink_to(tmp_path)
+    put_file(tmp_path / "public" / "note.txt", b"?")
+    (finding,) = verify(open_bucket(url)).findings
+    assert finding.kind == "foreign-keys"
+    assert "'exports/'" in finding.message
+    assert "'public/note.txt'" in finding.message
+    assert len(values(url)) == 5
+    # Links may be followed, in circles as well.
+    assert open_bucket(url, {"follow_links": True}).topic(TOPIC).scan().to_table().num_rows == 5
+
+
+def test_a_folder_that_is_denied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may read everything, so the denial is made here."""
+    url = put_mapfiles(tmp_path, mapfile(messages(1, 5), 1))
+    (tmp_path / "lost+found").mkdir()
+    scan, denied = os.scandir, ["lost+found"]
+
+    def scandir(path: Any) -> Any:
+        if str(path).rstrip("/").endswith(denied[0]):
+            raise PermissionError(13, "denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert len(values(url)) == 5
+    denied[0] = "orders"
+    with pytest.raises((LedgerfsError, NotFoundError)):
+        values(url)
+    denied[0] = f"1-{mapfile([b''], 1).uuid}"
+    put_mapfiles(tmp_path, mapfile(messages(2, 5), 2))
+    with pytest.raises(LedgerfsError):
+        open_bucket(url).load_catalog()
+
+
+def test_catalogs_are_read_some_folders_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mapfile_dialect, "_CHUNK", 3)
+    url = put_mapfiles(tmp_path, *(mapfile(messages(i, 2), i) for i in range(1, 11)))
+    told: list[tuple[str, int, int | None]] = []
+    bucket = open_bucket(url)
+    bucket.load_catalog(lambda *one: told.append(one))
+    assert [one[1:] for one in told if one[0] == "reading ledgers"] == [(i, 10) for i in range(1, 11)]
+    assert len(values(url)) == 20
+    assert put_mapfiles(tmp_path, mapfile(messages(3, 2), 3), at=LONG_AGO) == url

@@ -1,0 +1,29 @@
+"""MapFiles of Pulsar's filesystem offloader as data frames, and what Spark's verification and catalog say of them."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from ledgerfs.spark.pipelines.catalog import catalog
+from ledgerfs.spark.pipelines.verify import verify
+from tests.support.golden_rows import expected_of
+from tests.support.mapfile_buckets import mapfile, messages, put_mapfiles
+
+
+def test_a_golden_bucket(spark: SparkSession, golden_mapfiles: Path) -> None:
+    url, topic = f"file://{golden_mapfiles}", "persistent://public/golden/plain"
+    rows = spark.read.format("ledgerfs").option("topic", topic).load(url)
+    expected = expected_of(golden_mapfiles, topic)
+    found = sorted((row.ledger_id, row.entry_id, row.batch_index, bytes(row.value or b"")) for row in rows.collect())
+    assert [one[:3] for one in found] == [(one["ledger_id"], one["entry_id"], one["batch_index"]) for one in expected]
+    assert not verify(spark, url).where("severity = 'damage'").count()
+    assert catalog(spark, url).count() == 63
+
+
+def test_a_ledger_that_was_never_finished_is_no_data_frame(spark: SparkSession, tmp_path: Path) -> None:
+    url = put_mapfiles(tmp_path, mapfile(messages(1, 20), last_entry=29))
+    with pytest.raises(PySparkException, match="the data ends before entry 20"):
+        spark.read.format("ledgerfs").load(url).count()
+    assert verify(spark, url).where("severity = 'damage'").count() == 2
