@@ -149,7 +149,7 @@ def test_each_bad_bucket_gets_one_clear_line(tmp_path: Path, s3: S3Server, s3_bu
         f"s3://{s3_bucket}: no offloaded ledgers; it has no objects"
     ]
     assert errors("topics", str(tmp_path)) == [
-        f"file://{tmp_path}: no offloaded ledgers; none of its 2 objects is Pulsar's"
+        f"file://{tmp_path}: no offloaded ledgers; none of its 2 objects is a ledger's"
     ]
     (denied,) = errors("topics", "s3://golden", env={"AWS_ENDPOINT_URL": s3.endpoint}, code=3)
     assert denied.startswith("ledgerfs: s3://golden: access denied: ")
