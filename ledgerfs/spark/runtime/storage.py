@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.errors import InvalidOptionError
+from ledgerfs.ledgers.dialects_known import AUTO
 from ledgerfs.spark.runtime.hadoop_settings import S3Settings, only_s3, settings_of_files
 from ledgerfs.storage.credentials import find_credential, without_credentials
 from ledgerfs.storage.fork_lock import ForkLock
@@ -38,7 +39,7 @@ class Storage:
         Of the URL's filesystem, as the user gave them.
     settings
         Hadoop's, where a session tells them (`ledgerfs.spark.register`); they come behind ``options``.
-    cache_dir, catalog_max_age
+    cache_dir, catalog_max_age, dialect
         As `open_bucket` takes them.
 
     """
@@ -48,6 +49,7 @@ class Storage:
     settings: Mapping[str, str] = field(default_factory=dict)
     cache_dir: str | None = None
     catalog_max_age: float | None = None
+    dialect: str = AUTO
 
     def __repr__(self) -> str:
         return f"Storage({without_credentials(self.url)!r})"
@@ -64,7 +66,9 @@ class Storage:
     def bucket(self) -> Bucket:
         """Return the bucket, in one process the same one for the same storage: its connections, caches and catalog serve all tasks."""
         told = json.dumps(
-            [self.url, self.filesystem_options, self.cache_dir, self.catalog_max_age], sort_keys=True, default=repr
+            [self.url, self.filesystem_options, self.cache_dir, self.catalog_max_age, self.dialect],
+            sort_keys=True,
+            default=repr,
         )
         with _lock:
             bucket = _buckets.get(told)
@@ -75,7 +79,13 @@ class Storage:
     def open(self) -> Bucket:
         """Return the bucket, opened anew, so that it is listed when it is used; with ``catalog_max_age`` unless that was done lately."""
         options = self.filesystem_options
-        return open_bucket(self.url, options, cache_dir=self.cache_dir, catalog_max_age=self.catalog_max_age)
+        return open_bucket(
+            self.url,
+            options,
+            cache_dir=self.cache_dir,
+            catalog_max_age=self.catalog_max_age,
+            dialect=self.dialect,
+        )
 
     def _known_settings(self) -> dict[str, str]:
         context = TaskContext.get()

@@ -10,6 +10,7 @@ from typing import Any
 
 from ledgerfs.bucket.partitions import DEFAULT_PARTITION_BYTES
 from ledgerfs.errors import InvalidOptionError
+from ledgerfs.ledgers.dialects_known import AUTO
 from ledgerfs.spark.runtime.option_texts import (
     flag,
     json_or_text,
@@ -98,15 +99,17 @@ def split_options(given: Mapping[str, str], known: Mapping[str, object]) -> tupl
 def _storage(
     storage: dict[str, Any],
     settings: dict[str, str],
+    *,
     path: str = "",
     cachedir: str | None = None,
     catalogmaxage: str | None = None,
+    dialect: str = AUTO,
 ) -> Storage:
     if not path.strip():
         reason = "which bucket? One goes into load(…) or save(…), such as s3://tier; several are read one by one"
         raise InvalidOptionError(reason, key="path")
     age = None if catalogmaxage is None else seconds(catalogmaxage, "catalogMaxAge")
-    return Storage(path, storage, settings, cachedir, age)
+    return Storage(path, storage, settings, cachedir, age, dialect)
 
 
 _READ: Mapping[str, Callable[[str, str], Any]] = {
@@ -128,10 +131,11 @@ _READ: Mapping[str, Callable[[str, str], Any]] = {
 }
 """The options of a reader, and what parses each."""
 
-_OF_STORAGE = ("cachedir", "catalogmaxage")
+_OF_STORAGE = ("cachedir", "catalogmaxage", "dialect")
 _STORAGE_NAMES = (
     "cacheDir",
     "catalogMaxAge",
+    "dialect",
     *_STORAGE_OPTIONS,
     f"{_STORAGE_PREFIX}<option of the filesystem>",
     "fs.s3a.…",

@@ -13,6 +13,7 @@ from ledgerfs.dialects.mapfile import dialect as mapfile_dialect
 from ledgerfs.errors import (
     AmbiguousLedgerError,
     CorruptLedgerError,
+    LedgerExistsError,
     LedgerfsError,
     MissingLedgerError,
     NotFoundError,
@@ -239,6 +240,20 @@ def test_nothing_is_deleted_or_mended(tmp_path: Path, s3: S3Server, s3_bucket: s
     for key, data in made.objects.items():
         s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data)
     assert plan_repair(open_bucket(f"s3://{s3_bucket}", s3.options)).items == ()
+
+
+def test_what_is_written_lies_beside(tmp_path: Path) -> None:
+    """An id that a ledger of this dialect has, or the rest of one, is taken."""
+    taken, partial = mapfile(messages(1, 5), 1), mapfile(messages(2, 5), 2)
+    url = put_mapfiles(tmp_path, taken)
+    put_file(tmp_path / partial.folder / "data", partial.data[:100])
+    fs = LedgerFileSystem(url, target_protocol="file")
+    for ledger_id in (1, 2):
+        with pytest.raises(LedgerExistsError):
+            fs.pipe_file(f"entries/public/default/orders/{ledger_id}.entries", partial.records)
+    fs.pipe_file("entries/public/default/orders/3.entries", partial.records)
+    assert len(values(url, on_corrupt="skip")) == 10
+    assert [ref.dialect for ref in open_bucket(url).catalog.refs()] == [1, 0]
 
 
 def test_folders_of_others_are_one_key_each(tmp_path: Path) -> None:
