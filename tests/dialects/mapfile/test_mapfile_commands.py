@@ -64,7 +64,7 @@ def test_fsspec_and_pandas(url: str, golden_mapfiles: Path) -> None:
 def test_a_mount(url: str, golden_mapfiles: Path, tmp_path: Path) -> None:
     bucket = open_bucket(url)
     with mounted(tmp_path, url) as mount:
-        for one in bucket.readers_of("public/golden/persistent/plain"):
+        for one in map(bucket.reader, bucket.catalog.refs_of("public/golden/persistent/plain")):
             path = mount.path / f"entries/public/golden/plain/{one.ref.ledger_id}.entries"
             fs = LedgerFileSystem(url, target_protocol="file")
             assert path.read_bytes() == fs.cat_file(f"entries/public/golden/plain/{one.ref.ledger_id}.entries")

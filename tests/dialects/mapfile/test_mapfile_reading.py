@@ -156,7 +156,8 @@ def test_any_byte_flipped_gives_the_same_entries_or_an_error(writer: MapFileWrit
             continue
         assert found == 12
         same += 1
-    assert same < 8
+    # No checksum covers the metadata, nor the header.
+    assert same < 20
 
 
 def test_after_damage_reading_goes_on_at_the_next_position(tmp_path: Path) -> None:
