@@ -336,7 +336,7 @@ def test_two_clusters_that_copy_at_once_are_not_both_told_that_they_have(
     assert objects_in(folder) == theirs.objects
 
 
-@pytest.mark.parametrize(
+each_way = pytest.mark.parametrize(
     "options",
     [
         {},
@@ -346,6 +346,9 @@ def test_two_clusters_that_copy_at_once_are_not_both_told_that_they_have(
     ],
     ids=["as-it-is", "new-uuid", "recompressed", "unbatched"],
 )
+
+
+@each_way
 def test_copies_keep_the_creation_of_the_ledger(options: dict[str, Any], tmp_path: Path, target: Bucket) -> None:
     entries = [frame(metadata(sequence_id=n), b"message") for n in range(3)]
     source = source_of(tmp_path, offload(entries, 5, uuid=1))
@@ -353,16 +356,7 @@ def test_copies_keep_the_creation_of_the_ledger(options: dict[str, Any], tmp_pat
     assert [ref.created_ms for ref in target.refresh().refs()] == [CREATED_MS]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"new_uuid": True},
-        {"transform": partial(recompress, "zstd")},
-        {"first_ledger_id": 100, "transform": unbatch},
-    ],
-    ids=["as-it-is", "new-uuid", "recompressed", "unbatched"],
-)
+@each_way
 @pytest.mark.parametrize("is_lost", [False, True], ids=["both-there", "one-without-data"])
 def test_of_copies_that_contradict_each_other_none_is_copied(
     is_lost: bool, options: dict[str, Any], tmp_path: Path, target: Bucket, folder: Path
