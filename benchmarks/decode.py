@@ -39,11 +39,10 @@ from ledgerfs.messages.kernels.crc32c import crc32c
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, MessageMetadataRecord
 from ledgerfs.scan.partitioned_scan import PartitionedScan
 from ledgerfs.scan.scan import Scan
-from ledgerfs.storage.objects import ReadRequest
 from tests.support.ledgers import offload, record
 
 if TYPE_CHECKING:
-    from ledgerfs.ledgers.reader import LedgerReader
+    from ledgerfs.ledgers.reader import LedgerReader, Span, Stream
 
 TOPIC = "persistent://public/default/orders"
 _WINDOW = STRETCH
@@ -159,13 +158,9 @@ class InMemory:
             self.windows.append(memoryview(b"".join(window)))
 
     @property
-    def store(self) -> SimpleNamespace:
-        """A store that is never asked: nothing is planned of it."""
-        return SimpleNamespace(is_remote=False, start=None)
-
-    def plan(self, *_: int, **__: bool) -> Iterator[ReadRequest]:
-        """Yield nothing: what is in memory need not be read ahead."""
-        yield from ()
+    def stream(self) -> "Stream":
+        """What reads it: one ledger after the other, nothing ahead."""
+        return _stream
 
     def batches(self, first: int, last: int, *_: object) -> Iterator[EntryBatch]:
         """Yield all entries, found anew."""
@@ -176,6 +171,12 @@ class InMemory:
     def scan(self, columns: Sequence[str] | None = None) -> Scan:
         """Return a scan as `Topic.scan` does."""
         return Scan(TOPIC, [cast("LedgerReader", self)], DecodeOptions(columns))
+
+
+def _stream(spans: "Sequence[Span]") -> Iterator[tuple[int, EntryBatch]]:
+    for number, span in enumerate(spans):
+        for batch in span.ledger.batches(span.first, span.last, span.on_damage):
+            yield number, batch
 
 
 def count(scan: Scan | PartitionedScan) -> int:
