@@ -8,14 +8,18 @@ import atexit
 import io
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from ledgerfs.dialects.pulsar_blob.writer import LedgerWriter, WrittenLedger
-from ledgerfs.formats.records import EntryBatch
-from ledgerfs.writing.record_stream import RecordStream
+from ledgerfs.ledgers.dialect import Progress
+from ledgerfs.writing.bucket_writer import BucketWriter
+from ledgerfs.writing.sources import EntrySource
+
+if TYPE_CHECKING:
+    from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
 
 _open_uploads: "WeakSet[LedgerUpload]" = WeakSet()
 
@@ -36,8 +40,6 @@ class LedgerUpload(io.RawIOBase):
         The file's path, for errors.
     autocommit
         Whether closing makes the ledger appear; else `commit` does, or `discard` drops it (fsspec's transactions).
-    on_commit
-        Is told when the ledger is there; what it raises, `commit` raises.
 
     Attributes
     ----------
@@ -50,21 +52,12 @@ class LedgerUpload(io.RawIOBase):
 
     mode = "wb"
 
-    def __init__(
-        self,
-        path: str,
-        writer: LedgerWriter,
-        on_commit: Callable[[WrittenLedger], None],
-        *,
-        autocommit: bool = True,
-    ) -> None:
+    def __init__(self, path: str, writer: BucketWriter, *, autocommit: bool = True) -> None:
         super().__init__()
         self.path = path
         self.written: WrittenLedger | None = None
         self.ledger = writer.ledger
-        self._writer: LedgerWriter | None = writer
-        self._stream = RecordStream(path, writer.ledger.largest_taken)
-        self._on_commit = on_commit
+        self._writer: BucketWriter | None = writer
         self._autocommit = autocommit
         self._position = 0
         self._exception = sys.exc_info()[1]
@@ -95,24 +88,24 @@ class LedgerUpload(io.RawIOBase):
 
     def write(self, data: Any) -> int:  # noqa: ANN401  (whatever has bytes)
         """Take the next bytes of the file; raises `RefusedLedgerError` as soon as they are none of a ledger's, and then aborts."""
-        if self._writer is None:
-            raise ValueError("I/O operation on closed file.")
         view = memoryview(data).cast("B")
-        try:
-            for batch in self._stream.feed(view):
-                self.add(batch)
-        except BaseException:
-            self.discard()
-            raise
+        with self._discarding() as writer:
+            writer.feed(view)
         self._position += len(view)
         return len(view)
 
-    def add(self, batch: EntryBatch) -> None:
-        """Take entries, in place of their bytes."""
+    def add_all(self, source: EntrySource, progress: Progress | None = None) -> None:
+        """Take all entries of a source, in place of their bytes."""
+        with self._discarding() as writer:
+            writer.add_all(source, progress)
+
+    @contextmanager
+    def _discarding(self) -> Iterator[BucketWriter]:
+        """Discard all of it when what is done with the writer fails."""
         if self._writer is None:
             raise ValueError("I/O operation on closed file.")
         try:
-            self._writer.add(batch)
+            yield self._writer
         except BaseException:
             self.discard()
             raise
@@ -128,13 +121,10 @@ class LedgerUpload(io.RawIOBase):
         if exception is not None and exception is not self._exception:
             self.discard()
             return
-        try:
+        with self._discarding() as writer:
             if self._position:
-                self._stream.finish()
-            self._writer.seal()
-        except BaseException:
-            self.discard()
-            raise
+                writer.end_file()
+            writer.seal()
         if self._autocommit:
             self.commit()
 
@@ -142,9 +132,7 @@ class LedgerUpload(io.RawIOBase):
         """Make the ledger appear, at once."""
         writer, self._writer = self._writer, None
         if writer is not None:
-            written = writer.commit()
-            self._on_commit(written)
-            self.written = written
+            self.written = writer.commit()
 
     def discard(self) -> None:
         """Drop all of it; nothing is left in the bucket."""

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
 from ledgerfs.errors import InvalidNameError, InvalidOptionError, LedgerExistsError
 from ledgerfs.fsspec_impl.ledger_upload import LedgerUpload
+from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.vfs.bucket_tree import tree_of
 from ledgerfs.vfs.removal import remove_ledgers
 from ledgerfs.vfs.target import require_writable, target_of
@@ -53,21 +53,16 @@ class TreeWrites:
         wanted, policy = self._wanted(path, options)
         _require_no_other(wanted, policy, path, beside)
         with together(self.bucket) as admission:
-            writer = open_writer(admission, wanted, policy)
+            writer = open_writer(admission, wanted, path, policy)
+        return LedgerUpload(path, writer, autocommit=autocommit)
 
-        def look_again(written: WrittenLedger) -> None:
-            with together(self.bucket) as admission:
-                admission.wrote(wanted.claim(policy), written)
-
-        return LedgerUpload(path, writer, look_again, autocommit=autocommit)
-
-    def put(self, path: str, local: str, open_path: Open, tell: Callable[[int], None], options: dict[str, Any]) -> None:
+    def put(self, path: str, local: str, open_path: Open, progress: Progress, options: dict[str, Any]) -> None:
         """Copy a local file of records in."""
-        self._write(path, RecordFile.at(Path(local)), open_path, tell, options)
+        self._write(path, RecordFile.at(Path(local)), open_path, options, progress)
 
     def pipe(self, path: str, data: bytes, open_path: Open, options: dict[str, Any]) -> None:
         """Make bytes of records a ledger."""
-        self._write(path, RecordBytes(path, data), open_path, lambda _: None, options)
+        self._write(path, RecordBytes(path, data), open_path, options)
 
     def copy(self, source: str, path: str, open_path: Open, options: dict[str, Any]) -> None:
         """Copy one ledger of the bucket to another path, with all that is told of it but whose it is.
@@ -95,7 +90,7 @@ class TreeWrites:
             "metadata": copied_metadata(reader, ledger_id, managed_ledger),
             "user_metadata": copied_user_metadata(reader, managed_ledger),
         }
-        self._write(path, OffloadedLedger(reader), open_path, lambda _: None, {**known, **options})
+        self._write(path, OffloadedLedger(reader), open_path, {**known, **options})
 
     def remove(self, paths: Sequence[str], directories: Sequence[str] = ()) -> None:
         """Delete ledgers, all of which have to be there; names of copies are those of before.
@@ -112,7 +107,12 @@ class TreeWrites:
             raise LedgerExistsError(f"{len(paths)} ledgers were removed; {named}", key=new[0].path)
 
     def _write(
-        self, path: str, source: EntrySource, open_path: Open, tell: Callable[[int], None], options: dict[str, Any]
+        self,
+        path: str,
+        source: EntrySource,
+        open_path: Open,
+        options: dict[str, Any],
+        progress: Progress | None = None,
     ) -> None:
         wanted, policy = self._wanted(path, options)
         ledger = wanted.new_ledger()
@@ -121,10 +121,7 @@ class TreeWrites:
             if is_compared and admission.is_there(wanted.claim(policy), lambda: measured(source, ledger)):
                 return
             with open_path(path, "wb", **options) as file:
-                source.check(file.ledger)
-                for batch in source.batches(file.ledger):
-                    file.add(batch)
-                    tell(int(batch.lengths.sum()) + 12 * len(batch))
+                file.add_all(source, progress)
 
     def _wanted(self, path: str, options: Mapping[str, Any]) -> tuple[Wanted, IfExists]:
         """Return what a path and the options of a write ask for; raises `InvalidOptionError`, and what `target_of` raises."""

@@ -15,8 +15,6 @@ from ledgerfs.fuse_mount.attributes import inode_of
 from ledgerfs.fuse_mount.processes import has_failed, is_held, process_of
 from ledgerfs.vfs.target import target_of
 from ledgerfs.writing.admission import Admission
-from ledgerfs.writing.claims import IfExists
-from ledgerfs.writing.record_stream import RecordStream
 from ledgerfs.writing.write import Wanted, open_writer
 
 
@@ -44,10 +42,7 @@ class IncomingFile:
     def __init__(self, bucket: Bucket, path: str, thread: int, block_size: int | None) -> None:
         managed_ledger, ledger_id = target_of(path)
         wanted = Wanted(managed_ledger, ledger_id, block_size=block_size)
-        self._admission = Admission(bucket)
-        self._claim = wanted.claim(IfExists.FAIL)
-        self._writer = open_writer(self._admission, wanted)
-        self._stream = RecordStream(path, self._writer.ledger.largest_taken)
+        self._writer = open_writer(Admission(bucket), wanted, path)
         self.path = path
         # Threads end; what they belonged to is not to be asked later.
         self._writers = {thread: process_of(thread)}
@@ -66,8 +61,7 @@ class IncomingFile:
             try:
                 if offset != self.size:
                     raise self._not_in_order()
-                for batch in self._stream.feed(data):
-                    self._writer.add(batch)
+                self._writer.feed(data)
             except BaseException as error:
                 self._give_up(error)
                 raise
@@ -133,9 +127,8 @@ class IncomingFile:
 
     def _commit(self) -> None:
         try:
-            self._stream.finish()
-            self._admission.wrote(self._claim, self._writer.commit())
-            self._admission.confirm()
+            self._writer.end_file()
+            self._writer.commit()
         except BaseException as error:
             self._give_up(error)
             raise

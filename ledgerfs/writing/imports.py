@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 import pyarrow as pa
 
 from ledgerfs.bucket.opening import BucketOrUrl, bucket_at
-from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger, publish
+from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.messages.codecs.compression import MAX_STORED_BYTES
@@ -17,8 +17,9 @@ from ledgerfs.scan.partitioned_scan import PartitionedScan
 from ledgerfs.scan.scan import Scan
 from ledgerfs.tables.row_files import open_rows
 from ledgerfs.writing.admission import Admission
+from ledgerfs.writing.bucket_writer import BucketWriter
 from ledgerfs.writing.claims import IfExists
-from ledgerfs.writing.ledger_rows import Rows, write_rows
+from ledgerfs.writing.ledger_rows import Rows, add_rows
 from ledgerfs.writing.own_ids import new_own_id
 from ledgerfs.writing.write import Wanted
 
@@ -147,11 +148,10 @@ def import_rows(
     ledger, claim = wanted.new_ledger(), replace(wanted.claim(chosen), is_original=True)
     admission.require_free(claim)
     rows = Rows(source.schema, source.batches(), source.rows)
-    made = write_rows(bucket.raw_store, ledger, rows, options, progress)
-    written = publish(bucket.raw_store, made.ledger)
-    admission.wrote(claim, written)
-    admission.confirm()
-    return Imported(written, made.messages, (*getattr(source, "ignored_columns", ()), *made.ignored_columns))
+    with BucketWriter(bucket, ledger, claim) as writer:
+        added = add_rows(writer, rows, options, progress)
+        written = writer.commit(created_ms=added.earliest_ms)
+    return Imported(written, added.messages, (*getattr(source, "ignored_columns", ()), *added.ignored_columns))
 
 
 def _rows_of(source: RowSource | ArrowStream | str | os.PathLike[str]) -> RowSource:

@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Protocol
 
 import pyarrow as pa
 
 from ledgerfs.dialects.pulsar_blob.new_ledger import NewLedger
 from ledgerfs.dialects.pulsar_blob.writer import LedgerWriter, UnindexedLedger
+from ledgerfs.formats.records import EntryBatch
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.messages.encode.rows import EncodeOptions, MessageEncoder
 from ledgerfs.storage.object_store import RawStore
@@ -17,21 +19,29 @@ _THREADS = 2
 _AHEAD = 2
 
 
+class _Writer(Protocol):
+    """`LedgerWriter`, or `BucketWriter`."""
+
+    def add(self, batch: EntryBatch) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
-class WrittenRows:
-    """A data object that rows were written to.
+class AddedRows:
+    """What became of rows.
 
     Attributes
     ----------
     messages
         How many there are.
+    earliest_ms
+        The earliest publish time, ms since 1970 UTC, which is the creation of their ledger; None without messages.
     ignored_columns
         Columns that only tell where messages were.
 
     """
 
-    ledger: UnindexedLedger
     messages: int
+    earliest_ms: int | None
     ignored_columns: tuple[str, ...]
 
 
@@ -55,17 +65,19 @@ class Rows:
     count: int | None = None
 
 
-def write_rows(
-    store: RawStore, ledger: NewLedger, rows: Rows, options: EncodeOptions, progress: Progress | None = None
-) -> WrittenRows:
+def write_rows(store: RawStore, ledger: NewLedger, rows: Rows, options: EncodeOptions) -> UnindexedLedger:
     """Write rows as a data object, which `publish` makes a ledger; its creation is the earliest publish time of its messages.
 
-    Raises what `MessageEncoder` and `LedgerWriter` raise, also for no rows; the bucket is as it was then.
+    Raises as `add_rows`, also for no rows; the bucket is as it was then.
     """
-    with (
-        ThreadPoolExecutor(_THREADS, thread_name_prefix="ledgerfs-encode") as pool,
-        LedgerWriter(store, ledger) as writer,
-    ):
+    with LedgerWriter(store, ledger) as writer:
+        added = add_rows(writer, rows, options)
+        return writer.complete(created_ms=added.earliest_ms)
+
+
+def add_rows(writer: _Writer, rows: Rows, options: EncodeOptions, progress: Progress | None = None) -> AddedRows:
+    """Add all rows to a ledger. Raises what `MessageEncoder` and the writer raise."""
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="ledgerfs-encode") as pool:
         encoder = MessageEncoder(rows.schema, options, pool.map, _AHEAD)
         for some in _read_ahead(iter(rows.batches)):
             for batch in encoder.encode(some):
@@ -74,8 +86,7 @@ def write_rows(
                 progress("importing rows", encoder.messages, rows.count)
         for batch in encoder.finish():
             writer.add(batch)
-        made = writer.complete(created_ms=encoder.earliest_publish_ms)
-    return WrittenRows(made, encoder.messages, tuple(encoder.ignored_columns))
+    return AddedRows(encoder.messages, encoder.earliest_publish_ms, tuple(encoder.ignored_columns))
 
 
 def _read_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -15,12 +15,13 @@ from ledgerfs.dialects.pulsar_blob.new_ledger import (
     of_topic,
     require_topic,
 )
-from ledgerfs.dialects.pulsar_blob.writer import LedgerWriter, WrittenLedger
+from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
 from ledgerfs.errors import RefusedLedgerError
 from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.ledgers.ledger_ref import CatalogState, LedgerRef
 from ledgerfs.writing.admission import Admission
+from ledgerfs.writing.bucket_writer import BucketWriter
 from ledgerfs.writing.claims import Claim, IfExists
 from ledgerfs.writing.sources import EntrySource
 
@@ -74,11 +75,14 @@ class Wanted:
         return NewLedger(key, metadata, user_metadata, block_size, self.transform)
 
 
-def open_writer(admission: Admission, wanted: Wanted, if_exists: IfExists = IfExists.FAIL) -> LedgerWriter:
-    """Return a writer for a ledger that is not there, which costs a listing. Raises `LedgerExistsError`, as `Wanted.new_ledger`."""
-    ledger = wanted.new_ledger()
-    admission.require_free(wanted.claim(if_exists))
-    return LedgerWriter(admission.bucket.raw_store, ledger)
+def open_writer(admission: Admission, wanted: Wanted, name: str, if_exists: IfExists = IfExists.FAIL) -> BucketWriter:
+    """Return a writer for a ledger that is not there, which costs a listing; errors call the file whose bytes come by a name.
+
+    Raises `LedgerExistsError`, as `Wanted.new_ledger`.
+    """
+    ledger, claim = wanted.new_ledger(), wanted.claim(if_exists)
+    admission.require_free(claim)
+    return BucketWriter(admission.bucket, ledger, claim, name)
 
 
 def write_ledger(
@@ -90,17 +94,9 @@ def write_ledger(
     `LedgerWriter` raise; there is no such ledger then.
     """
     ledger = wanted.new_ledger() if isinstance(wanted, Wanted) else wanted
-    with LedgerWriter(bucket.raw_store, ledger) as writer:
-        source.check(ledger)
-        done = 0
-        for batch in source.batches(ledger):
-            writer.add(batch)
-            done += int(batch.lengths.sum()) + 12 * len(batch)
-            if progress is not None:
-                progress(f"ledger {ledger.key.ledger_id}", done, source.size)
-        written = writer.commit()
-    bucket.expire()
-    return written
+    with BucketWriter(bucket, ledger) as writer:
+        writer.add_all(source, progress)
+        return writer.commit()
 
 
 def measured(source: EntrySource, ledger: NewLedger) -> tuple[int, int]:

@@ -35,7 +35,7 @@ def data_of(store: RawStore, group: LedgerGroup, count: int) -> list[UnindexedLe
     rows = pa.record_batch({"value": ["0", "1"]})
     marked = {**made_up_user_metadata(NAME), **group.mark}
     wanted = [Wanted(NAME, number, group.new_uuid(), user_metadata=marked) for number in range(count)]
-    return [write_rows(store, one.new_ledger(), Rows(rows.schema, [rows]), EncodeOptions()).ledger for one in wanted]
+    return [write_rows(store, one.new_ledger(), Rows(rows.schema, [rows]), EncodeOptions()) for one in wanted]
 
 
 def test_uuids_of_a_group_are_uuids() -> None:

@@ -117,7 +117,7 @@ class LedgerSink(DataSourceArrowWriter):
         rows = Rows(first.schema, chain([first], batches))
         store = self._wanted.storage.bucket().raw_store
         try:
-            return WrittenPartition(write_rows(store, ledger, rows, self._wanted.encoding).ledger, attempt)
+            return WrittenPartition(write_rows(store, ledger, rows, self._wanted.encoding), attempt)
         except InvalidRowsError as error:
             place = f"{error.key} of partition {partition}, on its way to {ledger.key.data_key}"
             raise InvalidRowsError(error.reason, key=place) from error

@@ -1,0 +1,92 @@
+"""The writer of one ledger of a bucket, whoever brings the entries: they go in, and the bucket is told when the ledger is there."""
+
+from types import TracebackType
+from typing import Self
+
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.dialects.pulsar_blob.new_ledger import NewLedger
+from ledgerfs.dialects.pulsar_blob.writer import LedgerWriter, WrittenLedger
+from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
+from ledgerfs.formats.records import EntryBatch
+from ledgerfs.ledgers.dialect import Progress
+from ledgerfs.storage.objects import Buffer
+from ledgerfs.writing.admission import together
+from ledgerfs.writing.claims import Claim
+from ledgerfs.writing.record_stream import RecordStream
+from ledgerfs.writing.sources import EntrySource
+
+
+class BucketWriter:
+    """Takes the entries of one ledger, in order; `commit` makes them a ledger, and says so to the bucket and to who admitted it.
+
+    For ``with``, as `LedgerWriter`, whose errors it raises. For one thread.
+
+    Parameters
+    ----------
+    claim
+        By which the ledger is looked at again when it is there (`together`); None where the caller does that.
+    name
+        What errors call the file whose bytes come.
+
+    """
+
+    __slots__ = ("_bucket", "_claim", "_stream", "_writer", "ledger")
+
+    def __init__(self, bucket: Bucket, ledger: NewLedger, claim: Claim | None = None, name: str = "records") -> None:
+        self.ledger = ledger
+        self._bucket = bucket
+        self._claim = claim
+        self._stream = RecordStream(name, ledger.largest_taken)
+        self._writer = LedgerWriter(bucket.raw_store, ledger)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._writer.__exit__(kind, error, trace)
+
+    def add(self, batch: EntryBatch) -> None:
+        """Add the next entries; they are copied, or gone, when this returns."""
+        self._writer.add(batch)
+
+    def feed(self, data: Buffer) -> None:
+        """Add the next bytes of a file of records; raises `RefusedLedgerError` as soon as they are none of a ledger's."""
+        for batch in self._stream.feed(data):
+            self._writer.add(batch)
+
+    def add_all(self, source: EntrySource, progress: Progress | None = None) -> None:
+        """Add all entries of a source, which is looked through before anything is sent, as far as it can be."""
+        source.check(self.ledger)
+        done = 0
+        for batch in source.batches(self.ledger):
+            self._writer.add(batch)
+            done += int(batch.lengths.sum()) + RECORD_HEADER_BYTES * len(batch)
+            if progress is not None:
+                progress(f"ledger {self.ledger.key.ledger_id}", done, source.size)
+
+    def end_file(self) -> None:
+        """Raise `RefusedLedgerError` if the bytes that came end within a record, or are none."""
+        self._stream.finish()
+
+    def seal(self) -> None:
+        """Send the last entries; nothing can be added then."""
+        self._writer.seal()
+
+    def commit(self, *, created_ms: int | None = None) -> WrittenLedger:
+        """Make the ledger appear, and look at the bucket again, or leave that to the ``with together`` around this.
+
+        Raises as `LedgerWriter.commit`, and what `Admission.confirm` raises: the ledger is taken back then.
+        """
+        written = self._writer.commit(created_ms=created_ms)
+        if self._claim is None:
+            self._bucket.expire()
+        else:
+            with together(self._bucket) as admission:
+                admission.wrote(self._claim, written)
+        return written
+
+    def abort(self) -> None:
+        """Leave nothing in the bucket."""
+        self._writer.abort()
