@@ -7,7 +7,6 @@ open one, in each.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -20,9 +19,6 @@ from ledgerfs.messages.decode.entries import Skipped
 from ledgerfs.scan.merged_batches import merged_by_publish_time
 from ledgerfs.scan.options import Order
 from ledgerfs.scan.scan import OnRead, Scan, schema_table
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 PartitionLedgers = tuple[str, Sequence[LedgerReader], Sequence[MissingLedger]]
 """Of a partition: its name, its ledgers, and those that the bucket cannot deliver."""
@@ -124,22 +120,10 @@ class PartitionedScan:
         self._begin()
         return sum(scan.count() for scan in self.partitions)
 
-    def to_reader(self) -> pa.RecordBatchReader:
-        """Return the stream as pyarrow's reader, for those who take nothing else (DuckDB)."""
-        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
-
-    def to_table(self) -> pa.Table:
-        """Read all of it into memory."""
-        return pa.Table.from_batches(list(self), self.schema)
-
-    def to_pandas(self, **options: Any) -> "pd.DataFrame":  # noqa: ANN401  (pyarrow's own)
-        """Read all of it into a pandas DataFrame; ``options`` are those of `pyarrow.Table.to_pandas`."""
-        frame: pd.DataFrame = self.to_table().to_pandas(**options)
-        return frame
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        capsule: object = self.to_reader().__arrow_c_stream__(requested_schema)
-        return capsule
+    to_reader = Scan.to_reader
+    to_table = Scan.to_table
+    to_pandas = Scan.to_pandas
+    __arrow_c_stream__ = Scan.__arrow_c_stream__
 
     def require_all(self) -> None:
         """Raise `MissingLedgerError` where any partition lacks ledgers and nobody asked for the rest."""

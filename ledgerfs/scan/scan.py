@@ -145,21 +145,23 @@ class Scan:
         self.skipped, self.incomplete, self.basis = counted.skipped, counted.incomplete, counted.basis
         return messages
 
-    def to_reader(self) -> pa.RecordBatchReader:
+    # These four need no more than batches and their schema: `PartitionedScan` has them, too.
+
+    def to_reader(self: "RecordBatches") -> pa.RecordBatchReader:
         """Return the stream as pyarrow's reader, for those who take nothing else (DuckDB)."""
         return pa.RecordBatchReader.from_batches(self.schema, iter(self))
 
-    def to_table(self) -> pa.Table:
+    def to_table(self: "RecordBatches") -> pa.Table:
         """Read all of it into memory."""
         return pa.Table.from_batches(list(self), self.schema)
 
-    def to_pandas(self, **options: Any) -> "pd.DataFrame":  # noqa: ANN401  (pyarrow's own)
+    def to_pandas(self: "RecordBatches", **options: Any) -> "pd.DataFrame":  # noqa: ANN401  (pyarrow's own)
         """Read all of it into a pandas DataFrame; ``options`` are those of `pyarrow.Table.to_pandas`."""
-        frame: pd.DataFrame = self.to_table().to_pandas(**options)
+        frame: pd.DataFrame = Scan.to_table(self).to_pandas(**options)
         return frame
 
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        capsule: object = self.to_reader().__arrow_c_stream__(requested_schema)
+    def __arrow_c_stream__(self: "RecordBatches", requested_schema: object | None = None) -> object:
+        capsule: object = Scan.to_reader(self).__arrow_c_stream__(requested_schema)
         return capsule
 
     def _read(self, options: DecodeOptions) -> Iterator[pa.RecordBatch]:
@@ -243,16 +245,18 @@ class Scan:
         return lambda keys, iv, payload: bytes(payload)  # noqa: ARG005  (as every Decrypt)
 
 
-class HasSchema(Protocol):
-    """A table."""
+class RecordBatches(Protocol):
+    """A table that is read when it is iterated."""
 
     @property
     def schema(self) -> pa.Schema:
         """Names and types of the columns."""
         ...
 
+    def __iter__(self) -> Iterator[pa.RecordBatch]: ...
 
-def schema_table(table: HasSchema) -> str:
+
+def schema_table(table: RecordBatches) -> str:
     """Return the columns of a table as HTML."""
     return html_table(repr(table), ("column", "type"), ((one.name, one.type) for one in table.schema))
 
