@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from os import PathLike
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from ledgerfs.errors import InvalidOptionError
+from ledgerfs.ledgers.time_arguments import Moment
 
 Transactions = Literal["committed", "readable", "all"]
 OnEncrypted = Literal["raise", "null", "skip"]
@@ -13,10 +14,31 @@ Order = Literal["partition", "publish_time"]
 PrivateKeys = Mapping[str, str | bytes | PathLike[str]]
 """Each by its name in Pulsar: PEM, or the path of a PEM file."""
 
-MESSAGE_OPTIONS = ("private_keys", "on_encrypted", "include_markers", "check_checksums", "max_message_bytes")
+
+class MessageOptions(TypedDict, total=False):
+    """Options of `Topic.message`, which `Topic.scan` explains."""
+
+    private_keys: PrivateKeys | None
+    on_encrypted: OnEncrypted
+    include_markers: bool
+    check_checksums: bool
+    max_message_bytes: int
+
+
+class ScanOptions(MessageOptions, total=False):
+    """Options of `Topic.scan` besides the columns and the order."""
+
+    start_time: Moment
+    end_time: Moment
+    clock_slack_ms: int
+    transactions: Transactions
+    on_corrupt: OnCorrupt
+
+
+MESSAGE_OPTIONS = tuple(MessageOptions.__annotations__)
 """Of `Topic.message`."""
 
-SCAN_OPTIONS = ("columns", "start_time", "end_time", "clock_slack_ms", "transactions", "on_corrupt", *MESSAGE_OPTIONS)
+SCAN_OPTIONS = ("columns", *ScanOptions.__annotations__)
 """Of `Topic.scan`, and all that hands its options on to it; `Topic.scan` itself also has ``order``."""
 
 ORDERS: tuple[Order, ...] = ("partition", "publish_time")

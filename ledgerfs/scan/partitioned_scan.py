@@ -28,7 +28,8 @@ PartitionLedgers = tuple[str, Sequence[LedgerReader], Sequence[MissingLedger]]
 class PartitionedScan:
     """A table of several partitions that is read when it is iterated, each time anew; an Arrow stream as `Scan` is.
 
-    Memory is bounded by what one scan takes; by as much for each partition where they are merged.
+    Memory is bounded by what one scan takes; by as much for each partition where they are merged. `to_reader`, `to_table` and `to_pandas`
+    are those of `Scan`.
 
     Attributes
     ----------

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from inspect import signature
 from pathlib import Path
-from typing import get_args
+from typing import get_args, get_type_hints
 
 import duckdb
 import polars as pl
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from ledgerfs import open_bucket
+from ledgerfs.bucket import topic as topic_module
 from ledgerfs.bucket.topic import Topic
 from ledgerfs.errors import CorruptLedgerError, CorruptMessageError, InvalidOptionError
 from ledgerfs.export.export import export_topic
@@ -31,9 +32,11 @@ from ledgerfs.scan.options import (
     MESSAGE_OPTIONS,
     ORDERS,
     SCAN_OPTIONS,
+    MessageOptions,
     OnCorrupt,
     OnEncrypted,
     Order,
+    ScanOptions,
     Transactions,
 )
 from ledgerfs.scan.scan import make_scan
@@ -425,6 +428,10 @@ def test_functions_of_a_topic_spell_their_options_out_with_the_defaults_that_a_s
     assert defaults_of(Topic.count) == {name: wanted[name] for name in SCAN_OPTIONS[1:]}
     assert defaults_of(Topic.message) == {name: wanted[name] for name in MESSAGE_OPTIONS} == defaults_of(read_message)
     assert defaults_of(export_topic) == {**wanted, "overwrite": False, "progress": None}
+    for function, options in ((Topic.scan, ScanOptions), (Topic.message, MessageOptions)):
+        returned = {"Message": object, "Scan": object, "PartitionedScan": object}
+        hints = get_type_hints(function, vars(topic_module) | returned)
+        assert get_type_hints(options) == {name: hints[name] for name in options.__annotations__}
     for function in (Topic.scan, Topic.count, Topic.message, export_topic):
         parameters = signature(function).parameters.values()
         assert not [one for one in parameters if one.kind in {one.VAR_KEYWORD, one.VAR_POSITIONAL}]

@@ -9,7 +9,9 @@ from pyspark.sql import SparkSession
 
 from ledgerfs import open_bucket
 from ledgerfs.errors import InvalidOptionError, NotFoundError
+from ledgerfs.spark.pipelines.export import export
 from ledgerfs.spark.pipelines.stats import stats
+from ledgerfs.spark.source.messages import read_messages
 
 PLAIN = "persistent://public/golden/plain"
 
@@ -61,3 +63,23 @@ def test_a_topic_that_is_not_there_and_a_wrong_group_are_named(spark: SparkSessi
         stats(spark, golden_url, topics=["persistent://public/golden/nothing-here"])
     with pytest.raises(InvalidOptionError, match="topic, day, producer_name"):
         stats(spark, golden_url, by=["hour"])
+
+
+@pytest.mark.parametrize(
+    ("options", "meant"),
+    [
+        ({"strat_time": 0}, "start_time"),
+        ({"topic": "persistent://public/golden/plain"}, "topics"),
+        ({"partition_byte": 1}, "partition_bytes"),
+        ({"transaction": "all"}, "transactions"),
+    ],
+)
+def test_a_misspelt_option_is_told_before_anything_is_asked(options: dict[str, Any], meant: str) -> None:
+    told = rf"{next(iter(options))}.*no such option.*did you mean {meant}\?"
+    for call in (
+        lambda: read_messages(None, "file:///nowhere", **options),
+        lambda: stats(None, "file:///nowhere", **options),
+        lambda: export(None, "file:///nowhere", "lake", **options),
+    ):
+        with pytest.raises(InvalidOptionError, match=told):
+            call()

@@ -10,7 +10,8 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from inspect import signature
+from typing import Any, Unpack
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -18,6 +19,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from ledgerfs.bucket.partitions import DEFAULT_PARTITION_BYTES
 from ledgerfs.errors import ExportFolderError, InvalidOptionError
+from ledgerfs.scan.options import SCAN_OPTIONS, ScanOptions, require_known
 from ledgerfs.spark.lake.commit import STATE, commit, read_state, recover, staging
 from ledgerfs.spark.lake.lock import FOLDER, LakeLock
 from ledgerfs.spark.lake.state import LakeState
@@ -62,7 +64,8 @@ def export(
     overwrite: bool = False,
     to_options: Mapping[str, Any] | None = None,
     partition_bytes: int = DEFAULT_PARTITION_BYTES,
-    **scan: Any,  # noqa: ANN401  (those of Topic.scan)
+    columns: Sequence[str] | None = None,
+    **scan: Unpack[ScanOptions],
 ) -> DataFrame:
     """Export topics to a lake, and return a row for each file that was written: topic, path, messages, bytes, first_ledger, last_ledger.
 
@@ -84,8 +87,10 @@ def export(
         Replace an earlier export, whatever its options were. Files that no export wrote are never removed.
     partition_bytes
         About how many bytes a task reads.
+    columns
+        Of the message table; the default ones if None.
     scan
-        Those of `Topic.scan`: columns, times, transactions, private keys, what to do about damage and encryption.
+        ``start_time``, ``end_time``, ``transactions``, ``private_keys``, … as `Topic.scan` takes them.
 
     Raises
     ------
@@ -98,11 +103,16 @@ def export(
         What reading and writing raise. The folder is then as it was, or, where an error came at the very end, the next export finishes it.
 
     """
+    require_known(scan, (*_OWN_OPTIONS, *SCAN_OPTIONS))
     target = Storage(to, to_options or {})
-    request = ExportRequest(format, tuple(partition_by), topics, topics_pattern, partition_bytes, scan)
+    asked = {"columns": columns, **scan}
+    request = ExportRequest(format, tuple(partition_by), topics, topics_pattern, partition_bytes, asked)
     done = run_export(spark, storage, target, request, incremental=incremental, overwrite=overwrite)
     rows = [(one.topic, one.path, one.messages, one.bytes, one.first_ledger, one.last_ledger) for one in done.files]
     return spark.createDataFrame(rows, _SCHEMA)
+
+
+_OWN_OPTIONS = tuple(signature(export).parameters)[3:-1]
 
 
 def run_export(

@@ -11,16 +11,24 @@ never get to Java.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from inspect import signature
+from typing import TYPE_CHECKING, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from ledgerfs.bucket.partitions import DEFAULT_PARTITION_BYTES
 from ledgerfs.errors import InvalidOptionError
+from ledgerfs.scan.options import ScanOptions, require_known
 from ledgerfs.spark.runtime.storage import Storage
 from ledgerfs.spark.source.messages import read_messages
+
+if TYPE_CHECKING:
+    from pyspark import Accumulator
+
+    from ledgerfs.spark.source.left_out import Places
 
 BY = ("topic", "day", "producer_name")
 """What messages are grouped by."""
@@ -44,7 +52,9 @@ def stats(
     topics: Sequence[str] | None = None,
     topics_pattern: str | None = None,
     by: Sequence[str] = BY,
-    **scan: Any,  # noqa: ANN401  (those of read_messages)
+    partition_bytes: int = DEFAULT_PARTITION_BYTES,
+    left_out: "Accumulator[Places] | None" = None,
+    **scan: Unpack[ScanOptions],
 ) -> DataFrame:
     """Return a row a group, in order: the columns of ``by``, then ``messages``, ``bytes`` and ``keys``.
 
@@ -60,24 +70,26 @@ def stats(
         Names of topics, or a regular expression that whole names match; all topics without both.
     by
         Some of ``topic``, ``day`` (UTC, of the publish time) and ``producer_name``, in the order wanted; none for one sum.
+    partition_bytes, left_out
+        As `read_messages` takes them.
     scan
-        ``start_time``, ``end_time``, ``transactions``, ``private_keys``, ``partition_bytes``, … as `read_messages`
-        takes them.
+        ``start_time``, ``end_time``, ``transactions``, ``private_keys``, … as `Topic.scan` takes them.
 
     Raises
     ------
     NotFoundError, AccessDeniedError, StoreError
         As `read_messages`; what tasks raise arrives as an error of Spark's that has our message.
     InvalidOptionError
-        For something else in ``by``.
+        For something else in ``by``, and an option that is none.
 
     """
+    require_known(scan, (*_OWN_OPTIONS, *ScanOptions.__annotations__))
     for name in by:
         if name not in BY:
             raise InvalidOptionError(f"messages are counted by {', '.join(BY)}", key=name)
     sizes = read_messages(
         spark, storage, topics=topics, topics_pattern=topics_pattern, columns=_READ, each_batch=sizes_of,
-        schema=from_arrow_schema(_SIZES), **scan,
+        schema=from_arrow_schema(_SIZES), partition_bytes=partition_bytes, left_out=left_out, **scan,
     )  # fmt: skip
     counted = sizes.groupBy(*by).agg(
         functions.count("*").alias("messages"),
@@ -85,6 +97,9 @@ def stats(
         functions.approx_count_distinct("key").alias("keys"),
     )
     return counted.orderBy(*by) if by else counted
+
+
+_OWN_OPTIONS = tuple(signature(stats).parameters)[2:-1]
 
 
 def sizes_of(batch: pa.RecordBatch) -> pa.RecordBatch:

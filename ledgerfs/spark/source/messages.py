@@ -1,7 +1,8 @@
 """Reading topics in Python, with what options of a data source cannot carry: functions, and credentials that only Python has."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from inspect import signature
+from typing import TYPE_CHECKING, Unpack
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -9,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from ledgerfs.bucket.partitions import DEFAULT_PARTITION_BYTES, Partition
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
+from ledgerfs.scan.options import SCAN_OPTIONS, ScanOptions, require_known
 from ledgerfs.spark.runtime.distribution import distribute
 from ledgerfs.spark.runtime.storage import Storage, storage_of
 from ledgerfs.spark.source.left_out import Places, places_of
@@ -35,7 +37,7 @@ def read_messages(
     each_batch: EachBatch | None = None,
     schema: StructType | None = None,
     left_out: "Accumulator[Places] | None" = None,
-    **scan: Any,  # noqa: ANN401  (those of Topic.scan)
+    **scan: Unpack[ScanOptions],
 ) -> DataFrame:
     """Return messages of topics as a DataFrame; the bucket is listed now, and read when somebody asks for rows.
 
@@ -62,6 +64,7 @@ def read_messages(
         As `ledgerfs.spark.source.planning.plan`; what tasks raise arrives as an error of Spark's that has our message.
 
     """
+    require_known(scan, (*_OWN_OPTIONS, *SCAN_OPTIONS))
     where = storage_of(spark, storage)
     found = spark_schema(columns)
 
@@ -80,3 +83,6 @@ def read_messages(
         return batches if each_batch is None else map(each_batch, batches)
 
     return distribute(spark, parts, read, found if schema is None else schema)
+
+
+_OWN_OPTIONS = tuple(signature(read_messages).parameters)[2:-1]
