@@ -96,14 +96,14 @@ def put_raw(bucket: str, options: dict[str, Any], megabytes: int, number: int) -
 def copy_bucket(source: str, target: str, options: dict[str, Any], check: bool) -> Callable[[], object]:
     """Ours: offload from a folder into another bucket."""
     from ledgerfs.bucket.opening import open_bucket
-    from ledgerfs.writing.bucket_copy import CopyOptions, Outcome, copy_rows, rows_to_copy
+    from ledgerfs.writing.bucket_copy import CopyOptions, CopyOutcome, copy_rows, rows_to_copy
 
     ours, theirs = open_bucket(source), open_bucket(target, options)
     rows = rows_to_copy(ours.catalog, None, all_copies=True)
 
     def run() -> None:
         done = list(copy_rows(ours, theirs, rows, CopyOptions(new_uuid=True, check=check)))
-        assert all(one.outcome is Outcome.COPIED for one in done), done
+        assert all(one.outcome is CopyOutcome.COPIED for one in done), done
 
     return run
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ledgerfs.cache.cache_folder import CacheFolder
-from ledgerfs.cache.kept_file import KeptFile, read_table, write_table
+from ledgerfs.cache.kept_file import KeptFile, read_array, write_array
 from ledgerfs.cache.sealed_file import SealedWriter
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.ledgers.catalog import Catalog
@@ -100,7 +100,7 @@ class CatalogFile:
             sink.write(_HEADER.pack(listed.listed_ms, len(text)))
             sink.write(text)
             for table in _tables_of(catalog):
-                write_table(sink, table)
+                write_array(sink, table)
 
         if self._file.save(write):
             self._last = listed
@@ -154,7 +154,7 @@ def _read(descriptor: int, size: int, text_bytes: int) -> Catalog:
     if text_bytes > size - _HEADER.size:
         raise ValueError("its size and its text differ")
     text = np.empty(text_bytes, np.uint8)
-    at = read_table(descriptor, _HEADER.size, text)
+    at = read_array(descriptor, _HEADER.size, text)
     names, places, others, rows, told_remains = json.loads(text.tobytes())
     wanted = list(zip(_TABLES.values(), rows, strict=True))
     for dialect, _, counts in told_remains:
@@ -165,7 +165,7 @@ def _read(descriptor: int, size: int, text_bytes: int) -> Catalog:
     tables = []
     for kind, count in wanted:
         tables.append(np.empty(count, kind))
-        at = read_table(descriptor, at, tables[-1])
+        at = read_array(descriptor, at, tables[-1])
     ledgers, lost, gaps, *own = tables
     _require_inside(len(names), len(places), ledgers, lost, gaps)
     remains = {}

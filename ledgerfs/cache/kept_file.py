@@ -126,12 +126,12 @@ class KeptFile:
             self.path.unlink()
 
 
-def write_table(sink: SealedWriter, table: npt.NDArray[np.generic]) -> None:
+def write_array(sink: SealedWriter, table: npt.NDArray[np.generic]) -> None:
     """Write the rows of an array."""
     sink.write(np.ascontiguousarray(table).reshape(-1).view(np.uint8).data)
 
 
-def read_table(descriptor: int, start: int, table: npt.NDArray[np.generic]) -> int:
+def read_array(descriptor: int, start: int, table: npt.NDArray[np.generic]) -> int:
     """Fill an array from byte ``start`` on, and return where its bytes end; raises `ValueError` where there are not as many."""
     rest = memoryview(table.reshape(-1).view(np.uint8).data)
     while rest:

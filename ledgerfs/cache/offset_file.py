@@ -15,9 +15,9 @@ import numpy as np
 from cachetools import LRUCache
 
 from ledgerfs.cache.cache_folder import CacheFolder
-from ledgerfs.cache.kept_file import KeptFile, read_table, write_table
+from ledgerfs.cache.kept_file import KeptFile, read_array, write_array
 from ledgerfs.cache.learned_offsets import LearnedOffsets
-from ledgerfs.cache.offset_table import GROUP, OffsetTable, Origin
+from ledgerfs.cache.offset_table import GROUP, ObjectDigests, OffsetTable
 from ledgerfs.cache.sealed_file import SealedWriter
 from ledgerfs.storage.fork_lock import ForkLock
 
@@ -66,12 +66,12 @@ class _State:
     def __init__(self, file: KeptFile) -> None:
         self._file = file
         self._table: OffsetTable | None = None
-        self._handed_out: dict[Origin, _HandedOut] = {}
+        self._handed_out: dict[ObjectDigests, _HandedOut] = {}
         self._due = time.monotonic() + SAVE_SECONDS
         self._lock = ForkLock()
         _states.add(self)
 
-    def offsets_of(self, origin: Origin) -> LearnedOffsets:
+    def offsets_of(self, origin: ObjectDigests) -> LearnedOffsets:
         with self._lock:
             handed = self._handed_out.pop(origin, None)
             if handed is None:
@@ -146,7 +146,7 @@ class OffsetFile:
 
     def offsets_of(self, key: bytes, version: bytes) -> LearnedOffsets:
         """Return what is known of an object in this version, for the caller to learn more: it is kept too."""
-        return self._state.offsets_of(Origin(_digest(key), _digest(version)))
+        return self._state.offsets_of(ObjectDigests(_digest(key), _digest(version)))
 
 
 def shared_offset_file(folder: CacheFolder, identity: str) -> OffsetFile:
@@ -172,8 +172,8 @@ def _digest(text: bytes) -> int:
 
 def _write(sink: SealedWriter, table: OffsetTable) -> None:
     sink.write(_HEADER.pack(len(table.groups), len(table.pairs)))
-    write_table(sink, table.groups)
-    write_table(sink, table.pairs)
+    write_array(sink, table.groups)
+    write_array(sink, table.pairs)
 
 
 def _parse(descriptor: int, size: int) -> OffsetTable:
@@ -181,7 +181,7 @@ def _parse(descriptor: int, size: int) -> OffsetTable:
     if size != _HEADER.size + GROUP.itemsize * groups_count + 16 * pairs_count:
         raise ValueError("its size and its counts differ")
     groups, pairs = np.empty(groups_count, GROUP), np.empty((pairs_count, 2), np.int64)
-    read_table(descriptor, read_table(descriptor, _HEADER.size, groups), pairs)
+    read_array(descriptor, read_array(descriptor, _HEADER.size, groups), pairs)
     return OffsetTable.of(groups, pairs)
 
 

@@ -19,7 +19,7 @@ GROUP = np.dtype([("key", "<u8"), ("version", "<u8"), ("count", "<u4")])
 _PAIR_BYTES = 16
 
 
-class Origin(NamedTuple):
+class ObjectDigests(NamedTuple):
     """Digests of an object's key and of its version."""
 
     key: int
@@ -59,7 +59,7 @@ class OffsetTable:
         """Return the table of nothing."""
         return cls.of(np.empty(0, GROUP), np.empty((0, 2), np.int64))
 
-    def offsets_of(self, origin: Origin) -> LearnedOffsets:
+    def offsets_of(self, origin: ObjectDigests) -> LearnedOffsets:
         """Return what is known of this version of an object."""
         row = self._row_of(origin.key)
         if row is None or int(self.groups["version"][row]) != origin.version:
@@ -67,7 +67,7 @@ class OffsetTable:
         return LearnedOffsets.of_array(self.pairs[self._starts[row] : self._starts[row + 1]])
 
     def merged(
-        self, learned: Mapping[Origin, LearnedOffsets], max_bytes: int, disproved: Container[Origin] = ()
+        self, learned: Mapping[ObjectDigests, LearnedOffsets], max_bytes: int, disproved: Container[ObjectDigests] = ()
     ) -> "OffsetTable":
         """Return this table with what was learned; of more than ``max_bytes`` what was learned longest ago is left out.
 

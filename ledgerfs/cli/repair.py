@@ -13,7 +13,7 @@ from ledgerfs.ledgers.findings import Severity
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
-    from ledgerfs.upkeep.repair import Outcome, Repair, RepairPlan
+    from ledgerfs.upkeep.repair import Repair, RepairOutcome, RepairPlan
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION = re.compile(r"(\d{1,9})([smhdw]?)\Z", re.ASCII)
@@ -95,7 +95,7 @@ def repair(
         context.exit(3)
 
 
-def _carry_out(plan: "RepairPlan", *, as_json: bool) -> "list[Outcome]":
+def _carry_out(plan: "RepairPlan", *, as_json: bool) -> "list[RepairOutcome]":
     """Do all that can be done, and say each as it is done: what is interrupted has told what it did."""
     outcomes = []
     for outcome in plan.carry_out():
@@ -108,7 +108,7 @@ def _echo(line: str) -> None:
     click.echo(printable(line))
 
 
-def _print_plan(plan: "RepairPlan", outcomes: "list[Outcome]", *, yes: bool) -> None:
+def _print_plan(plan: "RepairPlan", outcomes: "list[RepairOutcome]", *, yes: bool) -> None:
     if not yes:
         for item in plan.to_do:
             _echo(f"would {item.action_name}  {_line(item)}")
@@ -127,13 +127,13 @@ def _line(item: "Repair") -> str:
     return f"{item.kind}  {item.key or ''}{': ' if item.key else ''}{item.reason}{whose}"
 
 
-def _outcome_line(outcome: "Outcome") -> str:
+def _outcome_line(outcome: "RepairOutcome") -> str:
     if outcome.error is None:
         return f"done  {outcome.repair.action_name}  {_line(outcome.repair)}"
     return f"failed  {outcome.repair.action_name}  {outcome.repair.key}: {outcome.error.reason}"
 
 
-def _as_json(plan: "RepairPlan", outcomes: "list[Outcome]", *, yes: bool) -> dict[str, Any]:
+def _as_json(plan: "RepairPlan", outcomes: "list[RepairOutcome]", *, yes: bool) -> dict[str, Any]:
     done = [
         {**one.repair.as_json(), "done": one.error is None, "error": None if one.error is None else one.error.reason}
         for one in outcomes

@@ -29,7 +29,7 @@ def scan_options(command: Command) -> Command:
     return with_scan  # type: ignore[return-value]
 
 
-def names_of(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...] | None:
+def parsed_names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...] | None:
     """Return the names of a text such as ``a,b``, as the callback of an option; raises `click.BadParameter`."""
     if text is None:
         return None
@@ -57,7 +57,10 @@ def _private_keys(_: click.Context, __: click.Parameter, texts: tuple[str, ...])
 
 _OPTIONS = (
     click.option(
-        "--columns", metavar="A,B,…", callback=names_of, help="Columns, in this order; see docs/reference/messages.md."
+        "--columns",
+        metavar="A,B,…",
+        callback=parsed_names,
+        help="Columns, in this order; see docs/reference/messages.md.",
     ),
     click.option("--start", "start_time", metavar="TIME", help="Messages published from here on: ISO 8601, UTC."),
     click.option("--end", "end_time", metavar="TIME", help="Messages published before this: ISO 8601, UTC."),

@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from ledgerfs.bucket.topic import Topic
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs.export.contents import told_bucket
 from ledgerfs.export.folder import Exported, ExportFolder
+from ledgerfs.export.identity import told_bucket
 from ledgerfs.formats.local_paths import LocalPath, local_path
 from ledgerfs.formats.topic_names import split_partition
 from ledgerfs.ledgers.dialect import Progress

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Self
 
 from ledgerfs.cache.own_files import make_new, open_plain
 from ledgerfs.errors import ExportFolderError, InvalidOptionError, LedgerfsError
-from ledgerfs.export.contents import is_same_url, what_differs
+from ledgerfs.export.identity import is_same_url, what_differs
 from ledgerfs.ledgers.finality import Basis, TopicState
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 

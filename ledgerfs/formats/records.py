@@ -105,7 +105,7 @@ class EntryBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class EntryScan:
     """The result of `scan_records`.
 
     Attributes
@@ -128,7 +128,7 @@ class Scan:
     found: int | None
 
 
-def scan_records(buffer: memoryview, start: int, first_entry: int, count: int) -> Scan:
+def scan_records(buffer: memoryview, start: int, first_entry: int, count: int) -> EntryScan:
     """Find up to ``count`` records in ``buffer`` from index ``start`` on, the first of which should have id ``first_entry``.
 
     Looks at no byte outside the buffer and allocates 16 bytes for each record that it could hold.
@@ -141,7 +141,7 @@ def scan_records(buffer: memoryview, start: int, first_entry: int, count: int) -
         stop = ScanStop.MORE_BYTES
     batch = EntryBatch(first_entry, buffer, offsets[:found], lengths[:found], is_framed=True)
     is_known = stop in {ScanStop.NEGATIVE_LENGTH, ScanStop.WRONG_ID} or value != _UNKNOWN_LENGTH
-    return Scan(batch, position, ScanStop(stop), value if is_known else None)
+    return EntryScan(batch, position, ScanStop(stop), value if is_known else None)
 
 
 _UNKNOWN_LENGTH = -1

@@ -95,7 +95,7 @@ class Callbacks(mfusepy.Operations):
 
     @answering
     def read(self, fh: int, offset: int, buffer: memoryview) -> int:
-        """Fill the kernel's buffer, as `Session` calls it; not as mfusepy does, which would copy what is returned."""
+        """Fill the kernel's buffer, as `FuseSession` calls it; not as mfusepy does, which would copy what is returned."""
         return self._mounted.read_into(fh, offset, buffer)
 
     @answering
@@ -219,7 +219,7 @@ class Callbacks(mfusepy.Operations):
             time.tv_sec, time.tv_nsec = seconds, milliseconds * 1_000_000
 
 
-class Session(mfusepy.FUSE):
+class FuseSession(mfusepy.FUSE):
     """mfusepy's way from libfuse to `Callbacks`, but for where it copies bytes, or has the kernel ask for each file by itself."""
 
     def getattr_fuse_3(self, path: bytes | None, buf: Pointer, fip: Pointer) -> int:
@@ -278,7 +278,7 @@ def serve(mounted: MountedBucket, mountpoint: str, url: str, options: dict[str, 
         **options,
     }
     escaped = {name: _escaped(value) if isinstance(value, str) else value for name, value in given.items()}
-    Session(Callbacks(mounted), mountpoint, foreground=True, **escaped)
+    FuseSession(Callbacks(mounted), mountpoint, foreground=True, **escaped)
 
 
 def _escaped(value: str) -> str:

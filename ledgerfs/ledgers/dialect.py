@@ -46,7 +46,7 @@ class Listing(Protocol):
         ...
 
 
-class Found(NamedTuple):
+class FoundLedgers(NamedTuple):
     """What a dialect found: rows of `LEDGER`, whose names and places are rows of the `Names` that it was given, and what else there is."""
 
     ledgers: Table
@@ -143,7 +143,7 @@ class Dialect(Protocol):
         names: Names,
         places: Names,
         progress: Progress | None,
-    ) -> Found:
+    ) -> FoundLedgers:
         """Return the ledgers of a listing that `begin_listing` made; what ``previous`` knows of unchanged ones is not asked for again."""
         ...
 

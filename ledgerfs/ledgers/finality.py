@@ -43,7 +43,7 @@ class Basis:
         return self.first is None
 
     @classmethod
-    def of(cls, ids: tuple[int, int, int], found: "Found", sources: Iterable[int]) -> "Basis":
+    def of(cls, ids: tuple[int, int, int], found: "Unsettled", sources: Iterable[int]) -> "Basis":
         """Return the basis of the rows of some ledgers, by the ids of the one before them, the first, and the last."""
         before, first, last = ids
         ranges = []
@@ -74,7 +74,7 @@ class Basis:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Unsettled:
     """What reading came by that later ledgers may change.
 
     Attributes

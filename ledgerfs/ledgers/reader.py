@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ledgerfs.errors import CorruptLedgerError
 from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata
-from ledgerfs.ledgers.file_contents import Contents
+from ledgerfs.ledgers.file_reader import FileReader
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class LedgerReader(Protocol):
         """Return the user metadata of its objects, which costs a request; None where there is none."""
         ...
 
-    def records(self) -> Contents | None:
+    def records(self) -> FileReader | None:
         """Return the ledger's ``.entries`` file, opened; None where it has to be rendered."""
         ...
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ledgerfs.display import html_table, names_shown, printable
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs.ledgers.finality import Basis, Found
+from ledgerfs.ledgers.finality import Basis, Unsettled
 from ledgerfs.ledgers.ledger_times import LedgerTimes, TimeRange
 from ledgerfs.ledgers.missing_ledgers import MissingLedger, missing_error
 from ledgerfs.ledgers.reader import LedgerReader
@@ -27,7 +27,7 @@ from ledgerfs.scan.options import require_known, require_of_parts
 from ledgerfs.scan.reread_damaged import walk_entries
 from ledgerfs.scan.time_pruning import TimePruning
 from ledgerfs.scan.topic_entries import Reach, read_entries
-from ledgerfs.scan.transaction_outcomes import Known, Outcomes
+from ledgerfs.scan.transaction_outcomes import Known, TransactionOutcomes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +62,7 @@ class Scan:
     limits
         Between which times each ledger's messages were published; None to ask all ledgers when it matters.
     known_outcomes
-        Outcomes of transactions that scans of the same ledgers found before; what this one finds is added.
+        TransactionOutcomes of transactions that scans of the same ledgers found before; what this one finds is added.
     on_read
         Called as entries are read, for those who show progress.
     skipped
@@ -168,7 +168,7 @@ class Scan:
         self.require_all()
         is_damage_skipped = options.on_corrupt == "skip"
         are_outcomes_told = "txn_state" in schema_of(options.columns).names
-        outcomes = Outcomes(self.ledgers, self.known_outcomes, is_damage_skipped=is_damage_skipped)
+        outcomes = TransactionOutcomes(self.ledgers, self.known_outcomes, is_damage_skipped=is_damage_skipped)
         decoder = TopicDecoder(self.topic, options, self.decrypt, outcomes.state_of)
         self.skipped, self.incomplete, self.basis = decoder.skipped, decoder.chunks.incomplete, Basis.unknown()
         start, stop = reach = self._reach()
@@ -195,7 +195,7 @@ class Scan:
             if end is not None:
                 break
         awaits_parts = stop.number == len(self.ledgers) and _gives_up(decoder)
-        met = Found(
+        met = Unsettled(
             outcomes.any_open, bool(decoder.chunks.incomplete) or decoder.chunks.ended_before,
             awaits_parts, decoder.chunks.joined_since, outcomes.across,
         )  # fmt: skip
@@ -205,7 +205,7 @@ class Scan:
     def _part(self) -> Reach:
         return Reach.of(range(len(self.ledgers))) if self.part is None else self.part
 
-    def _basis(self, found: Found, told_by: set[int]) -> Basis:
+    def _basis(self, found: Unsettled, told_by: set[int]) -> Basis:
         """Return what the rows depend on, by what reading them came by."""
         numbers = self._part.ledgers
         if not numbers:

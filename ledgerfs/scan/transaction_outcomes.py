@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cachetools import LRUCache
 
 from ledgerfs.ledgers.reader import LedgerReader
-from ledgerfs.messages.decode.entry_fields import Rows, Transaction, markers_at, outcomes_in, transactions_at
+from ledgerfs.messages.decode.entry_fields import EntryRows, Transaction, markers_at, outcomes_in, transactions_at
 from ledgerfs.messages.decode.metadata_walk import Int64Table, walk_metadata
 from ledgerfs.scan.topic_entries import Place, Reach, read_entries
 
@@ -38,7 +38,7 @@ class Position(NamedTuple):
 _END = Position(2**63 - 1, 2**63 - 1)
 
 
-class Outcome(NamedTuple):
+class TransactionOutcome(NamedTuple):
     """What became of the messages of a transaction from one position on, up to that of the marker that tells it.
 
     Attributes
@@ -53,11 +53,11 @@ class Outcome(NamedTuple):
     state: str
 
 
-Known = MutableMapping[Transaction, tuple[Outcome, ...]]
+Known = MutableMapping[Transaction, tuple[TransactionOutcome, ...]]
 """What is known of each transaction."""
 
 
-class Outcomes:
+class TransactionOutcomes:
     """What became of transactions, read ahead only as far as it takes to know: a topic without transactions costs nothing.
 
     Parameters
@@ -92,7 +92,7 @@ class Outcomes:
         self._without_end: dict[tuple[Transaction, Position], str] = {}
         self._markers: LRUCache[int, dict[Transaction, list[tuple[int, str]]]] = LRUCache(_LEDGERS_BEFORE)
 
-    def look_ahead(self, place: Place, entries: Int64Table, rows: Rows) -> None:
+    def look_ahead(self, place: Place, entries: Int64Table, rows: EntryRows) -> None:
         """Find the outcomes of the messages ``rows``, reading on from where it ended before; at first from ``place``."""
         ledger_id = self._ledgers[place.number].ref.ledger_id
         positions = (Position(ledger_id, place.entry + row) for row in rows.tolist())
@@ -106,7 +106,7 @@ class Outcomes:
             found = next(self._ahead, None)
             if found is None:
                 for transaction, _ in unknown:
-                    self._add(transaction, Outcome(self._since_last(transaction, _END), _END, OPEN))
+                    self._add(transaction, TransactionOutcome(self._since_last(transaction, _END), _END, OPEN))
                 break
             told = self._take(*found)
             unknown = {
@@ -128,7 +128,7 @@ class Outcomes:
         self._note_source(ledger_id, outcome.at.ledger_id)
         return outcome.state
 
-    def are_visible(self, place: Place, entries: Int64Table, rows: Rows) -> list[bool]:
+    def are_visible(self, place: Place, entries: Int64Table, rows: EntryRows) -> list[bool]:
         """Return for each row of a transaction whether it is of a committed one, or is a marker itself."""
         ledger_id = self._ledgers[place.number].ref.ledger_id
         found = zip(rows.tolist(), markers_at(entries, rows), transactions_at(entries, rows), strict=True)
@@ -137,7 +137,7 @@ class Outcomes:
             for row, is_marker, transaction in found
         ]
 
-    def first_open(self, place: Place, entries: Int64Table, rows: Rows) -> int | None:
+    def first_open(self, place: Place, entries: Int64Table, rows: EntryRows) -> int | None:
         """Return the first of the rows that is a message of an open transaction; None for none."""
         ledger_id = self._ledgers[place.number].ref.ledger_id
         found = zip(rows.tolist(), markers_at(entries, rows), transactions_at(entries, rows), strict=True)
@@ -155,7 +155,7 @@ class Outcomes:
         if abs(of_message - of_marker) > 1:
             self.across = _spanned(*(self.across or (of_message, of_marker)), of_message, of_marker)
 
-    def _find(self, transaction: Transaction, position: Position) -> Outcome | None:
+    def _find(self, transaction: Transaction, position: Position) -> TransactionOutcome | None:
         for one in self._known.get(transaction, ()):
             if one.since <= position <= one.at:
                 return one
@@ -167,7 +167,7 @@ class Outcomes:
         told = set()
         for row, transaction, state in outcomes_in(walk_metadata(batch)):
             at = Position(ledger_id, batch.id_of(row))
-            self._add(transaction, Outcome(self._since_last(transaction, at), at, state))
+            self._add(transaction, TransactionOutcome(self._since_last(transaction, at), at, state))
             told.add(transaction)
         return told
 
@@ -176,7 +176,7 @@ class Outcomes:
         before = (one.at for one in self._known.get(transaction, ()) if one.at < at)
         return max((self._since, *(Position(last.ledger_id, last.entry_id + 1) for last in before)))
 
-    def _add(self, transaction: Transaction, outcome: Outcome) -> None:
+    def _add(self, transaction: Transaction, outcome: TransactionOutcome) -> None:
         """Remember an outcome once, however many have read so far."""
         known = self._known.get(transaction, ())
         same = next((one for one in known if one[1:] == outcome[1:]), None)

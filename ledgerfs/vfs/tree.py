@@ -16,7 +16,7 @@ from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.missing_ledgers import GapKind, MissingLedger, missing_error
 from ledgerfs.ledgers.reader import LedgerReader
-from ledgerfs.vfs.views import Contents, View
+from ledgerfs.vfs.views import FileReader, View
 from ledgerfs.vfs.views.entries import EntriesView
 
 _FILE_NAME = re.compile(r"(0|[1-9][0-9]{0,18})(?:@([0-9a-f-]{36}))?(\.[a-z]+)\Z", re.ASCII)
@@ -189,7 +189,7 @@ class Tree:
 class OpenFile:
     """A file of the tree; any number of threads may read it. What it holds of the machine is freed when it is dropped."""
 
-    contents: Contents
+    contents: FileReader
 
     @property
     def size(self) -> int:

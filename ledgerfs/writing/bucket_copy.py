@@ -50,11 +50,11 @@ _THREADS = 4
 _LOOKED_AT_TOGETHER = 10_000
 """Ledgers after which the target is listed again, to see that they are there: so many results are in memory."""
 
-Rows = npt.NDArray[np.int64]
+CatalogRows = npt.NDArray[np.int64]
 """Rows of a catalog's table of ledgers."""
 
 
-class Outcome(StrEnum):
+class CopyOutcome(StrEnum):
     """What became of a ledger."""
 
     COPIED = "copied"
@@ -76,7 +76,7 @@ class CopiedLedger:
     """
 
     source: LedgerRef
-    outcome: Outcome
+    outcome: CopyOutcome
     ledger_id: int
     uuid: str | None
     error: LedgerfsError | None = None
@@ -111,7 +111,7 @@ class CopyOptions:
     check: bool = True
 
 
-def rows_to_copy(catalog: Catalog, managed_ledgers: Sequence[str | None] | None, *, all_copies: bool) -> Rows:
+def rows_to_copy(catalog: Catalog, managed_ledgers: Sequence[str | None] | None, *, all_copies: bool) -> CatalogRows:
     """Return the ledgers of some topics, or of all, in the order of topics and ids, as rows of ``catalog.ledgers``.
 
     With ``all_copies`` also the further complete copies, one of which may be the one that a broker knows.
@@ -127,7 +127,7 @@ def rows_to_copy(catalog: Catalog, managed_ledgers: Sequence[str | None] | None,
 def copy_rows(
     source: Bucket,
     target: Bucket,
-    rows: Rows,
+    rows: CatalogRows,
     options: CopyOptions | None = None,
     progress: Progress | None = None,
     *,
@@ -171,7 +171,7 @@ def _confirmed(target: Bucket, made: "Iterator[_Standing]") -> Iterator[CopiedLe
     if standing:
         errors = confirm(target, [expected for _, expected in standing])
         for (told, _), error in zip(standing, errors, strict=True):
-            yield told if error is None else replace(told, outcome=Outcome.FAILED, error=error)
+            yield told if error is None else replace(told, outcome=CopyOutcome.FAILED, error=error)
 
 
 _Standing = tuple[CopiedLedger, Expected | None]
@@ -246,16 +246,16 @@ class _Copy:
             if found is not None:
                 claim = replace(claim, length=found.length, created_ms=found.created_ms or claim.created_ms)
                 expected = Expected(claim, found.uuid, is_new=False)
-                return CopiedLedger(ref, Outcome.SKIPPED, ledger_id, uuid), expected
+                return CopiedLedger(ref, CopyOutcome.SKIPPED, ledger_id, uuid), expected
             written = self._write(ref, ledger_id, uuid, tell)
         except StoreUnreachableError:
             raise
         except LedgerfsError as error:
-            return CopiedLedger(ref, Outcome.FAILED, ledger_id, uuid, error), None
+            return CopiedLedger(ref, CopyOutcome.FAILED, ledger_id, uuid, error), None
         finally:
             tell("", ref.records_size, None)
         expected = Expected.of(claim, written)
-        return CopiedLedger(ref, Outcome.COPIED, ledger_id, expected.uuid), expected
+        return CopiedLedger(ref, CopyOutcome.COPIED, ledger_id, expected.uuid), expected
 
     def _require_agreed(self, ref: LedgerRef) -> None:
         """Raise `CorruptLedgerError` for a ledger that no reader takes as it is: one copy would pass for the whole truth."""

@@ -15,7 +15,7 @@ from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.ledgers.findings import Finding, Severity
 from ledgerfs.ledgers.missing_ledgers import GapKind
-from ledgerfs.writing.bucket_copy import CopiedLedger, CopyOptions, Outcome, copy_rows, rows_to_copy
+from ledgerfs.writing.bucket_copy import CopiedLedger, CopyOptions, CopyOutcome, copy_rows, rows_to_copy
 from ledgerfs.writing.claims import IfExists
 from ledgerfs.writing.own_ids import new_own_id
 
@@ -162,10 +162,10 @@ def _copied(
     rows = rows_to_copy(catalog, managed_ledgers, all_copies=not is_named_anew)
     report = CopyReport()
     for one in copy_rows(source, target, rows, options, progress, catalog=catalog):
-        if one.outcome is Outcome.COPIED:
+        if one.outcome is CopyOutcome.COPIED:
             report.copied += 1
             report.size += one.source.length
-        elif one.outcome is Outcome.SKIPPED:
+        elif one.outcome is CopyOutcome.SKIPPED:
             report.skipped += 1
         else:
             report.failed.append(one)

@@ -19,7 +19,7 @@ from ledgerfs.tables.row_files import open_rows
 from ledgerfs.writing.admission import Admission
 from ledgerfs.writing.bucket_writer import BucketWriter
 from ledgerfs.writing.claims import IfExists
-from ledgerfs.writing.ledger_rows import Rows, add_rows
+from ledgerfs.writing.ledger_rows import MessageRows, add_rows
 from ledgerfs.writing.own_ids import new_own_id
 from ledgerfs.writing.write import Wanted
 
@@ -147,7 +147,7 @@ def import_rows(
     wanted = Wanted(managed_ledger, ledger_id, block_size=block_size)
     ledger, claim = wanted.new_ledger(), replace(wanted.claim(chosen), is_original=True)
     admission.require_free(claim)
-    rows = Rows(source.schema, source.batches(), source.rows)
+    rows = MessageRows(source.schema, source.batches(), source.rows)
     with BucketWriter(bucket, ledger, claim) as writer:
         added = add_rows(writer, rows, options, progress)
         written = writer.commit(created_ms=added.earliest_ms)

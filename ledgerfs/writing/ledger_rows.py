@@ -46,7 +46,7 @@ class AddedRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class MessageRows:
     """Rows of messages, columns named as in `ledgerfs.messages.decode.table_schema`.
 
     Attributes
@@ -65,7 +65,7 @@ class Rows:
     count: int | None = None
 
 
-def write_rows(store: RawStore, ledger: NewLedger, rows: Rows, options: EncodeOptions) -> UnindexedLedger:
+def write_rows(store: RawStore, ledger: NewLedger, rows: MessageRows, options: EncodeOptions) -> UnindexedLedger:
     """Write rows as a data object, which `publish` makes a ledger; its creation is the earliest publish time of its messages.
 
     Raises as `add_rows`, also for no rows; the bucket is as it was then.
@@ -75,7 +75,7 @@ def write_rows(store: RawStore, ledger: NewLedger, rows: Rows, options: EncodeOp
         return writer.complete(created_ms=added.earliest_ms)
 
 
-def add_rows(writer: _Writer, rows: Rows, options: EncodeOptions, progress: Progress | None = None) -> AddedRows:
+def add_rows(writer: _Writer, rows: MessageRows, options: EncodeOptions, progress: Progress | None = None) -> AddedRows:
     """Add all rows to a ledger. Raises what `MessageEncoder` and the writer raise."""
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="ledgerfs-encode") as pool:
         encoder = MessageEncoder(rows.schema, options, pool.map, _AHEAD)

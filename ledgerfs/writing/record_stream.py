@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from ledgerfs.errors import RefusedLedgerError
 from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
-from ledgerfs.formats.records import EntryBatch, Scan, ScanStop, scan_records
+from ledgerfs.formats.records import EntryBatch, EntryScan, ScanStop, scan_records
 from ledgerfs.storage.objects import Buffer
 
 _PIECE = 8 << 20
@@ -84,11 +84,11 @@ class RecordStream:
         length = int.from_bytes(self._begun[:4], "big", signed=True)
         return RECORD_HEADER_BYTES + length - len(self._begun)
 
-    def _count(self, scan: Scan) -> None:
+    def _count(self, scan: EntryScan) -> None:
         self._next_entry += len(scan.batch)
         self._position += scan.position
 
-    def _check(self, scan: Scan) -> None:
+    def _check(self, scan: EntryScan) -> None:
         """Raise what is wrong with the records that a scan found, or with the one behind them."""
         self._require_size(scan)
         entry = self._next_entry + len(scan.batch)
@@ -103,7 +103,7 @@ class RecordStream:
         if scan.stop == ScanStop.MORE_BYTES and scan.found is not None and scan.found > self._largest_entry:
             raise self._too_large(entry, scan.found, offset)
 
-    def _require_size(self, scan: Scan) -> None:
+    def _require_size(self, scan: EntryScan) -> None:
         lengths = scan.batch.lengths
         if lengths.size and int(lengths.max()) > self._largest_entry:
             i = int((lengths > self._largest_entry).argmax())

@@ -332,7 +332,7 @@ def test_a_sealed_file_whose_counts_lie_is_dropped(count: int, bucket_folder: Pa
         text = json.dumps([catalog.names, catalog.places, {}, rows, []]).encode()
         sink.write(catalog_file._HEADER.pack(0, len(text)))
         sink.write(text)
-        kept_file.write_table(sink, catalog.ledgers)
+        kept_file.write_array(sink, catalog.ledgers)
 
     assert file._file.save(write)
     assert file.load() is None

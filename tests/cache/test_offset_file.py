@@ -15,10 +15,10 @@ import pytest
 
 from ledgerfs.cache import kept_file, offset_file
 from ledgerfs.cache.cache_folder import CacheFolder
-from ledgerfs.cache.kept_file import KeptFile, write_table
+from ledgerfs.cache.kept_file import KeptFile, write_array
 from ledgerfs.cache.learned_offsets import STEP, LearnedOffsets
 from ledgerfs.cache.offset_file import OffsetFile
-from ledgerfs.cache.offset_table import GROUP, OffsetTable, Origin
+from ledgerfs.cache.offset_table import GROUP, ObjectDigests, OffsetTable
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -266,8 +266,8 @@ def test_a_file_of_another_layout_or_bucket_is_dropped_quietly(tmp_path, caplog,
 def test_a_sealed_file_whose_counts_lie_is_dropped(groups, pairs, tmp_path):
     def write(sink):
         sink.write(offset_file._HEADER.pack(groups, pairs))
-        write_table(sink, np.array([(1, 2, 2)], GROUP))
-        write_table(sink, np.zeros((2, 2), np.int64))
+        write_array(sink, np.array([(1, 2, 2)], GROUP))
+        write_array(sink, np.zeros((2, 2), np.int64))
 
     assert KeptFile(CacheFolder(tmp_path), "offsets", "bucket", offset_file._LAYOUT).save(write)
     assert found(tmp_path) == []
@@ -389,7 +389,7 @@ def test_a_table_agrees_with_a_dictionary():
     for _ in range(60):
         learned = {}
         for key in rng.choice(20, 3, replace=False).tolist():
-            origin = Origin(key * 2**59, int(rng.integers(0, 2)))
+            origin = ObjectDigests(key * 2**59, int(rng.integers(0, 2)))
             offsets = LearnedOffsets()
             item = int(rng.integers(0, 40))
             offsets.learn(item, item * STEP)
@@ -399,7 +399,7 @@ def test_a_table_agrees_with_a_dictionary():
         table = table.merged(learned, 1 << 20)
         for key in range(20):
             for version in (0, 1):
-                origin = Origin(key * 2**59, version)
+                origin = ObjectDigests(key * 2**59, version)
                 items = sorted(truth.get(origin, ()))
                 assert known(table.offsets_of(origin)) == [(item, item * STEP) for item in items]
     assert len(table.groups) == len({origin.key for origin in truth})

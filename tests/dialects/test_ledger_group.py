@@ -14,7 +14,7 @@ from ledgerfs.errors import AccessDeniedError, LedgerExistsError, NotFoundError,
 from ledgerfs.messages.encode.rows import EncodeOptions
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs.upkeep.repair import plan_repair
-from ledgerfs.writing.ledger_rows import Rows, write_rows
+from ledgerfs.writing.ledger_rows import MessageRows, write_rows
 from ledgerfs.writing.write import Wanted
 from tests.support.ledgers import NAME
 from tests.support.s3 import Fault, FaultProxy, S3Server
@@ -35,7 +35,7 @@ def data_of(store: RawStore, group: LedgerGroup, count: int) -> list[UnindexedLe
     rows = pa.record_batch({"value": ["0", "1"]})
     marked = {**made_up_user_metadata(NAME), **group.mark}
     wanted = [Wanted(NAME, number, group.new_uuid(), user_metadata=marked) for number in range(count)]
-    return [write_rows(store, one.new_ledger(), Rows(rows.schema, [rows]), EncodeOptions()) for one in wanted]
+    return [write_rows(store, one.new_ledger(), MessageRows(rows.schema, [rows]), EncodeOptions()) for one in wanted]
 
 
 def test_uuids_of_a_group_are_uuids() -> None:

@@ -15,7 +15,7 @@ from ledgerfs.formats.records import scan_records
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.upkeep.repair import plan_repair
 from ledgerfs.writing import bucket_copy, imports
-from ledgerfs.writing.bucket_copy import CopiedLedger, CopyOptions, Outcome, copy_rows, rows_to_copy
+from ledgerfs.writing.bucket_copy import CopiedLedger, CopyOptions, CopyOutcome, copy_rows, rows_to_copy
 from ledgerfs.writing.write import IfExists
 from tests.model.brokers import entries_of
 from tests.model.bucket_model import Content, Copy, Key, Row, State, contents_of, ledgers_of, rows_of, topics_of
@@ -233,9 +233,9 @@ def offload(
             world.acknowledge(target, running, [key for key in running.published if key not in running.removed])
             return
         _require_copied(world, running.published, source, target, begins, done)
-        copied = [(one.uuid or "", one.ledger_id) for one in done if one.outcome is Outcome.COPIED]
+        copied = [(one.uuid or "", one.ledger_id) for one in done if one.outcome is CopyOutcome.COPIED]
         world.acknowledge(target, running, copied)
-        is_all_there = not catalog.lost.size and all(one.outcome is not Outcome.FAILED for one in done)
+        is_all_there = not catalog.lost.size and all(one.outcome is not CopyOutcome.FAILED for one in done)
         if is_all_there:
             _require_all(world.models[source].history[begins[source] :], done)
 
@@ -252,7 +252,7 @@ def _require_copied(
     for one in done:
         key = (one.source.uuid, one.source.ledger_id)
         assert key in world.contents
-        if one.outcome is Outcome.SKIPPED:
+        if one.outcome is CopyOutcome.SKIPPED:
             told = Copy(world.contents[key], one.source.last_entry, one.source.length)
             _require_skipped(world.models[target].history[begins[target] :], one.ledger_id, told)
 

@@ -17,7 +17,7 @@ from ledgerfs.messages.transforms.entry_transform import recompress, unbatch
 from ledgerfs.storage.folders.writes import LocalWrites
 from ledgerfs.upkeep.verification.verify import verify
 from ledgerfs.vfs.bucket_tree import tree_of
-from ledgerfs.writing.bucket_copy import CopiedLedger, CopyOptions, Outcome, copy_rows, rows_to_copy
+from ledgerfs.writing.bucket_copy import CopiedLedger, CopyOptions, CopyOutcome, copy_rows, rows_to_copy
 from ledgerfs.writing.claims import IfExists
 from ledgerfs.writing.own_ids import new_own_id
 from tests.support.entries import frame, metadata
@@ -42,15 +42,15 @@ def copy(
     found = list(copy_rows(source, target, rows, chosen, progress))
     wanted = [source.catalog.ref(int(row)) for row in rows]
     # Those that failed are told at once, and all others, in order, when they are looked at again.
-    failed = {one.source.object("data").key for one in found if one.outcome is Outcome.FAILED}
+    failed = {one.source.object("data").key for one in found if one.outcome is CopyOutcome.FAILED}
     assert sorted(one.source.object("data").key for one in found) == sorted(ref.object("data").key for ref in wanted)
     assert [one.source for one in found if one.error is None] == [one for one in wanted if one.key not in failed]
     target.refresh()
     return found
 
 
-def outcomes(found: list[CopiedLedger]) -> dict[int, Outcome]:
-    assert all((one.error is not None) == (one.outcome is Outcome.FAILED) for one in found)
+def outcomes(found: list[CopiedLedger]) -> dict[int, CopyOutcome]:
+    assert all((one.error is not None) == (one.outcome is CopyOutcome.FAILED) for one in found)
     return {one.source.ledger_id: one.outcome for one in found}
 
 
@@ -96,7 +96,7 @@ def test_a_whole_bucket_is_the_same_and_a_second_time_nothing_is_done(
 ) -> None:
     told: list[tuple[int, int | None]] = []
     found = copy(golden_bucket, target, progress=lambda _, done, total: told.append((done, total)))
-    assert set(outcomes(found).values()) == {Outcome.COPIED}
+    assert set(outcomes(found).values()) == {CopyOutcome.COPIED}
     assert len(found) == 104
     assert all((one.ledger_id, one.uuid) == (one.source.ledger_id, one.source.uuid) for one in found)
     assert objects_in(folder) == objects_in(golden / "bucket")
@@ -107,7 +107,7 @@ def test_a_whole_bucket_is_the_same_and_a_second_time_nothing_is_done(
     before = places_of(folder)
     told.clear()
     again = copy(golden_bucket, target, progress=lambda _, done, total: told.append((done, total)))
-    assert set(outcomes(again).values()) == {Outcome.SKIPPED}
+    assert set(outcomes(again).values()) == {CopyOutcome.SKIPPED}
     assert places_of(folder) == before
     assert told[-1] == (size, size)
 
@@ -131,7 +131,7 @@ def test_on_s3_it_is_the_same_with_its_user_metadata(
     target = open_bucket(f"s3://{s3_bucket}{prefix}", s3.options)
     topics = managed(*SOME_TOPICS)
     found = copy(source, target, topics)
-    assert set(outcomes(found).values()) == {Outcome.COPIED}
+    assert set(outcomes(found).values()) == {CopyOutcome.COPIED}
     for one in found:
         for key in (one.source.object("data").key, one.source.object("index").key):
             name = f"{prefix}/{key}".lstrip("/")
@@ -146,7 +146,7 @@ def test_on_s3_it_is_the_same_with_its_user_metadata(
         assert blocks.endswith(f'-{one.source.cuts}"')
     with requests_of(s3_bucket) as seen:
         again = copy(source, open_bucket(f"s3://{s3_bucket}{prefix}", s3.options), topics)
-    assert set(outcomes(again).values()) == {Outcome.SKIPPED}
+    assert set(outcomes(again).values()) == {CopyOutcome.SKIPPED}
     assert changes(seen) == []
     assert verify(target).findings == ()
 
@@ -171,7 +171,7 @@ def test_half_a_copy_is_taken_up(golden: Path, golden_bucket: Bucket, target: Bu
         if number % 2:
             (folder / one.source.object("data").key).unlink()
     again = outcomes(copy(golden_bucket, open_bucket(str(folder)), topics))
-    assert {ledger_id for ledger_id, outcome in again.items() if outcome is Outcome.COPIED} == {
+    assert {ledger_id for ledger_id, outcome in again.items() if outcome is CopyOutcome.COPIED} == {
         one.ledger_id for one in gone
     }
     assert objects_in(folder) == whole
@@ -181,7 +181,7 @@ def test_copying_onto_itself_does_nothing(golden: Path, folder: Path) -> None:
     shutil.copytree(golden / "bucket", folder, dirs_exist_ok=True)
     before = places_of(folder)
     found = copy(open_bucket(str(folder)), open_bucket(str(folder)))
-    assert set(outcomes(found).values()) == {Outcome.SKIPPED}
+    assert set(outcomes(found).values()) == {CopyOutcome.SKIPPED}
     assert places_of(folder) == before
 
 
@@ -210,7 +210,7 @@ def test_a_block_size_that_the_target_refuses_is_one_error(
 
 def test_entries_that_fit_no_smaller_block_are_named(golden_bucket: Bucket, target: Bucket, folder: Path) -> None:
     found = copy(golden_bucket, target, managed("blocks", "plain"), block_size=2000)
-    assert {one.ledger_id for one in found if one.outcome is Outcome.FAILED} == {42, 99}
+    assert {one.ledger_id for one in found if one.outcome is CopyOutcome.FAILED} == {42, 99}
     for one in found:
         if one.error is not None:
             assert isinstance(one.error, RefusedLedgerError)
@@ -223,7 +223,7 @@ def test_entries_that_fit_no_smaller_block_are_named(golden_bucket: Bucket, targ
 def test_recompressed_copies_have_the_same_messages_and_ids(codec: str, golden_bucket: Bucket, target: Bucket) -> None:
     topics = ["batched-none", "batched-zlib", "single-snappy", "encrypted", "chunked", "txn", "kv-inline"]
     found = copy(golden_bucket, target, managed(*topics), transform=partial(recompress, codec))
-    assert set(outcomes(found).values()) == {Outcome.COPIED}
+    assert set(outcomes(found).values()) == {CopyOutcome.COPIED}
     options: dict[str, Any] = {"on_encrypted": "null", "include_markers": True, "transactions": "all"}
     for topic in topics:
         tables = [one.topic(f"public/golden/{topic}").scan(**options).to_table() for one in (golden_bucket, target)]
@@ -233,7 +233,7 @@ def test_recompressed_copies_have_the_same_messages_and_ids(codec: str, golden_b
 def test_unbatched_copies_have_the_same_messages_in_new_ledgers(golden_bucket: Bucket, target: Bucket) -> None:
     first = new_own_id([golden_bucket.catalog, target.catalog])
     found = copy(golden_bucket, target, transform=unbatch, first_ledger_id=first)
-    assert set(outcomes(found).values()) == {Outcome.COPIED}
+    assert set(outcomes(found).values()) == {CopyOutcome.COPIED}
     assert [one.ledger_id for one in found] == list(range(first, first + 104))
     assert all(one.uuid not in {ref.uuid for ref in golden_bucket.catalog.refs()} for one in found)
     for topic in golden_bucket.topics():
@@ -253,13 +253,13 @@ def test_what_to_do_with_a_ledger_that_is_there(golden_bucket: Bucket, target: B
     before = objects_in(folder)
     failed = copy(golden_bucket, target, topics, if_exists=IfExists.FAIL)
     assert all(isinstance(one.error, LedgerExistsError) for one in failed)
-    assert set(outcomes(copy(golden_bucket, target, topics, new_uuid=True)).values()) == {Outcome.SKIPPED}
+    assert set(outcomes(copy(golden_bucket, target, topics, new_uuid=True)).values()) == {CopyOutcome.SKIPPED}
     # The same name is never there twice.
     again = copy(golden_bucket, target, topics, if_exists=IfExists.NEW_COPY)
-    assert set(outcomes(again).values()) == {Outcome.SKIPPED}
+    assert set(outcomes(again).values()) == {CopyOutcome.SKIPPED}
     assert objects_in(folder) == before
     new = copy(golden_bucket, target, topics, if_exists=IfExists.NEW_COPY, new_uuid=True)
-    assert set(outcomes(new).values()) == {Outcome.COPIED}
+    assert set(outcomes(new).values()) == {CopyOutcome.COPIED}
     assert {one.uuid for one in new}.isdisjoint({one.source.uuid for one in new})
     objects = objects_in(folder)
     for one in new:
@@ -279,7 +279,7 @@ def test_another_ledger_of_the_same_id(tmp_path: Path, target: Bucket, folder: P
     put_in_folder(folder, offload([b"theirs"], 5, uuid=1))
     before = objects_in(folder)
     source = source_of(tmp_path, offload([b"ours"], 5, uuid=2), offload([b"free"], 6, uuid=3))
-    assert outcomes(copy(source, target)) == {5: Outcome.FAILED, 6: Outcome.COPIED}
+    assert outcomes(copy(source, target)) == {5: CopyOutcome.FAILED, 6: CopyOutcome.COPIED}
     for policy in (IfExists.SKIP, IfExists.FAIL):
         (failed, _) = copy(source, target, if_exists=policy)
         assert isinstance(failed.error, LedgerExistsError)
@@ -314,7 +314,7 @@ def test_of_an_unknown_creation_nothing_is_told(
     """An index that repair made from the data object has none."""
     put_in_folder(folder, offload([b"entry"], 5, uuid=1, created_ms=known[0]))
     source = source_of(tmp_path, offload([b"entry"], 5, uuid=2, created_ms=known[1]))
-    assert outcomes(copy(source, target)) == {5: Outcome.SKIPPED}
+    assert outcomes(copy(source, target)) == {5: CopyOutcome.SKIPPED}
 
 
 def test_two_clusters_that_copy_at_once_are_not_both_told_that_they_have(
@@ -331,7 +331,7 @@ def test_two_clusters_that_copy_at_once_are_not_both_told_that_they_have(
 
     monkeypatch.setattr(LocalWrites, "put", put_late)
     (failed,) = copy(source, target)
-    assert failed.outcome is Outcome.FAILED
+    assert failed.outcome is CopyOutcome.FAILED
     assert "somebody else has written ledger 5 meanwhile" in str(failed.error)
     assert objects_in(folder) == theirs.objects
 
@@ -352,7 +352,7 @@ each_way = pytest.mark.parametrize(
 def test_copies_keep_the_creation_of_the_ledger(options: dict[str, Any], tmp_path: Path, target: Bucket) -> None:
     entries = [frame(metadata(sequence_id=n), b"message") for n in range(3)]
     source = source_of(tmp_path, offload(entries, 5, uuid=1))
-    assert [one.outcome for one in copy(source, target, **options)] == [Outcome.COPIED]
+    assert [one.outcome for one in copy(source, target, **options)] == [CopyOutcome.COPIED]
     assert [ref.created_ms for ref in target.refresh().refs()] == [CREATED_MS]
 
 
@@ -367,10 +367,10 @@ def test_of_copies_that_contradict_each_other_none_is_copied(
     if is_lost:
         (tmp_path / "source" / f"{made[0].uuid}-ledger-5").unlink()
     found = copy(source, target, **options)
-    failed = [one for one in found if one.outcome is Outcome.FAILED]
+    failed = [one for one in found if one.outcome is CopyOutcome.FAILED]
     assert {one.source.ledger_id for one in failed} == {5}
     assert all("another copy of the ledger has other entries" in str(one.error) for one in failed)
-    assert [one.source.ledger_id for one in found if one.outcome is Outcome.COPIED] == [6]
+    assert [one.source.ledger_id for one in found if one.outcome is CopyOutcome.COPIED] == [6]
     assert len(objects_in(folder)) == 2
 
 
@@ -380,7 +380,7 @@ def test_an_id_that_another_topic_has_is_another_ledger(
 ) -> None:
     put_in_folder(folder, offload([b"theirs"], 5, uuid=1, name="a/b/persistent/theirs"))
     source = source_of(tmp_path, offload([b"ours"], 5, uuid=2), offload([b"free"], 6, uuid=3))
-    assert outcomes(copy(source, target, if_exists=policy)) == {5: Outcome.COPIED, 6: Outcome.COPIED}
+    assert outcomes(copy(source, target, if_exists=policy)) == {5: CopyOutcome.COPIED, 6: CopyOutcome.COPIED}
     assert [(ref.topic, ref.ledger_id) for ref in target.catalog.refs()] == [
         ("persistent://a/b/theirs", 5),
         ("persistent://public/default/orders", 5),
@@ -392,9 +392,9 @@ def test_a_recompressed_copy_is_taken_up(golden_bucket: Bucket, target: Bucket, 
     """Its length is not that of the source; its name tells that it is the same."""
     options: dict[str, Any] = {"transform": partial(recompress, "zstd")}
     topics = managed("batched-none", "batched-zlib")
-    assert set(outcomes(copy(golden_bucket, target, topics, **options)).values()) == {Outcome.COPIED}
+    assert set(outcomes(copy(golden_bucket, target, topics, **options)).values()) == {CopyOutcome.COPIED}
     before = places_of(folder)
-    assert set(outcomes(copy(golden_bucket, target, topics, **options)).values()) == {Outcome.SKIPPED}
+    assert set(outcomes(copy(golden_bucket, target, topics, **options)).values()) == {CopyOutcome.SKIPPED}
     assert places_of(folder) == before
 
 
@@ -404,7 +404,7 @@ def test_a_damaged_ledger_of_the_same_id_is_no_reason_to_skip(tmp_path: Path, ta
     path = folder / f"{made[0].uuid}-ledger-5"
     path.write_bytes(path.read_bytes()[:-1])
     source = source_of(tmp_path, made[1])
-    assert outcomes(copy(source, target)) == {5: Outcome.COPIED}
+    assert outcomes(copy(source, target)) == {5: CopyOutcome.COPIED}
     assert target.ledger(5).ref.uuid == made[1].uuid
     assert made[1].objects.items() <= objects_in(folder).items()
 
@@ -430,7 +430,11 @@ def test_all_complete_copies_of_a_ledger_are_copied(tmp_path: Path, target: Buck
     for key in made[1].objects:
         (folder / key).unlink()
     again = {one.uuid: one.outcome for one in copy(source, open_bucket(str(folder)))}
-    assert again == {made[0].uuid: Outcome.SKIPPED, made[1].uuid: Outcome.COPIED, made[2].uuid: Outcome.SKIPPED}
+    assert again == {
+        made[0].uuid: CopyOutcome.SKIPPED,
+        made[1].uuid: CopyOutcome.COPIED,
+        made[2].uuid: CopyOutcome.SKIPPED,
+    }
 
 
 def test_of_several_copies_one_gets_a_new_id(tmp_path: Path, target: Bucket) -> None:
@@ -464,7 +468,7 @@ def test_a_ledger_with_a_flipped_bit_is_named_and_not_copied(
     (spoilt,) = (key for key in keys if key.endswith("-ledger-42"))
     flip(source, spoilt, offset)
     found = copy(open_bucket(str(source)), target, transform=transform)
-    assert outcomes(found) == {42: Outcome.FAILED, 26: Outcome.COPIED, 33: Outcome.COPIED}
+    assert outcomes(found) == {42: CopyOutcome.FAILED, 26: CopyOutcome.COPIED, 33: CopyOutcome.COPIED}
     (failed,) = (one for one in found if one.error is not None)
     assert failed.source.ledger_id == 42
     assert "entry " in str(failed.error)
@@ -487,7 +491,7 @@ def test_a_damaged_copy_beside_a_whole_one_is_left_out(tmp_path: Path, target: B
     path = tmp_path / "source" / f"{short.uuid}-ledger-5"
     path.write_bytes(path.read_bytes()[:-1])
     found = copy(source, target)
-    assert [(one.uuid, one.outcome) for one in found] == [(whole.uuid, Outcome.COPIED)]
+    assert [(one.uuid, one.outcome) for one in found] == [(whole.uuid, CopyOutcome.COPIED)]
     assert objects_in(folder) == whole.objects
 
 
@@ -495,7 +499,7 @@ def test_a_damaged_copy_beside_a_whole_one_is_left_out(tmp_path: Path, target: B
 def test_ledgers_of_no_topic_are_copied_as_they_are(name: str | None, tmp_path: Path, target: Bucket) -> None:
     made = offload([b"x"], 5, uuid=1, name=name), offload([b"x"], 6, uuid=2)
     found = copy(source_of(tmp_path, *made), target)
-    assert outcomes(found) == {5: Outcome.COPIED, 6: Outcome.COPIED}
+    assert outcomes(found) == {5: CopyOutcome.COPIED, 6: CopyOutcome.COPIED}
     assert objects_in(tmp_path / "target") == made[0].objects | made[1].objects
 
 

@@ -612,14 +612,14 @@ def test_two_clusters_may_have_one_backup(source: Place, place: Place, tmp_path:
 def test_a_rival_of_a_copy_is_told_and_stays(
     source: Place, place: Place, before_index: list[Callable[[], object]]
 ) -> None:
-    from ledgerfs.writing.bucket_copy import Outcome, copy_rows, rows_to_copy
+    from ledgerfs.writing.bucket_copy import CopyOutcome, copy_rows, rows_to_copy
 
     theirs = offload(THEIRS, 8, uuid=9)
     before_index.append(lambda: put_objects(place, theirs))
     bucket = open_bucket(source.url)
     target = open_bucket(place.url, place.options)
     found = list(copy_rows(bucket, target, rows_to_copy(bucket.catalog, None, all_copies=True)))
-    assert [(one.source.ledger_id, one.outcome) for one in found] == [(7, Outcome.COPIED), (8, Outcome.FAILED)]
+    assert [(one.source.ledger_id, one.outcome) for one in found] == [(7, CopyOutcome.COPIED), (8, CopyOutcome.FAILED)]
     assert "somebody else has written ledger 8 meanwhile" in str(found[1].error)
     assert theirs.objects.keys() <= place.objects()
     assert sorted(place.ledgers()) == sorted([OUR_RECORDS, THEIR_RECORDS])
@@ -629,11 +629,11 @@ def test_a_rival_of_a_copy_is_told_and_stays(
 def test_what_is_removed_from_a_target_is_not_there_already(
     when: str, source: Place, place: Place, views: Views, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ledgerfs.writing.bucket_copy import Outcome, copy_rows, rows_to_copy
+    from ledgerfs.writing.bucket_copy import CopyOutcome, copy_rows, rows_to_copy
 
     bucket, target, theirs = open_bucket(source.url), views.bucket(), views.bucket()
     rows = rows_to_copy(bucket.catalog, None, all_copies=True)
-    assert {one.outcome for one in copy_rows(bucket, target, rows)} == {Outcome.COPIED}
+    assert {one.outcome for one in copy_rows(bucket, target, rows)} == {CopyOutcome.COPIED}
     listed, calls = Bucket.refresh, []
 
     def refresh(self: Bucket, *arguments: Any) -> Any:
@@ -649,10 +649,10 @@ def test_what_is_removed_from_a_target_is_not_there_already(
     monkeypatch.setattr(Bucket, "refresh", refresh)
     found = {one.outcome for one in copy_rows(bucket, target, rows)}
     if when == "at once":
-        assert found == {Outcome.COPIED}
+        assert found == {CopyOutcome.COPIED}
         assert place.ledgers() == [OUR_RECORDS] * 2
     else:
-        assert found == {Outcome.FAILED}
+        assert found == {CopyOutcome.FAILED}
 
 
 def test_a_source_is_listed_anew_and_what_vanishes_from_it_is_named(
@@ -666,14 +666,14 @@ def test_a_source_is_listed_anew_and_what_vanishes_from_it_is_named(
 
 
 def test_a_ledger_that_vanishes_while_it_is_copied_is_a_failure(source: Place, place: Place) -> None:
-    from ledgerfs.writing.bucket_copy import Outcome, copy_rows, rows_to_copy
+    from ledgerfs.writing.bucket_copy import CopyOutcome, copy_rows, rows_to_copy
 
     bucket = open_bucket(source.url)
     rows = rows_to_copy(bucket.catalog, None, all_copies=True)
     for key in offload(OURS, 8, uuid=2).objects:
         source.clean.raw_store.writes.delete(key)
     found = list(copy_rows(bucket, open_bucket(place.url, place.options), rows))
-    assert {one.source.ledger_id: one.outcome for one in found} == {7: Outcome.COPIED, 8: Outcome.FAILED}
+    assert {one.source.ledger_id: one.outcome for one in found} == {7: CopyOutcome.COPIED, 8: CopyOutcome.FAILED}
 
 
 def test_unbatched_ledgers_get_ids_that_nobody_else_has(source: Place, place: Place, tmp_path: Path) -> None:

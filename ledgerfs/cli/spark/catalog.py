@@ -8,8 +8,8 @@ from ledgerfs.cli.command import command
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import json_option
 from ledgerfs.cli.output import human_size, minute, progress, show, table
-from ledgerfs.cli.spark.options import Session, session_options, storage_argument
-from ledgerfs.cli.spark.rows import milliseconds, print_rows, rows_of
+from ledgerfs.cli.spark.options import SessionOptions, session_options, storage_argument
+from ledgerfs.cli.spark.rows import collected_rows, milliseconds, print_rows
 from ledgerfs.cli.spark.running import running
 from ledgerfs.display import printable
 
@@ -34,7 +34,7 @@ _NOT_SHOWN = {"uuid", "copy", "object_bytes"}
     "--publish-times", is_flag=True, help="Read when first and last entry of each ledger were published: a few small reads each."
 )  # fmt: skip
 @json_option
-def catalog(*, storage: "Storage", session: Session, by: str, publish_times: bool, as_json: bool) -> None:
+def catalog(*, storage: "Storage", session: SessionOptions, by: str, publish_times: bool, as_json: bool) -> None:
     """Show what is in a bucket: topics or ledgers, their entries, bytes and times.
 
     "created" is a ledger's creation in BookKeeper, of a topic that of its first ledger; "uploaded" the last upload. Messages of a ledger
@@ -53,7 +53,7 @@ def catalog(*, storage: "Storage", session: Session, by: str, publish_times: boo
 
         with progress() as update:
             frame = catalog_of(spark, storage, by=by, publish_times=publish_times, progress=update)
-        rows = rows_of(frame)
+        rows = collected_rows(frame)
         bucket = storage_of(spark, storage).bucket()
     if as_json:
         print_rows(rows)

@@ -9,9 +9,9 @@ from ledgerfs.cli.command import command
 from ledgerfs.cli.left_out import say_left_out
 from ledgerfs.cli.options import json_option, parsed_options
 from ledgerfs.cli.output import human_size, print_json, say, show, table
-from ledgerfs.cli.scan_options import names_of, scan_options
+from ledgerfs.cli.scan_options import parsed_names, scan_options
 from ledgerfs.cli.sizes import Size
-from ledgerfs.cli.spark.options import Session, session_options, storage_argument
+from ledgerfs.cli.spark.options import SessionOptions, session_options, storage_argument
 from ledgerfs.cli.spark.running import running
 from ledgerfs.display import printable
 
@@ -42,7 +42,7 @@ _KINDS = ("parquet", "jsonl", "arrow", "csv")
     "--format", "kind", type=click.Choice(_KINDS), default="parquet", show_default=True, help="What to write."
 )
 @click.option(
-    "--partition-by", metavar="A,B,…", callback=names_of,
+    "--partition-by", metavar="A,B,…", callback=parsed_names,
     help="Folders by value: topic, date, hour (of publish_time, UTC), partition, ledger_id, producer_name.",
 )  # fmt: skip
 @click.option("--incremental", is_flag=True, help="Add what is new since the last export to this folder.")
@@ -58,7 +58,7 @@ def export(
     /,
     *,
     storage: "Storage",
-    session: Session,
+    session: SessionOptions,
     to: str,
     to_options: tuple[str, ...],
     kind: str,

@@ -22,7 +22,7 @@ _MASTERS = ("local", "spark://", "k8s://", "yarn")
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class SessionOptions:
     """What was said about the session, which is opened when everything else about a command is known to be right."""
 
     master: str | None
@@ -44,7 +44,7 @@ class Session:
 
 
 def session_options(command: Command) -> Command:
-    """Add --master and --conf; the command gets a `Session` as ``session``."""
+    """Add --master and --conf; the command gets a `SessionOptions` as ``session``."""
     master = click.option(
         "--master", metavar="URL", callback=_keep_master, is_eager=True, expose_value=False,
         help="Spark's master: local[4], spark://host:7077, …  [default: what spark-submit says, else all cores of this machine]",
@@ -67,8 +67,8 @@ def _keep_master(context: click.Context, _: click.Parameter, master: str | None)
     context.meta["ledgerfs.spark.master"] = master
 
 
-def _session(context: click.Context, _: click.Parameter, values: tuple[str, ...]) -> Session:
-    return Session(context.meta.get("ledgerfs.spark.master"), parsed_texts(values))
+def _session(context: click.Context, _: click.Parameter, values: tuple[str, ...]) -> SessionOptions:
+    return SessionOptions(context.meta.get("ledgerfs.spark.master"), parsed_texts(values))
 
 
 def _storage(context: click.Context, _: click.Parameter, url: str) -> "Storage | None":

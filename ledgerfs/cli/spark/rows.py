@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def rows_of(frame: "DataFrame") -> list[dict[str, Any]]:
+def collected_rows(frame: "DataFrame") -> list[dict[str, Any]]:
     """Do the work, and return its rows; times know that they are of UTC, which those of Spark's own rows do not."""
     rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
     return rows

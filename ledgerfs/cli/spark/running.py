@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ledgerfs.cli.spark.options import WHAT_IS_NEEDED, Session
+from ledgerfs.cli.spark.options import WHAT_IS_NEEDED, SessionOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 @contextmanager
-def running(session: Session, name: str) -> Iterator["SparkSession"]:
+def running(session: SessionOptions, name: str) -> Iterator["SparkSession"]:
     """Open the session, and stop it in the end, however that comes: its jobs with it, after Ctrl-C as well.
 
     What a task failed with is raised again as the error of ours that it was, so that message and exit code are those of other commands.

@@ -10,8 +10,8 @@ from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import json_option
 from ledgerfs.cli.output import human_size, show, table
 from ledgerfs.cli.scan_options import scan_options
-from ledgerfs.cli.spark.options import Session, session_options, storage_argument
-from ledgerfs.cli.spark.rows import print_rows, rows_of
+from ledgerfs.cli.spark.options import SessionOptions, session_options, storage_argument
+from ledgerfs.cli.spark.rows import collected_rows, print_rows
 from ledgerfs.cli.spark.running import running
 from ledgerfs.display import printable
 
@@ -47,7 +47,7 @@ def _by(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...]:
 @click.pass_context
 def stats(
     context: click.Context, *, storage: "Storage", topics: tuple[str, ...], pattern: str | None, by: tuple[str, ...], scan: dict[str, Any],
-    session: Session, as_json: bool,
+    session: SessionOptions, as_json: bool,
 ) -> None:  # fmt: skip
     """Count messages, bytes of their values, and different keys, by topic, day (UTC) and producer; of all topics if none is named.
 
@@ -71,7 +71,7 @@ def stats(
         from ledgerfs.spark.source.left_out import by_topic, left_out_accumulator
 
         left_out = left_out_accumulator(spark)
-        rows = rows_of(
+        rows = collected_rows(
             stats_of(spark, storage, topics=topics or None, topics_pattern=pattern, by=by, left_out=left_out, **scan)
         )
         bucket = storage_of(spark, storage).bucket()

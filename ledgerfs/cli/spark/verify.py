@@ -7,7 +7,7 @@ import click
 from ledgerfs.cli.command import command
 from ledgerfs.cli.options import json_option
 from ledgerfs.cli.output import progress
-from ledgerfs.cli.spark.options import Session, session_options, storage_argument
+from ledgerfs.cli.spark.options import SessionOptions, session_options, storage_argument
 from ledgerfs.cli.spark.running import running
 from ledgerfs.cli.verify import conclude
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 )
 @json_option
 @click.pass_context
-def verify(context: click.Context, *, storage: "Storage", session: Session, quick: bool, as_json: bool) -> None:
+def verify(context: click.Context, *, storage: "Storage", session: SessionOptions, quick: bool, as_json: bool) -> None:
     """Check that every offloaded ledger of a bucket is whole, many at a time.
 
     Exit code 0: all is well; 1: damage; 3: the store did not let us look at everything.

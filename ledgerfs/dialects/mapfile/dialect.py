@@ -22,7 +22,7 @@ from ledgerfs.errors import AccessDeniedError, CorruptLedgerError, CorruptMetada
 from ledgerfs.formats.uuid_halves import uuid_from_halves, uuid_halves
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import LEDGER, Table
-from ledgerfs.ledgers.dialect import Found, Names, OpenLedger, Progress, RepairRequest
+from ledgerfs.ledgers.dialect import FoundLedgers, Names, OpenLedger, Progress, RepairRequest
 from ledgerfs.ledgers.findings import Finding
 from ledgerfs.ledgers.ledger_ref import CatalogState, LedgerRef
 from ledgerfs.ledgers.reader import LedgerReader
@@ -33,7 +33,7 @@ from ledgerfs.storage.objects import ObjectStat
 if TYPE_CHECKING:
     from hashlib import blake2b
 
-    from ledgerfs.dialects.mapfile.checks.ledger_check import LedgerCheck
+    from ledgerfs.dialects.mapfile.checks.ledger_check import MapFileCheck
 
 _CHUNK = 256
 
@@ -65,7 +65,7 @@ class MapFiles:
         names: Names,
         places: Names,
         progress: Progress | None,
-    ) -> Found:
+    ) -> FoundLedgers:
         """Read of each folder that ``previous`` does not know in its present version what makes it a ledger."""
         known = _KnownRows(previous)
         rows, unseen = [], []
@@ -86,7 +86,7 @@ class MapFiles:
                 found.take(one)
         found.require_the_stores_health(has_others=bool(rows))
         table = np.concatenate([np.array(rows, LEDGER), np.array(found.rows, LEDGER)])
-        return Found(table, MapFileRemains(tuple(found.partial())))
+        return FoundLedgers(table, MapFileRemains(tuple(found.partial())))
 
     def completed(self, catalog: Catalog) -> Catalog:
         """Return the catalog as it is."""
@@ -106,12 +106,12 @@ class MapFiles:
 
     def check_ledger(
         self, ledger: LedgerReader, on_read: Callable[[int], None], digest: "blake2b | None" = None
-    ) -> "LedgerCheck":
+    ) -> "MapFileCheck":
         """Read every byte of a ledger's objects."""
         # numba, which this imports, is not needed for a quick look.
-        from ledgerfs.dialects.mapfile.checks.ledger_check import LedgerCheck
+        from ledgerfs.dialects.mapfile.checks.ledger_check import MapFileCheck
 
-        return LedgerCheck(cast("MapFileReader", ledger), on_read, digest=digest).run()
+        return MapFileCheck(cast("MapFileReader", ledger), on_read, digest=digest).run()
 
     def remarks(self, catalog: Catalog) -> list[Finding]:  # noqa: ARG002
         """Say nothing more."""

@@ -19,7 +19,7 @@ STRETCH = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class KeyPlace:
     """Where a walk begins, or is.
 
     Attributes
@@ -36,11 +36,11 @@ class Place:
     is_proved: bool
 
 
-START = Place(0, METADATA_KEY, is_proved=True)
+START = KeyPlace(0, METADATA_KEY, is_proved=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class KeyStretch:
     """Entries that follow each other in a ledger's data; perhaps none, where the metadata stands alone.
 
     Attributes
@@ -54,12 +54,12 @@ class Stretch:
 
     batch: EntryBatch
     metadata: bytes | None
-    behind: Place
+    behind: KeyPlace
 
 
 def walk_keys(
-    window: ObjectWindow, place: Place, header: SequenceHeader, last: int, data: ObjectStat
-) -> Iterator[Stretch]:
+    window: ObjectWindow, place: KeyPlace, header: SequenceHeader, last: int, data: ObjectStat
+) -> Iterator[KeyStretch]:
     """Yield the entries from a place on up to ``last``, and those after it that stand with it in a block; use up the window as far.
 
     Parameters
@@ -106,7 +106,7 @@ def walk_keys(
             expected = found
         good = _following(step.records, expected)
         if good:
-            behind = Place(window.position, expected + good, is_proved=True)
+            behind = KeyPlace(window.position, expected + good, is_proved=True)
             yield _stretch(step.records, good, behind)
             expected += good
         if good < len(step.records):
@@ -120,10 +120,10 @@ def _following(records: Records, expected: int) -> int:
     return len(records) if is_right.all() else int(np.argmin(is_right))
 
 
-def _stretch(records: Records, count: int, behind: Place) -> Stretch:
+def _stretch(records: Records, count: int, behind: KeyPlace) -> KeyStretch:
     first, skipped, metadata = int(records.keys[0]), 0, None
     if first == METADATA_KEY:
         start, size = int(records.starts[0]), int(records.sizes[0])
         first, skipped, metadata = 0, 1, bytes(records.buffer[start : start + size])
     part = slice(skipped, count)
-    return Stretch(EntryBatch(first, records.buffer, records.starts[part], records.sizes[part]), metadata, behind)
+    return KeyStretch(EntryBatch(first, records.buffer, records.starts[part], records.sizes[part]), metadata, behind)

@@ -29,7 +29,7 @@ from ledgerfs.storage.objects import ObjectStat, ReadRequest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ledgerfs.dialects.mapfile.key_walk import Place, Stretch
+    from ledgerfs.dialects.mapfile.key_walk import KeyPlace, KeyStretch
     from ledgerfs.formats.records import EntryBatch
 
 _KEPT = 8 << 20
@@ -44,19 +44,19 @@ class Positions:
     positions: Cuts
     size: int
 
-    def before(self, entry: int) -> "Place":
+    def before(self, entry: int) -> "KeyPlace":
         """Return the nearest position from which a walk comes to an entry."""
-        from ledgerfs.dialects.mapfile.key_walk import START, Place
+        from ledgerfs.dialects.mapfile.key_walk import START, KeyPlace
 
         row = int(np.searchsorted(self.firsts, entry, "right")) - 1
-        return Place(int(self.positions[row]), int(self.firsts[row]), is_proved=False) if row > 0 else START
+        return KeyPlace(int(self.positions[row]), int(self.firsts[row]), is_proved=False) if row > 0 else START
 
-    def after(self, entry: int, position: int) -> "Place | None":
+    def after(self, entry: int, position: int) -> "KeyPlace | None":
         """Return the next position after another one that is for an entry after ``entry``."""
-        from ledgerfs.dialects.mapfile.key_walk import Place
+        from ledgerfs.dialects.mapfile.key_walk import KeyPlace
 
         rows = np.flatnonzero((self.firsts > entry) & (self.positions > position))
-        return Place(int(self.positions[rows[0]]), int(self.firsts[rows[0]]), is_proved=False) if rows.size else None
+        return KeyPlace(int(self.positions[rows[0]]), int(self.firsts[rows[0]]), is_proved=False) if rows.size else None
 
     def behind(self, entry: int) -> int:
         """Return an offset in the data up to which the record of an entry goes, or its block: the one that a position is for has it too."""
@@ -238,7 +238,7 @@ class MapFileReader:
         stat = self.ref.object("index")
         return ReadRequest(stat.key, 0, stat.size, stat.version)
 
-    def _parts(self, place: "Place", end: int, *, is_known: bool = False) -> "Iterator[ReadRequest]":
+    def _parts(self, place: "KeyPlace", end: int, *, is_known: bool = False) -> "Iterator[ReadRequest]":
         is_kept = end - place.position <= _KEPT
         for part in cut_parts(place.position, end, is_known=is_known):
             yield self.request(*part, is_kept=is_kept)
@@ -262,12 +262,12 @@ class MapFileReader:
             yield from self._read(ObjectWindow(own, key, place.position), place, first, last, on_damage)
 
     def _read(
-        self, window: ObjectWindow, place: "Place", first: int, last: int, on_damage: OnDamage | None
+        self, window: ObjectWindow, place: "KeyPlace", first: int, last: int, on_damage: OnDamage | None
     ) -> "Iterator[EntryBatch]":
         """Yield entries; what contradicts itself is asked for once more, then without the index, before it is damage."""
         from ledgerfs.dialects.mapfile.key_walk import START
 
-        tried: list[Place] = []
+        tried: list[KeyPlace] = []
         opened: Parts | None = None
         try:
             while first <= last:
@@ -294,7 +294,7 @@ class MapFileReader:
             if opened is not None:
                 opened.close()
 
-    def _walk(self, window: ObjectWindow, place: "Place", last: int) -> "Iterator[Stretch]":
+    def _walk(self, window: ObjectWindow, place: "KeyPlace", last: int) -> "Iterator[KeyStretch]":
         # numba, which this imports, is not needed by those who only list.
         from ledgerfs.dialects.mapfile.key_walk import walk_keys
 
@@ -316,7 +316,7 @@ class MapFileReader:
         self._require_known(start.metadata)
         return start
 
-    def _again(self, place: "Place", tried: "list[Place]") -> "Place | None":
+    def _again(self, place: "KeyPlace", tried: "list[KeyPlace]") -> "KeyPlace | None":
         """Return where to begin once more after damage: at the same place, then at the start if only the index tells of that place."""
         from ledgerfs.dialects.mapfile.key_walk import START
 
@@ -325,8 +325,8 @@ class MapFileReader:
         return None if place.is_proved or START in tried else START
 
     def _skip(
-        self, error: CorruptLedgerError, place: "Place", first: int, last: int, on_damage: OnDamage | None
-    ) -> "tuple[int, Place]":
+        self, error: CorruptLedgerError, place: "KeyPlace", first: int, last: int, on_damage: OnDamage | None
+    ) -> "tuple[int, KeyPlace]":
         """Return the entry and the place to go on at after damage that stays; raises where nobody wants to be told of it."""
         damage = self._damage(error)
         if on_damage is None or not isinstance(damage, CorruptLedgerError):

@@ -46,7 +46,7 @@ from ledgerfs.formats.pulsar_blob.object_names import KeyKind, LedgerKey, kind_o
 from ledgerfs.formats.pulsar_blob.user_metadata import parse_user_metadata
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import LEDGER, Table
-from ledgerfs.ledgers.dialect import Found, Names, OpenLedger, Progress, RepairRequest
+from ledgerfs.ledgers.dialect import FoundLedgers, Names, OpenLedger, Progress, RepairRequest
 from ledgerfs.ledgers.findings import Finding
 from ledgerfs.ledgers.ledger_ref import CatalogState, LedgerRef
 from ledgerfs.ledgers.reader import LedgerReader
@@ -57,7 +57,7 @@ from ledgerfs.storage.objects import ObjectStat, ReadRequest
 if TYPE_CHECKING:
     from hashlib import blake2b
 
-    from ledgerfs.dialects.pulsar_blob.checks.ledger_checks import LedgerCheck
+    from ledgerfs.dialects.pulsar_blob.checks.ledger_checks import PulsarLedgerCheck
 
 _CHUNK = 32768
 _SIZE = list(LISTED.names or ()).index("size")
@@ -92,7 +92,7 @@ class PulsarBlob:
         names: Names,
         places: Names,  # noqa: ARG002  (keys are flat)
         progress: Progress | None,
-    ) -> Found:
+    ) -> FoundLedgers:
         """Read the indexes that ``previous`` does not know in their present version; damaged objects raise nothing."""
         data, indexes = listing.tables()
         known, known_rows = _known_rows(indexes, previous, names)
@@ -107,7 +107,7 @@ class PulsarBlob:
         set_states(ledgers)
         unpaired = data[match_rows(data, indexes) < 0]
         orphans = told_orphans(self._store, unpaired, previous, names.row_of, progress)
-        return Found(ledgers, BlobRemains(orphans, tuple(told_bad_indexes(self._store, bad, names.row_of))))
+        return FoundLedgers(ledgers, BlobRemains(orphans, tuple(told_bad_indexes(self._store, bad, names.row_of))))
 
     def completed(self, catalog: Catalog) -> Catalog:
         """Compare what has no readable index with the complete ledgers of the same ids."""
@@ -123,12 +123,12 @@ class PulsarBlob:
 
     def check_ledger(
         self, ledger: LedgerReader, on_read: Callable[[int], None], digest: "blake2b | None" = None
-    ) -> "LedgerCheck":
+    ) -> "PulsarLedgerCheck":
         """Read every byte of a ledger's two objects."""
         # numba, which this imports, is not needed for a quick look.
-        from ledgerfs.dialects.pulsar_blob.checks.ledger_checks import LedgerCheck
+        from ledgerfs.dialects.pulsar_blob.checks.ledger_checks import PulsarLedgerCheck
 
-        return LedgerCheck(cast("PulsarLedgerReader", ledger), on_read, digest=digest).run()
+        return PulsarLedgerCheck(cast("PulsarLedgerReader", ledger), on_read, digest=digest).run()
 
     def remarks(self, catalog: Catalog) -> list[Finding]:
         """Tell of a store that keeps no user metadata."""

@@ -19,7 +19,7 @@ from ledgerfs.formats.pulsar_blob.index import OffloadIndex
 from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
 
 if TYPE_CHECKING:
-    from ledgerfs.dialects.pulsar_blob.record_walk import Stretch
+    from ledgerfs.dialects.pulsar_blob.record_walk import RecordStretch
 
 NEAR = 512 << 10
 """Bytes of entries, about, that are few: as many are read with one request."""
@@ -119,7 +119,7 @@ class EntryPlaces:
         # Some more: entries are not all alike.
         return max(_SMALLEST_READ, expected + min(expected // 4, STEP))
 
-    def learn(self, stretch: "Stretch", *, is_single: bool) -> None:
+    def learn(self, stretch: "RecordStretch", *, is_single: bool) -> None:
         """Remember places among records that were walked over: one a MiB, more where single entries are wanted."""
         starts = stretch.batch.offsets + (stretch.position - RECORD_HEADER_BYTES)
         for offsets, step in ((self.learned, STEP), (self._fine, _FINE_STEP)) if is_single else ((self.learned, STEP),):

@@ -15,9 +15,9 @@ from ledgerfs.cache.read_ahead import cut_parts
 from ledgerfs.dialects.object_stream import leads_to, stream_objects
 from ledgerfs.dialects.pulsar_blob.block_map import BlockMap
 from ledgerfs.dialects.pulsar_blob.description import describe_ledger
+from ledgerfs.dialects.pulsar_blob.entries_file import EntriesFile
 from ledgerfs.dialects.pulsar_blob.entry_places import NEAR, Anchor, EntryPlaces
 from ledgerfs.dialects.pulsar_blob.padding_proof import PaddingProof
-from ledgerfs.dialects.pulsar_blob.record_file import RecordFile
 from ledgerfs.display import names_shown, printable
 from ledgerfs.errors import CorruptIndexError, CorruptLedgerError, EntryRangeError, LedgerfsError, StaleObjectError
 from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata
@@ -32,7 +32,7 @@ from ledgerfs.storage.single_flight import SingleFlight
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ledgerfs.dialects.pulsar_blob.record_walk import Stretch
+    from ledgerfs.dialects.pulsar_blob.record_walk import RecordStretch
     from ledgerfs.formats.records import EntryBatch
 
 _KEPT = 8 << 20
@@ -226,9 +226,9 @@ class PulsarLedgerReader:
         """Return the user metadata of the index object."""
         return self.store.head(self.ref.object("index").key).metadata
 
-    def records(self) -> RecordFile:
+    def records(self) -> EntriesFile:
         """Return the ``.entries`` file, opened; costs no request."""
-        return RecordFile(self)
+        return EntriesFile(self)
 
     def read_records(self, start: int, end: int) -> bytes:
         """Return bytes ``start`` to ``end`` of the ``.entries`` file, without a look at what they are.
@@ -318,7 +318,7 @@ class PulsarLedgerReader:
 
     def _stretches(
         self, window: ObjectWindow, block: int, start: Anchor, last: int, *, is_single: bool
-    ) -> "Iterator[Stretch]":
+    ) -> "Iterator[RecordStretch]":
         """Yield a block's entries up to ``last``, from ``start`` on; what contradicts itself is asked for once more before it is damage."""
         # numba, which this imports, is not needed by those who only copy bytes.
         from ledgerfs.dialects.pulsar_blob.record_walk import walk_records
@@ -339,7 +339,7 @@ class PulsarLedgerReader:
             return
         yield from self._stretches_again(block, last, unproved)
 
-    def _stretches_again(self, block: int, last: int, unproved: Anchor | None) -> "Iterator[Stretch]":
+    def _stretches_again(self, block: int, last: int, unproved: Anchor | None) -> "Iterator[RecordStretch]":
         """Yield a block's entries from its beginning on; raises `StaleObjectError` where the entry ``unproved`` is at another place."""
         from ledgerfs.dialects.pulsar_blob.record_walk import walk_records
 

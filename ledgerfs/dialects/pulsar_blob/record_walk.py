@@ -14,7 +14,7 @@ STRETCH = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class RecordStretch:
     """Entries that stand one behind the other in a data object.
 
     Attributes
@@ -52,7 +52,7 @@ def front_of(data: bytes, entry: int, key: str, offset: int) -> Glance:
     return Glance(memoryview(data)[RECORD_HEADER_BYTES : RECORD_HEADER_BYTES + size], size)
 
 
-def walk_records(window: ObjectWindow, entry: int, last: int, end: int, key: str) -> Iterator[Stretch]:
+def walk_records(window: ObjectWindow, entry: int, last: int, end: int, key: str) -> Iterator[RecordStretch]:
     """Yield the entries ``entry`` to ``last``, of which the first stands at the window's position, and use up the window as far.
 
     The block ends at offset ``end``. Raises `CorruptLedgerError`, after all entries before it were yielded, for an entry with another id,
@@ -72,7 +72,7 @@ def walk_records(window: ObjectWindow, entry: int, last: int, end: int, key: str
                 f"entries up to {entry - 1} leave their block, which ends at byte {end}", key=key, offset=behind
             )
         if len(scan.batch):
-            yield Stretch(scan.batch, position, behind)
+            yield RecordStretch(scan.batch, position, behind)
         window.consume(scan.position)
         if scan.stop == ScanStop.NEGATIVE_LENGTH:
             raise CorruptLedgerError(f"entry {entry} has the impossible length {scan.found}", key=key, offset=behind)

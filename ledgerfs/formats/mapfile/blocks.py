@@ -28,7 +28,7 @@ _MAX_INT32 = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BlockPart:
     """One of a block's four streams: indexes in the window's buffer."""
 
     start: int
@@ -52,10 +52,10 @@ class Block:
 
     start: int
     records: int
-    key_lengths: Part
-    keys: Part
-    value_lengths: Part
-    values: Part
+    key_lengths: BlockPart
+    keys: BlockPart
+    value_lengths: BlockPart
+    values: BlockPart
 
     @property
     def end(self) -> int:
@@ -81,7 +81,7 @@ def find_block(window: Window, start: int, sync: bytes) -> Block | int:
     if counted is None:
         return _needed(window, start, at)
     records, at = counted
-    parts: list[Part] = []
+    parts: list[BlockPart] = []
     for name in _PARTS:
         sized = _length(window, at, f"size of the {name}")
         if sized is None:
@@ -89,7 +89,7 @@ def find_block(window: Window, start: int, sync: bytes) -> Block | int:
         size, begins = sized
         at = begins + size
         window.check_inside("a block", start, at - start)
-        parts.append(Part(begins, at))
+        parts.append(BlockPart(begins, at))
     block = Block(start, records, *parts)
     if not 0 < records <= MOST_OF_A_BYTE * (block.key_lengths.end - block.key_lengths.start):
         raise window.corrupt(f"a block that claims {records} records", start)
@@ -109,7 +109,7 @@ def block_keys(window: Window, block: Block, codec: Codec) -> Int64Array:
     return np.frombuffer(keys, ">i8").astype(np.int64)
 
 
-def inflate_part(window: Window, part: Part, codec: Codec, least: int, most: int) -> bytes:
+def inflate_part(window: Window, part: BlockPart, codec: Codec, least: int, most: int) -> bytes:
     """Return the ``least`` to ``most`` bytes that one stream of a block holds; raises the same errors for any other size."""
     try:
         return inflate(window.buffer[part.start : part.end], codec, least, most)

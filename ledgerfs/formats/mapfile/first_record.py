@@ -7,7 +7,7 @@ ends: what is damaged without contradicting itself is found by whoever reads the
 import struct
 
 from ledgerfs.errors import DecompressionError
-from ledgerfs.formats.mapfile.blocks import KEY_BYTES, SYNC_ESCAPE, Part, find_block
+from ledgerfs.formats.mapfile.blocks import KEY_BYTES, SYNC_ESCAPE, BlockPart, find_block
 from ledgerfs.formats.mapfile.header import SYNC_BYTES, Codec, RecordCompression, SequenceHeader
 from ledgerfs.formats.mapfile.inflating import inflate_start
 from ledgerfs.formats.mapfile.window import Window
@@ -38,7 +38,7 @@ def read_metadata_value(window: Window, header: SequenceHeader) -> bytes | int:
     return _value(window, value, header.codec)
 
 
-def _first_record(window: Window, header: SequenceHeader) -> tuple[int, int, Part] | int:
+def _first_record(window: Window, header: SequenceHeader) -> tuple[int, int, BlockPart] | int:
     """Return the key, where its record begins, and where its value is."""
     buffer, at = window.buffer, header.size
     while buffer[at : at + 4] == SYNC_ESCAPE:
@@ -53,10 +53,10 @@ def _first_record(window: Window, header: SequenceHeader) -> tuple[int, int, Par
     if key_length != KEY_BYTES or length < KEY_BYTES + 4:
         raise window.corrupt(f"a record claims a length of {length} bytes and a key of {key_length}", at)
     _needed(window, at, 8 + length)
-    return key, at, Part(at + _RECORD.size, at + 8 + length)
+    return key, at, BlockPart(at + _RECORD.size, at + 8 + length)
 
 
-def _first_of_block(window: Window, header: SequenceHeader) -> tuple[int, int, Part] | int:
+def _first_of_block(window: Window, header: SequenceHeader) -> tuple[int, int, BlockPart] | int:
     """Return the first key, where its block begins, and where the block's values are."""
     block = find_block(window, header.size, header.sync)
     if isinstance(block, int):
@@ -67,7 +67,7 @@ def _first_of_block(window: Window, header: SequenceHeader) -> tuple[int, int, P
     return int.from_bytes(key, "big", signed=True), block.start, block.values
 
 
-def _value(window: Window, part: Part, codec: Codec | None) -> bytes | int:
+def _value(window: Window, part: BlockPart, codec: Codec | None) -> bytes | int:
     """Return the first value of those that begin where ``part`` does."""
     given = _start(window, part, codec, 4)
     length = int.from_bytes(given, "big", signed=True) if len(given) == 4 else 0
@@ -81,7 +81,7 @@ def _value(window: Window, part: Part, codec: Codec | None) -> bytes | int:
     return min(part.end, 2 * len(window.buffer))
 
 
-def _start(window: Window, part: Part, codec: Codec | None, size: int) -> bytes:
+def _start(window: Window, part: BlockPart, codec: Codec | None, size: int) -> bytes:
     """Return the first ``size`` bytes of a stream, or as many as the window has of it."""
     stream = window.buffer[part.start : part.end]
     if codec is None:

@@ -31,7 +31,7 @@ SMALLEST_MESSAGE = 6
 """Bytes that a message of a batch takes at least: the size of its metadata, and its payload's size in it."""
 
 
-class Message(IntEnum):
+class MessageColumn(IntEnum):
     """Columns of the messages; the value that stands for "not there" in brackets."""
 
     ENTRY = 0  # position in the table of entries
@@ -55,43 +55,43 @@ class Message(IntEnum):
 
 BATCHED_FIELDS = field_map(
     numbers={
-        3: Message.PAYLOAD_SIZE,
-        4: Message.COMPACTED_OUT,
-        5: Message.EVENT_TIME,
-        6: Message.KEY_IS_BASE64,
-        8: Message.SEQUENCE_ID,
-        9: Message.VALUE_IS_NULL,
-        10: Message.KEY_IS_NULL,
+        3: MessageColumn.PAYLOAD_SIZE,
+        4: MessageColumn.COMPACTED_OUT,
+        5: MessageColumn.EVENT_TIME,
+        6: MessageColumn.KEY_IS_BASE64,
+        8: MessageColumn.SEQUENCE_ID,
+        9: MessageColumn.VALUE_IS_NULL,
+        10: MessageColumn.KEY_IS_NULL,
     },
-    places={2: Message.KEY_AT, 7: Message.ORDERING_KEY_AT},
-    counts={1: Message.PROPERTIES},
+    places={2: MessageColumn.KEY_AT, 7: MessageColumn.ORDERING_KEY_AT},
+    counts={1: MessageColumn.PROPERTIES},
 )
 
 # Columns that a message takes from its entry when it is alone; the last four also where a message of a batch has no other word.
 _OF_ENTRY = {
-    Message.METADATA_AT: Meta.METADATA_AT,
-    Message.METADATA_END: Meta.METADATA_END,
-    Message.PAYLOAD_AT: Meta.PAYLOAD_AT,
-    Message.PROPERTIES: Meta.PROPERTIES,
-    Message.KEY_AT: Meta.KEY_AT,
-    Message.KEY_SIZE: Meta.KEY_SIZE,
-    Message.KEY_IS_BASE64: Meta.KEY_IS_BASE64,
-    Message.ORDERING_KEY_AT: Meta.ORDERING_KEY_AT,
-    Message.ORDERING_KEY_SIZE: Meta.ORDERING_KEY_SIZE,
-    Message.EVENT_TIME: Meta.EVENT_TIME,
-    Message.SEQUENCE_ID: Meta.SEQUENCE_ID,
-    Message.VALUE_IS_NULL: Meta.VALUE_IS_NULL,
-    Message.KEY_IS_NULL: Meta.KEY_IS_NULL,
+    MessageColumn.METADATA_AT: Meta.METADATA_AT,
+    MessageColumn.METADATA_END: Meta.METADATA_END,
+    MessageColumn.PAYLOAD_AT: Meta.PAYLOAD_AT,
+    MessageColumn.PROPERTIES: Meta.PROPERTIES,
+    MessageColumn.KEY_AT: Meta.KEY_AT,
+    MessageColumn.KEY_SIZE: Meta.KEY_SIZE,
+    MessageColumn.KEY_IS_BASE64: Meta.KEY_IS_BASE64,
+    MessageColumn.ORDERING_KEY_AT: Meta.ORDERING_KEY_AT,
+    MessageColumn.ORDERING_KEY_SIZE: Meta.ORDERING_KEY_SIZE,
+    MessageColumn.EVENT_TIME: Meta.EVENT_TIME,
+    MessageColumn.SEQUENCE_ID: Meta.SEQUENCE_ID,
+    MessageColumn.VALUE_IS_NULL: Meta.VALUE_IS_NULL,
+    MessageColumn.KEY_IS_NULL: Meta.KEY_IS_NULL,
 }
 _OF_ENTRY_PAIRS = np.array([[int(message), int(meta)] for message, meta in _OF_ENTRY.items()])
 
 _UNSAID = {
-    Message.PAYLOAD_SIZE: -1,
-    Message.PROPERTIES: 0,
-    Message.KEY_AT: ABSENT,
-    Message.KEY_IS_BASE64: 0,
-    Message.ORDERING_KEY_AT: ABSENT,
-    Message.COMPACTED_OUT: 0,
+    MessageColumn.PAYLOAD_SIZE: -1,
+    MessageColumn.PROPERTIES: 0,
+    MessageColumn.KEY_AT: ABSENT,
+    MessageColumn.KEY_IS_BASE64: 0,
+    MessageColumn.ORDERING_KEY_AT: ABSENT,
+    MessageColumn.COMPACTED_OUT: 0,
 }
 """What a message of a batch is that does not say it, nor has it from its entry; sizes mean nothing where there is no place."""
 _UNSAID_PAIRS = np.array([[int(column), value] for column, value in _UNSAID.items()])
@@ -105,7 +105,7 @@ class Messages:
     Attributes
     ----------
     columns
-        Arrays by `Message`, one number a message each.
+        Arrays by `MessageColumn`, one number a message each.
     one_an_entry
         Whether message i is of entry i, for all of them.
     heads
@@ -124,9 +124,9 @@ class Messages:
     are_packed: bool = False
 
     def __len__(self) -> int:
-        return len(self.columns[Message.ENTRY])
+        return len(self.columns[MessageColumn.ENTRY])
 
-    def __getitem__(self, column: Message) -> Int64:
+    def __getitem__(self, column: MessageColumn) -> Int64:
         return self.columns[column]
 
 
@@ -149,7 +149,7 @@ def split_batches(data: Bytes, entries: Int64Table, *, with_payloads: bool = Tru
     in_heads = int(plain[is_batch & (counts > 0)].sum() + _head_sizes(entries)[~is_batch].sum()) if moves_heads else 0
     heads, payloads = empty(in_heads, np.uint8), empty(total if with_payloads else 0, np.uint8)
     scratch = empty(int(plain[is_batch & (codecs != 0)].max(initial=0)), np.uint8)
-    table = empty_table(len(Message), int(counts.sum()))
+    table = empty_table(len(MessageColumn), int(counts.sum()))
     with native_functions(with_zstd=bool((codecs == Compression.ZSTD).any())) as functions:
         wanted = (moves_heads, with_payloads)
         used = _split(data, entries, table, _MAPS, (heads, payloads, scratch), wanted, functions)
@@ -181,7 +181,7 @@ def split_unopened(data: Bytes, entries: Int64Table) -> Messages:
     of_entry = np.repeat(np.arange(counts.size), counts)
     index = np.arange(of_entry.size) - (np.cumsum(counts) - counts)[of_entry]
     unknown = np.zeros(of_entry.size, np.int64)
-    columns = [of_entry, np.where(is_batch[of_entry], index, ABSENT), *[unknown] * (len(Message) - 2)]
+    columns = [of_entry, np.where(is_batch[of_entry], index, ABSENT), *[unknown] * (len(MessageColumn) - 2)]
     messages = Messages(columns, bool((counts == 1).all()), _NOTHING, _NOTHING)
     _name_kept(messages, kept)
     return messages
@@ -206,8 +206,8 @@ def _kept_of_batches(data: Bytes, entries: Int64Table) -> dict[int, list[int]]:
 def _name_kept(messages: Messages, kept: Mapping[int, list[int]]) -> None:
     """Give messages of compacted batches the indexes that they had in their whole batch."""
     for row, indexes in kept.items():
-        start, stop = np.searchsorted(messages[Message.ENTRY], (row, row + 1))
-        index = messages[Message.BATCH_INDEX][start:stop]
+        start, stop = np.searchsorted(messages[MessageColumn.ENTRY], (row, row + 1))
+        index = messages[MessageColumn.BATCH_INDEX][start:stop]
         index[index >= 0] = np.array(indexes, np.int64)[index[index >= 0]]
 
 
@@ -223,12 +223,12 @@ def _counts(entries: Int64Table, room: Int64, is_batch: npt.NDArray[np.bool_]) -
 
 def _alone(data: Bytes, entries: Int64Table) -> Messages:
     count = entries.shape[1]
-    columns = [np.zeros(0, np.int64)] * len(Message)
+    columns = [np.zeros(0, np.int64)] * len(MessageColumn)
     for message, meta in _OF_ENTRY.items():
         columns[message] = entries[meta]
-    columns[Message.ENTRY] = np.arange(count)
-    columns[Message.BATCH_INDEX] = entries[Meta.BATCH_SIZE]
-    columns[Message.PAYLOAD_SIZE] = entries[Meta.PAYLOAD_END] - entries[Meta.PAYLOAD_AT]
+    columns[MessageColumn.ENTRY] = np.arange(count)
+    columns[MessageColumn.BATCH_INDEX] = entries[Meta.BATCH_SIZE]
+    columns[MessageColumn.PAYLOAD_SIZE] = entries[Meta.PAYLOAD_END] - entries[Meta.PAYLOAD_AT]
     return Messages(columns, True, data, data)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from ledgerfs.messages.kernels.gather import check_size
+from ledgerfs.messages.kernels.gather import require_countable
 
 _SMALLEST = 1 << 12
 
@@ -38,6 +38,6 @@ def _repeated(value: object, kind: pa.DataType, size: int) -> pa.Array:
         return pa.repeat(pa.scalar(value, kind), size)
     # Arrow's own repeat takes half a microsecond for each text.
     one = value.encode() if isinstance(value, str) else value
-    check_size(size * len(one))
+    require_countable(size * len(one))
     offsets = np.arange(size + 1, dtype=np.int32) * np.int32(len(one))
     return pa.Array.from_buffers(kind, size, [None, pa.py_buffer(offsets), pa.py_buffer(one * size)])

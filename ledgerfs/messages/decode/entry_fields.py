@@ -8,14 +8,14 @@ from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status, tra
 from ledgerfs.messages.kernels.wire import ABSENT
 
 Mask = npt.NDArray[np.bool_]
-Rows = npt.NDArray[np.intp]
+EntryRows = npt.NDArray[np.intp]
 Transaction = tuple[int, int]
 """The two halves of its id, the most significant first."""
 
 _OUTCOME_OF_MARKER = {21: "committed", 22: "aborted"}
 
 
-def rows_in_transactions(entries: Int64Table, keep: Mask) -> Rows:
+def rows_in_transactions(entries: Int64Table, keep: Mask) -> EntryRows:
     """Return which of the entries in ``keep`` are of a transaction; half of an id makes none."""
     has_both = (_column(entries, Meta.TRANSACTION_LEAST) != ABSENT) & (
         _column(entries, Meta.TRANSACTION_MOST) != ABSENT
@@ -23,12 +23,12 @@ def rows_in_transactions(entries: Int64Table, keep: Mask) -> Rows:
     return np.flatnonzero(keep & has_both)
 
 
-def transactions_at(entries: Int64Table, rows: Rows) -> list[Transaction]:
+def transactions_at(entries: Int64Table, rows: EntryRows) -> list[Transaction]:
     """Return the transactions of the ``rows`` that `rows_in_transactions` found."""
     return [transaction for transaction in transactions_of(_at(entries, rows)) if transaction is not None]
 
 
-def markers_at(entries: Int64Table, rows: Rows) -> list[bool]:
+def markers_at(entries: Int64Table, rows: EntryRows) -> list[bool]:
     """Return for each row whether it is a marker of the broker's."""
     is_marker: list[bool] = (_column(entries, Meta.MARKER)[rows] != ABSENT).tolist()
     return is_marker
@@ -80,5 +80,5 @@ def _column(entries: Int64Table, column: Meta) -> npt.NDArray[np.int64]:
     return values
 
 
-def _at(entries: Int64Table, rows: Rows) -> Int64Table:
+def _at(entries: Int64Table, rows: EntryRows) -> Int64Table:
     return entries[:, rows]

@@ -15,7 +15,7 @@ from ledgerfs.messages.kernels.wire_writing import (
     varint_size,
     write_bytes,
     write_int32_be,
-    write_number,
+    write_number_field,
     write_varint,
 )
 
@@ -166,15 +166,15 @@ def _write_batched_metadata(out, at, rows, i):  # type: ignore[no-untyped-def]  
     _, sequence, event, _ = rows[6]
     at = _write_properties(out, at, 1, rows[7], i)
     at = _write_text(out, at, 2, rows[1], i)
-    at = write_number(out, at, 3, _size(rows[0], i))
+    at = write_number_field(out, at, 3, _size(rows[0], i))
     if event[i] != 0:
-        at = write_number(out, at, 5, event[i])
+        at = write_number_field(out, at, 5, event[i])
     if rows[1][2][i]:
-        at = write_number(out, at, 6, rows[8][i])
+        at = write_number_field(out, at, 6, rows[8][i])
     at = _write_text(out, at, 7, rows[2], i)
-    at = write_number(out, at, 8, sequence[i])
+    at = write_number_field(out, at, 8, sequence[i])
     if not rows[0][2][i]:
-        at = write_number(out, at, 9, 1)
+        at = write_number_field(out, at, 9, 1)
     return at
 
 
@@ -251,28 +251,28 @@ def _write_metadata(out, at, rows, first, stop, codec, plain_size):  # type: ign
     at = _write_text(out, at, 1, rows[3], first)
     if not rows[3][2][first]:
         at = write_bytes(out, at, 1, rows[9], 0, rows[9].size)
-    at = write_number(out, at, 2, sequence[first])
-    at = write_number(out, at, 3, published[first])
+    at = write_number_field(out, at, 2, sequence[first])
+    at = write_number_field(out, at, 3, published[first])
     if not is_batch:
         at = _write_properties(out, at, 4, rows[7], first)
     at = _write_text(out, at, 5, rows[5], first)
     at = _write_text(out, at, 6, rows[1], first)
     if codec != 0:
-        at = write_number(out, at, 8, codec)
+        at = write_number_field(out, at, 8, codec)
     if codec != 0 or not is_batch:
-        at = write_number(out, at, 9, plain_size)
+        at = write_number_field(out, at, 9, plain_size)
     if is_batch:
-        at = write_number(out, at, 11, stop - first)
+        at = write_number_field(out, at, 11, stop - first)
     elif event[first] != 0:
-        at = write_number(out, at, 12, event[first])
+        at = write_number_field(out, at, 12, event[first])
     at = _write_text(out, at, 16, rows[4], first)
     if rows[1][2][first]:
-        at = write_number(out, at, 17, rows[8][first])
+        at = write_number_field(out, at, 17, rows[8][first])
     at = _write_text(out, at, 18, rows[2], first)
     if delivered[first] != 0:
-        at = write_number(out, at, 19, delivered[first])
+        at = write_number_field(out, at, 19, delivered[first])
     if is_batch:
-        at = write_number(out, at, 24, sequence[stop - 1])
+        at = write_number_field(out, at, 24, sequence[stop - 1])
     elif not rows[0][2][first]:
-        at = write_number(out, at, 25, 1)
+        at = write_number_field(out, at, 25, 1)
     return at

@@ -10,14 +10,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Rows = tuple[Any, ...]
+KernelRows = tuple[Any, ...]
 """value, key, ordering key, producer name, schema version, origin as columns of bytes; (publish time, sequence id, event time, delivery
 time); (first pair of each row, has pairs, keys, values); whether keys are base64; the producer name of rows without one."""
 
 _TEXTS = ("value", "key", "ordering_key", "producer_name", "schema_version", "replicated_from")
 
 
-def kernel_rows(rows: pa.RecordBatch, first_row: int, publish_time_ms: int, producer_name: bytes) -> Rows:
+def kernel_rows(rows: pa.RecordBatch, first_row: int, publish_time_ms: int, producer_name: bytes) -> KernelRows:
     """Return the rows of a batch that `InputColumns.plain` made.
 
     Parameters
@@ -50,13 +50,13 @@ def kernel_rows(rows: pa.RecordBatch, first_row: int, publish_time_ms: int, prod
     )
 
 
-def publish_times(rows: Rows) -> npt.NDArray[np.int64]:
+def publish_times_of_rows(rows: KernelRows) -> npt.NDArray[np.int64]:
     """Return the publish time of each row, ms."""
     times: npt.NDArray[np.int64] = rows[6][0]
     return times
 
 
-def value_sizes(rows: Rows) -> npt.NDArray[np.int64]:
+def value_sizes(rows: KernelRows) -> npt.NDArray[np.int64]:
     """Return how many bytes each value has."""
     _, offsets, valid = rows[0]
     sizes: npt.NDArray[np.int64] = np.where(valid, np.diff(offsets), 0)
@@ -67,7 +67,7 @@ def _either(one: pa.Array, other: pa.Array) -> pa.Array:
     return one if other.null_count == len(other) else pc.coalesce(one, other)
 
 
-def _text(column: pa.Array | None, count: int) -> Rows:
+def _text(column: pa.Array | None, count: int) -> KernelRows:
     if column is None:
         return _NO_BYTES, _read_only(np.zeros(1, np.int64)), _read_only(np.zeros(count, np.bool_))
     offsets = (
@@ -88,7 +88,7 @@ def _numbers(column: pa.Array | None, default: npt.NDArray[np.int64]) -> npt.NDA
     return _read_only(np.where(_valid(column), numbers, default) if column.null_count else numbers)
 
 
-def _pairs(column: pa.Array | None, count: int) -> Rows:
+def _pairs(column: pa.Array | None, count: int) -> KernelRows:
     if column is None:
         return _read_only(np.zeros(1, np.int64)), _read_only(np.zeros(count, np.bool_)), _text(None, 0), _text(None, 0)
     first, last = column.offsets[0].as_py(), column.offsets[-1].as_py()

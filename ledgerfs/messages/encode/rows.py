@@ -21,7 +21,7 @@ from ledgerfs.messages.codecs.compression import LARGEST, MAX_STORED_BYTES, Comp
 from ledgerfs.messages.codecs.stored_payloads import stored_payloads
 from ledgerfs.messages.encode.encode_kernels import ROOM_OF_ENTRY, cut_entries, write_entries, write_payloads
 from ledgerfs.messages.encode.input_columns import InputColumns, require_time
-from ledgerfs.messages.encode.kernel_rows import Rows, kernel_rows, publish_times, value_sizes
+from ledgerfs.messages.encode.kernel_rows import KernelRows, kernel_rows, publish_times_of_rows, value_sizes
 from ledgerfs.messages.kernels.memory import empty
 
 Int64 = npt.NDArray[np.int64]
@@ -91,7 +91,7 @@ class Portion:
 
     """
 
-    rows: Rows
+    rows: KernelRows
     starts: Int64
     room: int
     first_row: int
@@ -200,13 +200,13 @@ class MessageEncoder:
         self.entries += count
         return portion
 
-    def _check(self, rows: Rows, stop: int) -> None:
+    def _check(self, rows: KernelRows, stop: int) -> None:
         """Raise for what no entry can hold, before memory is taken for it; and note the earliest time."""
         sizes = value_sizes(rows)[:stop]
         largest = self._options.max_entry_bytes if self._codec == Compression.NONE else LARGEST // 2
         for row in np.flatnonzero(sizes > largest)[:1].tolist():
             raise _too_large(self._cut_rows + row, int(sizes[row]), self._options.max_entry_bytes)
-        earliest = int(publish_times(rows)[:stop].min())
+        earliest = int(publish_times_of_rows(rows)[:stop].min())
         self.earliest_publish_ms = (
             earliest if self.earliest_publish_ms is None else min(earliest, self.earliest_publish_ms)
         )

@@ -47,7 +47,7 @@ def gather_text(data: Bytes, at: Int64, size: Int64, valid: Mask | None = None) 
         try:
             text.validate(full=True)
         except pa.ArrowInvalid:
-            check_size(3 * target.size)  # U+FFFD has three bytes
+            require_countable(3 * target.size)  # U+FFFD has three bytes
             return pa.array([_decoded(one) for one in text.view(pa.binary()).to_pylist()], pa.string())
     return text
 
@@ -59,7 +59,7 @@ def gather_properties(data: Bytes, at: Int64, end: Int64, fields: Int64, counts:
     """
     offsets = empty(at.size + 1, np.int32)
     total = _lay_out(counts, _ALL, offsets)
-    check_size(total)
+    require_countable(total)
     places = empty(4 * total, np.int64).reshape(total, 4)
     places.fill(0)
     _find_properties(data, at, end, fields, offsets, places)
@@ -92,7 +92,7 @@ def masked(values: "npt.NDArray[Any]", valid: Mask | None, kind: pa.DataType) ->
     return pa.Array.from_buffers(kind, values.size, [_bitmap(valid), pa.py_buffer(np.ascontiguousarray(values))])
 
 
-def check_size(total: int) -> None:
+def require_countable(total: int) -> None:
     """Raise `CorruptObjectError` for more bytes, or items, than the offsets of an array can count."""
     if not 0 <= total <= _LARGEST_COLUMN:
         raise CorruptObjectError(
@@ -104,7 +104,7 @@ def _gather(data: Bytes, at: Int64, size: Int64, valid: Mask | None) -> tuple["n
     """Return offsets and bytes of a column."""
     offsets = empty(at.size + 1, np.int32)
     total = _lay_out(size, _ALL if valid is None else valid, offsets)
-    check_size(total)
+    require_countable(total)
     target = empty(total, np.uint8)
     _copy_all(data, at, offsets, target)
     return offsets, target

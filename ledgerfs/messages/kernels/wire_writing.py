@@ -40,7 +40,7 @@ def write_varint(out, at, value):  # type: ignore[no-untyped-def]  # noqa: ANN00
 
 
 @inlined_kernel
-def write_number(out, at, field, value):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def write_number_field(out, at, field, value):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """Write a field that is a varint."""
     return write_varint(out, write_varint(out, at, field << 3), value)
 

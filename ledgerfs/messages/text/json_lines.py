@@ -22,10 +22,10 @@ from ledgerfs.messages.text.json_values import (
     Values,
     base64_texts,
     constants,
+    escaped_texts,
     numbers,
     properties,
     text_or_base64,
-    texts,
     times,
 )
 
@@ -84,7 +84,7 @@ def _fields_of(name: str, column: pa.Array) -> Iterator[_Field]:
     elif pa.types.is_binary(column.type):
         yield _Field.of(f"{name}_base64", base64_texts(column), quote='"')
     elif pa.types.is_string(column.type):
-        yield _Field.of(name, texts(column), quote='"')
+        yield _Field.of(name, escaped_texts(column), quote='"')
     elif pa.types.is_timestamp(column.type):
         yield _Field.of(name, times(column), quote='"')
     elif pa.types.is_map(column.type):

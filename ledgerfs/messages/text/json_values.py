@@ -76,7 +76,7 @@ def times(column: pa.Array) -> Values:
     return Values(sizes, partial(_write_times, sizes, source))
 
 
-def texts(column: pa.Array) -> Values:
+def escaped_texts(column: pa.Array) -> Values:
     """Return strings, escaped."""
     source = _variable_width(column)
     sizes = _checked(_text_sizes(_valid(column), *source))

@@ -18,7 +18,7 @@ from ledgerfs.messages.codecs.compress import compress
 from ledgerfs.messages.codecs.compression import Compression
 from ledgerfs.messages.codecs.native_compression import compressor_functions, most_compressed, native_compressors
 from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
-from ledgerfs.messages.decode.batch_split import Message, Messages, plain_sizes, split_batches
+from ledgerfs.messages.decode.batch_split import MessageColumn, Messages, plain_sizes, split_batches
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status
 from ledgerfs.messages.kernels.memory import empty
 from ledgerfs.messages.kernels.portions import spans
@@ -29,7 +29,7 @@ from ledgerfs.messages.transforms.entry_opening import (
     opened_payloads,
     sound_entries,
 )
-from ledgerfs.messages.transforms.unbatch_kernels import Fronts, collect_fronts, read_only, write_units
+from ledgerfs.messages.transforms.unbatch_kernels import Fronts, collect_fronts, read_only_view, write_units
 
 Bytes = npt.NDArray[np.uint8]
 Int64 = npt.NDArray[np.int64]
@@ -84,7 +84,7 @@ class Unbatch:
             )
             raise corrupt_entry(int(payloads.ids[broken]), reason)
         counts = np.ones(opens.size, np.int64)
-        counts[rows] = np.bincount(messages[Message.ENTRY], minlength=rows.size)
+        counts[rows] = np.bincount(messages[MessageColumn.ENTRY], minlength=rows.size)
         of_row = np.repeat(np.arange(opens.size), counts)
         of_message = np.full(of_row.size, _NO_BATCH)
         of_message[opens[of_row]] = np.arange(len(messages))
@@ -111,9 +111,9 @@ class _Payloads:
 
 def _payloads(messages: Messages, codec: Compression) -> _Payloads:
     """Return the payloads of messages; compressed, a call each, where no kernel can."""
-    at, sizes = np.array(messages[Message.PAYLOAD_AT]), np.array(messages[Message.PAYLOAD_SIZE])
+    at, sizes = np.array(messages[MessageColumn.PAYLOAD_AT]), np.array(messages[MessageColumn.PAYLOAD_SIZE])
     if codec in native_compressors():
-        return _Payloads(codec, read_only(messages.payloads), at, sizes, sizes, codec)
+        return _Payloads(codec, read_only_view(messages.payloads), at, sizes, sizes, codec)
     view = messages.payloads.data
     made = [compress(codec, view[i : i + size]) for i, size in zip(at.tolist(), sizes.tolist(), strict=True)]
     stored = np.array([len(one) for one in made], np.int64)
@@ -136,8 +136,8 @@ class _Units:
 
     def most_bytes(self) -> Int64:
         """Return the bytes that each unit takes at most."""
-        of_entry = self.messages[Message.ENTRY]
-        own = self.messages[Message.METADATA_END] - self.messages[Message.METADATA_AT]
+        of_entry = self.messages[MessageColumn.ENTRY]
+        own = self.messages[MessageColumn.METADATA_END] - self.messages[MessageColumn.METADATA_AT]
         most = self.batch.lengths[self.rows] + _NEW_FIELDS
         is_message = self.of_message != _NO_BATCH
         most[is_message] = self.fronts.sizes()[of_entry] + own + self.payloads.most_bytes() + _NEW_FIELDS
@@ -149,7 +149,7 @@ class _Units:
         payloads, messages = self.payloads, np.asarray(self.messages.columns)
         with compressor_functions(payloads.compress_by) as makers:
             used, failed = write_units(
-                (self.data, read_only(self.messages.heads), self.fronts.data, payloads.data),
+                (self.data, read_only_view(self.messages.heads), self.fronts.data, payloads.data),
                 (
                     self.rows[first:last],
                     self.of_message[first:last],

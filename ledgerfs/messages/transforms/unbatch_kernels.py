@@ -56,10 +56,10 @@ def collect_fronts(data: Bytes, offsets: Int64, table: Int64Table) -> Fronts:
     out = empty(int((table[Meta.METADATA_END] - offsets).sum()), np.uint8)
     places = np.empty((5, offsets.size), np.int64)
     _collect(data, offsets, table, (_OF_BROKER, _OF_BATCH), out, places)
-    return Fronts(read_only(out), places)
+    return Fronts(read_only_view(out), places)
 
 
-def read_only(data: Bytes) -> Bytes:
+def read_only_view(data: Bytes) -> Bytes:
     """Return a view that may not be written to: kernels are compiled for each kind of array."""
     view = data.view()
     view.flags.writeable = False

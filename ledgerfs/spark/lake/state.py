@@ -15,7 +15,7 @@ import numpy as np
 
 from ledgerfs.bucket.partitions import Mask
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs.export.contents import what_differs
+from ledgerfs.export.identity import what_differs
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.finality import Basis, TopicState
 from ledgerfs.ledgers.ledger_ref import LedgerRef

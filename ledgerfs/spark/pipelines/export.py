@@ -24,9 +24,9 @@ from ledgerfs.spark.lake.commit import STATE, commit, read_state, recover, stagi
 from ledgerfs.spark.lake.lock import FOLDER, LakeLock
 from ledgerfs.spark.lake.state import LakeState
 from ledgerfs.spark.lake.target import Lake
-from ledgerfs.spark.pipelines.export_outcome import Outcome, TopicExport, WrittenFile
-from ledgerfs.spark.pipelines.export_request import Contents, ExportRequest, ToDo, left_to_do
-from ledgerfs.spark.pipelines.export_task import RESULT_SCHEMA, ExportTask, Part, RunResult
+from ledgerfs.spark.pipelines.export_outcome import ExportOutcome, TopicExport, WrittenFile
+from ledgerfs.spark.pipelines.export_request import CheckedRequest, ExportRequest, ToDo, left_to_do
+from ledgerfs.spark.pipelines.export_task import RESULT_SCHEMA, ExportTask, NumberedPartition, RunResult
 from ledgerfs.spark.runtime.distribution import distribute
 from ledgerfs.spark.runtime.storage import Storage, storage_of
 from ledgerfs.spark.runtime.task_errors import error_of
@@ -128,7 +128,7 @@ def run_export(
     if incremental and overwrite:
         raise InvalidOptionError("either incremental or overwrite", key="overwrite")
     where, target = storage_of(spark, storage), storage_of(spark, target)
-    contents = Contents.of(where, request)
+    checked = CheckedRequest.of(where, request)
     lake = Lake.of(target)
     # Before anything of ours is written to a folder of somebody else.
     if not lake.folders(FOLDER) and lake.read(STATE) is None:
@@ -140,13 +140,13 @@ def run_export(
         if state is None or overwrite:
             _require_ours(lake, state)
         else:
-            _require_wanted(lake, state, contents, is_more=incremental)
+            _require_wanted(lake, state, checked, is_more=incremental)
         units = () if state is None else state.units
-        todo = left_to_do(where, request, contents, units, anew=overwrite)
-        task = ExportTask(where, target, job, contents.layout, contents.columns, contents.kind, contents.scan)
+        todo = left_to_do(where, request, checked, units, anew=overwrite)
+        task = ExportTask(where, target, job, checked.layout, checked.columns, checked.kind, checked.scan)
         try:
             results = _run(spark, todo, task)
-            outcome = Outcome.of(job, contents.kind, todo, results)
+            outcome = ExportOutcome.of(job, checked.kind, todo, results)
             lock.require()
             if lake.read(STATE) != text:
                 raise _changed(lake)
@@ -155,7 +155,7 @@ def run_export(
             raise
         if outcome.units or todo.work.replaced or state is None:
             removed = [file.path for unit in todo.work.replaced for file in unit.files]
-            shall_be = LakeState(contents.described, (*todo.work.kept, *outcome.units))
+            shall_be = LakeState(checked.described, (*todo.work.kept, *outcome.units))
             commit(lake, job, outcome.moves, removed, shall_be)
     return LakeExport(outcome.by_topic, outcome.files)
 
@@ -164,7 +164,7 @@ def _run(spark: SparkSession, todo: ToDo, task: ExportTask) -> list[RunResult]:
     """Have Spark do the work; raises the error of ours that ended it."""
     if not len(todo.parts):
         return []
-    parts = (Part(number, partition) for number, partition in enumerate(todo.parts))
+    parts = (NumberedPartition(number, partition) for number, partition in enumerate(todo.parts))
     try:
         rows = distribute(spark, parts, task, RESULT_SCHEMA).collect()
     except PySparkException as failure:
@@ -189,12 +189,12 @@ def _is_hidden(name: str) -> bool:
     return any(part.startswith(("_", ".")) for part in name.split("/"))
 
 
-def _require_wanted(lake: Lake, state: LakeState, contents: Contents, *, is_more: bool) -> None:
+def _require_wanted(lake: Lake, state: LakeState, checked: CheckedRequest, *, is_more: bool) -> None:
     """Raise `InvalidOptionError` for a folder with an export that nobody spoke of, or with one of other contents."""
     if not is_more:
         reason = "the folder holds an export already; say incremental to add what is new, or overwrite"
         raise InvalidOptionError(reason, key=lake.root)
-    state.require_same(contents.described, lake.root)
+    state.require_same(checked.described, lake.root)
 
 
 def _changed(lake: Lake) -> ExportFolderError:

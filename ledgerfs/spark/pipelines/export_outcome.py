@@ -62,7 +62,7 @@ class WrittenFile:
 
 
 @dataclass(slots=True)
-class Outcome:
+class ExportOutcome:
     """What the tasks of an export made.
 
     Attributes
@@ -82,7 +82,7 @@ class Outcome:
     topics: dict[str, TopicExport] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, job: str, kind: str, todo: ToDo, results: Iterable[RunResult]) -> "Outcome":
+    def of(cls, job: str, kind: str, todo: ToDo, results: Iterable[RunResult]) -> "ExportOutcome":
         """Sum up what tasks did, and what stays of earlier exports."""
         made = cls()
         for lost in todo.missing:

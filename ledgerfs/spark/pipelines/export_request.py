@@ -8,7 +8,7 @@ from typing import Any
 from ledgerfs.bucket.partitions import DEFAULT_PARTITION_BYTES, PartitionPlan, plan_partitions, within
 from ledgerfs.bucket.wanted_topics import wanted_ledgers
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs.export.contents import told_bucket
+from ledgerfs.export.identity import told_bucket
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
 from ledgerfs.scan.options import require_of_parts
 from ledgerfs.scan.scan import Scan, make_scan
@@ -47,7 +47,7 @@ class ExportRequest:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Contents:
+class CheckedRequest:
     """What the files of an export hold.
 
     Attributes
@@ -71,7 +71,7 @@ class Contents:
     described: Mapping[str, Any]
 
     @classmethod
-    def of(cls, storage: Storage, request: ExportRequest) -> "Contents":
+    def of(cls, storage: Storage, request: ExportRequest) -> "CheckedRequest":
         """Check a request; raises `InvalidOptionError` for what is none or makes no sense, `DecryptionError` for a key that is none."""
         if request.format not in TABLE_KINDS:
             raise InvalidOptionError(f"one of {', '.join(TABLE_KINDS)}", key=f"format={request.format!r}")
@@ -108,7 +108,7 @@ class ToDo:
 
 
 def left_to_do(
-    storage: Storage, request: ExportRequest, contents: Contents, units: Sequence[Unit], *, anew: bool
+    storage: Storage, request: ExportRequest, checked: CheckedRequest, units: Sequence[Unit], *, anew: bool
 ) -> ToDo:
     """List the bucket, and return what is left to do where some units are done; with ``anew`` all of it.
 
@@ -118,11 +118,11 @@ def left_to_do(
     # What was listed a while ago lacks what this export is for.
     bucket = storage.bucket()
     catalog = bucket.refresh()
-    missing = look_for_missing(bucket, catalog, request.topics, request.topics_pattern, contents.scan)
+    missing = look_for_missing(bucket, catalog, request.topics, request.topics_pattern, checked.scan)
     wanted = wanted_ledgers(catalog, request.topics, request.topics_pattern)
     ledgers = LedgerIds(catalog, wanted)
     work = Work(wanted, replaced=list(units)) if anew else what_is_new(ledgers, wanted, units)
-    to_read = within(catalog, work.wanted, contents.probe.times)
+    to_read = within(catalog, work.wanted, checked.probe.times)
     return ToDo(work, plan_partitions(catalog, to_read, request.partition_bytes), ledgers, missing)
 
 

@@ -29,7 +29,7 @@ RESULT_SCHEMA = StructType([StructField("result", BinaryType())])
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class NumberedPartition:
     """A part of the plan, and its number."""
 
     number: int
@@ -91,7 +91,7 @@ class ExportTask:
     kind: str
     scan: Mapping[str, Any]
 
-    def __call__(self, part: Part) -> Iterator[pa.RecordBatch]:
+    def __call__(self, part: NumberedPartition) -> Iterator[pa.RecordBatch]:
         """Export a part, and yield what became of each run of it: rows of `RESULT_SCHEMA`."""
         context = TaskContext.get()
         attempt = 0 if context is None else context.taskAttemptId()

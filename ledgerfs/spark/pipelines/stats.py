@@ -28,7 +28,7 @@ from ledgerfs.spark.source.messages import read_messages
 if TYPE_CHECKING:
     from pyspark import Accumulator
 
-    from ledgerfs.spark.source.left_out import Places
+    from ledgerfs.spark.source.left_out import Omissions
 
 BY = ("topic", "day", "producer_name")
 """What messages are grouped by."""
@@ -53,7 +53,7 @@ def stats(
     topics_pattern: str | None = None,
     by: Sequence[str] = BY,
     partition_bytes: int = DEFAULT_PARTITION_BYTES,
-    left_out: "Accumulator[Places] | None" = None,
+    left_out: "Accumulator[Omissions] | None" = None,
     **scan: Unpack[ScanOptions],
 ) -> DataFrame:
     """Return a row a group, in order: the columns of ``by``, then ``messages``, ``bytes`` and ``keys``.

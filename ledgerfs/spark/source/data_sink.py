@@ -35,7 +35,7 @@ from ledgerfs.errors import InvalidRowsError, LedgerfsError, RefusedLedgerError,
 from ledgerfs.messages.encode.input_columns import InputColumns
 from ledgerfs.spark.source.write_options import WriteOptions, write_options
 from ledgerfs.writing.claims import Claim, TakenIds, refused
-from ledgerfs.writing.ledger_rows import Rows, write_rows
+from ledgerfs.writing.ledger_rows import MessageRows, write_rows
 from ledgerfs.writing.own_ids import new_own_id
 from ledgerfs.writing.write import Wanted
 
@@ -114,7 +114,7 @@ class LedgerSink(DataSourceArrowWriter):
         if first is None:
             return WrittenPartition(None, attempt)
         ledger = self._ledger_of(partition)
-        rows = Rows(first.schema, chain([first], batches))
+        rows = MessageRows(first.schema, chain([first], batches))
         store = self._wanted.storage.bucket().raw_store
         try:
             return WrittenPartition(write_rows(store, ledger, rows, self._wanted.encoding), attempt)

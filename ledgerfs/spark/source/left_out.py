@@ -14,10 +14,10 @@ from ledgerfs.messages.decode.entries import Skipped
 if TYPE_CHECKING:
     from ledgerfs.scan.scan import Scan
 
-Place = tuple[str, Skipped | Incomplete | MissingLedger]
+Omission = tuple[str, Skipped | Incomplete | MissingLedger]
 """A topic, and what is missing of it."""
 
-Places = frozenset[Place]
+Omissions = frozenset[Omission]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,32 +30,32 @@ class LeftOut:
     missing: tuple[MissingLedger, ...]
 
 
-class _Union(AccumulatorParam[Places]):
+class _Union(AccumulatorParam[Omissions]):
     """Tasks may be done twice, and tell the same twice."""
 
-    def zero(self, value: Places) -> Places:  # noqa: ARG002  (as Spark has it)
+    def zero(self, value: Omissions) -> Omissions:  # noqa: ARG002  (as Spark has it)
         return frozenset()
 
-    def addInPlace(self, value1: Places, value2: Places) -> Places:  # noqa: N802  (as Spark has it)
+    def addInPlace(self, value1: Omissions, value2: Omissions) -> Omissions:  # noqa: N802  (as Spark has it)
         return value1 | value2
 
 
-def left_out_accumulator(spark: SparkSession) -> "Accumulator[Places]":
+def left_out_accumulator(spark: SparkSession) -> "Accumulator[Omissions]":
     """Return what tasks tell, for `ledgerfs.spark.read_messages`; it is complete when a query has ended."""
     return spark.sparkContext.accumulator(frozenset(), _Union())
 
 
-def places_of(scan: "Scan") -> Places:
+def omissions_of(scan: "Scan") -> Omissions:
     """Return what a scan has left out."""
     places: list[Skipped | Incomplete] = [*scan.skipped, *scan.incomplete]
     return frozenset((scan.topic, place) for place in places)
 
 
-def by_topic(places: Iterable[Place]) -> list[LeftOut]:
+def by_topic(omissions: Iterable[Omission]) -> list[LeftOut]:
     """Return what tasks told, topic by topic."""
     topics: dict[str, list[Skipped | Incomplete | MissingLedger]] = {}
-    for topic, place in places:
-        topics.setdefault(topic, []).append(place)
+    for topic, omitted in omissions:
+        topics.setdefault(topic, []).append(omitted)
     return [
         LeftOut(
             topic,
@@ -67,5 +67,5 @@ def by_topic(places: Iterable[Place]) -> list[LeftOut]:
     ]
 
 
-def _position(place: Skipped | Incomplete) -> tuple[int, int]:
-    return (place.ledger_id, place.first_entry if isinstance(place, Skipped) else place.entry_id)
+def _position(omitted: Skipped | Incomplete) -> tuple[int, int]:
+    return (omitted.ledger_id, omitted.first_entry if isinstance(omitted, Skipped) else omitted.entry_id)

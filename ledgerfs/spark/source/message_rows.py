@@ -75,14 +75,14 @@ def read_partition(
         scan = run.scan(bucket, columns=schema.names, **options)
         scan.known_outcomes = _outcomes_of(bucket, run)
         for batch in scan:
-            yield from bounded(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+            yield from cut_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
         _log_left_out(scan)
         if on_end is not None:
             on_end(scan)
     spare_imports()
 
 
-def bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def cut_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Cut a batch into slices of about so many bytes."""
     parts = max(-(-batch.nbytes // BATCH_BYTES), -(-batch.num_rows // BATCH_ROWS), 1)
     size = max(1, -(-batch.num_rows // parts))

@@ -13,7 +13,7 @@ from ledgerfs.ledgers.missing_ledgers import MissingLedger
 from ledgerfs.scan.options import SCAN_OPTIONS, ScanOptions, require_known
 from ledgerfs.spark.runtime.distribution import distribute
 from ledgerfs.spark.runtime.storage import Storage, storage_of
-from ledgerfs.spark.source.left_out import Places, places_of
+from ledgerfs.spark.source.left_out import Omissions, omissions_of
 from ledgerfs.spark.source.message_rows import read_partition, spark_schema
 from ledgerfs.spark.source.planning import plan
 from ledgerfs.spark.source.read_options import ReadOptions
@@ -36,7 +36,7 @@ def read_messages(
     partition_bytes: int = DEFAULT_PARTITION_BYTES,
     each_batch: EachBatch | None = None,
     schema: StructType | None = None,
-    left_out: "Accumulator[Places] | None" = None,
+    left_out: "Accumulator[Omissions] | None" = None,
     **scan: Unpack[ScanOptions],
 ) -> DataFrame:
     """Return messages of topics as a DataFrame; the bucket is listed now, and read when somebody asks for rows.
@@ -76,7 +76,7 @@ def read_messages(
 
     def tell(scan: "Scan") -> None:
         if left_out is not None:
-            left_out.add(places_of(scan))
+            left_out.add(omissions_of(scan))
 
     def read(partition: Partition) -> Iterator[pa.RecordBatch]:
         batches = read_partition(partition, where, columns, scan, tell)

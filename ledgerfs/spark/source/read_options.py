@@ -55,7 +55,7 @@ class ReadOptions:
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
     """Return what the options of a reader mean; raises `InvalidOptionError` for one that is none, or makes no sense."""
-    ours, storage = split_options(given, _READ)
+    ours, storage = separate_storage(given, _READ)
     known = {name: parse(ours[name.lower()], name) for name, parse in _READ.items() if name.lower() in ours}
     topics = known.pop("topics", None)
     if "topic" in known:
@@ -68,7 +68,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     return ReadOptions(storage, topics, pattern, scan, partition_bytes)
 
 
-def split_options(given: Mapping[str, str], known: Mapping[str, object]) -> tuple[dict[str, str], Storage]:
+def separate_storage(given: Mapping[str, str], known: Mapping[str, object]) -> tuple[dict[str, str], Storage]:
     """Return the options whose names are among some, in lower case, and the storage that the others tell.
 
     Raises `InvalidOptionError` for those that are neither, for credentials, and for more than one bucket.

@@ -11,7 +11,7 @@ from ledgerfs.messages.codecs.compress import codec_named
 from ledgerfs.messages.encode.rows import EncodeOptions
 from ledgerfs.spark.runtime.option_texts import number, size
 from ledgerfs.spark.runtime.storage import Storage
-from ledgerfs.spark.source.read_options import split_options
+from ledgerfs.spark.source.read_options import separate_storage
 from ledgerfs.writing.write import Wanted
 
 _KNOWN = dict.fromkeys(("topic", "ledgerId", "batch", "compression", "producerName", "blockSize", "maxEntrySize"))
@@ -47,7 +47,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     Rows without a publish time get the present one, the same for all tasks. Raises `InvalidOptionError` for an option that is none, or
     makes no sense.
     """
-    ours, storage = split_options(given, _KNOWN)
+    ours, storage = separate_storage(given, _KNOWN)
     if not ours.get("topic"):
         raise InvalidOptionError(
             "whose messages are the rows? One topic, such as persistent://public/default/orders", key="topic"

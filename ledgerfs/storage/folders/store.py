@@ -10,7 +10,7 @@ from ledgerfs.errors import BucketNotFoundError, LedgerfsError
 from ledgerfs.storage.descriptors import copy_range
 from ledgerfs.storage.failures import replaced, short_body, translate
 from ledgerfs.storage.folders.files import open_object, stat_object
-from ledgerfs.storage.folders.stat import stat_of
+from ledgerfs.storage.folders.stat import stat_of_file
 from ledgerfs.storage.folders.writes import LocalWrites, is_part
 from ledgerfs.storage.objects import Buffer, ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.storage.part_buffers import part_buffer
@@ -93,7 +93,9 @@ class LocalStore:
         """Return the file's size and version."""
         try:
             with Sent(Asked("HEAD", key), self.traffic):
-                return ObjectHead(stat_of(key, stat_object(self._root, key, follow_links=self._follow_links)), None)
+                return ObjectHead(
+                    stat_of_file(key, stat_object(self._root, key, follow_links=self._follow_links)), None
+                )
         except OSError as error:
             raise translate(error, key) from error
 
@@ -154,7 +156,7 @@ class LocalStore:
             except OSError as error:
                 raise translate(error, request.key, request.start) from error
             try:
-                if request.version and stat_of(request.key, os.fstat(descriptor)).version != request.version:
+                if request.version and stat_of_file(request.key, os.fstat(descriptor)).version != request.version:
                     raise replaced(request.key, request.start)
                 yield descriptor, sent
             finally:
@@ -171,4 +173,4 @@ class LocalStore:
         if not (is_link or S_ISREG(stat.st_mode)):
             # Folders, and pipes, sockets and devices, which are not ours to open.
             return ObjectStat(f"{key}/", 0, 0, "")
-        return stat_of(key, stat)
+        return stat_of_file(key, stat)

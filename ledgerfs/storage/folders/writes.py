@@ -17,7 +17,7 @@ from ledgerfs.errors import AccessDeniedError, BucketNotFoundError, ObjectExists
 from ledgerfs.storage.descriptors import write_all
 from ledgerfs.storage.failures import translate
 from ledgerfs.storage.folders.files import open_object
-from ledgerfs.storage.folders.stat import stat_of
+from ledgerfs.storage.folders.stat import stat_of_file
 from ledgerfs.storage.object_writes import UnfinishedUpload
 from ledgerfs.storage.objects import Buffer, ObjectStat
 from ledgerfs.storage.sent_requests import Asked, Sent
@@ -176,7 +176,7 @@ class LocalUpload:
         self._part.unlink(missing_ok=True)
         self._close()
         _sync_folder(self._path.parent)
-        return stat_of(self._key, stat)
+        return stat_of_file(self._key, stat)
 
     def _rename(self) -> os.stat_result:
         """Rename where the file system has no links: two writers at once may both succeed, the later one's file stays."""

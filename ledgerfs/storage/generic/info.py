@@ -10,7 +10,7 @@ _TIME_KEYS = ("LastModified", "last_modified", "updated", "modified", "mtime", "
 _VERSION_KEYS = ("ETag", "etag", "generation", "md5Hash", "content_md5", "uid")
 
 
-def stat_of(info: Mapping[str, Any]) -> ObjectStat:
+def stat_of_info(info: Mapping[str, Any]) -> ObjectStat:
     """Return what a filesystem tells of a path."""
     key = str(info["name"]).rstrip("/").rpartition("/")[2]
     if info.get("type") == "directory":

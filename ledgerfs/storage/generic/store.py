@@ -14,7 +14,7 @@ from ledgerfs.storage.credentials import without_credentials
 from ledgerfs.storage.descriptors import write_all
 from ledgerfs.storage.failures import replaced, short_body, short_object, translate
 from ledgerfs.storage.fsspec_handle import FsspecHandle
-from ledgerfs.storage.generic.info import seconds_of, stat_of
+from ledgerfs.storage.generic.info import seconds_of, stat_of_info
 from ledgerfs.storage.generic.writes import FsspecWrites
 from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.storage.reading_threads import FILESYSTEM_THREADS, read_at_once
@@ -74,7 +74,7 @@ class FsspecStore:
         """Ask for one object's information."""
         info = self._info(key, self._path(key))
         metadata = next((info[name] for name in _METADATA_KEYS if isinstance(info.get(name), Mapping)), None)
-        return ObjectHead(stat_of({**info, "name": key}), metadata)
+        return ObjectHead(stat_of_info({**info, "name": key}), metadata)
 
     def read(self, request: ReadRequest) -> bytes:
         """Read one range, tried again when it breaks."""
@@ -100,11 +100,11 @@ class FsspecStore:
     def _sized(self, info: Mapping[str, Any]) -> ObjectStat:
         """Return the listed object; one of a listing without sizes (HTTP) is asked for by itself."""
         if info.get("type") == "directory" or info.get("size") is not None:
-            return stat_of(info)
+            return stat_of_info(info)
         single = self._info(str(info["name"]), info["name"])
         if single.get("size") is None:
             raise StoreError("this store tells no sizes, without which nothing can be read", key=str(info["name"]))
-        return stat_of({**info, **single, "name": info["name"]})
+        return stat_of_info({**info, **single, "name": info["name"]})
 
     def _outcome(self, request: ReadRequest) -> bytes | LedgerfsError:
         try:

@@ -12,7 +12,7 @@ from typing import Any
 from ledgerfs.errors import LedgerfsError, ObjectExistsError, ObjectNotFoundError, StoreError, UnsupportedWriteError
 from ledgerfs.storage.failures import translate
 from ledgerfs.storage.fsspec_handle import FsspecHandle
-from ledgerfs.storage.generic.info import stat_of
+from ledgerfs.storage.generic.info import stat_of_info
 from ledgerfs.storage.object_writes import UnfinishedUpload
 from ledgerfs.storage.objects import Buffer, ObjectHead, ObjectStat
 from ledgerfs.storage.s3.requests import uncertain
@@ -223,4 +223,4 @@ class FsspecUpload:
             info = self._fs.info(self._path)
         except Exception as error:
             raise translate(error, self._key) from error
-        return ObjectHead(stat_of({**info, "name": self._key}), None)
+        return ObjectHead(stat_of_info({**info, "name": self._key}), None)

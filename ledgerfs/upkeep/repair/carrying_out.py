@@ -10,7 +10,7 @@ from ledgerfs.storage.object_store import RawStore
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RepairOutcome:
     """A repair that was carried out, or, with an error, was not."""
 
     repair: Repair
@@ -35,7 +35,7 @@ class RepairPlan:
         """What nothing can be done about."""
         return [item for item in self.items if item.action is None]
 
-    def carry_out(self) -> Iterator[Outcome]:
+    def carry_out(self) -> Iterator[RepairOutcome]:
         """Do one thing after the other, each only if its grounds still hold; one that fails keeps none of the others from being done.
 
         Stopping between two of them leaves nothing half done. Raises `StoreUnreachableError`.
@@ -48,12 +48,12 @@ class RepairPlan:
             self.bucket.expire()
 
 
-def _carried_out(repair: Repair, store: RawStore) -> Outcome:
+def _carried_out(repair: Repair, store: RawStore) -> RepairOutcome:
     try:
         if repair.action is not None:
             repair.action.run(store)
     except StoreUnreachableError:
         raise
     except LedgerfsError as error:
-        return Outcome(repair, error)
-    return Outcome(repair, None)
+        return RepairOutcome(repair, error)
+    return RepairOutcome(repair, None)

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 
 from ledgerfs.cache.rendered_files import RenderedFiles
-from ledgerfs.ledgers.file_contents import Contents
+from ledgerfs.ledgers.file_reader import FileReader
 from ledgerfs.vfs.views.entries import EntriesView
 from ledgerfs.vfs.views.info import InfoView
 from ledgerfs.vfs.views.ledger_tables import LedgerTables
 from ledgerfs.vfs.views.rendered import RenderedView
 from ledgerfs.vfs.views.view import View
 
-__all__ = ["Contents", "View", "make_views"]
+__all__ = ["FileReader", "View", "make_views"]
 
 RENDERED_KINDS = ("arrow", "jsonl", "parquet")
 """Kinds of table files that are views."""

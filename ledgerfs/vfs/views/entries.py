@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from ledgerfs.errors import CorruptLedgerError
 from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
-from ledgerfs.ledgers.file_contents import Contents
+from ledgerfs.ledgers.file_reader import FileReader
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.vfs.views.rendered_file import Rendered
@@ -29,7 +29,7 @@ class EntriesView:
         """Return the size, which is known wherever the length of the ledger is."""
         return ref.records_size if ref.length >= 0 else None
 
-    def open(self, ledger: LedgerReader) -> Contents:
+    def open(self, ledger: LedgerReader) -> FileReader:
         """Return the records; costs no request where they are read as they lie."""
         records = ledger.records()
         if records is not None:

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from ledgerfs.ledgers.file_contents import Contents
+from ledgerfs.ledgers.file_reader import FileReader
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import LedgerReader
 
@@ -24,6 +24,6 @@ class View(Protocol):
         """Return the exact size of the ledger's file, or None while only rendering it would tell. Costs no request."""
         ...
 
-    def open(self, ledger: LedgerReader) -> Contents:
+    def open(self, ledger: LedgerReader) -> FileReader:
         """Return the ledger's file, rendered first if need be."""
         ...

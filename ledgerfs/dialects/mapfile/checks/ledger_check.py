@@ -9,7 +9,7 @@ import numpy as np
 from ledgerfs.cache.object_window import ObjectWindow, open_parts
 from ledgerfs.cache.read_ahead import cut_parts
 from ledgerfs.dialects.checksum_findings import ChecksumFindings
-from ledgerfs.dialects.mapfile.key_walk import START, Stretch, walk_keys
+from ledgerfs.dialects.mapfile.key_walk import START, KeyStretch, walk_keys
 from ledgerfs.dialects.mapfile.reader import MapFileReader
 from ledgerfs.errors import (
     CorruptIndexError,
@@ -32,7 +32,7 @@ OnBytes = Callable[[int], None]
 
 
 @dataclass(slots=True)
-class LedgerCheck:
+class MapFileCheck:
     """The check of one ledger: run it, then read what it found (`ledgerfs.ledgers.dialect.LedgerCheck`)."""
 
     ledger: MapFileReader
@@ -50,7 +50,7 @@ class LedgerCheck:
         """The ledger."""
         return self.ledger.ref
 
-    def run(self) -> "LedgerCheck":
+    def run(self) -> "MapFileCheck":
         """Check everything; an object that cannot be read is a finding, a store that cannot be reached raises."""
         try:
             self._check_data(self._index())
@@ -101,7 +101,7 @@ class LedgerCheck:
         self.on_bytes(position - self.bytes)
         self.bytes = position
 
-    def _check_entries(self, stretch: Stretch) -> None:
+    def _check_entries(self, stretch: KeyStretch) -> None:
         batch = stretch.batch
         if not len(batch):
             return
@@ -115,7 +115,7 @@ class LedgerCheck:
             self._about(Severity.DAMAGE, kind, message)
 
     def _check_positions(
-        self, index: MapFileIndex | None, at: int, stretch: Stretch, *, in_blocks: bool
+        self, index: MapFileIndex | None, at: int, stretch: KeyStretch, *, in_blocks: bool
     ) -> MapFileIndex | None:
         """Compare the index with where keys stand; return it, None once it was found to be wrong.
 

@@ -9,7 +9,7 @@ from ledgerfs.cache.read_ahead import cut_parts
 from ledgerfs.dialects.checksum_findings import ChecksumFindings
 from ledgerfs.dialects.pulsar_blob.block_map import block_ends
 from ledgerfs.dialects.pulsar_blob.reader import PulsarLedgerReader
-from ledgerfs.dialects.pulsar_blob.record_walk import Stretch, walk_records
+from ledgerfs.dialects.pulsar_blob.record_walk import RecordStretch, walk_records
 from ledgerfs.errors import (
     CorruptLedgerError,
     LedgerfsError,
@@ -39,7 +39,7 @@ OnBytes = Callable[[int], None]
 
 
 @dataclass(slots=True)
-class LedgerCheck:
+class PulsarLedgerCheck:
     """The check of one ledger: run it, then read what it found.
 
     Attributes
@@ -69,7 +69,7 @@ class LedgerCheck:
         """The ledger."""
         return self.ledger.ref
 
-    def run(self) -> "LedgerCheck":
+    def run(self) -> "PulsarLedgerCheck":
         """Check everything; an object that cannot be read is a finding, a store that cannot be reached raises."""
         try:
             self._check_metadata()
@@ -165,7 +165,7 @@ class LedgerCheck:
                     "wrong-block-header", "the filling of the block header is not zero", start.offset + MIN_HEADER_BYTES
                 )
 
-    def _check_entries(self, stretch: Stretch) -> None:
+    def _check_entries(self, stretch: RecordStretch) -> None:
         batch = stretch.batch
         self.entries += len(batch)
         self.length += int(batch.lengths.sum())

@@ -31,7 +31,7 @@ class DeleteObject:
         """Delete it."""
         for stat in self.needed:
             require_unchanged(store, stat)
-        require_absent(store, self.absent)
+        require_still_absent(store, self.absent)
         require_unchanged(store, self.stat)
         store.writes.delete(self.stat.key)
 
@@ -155,7 +155,7 @@ def require_unchanged(store: RawStore, stat: ObjectStat) -> ObjectHead:
     return head
 
 
-def require_absent(store: RawStore, key: str | None) -> None:
+def require_still_absent(store: RawStore, key: str | None) -> None:
     """Raise `StaleObjectError` when there is such an object by now."""
     if key is None:
         return

@@ -39,7 +39,7 @@ class MappedLedger(Protocol):
     def request(self, start: int, end: int) -> ReadRequest: ...  # noqa: D102
 
 
-class RecordFile:
+class EntriesFile:
     """Reads by offset of the file; for one open file, whose threads wait for each other only while it is read forwards."""
 
     __slots__ = ("_ledger", "_object")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 
-class Contents(Protocol):
+class FileReader(Protocol):
     """The content of one open file: its size is known, and any number of threads may read it."""
 
     @property
