@@ -11,11 +11,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.topic_slice import TopicSlice
 from ledgerfs.errors import InvalidOptionError
+from ledgerfs.formats.buffers import Int64, Mask
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import LEDGER, Table, ref_of_row
@@ -25,8 +25,6 @@ from ledgerfs.ledgers.ledger_times import LedgerTimes, TimeRange
 if TYPE_CHECKING:
     from ledgerfs.scan.scan import Scan
 
-Mask = npt.NDArray[np.bool_]
-Int64 = npt.NDArray[np.int64]
 
 DEFAULT_PARTITION_BYTES = 128 << 20
 

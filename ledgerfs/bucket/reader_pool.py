@@ -12,7 +12,7 @@ from ledgerfs.storage.fork_lock import ForkLock
 
 _READERS = 1024
 
-OpenLedger = Callable[[LedgerRef, LearnedOffsets | None], LedgerReader]
+OpenWithOffsets = Callable[[LedgerRef, LearnedOffsets | None], LedgerReader]
 
 
 class ReaderPool:
@@ -29,7 +29,7 @@ class ReaderPool:
 
     __slots__ = ("_lock", "_offset_file", "_open_ledger", "_readers")
 
-    def __init__(self, open_ledger: OpenLedger, offset_file: OffsetFile | None = None) -> None:
+    def __init__(self, open_ledger: OpenWithOffsets, offset_file: OffsetFile | None = None) -> None:
         self._open_ledger = open_ledger
         self._offset_file = offset_file
         self._readers: LRUCache[LedgerRef, LedgerReader] = LRUCache(_READERS)

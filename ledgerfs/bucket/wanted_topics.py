@@ -5,14 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from ledgerfs.bucket.near_topics import nearest_names
 from ledgerfs.errors import InvalidNameError, InvalidOptionError, NotFoundError
+from ledgerfs.formats.buffers import Mask
 from ledgerfs.formats.topic_names import UNKNOWN_DIRECTORY, managed_ledger_of, split_partition, topic_of
 from ledgerfs.ledgers.catalog import Catalog
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from cachetools import LRUCache
 
 from ledgerfs.cache.memory_size import memory_size
+from ledgerfs.formats.buffers import Buffer
 from ledgerfs.storage.fork_lock import ForkLock
-from ledgerfs.storage.objects import Buffer
 
 MOST_BYTES = 1 << 30
 """What the process keeps at most, unless it is told otherwise; a quarter of its memory if that is less."""

@@ -9,9 +9,10 @@ from ledgerfs.cache.block_cache import BlockCache, process_cache
 from ledgerfs.cache.disk_level import DiskLevel
 from ledgerfs.cache.disk_ranges import DiskRanges
 from ledgerfs.errors import LedgerfsError, ObjectNotFoundError, StaleObjectError
+from ledgerfs.formats.buffers import Buffer
 from ledgerfs.storage.descriptors import write_all
 from ledgerfs.storage.object_store import RawStore
-from ledgerfs.storage.objects import Buffer, ObjectHead, ObjectStat, Pending, ReadRequest
+from ledgerfs.storage.objects import ObjectHead, ObjectStat, Pending, ReadRequest
 from ledgerfs.storage.traffic import Traffic
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ import os
 from typing import TYPE_CHECKING
 
 from ledgerfs.cache.disk_ranges import DiskRanges
+from ledgerfs.formats.buffers import Buffer
 from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.storage.object_store import RawStore
-from ledgerfs.storage.objects import Buffer, ObjectStat, ReadRequest
+from ledgerfs.storage.objects import ObjectStat, ReadRequest
 from ledgerfs.storage.reading_threads import ReadingThreads
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
 from ledgerfs.cache.block_cache import BlockCache, process_cache
-from ledgerfs.storage.objects import Buffer, Pending
+from ledgerfs.formats.buffers import Buffer
+from ledgerfs.storage.objects import Pending
 
 MIB = 1 << 20
 PART_BYTES = 8 * MIB

@@ -9,13 +9,11 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
-import numpy.typing as npt
 
+from ledgerfs.formats.buffers import Int64
 from ledgerfs.formats.kernel import kernel
 from ledgerfs.formats.memory_loads import load_int32, load_int64, prefetch
 from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
-
-Int64Array = npt.NDArray[np.int64]
 
 
 class ScanStop(IntEnum):
@@ -52,9 +50,9 @@ class EntryBatch:
 
     first_entry: int
     buffer: memoryview
-    offsets: Int64Array
-    lengths: Int64Array
-    ids: Int64Array | None = None
+    offsets: Int64
+    lengths: Int64
+    ids: Int64 | None = None
     is_framed: bool = False
 
     def __len__(self) -> int:
@@ -74,7 +72,7 @@ class EntryBatch:
         """Return the id of one entry."""
         return self.first_entry + row if self.ids is None else int(self.ids[row])
 
-    def ids_of(self, rows: Int64Array) -> Int64Array:
+    def ids_of(self, rows: Int64) -> Int64:
         """Return the ids of some entries."""
         return rows + self.first_entry if self.ids is None else self.ids[rows]
 

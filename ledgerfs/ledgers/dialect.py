@@ -10,7 +10,7 @@ from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import Table
 from ledgerfs.ledgers.findings import Finding
 from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.ledgers.reader import LedgerReader
+from ledgerfs.ledgers.reader import LedgerReader, OnRead
 from ledgerfs.ledgers.remains import Remains
 from ledgerfs.ledgers.repairs import Repair
 from ledgerfs.storage.object_store import RawStore
@@ -163,9 +163,7 @@ class Dialect(Protocol):
         """Yield what listing and catalog alone tell to be wrong; reads no entries."""
         ...
 
-    def check_ledger(
-        self, ledger: LedgerReader, on_read: Callable[[int], None], digest: blake2b | None = None
-    ) -> LedgerCheck:
+    def check_ledger(self, ledger: LedgerReader, on_read: OnRead, digest: blake2b | None = None) -> LedgerCheck:
         """Read a ledger in full; ``on_read`` is told of bytes as they are read, ``digest`` is fed with the records of a whole one."""
         ...
 

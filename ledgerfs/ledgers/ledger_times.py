@@ -13,14 +13,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from ledgerfs.formats.buffers import Int64, Mask
 from ledgerfs.ledgers.catalog_rows import Table
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.time_arguments import CLOCK_SLACK_MS
-
-Int64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 _LOWEST, _HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 Cuts = npt.NDArray[np.int64]
 """Ids of entries, ascending, at which reading can begin at little cost; the first one is the ledger's first entry."""
 
+OnRead = Callable[[int], None]
+"""Called with the bytes of entries that were read since the last call."""
+
 OnDamage = Callable[[int, int, CorruptLedgerError], None]
 """Called for entries that cannot be read as (first id, last id, why)."""
 

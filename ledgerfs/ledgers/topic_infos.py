@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from ledgerfs.display import html_table, printable
 from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.ledgers.catalog_rows import Table
 from ledgerfs.ledgers.time_arguments import iso_time, time_of
 
-Table = npt.NDArray[np.void]
 _NEVER = int(np.iinfo(np.int64).max)
 
 

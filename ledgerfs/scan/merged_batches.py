@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-Int64 = npt.NDArray[np.int64]
+from ledgerfs.formats.buffers import Int64
 
 _MOST_BYTES = 64 << 20
 """Of rows that are put together at once: a batch of more is given in parts, so that no column comes near the 2 GiB that it may have."""

@@ -13,12 +13,12 @@ import pyarrow as pa
 from ledgerfs.display import names_shown, printable
 from ledgerfs.ledgers.finality import Basis
 from ledgerfs.ledgers.missing_ledgers import MissingLedger, missing_error
-from ledgerfs.ledgers.reader import LedgerReader
+from ledgerfs.ledgers.reader import LedgerReader, OnRead
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.decode.entries import Skipped
 from ledgerfs.scan.merged_batches import merged_by_publish_time
 from ledgerfs.scan.options import Order
-from ledgerfs.scan.scan import OnRead, Scan, schema_table
+from ledgerfs.scan.scan import Scan, schema_table
 
 PartitionLedgers = tuple[str, Sequence[LedgerReader], Sequence[MissingLedger]]
 """Of a partition: its name, its ledgers, and those that the bucket cannot deliver."""

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ledgerfs.errors import CorruptMessageError
+from ledgerfs.formats.buffers import Mask
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.ledgers.reader import LedgerReader
-from ledgerfs.messages.decode.entries import Mask, TopicDecoder
+from ledgerfs.messages.decode.entries import TopicDecoder
 from ledgerfs.messages.decode.metadata_walk import Int64Table
 from ledgerfs.scan.topic_entries import Place
 

@@ -4,7 +4,7 @@ Ledgers come in the order of the topic and entries in the order of the ledger, s
 (markers, messages of transactions that were not committed) is left out unless it is asked for.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,7 +15,7 @@ from ledgerfs.errors import InvalidOptionError
 from ledgerfs.ledgers.finality import Basis, Unsettled
 from ledgerfs.ledgers.ledger_times import LedgerTimes, TimeRange
 from ledgerfs.ledgers.missing_ledgers import MissingLedger, missing_error
-from ledgerfs.ledgers.reader import LedgerReader
+from ledgerfs.ledgers.reader import LedgerReader, OnRead
 from ledgerfs.ledgers.time_arguments import CLOCK_SLACK_MS, Moment, milliseconds_of
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.decode.entries import DecodeOptions, Skipped, TopicDecoder
@@ -37,9 +37,6 @@ _CHOICES = {
     "on_encrypted": ("raise", "null", "skip"),
     "on_corrupt": ("raise", "skip"),
 }
-
-OnRead = Callable[[int], None]
-"""Called with the bytes of entries that were read since the last call."""
 
 
 @dataclass(slots=True)

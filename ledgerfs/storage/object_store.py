@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from ledgerfs.errors import LedgerfsError
-from ledgerfs.storage.objects import Buffer, ObjectHead, ObjectStat, Pending, ReadRequest
+from ledgerfs.storage.objects import ObjectHead, ObjectStat, Pending, ReadRequest
 from ledgerfs.storage.traffic import Traffic
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from ledgerfs.formats.buffers import Buffer
     from ledgerfs.storage.object_writes import WritableStore
 
 

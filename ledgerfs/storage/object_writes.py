@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from ledgerfs.storage.objects import Buffer, ObjectStat
+from ledgerfs.formats.buffers import Buffer
+from ledgerfs.storage.objects import ObjectStat
 
 
 @dataclass(frozen=True, slots=True)

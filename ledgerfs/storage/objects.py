@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-Buffer = bytes | memoryview
-"""Bytes that nobody changes."""
+from ledgerfs.formats.buffers import Buffer
 
 
 class Pending(Protocol):

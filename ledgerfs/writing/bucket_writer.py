@@ -6,10 +6,10 @@ from typing import Self
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.dialects.pulsar_blob.new_ledger import NewLedger
 from ledgerfs.dialects.pulsar_blob.writer import LedgerWriter, WrittenLedger
+from ledgerfs.formats.buffers import Buffer
 from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.ledgers.dialect import Progress
-from ledgerfs.storage.objects import Buffer
 from ledgerfs.writing.admission import together
 from ledgerfs.writing.claims import Claim
 from ledgerfs.writing.record_stream import RecordStream

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator
 
 from ledgerfs.errors import RefusedLedgerError
+from ledgerfs.formats.buffers import Buffer
 from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
 from ledgerfs.formats.records import EntryBatch, EntryScan, ScanStop, scan_records
-from ledgerfs.storage.objects import Buffer
 
 _PIECE = 8 << 20
 _ANY_NUMBER = 2**62

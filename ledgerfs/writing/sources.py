@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from ledgerfs.dialects.pulsar_blob.new_ledger import NewLedger
 from ledgerfs.errors import CorruptLedgerError
+from ledgerfs.formats.buffers import Buffer
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.decode.entry_checksum import EntryState, check_entries
-from ledgerfs.storage.objects import Buffer
 from ledgerfs.writing.record_stream import RecordStream, check_records
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cache.block_cache import BlockCache
@@ -12,8 +13,11 @@ from ledgerfs.errors import LedgerfsError
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.storage.folders.store import LocalStore
 from ledgerfs.storage.fork_lock import ForkLock
-from ledgerfs.storage.objects import Buffer, ObjectHead, ObjectStat, ReadRequest
+from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.storage.traffic import Traffic
+
+if TYPE_CHECKING:
+    from ledgerfs.formats.buffers import Buffer
 
 
 class RemoteFolder:

@@ -5,7 +5,7 @@ bucket the offloader's base is. What is no whole ledger becomes a `PartialLedger
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -25,7 +25,7 @@ from ledgerfs.ledgers.catalog_rows import LEDGER, Table
 from ledgerfs.ledgers.dialect import FoundLedgers, Names, OpenLedger, Progress, RepairRequest
 from ledgerfs.ledgers.findings import Finding
 from ledgerfs.ledgers.ledger_ref import CatalogState, LedgerRef
-from ledgerfs.ledgers.reader import LedgerReader
+from ledgerfs.ledgers.reader import LedgerReader, OnRead
 from ledgerfs.ledgers.repairs import Repair
 from ledgerfs.storage.object_store import KeepingStore
 from ledgerfs.storage.objects import ObjectStat
@@ -104,9 +104,7 @@ class MapFiles:
         """Yield what was seen while the catalog was made."""
         return check_catalog(catalog)
 
-    def check_ledger(
-        self, ledger: LedgerReader, on_read: Callable[[int], None], digest: "blake2b | None" = None
-    ) -> "MapFileCheck":
+    def check_ledger(self, ledger: LedgerReader, on_read: OnRead, digest: "blake2b | None" = None) -> "MapFileCheck":
         """Read every byte of a ledger's objects."""
         # numba, which this imports, is not needed for a quick look.
         from ledgerfs.dialects.mapfile.checks.ledger_check import MapFileCheck

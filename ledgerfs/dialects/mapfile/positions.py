@@ -1,12 +1,10 @@
 """Where in a ledger's data reading can begin: what is used of its index."""
 
 import numpy as np
-import numpy.typing as npt
 
 from ledgerfs.errors import CorruptIndexError
+from ledgerfs.formats.buffers import Int64
 from ledgerfs.formats.mapfile.index import MapFileIndex
-
-Int64Array = npt.NDArray[np.int64]
 
 APART = 1 << 20
 """Bytes between two positions that are used, at least: less is read as fast as a request is answered."""
@@ -15,7 +13,7 @@ MAX_INDEX_BYTES = 64 << 20
 """More than any index: it has two numbers, compressed, for 128 records or more."""
 
 
-def cuts_of(index: MapFileIndex, last_entry: int, *, key: str | None = None) -> tuple[Int64Array, Int64Array]:
+def cuts_of(index: MapFileIndex, last_entry: int, *, key: str | None = None) -> tuple[Int64, Int64]:
     """Return entries at which reading can begin, the first one 0, and the positions in the data from where a walk comes to each.
 
     The first position is 0, the start of the file. Raises `CorruptIndexError` for an index without entries, and for one of more entries

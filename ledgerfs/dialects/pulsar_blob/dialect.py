@@ -49,7 +49,7 @@ from ledgerfs.ledgers.catalog_rows import LEDGER, Table
 from ledgerfs.ledgers.dialect import FoundLedgers, Names, OpenLedger, Progress, RepairRequest
 from ledgerfs.ledgers.findings import Finding
 from ledgerfs.ledgers.ledger_ref import CatalogState, LedgerRef
-from ledgerfs.ledgers.reader import LedgerReader
+from ledgerfs.ledgers.reader import LedgerReader, OnRead
 from ledgerfs.ledgers.repairs import Repair
 from ledgerfs.storage.object_store import KeepingStore
 from ledgerfs.storage.objects import ObjectStat, ReadRequest
@@ -122,7 +122,7 @@ class PulsarBlob:
         return check_catalog(catalog, cast("Callable[[LedgerRef], PulsarLedgerReader]", open_ledger))
 
     def check_ledger(
-        self, ledger: LedgerReader, on_read: Callable[[int], None], digest: "blake2b | None" = None
+        self, ledger: LedgerReader, on_read: OnRead, digest: "blake2b | None" = None
     ) -> "PulsarLedgerCheck":
         """Read every byte of a ledger's two objects."""
         # numba, which this imports, is not needed for a quick look.

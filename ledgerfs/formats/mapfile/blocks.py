@@ -9,14 +9,12 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from ledgerfs.errors import DecompressionError
+from ledgerfs.formats.buffers import Int64
 from ledgerfs.formats.mapfile.header import MAX_VINT_BYTES, SYNC_BYTES, Codec, read_vint
 from ledgerfs.formats.mapfile.inflating import MOST_OF_A_BYTE, inflate
 from ledgerfs.formats.mapfile.window import Window
-
-Int64Array = npt.NDArray[np.int64]
 
 SYNC_ESCAPE = b"\xff\xff\xff\xff"
 MAX_LENGTH_BYTES = 5
@@ -96,7 +94,7 @@ def find_block(window: Window, start: int, sync: bytes) -> Block | int:
     return block
 
 
-def block_keys(window: Window, block: Block, codec: Codec) -> Int64Array:
+def block_keys(window: Window, block: Block, codec: Codec) -> Int64:
     """Return the keys of a block, shape (records,), without inflating its values.
 
     Raises the same errors for broken streams, and keys that are not of eight bytes.

@@ -14,18 +14,16 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from ledgerfs.formats.buffers import Int64
 from ledgerfs.formats.c_functions import address_of, c_library
 from ledgerfs.formats.kernel import kernel
 from ledgerfs.formats.mapfile.header import Codec
 from ledgerfs.formats.mapfile.records import read_only
 from ledgerfs.formats.memory_loads import load_int32
-
-Int64Array = npt.NDArray[np.int64]
 
 
 class InflateStop(IntEnum):
@@ -57,14 +55,12 @@ class InflatedValues:
     """
 
     buffer: memoryview
-    starts: Int64Array
-    sizes: Int64Array
+    starts: Int64
+    sizes: Int64
     stop: InflateStop
 
 
-def inflate_values(
-    buffer: memoryview, starts: Int64Array, sizes: Int64Array, codec: Codec, room: int
-) -> InflatedValues:
+def inflate_values(buffer: memoryview, starts: Int64, sizes: Int64, codec: Codec, room: int) -> InflatedValues:
     """Inflate the values whose streams lie at ``starts`` in ``buffer``, with ``sizes``, as many as fit into ``room`` bytes.
 
     Allocates ``room`` bytes, of which no more are touched than there are values.
@@ -78,9 +74,7 @@ def inflate_values(
     return InflatedValues(target.data[:used], placed[:done], lengths[:done], InflateStop(stop))
 
 
-def _inflate_in_python(
-    buffer: memoryview, starts: Int64Array, sizes: Int64Array, codec: Codec, room: int
-) -> InflatedValues:
+def _inflate_in_python(buffer: memoryview, starts: Int64, sizes: Int64, codec: Codec, room: int) -> InflatedValues:
     """Do the same where zlib's functions are not to be had."""
     made, stop = bytearray(), InflateStop.COMPLETE
     placed, lengths = [], []
@@ -120,7 +114,7 @@ _NEXT_IN, _AVAIL_IN, _NEXT_OUT, _AVAIL_OUT = 0, 1, 3, 4
 
 
 @contextmanager
-def _inflater(codec: Codec) -> Iterator[tuple[Int64Array, Int64Array]]:
+def _inflater(codec: Codec) -> Iterator[tuple[Int64, Int64]]:
     """Give what `_inflate` needs: addresses of C functions, and a stream, which is for one thread."""
     library = _zlib()
     assert library is not None  # noqa: S101  (the caller has looked)

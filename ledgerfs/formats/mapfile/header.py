@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ledgerfs.errors import UnsupportedFormatError
-from ledgerfs.formats.mapfile.window import Buffer, Role, Window
+from ledgerfs.formats.buffers import Buffer
+from ledgerfs.formats.mapfile.window import Role, Window
 
 FIRST_BYTES = 4 << 10
 """As much of a file as holds its header in all likelihood: 140 bytes where Pulsar wrote it."""

@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 
 from ledgerfs.errors import CorruptIndexError, UnsupportedFormatError
+from ledgerfs.formats.buffers import Int64
 from ledgerfs.formats.mapfile.blocks import KEY_BYTES, Block, block_keys, find_block, inflate_part
 from ledgerfs.formats.mapfile.first_record import METADATA_KEY
 from ledgerfs.formats.mapfile.header import Codec, RecordCompression, SequenceHeader, parse_header
 from ledgerfs.formats.mapfile.window import Role, Window
-
-Int64Array = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +31,8 @@ class MapFileIndex:
 
     """
 
-    keys: Int64Array
-    positions: Int64Array
+    keys: Int64
+    positions: Int64
 
     def __len__(self) -> int:
         return int(self.keys.size)
@@ -66,7 +64,7 @@ def parse_index(data: bytes | memoryview, *, data_size: int, key: str | None = N
 _NONE = np.empty(0, np.int64)
 
 
-def _positions(window: Window, block: Block, codec: Codec) -> Int64Array:
+def _positions(window: Window, block: Block, codec: Codec) -> Int64:
     """Return the values of a block, each a ``LongWritable``."""
     count = block.records
     if inflate_part(window, block.value_lengths, codec, count, count).count(KEY_BYTES) != count:

@@ -3,8 +3,8 @@
 import zlib
 
 from ledgerfs.errors import DecompressionError
+from ledgerfs.formats.buffers import Buffer
 from ledgerfs.formats.mapfile.header import Codec
-from ledgerfs.formats.mapfile.window import Buffer
 
 MOST_OF_A_BYTE = 1032
 """How many bytes deflate can make of one at most."""

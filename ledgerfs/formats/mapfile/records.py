@@ -11,10 +11,9 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from ledgerfs.formats.buffers import Int64
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.memory_loads import load_int32, load_int64
-
-Int64Array = npt.NDArray[np.int64]
 
 SMALLEST_RECORD = 20
 """Bytes of a record with an empty value; a compressed one is larger."""
@@ -59,9 +58,9 @@ class RecordScan:
 
     """
 
-    keys: Int64Array
-    starts: Int64Array
-    sizes: Int64Array
+    keys: Int64
+    starts: Int64
+    sizes: Int64
     position: int
     needed: int
     stop: RecordStop
@@ -92,7 +91,7 @@ def scan_records(
     )
 
 
-def read_value_sizes(lengths: bytes, count: int) -> tuple[Int64Array, int]:
+def read_value_sizes(lengths: bytes, count: int) -> tuple[Int64, int]:
     """Return the sizes that ``count`` vints tell, shape (count,), and their sum.
 
     The sum is -1 where ``lengths`` are not just so many vints, or one is no size of a ``BytesWritable``.
@@ -101,7 +100,7 @@ def read_value_sizes(lengths: bytes, count: int) -> tuple[Int64Array, int]:
     return sizes, int(_read_sizes(read_only(lengths), sizes))
 
 
-def place_values(values: bytes, sizes: Int64Array) -> tuple[Int64Array, Int64Array, int]:
+def place_values(values: bytes, sizes: Int64) -> tuple[Int64, Int64, int]:
     """Find the bytes of each ``BytesWritable`` in ``values``, of which ``sizes`` are the sizes and ``values`` the sum.
 
     Returns starts in ``values`` and sizes of the bytes alone, shapes as ``sizes``, and the number of the first value that tells another

@@ -5,10 +5,8 @@ A reader fetches a window of some MiB, calls `read_records` until it wants more 
 
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from ledgerfs.errors import LedgerfsError, UnsupportedFormatError
+from ledgerfs.formats.buffers import Int64
 from ledgerfs.formats.mapfile.blocks import MAX_LENGTH_BYTES, block_keys, find_block, inflate_part
 from ledgerfs.formats.mapfile.compressed_values import InflatedValues, InflateStop, inflate_values
 from ledgerfs.formats.mapfile.header import Codec, RecordCompression, SequenceHeader
@@ -21,8 +19,6 @@ from ledgerfs.formats.mapfile.records import (
     scan_records,
 )
 from ledgerfs.formats.mapfile.window import Window
-
-Int64Array = npt.NDArray[np.int64]
 
 DEFAULT_LIMIT = 1 << 30
 """Bytes of the largest block, or value, that is read: Pulsar writes blocks of 1 MB and one entry, and entries of 5 MiB."""
@@ -47,9 +43,9 @@ class Records:
     """
 
     buffer: memoryview
-    keys: Int64Array
-    starts: Int64Array
-    sizes: Int64Array
+    keys: Int64
+    starts: Int64
+    sizes: Int64
 
     def __len__(self) -> int:
         return int(self.keys.size)

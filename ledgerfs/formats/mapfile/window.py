@@ -5,8 +5,6 @@ from enum import Enum
 
 from ledgerfs.errors import CorruptIndexError, CorruptLedgerError, CorruptObjectError
 
-Buffer = bytes | memoryview
-
 
 class Role(Enum):
     """Which of a MapFile's two SequenceFiles."""

@@ -11,16 +11,14 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from ledgerfs.formats.buffers import Int64
 from ledgerfs.formats.c_functions import address_of, c_library
 from ledgerfs.formats.kernel import kernel
 from ledgerfs.messages.codecs.compression import Compression
-
-Int64 = npt.NDArray[np.int64]
 
 
 def native_codecs() -> frozenset[int]:

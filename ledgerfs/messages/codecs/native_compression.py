@@ -9,16 +9,14 @@ from contextlib import contextmanager
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 
+from ledgerfs.formats.buffers import Int64
 from ledgerfs.formats.c_functions import address_of, c_library
 from ledgerfs.formats.kernel import kernel
 from ledgerfs.messages.codecs.compress import ZSTD_LEVEL
 from ledgerfs.messages.codecs.compression import Compression
 from ledgerfs.messages.codecs.native_codecs import call_lz4, call_zstd
 from ledgerfs.messages.kernels.arrays import copy_bytes
-
-Int64 = npt.NDArray[np.int64]
 
 _LEVEL_PARAMETER = 100
 """``ZSTD_c_compressionLevel``."""

@@ -1,8 +1,8 @@
 """Many payloads compressed one behind the other, by a kernel where the codec's library can be called from one."""
 
 import numpy as np
-import numpy.typing as npt
 
+from ledgerfs.formats.buffers import Bytes, Int64
 from ledgerfs.formats.kernel import kernel
 from ledgerfs.messages.codecs.compress import compress
 from ledgerfs.messages.codecs.compression import Compression
@@ -14,9 +14,6 @@ from ledgerfs.messages.codecs.native_compression import (
 )
 from ledgerfs.messages.kernels.arrays import borrowed
 from ledgerfs.messages.kernels.memory import empty
-
-Int64 = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
 
 
 def stored_payloads(

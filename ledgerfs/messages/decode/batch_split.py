@@ -15,6 +15,7 @@ import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
 from ledgerfs.errors import CorruptObjectError
+from ledgerfs.formats.buffers import Bytes, Int64
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.messages.codecs.compression import LARGEST, Compression
 from ledgerfs.messages.codecs.native_codecs import decompress_into, native_functions
@@ -24,8 +25,6 @@ from ledgerfs.messages.kernels.memory import empty, empty_table
 from ledgerfs.messages.kernels.wire import ABSENT, field_map, uint32_be, walk_fields
 from ledgerfs.messages.proto.message_metadata_pb2 import MessageMetadataRecord
 
-Bytes = npt.NDArray[np.uint8]
-Int64 = npt.NDArray[np.int64]
 _NOTHING = np.zeros(0, np.uint8)
 SMALLEST_MESSAGE = 6
 """Bytes that a message of a batch takes at least: the size of its metadata, and its payload's size in it."""

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from ledgerfs.formats.buffers import Bytes, Int64, Mask
 from ledgerfs.formats.topic_names import split_partition
 from ledgerfs.messages.decode.batch_split import MessageColumn, Messages
 from ledgerfs.messages.decode.constant_columns import ConstantColumns
@@ -25,10 +25,6 @@ from ledgerfs.messages.kernels.gather import (
     take,
 )
 from ledgerfs.messages.kernels.wire import ABSENT
-
-Bytes = npt.NDArray[np.uint8]
-Int64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 StateOf = Callable[[tuple[int, int], int, int], str]
 """Tells what became of a transaction's message: called with the transaction, the ledger and the entry."""

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from ledgerfs.errors import CorruptMessageError
+from ledgerfs.formats.buffers import Mask
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.codecs.compression import LARGEST
 from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
@@ -25,8 +25,6 @@ from ledgerfs.messages.decode.payloads import Decrypt, EntryError, PlainPayloads
 from ledgerfs.messages.decode.table_schema import schema_of
 from ledgerfs.messages.kernels.portions import spans
 from ledgerfs.messages.kernels.wire import ABSENT
-
-Mask = npt.NDArray[np.bool_]
 
 _STATUS_TEXT = {
     Status.BROKEN_FRAME: "its frame claims more bytes than the entry has",

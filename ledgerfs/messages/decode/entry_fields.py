@@ -3,11 +3,11 @@
 import numpy as np
 import numpy.typing as npt
 
+from ledgerfs.formats.buffers import Mask
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status, transactions_of
 from ledgerfs.messages.kernels.wire import ABSENT
 
-Mask = npt.NDArray[np.bool_]
 EntryRows = npt.NDArray[np.intp]
 Transaction = tuple[int, int]
 """The two halves of its id, the most significant first."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
 from ledgerfs.errors import (
@@ -20,6 +19,7 @@ from ledgerfs.errors import (
     LedgerfsError,
     MessageTooLargeError,
 )
+from ledgerfs.formats.buffers import Bytes, Int64, Mask
 from ledgerfs.messages.codecs.claimed_sizes import BELIEVED, COST_OF_MESSAGE, check_claim, most_messages, too_large
 from ledgerfs.messages.codecs.compression import LARGEST, decompress
 from ledgerfs.messages.codecs.native_codecs import native_codecs
@@ -27,10 +27,6 @@ from ledgerfs.messages.decode.chunks import ChunkJoiner
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta
 from ledgerfs.messages.kernels.wire import ABSENT
 from ledgerfs.messages.proto.message_metadata_pb2 import MessageMetadataRecord
-
-Bytes = npt.NDArray[np.uint8]
-Int64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 Decrypt = Callable[[list[tuple[str, bytes]], bytes, memoryview], bytes]
 """Called with the wrapped keys (name, value), the initialization vector, and the ciphertext.

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ledgerfs.errors import InvalidOptionError, InvalidRowsError
+from ledgerfs.formats.buffers import Int64
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.codecs.compress import codec_named
 from ledgerfs.messages.codecs.compression import LARGEST, MAX_STORED_BYTES, Compression
@@ -23,8 +24,6 @@ from ledgerfs.messages.encode.encode_kernels import ROOM_OF_ENTRY, cut_entries, 
 from ledgerfs.messages.encode.input_columns import InputColumns, require_time
 from ledgerfs.messages.encode.kernel_rows import KernelRows, kernel_rows, publish_times_of_rows, value_sizes
 from ledgerfs.messages.kernels.memory import empty
-
-Int64 = npt.NDArray[np.int64]
 
 _PORTION_BYTES = 4 << 20
 _PORTION_ROWS = 1 << 15

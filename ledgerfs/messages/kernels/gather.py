@@ -7,15 +7,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ledgerfs.errors import CorruptObjectError
+from ledgerfs.formats.buffers import Bytes, Int64, Mask
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.memory_loads import load_int64
 from ledgerfs.messages.kernels.arrays import borrowed, copy_bytes
 from ledgerfs.messages.kernels.memory import empty
 from ledgerfs.messages.kernels.wire import ABSENT, read_varint, skip_fixed
-
-Bytes = npt.NDArray[np.uint8]
-Int64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 _LARGEST_COLUMN = 2**31 - 1
 _ALL = np.zeros(0, np.bool_)

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from ledgerfs.formats.buffers import Bytes
 from ledgerfs.formats.kernel import kernel
 from ledgerfs.messages.kernels.arrays import copy_bytes
 from ledgerfs.messages.kernels.memory import empty
@@ -31,9 +31,6 @@ from ledgerfs.messages.text.json_values import (
 
 ROWS_AT_ONCE = 4096
 """How many rows to convert at a time: their lines stay in the CPU's cache while column after column is written into them."""
-
-Bytes = npt.NDArray[np.uint8]
-Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

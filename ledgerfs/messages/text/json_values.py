@@ -12,14 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ledgerfs.errors import CorruptObjectError
+from ledgerfs.formats.buffers import Bytes, Int64, Mask
 from ledgerfs.formats.kernel import kernel
 from ledgerfs.messages.kernels.arrays import copy_bytes
 from ledgerfs.messages.kernels.digits import number_size, time_size, write_number, write_time
 from ledgerfs.messages.text.json_text import escaped_size, write_base64, write_escaped
-
-Bytes = npt.NDArray[np.uint8]
-Int64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 ABSENT = -1
 """Size of a value that is not there."""

@@ -1,17 +1,14 @@
 """What transforms do first with entries: see that they are sound, make payloads plain."""
 
 import numpy as np
-import numpy.typing as npt
 
 from ledgerfs.errors import CorruptMessageError
+from ledgerfs.formats.buffers import Int64, Mask
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.decode.entries import DecodeOptions, TopicDecoder
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta
 from ledgerfs.messages.decode.payloads import PlainPayloads, Workspace
 from ledgerfs.messages.kernels.wire import ABSENT
-
-Int64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 NO_LEDGER = 0
 """A transform does not know the ledger that its entries are of."""

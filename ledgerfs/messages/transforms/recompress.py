@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from ledgerfs.errors import DecompressionError
+from ledgerfs.formats.buffers import Int64, Mask
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.codecs.compress import compress
@@ -45,9 +45,6 @@ from ledgerfs.messages.transforms.entry_writing import (
     put_number,
     put_stretch,
 )
-
-Int64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 _PORTION = 16 << 20
 _NEW_HEAD = 32

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from ledgerfs.formats.buffers import Bytes, Int64, Mask
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.codecs.compress import compress
 from ledgerfs.messages.codecs.compression import Compression
@@ -30,10 +30,6 @@ from ledgerfs.messages.transforms.entry_opening import (
     sound_entries,
 )
 from ledgerfs.messages.transforms.unbatch_kernels import Fronts, collect_fronts, read_only_view, write_units
-
-Bytes = npt.NDArray[np.uint8]
-Int64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 _PORTION = 8 << 20
 _PIECE = 16 << 20

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from ledgerfs.formats.buffers import Bytes, Int64
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.messages.codecs.native_compression import put_compressed
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta
@@ -24,9 +24,6 @@ from ledgerfs.messages.transforms.entry_writing import (
     put_stretch,
     put_text,
 )
-
-Bytes = npt.NDArray[np.uint8]
-Int64 = npt.NDArray[np.int64]
 
 _OF_BROKER = dropped_fields(numbers=[2])
 _OF_BATCH = dropped_fields(numbers=[2, 8, 9, 11, 12, 17, 24, 25, 30, 31], texts=[4, 6, 18, 31])

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from ledgerfs.formats.buffers import Buffer
 from ledgerfs.spark.lake.layout import LakeLayout
 from ledgerfs.storage.object_writes import Upload
-from ledgerfs.storage.objects import Buffer
 from ledgerfs.tables.table_files import TableWriter, open_table
 
 PART_BYTES = 8 << 20

@@ -8,13 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ledgerfs.errors import InvalidOptionError
-
-Int64 = npt.NDArray[np.int64]
+from ledgerfs.formats.buffers import Int64
 
 PARTITION_COLUMNS = ("topic", "date", "hour", "partition", "ledger_id", "producer_name")
 """What folders may be named by; date and hour are those of ``publish_time``, UTC, and no column of the files."""

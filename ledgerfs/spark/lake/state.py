@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ledgerfs.bucket.partitions import Mask
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.export.identity import what_differs
+from ledgerfs.formats.buffers import Mask
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.finality import Basis, TopicState
 from ledgerfs.ledgers.ledger_ref import LedgerRef

@@ -14,12 +14,13 @@ from typing import BinaryIO
 from uuid import uuid4
 
 from ledgerfs.errors import AccessDeniedError, BucketNotFoundError, ObjectExistsError, UnsupportedWriteError
+from ledgerfs.formats.buffers import Buffer
 from ledgerfs.storage.descriptors import write_all
 from ledgerfs.storage.failures import translate
 from ledgerfs.storage.folders.files import open_object
 from ledgerfs.storage.folders.stat import stat_of_file
 from ledgerfs.storage.object_writes import UnfinishedUpload
-from ledgerfs.storage.objects import Buffer, ObjectStat
+from ledgerfs.storage.objects import ObjectStat
 from ledgerfs.storage.sent_requests import Asked, Sent
 from ledgerfs.storage.traffic import Traffic
 

@@ -25,7 +25,7 @@ from ledgerfs.storage.traffic import Traffic
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from ledgerfs.storage.objects import Buffer
+    from ledgerfs.formats.buffers import Buffer
 
 Result = TypeVar("Result")
 

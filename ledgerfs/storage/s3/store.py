@@ -11,13 +11,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ledgerfs.errors import BucketNotFoundError, LedgerfsError, ObjectNotFoundError, StoreError
+from ledgerfs.formats.buffers import Buffer
 from ledgerfs.storage.concurrent_reads import read_in_loop
 from ledgerfs.storage.credentials import without_credentials
 from ledgerfs.storage.descriptors import write_all
 from ledgerfs.storage.failures import replaced, short_body, short_object, status_of, translate
 from ledgerfs.storage.fsspec_handle import FsspecHandle
 from ledgerfs.storage.idle_timeout import Silence, bounded
-from ledgerfs.storage.objects import Buffer, ObjectHead, ObjectStat, ReadRequest
+from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.storage.retries import Tries, retry, retry_async
 from ledgerfs.storage.s3.body import check_answer, read_body
 from ledgerfs.storage.s3.get import LeanGet

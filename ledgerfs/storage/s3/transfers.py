@@ -12,9 +12,10 @@ from http.client import HTTPResponse
 from typing import Any
 
 from ledgerfs.errors import StoreTimeoutError
+from ledgerfs.formats.buffers import Buffer
 from ledgerfs.storage.failures import short_body
 from ledgerfs.storage.fork_lock import ForkLock
-from ledgerfs.storage.objects import Buffer, ReadRequest
+from ledgerfs.storage.objects import ReadRequest
 from ledgerfs.storage.part_buffers import part_buffer
 from ledgerfs.storage.reading_threads import ReadingThreads
 from ledgerfs.storage.retries import Tries, store_timeout
@@ -27,7 +28,7 @@ _PIECE = 1 << 20
 _STEP_SECONDS = 0.05
 _ONLY_AIOHTTP = frozenset({"connector_args", "http_session_cls"})
 
-Read = Callable[["Transfer"], Buffer]
+RunTransfer = Callable[["Transfer"], Buffer]
 
 
 class Transfer:
@@ -39,7 +40,7 @@ class Transfer:
         self.request = request
         self.future: Future[Buffer] = Future()
 
-    def begin(self, read: Read) -> "Future[Buffer]":
+    def begin(self, read: RunTransfer) -> "Future[Buffer]":
         """Run ``read`` in a thread, and give its result or error to the future."""
         _THREADS.start(self._run, read)
         return self.future
@@ -85,7 +86,7 @@ class Transfer:
             reason = "the store did not send all of it in time"
             raise StoreTimeoutError(reason, key=self.request.key, offset=self.request.start)
 
-    def _run(self, read: Read) -> None:
+    def _run(self, read: RunTransfer) -> None:
         if self.future.cancelled():
             return
         try:

@@ -1,7 +1,7 @@
 """Verify a bucket: first what indexes and sizes tell, then every byte, a few ledgers at a time."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Self
 
@@ -13,6 +13,7 @@ from ledgerfs.ledgers.dialect import LedgerCheck, Progress
 from ledgerfs.ledgers.findings import Finding, Report
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.listing import FOREIGN
+from ledgerfs.ledgers.reader import OnRead
 from ledgerfs.storage.ordered_map import ordered_map
 from ledgerfs.upkeep.verification.copy_comparison import CopyComparison
 
@@ -67,9 +68,7 @@ def check_listed(bucket: Bucket, catalog: Catalog) -> Iterator[Finding]:
     yield from other_keys(catalog, FOREIGN, "keys that are not Pulsar's")
 
 
-def check_ledger(
-    bucket: Bucket, ref: LedgerRef, on_read: Callable[[int], None], digest: blake2b | None = None
-) -> LedgerCheck:
+def check_ledger(bucket: Bucket, ref: LedgerRef, on_read: OnRead, digest: blake2b | None = None) -> LedgerCheck:
     """Read a ledger in full, as its dialect does it, with every byte asked of the store itself."""
     return bucket.dialect_of(ref).check_ledger(bucket.uncached_reader(ref), on_read, digest)
 

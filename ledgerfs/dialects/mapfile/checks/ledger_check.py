@@ -1,6 +1,5 @@
 """Every byte of one ledger: records, keys, checksums of entries, totals, and whether the index leads to what it names."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -26,9 +25,8 @@ from ledgerfs.formats.mapfile.index import MapFileIndex
 from ledgerfs.ledgers.catalog_findings import severity_of
 from ledgerfs.ledgers.findings import Finding, Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.reader import OnRead
 from ledgerfs.storage.objects import ReadRequest
-
-OnBytes = Callable[[int], None]
 
 
 @dataclass(slots=True)
@@ -36,7 +34,7 @@ class MapFileCheck:
     """The check of one ledger: run it, then read what it found (`ledgerfs.ledgers.dialect.LedgerCheck`)."""
 
     ledger: MapFileReader
-    on_bytes: OnBytes
+    on_bytes: OnRead
     entries: int = 0
     length: int = 0
     bytes: int = 0

@@ -1,6 +1,5 @@
 """Every byte of one ledger: block headers, records, checksums, padding, and the user metadata of its two objects."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -32,10 +31,10 @@ from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.catalog_findings import severity_of
 from ledgerfs.ledgers.findings import Finding, Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.reader import OnRead
 from ledgerfs.storage.objects import ReadRequest
 
 _ENTRIES_LOST = frozenset({"missing-entries", "damaged-records"})
-OnBytes = Callable[[int], None]
 
 
 @dataclass(slots=True)
@@ -56,7 +55,7 @@ class PulsarLedgerCheck:
     """
 
     ledger: PulsarLedgerReader
-    on_bytes: OnBytes
+    on_bytes: OnRead
     entries: int = 0
     length: int = 0
     bytes: int = 0
