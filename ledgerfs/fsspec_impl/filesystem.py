@@ -359,9 +359,7 @@ class LedgerFileSystem(AbstractFileSystem):
             self.makedirs(rpath, exist_ok=True)
             return
         callback.set_size(Path(lpath).stat().st_size)
-        self._writes.put(
-            self._strip_protocol(rpath), lpath, self.open, lambda _, done, __: callback.absolute_update(done), options
-        )
+        self._writes.put(self._strip_protocol(rpath), lpath, self.open, callback.relative_update, options)
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **options: Any) -> None:  # noqa: ANN401, ARG002
         """Make the bytes of a file of records a ledger of the bucket, as `put_file`."""

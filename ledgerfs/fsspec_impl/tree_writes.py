@@ -56,9 +56,9 @@ class TreeWrites:
             writer = open_writer(admission, wanted, path, policy)
         return LedgerUpload(path, writer, autocommit=autocommit)
 
-    def put(self, path: str, local: str, open_path: Open, progress: Progress, options: dict[str, Any]) -> None:
+    def put(self, path: str, local: str, open_path: Open, tell: Callable[[int], None], options: dict[str, Any]) -> None:
         """Copy a local file of records in."""
-        self._write(path, RecordFile.at(Path(local)), open_path, options, progress)
+        self._write(path, RecordFile.at(Path(local)), open_path, options, _added(tell))
 
     def pipe(self, path: str, data: bytes, open_path: Open, options: dict[str, Any]) -> None:
         """Make bytes of records a ledger."""
@@ -137,6 +137,18 @@ class TreeWrites:
             raise InvalidOptionError(f"no option of a write; there are {', '.join(_OPTIONS)}", key=unknown)
         named = {name: value for name, value in given.items() if name in _OPTIONS and value is not None}
         return {**self.defaults, **named}
+
+
+def _added(tell: Callable[[int], None]) -> Progress:
+    """Return what tells how many bytes came since it was told last, as fsspec has it."""
+    told = 0
+
+    def progress(_: str, done: int, __: int | None) -> None:
+        nonlocal told
+        tell(done - told)
+        told = done
+
+    return progress
 
 
 def _require_no_other(wanted: Wanted, policy: IfExists, path: str, beside: Iterable[LedgerUpload]) -> None:

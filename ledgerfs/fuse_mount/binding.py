@@ -47,7 +47,7 @@ class Callbacks(mfusepy.Operations):
 
     def __init__(self, mounted: MountedBucket) -> None:
         self._mounted = mounted
-        mounted.on_gone = _forget
+        mounted.incoming.on_gone = _forget
         self._owner = (os.getuid(), os.getgid())
         self._directories = itertools.count(1)
         self._listings: dict[int, Listing] = {}

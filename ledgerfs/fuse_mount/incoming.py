@@ -11,7 +11,7 @@ import time
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import LedgerfsError
-from ledgerfs.fuse_mount.attributes import inode_of
+from ledgerfs.fuse_mount.attributes import Attributes, inode_of
 from ledgerfs.fuse_mount.processes import has_failed, is_held, process_of
 from ledgerfs.vfs.target import target_of
 from ledgerfs.writing.admission import Admission
@@ -106,6 +106,11 @@ class IncomingFile:
                 self._commit()
             else:
                 self._give_up(_given_up())
+
+    @property
+    def shown(self) -> Attributes:
+        """What ``stat`` shows of it."""
+        return Attributes(inode_of(self.path), False, self.size, self.changed_ms, self.changed_ms)
 
     @property
     def is_given_up(self) -> bool:

@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -35,9 +35,9 @@ from ledgerfs.fuse_mount.attributes import (
     attributes_of,
     directory,
     extended_attributes,
-    inode_of,
 )
 from ledgerfs.fuse_mount.incoming import IncomingFile
+from ledgerfs.fuse_mount.incoming_files import IncomingFiles
 from ledgerfs.ledgers.missing_ledgers import unplaced_text
 from ledgerfs.vfs.bucket_tree import tree_of
 from ledgerfs.vfs.removal import remove_ledgers
@@ -108,9 +108,8 @@ class MountedBucket:
         self.options = options
         self._handles = itertools.count(1)
         self._open: dict[int, _OpenFile | IncomingFile] = {}
-        self._incoming: dict[str, IncomingFile] = {}
-        self._made: set[str] = set()
-        self._lock = threading.Lock()
+        self.incoming = IncomingFiles()
+        """What is shown beside what was listed."""
         self._refreshing = threading.Lock()
         self._catalog: Catalog = bucket.catalog
         self._tree = tree_of(bucket)
@@ -119,8 +118,6 @@ class MountedBucket:
         self._is_outdated = False
         self._unplaced: list[int] = []
         self._say_unplaced()
-        self.on_gone: Callable[[str], None] = lambda _: None
-        """Called while a file is closed, or just after, which was shown while it was written, and did not become a ledger."""
 
     @property
     def open_handles(self) -> int:
@@ -136,7 +133,7 @@ class MountedBucket:
         if path is None:
             if opened is None:
                 raise _os_error(errno.ENOENT)
-            return _attributes_of(opened, opened.path) if isinstance(opened, IncomingFile) else opened.shown
+            return opened.shown
         try:
             return self._attributes(path.strip("/"))
         except NotFoundError:
@@ -156,20 +153,13 @@ class MountedBucket:
             name = node.path[len(prefix) :]
             seen.add(name)
             yield name, attributes_of(node)
-        made = [(one, directory(one)) for one in list(self._made)]
-        complete = [
-            (one, _attributes_of(incoming, one)) for one, incoming in list(self._incoming.items()) if incoming.is_there
-        ]
-        for one, shown in [*made, *complete]:
-            name = one[len(prefix) :]
-            if one.startswith(prefix) and name and "/" not in name and name not in seen:
-                yield name, shown
+        yield from self.incoming.entries(path, seen)
 
     def open(self, path: str) -> int:
         """Open a file for reading, rendered if need be; returns its handle."""
         path = path.strip("/")
         self._list_if_outdated()
-        if self._is_being_written(path):
+        if self.incoming.is_being_written(path):
             raise OSError(errno.EBUSY, f"{path}: it is being written")
         self._find_written(path)
         tree = self.tree()
@@ -201,15 +191,8 @@ class MountedBucket:
         path = path.strip("/")
         self._require_writable(path)
         self._require_directory(path.rpartition("/")[0])
-        if self._is_being_written(path):
-            raise _being_written(path)
-        # It lists the bucket, for which nobody else is to wait.
-        incoming = IncomingFile(self._bucket, path, thread, self.options.block_size)
-        with self._lock:
-            if self._is_being_written(path):
-                raise _being_written(path)
-            self._incoming[path] = incoming
-        return self._keep(incoming)
+        size = self.options.block_size
+        return self._keep(self.incoming.create(path, lambda: IncomingFile(self._bucket, path, thread, size)))
 
     def write(self, handle: int, data: bytes, offset: int, thread: int = 0) -> int:
         """Take bytes of a file that was created."""
@@ -222,11 +205,7 @@ class MountedBucket:
         """Complete a file that the last one closes who writes it."""
         opened = self._opened(handle)
         if isinstance(opened, IncomingFile):
-            try:
-                opened.flush(thread)
-            finally:
-                if opened.is_given_up:
-                    self._forget(opened)
+            self.incoming.flush(opened, thread)
 
     def sync(self, handle: int) -> None:
         """Raise what went wrong with a file that is being written. That it is in the bucket, only closing it tells."""
@@ -238,11 +217,7 @@ class MountedBucket:
         """Let go of a file that nobody has open any more."""
         opened = self._open.pop(handle, None)
         if isinstance(opened, IncomingFile):
-            try:
-                opened.release()
-            finally:
-                if not opened.is_there:
-                    self._forget(opened)
+            self.incoming.release(opened)
 
     def make_directory(self, path: str) -> None:
         """Make a directory for files to come; it is there as long as the mount, or something is in it."""
@@ -253,18 +228,17 @@ class MountedBucket:
         if path.count("/") == _TOPIC_DEPTH - 1:
             target_of(f"{path}/0.entries")
         self._require_directory(path.rpartition("/")[0])
-        if path in self._made or self._is_known(path):
+        if self.incoming.is_made(path) or self._is_known(path):
             raise _os_error(errno.EEXIST)
-        self._made.add(path)
+        self.incoming.make(path)
 
     def remove_directory(self, path: str) -> None:
         """Remove a directory that was made and has nothing in it."""
         path = path.strip("/")
         self._require_writable(path)
-        is_used = any(one.startswith(f"{path}/") for one in list(self._incoming))
-        if is_used or next(iter(self.entries(path)), None) is not None:
+        if self.incoming.any_within(path) or next(iter(self.entries(path)), None) is not None:
             raise _os_error(errno.ENOTEMPTY)
-        self._made.discard(path)
+        self.incoming.unmake(path)
 
     def remove(self, path: str) -> None:
         """Delete a ledger, its index first, then its data object; give up a file that is being written. Its directories stay for now.
@@ -273,15 +247,12 @@ class MountedBucket:
         """
         path = path.strip("/")
         self._require_writable(path)
-        incoming = self._incoming.get(path)
-        if incoming is not None and incoming.abort():
-            self._incoming.pop(path, None)
+        if self.incoming.abort(path):
             return
         with self._refreshing:
             self._bucket.refresh()
             left = remove_ledgers(self._bucket, [path])
-            self._incoming.pop(path, None)
-            self._made |= {path[:end] for end in _slashes(path)[1:]}
+            self.incoming.removed(path)
             self._show(self._bucket.catalog)
         for one in left:
             logger.warning("%s", one)
@@ -298,13 +269,13 @@ class MountedBucket:
         """Raise for whoever opens a file to write to it; what is not there the kernel only remembers, and looks again by ``ESTALE``."""
         path = path.strip("/")
         self._require_writable(path)
-        if path not in self._incoming and not self._is_known(path):
+        if path not in self.incoming and not self._is_known(path):
             raise _os_error(errno.ESTALE)
         self.refuse_change(path)
 
     def resize(self, path: str, size: int) -> None:
         """Raise, unless it is a file being written that has this size anyway, as some tools want to make sure of."""
-        incoming = self._incoming.get(path.strip("/"))
+        incoming = self.incoming.get(path.strip("/"))
         if incoming is None or incoming.is_there:
             self.refuse_change(path)
         else:
@@ -317,13 +288,13 @@ class MountedBucket:
 
     def require_incoming(self, path: str) -> None:
         """Raise as `refuse_change` unless the file is being written, or just was."""
-        if path.strip("/") not in self._incoming:
+        if path.strip("/") not in self.incoming:
             self.refuse_change(path)
 
     def extended_attributes(self, path: str) -> dict[str, bytes]:
         """Return the extended attributes of a ledger's file; none for a directory."""
         path = path.strip("/")
-        node = None if path in self._incoming else self._node(path)
+        node = None if path in self.incoming else self._node(path)
         return {} if node is None or node.ref is None else extended_attributes(node.ref)
 
     def totals(self) -> tuple[int, int]:
@@ -373,10 +344,7 @@ class MountedBucket:
         self._tree, self._totals = tree_of(self._bucket), None
         self._listed = time.monotonic()
         self._say_unplaced()
-        for path, incoming in list(self._incoming.items()):
-            if incoming.is_there and self._is_known(path):
-                self._incoming.pop(path, None)
-        self._made -= {path for path in list(self._made) if self._is_known(path)}
+        self.incoming.listed(self._is_known)
 
     def _say_unplaced(self) -> None:
         """Log of how many ledgers nobody can tell the topic, when these are others than before: no listing shows them."""
@@ -395,19 +363,15 @@ class MountedBucket:
 
     def _find_written(self, path: str) -> None:
         """Show what was listed when a file was written that is not shown yet."""
-        incoming = self._incoming.get(path)
+        incoming = self.incoming.get(path)
         if incoming is not None and incoming.is_there and not self._is_known(path):
             with self._refreshing:
                 self._show(self._bucket.catalog)
 
-    def _is_being_written(self, path: str) -> bool:
-        incoming = self._incoming.get(path)
-        return incoming is not None and not incoming.is_there
-
     def _attributes(self, path: str) -> Attributes:
-        incoming = self._incoming.get(path)
+        incoming = self.incoming.get(path)
         if incoming is not None:
-            return _attributes_of(incoming, path)
+            return incoming.shown
         self._list_if_outdated()
         node = self._node(path)
         if node is None:
@@ -428,7 +392,7 @@ class MountedBucket:
         try:
             return self.tree().node(path)
         except NotFoundError:
-            if path in self._made:
+            if self.incoming.is_made(path):
                 return None
             raise
 
@@ -436,7 +400,7 @@ class MountedBucket:
         try:
             yield from self.tree().children(path)
         except NotFoundError:
-            if path not in self._made:
+            if not self.incoming.is_made(path):
                 raise
 
     def _is_known(self, path: str) -> bool:
@@ -470,14 +434,6 @@ class MountedBucket:
         except KeyError:
             raise _os_error(errno.EBADF) from None
 
-    def _forget(self, incoming: IncomingFile) -> None:
-        """Show a file no more that will never be there; by now another one may be written at its path."""
-        with self._lock:
-            if self._incoming.get(incoming.path) is not incoming:
-                return
-            del self._incoming[incoming.path]
-        self.on_gone(incoming.path)
-
     def _require_writable(self, path: str) -> None:
         if not self.options.is_writable:
             raise ReadOnlyError("the bucket is mounted for reading; --write allows more", key=path)
@@ -487,18 +443,6 @@ class MountedBucket:
         node = self._node(path)
         if node is not None and not node.is_directory:
             raise NotADirectoryPathError("not a directory", key=path)
-
-
-def _attributes_of(incoming: IncomingFile, path: str) -> Attributes:
-    return Attributes(inode_of(path), False, incoming.size, incoming.changed_ms, incoming.changed_ms)
-
-
-def _being_written(path: str) -> LedgerExistsError:
-    return LedgerExistsError("this file is being written already", key=path)
-
-
-def _slashes(path: str) -> list[int]:
-    return [at for at, one in enumerate(path) if one == "/"]
 
 
 def _os_error(number: int) -> OSError:

@@ -347,7 +347,7 @@ def test_what_is_given_up_leaves_nothing_and_can_be_written_again(
     mounted: MountedBucket, folder: Path, end: str
 ) -> None:
     gone: list[str] = []
-    mounted.on_gone = gone.append
+    mounted.incoming.on_gone = gone.append
     handle = write_all(mounted, b"" if end == "release" else RECORDS)
     if end == "close":
         mounted.close()

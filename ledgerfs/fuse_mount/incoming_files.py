@@ -1,0 +1,127 @@
+"""What a mount shows beside what was listed: files that are being written, or are complete since, and directories that were made."""
+
+import threading
+from collections.abc import Callable, Container, Iterator
+
+from ledgerfs.errors import LedgerExistsError
+from ledgerfs.fuse_mount.attributes import Attributes, directory
+from ledgerfs.fuse_mount.incoming import IncomingFile
+
+
+class IncomingFiles:
+    """The files and directories of one mount that no listing shows yet, by their paths. Any number of threads may call its methods.
+
+    Attributes
+    ----------
+    on_gone
+        Called while a file is closed, or just after, which was shown while it was written, and did not become a ledger.
+
+    """
+
+    __slots__ = ("_files", "_lock", "_made", "on_gone")
+
+    def __init__(self) -> None:
+        self._files: dict[str, IncomingFile] = {}
+        self._made: set[str] = set()
+        self._lock = threading.Lock()
+        self.on_gone: Callable[[str], None] = lambda _: None
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._files
+
+    def get(self, path: str) -> IncomingFile | None:
+        """Return the file of a path, be it complete or not."""
+        return self._files.get(path)
+
+    def is_being_written(self, path: str) -> bool:
+        """Whether a file is there that is no ledger yet."""
+        incoming = self._files.get(path)
+        return incoming is not None and not incoming.is_there
+
+    def create(self, path: str, open_file: Callable[[], IncomingFile]) -> IncomingFile:
+        """Add a new file; raises `LedgerExistsError` where one is being written, and what opening raises."""
+        self._require_free(path)
+        # It lists the bucket, for which nobody else is to wait.
+        incoming = open_file()
+        with self._lock:
+            self._require_free(path)
+            self._files[path] = incoming
+        return incoming
+
+    def flush(self, incoming: IncomingFile, thread: int) -> None:
+        """Complete a file that the last one closes who writes it."""
+        try:
+            incoming.flush(thread)
+        finally:
+            if incoming.is_given_up:
+                self._forget(incoming)
+
+    def release(self, incoming: IncomingFile) -> None:
+        """Let go of a file that nobody has open any more."""
+        try:
+            incoming.release()
+        finally:
+            if not incoming.is_there:
+                self._forget(incoming)
+
+    def abort(self, path: str) -> bool:
+        """Give up a file that is being written; returns whether there was one."""
+        incoming = self._files.get(path)
+        if incoming is None or not incoming.abort():
+            return False
+        self._files.pop(path, None)
+        return True
+
+    def removed(self, path: str) -> None:
+        """Show a ledger no more, which was removed; the directories that it was in stay."""
+        self._files.pop(path, None)
+        self._made |= {path[:end] for end in _slashes(path)[1:]}
+
+    def listed(self, is_known: Callable[[str], bool]) -> None:
+        """Leave to a listing what it shows by now."""
+        for path, incoming in list(self._files.items()):
+            if incoming.is_there and is_known(path):
+                self._files.pop(path, None)
+        self._made -= {path for path in list(self._made) if is_known(path)}
+
+    def is_made(self, path: str) -> bool:
+        """Whether a directory was made here that no listing shows."""
+        return path in self._made
+
+    def make(self, path: str) -> None:
+        """Make a directory."""
+        self._made.add(path)
+
+    def unmake(self, path: str) -> None:
+        """Remove a directory that was made."""
+        self._made.discard(path)
+
+    def any_within(self, path: str) -> bool:
+        """Whether any file is in a directory, or below it."""
+        return any(one.startswith(f"{path}/") for one in list(self._files))
+
+    def entries(self, path: str, seen: Container[str]) -> Iterator[tuple[str, Attributes]]:
+        """Yield names and attributes of what is in a directory besides names that were seen; not the files that are being written."""
+        prefix = f"{path}/" if path else ""
+        made = [(one, directory(one)) for one in list(self._made)]
+        complete = [(one, incoming.shown) for one, incoming in list(self._files.items()) if incoming.is_there]
+        for one, shown in [*made, *complete]:
+            name = one[len(prefix) :]
+            if one.startswith(prefix) and name and "/" not in name and name not in seen:
+                yield name, shown
+
+    def _require_free(self, path: str) -> None:
+        if self.is_being_written(path):
+            raise LedgerExistsError("this file is being written already", key=path)
+
+    def _forget(self, incoming: IncomingFile) -> None:
+        """Show a file no more that will never be there; by now another one may be written at its path."""
+        with self._lock:
+            if self._files.get(incoming.path) is not incoming:
+                return
+            del self._files[incoming.path]
+        self.on_gone(incoming.path)
+
+
+def _slashes(path: str) -> list[int]:
+    return [at for at, one in enumerate(path) if one == "/"]
