@@ -7,10 +7,11 @@ import numpy as np
 
 from ledgerfs.dialects.pulsar_blob.columns import NUMBER
 from ledgerfs.dialects.pulsar_blob.remains import remains_of
+from ledgerfs.dialects.pulsar_blob.same_ids import SameIds
 from ledgerfs.errors import ObjectNotFoundError
 from ledgerfs.formats.uuid_halves import uuid_halves
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.catalog_rows import agree, is_sound
+from ledgerfs.ledgers.catalog_rows import agree
 from ledgerfs.ledgers.missing_ledgers import UNKNOWN, GapKind
 
 UPLOAD_MS = 10 * 60 * 1000
@@ -28,35 +29,13 @@ Row = tuple[Any, ...]
 
 def find_gaps(catalog: Catalog, now_ms: int) -> Iterator[Row]:
     """Yield what is missing; ``now_ms`` is the time of the listing, ms since 1970 UTC."""
-    near = _Near(catalog)
+    near = SameIds(catalog)
     yield from _lost(catalog, near)
     yield from _without_readable_index(catalog, near)
     yield from _orphans(catalog, near, now_ms)
 
 
-class _Near:
-    """The ledgers that have the ids of objects without a partner."""
-
-    def __init__(self, catalog: Catalog) -> None:
-        ledgers, self._ledgers = catalog.ledgers, catalog.ledgers
-        left = np.array(list(remains_of(catalog).ledger_ids()), np.int64)
-        ids = np.concatenate([catalog.lost["ledger_id"], left])
-        self._by_id: dict[int, list[int]] = {}
-        for row in np.flatnonzero(np.isin(ledgers["ledger_id"], ids)).tolist() if ids.size else []:
-            self._by_id.setdefault(int(ledgers["ledger_id"][row]), []).append(row)
-
-    def of_topic(self, ledger_id: int, name: int) -> np.void | None:
-        """Return the copy of a ledger that is read; None where there is none."""
-        rows = (self._ledgers[row] for row in self._by_id.get(ledger_id, ()))
-        return next((row for row in rows if row["name"] == name and row["copy"] == 0), None)
-
-    def sound(self, ledger_id: int) -> Iterator[np.void]:
-        """Yield the complete ledgers of this id, of whatever topic."""
-        rows = (self._ledgers[row] for row in self._by_id.get(ledger_id, ()))
-        return (row for row in rows if is_sound(row))
-
-
-def _lost(catalog: Catalog, near: _Near) -> Iterator[Row]:
+def _lost(catalog: Catalog, near: SameIds) -> Iterator[Row]:
     for lost in catalog.lost[catalog.lost["dialect"] == NUMBER]:
         name, ledger_id = int(lost["name"]), int(lost["ledger_id"])
         if catalog.names[name] is None:
@@ -70,7 +49,7 @@ def _lost(catalog: Catalog, near: _Near) -> Iterator[Row]:
             yield (*_key(lost), name, 0, NUMBER, GapKind.DATA_LOST, copy is not None, *told)
 
 
-def _without_readable_index(catalog: Catalog, near: _Near) -> Iterator[Row]:
+def _without_readable_index(catalog: Catalog, near: SameIds) -> Iterator[Row]:
     for bad in remains_of(catalog).bad_indexes:
         # One that is not found was deleted since the listing, with its ledger: an index goes first.
         if not (bad.has_copy or isinstance(bad.error, ObjectNotFoundError)):
@@ -79,7 +58,7 @@ def _without_readable_index(catalog: Catalog, near: _Near) -> Iterator[Row]:
             yield (*key, name, 0, NUMBER, GapKind.INDEX_UNREADABLE, is_beside, UNKNOWN, UNKNOWN, 0, 0)
 
 
-def _orphans(catalog: Catalog, near: _Near, now_ms: int) -> Iterator[Row]:
+def _orphans(catalog: Catalog, near: SameIds, now_ms: int) -> Iterator[Row]:
     orphans = remains_of(catalog).orphans
     age_ms = now_ms - orphans["modified_ms"]
     # The clock of the store may be ahead of ours, but not by days.

@@ -12,10 +12,10 @@ import numpy as np
 
 from ledgerfs.dialects.pulsar_blob.columns import NUMBER, key_of, own_of
 from ledgerfs.dialects.pulsar_blob.remains import BadIndex, BlobRemains, remains_of
+from ledgerfs.dialects.pulsar_blob.same_ids import SameIds
 from ledgerfs.dialects.pulsar_blob.told_topics import told_of
 from ledgerfs.errors import LedgerfsError, StoreUnreachableError
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.catalog_rows import is_sound
 from ledgerfs.ledgers.missing_ledgers import UNKNOWN
 from ledgerfs.storage.object_store import ObjectStore
 from ledgerfs.storage.objects import ReadRequest
@@ -29,11 +29,11 @@ _THREADS = 16
 
 def compared_with_copies(store: ObjectStore, catalog: Catalog) -> Catalog:
     """Return the catalog with ``has_copy`` of its orphans and bad indexes; raises `StoreUnreachableError` only."""
-    copies, remains = _Copies.of(store, catalog), remains_of(catalog)
+    copies, remains = _Copies(store, catalog, SameIds(catalog)), remains_of(catalog)
     orphans = remains.orphans.copy()
     for column in ("has_copy", "near_high", "near_low", "near_version"):
         orphans[column] = np.zeros(1, orphans.dtype[column])
-    rows = np.flatnonzero(np.isin(orphans["ledger_id"], list(copies.by_id)))
+    rows = np.flatnonzero(np.isin(orphans["ledger_id"], copies.same_ids.ids))
     looks = ordered_map(copies.of_orphan, remains.orphans[rows], _THREADS, "ledgerfs-same")
     for row, (has_copy, near) in zip(rows.tolist(), looks, strict=True):
         orphans["has_copy"][row] = has_copy
@@ -55,18 +55,7 @@ class _Copies:
 
     store: ObjectStore
     catalog: Catalog
-    by_id: dict[int, list[np.void]]
-
-    @classmethod
-    def of(cls, store: ObjectStore, catalog: Catalog) -> "_Copies":
-        ids = np.array(list(remains_of(catalog).ledger_ids()), np.int64)
-        by_id: dict[int, list[np.void]] = {}
-        if ids.size:
-            rows = catalog.ledgers
-            ledgers = rows[np.isin(rows["ledger_id"], ids) & is_sound(rows) & (rows["dialect"] == NUMBER)]
-            for ledger in ledgers:
-                by_id.setdefault(int(ledger["ledger_id"]), []).append(ledger)
-        return cls(store, catalog, by_id)
+    same_ids: SameIds
 
     def of_orphan(self, orphan: np.void) -> tuple[bool, np.void | None]:
         """Return whether there is a copy of a row of `ORPHAN`, and the last ledger that it was compared with."""
@@ -83,15 +72,18 @@ class _Copies:
     def of_bad_index(self, bad: BadIndex) -> bool:
         """Return whether there is a copy of the data object beside an index that cannot be read."""
         ledger_id = bad.key.ledger_id
-        stat = told_of(self.store, bad.key.data_key).stat if ledger_id in self.by_id else None
+        stat = told_of(self.store, bad.key.data_key).stat if self._of_id(ledger_id) else None
         if stat is None:
             return False
         near = self._as_large(ledger_id, self.catalog.row_of(bad.managed_ledger), stat.size)
         return any(self._begins_alike(stat.key, stat.version, ledger) for ledger in near)
 
+    def _of_id(self, ledger_id: int) -> list[np.void]:
+        return [ledger for ledger in self.same_ids.sound(ledger_id) if ledger["dialect"] == NUMBER]
+
     def _as_large(self, ledger_id: int, name: int, size: int) -> Iterator[np.void]:
         """Yield the ledgers of an id, and of a topic where that is known, whose data object has so many bytes."""
-        for ledger in self.by_id.get(ledger_id, []):
+        for ledger in self._of_id(ledger_id):
             if ledger["stored"] == size and (name <= UNKNOWN or ledger["name"] == name):
                 yield ledger
 
