@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from fsspec.implementations.local import trailing_sep
+from fsspec.implementations.local import LocalFileSystem, make_path_posix, trailing_sep
 from fsspec.spec import AbstractFileSystem
 from fsspec.utils import other_paths, stringify_path
 
@@ -50,7 +50,7 @@ def expand(
     return sorted(found)
 
 
-def has_pattern(paths: object) -> bool:
+def _has_pattern(paths: object) -> bool:
     """Whether any of some paths would be a pattern, were there nothing of that name."""
     return isinstance(paths, str | os.PathLike | list | tuple | set) and any(
         is_pattern(stringify_path(one)) for one in _each(paths)
@@ -59,17 +59,22 @@ def has_pattern(paths: object) -> bool:
 
 def pairs(
     source: AbstractFileSystem,
-    paths: Paths,
+    paths: Any,  # noqa: ANN401  (a path, or a list of them)
     target: AbstractFileSystem,
-    places: str | list[str],
+    places: Any,  # noqa: ANN401
     *,
     recursive: bool = False,
     maxdepth: int | None = None,
-) -> tuple[list[str], list[str]]:
-    """Return the files and directories to copy from one filesystem, and where each goes in the other, by fsspec's rules of copying.
+) -> tuple[Any, Any]:
+    """Return the files and directories that patterns name in one filesystem, and where each goes in the other, by fsspec's rules.
 
     A directory goes into one that is there, and becomes one that is not; so does a file, and what a pattern names goes into it in any case.
+    Paths without patterns come back as they are: fsspec does the same with them.
     """
+    if not _has_pattern(paths):
+        return paths, places
+    if isinstance(target, LocalFileSystem):
+        places = make_path_posix(places)
     if isinstance(places, list) and not isinstance(paths, str | os.PathLike):
         return list(map(stringify_path, _each(paths))), places
     found = expand(source, paths, recursive=recursive, maxdepth=maxdepth)

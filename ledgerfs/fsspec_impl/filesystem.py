@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import fsspec
 from fsspec.callbacks import DEFAULT_CALLBACK
-from fsspec.implementations.local import LocalFileSystem, make_path_posix
+from fsspec.implementations.local import LocalFileSystem
 from fsspec.spec import AbstractFileSystem
 from fsspec.utils import isfilelike, stringify_path
 
@@ -28,7 +28,7 @@ from ledgerfs.errors import (
 )
 from ledgerfs.formats.local_paths import local_path, local_text
 from ledgerfs.fsspec_impl import arrow_threads  # noqa: F401  (waits at the end of the program)
-from ledgerfs.fsspec_impl.expansion import Paths, expand, has_pattern, pairs
+from ledgerfs.fsspec_impl.expansion import Paths, expand, pairs
 from ledgerfs.fsspec_impl.ledger_file import LedgerFile
 from ledgerfs.fsspec_impl.long_names import leaving_out_long_names, telling_long_names_at_the_end
 from ledgerfs.fsspec_impl.ranges import inside, read_ranges
@@ -281,10 +281,7 @@ class LedgerFileSystem(AbstractFileSystem):
         for a URL of a store.
         """
         lpath = [local_text(one, "lpath") for one in lpath] if isinstance(lpath, list) else local_text(lpath, "lpath")
-        if has_pattern(rpath):
-            rpath, lpath = pairs(
-                self, rpath, LocalFileSystem(), make_path_posix(lpath), recursive=recursive, maxdepth=maxdepth
-            )
+        rpath, lpath = pairs(self, rpath, LocalFileSystem(), lpath, recursive=recursive, maxdepth=maxdepth)
         with telling_long_names_at_the_end():
             super().get(rpath, lpath, recursive=recursive, callback=callback, maxdepth=maxdepth, **options)
 
@@ -333,8 +330,7 @@ class LedgerFileSystem(AbstractFileSystem):
 
         The bucket is listed once before, and once after all of them.
         """
-        if has_pattern(lpath):
-            lpath, rpath = pairs(LocalFileSystem(), lpath, self, rpath, recursive=recursive, maxdepth=maxdepth)
+        lpath, rpath = pairs(LocalFileSystem(), lpath, self, rpath, recursive=recursive, maxdepth=maxdepth)
         with self._together():
             super().put(lpath, rpath, recursive=recursive, callback=callback, maxdepth=maxdepth, **options)
 
@@ -380,8 +376,7 @@ class LedgerFileSystem(AbstractFileSystem):
         """
         with self._together() as admission:
             admission.require_listed()
-            if has_pattern(path1):
-                path1, path2 = pairs(self, path1, self, path2, recursive=recursive, maxdepth=maxdepth)
+            path1, path2 = pairs(self, path1, self, path2, recursive=recursive, maxdepth=maxdepth)
             super().copy(path1, path2, recursive=recursive, maxdepth=maxdepth, on_error=on_error or "raise", **options)
 
     def cp_file(self, path1: str, path2: str, **options: Any) -> None:  # noqa: ANN401
