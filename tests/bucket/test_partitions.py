@@ -11,7 +11,8 @@ import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.bucket.partitions import Partition, PartitionPlan, plan_partitions, within
+from ledgerfs.bucket.partition_plan import PartitionPlan, plan_partitions, within
+from ledgerfs.bucket.partitions import Partition
 from ledgerfs.bucket.wanted_topics import wanted_ledgers
 from ledgerfs.errors import InvalidOptionError, NotFoundError, StaleObjectError
 from ledgerfs.ledgers.ledger_times import TimeRange

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.bucket.partitions import plan_partitions, within
+from ledgerfs.bucket.partition_plan import plan_partitions, within
 from ledgerfs.bucket.topic import Topic
 from ledgerfs.bucket.wanted_topics import wanted_ledgers
 from ledgerfs.export.export import export_topic

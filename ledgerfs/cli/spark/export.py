@@ -111,7 +111,7 @@ def _request(
     partition_bytes: int | None,
     scan: dict[str, Any],
 ) -> "ExportRequest":
-    from ledgerfs.bucket.partitions import DEFAULT_PARTITION_BYTES
+    from ledgerfs.bucket.partition_plan import DEFAULT_PARTITION_BYTES
     from ledgerfs.spark.pipelines.export_request import ExportRequest
 
     size = DEFAULT_PARTITION_BYTES if partition_bytes is None else partition_bytes

@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from ledgerfs.bucket.partitions import DEFAULT_PARTITION_BYTES
+from ledgerfs.bucket.partition_plan import DEFAULT_PARTITION_BYTES
 from ledgerfs.errors import ExportFolderError, InvalidOptionError
 from ledgerfs.scan.options import SCAN_OPTIONS, ScanOptions, require_known
 from ledgerfs.spark.lake.commit import STATE, commit, read_state, recover, staging

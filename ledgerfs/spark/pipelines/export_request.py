@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ledgerfs.bucket.partitions import DEFAULT_PARTITION_BYTES, PartitionPlan, plan_partitions, within
+from ledgerfs.bucket.partition_plan import DEFAULT_PARTITION_BYTES, PartitionPlan, plan_partitions, within
 from ledgerfs.bucket.wanted_topics import wanted_ledgers
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.export.identity import told_bucket

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from ledgerfs.bucket.partitions import DEFAULT_PARTITION_BYTES
+from ledgerfs.bucket.partition_plan import DEFAULT_PARTITION_BYTES
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.scan.options import ScanOptions, require_known
 from ledgerfs.spark.runtime.storage import Storage

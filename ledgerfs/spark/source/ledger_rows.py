@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ledgerfs.bucket.partitions import COST_OF_LEDGER, DEFAULT_PARTITION_BYTES
+from ledgerfs.bucket.partition_plan import COST_OF_LEDGER, DEFAULT_PARTITION_BYTES
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import Table, ref_of_row
 from ledgerfs.ledgers.ledger_ref import LedgerRef

@@ -8,7 +8,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from ledgerfs.bucket.partitions import DEFAULT_PARTITION_BYTES, Partition
+from ledgerfs.bucket.partition_plan import DEFAULT_PARTITION_BYTES
+from ledgerfs.bucket.partitions import Partition
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
 from ledgerfs.scan.options import SCAN_OPTIONS, ScanOptions, require_known
 from ledgerfs.spark.runtime.distribution import distribute

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.bucket.partitions import PartitionPlan, plan_partitions, within
+from ledgerfs.bucket.partition_plan import PartitionPlan, plan_partitions, within
 from ledgerfs.bucket.wanted_topics import wanted_ledgers, wanted_names
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.catalog import Catalog

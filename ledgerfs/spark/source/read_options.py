@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ledgerfs.bucket.partitions import DEFAULT_PARTITION_BYTES
+from ledgerfs.bucket.partition_plan import DEFAULT_PARTITION_BYTES
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.ledgers.dialects_known import AUTO
 from ledgerfs.spark.runtime.option_texts import (

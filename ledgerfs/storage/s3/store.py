@@ -8,6 +8,7 @@ single and large ones through botocore in threads, which costs less (`ledgerfs.s
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ledgerfs.errors import BucketNotFoundError, LedgerfsError, ObjectNotFoundError, StoreError
@@ -21,16 +22,16 @@ from ledgerfs.storage.idle_timeout import Silence, bounded
 from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.storage.retries import Tries, retry, retry_async
 from ledgerfs.storage.s3.body import check_answer, read_body
+from ledgerfs.storage.s3.client import S3Client, is_known_to_botocore
 from ledgerfs.storage.s3.get import LeanGet
 from ledgerfs.storage.s3.stored_checksums import StoredChecksum
-from ledgerfs.storage.s3.transfers import S3Client, Transfer, is_known_to_botocore
+from ledgerfs.storage.s3.transfers import Transfer
 from ledgerfs.storage.s3.writes import S3Writes
 from ledgerfs.storage.sent_requests import Asked, Sent
 from ledgerfs.storage.traffic import Traffic
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
-from contextlib import contextmanager
 
 Result = TypeVar("Result")
 Exchange = Callable[[Any, Sent, Silence], Awaitable[Result]]

@@ -1,10 +1,8 @@
 """GETs of objects' bytes by botocore's own client, in threads: half of what they cost a processor in an event loop.
 
-A body goes from the socket to where it stays, in memory that is used again (`part_buffers`). The client is made of what s3fs
-was given; where that is more than botocore knows (a session or a connector of its own), there is no such client, and s3fs's is used.
+A body goes from the socket to where it stays, in memory that is used again (`part_buffers`).
 """
 
-import os
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -14,19 +12,16 @@ from typing import Any
 from ledgerfs.errors import StoreTimeoutError
 from ledgerfs.formats.buffers import Buffer
 from ledgerfs.storage.failures import short_body
-from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.storage.objects import ReadRequest
 from ledgerfs.storage.part_buffers import part_buffer
 from ledgerfs.storage.reading_threads import ReadingThreads
-from ledgerfs.storage.retries import Tries, store_timeout
+from ledgerfs.storage.retries import Tries
 from ledgerfs.storage.s3.body import check_answer
-from ledgerfs.storage.s3.get import LeanGet
 from ledgerfs.storage.sent_requests import Sent
 
 _THREADS = ReadingThreads(48, "ledgerfs-s3")
 _PIECE = 1 << 20
 _STEP_SECONDS = 0.05
-_ONLY_AIOHTTP = frozenset({"connector_args", "http_session_cls"})
 
 RunTransfer = Callable[["Transfer"], Buffer]
 
@@ -110,57 +105,3 @@ def _source_of(body: Any) -> Any:  # noqa: ANN401  (botocore's, or http.client's
 
 class _Left(Exception):  # noqa: N818  (nobody is there to see it)
     """Nobody wants the bytes any more."""
-
-
-class S3Client:
-    """botocore's client for what an s3fs filesystem is for, made on first use, and anew in a forked child."""
-
-    __slots__ = ("_lean", "_lock", "_process")
-
-    def __init__(self) -> None:
-        self._lean: LeanGet | None = None
-        self._process = 0
-        self._lock = ForkLock()
-
-    def of(self, fs: Any) -> LeanGet:  # noqa: ANN401  (s3fs is not typed)
-        """Return the client, and a way around most of it."""
-        with self._lock:
-            if self._lean is None or self._process != os.getpid():
-                self._lean = LeanGet(_make_client(fs))
-                self._process = os.getpid()
-            if not hasattr(fs, "_kwargs_helper"):
-                # s3fs makes it with its own session, which a process that only reads bytes, such as a forked child, never opens.
-                from s3fs.utils import ParamKwargsHelper
-
-                fs._kwargs_helper = ParamKwargsHelper(self._lean.client)  # noqa: SLF001
-            return self._lean
-
-
-def is_known_to_botocore(options: dict[str, Any]) -> bool:
-    """Whether botocore alone understands what s3fs was given."""
-    return not options.get("session") and not _ONLY_AIOHTTP & set(options.get("config_kwargs") or ())
-
-
-def _make_client(fs: Any) -> Any:  # noqa: ANN401
-    """Make a client as `s3fs.S3FileSystem.set_session` does."""
-    from botocore import UNSIGNED
-    from botocore.config import Config
-    from botocore.session import Session
-
-    secrets = {
-        "aws_access_key_id": fs.key,
-        "aws_secret_access_key": fs.secret,
-        "aws_session_token": fs.token,
-    }
-    client = {"endpoint_url": fs.endpoint_url, "use_ssl": fs.use_ssl, **secrets, **fs.client_kwargs}
-    config = fs._prepare_config_kwargs()  # noqa: SLF001
-    config["read_timeout"] = min(config["read_timeout"], store_timeout() / 4)
-    if fs.anon:
-        config["signature_version"] = UNSIGNED
-        client = {name: value for name, value in client.items() if name not in secrets}
-    fs.connect()  # loads what s3fs asks when it makes arguments
-    session = Session(**fs.kwargs)
-    # s3fs's session has read botocore's descriptions of S3 already.
-    session.register_component("data_loader", fs.session.get_component("data_loader"))
-    given = {name: value for name, value in client.items() if value is not None}
-    return session.create_client("s3", config=Config(**config), **given)
