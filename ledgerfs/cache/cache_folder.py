@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from ledgerfs.cache.own_files import open_in_own_folder, require_own_folder
+from ledgerfs.cache.untrusted_folders import open_in_own_folder, require_own_folder
 from ledgerfs.errors import CacheWriteError, InvalidOptionError
 from ledgerfs.formats.local_paths import local_path
 from ledgerfs.storage.fork_lock import ForkLock

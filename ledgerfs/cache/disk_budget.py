@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from ledgerfs.cache.disk_sweep import PAGE, pages, room, sweep
-from ledgerfs.cache.own_files import open_own, require_own_folder
 from ledgerfs.cache.part_file import part_file
+from ledgerfs.cache.untrusted_folders import open_own, require_own_folder
 from ledgerfs.storage.fork_lock import ForkLock
 
 _LOG = logging.getLogger("ledgerfs.cache")

@@ -17,10 +17,10 @@ from pathlib import Path
 from ledgerfs.cache.cache_folder import disk_bytes_of_environment
 from ledgerfs.cache.disk_budget import DiskBudget
 from ledgerfs.cache.disk_sweep import PART
-from ledgerfs.cache.own_files import open_in_own_folder, open_own_folder, require_own_folder
 from ledgerfs.cache.part_file import part_file
 from ledgerfs.cache.piece_list import PieceList, piece_list
 from ledgerfs.cache.range_piece import MAX_PIECE_BYTES, Piece, piece_named, read_piece, write_piece
+from ledgerfs.cache.untrusted_folders import open_in_own_folder, open_own_folder, require_own_folder
 from ledgerfs.errors import CacheWriteError
 from ledgerfs.storage.fork_lock import ForkLock
 

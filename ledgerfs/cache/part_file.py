@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ledgerfs.cache.cache_folder import HINT
-from ledgerfs.cache.own_files import open_own
+from ledgerfs.cache.untrusted_folders import open_own
 from ledgerfs.errors import CacheWriteError
 
 

@@ -18,9 +18,9 @@ from weakref import WeakValueDictionary, finalize
 from cachetools import LRUCache
 
 from ledgerfs.cache.cache_folder import CacheFolder
-from ledgerfs.cache.own_files import open_own
 from ledgerfs.cache.part_file import PartFile, cannot_write, part_file, whole_files
 from ledgerfs.cache.sealed_file import ALWAYS, Seal, SealedWriter, is_intact, read_seal
+from ledgerfs.cache.untrusted_folders import open_own
 from ledgerfs.errors import StaleObjectError
 from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.storage.single_flight import SingleFlight

@@ -5,7 +5,7 @@ one id, where two clusters share the bucket; so their files are told apart by th
 
 Each ledger is a scan of its own, which asks the ledgers around it for what belongs to its messages: a chunked message is in the ledger of
 its last part. A ledger whose messages may still change is exported anew when one of the ledgers has that it depends on
-(`ledgerfs.ledgers.finality`).
+(`ledgerfs.ledgers.row_dependencies`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,10 +20,10 @@ from ledgerfs.export.identity import told_bucket
 from ledgerfs.formats.local_paths import LocalPath, local_path
 from ledgerfs.formats.topic_names import split_partition
 from ledgerfs.ledgers.dialect import Progress
-from ledgerfs.ledgers.finality import TopicState
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.ledger_times import LedgerTimes
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
+from ledgerfs.ledgers.row_dependencies import TopicState
 from ledgerfs.ledgers.time_arguments import CLOCK_SLACK_MS, Moment
 from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
 from ledgerfs.messages.decode.chunks import Incomplete

@@ -17,11 +17,11 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Any, BinaryIO, Self
 
-from ledgerfs.cache.own_files import make_new, open_plain
+from ledgerfs.cache.untrusted_folders import make_new, open_plain
 from ledgerfs.errors import ExportFolderError, InvalidOptionError, LedgerfsError
 from ledgerfs.export.identity import is_same_url, what_differs
-from ledgerfs.ledgers.finality import Basis, TopicState
 from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.row_dependencies import Basis, TopicState
 
 RECORD_NAME = ".ledgerfs-export.json"
 LOCK_NAME = ".ledgerfs-export.lock"

@@ -16,7 +16,7 @@ from ledgerfs.vfs.removal import remove_ledgers
 from ledgerfs.vfs.target import require_writable, target_of
 from ledgerfs.writing.admission import together
 from ledgerfs.writing.claims import IfExists
-from ledgerfs.writing.copies import copied_metadata, copied_user_metadata, own_block_size
+from ledgerfs.writing.copied_properties import copied_metadata, copied_user_metadata, own_block_size
 from ledgerfs.writing.sources import EntrySource, OffloadedLedger, RecordBytes, RecordFile
 from ledgerfs.writing.write import Wanted, measured, open_writer, require_new_ids
 

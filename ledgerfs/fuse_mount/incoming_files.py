@@ -5,7 +5,7 @@ from collections.abc import Callable, Container, Iterator
 
 from ledgerfs.errors import LedgerExistsError
 from ledgerfs.fuse_mount.attributes import Attributes, directory
-from ledgerfs.fuse_mount.incoming import IncomingFile
+from ledgerfs.fuse_mount.incoming_file import IncomingFile
 
 
 class IncomingFiles:

@@ -7,7 +7,7 @@ from logging.handlers import RotatingFileHandler, WatchedFileHandler
 from pathlib import Path
 
 from ledgerfs.cache.cache_folder import cache_folder
-from ledgerfs.cache.own_files import require_no_others_link
+from ledgerfs.cache.untrusted_folders import require_no_others_link
 from ledgerfs.errors import LedgerfsError, MountFailedError
 from ledgerfs.fuse_mount.mount_request import MountRequest
 from ledgerfs.storage.credentials import without_credentials

@@ -36,7 +36,7 @@ from ledgerfs.fuse_mount.attributes import (
     directory,
     extended_attributes,
 )
-from ledgerfs.fuse_mount.incoming import IncomingFile
+from ledgerfs.fuse_mount.incoming_file import IncomingFile
 from ledgerfs.fuse_mount.incoming_files import IncomingFiles
 from ledgerfs.ledgers.missing_ledgers import unplaced_text
 from ledgerfs.vfs.bucket_tree import tree_of

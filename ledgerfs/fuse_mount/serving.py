@@ -21,7 +21,7 @@ from types import ModuleType
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.cache.cache_folder import folder_of_environment
-from ledgerfs.cache.own_files import open_own
+from ledgerfs.cache.untrusted_folders import open_own
 from ledgerfs.errors import LedgerfsError, MountFailedError
 from ledgerfs.fuse_mount.environment_file import load_environment
 from ledgerfs.fuse_mount.mount_request import MountRequest

@@ -11,9 +11,9 @@ from itertools import chain
 import pyarrow as pa
 
 from ledgerfs.display import names_shown, printable
-from ledgerfs.ledgers.finality import Basis
 from ledgerfs.ledgers.missing_ledgers import MissingLedger, missing_error
 from ledgerfs.ledgers.reader import LedgerReader, OnRead
+from ledgerfs.ledgers.row_dependencies import Basis
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.decode.entries import Skipped
 from ledgerfs.scan.merged_batches import merged_by_publish_time

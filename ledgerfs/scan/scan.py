@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from ledgerfs.display import html_table, names_shown, printable
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs.ledgers.finality import Basis, Unsettled
 from ledgerfs.ledgers.ledger_times import LedgerTimes, TimeRange
 from ledgerfs.ledgers.missing_ledgers import MissingLedger, missing_error
 from ledgerfs.ledgers.reader import LedgerReader, OnRead
+from ledgerfs.ledgers.row_dependencies import Basis, Unsettled
 from ledgerfs.ledgers.time_arguments import CLOCK_SLACK_MS, Moment, milliseconds_of
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.decode.entries import DecodeOptions, Skipped, TopicDecoder
@@ -68,7 +68,7 @@ class Scan:
         After an iteration: chunked messages of which parts are missing. One that only waits for parts at the end of what was read is told
         if that is the end of the topic.
     basis
-        After a whole iteration: which ledgers the rows depend on besides those that they are in (`ledgerfs.ledgers.finality`).
+        After a whole iteration: which ledgers the rows depend on besides those that they are in (`ledgerfs.ledgers.row_dependencies`).
     missing
         Ledgers of the topic that the bucket cannot deliver. Unless ``on_corrupt`` is "skip", an iteration raises `MissingLedgerError` for
         them before its first batch.

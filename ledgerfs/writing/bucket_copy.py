@@ -34,7 +34,7 @@ from ledgerfs.ledgers.missing_ledgers import GapKind
 from ledgerfs.storage.ordered_map import ordered_map
 from ledgerfs.writing.admission import Expected, confirm, is_current
 from ledgerfs.writing.claims import Claim, IfExists, TakenIds, refused
-from ledgerfs.writing.copies import copied_metadata, copied_user_metadata, own_block_size
+from ledgerfs.writing.copied_properties import copied_metadata, copied_user_metadata, own_block_size
 from ledgerfs.writing.deletion import remove_ledger
 from ledgerfs.writing.sources import OffloadedLedger
 from ledgerfs.writing.write import ref_of, require_new_ids, write_ledger

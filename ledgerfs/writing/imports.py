@@ -11,7 +11,7 @@ from ledgerfs.bucket.opening import BucketOrUrl, bucket_at
 from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.ledgers.dialect import Progress
-from ledgerfs.messages.codecs.compression import MAX_STORED_BYTES
+from ledgerfs.messages.codecs.decompression import MAX_STORED_BYTES
 from ledgerfs.messages.encode.rows import EncodeOptions
 from ledgerfs.scan.partitioned_scan import PartitionedScan
 from ledgerfs.scan.scan import Scan

@@ -30,7 +30,7 @@ from ledgerfs.formats.pulsar_blob.index import parse_index
 from ledgerfs.storage.folders import writes as local_writes
 from ledgerfs.storage.folders.writes import LocalWrites
 from ledgerfs.storage.traffic import Traffic
-from ledgerfs.writing.copies import own_block_size
+from ledgerfs.writing.copied_properties import own_block_size
 from ledgerfs.writing.sources import EntryBatches, RecordBytes, RecordFile
 from ledgerfs.writing.write import Wanted, write_ledger
 from tests.support.entries import batch_of

@@ -24,8 +24,8 @@ import pytest
 
 from ledgerfs.errors import DecompressionError, LedgerfsError
 from ledgerfs.formats.records import EntryBatch, scan_records
-from ledgerfs.messages.codecs import native_codecs
-from ledgerfs.messages.codecs.compression import decompress
+from ledgerfs.messages.codecs import native_decompression
+from ledgerfs.messages.codecs.decompression import decompress
 from ledgerfs.messages.decode.entries import DecodeOptions, TopicDecoder
 from ledgerfs.messages.decode.payloads import Workspace
 from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
@@ -288,7 +288,7 @@ def work(golden: Path, seed: int, first: int, last: int, note: Path) -> None:
     check_guards()
     entries, key = golden_entries(golden), decrypt_with(golden)
     if seed % 3 == 0:
-        native_codecs._lz4 = native_codecs._zstd = lambda: None
+        native_decompression._lz4 = native_decompression._zstd = lambda: None
     rows = 0
     with guarded_outputs() as inputs:
         for number in range(first, last):

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ledgerfs.messages.codecs import native_codecs as module
-from ledgerfs.messages.codecs.native_codecs import native_codecs
+from ledgerfs.messages.codecs import native_decompression as module
+from ledgerfs.messages.codecs.native_decompression import native_codecs
 from ledgerfs.messages.decode.entries import DecodeOptions, TopicDecoder
 from tests.support.entries import (
     LZ4,

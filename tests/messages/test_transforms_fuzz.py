@@ -15,8 +15,8 @@ import pytest
 
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.messages.codecs import native_codecs, native_compression
-from ledgerfs.messages.codecs.compression import Compression
+from ledgerfs.messages.codecs import native_compression, native_decompression
+from ledgerfs.messages.codecs.decompression import Compression
 from ledgerfs.messages.transforms.entry_transform import EntryTransform
 from ledgerfs.messages.transforms.recompress import Recompress
 from ledgerfs.messages.transforms.unbatch import Unbatch
@@ -57,7 +57,7 @@ def work(golden: Path, seed: int, note: Path) -> None:
     check_guards()
     entries = golden_entries(golden)
     if seed % 3 == 0:
-        native_codecs._lz4 = native_codecs._zstd = lambda: None
+        native_decompression._lz4 = native_decompression._zstd = lambda: None
         native_compression._lz4 = native_compression._zstd = lambda: None
     made_count = compared = 0
     for number in range(CASES):

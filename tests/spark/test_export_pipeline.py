@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from ledgerfs import open_bucket
 from ledgerfs.bucket.wanted_topics import wanted_ledgers
 from ledgerfs.errors import InvalidOptionError, MissingLedgerError, NotFoundError, UnplacedLedgersWarning
-from ledgerfs.ledgers.finality import Basis, TopicState
+from ledgerfs.ledgers.row_dependencies import Basis, TopicState
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS
 from ledgerfs.spark.lake.files import LakeFiles
 from ledgerfs.spark.lake.layout import LakeLayout

@@ -9,7 +9,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from botocore.session import Session
 
-from ledgerfs.storage.s3.get import LeanGet
+from ledgerfs.storage.s3.direct_get import LeanGet
 from tests.support.s3 import CREDENTIALS, Fault, FaultProxy, S3Server
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from ledgerfs.dialects.pulsar_blob.columns import NUMBER, key_of, own_of
 from ledgerfs.dialects.pulsar_blob.remains import BadIndex, BlobRemains, remains_of
 from ledgerfs.dialects.pulsar_blob.same_ids import SameIds
-from ledgerfs.dialects.pulsar_blob.told_topics import told_of
+from ledgerfs.dialects.pulsar_blob.topics_in_user_metadata import told_of
 from ledgerfs.errors import LedgerfsError, StoreUnreachableError
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.missing_ledgers import UNKNOWN

@@ -22,7 +22,7 @@ from ledgerfs.dialects.pulsar_blob.columns import (
     own_of,
 )
 from ledgerfs.dialects.pulsar_blob.remains import BadIndex, remains_of
-from ledgerfs.dialects.pulsar_blob.told_topics import Told, all_told, told_of
+from ledgerfs.dialects.pulsar_blob.topics_in_user_metadata import Told, all_told, told_of
 from ledgerfs.errors import ObjectNotFoundError
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import LEDGER, Table

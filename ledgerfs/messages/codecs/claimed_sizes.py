@@ -12,7 +12,7 @@ import zstandard
 
 from ledgerfs.errors import DecompressionError, MessageTooLargeError
 from ledgerfs.formats.kernel import kernel
-from ledgerfs.messages.codecs.compression import LARGEST, Compression
+from ledgerfs.messages.codecs.decompression import LARGEST, Compression
 from ledgerfs.messages.kernels.arrays import borrowed
 
 BELIEVED = 5 << 20

@@ -1,4 +1,4 @@
-"""Compression of payloads as Pulsar's Java client does it: the other way of `compression`."""
+"""Compression of payloads as Pulsar's Java client does it: the other way of `decompression`."""
 
 import zlib
 
@@ -7,7 +7,7 @@ import lz4.block
 import zstandard
 
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs.messages.codecs.compression import Compression
+from ledgerfs.messages.codecs.decompression import Compression
 
 ZSTD_LEVEL = 3
 """Of Java's client; the library's default too, but that is for it to change."""

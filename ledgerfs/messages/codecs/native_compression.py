@@ -1,4 +1,4 @@
-"""LZ4 and ZSTD from inside a kernel, the other way of `native_codecs`: as `compress` does it, without a call from Python each.
+"""LZ4 and ZSTD from inside a kernel, the other way of `native_decompression`: as `compress` does it, without a call from Python each.
 
 The bytes of ZSTD are the same as there. Those of LZ4 need not be: its package calls another function, which finds less in short payloads.
 """
@@ -14,8 +14,8 @@ from ledgerfs.formats.buffers import Int64
 from ledgerfs.formats.c_functions import address_of, c_library
 from ledgerfs.formats.kernel import kernel
 from ledgerfs.messages.codecs.compress import ZSTD_LEVEL
-from ledgerfs.messages.codecs.compression import Compression
-from ledgerfs.messages.codecs.native_codecs import call_lz4, call_zstd
+from ledgerfs.messages.codecs.decompression import Compression
+from ledgerfs.messages.codecs.native_decompression import call_lz4, call_zstd
 from ledgerfs.messages.kernels.arrays import copy_bytes
 
 _LEVEL_PARAMETER = 100

@@ -5,7 +5,7 @@ import numpy as np
 from ledgerfs.formats.buffers import Bytes, Int64
 from ledgerfs.formats.kernel import kernel
 from ledgerfs.messages.codecs.compress import compress
-from ledgerfs.messages.codecs.compression import Compression
+from ledgerfs.messages.codecs.decompression import Compression
 from ledgerfs.messages.codecs.native_compression import (
     compressor_functions,
     most_compressed,

@@ -17,8 +17,8 @@ from google.protobuf.message import DecodeError
 from ledgerfs.errors import CorruptObjectError
 from ledgerfs.formats.buffers import Bytes, Int64
 from ledgerfs.formats.kernel import inlined_kernel, kernel
-from ledgerfs.messages.codecs.compression import LARGEST, Compression
-from ledgerfs.messages.codecs.native_codecs import decompress_into, native_functions
+from ledgerfs.messages.codecs.decompression import LARGEST, Compression
+from ledgerfs.messages.codecs.native_decompression import decompress_into, native_functions
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status
 from ledgerfs.messages.kernels.arrays import borrowed, copy_bytes
 from ledgerfs.messages.kernels.memory import empty, empty_table

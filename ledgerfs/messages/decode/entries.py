@@ -13,7 +13,7 @@ import pyarrow as pa
 from ledgerfs.errors import CorruptMessageError
 from ledgerfs.formats.buffers import Mask
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.messages.codecs.compression import LARGEST
+from ledgerfs.messages.codecs.decompression import LARGEST
 from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
 from ledgerfs.messages.decode.batch_split import split_batches, split_unopened
 from ledgerfs.messages.decode.chunks import ChunkJoiner

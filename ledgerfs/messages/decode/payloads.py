@@ -21,8 +21,8 @@ from ledgerfs.errors import (
 )
 from ledgerfs.formats.buffers import Bytes, Int64, Mask
 from ledgerfs.messages.codecs.claimed_sizes import BELIEVED, COST_OF_MESSAGE, check_claim, most_messages, too_large
-from ledgerfs.messages.codecs.compression import LARGEST, decompress
-from ledgerfs.messages.codecs.native_codecs import native_codecs
+from ledgerfs.messages.codecs.decompression import LARGEST, decompress
+from ledgerfs.messages.codecs.native_decompression import native_codecs
 from ledgerfs.messages.decode.chunks import ChunkJoiner
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta
 from ledgerfs.messages.kernels.wire import ABSENT

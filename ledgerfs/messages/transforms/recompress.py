@@ -15,14 +15,14 @@ from ledgerfs.formats.buffers import Int64, Mask
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.codecs.compress import compress
-from ledgerfs.messages.codecs.compression import LARGEST, Compression, decompress
-from ledgerfs.messages.codecs.native_codecs import decompress_into, native_functions
+from ledgerfs.messages.codecs.decompression import LARGEST, Compression, decompress
 from ledgerfs.messages.codecs.native_compression import (
     compressor_functions,
     most_compressed,
     native_compressors,
     put_compressed,
 )
+from ledgerfs.messages.codecs.native_decompression import decompress_into, native_functions
 from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
 from ledgerfs.messages.decode.batch_split import plain_sizes
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta

@@ -17,8 +17,8 @@ from ledgerfs.errors import InvalidOptionError
 from ledgerfs.export.identity import what_differs
 from ledgerfs.formats.buffers import Mask
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.finality import Basis, TopicState
 from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.row_dependencies import Basis, TopicState
 
 _VERSION = 2
 _VERSION_WITHOUT_BUCKET = 1

@@ -13,7 +13,7 @@ from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from ledgerfs.bucket.partitions import Partition, Run
-from ledgerfs.ledgers.finality import Basis
+from ledgerfs.ledgers.row_dependencies import Basis
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.decode.entries import Skipped
 from ledgerfs.messages.decode.table_schema import schema_of

@@ -8,7 +8,7 @@ from typing import Any
 
 from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.storage.retries import store_timeout
-from ledgerfs.storage.s3.get import LeanGet
+from ledgerfs.storage.s3.direct_get import LeanGet
 
 _ONLY_AIOHTTP = frozenset({"connector_args", "http_session_cls"})
 

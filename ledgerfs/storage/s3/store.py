@@ -23,7 +23,7 @@ from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.storage.retries import Tries, retry, retry_async
 from ledgerfs.storage.s3.body import check_answer, read_body
 from ledgerfs.storage.s3.client import S3Client, is_known_to_botocore
-from ledgerfs.storage.s3.get import LeanGet
+from ledgerfs.storage.s3.direct_get import LeanGet
 from ledgerfs.storage.s3.stored_checksums import StoredChecksum
 from ledgerfs.storage.s3.transfers import Transfer
 from ledgerfs.storage.s3.writes import S3Writes

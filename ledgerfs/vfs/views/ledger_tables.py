@@ -19,9 +19,9 @@ from cachetools import LRUCache
 
 from ledgerfs import __version__
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.finality import TopicState
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import LedgerReader
+from ledgerfs.ledgers.row_dependencies import TopicState
 from ledgerfs.scan.options import require_of_files
 from ledgerfs.storage.fork_lock import ForkLock
 

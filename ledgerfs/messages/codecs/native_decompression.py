@@ -1,7 +1,7 @@
 """LZ4 and ZSTD from inside a kernel: the codecs' own C functions, without a call from Python for each payload.
 
 The functions are those inside the extension modules of the packages ``lz4`` and ``zstandard``, which export them. Where a build hides
-them, and for the other codecs, `ledgerfs.messages.codecs.compression` does the same, a call a payload.
+them, and for the other codecs, `ledgerfs.messages.codecs.decompression` does the same, a call a payload.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ from numba.extending import intrinsic
 from ledgerfs.formats.buffers import Int64
 from ledgerfs.formats.c_functions import address_of, c_library
 from ledgerfs.formats.kernel import kernel
-from ledgerfs.messages.codecs.compression import Compression
+from ledgerfs.messages.codecs.decompression import Compression
 
 
 def native_codecs() -> frozenset[int]:
