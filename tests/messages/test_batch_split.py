@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.errors import MessageTooLargeError
-from ledgerfs.messages.decode.batch_split import MessageColumn, Messages, split_batches, split_unopened
+from ledgerfs.messages.decode.batch_split import MessageField, Messages, split_batches, split_unopened
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status, walk_metadata
 from ledgerfs.messages.kernels.wire import ABSENT
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, Property
@@ -37,26 +37,26 @@ def unopened(*entries: bytes) -> tuple[Messages, Int64Table]:
 
 
 def indexes_of(messages: Messages) -> list[tuple[int, int | None]]:
-    pairs = zip(messages[MessageColumn.ENTRY].tolist(), messages[MessageColumn.BATCH_INDEX].tolist(), strict=True)
+    pairs = zip(messages[MessageField.ENTRY].tolist(), messages[MessageField.BATCH_INDEX].tolist(), strict=True)
     return [(entry, None if index < 0 else index) for entry, index in pairs]
 
 
 def test_a_batch_and_messages_alone():
     messages, entries = split(frame(metadata(), b"alone"), batched(SINGLES), frame(metadata(key=b"k")))
     assert indexes_of(messages) == [(0, None), (1, 0), (1, 1), (1, 2), (2, None)]
-    assert messages[MessageColumn.PAYLOAD_SIZE].tolist() == [5, 3, 0, 5, 0]
+    assert messages[MessageField.PAYLOAD_SIZE].tolist() == [5, 3, 0, 5, 0]
     assert (entries[Meta.STATUS] == Status.VALID).all()
 
 
 def test_what_a_message_does_not_say_is_what_its_batch_says_but_for_keys_and_properties():
     meta = {"key": b"batch", "ordering_key": b"batch", "property": [Property()], "event_time_ms": 9, "sequence_id": 8}
     messages, _ = split(batched([*SINGLES, (BatchedMetadataRecord(event_time_ms=0), b"")], **meta))
-    assert messages[MessageColumn.EVENT_TIME].tolist() == [5, 9, 9, 0]
-    assert messages[MessageColumn.SEQUENCE_ID].tolist() == [8, 2**40, 8, 8]
-    assert messages[MessageColumn.VALUE_IS_NULL].tolist() == [0, 0, 1, 0]
-    assert (messages[MessageColumn.KEY_AT] == ABSENT).tolist() == [False, True, True, True]
-    assert (messages[MessageColumn.ORDERING_KEY_AT] == ABSENT).tolist() == [True, True, False, True]
-    assert messages[MessageColumn.PROPERTIES].tolist() == [0, 1, 0, 0]
+    assert messages[MessageField.EVENT_TIME].tolist() == [5, 9, 9, 0]
+    assert messages[MessageField.SEQUENCE_ID].tolist() == [8, 2**40, 8, 8]
+    assert messages[MessageField.VALUE_IS_NULL].tolist() == [0, 0, 1, 0]
+    assert (messages[MessageField.KEY_AT] == ABSENT).tolist() == [False, True, True, True]
+    assert (messages[MessageField.ORDERING_KEY_AT] == ABSENT).tolist() == [True, True, False, True]
+    assert messages[MessageField.PROPERTIES].tolist() == [0, 1, 0, 0]
 
 
 def test_a_batch_of_none_has_no_messages():
@@ -67,7 +67,7 @@ def test_a_batch_of_none_has_no_messages():
 
 def test_bytes_behind_the_last_message_are_nobodys():
     messages, _ = split(frame(metadata(messages_in_batch=1), framed(*SINGLES[0]) + b"\xff" * 9))
-    assert messages[MessageColumn.PAYLOAD_SIZE].tolist() == [3]
+    assert messages[MessageField.PAYLOAD_SIZE].tolist() == [3]
 
 
 @pytest.mark.parametrize("take_apart", [split, unopened])
@@ -229,8 +229,8 @@ def test_opened_or_not_the_messages_are_the_same(counts):
 @given(payload=st.binary(max_size=60), count=st.integers(-2, 12))
 def test_any_payload_gives_messages_inside_it(payload, count):
     messages, table = split(frame(metadata(messages_in_batch=count), payload))
-    at, size = messages[MessageColumn.PAYLOAD_AT], messages[MessageColumn.PAYLOAD_SIZE]
+    at, size = messages[MessageField.PAYLOAD_AT], messages[MessageField.PAYLOAD_SIZE]
     assert (at >= table[Meta.PAYLOAD_AT, 0]).all()
     assert (size >= 0).all()
     assert (at + size <= table[Meta.PAYLOAD_END, 0]).all()
-    assert len(messages) in {0, max(0, count)} or (messages[MessageColumn.COMPACTED_OUT] == 0).all()
+    assert len(messages) in {0, max(0, count)} or (messages[MessageField.COMPACTED_OUT] == 0).all()

@@ -30,7 +30,7 @@ SMALLEST_MESSAGE = 6
 """Bytes that a message of a batch takes at least: the size of its metadata, and its payload's size in it."""
 
 
-class MessageColumn(IntEnum):
+class MessageField(IntEnum):
     """Columns of the messages; the value that stands for "not there" in brackets."""
 
     ENTRY = 0  # position in the table of entries
@@ -54,43 +54,43 @@ class MessageColumn(IntEnum):
 
 BATCHED_FIELDS = field_map(
     numbers={
-        3: MessageColumn.PAYLOAD_SIZE,
-        4: MessageColumn.COMPACTED_OUT,
-        5: MessageColumn.EVENT_TIME,
-        6: MessageColumn.KEY_IS_BASE64,
-        8: MessageColumn.SEQUENCE_ID,
-        9: MessageColumn.VALUE_IS_NULL,
-        10: MessageColumn.KEY_IS_NULL,
+        3: MessageField.PAYLOAD_SIZE,
+        4: MessageField.COMPACTED_OUT,
+        5: MessageField.EVENT_TIME,
+        6: MessageField.KEY_IS_BASE64,
+        8: MessageField.SEQUENCE_ID,
+        9: MessageField.VALUE_IS_NULL,
+        10: MessageField.KEY_IS_NULL,
     },
-    places={2: MessageColumn.KEY_AT, 7: MessageColumn.ORDERING_KEY_AT},
-    counts={1: MessageColumn.PROPERTIES},
+    places={2: MessageField.KEY_AT, 7: MessageField.ORDERING_KEY_AT},
+    counts={1: MessageField.PROPERTIES},
 )
 
 # Columns that a message takes from its entry when it is alone; the last four also where a message of a batch has no other word.
 _OF_ENTRY = {
-    MessageColumn.METADATA_AT: Meta.METADATA_AT,
-    MessageColumn.METADATA_END: Meta.METADATA_END,
-    MessageColumn.PAYLOAD_AT: Meta.PAYLOAD_AT,
-    MessageColumn.PROPERTIES: Meta.PROPERTIES,
-    MessageColumn.KEY_AT: Meta.KEY_AT,
-    MessageColumn.KEY_SIZE: Meta.KEY_SIZE,
-    MessageColumn.KEY_IS_BASE64: Meta.KEY_IS_BASE64,
-    MessageColumn.ORDERING_KEY_AT: Meta.ORDERING_KEY_AT,
-    MessageColumn.ORDERING_KEY_SIZE: Meta.ORDERING_KEY_SIZE,
-    MessageColumn.EVENT_TIME: Meta.EVENT_TIME,
-    MessageColumn.SEQUENCE_ID: Meta.SEQUENCE_ID,
-    MessageColumn.VALUE_IS_NULL: Meta.VALUE_IS_NULL,
-    MessageColumn.KEY_IS_NULL: Meta.KEY_IS_NULL,
+    MessageField.METADATA_AT: Meta.METADATA_AT,
+    MessageField.METADATA_END: Meta.METADATA_END,
+    MessageField.PAYLOAD_AT: Meta.PAYLOAD_AT,
+    MessageField.PROPERTIES: Meta.PROPERTIES,
+    MessageField.KEY_AT: Meta.KEY_AT,
+    MessageField.KEY_SIZE: Meta.KEY_SIZE,
+    MessageField.KEY_IS_BASE64: Meta.KEY_IS_BASE64,
+    MessageField.ORDERING_KEY_AT: Meta.ORDERING_KEY_AT,
+    MessageField.ORDERING_KEY_SIZE: Meta.ORDERING_KEY_SIZE,
+    MessageField.EVENT_TIME: Meta.EVENT_TIME,
+    MessageField.SEQUENCE_ID: Meta.SEQUENCE_ID,
+    MessageField.VALUE_IS_NULL: Meta.VALUE_IS_NULL,
+    MessageField.KEY_IS_NULL: Meta.KEY_IS_NULL,
 }
 _OF_ENTRY_PAIRS = np.array([[int(message), int(meta)] for message, meta in _OF_ENTRY.items()])
 
 _UNSAID = {
-    MessageColumn.PAYLOAD_SIZE: -1,
-    MessageColumn.PROPERTIES: 0,
-    MessageColumn.KEY_AT: ABSENT,
-    MessageColumn.KEY_IS_BASE64: 0,
-    MessageColumn.ORDERING_KEY_AT: ABSENT,
-    MessageColumn.COMPACTED_OUT: 0,
+    MessageField.PAYLOAD_SIZE: -1,
+    MessageField.PROPERTIES: 0,
+    MessageField.KEY_AT: ABSENT,
+    MessageField.KEY_IS_BASE64: 0,
+    MessageField.ORDERING_KEY_AT: ABSENT,
+    MessageField.COMPACTED_OUT: 0,
 }
 """What a message of a batch is that does not say it, nor has it from its entry; sizes mean nothing where there is no place."""
 _UNSAID_PAIRS = np.array([[int(column), value] for column, value in _UNSAID.items()])
@@ -104,7 +104,7 @@ class Messages:
     Attributes
     ----------
     columns
-        Arrays by `MessageColumn`, one number a message each.
+        Arrays by `MessageField`, one number a message each.
     one_an_entry
         Whether message i is of entry i, for all of them.
     heads
@@ -123,9 +123,9 @@ class Messages:
     are_packed: bool = False
 
     def __len__(self) -> int:
-        return len(self.columns[MessageColumn.ENTRY])
+        return len(self.columns[MessageField.ENTRY])
 
-    def __getitem__(self, column: MessageColumn) -> Int64:
+    def __getitem__(self, column: MessageField) -> Int64:
         return self.columns[column]
 
 
@@ -148,7 +148,7 @@ def split_batches(data: Bytes, entries: Int64Table, *, with_payloads: bool = Tru
     in_heads = int(plain[is_batch & (counts > 0)].sum() + _head_sizes(entries)[~is_batch].sum()) if moves_heads else 0
     heads, payloads = empty(in_heads, np.uint8), empty(total if with_payloads else 0, np.uint8)
     scratch = empty(int(plain[is_batch & (codecs != 0)].max(initial=0)), np.uint8)
-    table = empty_table(len(MessageColumn), int(counts.sum()))
+    table = empty_table(len(MessageField), int(counts.sum()))
     with native_functions(with_zstd=bool((codecs == Compression.ZSTD).any())) as functions:
         wanted = (moves_heads, with_payloads)
         used = _split(data, entries, table, _MAPS, (heads, payloads, scratch), wanted, functions)
@@ -180,7 +180,7 @@ def split_unopened(data: Bytes, entries: Int64Table) -> Messages:
     of_entry = np.repeat(np.arange(counts.size), counts)
     index = np.arange(of_entry.size) - (np.cumsum(counts) - counts)[of_entry]
     unknown = np.zeros(of_entry.size, np.int64)
-    columns = [of_entry, np.where(is_batch[of_entry], index, ABSENT), *[unknown] * (len(MessageColumn) - 2)]
+    columns = [of_entry, np.where(is_batch[of_entry], index, ABSENT), *[unknown] * (len(MessageField) - 2)]
     messages = Messages(columns, bool((counts == 1).all()), _NOTHING, _NOTHING)
     _name_kept(messages, kept)
     return messages
@@ -205,8 +205,8 @@ def _kept_of_batches(data: Bytes, entries: Int64Table) -> dict[int, list[int]]:
 def _name_kept(messages: Messages, kept: Mapping[int, list[int]]) -> None:
     """Give messages of compacted batches the indexes that they had in their whole batch."""
     for row, indexes in kept.items():
-        start, stop = np.searchsorted(messages[MessageColumn.ENTRY], (row, row + 1))
-        index = messages[MessageColumn.BATCH_INDEX][start:stop]
+        start, stop = np.searchsorted(messages[MessageField.ENTRY], (row, row + 1))
+        index = messages[MessageField.BATCH_INDEX][start:stop]
         index[index >= 0] = np.array(indexes, np.int64)[index[index >= 0]]
 
 
@@ -222,12 +222,12 @@ def _counts(entries: Int64Table, room: Int64, is_batch: npt.NDArray[np.bool_]) -
 
 def _alone(data: Bytes, entries: Int64Table) -> Messages:
     count = entries.shape[1]
-    columns = [np.zeros(0, np.int64)] * len(MessageColumn)
+    columns = [np.zeros(0, np.int64)] * len(MessageField)
     for message, meta in _OF_ENTRY.items():
         columns[message] = entries[meta]
-    columns[MessageColumn.ENTRY] = np.arange(count)
-    columns[MessageColumn.BATCH_INDEX] = entries[Meta.BATCH_SIZE]
-    columns[MessageColumn.PAYLOAD_SIZE] = entries[Meta.PAYLOAD_END] - entries[Meta.PAYLOAD_AT]
+    columns[MessageField.ENTRY] = np.arange(count)
+    columns[MessageField.BATCH_INDEX] = entries[Meta.BATCH_SIZE]
+    columns[MessageField.PAYLOAD_SIZE] = entries[Meta.PAYLOAD_END] - entries[Meta.PAYLOAD_AT]
     return Messages(columns, True, data, data)
 
 

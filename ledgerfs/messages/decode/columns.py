@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ledgerfs.formats.buffers import Bytes, Int64, Mask
 from ledgerfs.formats.topic_names import split_partition
-from ledgerfs.messages.decode.batch_split import MessageColumn, Messages
+from ledgerfs.messages.decode.batch_split import MessageField, Messages
 from ledgerfs.messages.decode.constant_columns import ConstantColumns
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, transactions_of
 from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
@@ -64,7 +64,7 @@ class MessageColumns:
         return masked(self._of_messages(self.ids), None, pa.int64())
 
     def _batch_index(self) -> pa.Array:
-        index = self.messages[MessageColumn.BATCH_INDEX]
+        index = self.messages[MessageField.BATCH_INDEX]
         valid = index >= 0
         if not valid.any():
             return self._constant("batch_index")
@@ -74,56 +74,56 @@ class MessageColumns:
         return gather_times(self._of_messages(self.entries[Meta.PUBLISH_TIME]))
 
     def _event_time(self) -> pa.Array:
-        times = self.messages[MessageColumn.EVENT_TIME]
+        times = self.messages[MessageField.EVENT_TIME]
         return gather_times(times, zero_is_null=True) if times.any() else self._constant("event_time")
 
     def _key(self) -> pa.Array:
-        return self._keys("key", self.messages[MessageColumn.KEY_IS_BASE64] == 0)
+        return self._keys("key", self.messages[MessageField.KEY_IS_BASE64] == 0)
 
     def _key_bytes(self) -> pa.Array:
-        is_base64 = self.messages[MessageColumn.KEY_IS_BASE64] != 0
+        is_base64 = self.messages[MessageField.KEY_IS_BASE64] != 0
         if not is_base64.any():
             return self._constant("key_bytes")
         encoded = self._keys("key_bytes", is_base64)
         return pa.array([None if one is None else _from_base64(one) for one in encoded.to_pylist()], pa.binary())
 
     def _keys(self, name: str, valid: Mask) -> pa.Array:
-        at, size = self.messages[MessageColumn.KEY_AT], self.messages[MessageColumn.KEY_SIZE]
+        at, size = self.messages[MessageField.KEY_AT], self.messages[MessageField.KEY_SIZE]
         valid &= at >= 0
-        valid &= self.messages[MessageColumn.KEY_IS_NULL] == 0
+        valid &= self.messages[MessageField.KEY_IS_NULL] == 0
         if not valid.any():
             return self._constant(name)
         return _GATHER[name](self.messages.heads, at, size, valid)
 
     def _ordering_key(self) -> pa.Array:
-        at = self.messages[MessageColumn.ORDERING_KEY_AT]
+        at = self.messages[MessageField.ORDERING_KEY_AT]
         valid = at >= 0
         if not valid.any():
             return self._constant("ordering_key")
-        return gather_bytes(self.messages.heads, at, self.messages[MessageColumn.ORDERING_KEY_SIZE], valid)
+        return gather_bytes(self.messages.heads, at, self.messages[MessageField.ORDERING_KEY_SIZE], valid)
 
     def _value(self) -> pa.Array:
-        is_null = self.messages[MessageColumn.VALUE_IS_NULL]
+        is_null = self.messages[MessageField.VALUE_IS_NULL]
         valid = is_null == 0 if is_null.any() else None
         if self.messages.are_packed:
-            return packed_bytes(self.messages.payloads, self.messages[MessageColumn.PAYLOAD_SIZE], valid)
-        at, size = self.messages[MessageColumn.PAYLOAD_AT], self.messages[MessageColumn.PAYLOAD_SIZE]
+            return packed_bytes(self.messages.payloads, self.messages[MessageField.PAYLOAD_SIZE], valid)
+        at, size = self.messages[MessageField.PAYLOAD_AT], self.messages[MessageField.PAYLOAD_SIZE]
         return gather_bytes(self.messages.payloads, at, size, valid)
 
     def _properties(self) -> pa.Array:
-        counts = self.messages[MessageColumn.PROPERTIES]
+        counts = self.messages[MessageField.PROPERTIES]
         if not counts.any():
             return self.constants.array("properties", None, counts.size, _empty_maps)
-        alone = self.messages[MessageColumn.BATCH_INDEX] < 0
+        alone = self.messages[MessageField.BATCH_INDEX] < 0
         fields = np.where(alone, _PROPERTY_OF_MESSAGE, _PROPERTY_OF_BATCHED)
-        at, end = self.messages[MessageColumn.METADATA_AT], self.messages[MessageColumn.METADATA_END]
+        at, end = self.messages[MessageField.METADATA_AT], self.messages[MessageField.METADATA_END]
         return gather_properties(self.messages.heads, at, end, fields, counts)
 
     def _producer_name(self) -> pa.Array:
         return self._repeating("producer_name", Meta.PRODUCER_AT)
 
     def _sequence_id(self) -> pa.Array:
-        return masked(self.messages[MessageColumn.SEQUENCE_ID].copy(), None, pa.int64())
+        return masked(self.messages[MessageField.SEQUENCE_ID].copy(), None, pa.int64())
 
     def _schema_version(self) -> pa.Array:
         return self._repeating("schema_version", Meta.SCHEMA_AT)
@@ -138,7 +138,7 @@ class MessageColumns:
             return self._constant("broker_index")
         last = self._of_messages(of_entry)
         size = self._of_messages(self.entries[Meta.BATCH_SIZE])
-        index = self.messages[MessageColumn.BATCH_INDEX]
+        index = self.messages[MessageField.BATCH_INDEX]
         return masked(np.where(index >= 0, last - size + 1 + index, last), last != ABSENT, pa.int64())
 
     def _broker_time(self) -> pa.Array:
@@ -159,7 +159,7 @@ class MessageColumns:
         found = zip(transactions_of(self.entries), self.ids.tolist(), strict=True)
         told = [None if one is None else text(one, self.ledger_id, entry) for one, entry in found]
         texts = pa.array(told, pa.string())
-        return texts if self.messages.one_an_entry else texts.take(pa.array(self.messages[MessageColumn.ENTRY]))
+        return texts if self.messages.one_an_entry else texts.take(pa.array(self.messages[MessageField.ENTRY]))
 
     def _deliver_at_time(self) -> pa.Array:
         times = self.entries[Meta.DELIVER_AT]
@@ -174,7 +174,7 @@ class MessageColumns:
 
     def _of_messages(self, of_entries: Int64) -> Int64:
         """Return a column of the entries as one of the messages."""
-        return of_entries if self.messages.one_an_entry else take(of_entries, self.messages[MessageColumn.ENTRY])
+        return of_entries if self.messages.one_an_entry else take(of_entries, self.messages[MessageField.ENTRY])
 
     def _repeating(self, name: str, column: Meta) -> pa.Array:
         """Return a column of text or bytes that entries have, mostly all the same."""
@@ -185,7 +185,7 @@ class MessageColumns:
         if valid.all() and size[0] <= _LONGEST_CONSTANT and are_equal(self.data, at, size):
             value = self.data[at[0] : at[0] + size[0]].tobytes()
             return self._constant(name, value.decode("utf-8", "replace") if gather is gather_text else value)
-        valid = valid if self.messages.one_an_entry else valid[self.messages[MessageColumn.ENTRY]]
+        valid = valid if self.messages.one_an_entry else valid[self.messages[MessageField.ENTRY]]
         return gather(self.data, self._of_messages(at), self._of_messages(size), valid)
 
 

@@ -18,7 +18,7 @@ from ledgerfs.messages.codecs.compress import compress
 from ledgerfs.messages.codecs.decompression import Compression
 from ledgerfs.messages.codecs.native_compression import compressor_functions, most_compressed, native_compressors
 from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
-from ledgerfs.messages.decode.batch_split import MessageColumn, Messages, plain_sizes, split_batches
+from ledgerfs.messages.decode.batch_split import MessageField, Messages, plain_sizes, split_batches
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status
 from ledgerfs.messages.kernels.memory import empty
 from ledgerfs.messages.kernels.portions import spans
@@ -80,7 +80,7 @@ class Unbatch:
             )
             raise corrupt_entry(int(payloads.ids[broken]), reason)
         counts = np.ones(opens.size, np.int64)
-        counts[rows] = np.bincount(messages[MessageColumn.ENTRY], minlength=rows.size)
+        counts[rows] = np.bincount(messages[MessageField.ENTRY], minlength=rows.size)
         of_row = np.repeat(np.arange(opens.size), counts)
         of_message = np.full(of_row.size, _NO_BATCH)
         of_message[opens[of_row]] = np.arange(len(messages))
@@ -107,7 +107,7 @@ class _Payloads:
 
 def _payloads(messages: Messages, codec: Compression) -> _Payloads:
     """Return the payloads of messages; compressed, a call each, where no kernel can."""
-    at, sizes = np.array(messages[MessageColumn.PAYLOAD_AT]), np.array(messages[MessageColumn.PAYLOAD_SIZE])
+    at, sizes = np.array(messages[MessageField.PAYLOAD_AT]), np.array(messages[MessageField.PAYLOAD_SIZE])
     if codec in native_compressors():
         return _Payloads(codec, read_only_view(messages.payloads), at, sizes, sizes, codec)
     view = messages.payloads.data
@@ -132,8 +132,8 @@ class _Units:
 
     def most_bytes(self) -> Int64:
         """Return the bytes that each unit takes at most."""
-        of_entry = self.messages[MessageColumn.ENTRY]
-        own = self.messages[MessageColumn.METADATA_END] - self.messages[MessageColumn.METADATA_AT]
+        of_entry = self.messages[MessageField.ENTRY]
+        own = self.messages[MessageField.METADATA_END] - self.messages[MessageField.METADATA_AT]
         most = self.batch.lengths[self.rows] + _NEW_FIELDS
         is_message = self.of_message != _NO_BATCH
         most[is_message] = self.fronts.sizes()[of_entry] + own + self.payloads.most_bytes() + _NEW_FIELDS
