@@ -73,7 +73,7 @@ def import_rows(bucket: "Bucket", *, rows: str, topic: str, as_json: bool, **opt
             progress=update,
             **options,
         )
-    key, metadata = done.written.ledger.key, done.written.contents.metadata
+    key, metadata = done.written.ledger.key, done.written.offload_index.metadata
     if as_json:
         print_json(
             {

@@ -43,7 +43,7 @@ class Expected:
     @classmethod
     def of(cls, claim: Claim, written: WrittenLedger) -> "Expected":
         """Return what was written just now."""
-        metadata = written.contents.metadata
+        metadata = written.offload_index.metadata
         claim = replace(claim, last_entry=metadata.last_entry, length=metadata.length, created_ms=metadata.created_ms)
         return cls(claim, written.ledger.key.uuid, is_new=True)
 

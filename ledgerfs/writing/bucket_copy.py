@@ -324,7 +324,7 @@ class _Copy:
         ref = ref_of(written)
         check = self.target.dialect_of(ref).check_ledger(self.target.uncached_reader(ref), lambda _: None)
         wrong = [finding for finding in check.findings if finding.severity is not Severity.REMARK]
-        if check.entries != written.contents.metadata.entries and not wrong:
+        if check.entries != written.offload_index.metadata.entries and not wrong:
             raise StaleObjectError("the copy was replaced or removed before it was read back", key=written.data.key)
         if wrong:
             remove_ledger(self.target, written.ledger.key)

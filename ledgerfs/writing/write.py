@@ -114,7 +114,7 @@ def measured(source: EntrySource, ledger: NewLedger) -> tuple[int, int]:
 
 def ref_of(written: WrittenLedger) -> LedgerRef:
     """Return what the catalog will know of a ledger that was just written."""
-    metadata, key = written.contents.metadata, written.ledger.key
+    metadata, key = written.offload_index.metadata, written.ledger.key
     return LedgerRef(
         dialect=NUMBER,
         ledger_id=key.ledger_id,
@@ -125,8 +125,8 @@ def ref_of(written: WrittenLedger) -> LedgerRef:
         last_entry=metadata.last_entry,
         length=metadata.length,
         stored=written.data.size,
-        expected=written.contents.data_length,
-        cuts=len(written.contents.blocks),
+        expected=written.offload_index.data_length,
+        cuts=len(written.offload_index.blocks),
         created_ms=metadata.created_ms,
         changed_ms=written.index.modified_ms,
         state=CatalogState.SOUND,

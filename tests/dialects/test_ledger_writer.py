@@ -69,7 +69,7 @@ def assert_same(folder: Path, entries: Sequence[bytes], block_size: int, borders
     written = write(open_bucket(str(folder)), as_made(made, block_size), entries, borders)
     assert objects_in(folder) == made.objects
     assert (written.data.size, written.index.size) == (len(made.data), len(made.index))
-    assert written.contents == parse_index(made.index)
+    assert written.offload_index == parse_index(made.index)
     return made
 
 
@@ -252,7 +252,7 @@ def test_more_blocks_than_the_store_takes_parts_are_refused(tmp_path: Path) -> N
     assert objects_in(tmp_path) == {}
     with LedgerWriter(store, new_ledger(200)) as writer:
         writer.add(batch_of([b"x" * 50] * 3))
-        assert len(writer.commit().contents.blocks) == 3
+        assert len(writer.commit().offload_index.blocks) == 3
 
 
 def test_leaving_without_commit_leaves_nothing(tmp_path: Path) -> None:
@@ -386,7 +386,7 @@ def test_golden_ledgers_on_s3_are_the_same_as_a_broker_wants_them(
     described = json.loads((golden / "objects.json").read_text())
     written = write_again(golden, open_bucket(f"s3://{s3_bucket}", s3.options), open_bucket(golden_url))
     for key, ledger in written:
-        blocks = len(ledger.contents.blocks)
+        blocks = len(ledger.offload_index.blocks)
         answers = [s3.client.get_object(Bucket=s3_bucket, Key=one) for one in (key, f"{key}-index")]
         assert assert_golden(golden, key, *(answer["Body"].read() for answer in answers))
         for answer, one, role in zip(answers, (key, f"{key}-index"), ("data", "index"), strict=True):

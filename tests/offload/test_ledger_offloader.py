@@ -64,7 +64,7 @@ def test_a_ledger_of_a_bucket(golden: Path, golden_url: str, bucket: Bucket) -> 
     for suffix in ("", "-index"):
         key = f"{source.ref.uuid}-ledger-42{suffix}"
         assert objects[f"{uuid}-ledger-42{suffix}"] == (golden / "bucket" / key).read_bytes()
-    assert written.contents == source.index
+    assert written.offload_index == source.index
     assert not verify(bucket).is_damaged
     found, wanted = offloader.read_offloaded(42, uuid).read(595, 600), source.read(595, 600)
     assert [bytes(entry) for _, entry in found] == [bytes(entry) for _, entry in wanted]

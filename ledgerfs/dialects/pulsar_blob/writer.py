@@ -41,7 +41,7 @@ class WrittenLedger:
     ----------
     data, index
         Its objects, as the store has them.
-    contents
+    offload_index
         What the index object says.
 
     """
@@ -49,7 +49,7 @@ class WrittenLedger:
     ledger: NewLedger
     data: ObjectStat
     index: ObjectStat
-    contents: OffloadIndex
+    offload_index: OffloadIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +60,14 @@ class UnindexedLedger:
     ----------
     data
         The object, as the store has it.
-    contents
+    offload_index
         What the index object is to say.
 
     """
 
     ledger: NewLedger
     data: ObjectStat
-    contents: OffloadIndex
+    offload_index: OffloadIndex
 
 
 @dataclass(slots=True)
@@ -249,7 +249,7 @@ def publish(store: RawStore, made: UnindexedLedger) -> WrittenLedger:
     ledger, data, key = made.ledger, made.data, made.ledger.key
     try:
         _require_same(store, data)
-        written = store.writes.put(key.index_key, build_index(made.contents), ledger.user_metadata_as("index"))
+        written = store.writes.put(key.index_key, build_index(made.offload_index), ledger.user_metadata_as("index"))
     except (UncertainWriteError, ObjectExistsError, StaleObjectError):
         # Somebody's index may refer to the data object.
         raise
@@ -263,7 +263,7 @@ def publish(store: RawStore, made: UnindexedLedger) -> WrittenLedger:
         raise
     except LedgerfsError as error:
         raise _uncertain(key.data_key, error) from error
-    return WrittenLedger(ledger, data, written, made.contents)
+    return WrittenLedger(ledger, data, written, made.offload_index)
 
 
 def _require_same(store: RawStore, data: ObjectStat) -> None:
