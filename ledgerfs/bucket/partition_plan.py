@@ -14,7 +14,7 @@ import numpy as np
 
 from ledgerfs.bucket.partitions import Partition, Told
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs.formats.buffers import Int64, Mask
+from ledgerfs.formats.array_types import Int64, Mask
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import Table
 from ledgerfs.ledgers.ledger_times import LedgerTimes, TimeRange

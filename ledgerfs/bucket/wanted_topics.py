@@ -8,7 +8,7 @@ import numpy as np
 
 from ledgerfs.bucket.near_topics import nearest_names
 from ledgerfs.errors import InvalidNameError, InvalidOptionError, NotFoundError
-from ledgerfs.formats.buffers import Mask
+from ledgerfs.formats.array_types import Mask
 from ledgerfs.formats.topic_names import UNKNOWN_DIRECTORY, managed_ledger_of, split_partition, topic_of
 from ledgerfs.ledgers.catalog import Catalog
 

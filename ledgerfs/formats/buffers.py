@@ -1,11 +1,4 @@
-"""Bytes and arrays by the names that all rooms give them."""
-
-import numpy as np
-import numpy.typing as npt
+"""Bytes that are handed on, by the name that all rooms give them: apart from arrays, since commands show their help without numpy."""
 
 Buffer = bytes | memoryview
 """Bytes that nobody changes."""
-
-Bytes = npt.NDArray[np.uint8]
-Int64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]

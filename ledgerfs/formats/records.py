@@ -10,7 +10,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from ledgerfs.formats.buffers import Int64
+from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.kernel import kernel
 from ledgerfs.formats.memory_loads import load_int32, load_int64, prefetch
 from ledgerfs.formats.record_header import RECORD_HEADER_BYTES

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ledgerfs.formats.buffers import Int64, Mask
+from ledgerfs.formats.array_types import Int64, Mask
 from ledgerfs.ledgers.catalog_rows import Table
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.time_arguments import CLOCK_SLACK_MS

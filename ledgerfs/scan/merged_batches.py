@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from ledgerfs.formats.buffers import Int64
+from ledgerfs.formats.array_types import Int64
 
 _MOST_BYTES = 64 << 20
 """Of rows that are put together at once: a batch of more is given in parts, so that no column comes near the 2 GiB that it may have."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ledgerfs.errors import CorruptMessageError
-from ledgerfs.formats.buffers import Mask
+from ledgerfs.formats.array_types import Mask
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.decode.entries import TopicDecoder

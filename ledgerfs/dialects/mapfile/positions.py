@@ -3,7 +3,7 @@
 import numpy as np
 
 from ledgerfs.errors import CorruptIndexError
-from ledgerfs.formats.buffers import Int64
+from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.mapfile.index import MapFileIndex
 
 APART = 1 << 20

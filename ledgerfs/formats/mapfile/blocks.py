@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ledgerfs.errors import DecompressionError
-from ledgerfs.formats.buffers import Int64
+from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.mapfile.header import MAX_VINT_BYTES, SYNC_BYTES, Codec, read_vint
 from ledgerfs.formats.mapfile.inflating import MOST_OF_A_BYTE, inflate
 from ledgerfs.formats.mapfile.window import Window

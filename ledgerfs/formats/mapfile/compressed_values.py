@@ -18,7 +18,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from ledgerfs.formats.buffers import Int64
+from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.c_functions import address_of, c_library
 from ledgerfs.formats.kernel import kernel
 from ledgerfs.formats.mapfile.header import Codec

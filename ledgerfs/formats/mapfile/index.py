@@ -11,7 +11,7 @@ from typing import cast
 import numpy as np
 
 from ledgerfs.errors import CorruptIndexError, UnsupportedFormatError
-from ledgerfs.formats.buffers import Int64
+from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.mapfile.blocks import KEY_BYTES, Block, block_keys, find_block, inflate_part
 from ledgerfs.formats.mapfile.first_record import METADATA_KEY
 from ledgerfs.formats.mapfile.header import Codec, RecordCompression, SequenceHeader, parse_header

@@ -11,7 +11,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from ledgerfs.formats.buffers import Int64
+from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.memory_loads import load_int32, load_int64
 

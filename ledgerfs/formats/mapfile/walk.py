@@ -6,7 +6,7 @@ A reader fetches a window of some MiB, calls `read_records` until it wants more 
 from dataclasses import dataclass
 
 from ledgerfs.errors import LedgerfsError, UnsupportedFormatError
-from ledgerfs.formats.buffers import Int64
+from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.mapfile.blocks import MAX_LENGTH_BYTES, block_keys, find_block, inflate_part
 from ledgerfs.formats.mapfile.compressed_values import InflatedValues, InflateStop, inflate_values
 from ledgerfs.formats.mapfile.header import Codec, RecordCompression, SequenceHeader

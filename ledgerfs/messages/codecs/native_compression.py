@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 
-from ledgerfs.formats.buffers import Int64
+from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.c_functions import address_of, c_library
 from ledgerfs.formats.kernel import kernel
 from ledgerfs.messages.codecs.compress import ZSTD_LEVEL

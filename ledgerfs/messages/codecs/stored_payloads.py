@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ledgerfs.formats.buffers import Bytes, Int64
+from ledgerfs.formats.array_types import Bytes, Int64
 from ledgerfs.formats.kernel import kernel
 from ledgerfs.messages.codecs.compress import compress
 from ledgerfs.messages.codecs.decompression import Compression

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
 from ledgerfs.errors import CorruptObjectError
-from ledgerfs.formats.buffers import Bytes, Int64
+from ledgerfs.formats.array_types import Bytes, Int64
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.messages.codecs.decompression import LARGEST, Compression
 from ledgerfs.messages.codecs.native_decompression import decompress_into, native_functions

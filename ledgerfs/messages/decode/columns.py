@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from ledgerfs.formats.buffers import Bytes, Int64, Mask
+from ledgerfs.formats.array_types import Bytes, Int64, Mask
 from ledgerfs.formats.topic_names import split_partition
 from ledgerfs.messages.decode.batch_split import MessageField, Messages
 from ledgerfs.messages.decode.constant_columns import ConstantColumns

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from ledgerfs.errors import CorruptMessageError
-from ledgerfs.formats.buffers import Mask
+from ledgerfs.formats.array_types import Mask
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.codecs.decompression import LARGEST
 from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES

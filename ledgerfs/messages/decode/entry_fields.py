@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from ledgerfs.formats.buffers import Mask
+from ledgerfs.formats.array_types import Mask
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status, transactions_of
 from ledgerfs.messages.kernels.wire import ABSENT

@@ -19,7 +19,7 @@ from ledgerfs.errors import (
     LedgerfsError,
     MessageTooLargeError,
 )
-from ledgerfs.formats.buffers import Bytes, Int64, Mask
+from ledgerfs.formats.array_types import Bytes, Int64, Mask
 from ledgerfs.messages.codecs.claimed_sizes import BELIEVED, COST_OF_MESSAGE, check_claim, most_messages, too_large
 from ledgerfs.messages.codecs.decompression import LARGEST, decompress
 from ledgerfs.messages.codecs.native_decompression import native_codecs

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ledgerfs.errors import InvalidOptionError, InvalidRowsError
-from ledgerfs.formats.buffers import Int64
+from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.codecs.compress import codec_named
 from ledgerfs.messages.codecs.decompression import LARGEST, MAX_STORED_BYTES, Compression

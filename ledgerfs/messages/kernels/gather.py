@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ledgerfs.errors import CorruptObjectError
-from ledgerfs.formats.buffers import Bytes, Int64, Mask
+from ledgerfs.formats.array_types import Bytes, Int64, Mask
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.memory_loads import load_int64
 from ledgerfs.messages.kernels.arrays import borrowed, copy_bytes

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from ledgerfs.formats.buffers import Bytes
+from ledgerfs.formats.array_types import Bytes
 from ledgerfs.formats.kernel import kernel
 from ledgerfs.messages.kernels.arrays import copy_bytes
 from ledgerfs.messages.kernels.memory import empty

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ledgerfs.errors import CorruptObjectError
-from ledgerfs.formats.buffers import Bytes, Int64, Mask
+from ledgerfs.formats.array_types import Bytes, Int64, Mask
 from ledgerfs.formats.kernel import kernel
 from ledgerfs.messages.kernels.arrays import copy_bytes
 from ledgerfs.messages.kernels.digits import number_size, time_size, write_number, write_time

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ledgerfs.errors import CorruptMessageError
-from ledgerfs.formats.buffers import Int64, Mask
+from ledgerfs.formats.array_types import Int64, Mask
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.decode.entries import DecodeOptions, TopicDecoder
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ledgerfs.errors import DecompressionError
-from ledgerfs.formats.buffers import Int64, Mask
+from ledgerfs.formats.array_types import Int64, Mask
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.codecs.compress import compress

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ledgerfs.formats.buffers import Bytes, Int64, Mask
+from ledgerfs.formats.array_types import Bytes, Int64, Mask
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.codecs.compress import compress
 from ledgerfs.messages.codecs.decompression import Compression

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ledgerfs.formats.buffers import Bytes, Int64
+from ledgerfs.formats.array_types import Bytes, Int64
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.messages.codecs.native_compression import put_compressed
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta

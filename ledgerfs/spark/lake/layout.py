@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs.formats.buffers import Int64
+from ledgerfs.formats.array_types import Int64
 
 PARTITION_COLUMNS = ("topic", "date", "hour", "partition", "ledger_id", "producer_name")
 """What folders may be named by; date and hour are those of ``publish_time``, UTC, and no column of the files."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.export.identity import what_differs
-from ledgerfs.formats.buffers import Mask
+from ledgerfs.formats.array_types import Mask
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.row_dependencies import Basis, TopicState
