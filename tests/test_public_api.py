@@ -16,13 +16,14 @@ import pytest
 import ledgerfs
 import ledgerfs.offload
 import ledgerfs.spark
+import ledgerfs.testing
 import ledgerfs.vfs
 from ledgerfs.errors import IncompleteCopyError, InvalidOptionError, NotFoundError
 from ledgerfs.messages.encode.rows import EncodeOptions
 from tests.support.ledgers import offload, put_in_folder
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = [ledgerfs, ledgerfs.spark, ledgerfs.vfs]
+PACKAGES = [ledgerfs, ledgerfs.spark, ledgerfs.vfs, ledgerfs.testing]
 WANTED = (
     "open_bucket Bucket Topic Scan Message LedgerReader TopicInfo verify plan_repair export_topic import_rows copy_ledgers LedgerOffloader "
     "errors"

@@ -1,5 +1,7 @@
 """Our stores, and the cache in front of them, keep every promise that `ledgerfs.testing` tests."""
 
+import errno
+import os
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +17,7 @@ from ledgerfs.storage.object_store import ObjectStore, RawStore
 from ledgerfs.storage.opening import open_store
 from ledgerfs.testing import FilesystemPlace, FolderPlace, StorePlace, StoreTests, WritableStoreTests
 from tests.support.s3 import S3Server
+from tests.support.stores import LateFileSystem
 
 
 class S3Place:
@@ -54,6 +57,21 @@ class TestFolder(WritableStoreTests):
         return FolderPlace(tmp_path / "bucket")
 
 
+class TestFolderWithoutLinks(WritableStoreTests):
+    """A folder of a file system without hard links: files get their names by being renamed."""
+
+    many_objects = 10
+    creates_at_once = False
+
+    @pytest.fixture
+    def place(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FolderPlace:
+        def refuse(*_: object, **__: object) -> None:
+            raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+        monkeypatch.setattr("ledgerfs.storage.folders.writes.os.link", refuse)
+        return FolderPlace(tmp_path / "bucket")
+
+
 class TestS3(WritableStoreTests):
     many_objects = 25
     # The server looks whether there is an object, and then writes.
@@ -90,6 +108,19 @@ class TestAnyFilesystem(WritableStoreTests):
         folder = f"/{uuid.uuid4()}"
         MemoryFileSystem().makedirs(folder)
         return FilesystemPlace(fsspec.filesystem("dir", path=folder, fs=MemoryFileSystem()), "/bucket")
+
+
+class TestLateFilesystem(WritableStoreTests):
+    """One whose files show when they are closed, with user metadata, as those of clouds."""
+
+    creates_at_once = False
+    tells_unfinished = False
+
+    @pytest.fixture
+    def place(self, monkeypatch: pytest.MonkeyPatch) -> FilesystemPlace:
+        kinds = {(LateFileSystem.__module__, "LateFileSystem"): "metadata"}
+        monkeypatch.setattr("ledgerfs.storage.generic.writes._METADATA_OPTION", kinds)
+        return FilesystemPlace(LateFileSystem(), f"/{uuid.uuid4()}")
 
 
 class CachedPlace:

@@ -12,7 +12,7 @@ import pytest
 from ledgerfs.dialects.opening import open_dialects
 from ledgerfs.errors import CorruptLedgerError, EntryRangeError, LedgerfsError
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.ledgers.dialect import Found
+from ledgerfs.ledgers.dialect import FoundLedgers
 from ledgerfs.ledgers.findings import Finding, Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import Glance, Span
@@ -126,20 +126,20 @@ class LeavesIndexes(Broken):
 
 
 class FindsOneTooFew(Broken):
-    def load(self, *arguments: Any) -> Found:
+    def load(self, *arguments: Any) -> FoundLedgers:
         found = self.real.load(*arguments)
-        return Found(found.ledgers[:-1], found.remains)
+        return FoundLedgers(found.ledgers[:-1], found.remains)
 
 
 class TellsTheWrongLast(Broken):
-    def load(self, *arguments: Any) -> Found:
+    def load(self, *arguments: Any) -> FoundLedgers:
         found = self.real.load(*arguments)
         found.ledgers["last_entry"] -= 1
         return found
 
 
 class KnowsNothingFromBefore(Broken):
-    def load(self, listing: Any, previous: Any, *arguments: Any) -> Found:
+    def load(self, listing: Any, previous: Any, *arguments: Any) -> FoundLedgers:
         return self.real.load(listing, None, *arguments)
 
 
@@ -148,11 +148,11 @@ class BelievesWhatItKnew(Broken):
 
     known: Any = None
 
-    def load(self, listing: Any, previous: Any, names: Any, places: Any, progress: Any) -> Found:
+    def load(self, listing: Any, previous: Any, names: Any, places: Any, progress: Any) -> FoundLedgers:
         found = self.real.load(listing, previous, names, places, progress)
         if previous is not None and found.ledgers.size == previous.ledgers.size:
             names.row_of(previous.names[0])
-            return Found(previous.ledgers.copy(), found.remains)
+            return FoundLedgers(previous.ledgers.copy(), found.remains)
         return found
 
 

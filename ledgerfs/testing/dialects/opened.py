@@ -12,6 +12,7 @@ from pathlib import Path
 from ledgerfs.cache.block_cache import BlockCache
 from ledgerfs.cache.bucket_store import BucketStore
 from ledgerfs.errors import LedgerfsError
+from ledgerfs.formats.buffers import Buffer
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialect import Dialect, LedgerCheck, Progress
 from ledgerfs.ledgers.findings import Finding, Severity
@@ -20,7 +21,7 @@ from ledgerfs.ledgers.listing import list_bucket
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.storage.folders.store import LocalStore
 from ledgerfs.storage.object_store import KeepingStore
-from ledgerfs.storage.objects import Buffer, ReadRequest
+from ledgerfs.storage.objects import ReadRequest
 from ledgerfs.testing.dialects.sample import KnownLedger, SampleBucket
 
 OpenDialect = Callable[[KeepingStore], Dialect]

@@ -19,7 +19,7 @@ from ledgerfs.storage.objects import ReadRequest
 from ledgerfs.testing.stores.listed import listed
 from ledgerfs.testing.stores.place import WritablePlace
 
-METADATA = {"role": "data", "under-score": "x"}
+METADATA = {"role": "data", "under_score": "x"}
 
 
 class WritingTests:
