@@ -111,8 +111,8 @@ def test_the_page_names_all_that_is_exported() -> None:
         for name in package.__all__
     ]
     assert [name for name in names if f"`{name}" not in text] == []
-    told = re.findall(r"`(ledgerfs(?:\.(?:spark|vfs|offload))?)\.(\w+)", text)
-    modules = {"fsspec_impl", "store", "spark", "vfs", "offload"}
+    told = re.findall(r"`(ledgerfs(?:\.(?:spark|vfs|offload|testing))?)\.(\w+)", text)
+    modules = {"fsspec_impl", "store", "spark", "vfs", "offload", "testing"}
     assert [
         (module, name) for module, name in told if name not in {*dir(importlib.import_module(module)), *modules}
     ] == []

@@ -77,12 +77,11 @@ class TestS3(WritableStoreTests):
     # The server looks whether there is an object, and then writes.
     creates_at_once = False
 
-    @pytest.fixture(params=["", "/some/prefix"], ids=["bucket", "prefix"])
-    def place(
-        self, request: pytest.FixtureRequest, s3: S3Server, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
-    ) -> S3Place:
+    @pytest.fixture
+    def place(self, s3: S3Server, s3_bucket: str, monkeypatch: pytest.MonkeyPatch) -> S3Place:
+        """A folder in a bucket; `TestCache` has a bucket of its own."""
         monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "10")
-        return S3Place(s3, s3_bucket + request.param)
+        return S3Place(s3, f"{s3_bucket}/some/prefix")
 
 
 class TestMemory(WritableStoreTests):

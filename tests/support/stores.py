@@ -1,6 +1,6 @@
 """Stores that remember what was asked of them, and a filesystem as those of clouds."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from fsspec.implementations.memory import MemoryFileSystem
 
@@ -50,8 +50,8 @@ class LateFileSystem(MemoryFileSystem):  # type: ignore[misc]
     metadata: ClassVar[dict[str, dict[str, str]]] = {}
 
     def _open(self, path: str, mode: str = "rb", *_: Any, **options: Any) -> Any:
-        if mode != "wb":
-            return super()._open(path, mode)
+        if mode != "wb" or "data" in options:
+            return super()._open(path, mode, data=options.get("data"))
         return _LateFile(self, path, options.get("metadata", {}))
 
     def info(self, path: str, **options: Any) -> Any:
@@ -63,7 +63,7 @@ class _LateFile:
     def __init__(self, fs: LateFileSystem, path: str, metadata: dict[str, str]) -> None:
         self._fs, self._path, self._data, self._metadata, self.closed = fs, path, b"", metadata, False
 
-    def __enter__(self) -> "_LateFile":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
