@@ -30,6 +30,7 @@ LAYERS = [
     "fuse_mount",
     "spark",
     "cli",
+    "testing",
 ]
 SUB_ROOMS = {
     "messages": ["kernels", "proto", "codecs", "text", "decode", "encode", "transforms"],

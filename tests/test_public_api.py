@@ -16,13 +16,14 @@ import pytest
 import ledgerfs
 import ledgerfs.offload
 import ledgerfs.spark
+import ledgerfs.testing
 import ledgerfs.vfs
 from ledgerfs.errors import IncompleteCopyError, InvalidOptionError, NotFoundError
 from ledgerfs.messages.encode.rows import EncodeOptions
 from tests.support.ledgers import offload, put_in_folder
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = [ledgerfs, ledgerfs.spark, ledgerfs.vfs]
+PACKAGES = [ledgerfs, ledgerfs.spark, ledgerfs.vfs, ledgerfs.testing]
 WANTED = (
     "open_bucket Bucket Topic Scan Message LedgerReader TopicInfo verify plan_repair export_topic import_rows copy_ledgers LedgerOffloader "
     "errors"
@@ -110,8 +111,8 @@ def test_the_page_names_all_that_is_exported() -> None:
         for name in package.__all__
     ]
     assert [name for name in names if f"`{name}" not in text] == []
-    told = re.findall(r"`(ledgerfs(?:\.(?:spark|vfs|offload))?)\.(\w+)", text)
-    modules = {"fsspec_impl", "store", "spark", "vfs", "offload"}
+    told = re.findall(r"`(ledgerfs(?:\.(?:spark|vfs|offload|testing))?)\.(\w+)", text)
+    modules = {"fsspec_impl", "store", "spark", "vfs", "offload", "testing"}
     assert [
         (module, name) for module, name in told if name not in {*dir(importlib.import_module(module)), *modules}
     ] == []

@@ -1,11 +1,7 @@
-"""Every golden ledger, read in every way, against the blocks that a real Pulsar wrote."""
+"""The golden bucket in other stores, its topics, and what is odd about some of its ledgers; `test_dialect_suites.py` reads all of them."""
 
-import base64
-import gzip
 import json
-import struct
 from pathlib import Path
-from urllib.parse import quote
 
 import fsspec
 import pytest
@@ -13,53 +9,13 @@ import pytest
 from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.upkeep.verification import verify
+from tests.support.golden_samples import records_by_hand
 from tests.support.s3 import S3Server
-
-BLOCK_HEADER = struct.Struct(">Iqqq")
-RECORD = struct.Struct(">iq")
-
-
-def records_by_hand(data: bytes) -> list[bytes]:
-    """Split a data object into its records with nothing but the block headers: another way than ours, which uses the index."""
-    records: list[bytes] = []
-    at = 0
-    while at < len(data):
-        magic, header_length, block_length, first = BLOCK_HEADER.unpack_from(data, at)
-        assert magic == 0xFBDBABCB
-        assert first == len(records)
-        position, end = at + header_length, at + block_length
-        while position + RECORD.size <= end:
-            length, entry_id = RECORD.unpack_from(data, position)
-            if length < 0 or entry_id != len(records):
-                break
-            records.append(data[position : position + RECORD.size + length])
-            position += RECORD.size + length
-        at = end
-    return records
 
 
 @pytest.fixture(scope="module")
 def bucket(golden_url: str) -> Bucket:
     return open_bucket(golden_url)
-
-
-def test_each_entries_file_is_its_records_byte_for_byte(bucket: Bucket, golden: Path) -> None:
-    seen = 0
-    for ref in bucket.catalog.refs():
-        records = records_by_hand((golden / "bucket" / ref.object("data").key).read_bytes())
-        ledger = bucket.reader(ref)
-        assert len(records) == ledger.last_entry + 1
-        assert ledger.read_records(0, ledger.records_size) == b"".join(records)
-        seen += 1
-    assert seen == 104
-
-
-def test_each_entry_is_read_as_it_was_written(bucket: Bucket, golden: Path) -> None:
-    for ref in bucket.catalog.refs():
-        records = records_by_hand((golden / "bucket" / ref.object("data").key).read_bytes())
-        entries = bucket.reader(ref).read(0, ref.last_entry)
-        assert [entry.id for entry in entries] == list(range(len(records)))
-        assert [bytes(entry.data) for entry in entries] == [record[12:] for record in records]
 
 
 def test_the_same_through_s3(s3_golden: str, s3: S3Server, golden: Path) -> None:
@@ -97,15 +53,6 @@ def test_topics_and_ledgers_are_found_by_the_names_of_the_broker(bucket: Bucket,
         ids = [ledger["ledgerId"] for ledger in one["ledgers"] if ledger["offloaded"]]
         assert [ledger.ref.ledger_id for ledger in bucket.topic(name).ledgers] == sorted(ids)
         assert all(bucket.ledger(ledger_id).ref.topic == name for ledger_id in ids)
-
-
-def test_what_the_java_reader_returned_stands_in_the_entries(bucket: Bucket, golden: Path) -> None:
-    name = "public/golden/plain"
-    with gzip.open(golden / "expected" / f"{quote(name, safe='')}.jsonl.gz", "rt") as lines:
-        for message in map(json.loads, lines):
-            (entry,) = bucket.ledger(message["ledger_id"]).read(message["entry_id"], message["entry_id"])
-            value = b"" if message["value"] is None else base64.b64decode(message["value"])
-            assert bytes(entry.data).endswith(value)
 
 
 @pytest.mark.parametrize(("ledger_id", "padding"), [(42, 178_896), (99, 8_046)])

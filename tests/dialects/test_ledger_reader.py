@@ -1,7 +1,5 @@
 """Entries by id: found with few requests, checked on the way, never outside the ledger."""
 
-import pickle
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
@@ -83,13 +81,6 @@ def test_batches_are_bounded(large: str) -> None:
     assert max(len(batch.buffer) for batch in ledger.batches(0, ledger.last_entry)) <= (8 << 20) + 2048
 
 
-@pytest.mark.parametrize(("first", "last"), [(-1, 0), (0, 3), (2, 1), (3, 3), (0, 2**63)])
-def test_entries_that_are_not_there_are_refused(first: int, last: int, tmp_path: Path) -> None:
-    ledger = open_bucket(put_in_folder(tmp_path, offload([b"a", b"b", b"c"]))).ledger(1)
-    with pytest.raises(EntryRangeError):
-        ledger.read(first, last)
-
-
 def test_bytes_outside_the_file_are_refused(tmp_path: Path) -> None:
     ledger = open_bucket(put_in_folder(tmp_path, offload([b"a", b"b", b"c"]))).ledger(1)
     for start, end in [(-1, 1), (0, 40), (5, 4)]:
@@ -132,18 +123,3 @@ def test_a_ledger_replaced_under_us_is_stale_and_reopening_reads_the_new_one(tmp
         ledger.read(0, 0)
     bucket.refresh()
     assert bytes(bucket.ledger(1).read(0, 0)[0].data) == b"newer"
-
-
-def test_threads_share_a_reader(large: str) -> None:
-    ledger, _ = counted(large)
-
-    def check(first: int) -> bool:
-        return all(entry.data[:4] == entry.id.to_bytes(4, "big") for entry in ledger.read(first, first + 50))
-
-    with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(check, [i * 7919 % 23_900 for i in range(200)]))
-
-
-def test_a_reader_pickles(large: str) -> None:
-    ledger = pickle.loads(pickle.dumps(open_bucket(large).ledger(1)))
-    assert ledger.read(77, 77)[0].data[:4] == (77).to_bytes(4, "big")

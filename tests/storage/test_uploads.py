@@ -7,9 +7,8 @@ import os
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import fsspec
 import pytest
@@ -34,6 +33,7 @@ from ledgerfs.storage.s3.writes import S3Writes
 from ledgerfs.storage.sent_requests import Asked
 from ledgerfs.writing.record_stream import RecordStream
 from tests.support.s3 import S3Server
+from tests.support.stores import LateFileSystem
 from tests.support.waiting import wait_until
 from tests.support.writes import (
     BLOCK,
@@ -289,32 +289,10 @@ def local_upload(folder: Path, *parts: bytes) -> Any:
     return upload
 
 
-def test_a_file_appears_whole(folder: Path) -> None:
-    upload = local_upload(folder, b"one", b"two")
-    store = open_store(fsspec.filesystem("file"), str(folder))
-    assert list(store.list_pages()) == [[]]
-    assert [one.key for one in store.writes.unfinished_uploads()] == ["a"]
-    stat = upload.complete()
-    assert (folder / "a").read_bytes() == b"onetwo"
-    assert [one.name for one in folder.iterdir()] == ["a"]
-    assert stat == store.head("a").stat
-
-
 def test_a_file_with_the_same_bytes_counts_as_written(folder: Path) -> None:
     first = local_upload(folder, b"one", b"two").complete()
     again = local_upload(folder, b"onetwo").complete()
     assert again == first
-    assert [one.name for one in folder.iterdir()] == ["a"]
-
-
-@pytest.mark.parametrize("other", [b"onetwp", b"onetw", b"onetwos", b""])
-def test_another_file_stays(other: bytes, folder: Path) -> None:
-    (folder / "a").write_bytes(other)
-    upload = local_upload(folder, b"onetwo")
-    with pytest.raises(ObjectExistsError):
-        upload.complete()
-    upload.abort()
-    assert (folder / "a").read_bytes() == other
     assert [one.name for one in folder.iterdir()] == ["a"]
 
 
@@ -333,35 +311,6 @@ def test_what_is_no_file_stays(what: str, folder: Path) -> None:
     assert [one.name for one in folder.iterdir()] == ["a"]
 
 
-class LateFileSystem(MemoryFileSystem):  # type: ignore[misc]
-    """As Google's and Azure's: nothing of a file shows before it is closed."""
-
-    protocol = "late"
-    store: ClassVar[dict[str, Any]] = {}
-    pseudo_dirs: ClassVar[list[str]] = [""]
-
-    def _open(self, path: str, mode: str = "rb", *_: Any, **options: Any) -> Any:
-        options.pop("metadata", None)
-        if mode != "wb":
-            return super()._open(path, mode)
-        return _LateFile(self, path)
-
-
-class _LateFile:
-    def __init__(self, fs: LateFileSystem, path: str) -> None:
-        self._fs, self._path, self._data, self.closed = fs, path, b"", False
-
-    def write(self, data: Any) -> int:
-        self._data += bytes(data)
-        return len(data)
-
-    def close(self) -> None:
-        if not self.closed:
-            self.closed = True
-            with MemoryFileSystem._open(self._fs, self._path, "wb") as file:
-                file.write(self._data)
-
-
 @pytest.fixture(params=["memory", "late"])
 def any_fs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A filesystem that is neither local nor S3, where a file shows when it is opened, or when it is closed."""
@@ -372,41 +321,6 @@ def any_fs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     fs.makedirs("/uploads", exist_ok=True)
     yield fs
     fs.store.clear()
-
-
-def test_of_two_writers_at_once_the_first_one_wins(any_fs: Any) -> None:
-    writes = open_store(any_fs, "/uploads").writes
-    first, second = (writes.begin_upload("a", {}, 10) for _ in range(2))
-    first.write(b"first")
-    first.end_part()
-    with suppress(ObjectExistsError):
-        second.write(b"second")
-        second.end_part()
-    first.complete()
-    with pytest.raises(ObjectExistsError):
-        second.complete()
-    second.abort()
-    assert any_fs.cat("/uploads/a") == b"first"
-
-
-def test_whoever_gives_up_leaves_the_object_of_another_writer(any_fs: Any) -> None:
-    writes = open_store(any_fs, "/uploads").writes
-    first, second = (writes.begin_upload("a", {}, 10) for _ in range(2))
-    for upload, data in ((first, b"first"), (second, b"second")):
-        with suppress(ObjectExistsError):
-            upload.write(data)
-            upload.end_part()
-    first.complete()
-    second.abort()
-    assert any_fs.cat("/uploads/a") == b"first"
-
-
-def test_what_is_aborted_is_gone(any_fs: Any) -> None:
-    upload = open_store(any_fs, "/uploads").writes.begin_upload("a", {}, 10)
-    upload.write(b"first")
-    upload.end_part()
-    upload.abort()
-    assert not any_fs.exists("/uploads/a")
 
 
 def test_an_object_that_cannot_be_checked_is_uncertain(any_fs: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,8 @@
-"""Stores that remember what was asked of them."""
+"""Stores that remember what was asked of them, and a filesystem as those of clouds."""
 
-from typing import Any
+from typing import Any, ClassVar, Self
+
+from fsspec.implementations.memory import MemoryFileSystem
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import open_bucket
@@ -37,3 +39,43 @@ def counting_bucket(url: str) -> tuple[Bucket, CountingStore]:
     bucket.load_catalog()
     store.requests.clear()
     return bucket, store
+
+
+class LateFileSystem(MemoryFileSystem):  # type: ignore[misc]
+    """As Google's and Azure's: nothing of a file shows before it is closed, and files have user metadata."""
+
+    protocol = "late"
+    store: ClassVar[dict[str, Any]] = {}
+    pseudo_dirs: ClassVar[list[str]] = [""]
+    metadata: ClassVar[dict[str, dict[str, str]]] = {}
+
+    def _open(self, path: str, mode: str = "rb", *_: Any, **options: Any) -> Any:
+        if mode != "wb" or "data" in options:
+            return super()._open(path, mode, data=options.get("data"))
+        return _LateFile(self, path, options.get("metadata", {}))
+
+    def info(self, path: str, **options: Any) -> Any:
+        found = super().info(path, **options)
+        return {**found, "metadata": self.metadata.get(found["name"])}
+
+
+class _LateFile:
+    def __init__(self, fs: LateFileSystem, path: str, metadata: dict[str, str]) -> None:
+        self._fs, self._path, self._data, self._metadata, self.closed = fs, path, b"", metadata, False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def write(self, data: Any) -> int:
+        self._data += bytes(data)
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            with MemoryFileSystem._open(self._fs, self._path, "wb") as file:
+                file.write(self._data)
+            self._fs.metadata[self._path] = self._metadata

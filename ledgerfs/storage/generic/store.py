@@ -74,7 +74,7 @@ class FsspecStore:
         """Ask for one object's information."""
         info = self._info(key, self._path(key))
         metadata = next((info[name] for name in _METADATA_KEYS if isinstance(info.get(name), Mapping)), None)
-        return ObjectHead(stat_of_info({**info, "name": key}), metadata)
+        return ObjectHead(replace(stat_of_info({**info, "name": key}), key=key), metadata)
 
     def read(self, request: ReadRequest) -> bytes:
         """Read one range, tried again when it breaks."""

@@ -1,0 +1,342 @@
+"""The suite for dialects fails, by the right test, for a dialect that breaks one promise, and for none that keeps them all."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ledgerfs.dialects.opening import open_dialects
+from ledgerfs.errors import CorruptLedgerError, EntryRangeError, LedgerfsError
+from ledgerfs.formats.records import EntryBatch
+from ledgerfs.ledgers.dialect import FoundLedgers
+from ledgerfs.ledgers.findings import Finding, Severity
+from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.reader import Glance, Span
+from ledgerfs.storage.objects import ObjectStat
+from ledgerfs.testing import Damage, DialectTests, KnownLedger, SampleBucket
+from ledgerfs.testing.dialects.opened import OpenedBucket, few_of
+from tests.support.entries import frame, metadata
+from tests.support.ledgers import NAME, offload
+
+
+def made_up() -> SampleBucket:
+    """Three ledgers of some blocks each."""
+    objects, ledgers = {}, []
+    for ledger_id in (1, 2, 3):
+        values = [b"%d" % i * (30 + i % 7) for i in range(40)]
+        entries = [frame(metadata(sequence_id=i), value) for i, value in enumerate(values)]
+        objects |= offload(entries, ledger_id, block_size=900 + 100 * ledger_id, uuid=ledger_id).objects
+        ledgers.append(KnownLedger(ledger_id, NAME, entries, values=values))
+    key = next(iter(objects))
+    half = {key: objects[key][:1000]}
+    return SampleBucket(objects, ledgers, [Damage("half the data", ledgers[0].name, half, frozenset({"short-object"}))])
+
+
+class Broken:
+    """A dialect that passes everything on, until something of it is replaced."""
+
+    reader: "type[BrokenReader] | None" = None
+
+    def __init__(self, store: Any) -> None:
+        self.real = open_dialects(store, "pulsar_blob")[0]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+    def open_ledger(self, ref: LedgerRef, offsets: Any = None) -> Any:
+        real = self.real.open_ledger(ref, offsets)
+        return BrokenReader(real) if self.reader is None else self.reader(real)
+
+    def check_ledger(self, ledger: Any, on_read: Any, digest: Any = None) -> Any:
+        return self.real.check_ledger(ledger.real, on_read, digest)
+
+    def check_catalog(self, catalog: Any, open_ledger: Any) -> Any:
+        return self.real.check_catalog(catalog, lambda ref: open_ledger(ref).real)
+
+
+@dataclass
+class BrokenReader:
+    real: Any
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "real":
+            raise AttributeError(name)
+        return getattr(self.real, name)
+
+    @property
+    def stream(self) -> Any:
+        return stream_of_broken
+
+    def read(self, first: int, last: int) -> Any:
+        return self.real.read(first, last)
+
+    def batches(self, first: int, last: int, on_damage: Any = None) -> Iterator[EntryBatch]:
+        return self.real.batches(first, last, on_damage)
+
+
+def stream_of_broken(spans: Sequence[Span]) -> Iterator[tuple[int, EntryBatch]]:
+    for number, span in enumerate(spans):
+        for batch in span.ledger.batches(span.first, span.last, span.on_damage):
+            yield number, batch
+
+
+def stream_without_the_last(spans: Sequence[Span]) -> Iterator[tuple[int, EntryBatch]]:
+    for number, batch in stream_of_broken(spans):
+        last = batch.last_entry - (number == len(spans) - 1 and batch.last_entry == spans[number].last)
+        if last >= batch.first_entry:
+            yield number, batch.slice(batch.first_entry, last)
+
+
+def stream_that_numbers_ledgers(spans: Sequence[Span]) -> Iterator[tuple[int, EntryBatch]]:
+    return ((spans[number].ledger.ref.ledger_id, batch) for number, batch in stream_of_broken(spans))
+
+
+class TakesAll(Broken):
+    def begin_listing(self) -> Any:
+        listing = self.real.begin_listing()
+        take = listing.take
+
+        class Greedy:
+            def take(self, page: Any) -> list[ObjectStat]:
+                take(page)
+                return []
+
+            def tables(self) -> Any:
+                return listing.tables()
+
+        return Greedy()
+
+
+class LeavesIndexes(Broken):
+    def begin_listing(self) -> Any:
+        listing = self.real.begin_listing()
+
+        class Shy:
+            def take(self, page: Any) -> list[ObjectStat]:
+                return listing.take(page) + [stat for stat in page if stat.key.endswith("-index")]
+
+            def tables(self) -> Any:
+                return listing.tables()
+
+        return Shy()
+
+
+class FindsOneTooFew(Broken):
+    def load(self, *arguments: Any) -> FoundLedgers:
+        found = self.real.load(*arguments)
+        return FoundLedgers(found.ledgers[:-1], found.remains)
+
+
+class TellsTheWrongLast(Broken):
+    def load(self, *arguments: Any) -> FoundLedgers:
+        found = self.real.load(*arguments)
+        found.ledgers["last_entry"] -= 1
+        return found
+
+
+class KnowsNothingFromBefore(Broken):
+    def load(self, listing: Any, previous: Any, *arguments: Any) -> FoundLedgers:
+        return self.real.load(listing, None, *arguments)
+
+
+class BelievesWhatItKnew(Broken):
+    """Takes rows of an earlier catalog without a look at the versions of objects."""
+
+    known: Any = None
+
+    def load(self, listing: Any, previous: Any, names: Any, places: Any, progress: Any) -> FoundLedgers:
+        found = self.real.load(listing, previous, names, places, progress)
+        if previous is not None and found.ledgers.size == previous.ledgers.size:
+            names.row_of(previous.names[0])
+            return FoundLedgers(previous.ledgers.copy(), found.remains)
+        return found
+
+
+class IgnoresTheVersion(Broken):
+    def open_ledger(self, ref: LedgerRef, offsets: Any = None) -> Any:
+        objects = tuple((role, replace(stat, version="")) for role, stat in ref.objects)
+        return super().open_ledger(replace(ref, objects=objects), offsets)
+
+
+class ChecksNothing(Broken):
+    def check_catalog(self, catalog: Any, open_ledger: Any) -> Any:
+        return []
+
+
+class CriesWolf(Broken):
+    def check_ledger(self, ledger: Any, on_read: Any, digest: Any = None) -> Any:
+        check = super().check_ledger(ledger, on_read, digest)
+        check.findings.append(Finding(Severity.DAMAGE, "checksum-mismatch", "there is a wolf"))
+        return check
+
+
+class CountsNoBytes(Broken):
+    def check_ledger(self, ledger: Any, on_read: Any, digest: Any = None) -> Any:
+        return super().check_ledger(ledger, lambda count: None, digest)
+
+
+class FeedsNoDigest(Broken):
+    def check_ledger(self, ledger: Any, on_read: Any, digest: Any = None) -> Any:
+        check = super().check_ledger(ledger, on_read, None if digest is None else digest.copy())
+        check.digest = digest
+        return check
+
+
+class DropsTheLastOfAStream(Broken):
+    class reader(BrokenReader):  # type: ignore[assignment]  # noqa: N801
+        @property
+        def stream(self) -> Any:
+            return stream_without_the_last
+
+
+class NumbersSpansByLedgers(Broken):
+    class reader(BrokenReader):  # type: ignore[assignment]  # noqa: N801
+        @property
+        def stream(self) -> Any:
+            return stream_that_numbers_ledgers
+
+
+class ShiftsIds(Broken):
+    class reader(BrokenReader):  # type: ignore[assignment]  # noqa: N801
+        def batches(self, first: int, last: int, on_damage: Any = None) -> Iterator[EntryBatch]:
+            return (replace(one, first_entry=one.first_entry + 1) for one in self.real.batches(first, last, on_damage))
+
+
+class EndsWhereDamageBegins(Broken):
+    class reader(BrokenReader):  # type: ignore[assignment]  # noqa: N801
+        def batches(self, first: int, last: int, on_damage: Any = None) -> Iterator[EntryBatch]:
+            try:
+                yield from self.real.batches(first, last, on_damage)
+            except CorruptLedgerError:
+                return
+
+
+class TellsNoDamage(Broken):
+    class reader(BrokenReader):  # type: ignore[assignment]  # noqa: N801
+        def batches(self, first: int, last: int, on_damage: Any = None) -> Iterator[EntryBatch]:
+            return self.real.batches(first, last, None if on_damage is None else lambda *one: None)
+
+
+class ReadsWhatIsThere(Broken):
+    class reader(BrokenReader):  # type: ignore[assignment]  # noqa: N801
+        def read(self, first: int, last: int) -> Any:
+            return self.real.read(max(first, 0), min(last, self.real.last_entry))
+
+
+class RaisesItsOwn(Broken):
+    class reader(BrokenReader):  # type: ignore[assignment]  # noqa: N801
+        def batches(self, first: int, last: int, on_damage: Any = None) -> Iterator[EntryBatch]:
+            try:
+                yield from self.real.batches(first, last, on_damage)
+            except EntryRangeError:
+                raise
+            except LedgerfsError as error:
+                raise ValueError(str(error)) from error
+
+
+class CutsAnywhere(Broken):
+    class reader(BrokenReader):  # type: ignore[assignment]  # noqa: N801
+        def cuts(self) -> Any:
+            return np.sort(self.real.cuts())[::-1]
+
+
+class GlancesTooShort(Broken):
+    class reader(BrokenReader):  # type: ignore[assignment]  # noqa: N801
+        def glance(self, entry: int, size: int) -> Glance:
+            found = self.real.glance(entry, size)
+            return Glance(found.front, len(found.front))
+
+
+class DoesNotPickle(Broken):
+    class reader(BrokenReader):  # type: ignore[assignment]  # noqa: N801
+        def __reduce__(self) -> Any:
+            raise TypeError("a lock")
+
+
+class RecordsLackOne(Broken):
+    class reader(BrokenReader):  # type: ignore[assignment]  # noqa: N801
+        def records(self) -> Any:
+            file = self.real.records()
+
+            class Short:
+                size = file.size
+
+                def read(self, start: int, end: int) -> bytes:
+                    return file.read(start, max(start, end - 1))
+
+            return Short()
+
+
+class DescribesByObjects(Broken):
+    class reader(BrokenReader):  # type: ignore[assignment]  # noqa: N801
+        def describe(self) -> dict[str, Any]:
+            return {**self.real.describe(), "ref": self.real.ref}
+
+
+NOTICED = [
+    (TakesAll, "test_it_takes_its_own_objects_and_no_others"),
+    (LeavesIndexes, "test_it_takes_its_own_objects_and_no_others"),
+    (FindsOneTooFew, "test_every_ledger_is_a_row"),
+    (TellsTheWrongLast, "test_every_ledger_is_a_row"),
+    (KnowsNothingFromBefore, "test_a_second_listing_reads_nothing_again"),
+    (BelievesWhatItKnew, "test_what_was_replaced_since_is_read_again"),
+    (IgnoresTheVersion, "test_a_ledger_that_was_replaced_is_stale"),
+    (ChecksNothing, "test_each_damage_is_found"),
+    (CriesWolf, "test_a_sound_ledger_is_found_to_be_sound"),
+    (CountsNoBytes, "test_a_sound_ledger_is_found_to_be_sound"),
+    (FeedsNoDigest, "test_a_sound_ledger_is_found_to_be_sound"),
+    (DropsTheLastOfAStream, "test_any_range_is_that_part_of_the_whole"),
+    (DropsTheLastOfAStream, "test_ledgers_are_streamed_one_after_the_other"),
+    (NumbersSpansByLedgers, "test_ledgers_are_streamed_one_after_the_other"),
+    (ShiftsIds, "test_every_entry_is_what_was_written"),
+    (ShiftsIds, "test_batches_tell_ids_and_places"),
+    (EndsWhereDamageBegins, "test_what_is_cut_anywhere_never_lacks_entries_without_a_word"),
+    (TellsNoDamage, "test_damaged_entries_are_told_and_the_others_are_read"),
+    (ReadsWhatIsThere, "test_entries_that_are_not_there_are_refused"),
+    (RaisesItsOwn, "test_what_is_cut_anywhere_never_lacks_entries_without_a_word"),
+    (RaisesItsOwn, "test_any_flipped_bit_gives_entries_or_our_error"),
+    (RaisesItsOwn, "test_an_object_that_is_gone_is_named"),
+    (CutsAnywhere, "test_cuts_are_entries_where_reading_can_begin"),
+    (GlancesTooShort, "test_a_glance_is_the_front_of_an_entry"),
+    (DoesNotPickle, "test_readers_and_what_they_read_pickle"),
+    (RecordsLackOne, "test_records_are_the_file_of_entries"),
+    (DescribesByObjects, "test_what_is_told_of_a_ledger_agrees"),
+]
+
+
+def run(kind: type[Broken], test: str, folder: Path) -> None:
+    """Run one test of the suite with a dialect, and what its fixtures would give."""
+    folder.mkdir()
+    sample = made_up()
+    whole = OpenedBucket(folder / "whole", kind)
+    whole.put(sample.objects)
+    bucket = OpenedBucket(folder / "bucket", kind)
+    given = {"sample": sample, "whole": whole, "few": few_of(sample, OpenedBucket(folder / "whole", Broken)),
+             "bucket": bucket, "tmp_path": folder}  # fmt: skip
+    method = getattr(DialectTests(), test)
+    method(**{name: given[name] for name in signature(method).parameters})
+
+
+@pytest.mark.parametrize(("kind", "test"), NOTICED, ids=lambda one: getattr(one, "__name__", None))
+def test_a_broken_promise_is_noticed(kind: type[Broken], test: str, tmp_path: Path) -> None:
+    with pytest.raises((Exception, pytest.fail.Exception)):
+        run(kind, test, tmp_path / "broken")
+    # And only because of that.
+    run(Broken, test, tmp_path / "sound")
+
+
+class TestPassesAllOn(DialectTests):
+    """What only passes everything on keeps all promises, with ledgers of many cuts."""
+
+    @staticmethod
+    def open_dialect(store: Any) -> Any:
+        return Broken(store)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def sample(cls) -> SampleBucket:
+        return made_up()
