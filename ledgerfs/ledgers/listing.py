@@ -83,15 +83,16 @@ class _Survey:
             left = self._not_taken(page)
             is_ours |= len(left) < len(page)
             for stat in left:
-                if stat.refused and stat.key.endswith("/") and stat.key.rstrip("/") not in _SYSTEM_FOLDERS:
+                is_folder = stat.key.endswith("/")
+                if stat.refused and is_folder and stat.key.rstrip("/") not in _SYSTEM_FOLDERS:
                     self._denied.append(stat)
                     is_ours |= stat.key == folder
                     continue
-                if stat.refused:
+                if stat.refused and not is_folder:
                     links.append(stat)
                 rest.add(self._kind_of(stat.key), stat.key)
         # A folder of nothing but links may be a tenant, whose namespaces are elsewhere.
-        is_all = not is_ours and len(links) == sum(rest.counts.values())
+        is_all = not is_ours and 0 < len(links) == sum(rest.counts.values())
         (self._denied if is_all else self._links).extend(links)
         if is_ours:
             self.others.join(rest)
