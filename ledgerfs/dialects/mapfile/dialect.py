@@ -212,10 +212,11 @@ class _Findings:
             place = folder.guessed_place(known)
             path_tells = not folder.fault or bool(folder.name)
             name = folder.path.removeprefix(place) if path_tells else None
-            for path in {place, folder.exact_place} if told or folder.fault else {place}:
+            for path in (place, folder.exact_place) if told or folder.fault else (place,):
                 self._places.row_of(path)
-            for text in {name, told} - {None}:
-                self._names.row_of(text)
+            for text in (name, told):
+                if text is not None:
+                    self._names.row_of(text)
             stats = [stat for stat in (files.data, files.index) if stat is not None]
             modified_ms = max((stat.modified_ms for stat in stats), default=0)
             yield PartialLedger(folder, place, name, told, one.error, modified_ms, grows, files.data is not None)
