@@ -35,7 +35,7 @@ _T = TypeVar("_T")
 
 _FOR_OTHER_ROOMS = frozenset(
     {"attached", "dialect_of", "dialects", "listed_catalog", "raw_store", "reader", "readers_of", "store", "uncached_reader"}
-    | {"warn_of_unplaced"}
+    | {"survey", "warn_of_unplaced"}
 )  # fmt: skip
 """What is no part of the public API."""
 
@@ -146,7 +146,7 @@ class Bucket:
         """Return the catalog, loading it on first use, with word of how far that is.
 
         With ``listed`` not one that another process has listed, however young. Raises `NotFoundError` (no such bucket),
-        `AccessDeniedError`, `StoreError`.
+        `AccessDeniedError` (also for a folder in it that may not be listed, since ledgers may be there), `StoreError`.
         """
         known = self._known_catalog(listed=listed)
         if known is not None:
@@ -157,9 +157,17 @@ class Bucket:
             return self._list(progress) if known is None else known
 
     def refresh(self, progress: Progress | None = None) -> Catalog:
-        """List the bucket again; only indexes that are new or changed are read. Others go on with what was known, until it is done."""
+        """List the bucket again; only indexes that are new or changed are read. Others go on with what was known, until it is done.
+
+        Raises as `load_catalog`.
+        """
         with self._listing:
             return self._list(progress)
+
+    def survey(self, progress: Progress | None = None) -> Catalog:
+        """List the bucket as `refresh` does, for whoever tells of folders that may not be listed, and decides nothing by the rest."""
+        with self._listing:
+            return self._survey(progress)
 
     @property
     def listed_catalog(self) -> Catalog | None:
@@ -175,6 +183,11 @@ class Bucket:
             return self._catalog if is_good else None
 
     def _list(self, progress: Progress | None) -> Catalog:
+        catalog = self._survey(progress)
+        catalog.require_listed()
+        return catalog
+
+    def _survey(self, progress: Progress | None) -> Catalog:
         with self._lock:
             listed_ms = int(time.time() * 1000)
             previous = self._kept_catalog() if self._catalog is None else self._catalog
@@ -185,6 +198,9 @@ class Bucket:
         except BaseException:
             self._expired = True
             raise
+        if catalog.unlisted:
+            self._expired = True
+            return catalog
         with self._lock:
             self._catalog = catalog
             self._is_listed = True

@@ -40,7 +40,7 @@ def verify(context: click.Context, bucket: "Bucket", quick: bool, as_json: bool)
     from ledgerfs.upkeep.verification.verify import verify_listed
 
     with progress() as update:
-        catalog = bucket.refresh(update)
+        catalog = bucket.survey(update)
     with progress(in_bytes=True) as update:
         report = verify_listed(bucket, catalog, quick=quick, progress=update)
     conclude(context, bucket, report, as_json=as_json)
@@ -62,7 +62,7 @@ def _print(bucket: "Bucket", report: Report) -> None:
     """Print findings, and a verdict."""
     for finding in report.findings:
         click.echo(printable(_line(finding)))
-    if bucket.catalog.is_empty:
+    if report.is_complete and bucket.catalog.is_empty:
         notice(bucket)
         return
     checked = "indexes and sizes" if report.quick else f"{report.entries:,} entries, {human_size(report.bytes)}"

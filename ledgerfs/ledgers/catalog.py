@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ledgerfs.errors import AmbiguousLedgerError, NotFoundError
+from ledgerfs.errors import AccessDeniedError, AmbiguousLedgerError, NotFoundError
 from ledgerfs.ledgers.catalog_rows import Table, ranked, ref_of_row
 from ledgerfs.ledgers.ledger_ref import CatalogState, LedgerRef
 from ledgerfs.ledgers.missing_ledgers import GAP, UNKNOWN, GapKind, MissingLedger, missing_error, missing_of_row
@@ -38,6 +38,8 @@ class Catalog:
         Keys of no dialect.
     gaps
         Rows of `GAP`, sorted by name and ledger id: what all of that means for those who read topics.
+    unlisted
+        Folders in which ledgers may be, and that could not be listed.
 
     """
 
@@ -51,6 +53,7 @@ class Catalog:
     _starts: npt.NDArray[np.int64] = field(repr=False)
     _by_id: npt.NDArray[np.int64] = field(repr=False)
     gaps: Table = field(default_factory=lambda: np.empty(0, GAP))
+    unlisted: tuple[AccessDeniedError, ...] = ()
 
     def __repr__(self) -> str:
         found = {"topics": len(self.managed_ledgers), "lost ledgers": self.lost.size}
@@ -108,6 +111,16 @@ class Catalog:
             _by_id=np.argsort(ledgers["ledger_id"]),
             gaps=np.empty(0, GAP) if gaps is None else gaps,
         )
+
+    def require_listed(self) -> None:
+        """Raise `AccessDeniedError` where folders could not be listed: any topic may lack ledgers, and whole topics may be missing."""
+        if self.unlisted:
+            more = f", and so are {len(self.unlisted) - 1:,} more folders" if len(self.unlisted) > 1 else ""
+            raise AccessDeniedError(
+                f"a folder in which ledgers may be is closed to us{more}: {self.unlisted[0].reason}; `ledgerfs verify` names all. "
+                "Where only objects at the top are wanted, name their dialect (--dialect)",
+                key=self.unlisted[0].key,
+            )
 
     @property
     def is_empty(self) -> bool:

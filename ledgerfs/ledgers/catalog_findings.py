@@ -18,6 +18,13 @@ def check_copies(catalog: Catalog) -> Iterator[Finding]:
         yield _copy(catalog, int(row))
 
 
+def check_unlisted(catalog: Catalog) -> Iterator[Finding]:
+    """Yield the folders that could not be listed."""
+    for error in catalog.unlisted:
+        message = f"what is in this folder is not known, and ledgers may be: {error.reason}"
+        yield Finding(Severity.UNCHECKED, "unlisted-folder", message, error.key)
+
+
 def other_keys(catalog: Catalog, kind: str, what: str) -> Iterator[Finding]:
     """Yield a remark of the keys of one kind, if there are any; ``what`` says in words what they are."""
     count = catalog.others.counts.get(kind, 0)

@@ -45,6 +45,10 @@ class Listing(Protocol):
         """Take what is this dialect's; return the rest."""
         ...
 
+    def may_be_behind(self, key: str) -> bool:
+        """Whether ledgers of this dialect may be in the folder that a link leads to, by the link's place among what was taken."""
+        ...
+
 
 class FoundLedgers(NamedTuple):
     """What a dialect found: rows of `LEDGER`, whose names and places are rows of the `Names` that it was given, and what else there is."""

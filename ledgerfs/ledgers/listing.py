@@ -18,6 +18,9 @@ from ledgerfs.storage.objects import ObjectStat
 FOREIGN = "foreign"
 """Kind of the keys that no dialect knows."""
 
+_SYSTEM_FOLDERS = frozenset({"lost+found", "System Volume Information"})
+"""What file systems keep at their tops for themselves, and let nobody look into."""
+
 
 def list_bucket(
     store: ObjectStore, dialects: Sequence[Dialect], previous: Catalog | None = None, progress: Progress | None = None
@@ -39,7 +42,7 @@ def list_bucket(
     ]
     ledgers = np.concatenate([np.empty(0, LEDGER), *(one.ledgers for one in found)])
     remains = {dialect.number: one.remains for dialect, one in zip(dialects, found, strict=True)}
-    catalog = Catalog.of(names.texts, ledgers, remains, others, places.texts)
+    catalog = replace(Catalog.of(names.texts, ledgers, remains, others, places.texts), unlisted=survey.unlisted())
     for dialect in dialects:
         catalog = dialect.completed(catalog)
     return replace(catalog, gaps=_gaps(catalog, dialects, listed_ms))
@@ -51,6 +54,8 @@ class _Survey:
     def __init__(self, store: ObjectStore, dialects: Sequence[Dialect], progress: Progress | None) -> None:
         self.listings: list[Listing] = [dialect.begin_listing() for dialect in dialects]
         self.others = OtherKeys()
+        self._denied: list[ObjectStat] = []
+        self._links: list[ObjectStat] = []
         self._store = store
         self._dialects = dialects
         self._progress = progress
@@ -60,22 +65,35 @@ class _Survey:
         """Take a page of the bucket itself; folders are looked into where a dialect has ledgers in folders."""
         looks = any(dialect.is_in_folders for dialect in self._dialects)
         for stat in self._not_taken(page):
+            if stat.refused:
+                self._links.append(stat)
             if not (looks and stat.key.endswith("/") and self._take_folder(stat.key)):
                 self._add_other(stat.key)
+
+    def unlisted(self) -> tuple[AccessDeniedError, ...]:
+        """Return why what is in some folders is not known, though ledgers may be."""
+        links = (stat for stat in self._links if any(one.may_be_behind(stat.key) for one in self.listings))
+        return tuple(AccessDeniedError(stat.refused, key=stat.key) for stat in (*self._denied, *links))
 
     def _take_folder(self, folder: str) -> bool:
         """Take what is in a folder and those below it; return whether there was anything, else the folder is one key of nobody's."""
         is_ours, rest = False, OtherKeys()
-        try:
-            for page in self._store.list_folder(folder):
-                left = self._not_taken(page)
-                is_ours |= len(left) < len(page)
-                for stat in left:
-                    rest.add(self._kind_of(stat.key), stat.key)
-        except AccessDeniedError:
-            # Such as lost+found. What is denied among ledgers is not passed over.
-            if is_ours:
-                raise
+        links: list[ObjectStat] = []
+        for page in self._store.list_folder(folder):
+            left = self._not_taken(page)
+            is_ours |= len(left) < len(page)
+            for stat in left:
+                is_folder = stat.key.endswith("/")
+                if stat.refused and is_folder and stat.key.rstrip("/") not in _SYSTEM_FOLDERS:
+                    self._denied.append(stat)
+                    is_ours |= stat.key == folder
+                    continue
+                if stat.refused and not is_folder:
+                    links.append(stat)
+                rest.add(self._kind_of(stat.key), stat.key)
+        # A folder of nothing but links may be a tenant, whose namespaces are elsewhere.
+        is_all = not is_ours and 0 < len(links) == sum(rest.counts.values())
+        (self._denied if is_all else self._links).extend(links)
         if is_ours:
             self.others.join(rest)
         return is_ours

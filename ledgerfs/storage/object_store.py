@@ -44,7 +44,10 @@ class ObjectStore(Protocol):
         ...
 
     def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
-        """Yield all objects in a folder (its key ends with ``/``) and in those below it; empty folders only where the store has such."""
+        """Yield all objects in a folder (its key ends with ``/``) and in those below it; empty folders only where the store has such.
+
+        A folder among them that may not be listed is one object, whose ``refused`` says why; the others are listed all the same.
+        """
         ...
 
     def head(self, key: str) -> ObjectHead:

@@ -33,6 +33,8 @@ class ObjectStat:
         Last modification, ms since 1970 UTC; 0 where the store does not tell.
     version
         The ETag, or what stands in its place in this store: changes whenever the object does. Empty where the store has nothing.
+    refused
+        Why nobody can tell what is in a folder, or behind a link that may lead to one: nothing else is known of it. Empty for all others.
 
     """
 
@@ -40,6 +42,7 @@ class ObjectStat:
     size: int
     modified_ms: int
     version: str
+    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,9 @@ class IndexState(IntEnum):
     GOOD = 0
     MISSING = 1
     WRONG = 2
-    """It cannot be read, or contradicts the data: it is not used."""
+    """It is no index, or contradicts the data: it is not used."""
+    UNREAD = 3
+    """The store did not let us read it."""
 
 
 OWN = np.dtype(

@@ -12,12 +12,12 @@ import numpy as np
 
 from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.dialects.mapfile.checks.catalog_checks import check_catalog
-from ledgerfs.dialects.mapfile.columns import NUMBER, kept_version, own_of, pack_own
+from ledgerfs.dialects.mapfile.columns import NUMBER, IndexState, kept_version, own_of, pack_own
 from ledgerfs.dialects.mapfile.folders import FolderFiles, LedgerFolder, MapFileListing
 from ledgerfs.dialects.mapfile.gaps import find_gaps, is_young
 from ledgerfs.dialects.mapfile.loading import End, Loaded, Unloaded, load_folders, may_grow
 from ledgerfs.dialects.mapfile.reader import MapFileReader
-from ledgerfs.dialects.mapfile.remains import MapFileRemains, PartialLedger
+from ledgerfs.dialects.mapfile.remains import MapFileRemains, PartialLedger, remains_of, require_top
 from ledgerfs.errors import AccessDeniedError, CorruptLedgerError, CorruptMetadataError, LedgerfsError, StoreError
 from ledgerfs.formats.uuid_halves import uuid_from_halves, uuid_halves
 from ledgerfs.ledgers.catalog import Catalog
@@ -86,10 +86,14 @@ class MapFiles:
                 found.take(one)
         found.require_the_stores_health(has_others=bool(rows))
         table = np.concatenate([np.array(rows, LEDGER), np.array(found.rows, LEDGER)])
-        return FoundLedgers(table, MapFileRemains(tuple(found.partial())))
+        return FoundLedgers(
+            table, MapFileRemains(tuple(found.partial()), is_one_ledger={"data", "index"} <= listing.at_top)
+        )
 
     def completed(self, catalog: Catalog) -> Catalog:
-        """Return the catalog as it is."""
+        """Return the catalog as it is; raises `NotFoundError` where a folder was opened that is below the one which is a bucket."""
+        if not (catalog.ledgers.size or catalog.lost.size):
+            require_top(remains_of(catalog), self._store.url)
         return catalog
 
     def gaps(self, catalog: Catalog, now_ms: int) -> Iterator[tuple[Any, ...]]:
@@ -147,6 +151,8 @@ class _KnownRows:
         if number is None or files.data is None:
             return None
         own = self._own[number]
+        if own["index_state"] == IndexState.UNREAD:
+            return None
         is_same = _is_same(files.data, int(self._rows["stored"][number]), own["data_version"])
         if files.index is None:
             is_same &= int(own["index_size"]) < 0
@@ -174,38 +180,46 @@ class _Findings:
         self.rows: list[tuple[Any, ...]] = []
         self._names = names
         self._places = places
-        self._unloaded: list[tuple[Unloaded, bool]] = []
+        self._unloaded: list[tuple[Unloaded, bool, str | None]] = []
         self._now_ms = int(time.time() * 1000)
 
     def take(self, one: Loaded | Unloaded) -> None:
         """Take a folder; one that lacks its end, and is young, may be growing, and is no ledger yet."""
+        fault = one.files.folder.fault
         if isinstance(one, Unloaded):
-            self._unloaded.append((one, may_grow(one.error)))
+            self._unloaded.append((one, may_grow(one.error) and not fault, None))
+        elif fault:
+            error = CorruptLedgerError(fault, key=one.data.key)
+            self._unloaded.append((Unloaded(one.files, error), False, one.metadata.managed_ledger))
         elif one.end is End.MISSING and is_young(one.data.modified_ms, self._now_ms):
-            self._unloaded.append((Unloaded(one.files, _unfinished(one)), True))
+            self._unloaded.append((Unloaded(one.files, _unfinished(one)), True, None))
         elif (name := _name_of(one)) is None:
-            self._unloaded.append((Unloaded(one.files, _of_another(one)), False))
+            self._unloaded.append((Unloaded(one.files, _of_another(one)), False, one.metadata.managed_ledger))
         else:
             self.rows.append(self._row(one, name))
 
     def require_the_stores_health(self, *, has_others: bool) -> None:
         """Raise what the store said if it refused each of all folders."""
-        errors = [one.error for one, _ in self._unloaded]
+        errors = [one.error for one, *_ in self._unloaded]
         if errors and not (has_others or self.rows) and all(map(_is_the_stores, errors)):
             raise errors[0]
 
     def partial(self) -> Iterator[PartialLedger]:
         """Yield what is left, when the places of all ledgers are known."""
         known = list(self._places.texts)
-        for one, grows in self._unloaded:
+        for one, grows, told in self._unloaded:
             files, folder = one.files, one.files.folder
             place = folder.guessed_place(known)
-            self._places.row_of(place)
-            name = folder.path.removeprefix(place)
-            self._names.row_of(name)
+            path_tells = not folder.fault or bool(folder.name)
+            name = folder.path.removeprefix(place) if path_tells else None
+            for path in (place, folder.exact_place) if told or folder.fault else (place,):
+                self._places.row_of(path)
+            for text in (name, told):
+                if text is not None:
+                    self._names.row_of(text)
             stats = [stat for stat in (files.data, files.index) if stat is not None]
             modified_ms = max((stat.modified_ms for stat in stats), default=0)
-            yield PartialLedger(folder, place, name, one.error, modified_ms, grows, files.data is not None)
+            yield PartialLedger(folder, place, name, told, one.error, modified_ms, grows, files.data is not None)
 
     def _row(self, one: Loaded, name: str) -> tuple[Any, ...]:
         folder, metadata, data = one.files.folder, one.metadata, one.data

@@ -8,12 +8,14 @@ open: that the ledger's own metadata tells.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ledgerfs.formats.mapfile.names import FileKind, MapFileLedger, parse_ledger_folder, parse_mapfile_key
+from ledgerfs.formats.mapfile.names import KINDS, FileKind, nearly_a_ledger, parse_ledger_folder, parse_ledger_name
 from ledgerfs.storage.objects import ObjectStat
 
 _PARTS = 5
 """Of the path of a ledger's folder, from the tenant on."""
 _NAME_PARTS = (4, 5)
+_DOMAIN = "persistent"
+_NO_UUID = "00000000-0000-0000-0000-000000000000"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +26,23 @@ class LedgerFolder:
     ----------
     path
         Of the topic's folder: the place in the bucket, and the name of the managed ledger.
+    name
+        Of the ledger's folder, where that is not as Pulsar writes it: then nothing tells the uuid.
+    fault
+        What is wrong with name or path, so that it is no ledger, whatever is in it; empty where nothing is.
 
     """
 
     path: str
     ledger_id: int
     uuid: str
+    name: str = ""
+    fault: str = ""
 
     @property
     def key(self) -> str:
         """Path of the ledger's folder."""
-        return f"{self.path}/{self.ledger_id}-{self.uuid}"
+        return f"{self.path}/{self.name or f'{self.ledger_id}-{self.uuid}'}".removeprefix("/")
 
     @property
     def data_key(self) -> str:
@@ -63,59 +71,105 @@ class LedgerFolder:
         likely = [place for place in known if self.name_at(place) is not None]
         return max(likely, key=len, default="/".join(self.path.split("/")[:-4]) + "/").removeprefix("/")
 
+    @property
+    def exact_place(self) -> str:
+        """The folder's own path, marked as such (`ledgerfs.dialects.mapfile.rows.key_of_missing`), where place and name do not make it."""
+        return f"{self.key}//"
+
 
 @dataclass(frozen=True, slots=True)
 class FolderFiles:
-    """A ledger's folder, and what was listed in it."""
+    """A ledger's folder, and what was listed in it, or of it itself."""
 
     folder: LedgerFolder
     data: ObjectStat | None = None
     index: ObjectStat | None = None
+    itself: ObjectStat | None = None
 
 
 class MapFileListing:
-    """The objects of a listing that are in ledgers' folders, as its pages come."""
+    """The objects of a listing that are in ledgers' folders, as its pages come.
 
-    __slots__ = ("_found",)
+    Attributes
+    ----------
+    at_top
+        Which of a ledger's files are at the top of what was opened, in no folder.
+
+    """
+
+    __slots__ = ("_found", "at_top")
 
     def __init__(self) -> None:
         self._found: dict[LedgerFolder, dict[FileKind, ObjectStat]] = {}
+        self.at_top: set[str] = set()
 
     def take(self, page: Sequence[ObjectStat]) -> list[ObjectStat]:
-        """Take data, indexes, Hadoop's checksums, and folders of ledgers that are empty."""
-        rest = []
-        for stat in page:
-            path = stat.key.rpartition("/")[0]
-            if stat.key.endswith("/"):
-                folder, kind = ledger_folder(path), FileKind.OTHER
-            else:
-                folder, kind = ledger_folder(path), _kind_of(stat.key)
-                folder = folder if kind is not FileKind.OTHER else None
-            if folder is None:
-                rest.append(stat)
-            else:
-                self._found.setdefault(folder, {})[kind] = stat
-        return rest
+        """Take data, indexes, Hadoop's checksums, and folders of ledgers that are empty, or closed to us."""
+        return [stat for stat in page if not self._take(stat)]
+
+    def may_be_behind(self, key: str) -> bool:
+        """Whether a link stands where the folder of a topic would, or beside folders on the way to ledgers."""
+        above, _, name = key.rpartition("/")
+        parts = above.split("/")
+        if (len(parts) >= _PARTS - 2 and parts[-1] == _DOMAIN) or (len(parts) >= _PARTS - 3 and name == _DOMAIN):
+            return True
+        return any(not above or f"{folder.path}/".startswith(f"{above}/") for folder in self._found)
 
     def folders(self) -> list[FolderFiles]:
         """Return what was found."""
         return [
-            FolderFiles(folder, files.get(FileKind.DATA), files.get(FileKind.INDEX))
+            FolderFiles(folder, files.get(FileKind.DATA), files.get(FileKind.INDEX), files.get(FileKind.OTHER))
             for folder, files in self._found.items()
         ]
+
+    def _take(self, stat: ObjectStat) -> bool:
+        path, _, name = stat.key.rpartition("/")
+        kind = KINDS.get(name) if name else FileKind.OTHER
+        folder = None if kind is None else ledger_folder(path)
+        if kind is None or folder is None:
+            return self._take_odd(stat, path.split("/"), name)
+        self._found.setdefault(folder, {})[kind] = stat
+        return True
+
+    def _take_odd(self, stat: ObjectStat, parts: list[str], name: str) -> bool:
+        """Take what looks like a ledger, and is not as Pulsar writes one: passed over, it would be gone without a word."""
+        kind = KINDS.get(name)
+        if parts == [""]:
+            self.at_top |= {name} & KINDS.keys()
+            parts = []
+        if name and (folder := ledger_folder(stat.key)) is not None:
+            # A file, or a link, in place of the folder.
+            self._found.setdefault(folder, {})[FileKind.OTHER] = stat
+            return True
+        for count in range(1, len(parts) + 1):
+            folder = ledger_folder("/".join(parts[:count]))
+            if folder is not None:
+                # There is a folder, whatever is in it.
+                self._found.setdefault(folder, {})
+                return False
+        odd = None if kind is None or not parts else _odd_folder(parts)
+        if kind is None or odd is None:
+            return False
+        self._found.setdefault(odd, {})[kind] = stat
+        return True
 
 
 def ledger_folder(path: str) -> LedgerFolder | None:
     """Return what the path of a folder tells; None for one that is no ledger's."""
     parts = path.split("/")
-    parsed = _end_of(parts)
+    parsed = parse_ledger_folder("/".join(parts[-_PARTS:]))
     return None if parsed is None else LedgerFolder("/".join(parts[:-1]), parsed.ledger_id, parsed.uuid)
 
 
-def _end_of(parts: list[str]) -> MapFileLedger | None:
-    return parse_ledger_folder("/".join(parts[-_PARTS:]))
-
-
-def _kind_of(key: str) -> FileKind:
-    parsed = parse_mapfile_key("/".join(key.split("/")[-_PARTS - 1 :]))
-    return FileKind.OTHER if parsed is None else parsed.kind
+def _odd_folder(parts: list[str]) -> LedgerFolder | None:
+    """Return what the path of a folder tells that has a ledger's files in it, and is none of a ledger."""
+    path, name = "/".join(parts[:-1]), parts[-1]
+    parsed = parse_ledger_name(name)
+    if parsed is not None:
+        fault = "the folder of a ledger, which is not in tenant/namespace/persistent/topic"
+        return LedgerFolder(path, *parsed, fault=fault)
+    ledger_id = nearly_a_ledger(name)
+    if ledger_id is None or parts[-3:-2] != [_DOMAIN] or len(parts) < _PARTS:
+        return None
+    fault = "a ledger's files in a folder that is not named <ledger id>-<uuid> as Pulsar writes it"
+    return LedgerFolder(path, ledger_id, _NO_UUID, name, fault)

@@ -22,22 +22,29 @@ def is_young(modified_ms: int, now_ms: int) -> bool:
 
 
 def has_copy(catalog: Catalog, partial: PartialLedger) -> bool:
-    """Whether a whole copy of the ledger is in the bucket, in whatever dialect."""
-    copies = catalog.copies_of(partial.managed_ledger, partial.folder.ledger_id)
-    return any(copy.is_sound for copy in copies)
+    """Whether a whole copy of the ledger is in the bucket, in whatever dialect: for each topic that it may be of."""
+    return all(_is_whole(catalog, name, partial.folder.ledger_id) for name in partial.managed_ledgers)
+
+
+def _is_whole(catalog: Catalog, managed_ledger: str | None, ledger_id: int) -> bool:
+    return any(copy.is_sound for copy in catalog.copies_of(managed_ledger, ledger_id))
 
 
 def find_gaps(catalog: Catalog, now_ms: int) -> Iterator[tuple[Any, ...]]:
     """Yield what is missing, as rows of `GAP`; ``now_ms`` is the time of the listing, ms since 1970 UTC."""
     rows = {place: row for row, place in enumerate(catalog.places)}
     for partial in remains_of(catalog).partial:
-        folder, name = partial.folder, partial.managed_ledger
-        if partial.is_deleted or has_copy(catalog, partial):
+        folder = partial.folder
+        if partial.is_deleted:
             continue
         if partial.may_grow and is_young(partial.modified_ms, now_ms):
             kind = GapKind.BEING_WRITTEN
         else:
-            kind = GapKind.UNREADABLE if partial.has_data else GapKind.DATA_LOST
-        is_beside = bool(catalog.copies_of(name, folder.ledger_id))
-        key = (*uuid_halves(folder.uuid), folder.ledger_id, catalog.row_of(name), rows[partial.place])
-        yield (*key, NUMBER, kind, is_beside, UNKNOWN, UNKNOWN, 0, partial.modified_ms)
+            kind = GapKind.UNREADABLE if partial.has_data or partial.is_refused else GapKind.DATA_LOST
+        for name in partial.managed_ledgers:
+            if _is_whole(catalog, name, folder.ledger_id):
+                continue
+            is_beside = bool(catalog.copies_of(name, folder.ledger_id))
+            place = rows[partial.place_of(name)]
+            key = (*uuid_halves(folder.uuid), folder.ledger_id, catalog.row_of(name), place)
+            yield (*key, NUMBER, kind, is_beside, UNKNOWN, UNKNOWN, 0, partial.modified_ms)

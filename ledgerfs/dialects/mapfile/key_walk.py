@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from ledgerfs.cache.object_window import ObjectWindow
 from ledgerfs.errors import CorruptLedgerError
@@ -28,12 +29,15 @@ class KeyPlace:
         Offset in the data; 0 for the first record, after the header.
     key
         Of the record there; where that is not proved, one that the walk comes to.
+    least
+        Where it is not proved: no key before this can be there.
 
     """
 
     position: int
     key: int
     is_proved: bool
+    least: int = METADATA_KEY
 
 
 START = KeyPlace(0, METADATA_KEY, is_proved=True)
@@ -47,6 +51,9 @@ class KeyStretch:
     ----------
     metadata
         The value of key -1, if it was among them.
+    places
+        Offset in the data where each record begins, with a marker before it (that of the first one may be left out), or the block that has
+        it, shape (keys,): those of the entries, and before them that of the metadata, if it is there.
     behind
         Where the next record begins.
 
@@ -54,6 +61,7 @@ class KeyStretch:
 
     batch: EntryBatch
     metadata: bytes | None
+    places: npt.NDArray[np.int64]
     behind: KeyPlace
 
 
@@ -101,17 +109,20 @@ def walk_keys(
             continue
         found = int(step.records.keys[0])
         if expected is None:
-            if not METADATA_KEY <= found <= place.key:
-                raise CorruptLedgerError(f"entry {found} stands where the index has {place.key}", key=key, offset=at)
+            if not place.least <= found <= place.key:
+                reason = f"key {found} stands where only {place.least} to {place.key} can"
+                raise CorruptLedgerError(reason, key=key, offset=at)
             expected = found
         good = _following(step.records, expected)
+        places = step.records.places + at
+        is_all = good == len(step.records)
         if good:
-            behind = KeyPlace(window.position, expected + good, is_proved=True)
-            yield _stretch(step.records, good, behind)
+            position = window.position if is_all else int(places[good])
+            yield _stretch(step.records, good, places, KeyPlace(position, expected + good, is_proved=True))
             expected += good
-        if good < len(step.records):
+        if not is_all:
             wrong = int(step.records.keys[good])
-            raise CorruptLedgerError(f"key {wrong} stands where {expected} should", key=key, offset=at)
+            raise CorruptLedgerError(f"key {wrong} stands where {expected} should", key=key, offset=int(places[good]))
 
 
 def _following(records: Records, expected: int) -> int:
@@ -120,10 +131,11 @@ def _following(records: Records, expected: int) -> int:
     return len(records) if is_right.all() else int(np.argmin(is_right))
 
 
-def _stretch(records: Records, count: int, behind: KeyPlace) -> KeyStretch:
+def _stretch(records: Records, count: int, places: npt.NDArray[np.int64], behind: KeyPlace) -> KeyStretch:
     first, skipped, metadata = int(records.keys[0]), 0, None
     if first == METADATA_KEY:
         start, size = int(records.starts[0]), int(records.sizes[0])
         first, skipped, metadata = 0, 1, bytes(records.buffer[start : start + size])
     part = slice(skipped, count)
-    return KeyStretch(EntryBatch(first, records.buffer, records.starts[part], records.sizes[part]), metadata, behind)
+    batch = EntryBatch(first, records.buffer, records.starts[part], records.sizes[part])
+    return KeyStretch(batch, metadata, places[:count], behind)

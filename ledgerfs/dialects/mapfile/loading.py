@@ -196,6 +196,8 @@ def _found(store: ObjectStore, files: FolderFiles) -> FolderFiles | Unloaded:
     """Look once more for data that was not listed: pages of a listing are of different moments."""
     if files.data is not None:
         return files
+    if files.itself is not None and files.itself.refused:
+        return Unloaded(files, AccessDeniedError(files.itself.refused, key=files.folder.key))
     try:
         return replace(files, data=store.head(files.folder.data_key).stat)
     except StoreUnreachableError:
@@ -220,6 +222,8 @@ def _is_gone(store: ObjectStore, files: FolderFiles) -> bool:
 
 
 def _no_data(files: FolderFiles) -> CorruptLedgerError:
+    if files.itself is not None and not files.itself.key.endswith("/"):
+        return CorruptLedgerError("a file where a ledger's folder should be", key=files.folder.key)
     left = "only its index" if files.index is not None else "nothing"
     return CorruptLedgerError(f"a ledger's folder without data: {left} is there", key=files.folder.data_key)
 
@@ -258,6 +262,8 @@ def _parsed_index(
     """Return the index, how many cuts it makes, and what is to be said of it; without one that is right, data is read through."""
     if files.index is None or isinstance(outcome, ObjectNotFoundError):
         return None, 1, IndexState.MISSING
+    if isinstance(outcome, AccessDeniedError | StoreError):
+        return None, 1, IndexState.UNREAD
     if not isinstance(outcome, bytes):
         return None, 1, IndexState.WRONG
     try:

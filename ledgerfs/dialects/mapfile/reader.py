@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ledgerfs.dialects.mapfile.key_walk import KeyPlace, KeyStretch
+    from ledgerfs.dialects.mapfile.resync import Resync
     from ledgerfs.formats.records import EntryBatch
 
 _KEPT = 8 << 20
@@ -50,13 +51,6 @@ class Positions:
 
         row = int(np.searchsorted(self.firsts, entry, "right")) - 1
         return KeyPlace(int(self.positions[row]), int(self.firsts[row]), is_proved=False) if row > 0 else START
-
-    def after(self, entry: int, position: int) -> "KeyPlace | None":
-        """Return the next position after another one that is for an entry after ``entry``."""
-        from ledgerfs.dialects.mapfile.key_walk import KeyPlace
-
-        rows = np.flatnonzero((self.firsts > entry) & (self.positions > position))
-        return KeyPlace(int(self.positions[rows[0]]), int(self.firsts[rows[0]]), is_proved=False) if rows.size else None
 
     def behind(self, entry: int) -> int:
         """Return an offset in the data up to which the record of an entry goes, or its block: the one that a position is for has it too."""
@@ -175,7 +169,7 @@ class MapFileReader:
         return self._parts(self.positions.before(first), self.positions.behind(last), is_known=is_known)
 
     def batches(self, first: int, last: int, on_damage: OnDamage | None = None) -> "Iterator[EntryBatch]":
-        """Yield the same entries in whole buffers; with ``on_damage``, which is told, damaged ones are left out up to the next cut."""
+        """Yield the same entries in whole buffers; with ``on_damage``, which is told, damaged ones are left out up to the next marker."""
         return self._batches(None, first, last, on_damage)
 
     def batches_of(
@@ -268,13 +262,16 @@ class MapFileReader:
         from ledgerfs.dialects.mapfile.key_walk import START
 
         tried: list[KeyPlace] = []
+        resync: Resync | None = None
         opened: Parts | None = None
         try:
             while first <= last:
                 try:
                     for stretch in self._walk(window, place, last):
                         place, tried = stretch.behind, []
-                        if place.key > first and len(stretch.batch):
+                        first = _tell(on_damage, resync, first, min(stretch.batch.first_entry, last + 1))
+                        resync = None
+                        if first <= last and place.key > first and len(stretch.batch):
                             yield stretch.batch.slice(first, min(place.key - 1, last))
                             first = place.key
                 except CorruptLedgerError as error:
@@ -282,9 +279,12 @@ class MapFileReader:
                     self.store.forget(self.data)
                     again = self._again(place, tried)
                     if again is None:
-                        first, again = self._skip(error, place, first, last, on_damage)
-                        tried = [START]
-                    place = again
+                        resync = resync or self._resync(error, place, on_damage)
+                        again, tried = resync.next_place(), [START]
+                    if again is None:
+                        first = _tell(on_damage, resync, first, last + 1)
+                    else:
+                        place = again
                 if first <= last:
                     if opened is not None:
                         opened.close()
@@ -324,19 +324,25 @@ class MapFileReader:
             return place
         return None if place.is_proved or START in tried else START
 
-    def _skip(
-        self, error: CorruptLedgerError, place: "KeyPlace", first: int, last: int, on_damage: OnDamage | None
-    ) -> "tuple[int, KeyPlace]":
-        """Return the entry and the place to go on at after damage that stays; raises where nobody wants to be told of it."""
+    def resync(self, error: CorruptLedgerError, place: "KeyPlace") -> "Resync":
+        """Return the way out of damage at a place."""
+        from ledgerfs.dialects.mapfile.resync import Resync, find_marker
+
+        def next_marker(start: int) -> int | None:
+            try:
+                sync = self.start.header.sync
+            except CorruptLedgerError:  # nothing tells what a marker is
+                return None
+            return find_marker(self.store, self.data, sync, start)
+
+        return Resync(next_marker, error, place.position, place.key, self.last_entry)
+
+    def _resync(self, error: CorruptLedgerError, place: "KeyPlace", on_damage: OnDamage | None) -> "Resync":
+        """Return the way out of damage that stays; raises where nobody wants to be told of it."""
         damage = self._damage(error)
         if on_damage is None or not isinstance(damage, CorruptLedgerError):
             raise damage from error
-        after = self.positions.after(first, place.position)
-        if after is None or after.key > last:
-            on_damage(first, last, damage)
-            return last + 1, place
-        on_damage(first, after.key - 1, damage)
-        return after.key, after
+        return self.resync(damage, place)
 
     def _require_known(self, metadata: LedgerMetadata) -> None:
         """Raise for metadata that says something else than it said to the catalog."""
@@ -349,6 +355,15 @@ class MapFileReader:
         if not self.store.is_current(self.data):
             return _replaced(self.data.key)
         return CorruptLedgerError(error.reason, key=self.data.key, offset=error.offset)
+
+
+def _tell(on_damage: OnDamage | None, resync: "Resync | None", first: int, behind: int) -> int:
+    """Tell of the entries from ``first`` on, before ``behind``, that damage took, if there was any; return where reading goes on."""
+    if resync is None:
+        return first
+    if on_damage is not None and first < behind:
+        on_damage(first, behind - 1, resync.error)
+    return max(first, behind)
 
 
 def _replaced(key: str) -> StaleObjectError:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ledgerfs.dialects.mapfile.columns import NUMBER
 from ledgerfs.dialects.mapfile.folders import LedgerFolder
-from ledgerfs.errors import LedgerfsError, ObjectNotFoundError
+from ledgerfs.errors import AccessDeniedError, LedgerfsError, NotFoundError, ObjectNotFoundError, StoreError
 from ledgerfs.ledgers.remains import Unreadable
 
 if TYPE_CHECKING:
@@ -23,7 +23,9 @@ class PartialLedger:
     Attributes
     ----------
     place, managed_ledger
-        Where in the bucket the name begins, and whose it is, by the path.
+        Where in the bucket the name begins, and whose it is, by the path; None where that does not tell.
+    told
+        Whose it is by its metadata, where that contradicts the path.
     modified_ms
         When the last of what is there was written; 0 where nothing is.
     may_grow
@@ -35,7 +37,8 @@ class PartialLedger:
 
     folder: LedgerFolder
     place: str
-    managed_ledger: str
+    managed_ledger: str | None
+    told: str | None
     error: LedgerfsError
     modified_ms: int
     may_grow: bool
@@ -47,8 +50,25 @@ class PartialLedger:
         return isinstance(self.error, ObjectNotFoundError)
 
     @property
+    def is_refused(self) -> bool:
+        """Whether nobody knows what is there, since the store did not let us look."""
+        return isinstance(self.error, AccessDeniedError | StoreError)
+
+    @property
+    def managed_ledgers(self) -> tuple[str | None, ...]:
+        """All whose it may be; None alone where nothing tells."""
+        return tuple(dict.fromkeys(name for name in (self.managed_ledger, self.told) if name is not None)) or (None,)
+
+    def place_of(self, managed_ledger: str | None) -> str:
+        """Return the place that, with a name of `managed_ledgers`, tells the folder."""
+        is_at_place = not self.folder.fault and managed_ledger == self.managed_ledger
+        return self.place if is_at_place else self.folder.exact_place
+
+    @property
     def key(self) -> str:
         """The object that tells of it."""
+        if self.error.key == self.folder.key:
+            return self.folder.key
         return self.folder.data_key if self.has_data else self.folder.index_key
 
 
@@ -57,6 +77,8 @@ class MapFileRemains:
     """What is in a bucket besides ledgers (`ledgerfs.ledgers.remains.Remains`)."""
 
     partial: tuple[PartialLedger, ...] = ()
+    is_one_ledger: bool = False
+    """Whether what was opened has a ledger's two files itself."""
 
     @property
     def is_empty(self) -> bool:
@@ -92,6 +114,24 @@ class MapFileRemains:
     def counts(self) -> dict[str, int]:
         """Return how many there are."""
         return {"partial MapFiles": len(self.partial)}
+
+
+def require_top(remains: MapFileRemains, url: str) -> None:
+    """Raise `NotFoundError` where all that is left shows that a folder inside of a bucket was opened, instead of the bucket."""
+    if remains.is_one_ledger and remains.is_empty:
+        reason = "the folder of one ledger (it has data and index): open the folder that has those of the tenants in it"
+        raise NotFoundError(reason, key=url)
+    misplaced = [one for one in remains.partial if one.managed_ledger is None]
+    if not misplaced or len(misplaced) < len(remains.partial):
+        return
+    above = {one.told.removesuffix(one.folder.path).rstrip("/") for one in misplaced if one.told is not None}
+    is_below = len(above) == 1 and all(one.told is None or one.told.endswith(one.folder.path) for one in misplaced)
+    where = f", which is {above.pop()!r} below that" if is_below else ""
+    reason = (
+        f"{len(misplaced):,} folders of ledgers are here, the first {misplaced[0].folder.key!r}, and none is in "
+        f"tenant/namespace/persistent/topic: open the folder that has those of the tenants in it{where}"
+    )
+    raise NotFoundError(reason, key=url)
 
 
 def remains_of(catalog: "Catalog") -> MapFileRemains:

@@ -224,6 +224,10 @@ class BlobListing:
         self._indexes.append(np.array(index_rows, LISTED))
         return rest
 
+    def may_be_behind(self, key: str) -> bool:  # noqa: ARG002
+        """Return False: ledgers are in no folders, and links with their names are taken for them."""
+        return False
+
     def tables(self) -> tuple[Table, Table]:
         """Return the data objects and the index objects, as rows of `LISTED`."""
         return np.concatenate(self._data), np.concatenate(self._indexes)

@@ -10,6 +10,9 @@ from enum import Enum
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _LEDGER_FOLDER = re.compile(rf"(0|[1-9][0-9]{{0,18}})-({_UUID})\Z", re.ASCII)
+_NEARLY_A_LEDGER = re.compile(
+    rf"\A[+-]?([0-9]{{1,40}})(?![0-9A-Za-z])|([0-9]{{1,40}})-{_UUID}", re.ASCII | re.IGNORECASE
+)
 _MAX_LEDGER_ID = 2**63 - 1
 
 
@@ -26,7 +29,7 @@ class FileKind(Enum):
     """Nothing of a ledger's."""
 
 
-_KINDS = {
+KINDS = {
     "data": FileKind.DATA,
     "index": FileKind.INDEX,
     ".data.crc": FileKind.CHECKSUM,
@@ -77,18 +80,32 @@ def parse_ledger_folder(path: str) -> MapFileLedger | None:
     The path begins with the tenant. Its topic may be encoded in another way than Java does it: `topic_names` knows what is such a topic.
     """
     managed_ledger, _, name = path.rpartition("/")
-    match = _LEDGER_FOLDER.match(name)
+    parsed = parse_ledger_name(name)
     parts = managed_ledger.split("/")
-    if match is None or len(parts) not in {4, 5} or parts[-2] != "persistent" or not all(parts):
+    if parsed is None or len(parts) not in {4, 5} or parts[-2] != "persistent" or not all(parts):
         return None
-    ledger_id = int(match[1])
-    return None if ledger_id > _MAX_LEDGER_ID else MapFileLedger(managed_ledger, ledger_id, match[2])
+    return MapFileLedger(managed_ledger, *parsed)
+
+
+def parse_ledger_name(name: str) -> tuple[int, str] | None:
+    """Return ledger id and uuid of the name of a ledger's folder, or None when it is not exactly one."""
+    match = _LEDGER_FOLDER.match(name)
+    return (int(match[1]), match[2]) if match is not None and int(match[1]) <= _MAX_LEDGER_ID else None
+
+
+def nearly_a_ledger(name: str) -> int | None:
+    """Return the ledger id of a name that Pulsar gives to no folder, but that somebody may have made of one; None for any other.
+
+    Such are those in upper case, with zeros or a sign before the id, with another uuid or none, with something before or behind.
+    """
+    match = _NEARLY_A_LEDGER.search(name)
+    return None if match is None else min(int(match[1] or match[2]), _MAX_LEDGER_ID)
 
 
 def parse_mapfile_key(key: str) -> MapFileKey | None:
     """Return the parts of the path of a ledger's data, index or checksum, or None when ``key`` is not exactly one."""
     folder, _, name = key.rpartition("/")
-    kind = _KINDS.get(name)
+    kind = KINDS.get(name)
     ledger = None if kind is None else parse_ledger_folder(folder)
     return None if kind is None or ledger is None else MapFileKey(ledger, kind)
 

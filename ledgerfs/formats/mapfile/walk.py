@@ -5,6 +5,8 @@ A reader fetches a window of some MiB, calls `read_records` until it wants more 
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from ledgerfs.errors import LedgerfsError, UnsupportedFormatError
 from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.mapfile.blocks import MAX_LENGTH_BYTES, block_keys, find_block, inflate_part
@@ -39,6 +41,8 @@ class Records:
         Shape (records,), as they are in the file: whoever reads them sees that they ascend. -1 has the ledger's metadata.
     starts, sizes
         Where in ``buffer`` each value is, bytes, shape (records,).
+    places
+        Index in the window's buffer where each record begins, with a marker before it, or the block that has it, shape (records,).
 
     """
 
@@ -46,6 +50,7 @@ class Records:
     keys: Int64
     starts: Int64
     sizes: Int64
+    places: Int64
 
     def __len__(self) -> int:
         return int(self.keys.size)
@@ -92,8 +97,9 @@ def read_records(
     if not scan.keys.size:
         return _nothing(window, scan, limit)
     if header.codec is not None:
-        return _inflated(window, scan, header.codec, limit)
-    return Step(Records(window.buffer, scan.keys, scan.starts, scan.sizes), scan.position, 0)
+        return _inflated(window, start, scan, header.codec, limit)
+    places = _places(scan, start, scan.keys.size)
+    return Step(Records(window.buffer, scan.keys, scan.starts, scan.sizes, places), scan.position, 0)
 
 
 def _nothing(window: Window, scan: RecordScan, limit: int) -> Step:
@@ -118,7 +124,12 @@ def _nothing(window: Window, scan: RecordScan, limit: int) -> Step:
     )
 
 
-def _inflated(window: Window, scan: RecordScan, codec: Codec, limit: int) -> Step:
+def _places(scan: RecordScan, start: int, count: int) -> Int64:
+    """Return where each of the first records of a scan from ``start`` begins: where the one before it ends."""
+    return np.append(np.int64(start), (scan.starts + scan.sizes)[: count - 1])
+
+
+def _inflated(window: Window, start: int, scan: RecordScan, codec: Codec, limit: int) -> Step:
     """Return the records of a scan with their values inflated, as many as fit; at least one."""
     room = min(limit, 4 * max(int(scan.sizes.sum()), 16 << 10))
     most = min(limit, MOST_OF_A_BYTE * int(scan.sizes[0]))
@@ -130,7 +141,8 @@ def _inflated(window: Window, scan: RecordScan, codec: Codec, limit: int) -> Ste
     if not done:
         raise _wrong_value(window, int(scan.starts[0]), values, limit)
     position = scan.position if done == scan.keys.size else int(scan.starts[done]) - _RECORD_HEADER
-    return Step(Records(values.buffer, scan.keys[:done], values.starts, values.sizes), position, 0)
+    places = _places(scan, start, done)
+    return Step(Records(values.buffer, scan.keys[:done], values.starts, values.sizes, places), position, 0)
 
 
 def _wrong_value(window: Window, at: int, values: InflatedValues, limit: int) -> LedgerfsError:
@@ -160,7 +172,8 @@ def _read_block(window: Window, start: int, sync: bytes, codec: Codec, limit: in
         raise window.corrupt(
             f"value {wrong} of the block claims another length than the block gives it", block.values.start
         )
-    return Step(Records(memoryview(values), keys, starts, sizes), block.end, 0)
+    places = np.full(block.records, block.start, np.int64)
+    return Step(Records(memoryview(values), keys, starts, sizes, places), block.end, 0)
 
 
 def _check_limit(window: Window, what: str, at: int, size: int, limit: int) -> None:

@@ -117,7 +117,7 @@ def prepare(
     """
     where = storage_of(spark, storage)
     bucket = where.bucket()
-    catalog = bucket.refresh(progress)
+    catalog = bucket.survey(progress)
     first = list(check_listed(bucket, catalog))
     last = [] if quick else last_remarks(bucket, catalog)
     checked = _check_ledgers(spark, where, catalog, quick=quick).persist()

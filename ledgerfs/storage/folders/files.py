@@ -12,6 +12,10 @@ from ledgerfs.errors import AccessDeniedError, StoreError
 FOLLOW_LINKS = "follow_links"
 """The storage option that asks for it."""
 
+LINK_REFUSED = (
+    f"a link, which is not followed out of the bucket's folder; the storage option {FOLLOW_LINKS}=true has it followed"
+)
+
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _FOLDER_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW
 _IS_LINK = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK})
@@ -51,10 +55,7 @@ def stat_object(root: str, key: str, *, follow_links: bool) -> os.stat_result:
 
 def _refused(key: str) -> AccessDeniedError:
     """Return the error for an object that is a link, or behind one, wherever that leads."""
-    return AccessDeniedError(
-        f"a link, which is not followed out of the bucket's folder; the storage option {FOLLOW_LINKS}=true has it followed",
-        key=key,
-    )
+    return AccessDeniedError(LINK_REFUSED, key=key)
 
 
 def _open_followed(path: str, key: str) -> int:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from stat import S_ISREG
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from ledgerfs.errors import BucketNotFoundError, LedgerfsError
 from ledgerfs.formats.buffers import Buffer
 from ledgerfs.storage.descriptors import copy_range
 from ledgerfs.storage.failures import replaced, short_body, translate
-from ledgerfs.storage.folders.files import open_object, stat_object
+from ledgerfs.storage.folders.files import LINK_REFUSED, open_object, stat_object
 from ledgerfs.storage.folders.stat import stat_of_file
 from ledgerfs.storage.folders.writes import LocalWrites, is_part
 from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
@@ -84,6 +85,9 @@ class LocalStore:
                     found = [self._stat_of_entry(entry, key) for entry in entries if not is_part(entry.name)]
             except (FileNotFoundError, NotADirectoryError):
                 # Deleted since it was listed, or a pipe, a socket, a device.
+                continue
+            except PermissionError as error:
+                yield [ObjectStat(key, 0, 0, "", f"access denied: {error.strerror}")]
                 continue
             except OSError as error:
                 raise translate(error, key) from error
@@ -169,9 +173,28 @@ class LocalStore:
         try:
             stat = entry.stat(follow_symlinks=not is_link)
         except OSError:
+            if _is_folder(entry):
+                return ObjectStat(f"{key}/", 0, 0, "")
             # A dangling or forbidden link, or a file deleted since: listed, and told when it is read.
-            return ObjectStat(key, 0, 0, "gone")
+            return ObjectStat(key, 0, 0, "gone", "a link that cannot be followed" if entry.is_symlink() else "")
         if not (is_link or S_ISREG(stat.st_mode)):
             # Folders, and pipes, sockets and devices, which are not ours to open.
             return ObjectStat(f"{key}/", 0, 0, "")
-        return stat_of_file(key, stat)
+        found = stat_of_file(key, stat)
+        return replace(found, refused=LINK_REFUSED) if is_link and not _leads_to_file(entry) else found
+
+
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
+    """Whether something of which nothing more can be told is a folder: names may be listed where nothing else may be asked."""
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False
+
+
+def _leads_to_file(entry: "os.DirEntry[str]") -> bool:
+    """Whether a link leads to a file, so that no folder is behind it."""
+    try:
+        return entry.is_file()
+    except OSError:
+        return False

@@ -20,7 +20,8 @@ def stat_of_info(info: Mapping[str, Any]) -> ObjectStat:
     # Listings and single look-ups of one filesystem differ in quotes and in how they write a time.
     time = f"{modified:.6f}/{size}" if modified else ""
     version = next((str(info[name]).strip('"') for name in _VERSION_KEYS if info.get(name)), time)
-    return ObjectStat(key, size, int(modified * 1000), version)
+    is_link = info.get("type") == "link" or (info.get("islink") and info.get("type") != "file")
+    return ObjectStat(key, size, int(modified * 1000), version, "a link, which is not followed" if is_link else "")
 
 
 def seconds_of(moment: Any) -> float:  # noqa: ANN401  (each filesystem has its own)

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ledgerfs.errors import BucketNotFoundError, LedgerfsError, StoreError
+from ledgerfs.errors import AccessDeniedError, BucketNotFoundError, LedgerfsError, ObjectNotFoundError, StoreError
 from ledgerfs.storage.concurrent_reads import read_in_threads
 from ledgerfs.storage.credentials import without_credentials
 from ledgerfs.storage.descriptors import write_all
 from ledgerfs.storage.failures import replaced, short_body, short_object, translate
 from ledgerfs.storage.fsspec_handle import FsspecHandle
 from ledgerfs.storage.generic.info import seconds_of, stat_of_info
+from ledgerfs.storage.generic.own_find import has_own_find
 from ledgerfs.storage.generic.writes import FsspecWrites
 from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.storage.reading_threads import FILESYSTEM_THREADS, read_at_once
@@ -65,10 +66,33 @@ class FsspecStore:
         yield [stat for item in items if (stat := self._sized(item)).key.startswith(prefix)]
 
     def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
-        """Yield the filesystem's own listing of everything below a folder."""
+        """Yield the filesystem's own listing of everything below a folder, else of one folder after the other."""
+        if not has_own_find(self._handle.fs):
+            yield from self._walked(folder)
+            return
         path = self._path(folder.rstrip("/"))
-        found = self._ask(Asked("LIST", folder), lambda _: self._found(path))
+        try:
+            found = self._ask(Asked("LIST", folder), lambda _: self._found(path))
+        except AccessDeniedError as error:
+            yield [ObjectStat(folder, 0, 0, "", error.reason)]
+            return
         yield [replace(self._sized(info), key=folder + below) for below, info in found if below]
+
+    def _walked(self, folder: str) -> Iterator[list[ObjectStat]]:
+        """List folder by folder: fsspec's own walk leaves out, without a word, those that it may not or cannot list."""
+        waiting = [folder]
+        while waiting:
+            key = waiting.pop()
+            try:
+                items = self._listed_folder(key)
+            except AccessDeniedError as error:
+                yield [ObjectStat(key, 0, 0, "", error.reason)]
+                continue
+            except ObjectNotFoundError:  # deleted since it was listed
+                continue
+            found = [replace(stat, key=key + stat.key) for stat in map(self._sized, items)]
+            waiting += [stat.key for stat in found if stat.key.endswith("/")]
+            yield [stat for stat in found if not stat.key.endswith("/")] if found else [ObjectStat(key, 0, 0, "")]
 
     def head(self, key: str) -> ObjectHead:
         """Ask for one object's information."""
@@ -135,6 +159,21 @@ class FsspecStore:
         except (FileNotFoundError, NotADirectoryError) as error:
             raise BucketNotFoundError("no such bucket or folder", key=self.url) from error
         return items
+
+    def _listed_folder(self, key: str) -> list[dict[str, Any]]:
+        path = self._path(key.rstrip("/"))
+        return self._ask(Asked("LIST", key), lambda _: self._children(path))
+
+    def _children(self, path: str) -> list[dict[str, Any]]:
+        """Return what is directly in a folder; nothing for what is none by now."""
+        fs = self._handle.fs
+        fs.invalidate_cache(path)
+        try:
+            items: list[dict[str, Any]] = fs.ls(path, detail=True)
+        except NotADirectoryError:
+            return []
+        # Some list the folder itself.
+        return [item for item in items if item["name"].strip("/") != path.strip("/")]
 
     def _found(self, path: str) -> list[tuple[str, dict[str, Any]]]:
         """Return the objects below a path, each with its own path from there."""

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ledgerfs.errors import BucketNotFoundError, LedgerfsError, ObjectNotFoundError, StoreError
+from ledgerfs.errors import AccessDeniedError, BucketNotFoundError, LedgerfsError, ObjectNotFoundError, StoreError
 from ledgerfs.formats.buffers import Buffer
 from ledgerfs.storage.concurrent_reads import read_in_loop
 from ledgerfs.storage.credentials import without_credentials
@@ -72,7 +72,10 @@ class S3Store:
 
     def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
         """Yield a page of the listing at a time, whatever folders keys are in."""
-        return self._pages(folder, "")
+        try:
+            yield from self._pages(folder, "")
+        except AccessDeniedError as error:
+            yield [ObjectStat(folder, 0, 0, "", error.reason)]
 
     def _pages(self, prefix: str, delimiter: str) -> Iterator[list[ObjectStat]]:
         token: dict[str, str] = {}

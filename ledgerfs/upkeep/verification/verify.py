@@ -8,7 +8,7 @@ from typing import Self
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import BucketOrUrl, bucket_at
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.catalog_findings import check_copies, other_keys
+from ledgerfs.ledgers.catalog_findings import check_copies, check_unlisted, other_keys
 from ledgerfs.ledgers.dialect import LedgerCheck, Progress
 from ledgerfs.ledgers.findings import Finding, Report
 from ledgerfs.ledgers.ledger_ref import LedgerRef
@@ -34,7 +34,7 @@ def verify(
     `StoreUnreachableError` and whatever keeps the catalog from loading; everything else is a finding.
     """
     bucket = bucket_at(bucket)
-    return verify_listed(bucket, bucket.refresh(progress), quick=quick, progress=progress, threads=threads)
+    return verify_listed(bucket, bucket.survey(progress), quick=quick, progress=progress, threads=threads)
 
 
 def verify_listed(
@@ -64,6 +64,7 @@ def check_listed(bucket: Bucket, catalog: Catalog) -> Iterator[Finding]:
     """Yield what listing and catalog alone tell."""
     for dialect in bucket.dialects:
         yield from dialect.check_catalog(catalog, bucket.reader)
+    yield from check_unlisted(catalog)
     yield from check_copies(catalog)
     yield from other_keys(catalog, FOREIGN, "keys that are not Pulsar's")
 

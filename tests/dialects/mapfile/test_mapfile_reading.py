@@ -2,14 +2,13 @@
 
 import os
 import pickle
-import struct
 from pathlib import Path
 
 import pytest
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import open_bucket
-from ledgerfs.errors import CorruptLedgerError, LedgerfsError, StaleObjectError, UnsupportedFormatError
+from ledgerfs.errors import LedgerfsError, StaleObjectError, UnsupportedFormatError
 from ledgerfs.formats.mapfile.header import Codec, RecordCompression
 from ledgerfs.formats.mapfile.index import parse_index
 from ledgerfs.ledgers.ledger_ref import CatalogState
@@ -158,33 +157,6 @@ def test_any_byte_flipped_gives_the_same_entries_or_an_error(writer: MapFileWrit
         same += 1
     # No checksum covers the metadata, nor the header.
     assert same < 20
-
-
-def test_after_damage_reading_goes_on_at_the_next_position(tmp_path: Path) -> None:
-    made = mapfile(LARGE, 5, writer=MapFileWriter(RecordCompression.NONE))
-    damaged = bytearray(made.data)
-    where = made.data.rindex(struct.pack(">ii", 8 + 4 + len(LARGE[1300]), 8) + struct.pack(">q", 1300))
-    damaged[where : where + 16] = b"\x00" * 16
-    put_mapfiles(tmp_path, made)
-    put_file(tmp_path / made.folder / "data", bytes(damaged))
-    bucket = open_bucket(f"file://{tmp_path}")
-    reader = bucket.reader(next(bucket.catalog.refs()))
-    with pytest.raises(CorruptLedgerError) as caught:
-        read_all(reader)
-    assert caught.value.key == f"{made.folder}/data"
-    assert caught.value.offset is not None
-    lost: list[tuple[int, int]] = []
-    found = [
-        entry
-        for batch in reader.batches(0, 2999, lambda first, last, _: lost.append((first, last)))
-        for entry, _ in batch
-    ]
-    ((first, last),) = lost
-    assert (first, last + 1 in reader.cuts().tolist()) == (1300, True)
-    assert found == [entry for entry in range(3000) if not first <= entry <= last]
-    # Entries after the damage, and before it, are read as if nothing were.
-    assert read_all(reader, last + 1, 2999) == LARGE[last + 1 :]
-    assert read_all(reader, 0, first - 1) == LARGE[:first]
 
 
 def test_what_is_not_read_is_named_and_hides_nothing_else(tmp_path: Path) -> None:

@@ -34,18 +34,25 @@ def check_catalog(catalog: Catalog) -> Iterator[Finding]:
         ref = catalog.ref(row)
         message = "the index cannot be read, or contradicts the data: ledgerfs reads the data through, a broker may find no entries"
         yield Finding(Severity.DAMAGE, "wrong-index", message, ref.object("index").key, None, ref.ledger_id, ref.topic)
+    for row in np.flatnonzero(is_own & (states == IndexState.UNREAD)).tolist():
+        ref = catalog.ref(row)
+        message = "the index may not be read, or the store failed: ledgerfs reads the data through"
+        stat = ref.object("index")
+        yield Finding(Severity.UNCHECKED, "unreadable-object", message, stat.key, None, ref.ledger_id, ref.topic)
 
 
 def _partial(catalog: Catalog, partial: PartialLedger) -> Finding:
     severity, kind = severity_of(partial.error), "partial-ledger"
     if partial.is_deleted:
         kind = "deleted-meanwhile"
-    elif isinstance(partial.error, UnsupportedFormatError):
+    elif partial.folder.fault:
+        kind = "misplaced-ledger"
+    elif isinstance(partial.error, UnsupportedFormatError) or partial.is_refused:
         kind = "unreadable-ledger"
     message = partial.error.reason
     if severity is Severity.DAMAGE and has_copy(catalog, partial):
         severity, message = Severity.REMARK, f"{message}; a complete copy of this ledger is in the bucket"
-    topic = topic_of(partial.managed_ledger)
+    topic = None if partial.managed_ledgers == (None,) else topic_of(partial.managed_ledgers[-1])
     return Finding(severity, kind, message, partial.key, partial.error.offset, partial.folder.ledger_id, topic)
 
 

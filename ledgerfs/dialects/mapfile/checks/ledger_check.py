@@ -1,16 +1,20 @@
 """Every byte of one ledger: records, keys, checksums of entries, totals, and whether the index leads to what it names."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ledgerfs.cache.object_window import ObjectWindow, open_parts
 from ledgerfs.cache.read_ahead import cut_parts
 from ledgerfs.dialects.checksum_findings import ChecksumFindings
-from ledgerfs.dialects.mapfile.key_walk import START, KeyStretch, walk_keys
+from ledgerfs.dialects.mapfile.checks.chunk_check import check_chunks
+from ledgerfs.dialects.mapfile.key_walk import START, KeyPlace, KeyStretch, walk_keys
 from ledgerfs.dialects.mapfile.reader import MapFileReader
 from ledgerfs.errors import (
+    AccessDeniedError,
     CorruptIndexError,
     CorruptLedgerError,
     LedgerfsError,
@@ -20,13 +24,20 @@ from ledgerfs.errors import (
     UnsupportedFormatError,
 )
 from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerState
+from ledgerfs.formats.mapfile.blocks import SYNC_ESCAPE
 from ledgerfs.formats.mapfile.first_record import METADATA_KEY
+from ledgerfs.formats.mapfile.header import SYNC_BYTES, RecordCompression
 from ledgerfs.formats.mapfile.index import MapFileIndex
 from ledgerfs.ledgers.catalog_findings import severity_of
 from ledgerfs.ledgers.findings import Finding, Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import OnRead
 from ledgerfs.storage.objects import ReadRequest
+
+if TYPE_CHECKING:
+    from ledgerfs.dialects.mapfile.resync import Resync
+
+_MARKER = len(SYNC_ESCAPE) + SYNC_BYTES
 
 
 @dataclass(slots=True)
@@ -42,6 +53,8 @@ class MapFileCheck:
     digest: blake2b | None = None
     _checksums: ChecksumFindings = field(default_factory=ChecksumFindings)
     _next: int = METADATA_KEY
+    _at: int = 0
+    _index: MapFileIndex | None = None
 
     @property
     def ref(self) -> LedgerRef:
@@ -51,8 +64,10 @@ class MapFileCheck:
     def run(self) -> "MapFileCheck":
         """Check everything; an object that cannot be read is a finding, a store that cannot be reached raises."""
         try:
-            self._check_data(self._index())
+            self._index = self._read_index()
+            self._check_data()
             self._check_totals()
+            self.findings += check_chunks(self.ledger.store, self.ref)
         except StoreUnreachableError:
             raise
         except ObjectNotFoundError as error:
@@ -65,7 +80,7 @@ class MapFileCheck:
             self._find(severity_of(error), "unreadable-object", error.reason, error)
         return self
 
-    def _index(self) -> MapFileIndex | None:
+    def _read_index(self) -> MapFileIndex | None:
         """Return the index; None for one that cannot be used, which the catalog has told."""
         if not any(role == "index" for role, _ in self.ref.objects):
             return None
@@ -73,31 +88,63 @@ class MapFileCheck:
             return self.ledger.index()
         except (CorruptIndexError, UnsupportedFormatError):
             return None
+        except AccessDeniedError as error:
+            self._find(Severity.UNCHECKED, "unreadable-object", error.reason, error)
+            return None
 
-    def _check_data(self, index: MapFileIndex | None) -> None:
-        stat, header = self.ledger.data, self.ledger.start.header
-        plan = (ReadRequest(stat.key, *part, stat.version, False) for part in cut_parts(0, stat.size, is_known=True))
-        with open_parts(self.ledger.store, plan) as parts:
-            window = ObjectWindow(parts, stat.key, 0)
-            at = header.size
+    def _check_data(self) -> None:
+        """Walk through the data, past damage from marker to marker."""
+        stat = self.ledger.data
+        self._at = self.ledger.start.header.size
+        place: KeyPlace | None = START
+        resync: Resync | None = None
+        while place is not None:
+            at = place
             try:
-                for stretch in walk_keys(window, START, header, self.ref.last_entry, stat):
-                    self._count(stretch.behind.position)
-                    self._check_entries(stretch)
-                    index = self._check_positions(index, at, stretch, in_blocks=header.compression.value == "block")
-                    at, self._next = stretch.behind.position, stretch.behind.key
+                for stretch in self._walk(place):
+                    if resync is not None:
+                        self._lost(resync.error, at.position, stretch.batch.first_entry)
+                    at, resync = stretch.behind, None
+                    self._check_stretch(stretch)
+                place = None
             except CorruptLedgerError as error:
-                message = f"{error.reason}; entries {max(0, self._next)} to {self.ref.last_entry} cannot be reached"
-                self._find(Severity.DAMAGE, "damaged-records", message, error)
-                return
-        if self._next > self.ref.last_entry + 1 or at < stat.size:
-            message = f"{stat.size - at} bytes or more stand after the last entry, which Pulsar never writes"
-            self._about(Severity.DAMAGE, "trailing-records", message, at)
-            self._count(stat.size)
+                resync = resync or self.ledger.resync(error, at)
+                place = resync.next_place()
+        if resync is not None:
+            message = f"{resync.error.reason}; entries {max(0, self._next)} to {self.ref.last_entry} cannot be reached"
+            self._find(Severity.DAMAGE, "damaged-records", message, resync.error)
+        elif self._next > self.ref.last_entry + 1 or self._at < stat.size:
+            message = f"{stat.size - self._at} bytes or more stand after the last entry, which Pulsar never writes"
+            self._about(Severity.DAMAGE, "trailing-records", message, self._at)
+        self._count(stat.size)
+
+    def _walk(self, place: KeyPlace) -> Iterator[KeyStretch]:
+        """Yield the stretches from a place on."""
+        ledger, stat = self.ledger, self.ledger.data
+        parts = cut_parts(place.position, stat.size, is_known=True)
+        plan = (ReadRequest(stat.key, *part, stat.version, False) for part in parts)
+        with open_parts(ledger.store, plan) as opened:
+            window = ObjectWindow(opened, stat.key, place.position)
+            yield from walk_keys(window, place, ledger.start.header, self.ref.last_entry, stat)
+
+    def _lost(self, error: CorruptLedgerError, at: int, behind: int) -> None:
+        """Tell what damage took, now that there are entries behind it, at the marker ``at``."""
+        first = max(0, self._next)
+        lost = f"entries {first} to {behind - 1} are lost" if first < behind else "no entry is lost"
+        message = f"{error.reason}; {lost}, with the bytes {self._at} to {at - 1}"
+        self._find(Severity.DAMAGE, "damaged-records", message, error)
+        self._at, self._next = at, behind
+
+    def _check_stretch(self, stretch: KeyStretch) -> None:
+        self._count(stretch.behind.position)
+        self._check_entries(stretch)
+        self._check_positions(stretch)
+        self._at, self._next = stretch.behind.position, stretch.behind.key
 
     def _count(self, position: int) -> None:
-        self.on_bytes(position - self.bytes)
-        self.bytes = position
+        if position > self.bytes:
+            self.on_bytes(position - self.bytes)
+            self.bytes = position
 
     def _check_entries(self, stretch: KeyStretch) -> None:
         batch = stretch.batch
@@ -112,28 +159,29 @@ class MapFileCheck:
         for _, kind, message in self._checksums.check(batch):
             self._about(Severity.DAMAGE, kind, message)
 
-    def _check_positions(
-        self, index: MapFileIndex | None, at: int, stretch: KeyStretch, *, in_blocks: bool
-    ) -> MapFileIndex | None:
-        """Compare the index with where keys stand; return it, None once it was found to be wrong.
+    def _check_positions(self, stretch: KeyStretch) -> None:
+        """Compare the index with where keys stand: each of its positions is that of its key's block, or record, with the marker before it.
 
-        Of what is not in blocks, positions inside of a stretch are looked at no further than that they are in the right one.
+        After the first that is wrong no more are compared.
         """
+        index = self._index
         if index is None:
-            return None
-        end, first = stretch.behind.position, self._next
-        keys, positions = index.keys, index.positions
-        of_keys = (keys >= first) & (keys < stretch.behind.key)
-        of_positions = (positions >= at) & (positions < end)
-        is_right = np.array_equal(of_keys, of_positions) and not (in_blocks and (positions[of_positions] != at).any())
-        if is_right:
-            return index
+            return
+        low, high = np.searchsorted(index.keys, [self._next, stretch.behind.key])
+        keys, positions = index.keys[low:high], index.positions[low:high]
+        stands = stretch.places[keys - self._next]
+        is_right = positions == stands
+        if keys.size and keys[0] == self._next and self.ledger.start.header.compression is not RecordCompression.BLOCK:
+            is_right[0] |= positions[0] == stands[0] - _MARKER
+        if is_right.all():
+            return
+        wrong = int(np.argmin(is_right))
+        message = f"the index leads to byte {positions[wrong]} of the data for key {keys[wrong]}, which stands at {stands[wrong]}"
         key = self.ref.object("index").key
-        message = f"the index leads to another place than where keys {first} to {stretch.behind.key - 1} stand"
         self.findings.append(
             Finding(Severity.DAMAGE, "wrong-index", message, key, None, self.ref.ledger_id, self.ref.topic)
         )
-        return None
+        self._index = None
 
     def _check_totals(self) -> None:
         metadata = self.ledger.metadata()

@@ -1,0 +1,204 @@
+"""Ledgers that are not where, or not named as, Pulsar writes them: nothing of them is gone without a word."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledgerfs.bucket.opening import open_bucket
+from ledgerfs.errors import MissingLedgerError, NotFoundError, UnplacedLedgersWarning
+from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.ledgers.missing_ledgers import GapKind
+from ledgerfs.storage.folders.files import LINK_REFUSED
+from ledgerfs.upkeep.verification import verify
+from tests.support.commands import run
+from tests.support.ledgers import NAME
+from tests.support.mapfile_buckets import mapfile, messages, put_file, put_mapfiles
+
+TOPIC = "persistent://public/default/orders"
+UUID = "0f7c3cb1-8e0a-4b57-9a2a-3b1c5d7e9f10"
+
+
+def damage_of(url: str, **options: Any) -> dict[str, str | None]:
+    found = verify(open_bucket(url, **options)).findings
+    return {one.kind: one.key for one in found if one.severity.value == "damage"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"2-{UUID.upper()}",
+        f"02-{UUID}",
+        f"-2-{UUID}",
+        f"+2-{UUID}",
+        f"2-{UUID[:-1]}",
+        f"2-{UUID}.bak",
+        f"2_{UUID}",
+        "2",
+        f"old-2-{UUID}",
+        f"2-{UUID} ",
+    ],
+)
+@pytest.mark.parametrize("left", ["all", "index", "checksum"])
+def test_a_name_that_is_nearly_right(name: str, left: str, tmp_path: Path) -> None:
+    good, odd = mapfile(messages(1, 5), 1), mapfile(messages(2, 5), 2)
+    url = put_mapfiles(tmp_path, good)
+    folder = tmp_path / NAME / name
+    if left == "checksum":
+        put_file(folder / ".data.crc", b"crc\0")
+    else:
+        put_file(folder / "index", odd.index)
+    if left == "all":
+        put_file(folder / "data", odd.data)
+    with pytest.raises(MissingLedgerError, match="ledger 2"):
+        open_bucket(url).topic(TOPIC).count()
+    (missing,) = open_bucket(url).topic(TOPIC).missing
+    assert (missing.ledger_id, missing.key) == (2, f"{NAME}/{name}")
+    assert damage_of(url).keys() == {"misplaced-ledger"}
+    assert open_bucket(url).topic(TOPIC).count(on_corrupt="skip") == 5
+    # Beside the ledger itself it is a copy that nobody needs.
+    put_mapfiles(tmp_path, odd)
+    assert open_bucket(url).topic(TOPIC).count() == 10
+    assert damage_of(url) == {}
+
+
+def test_ids_that_are_none(tmp_path: Path) -> None:
+    url = put_mapfiles(tmp_path, mapfile(messages(1, 5), 1))
+    put_file(tmp_path / NAME / f"{2**63}-{UUID}" / "data", b"")
+    (missing,) = open_bucket(url).topic(TOPIC).missing
+    assert missing.ledger_id == 2**63 - 1
+
+
+def test_what_is_no_ledgers_stays_nobodys(tmp_path: Path) -> None:
+    url = put_mapfiles(tmp_path, mapfile(messages(1, 5), 1))
+    for key in (f"{NAME}/notes/data", "exports/2024/data", "a/b/c/d/index", f"{mapfile([b''], 1).folder}/note.txt"):
+        put_file(tmp_path / key, b"?")
+    report = verify(open_bucket(url))
+    assert [one.kind for one in report.findings] == ["foreign-keys"]
+    assert open_bucket(url).topic(TOPIC).count() == 5
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "archive",
+        "public/default/non-persistent/orders",
+        "public/default/persistent",
+        "public%2Fdefault/persistent/orders",
+    ],
+)
+def test_a_ledger_somewhere_else(place: str, tmp_path: Path) -> None:
+    good, moved = mapfile(messages(1, 5), 1), mapfile(messages(2, 5), 2)
+    url = put_mapfiles(tmp_path, good)
+    for name, data in (("data", moved.data), ("index", moved.index)):
+        put_file(tmp_path / place / f"2-{moved.uuid}" / name, data)
+    (missing,) = open_bucket(url).topic(TOPIC).missing
+    assert (missing.ledger_id, missing.key, missing.kind) == (2, f"{place}/2-{moved.uuid}", GapKind.UNREADABLE)
+    assert "misplaced-ledger" in damage_of(url)
+    with pytest.raises(MissingLedgerError):
+        open_bucket(url).topic(TOPIC).count()
+    put_mapfiles(tmp_path, moved)
+    assert open_bucket(url).topic(TOPIC).count() == 10
+    assert damage_of(url) == {}
+    # Where nothing tells whose it is, it may be anybody's.
+    put_file(tmp_path / place / f"3-{UUID}" / "index", moved.index)
+    with pytest.warns(UnplacedLedgersWarning, match="ids 3"):
+        open_bucket(url).topic(TOPIC).count()
+    assert damage_of(url) == {"misplaced-ledger": f"{place}/3-{UUID}/index"}
+
+
+def test_in_the_folder_of_another_topic(tmp_path: Path) -> None:
+    """Both lack it: the one by the path, the other by the metadata."""
+    other = "public/default/persistent/payments"
+    url = put_mapfiles(tmp_path, mapfile(messages(1, 5), 1), mapfile(messages(2, 5), 2, told=other))
+    put_mapfiles(tmp_path, mapfile(messages(3, 5), 3, name=other))
+    for topic in (TOPIC, "persistent://public/default/payments"):
+        (missing,) = open_bucket(url).topic(topic).missing
+        assert (missing.ledger_id, missing.key.startswith(mapfile([b""], 2).folder)) == (2, True)
+    # With a copy in its own place, only the first one still does.
+    put_mapfiles(tmp_path, mapfile(messages(2, 5), 2, name=other, uuid=8))
+    assert not open_bucket(url).topic("persistent://public/default/payments").missing
+    assert open_bucket(url).topic(TOPIC).missing
+
+
+def test_names_of_topics_that_were_encoded_anew(tmp_path: Path) -> None:
+    made = mapfile(messages(1, 5), 1, name="public/default/persistent/a%2Fb")
+    (tmp_path / "public/default/persistent").mkdir(parents=True)
+    put_mapfiles(tmp_path, made)
+    (topic,) = (topic_of(one.managed_ledger) for one in open_bucket(tmp_path).topics())
+    run("count", str(tmp_path), topic)
+    shutil.move(tmp_path / "public/default/persistent/a%2Fb", tmp_path / "public/default/persistent/a%252Fb")
+    run("count", str(tmp_path), topic, code=1)
+    run("verify", str(tmp_path), code=1)
+
+
+@pytest.mark.parametrize("what", ["file", "data is a folder", "empty", "notes"])
+def test_something_else_in_place_of_folders_and_files(what: str, tmp_path: Path) -> None:
+    url = put_mapfiles(tmp_path, mapfile(messages(1, 5), 1))
+    folder = tmp_path / NAME / f"2-{UUID}"
+    if what == "file":
+        put_file(folder, b"SEQ")
+    elif what == "empty":
+        folder.mkdir()
+    else:
+        put_file(folder / ("data/part-0" if what == "data is a folder" else "notes.txt"), b"SEQ")
+    with pytest.raises(MissingLedgerError, match="ledger 2"):
+        open_bucket(url).topic(TOPIC).count()
+    run("verify", url, code=3 if what == "data is a folder" else 1)
+
+
+@pytest.mark.parametrize("what", ["public", "public/default", "public/default/persistent", NAME, "ledger", "data"])
+@pytest.mark.parametrize("leads", [True, False])
+def test_links_are_not_passed_over(what: str, leads: bool, tmp_path: Path) -> None:
+    made = mapfile(messages(2, 5), 2)
+    url = put_mapfiles(tmp_path / "bucket", mapfile(messages(1, 5), 1, name="other/default/persistent/orders"), made)
+    if what in {"ledger", "data"}:
+        put_mapfiles(tmp_path / "bucket", mapfile(messages(1, 5), 1))
+    path = {"ledger": made.folder, "data": f"{made.folder}/data"}.get(what, what)
+    shutil.move(tmp_path / "bucket" / path, tmp_path / "behind")
+    (tmp_path / "bucket" / path).symlink_to(tmp_path / ("behind" if leads else "nowhere"))
+    is_one = what in {"ledger", "data"}
+    run("count", url, TOPIC, code=1 if is_one else 3)
+    assert LINK_REFUSED.encode() in run("verify", url, code=3).stdout
+    # Whoever says so has them followed; one that leads nowhere is no empty folder then, either.
+    followed = open_bucket(url, {"follow_links": True})
+    if leads:
+        assert followed.topic(TOPIC).count() == (10 if is_one else 5)
+        assert not verify(followed).findings
+    else:
+        run("count", url, TOPIC, "-o", "follow_links=true", code=1 if is_one else 3)
+        run("verify", url, "-o", "follow_links=true", code=3)
+
+
+def test_links_of_others(tmp_path: Path) -> None:
+    url = put_mapfiles(tmp_path, mapfile(messages(1, 5), 1))
+    put_file(tmp_path / "exports" / "a", b"?")
+    (tmp_path / "exports" / "latest").symlink_to(tmp_path)
+    (tmp_path / "public" / "README").symlink_to(tmp_path / "exports" / "a")
+    assert open_bucket(url).topic(TOPIC).count() == 5
+    assert [one.kind for one in verify(open_bucket(url)).findings] == ["foreign-keys"]
+
+
+@pytest.mark.parametrize("below", ["public", "public/default", "public/default/persistent", NAME])
+def test_a_folder_of_a_bucket_instead_of_the_bucket(below: str, tmp_path: Path) -> None:
+    put_mapfiles(tmp_path, mapfile(messages(1, 5), 1), mapfile(messages(2, 5), 2))
+    url = f"file://{tmp_path}/{below}"
+    with pytest.raises(
+        NotFoundError, match=f"open the folder that has those of the tenants in it, which is '{below}' below that"
+    ):
+        open_bucket(url).topics()
+    for command in ("topics", "ls", "verify"):
+        assert run(command, url, code=2).stderr.count(b"\n") == 1
+    # A whole bucket one folder below is found as well.
+    shutil.move(tmp_path / "public", tmp_path / "base" / "public")
+    assert open_bucket(tmp_path).topic(TOPIC).count() == 10
+
+
+def test_the_folder_of_a_ledger_instead_of_the_bucket(tmp_path: Path) -> None:
+    made = mapfile(messages(1, 5), 1)
+    put_mapfiles(tmp_path, made)
+    with pytest.raises(NotFoundError, match="the folder of one ledger"):
+        open_bucket(tmp_path / made.folder).topics()
+    (tmp_path / made.folder / "index").unlink()
+    assert open_bucket(tmp_path / made.folder).topics() == []
