@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ledgerfs.cli.command import command
+from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import bucket_argument
 from ledgerfs.cli.output import progress
 
@@ -29,7 +29,7 @@ def cat(bucket: "Bucket", paths: tuple[str, ...]) -> None:
       ledgerfs cat s3://tier info/public/default/orders/58.json | jq .blocks
     """
     # What this imports, numpy among it, is there when a bucket is, and not needed to help.
-    from ledgerfs.vfs.bucket_tree import tree_of
+    from ledgerfs.vfs.tree import tree_of
 
     descriptor = sys.stdout.fileno()
     is_watched = not sys.stdout.isatty()

@@ -5,10 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.cli.command import command
-from ledgerfs.cli.compile_notice import announce_compiling
-from ledgerfs.cli.left_out import say_left_out
-from ledgerfs.cli.notices import notice
+from ledgerfs.cli.commands import command
+from ledgerfs.cli.notices import announce_compiling, notice, say_left_out
 from ledgerfs.cli.options import bucket_argument, json_option
 from ledgerfs.cli.output import human_size, print_json, progress, say, show, table
 from ledgerfs.cli.scan_options import scan_options

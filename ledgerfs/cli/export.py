@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.cli.command import command
-from ledgerfs.cli.compile_notice import announce_compiling
-from ledgerfs.cli.left_out import say_left_out
-from ledgerfs.cli.local_paths import LocalPath
+from ledgerfs.cli.commands import command
+from ledgerfs.cli.notices import announce_compiling, say_left_out
 from ledgerfs.cli.options import bucket_argument
 from ledgerfs.cli.output import human_size, progress, say
+from ledgerfs.cli.parameter_types import LocalPath
 from ledgerfs.cli.scan_options import scan_options
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.cli.command import command
-from ledgerfs.cli.compile_notice import announce_compiling
+from ledgerfs.cli.commands import command
+from ledgerfs.cli.notices import announce_compiling
 from ledgerfs.cli.options import CODECS, bucket_argument
 from ledgerfs.cli.output import human_size, print_json, progress, say
-from ledgerfs.cli.sizes import Size
+from ledgerfs.cli.parameter_types import Size
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket

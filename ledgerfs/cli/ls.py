@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ledgerfs.cli.command import command
+from ledgerfs.cli.commands import command
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import bucket_argument
 from ledgerfs.cli.output import progress, show, table
@@ -31,7 +31,7 @@ def ls(bucket: "Bucket", path: str, long: bool) -> None:
       ledgerfs ls -l s3://tier entries/public/default/orders
     """
     # What this imports, numpy among it, is there when a bucket is, and not needed to help.
-    from ledgerfs.vfs.bucket_tree import tree_of
+    from ledgerfs.vfs.tree import tree_of
 
     with progress() as update:
         bucket.load_catalog(update)

@@ -17,7 +17,7 @@ import click
 from click.shell_completion import shell_complete
 
 from ledgerfs import __version__
-from ledgerfs.cli.lazy_group import LazyCommand, LazyGroup
+from ledgerfs.cli.commands import LazyCommand, LazyGroup
 from ledgerfs.cli.output import Saying, say
 from ledgerfs.errors import (
     AccessDeniedError,

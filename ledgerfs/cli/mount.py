@@ -6,12 +6,10 @@ from typing import Any
 
 import click
 
-from ledgerfs.cli.command import command
-from ledgerfs.cli.durations import Duration
-from ledgerfs.cli.local_paths import LocalPath
+from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import parsed_options
 from ledgerfs.cli.output import say
-from ledgerfs.cli.sizes import Size
+from ledgerfs.cli.parameter_types import Duration, LocalPath, Size
 from ledgerfs.errors import MountFailedError
 from ledgerfs.fuse_mount.launching import mount_in_background
 from ledgerfs.fuse_mount.mount_request import MountRequest, absolute_url
@@ -119,8 +117,7 @@ def _is_allowed() -> bool:
 def _serve_here(request: MountRequest) -> None:
     # What serving takes is not loaded into the process that only starts another one.
     from ledgerfs.fuse_mount.mount_log import log_to_file, log_to_standard_error
-    from ledgerfs.fuse_mount.service_notice import tell_systemd
-    from ledgerfs.fuse_mount.serving import serve_bucket
+    from ledgerfs.fuse_mount.serving import serve_bucket, tell_systemd
 
     log_to_standard_error(request)
     if request.log_file is not None:

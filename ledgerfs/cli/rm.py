@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ledgerfs.cli.command import command
+from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import bucket_argument
 from ledgerfs.cli.output import human_size, progress, say
 from ledgerfs.display import printable
@@ -33,9 +33,9 @@ def rm(context: click.Context, /, bucket: "Bucket", paths: tuple[str, ...], *, r
       ledgerfs rm s3://tier -r entries/public/default/orders --yes
     """
     # numpy and numba, which these import, are not needed to help.
-    from ledgerfs.vfs.bucket_tree import tree_of
     from ledgerfs.vfs.removal import remove_ledgers
     from ledgerfs.vfs.target import removable
+    from ledgerfs.vfs.tree import tree_of
 
     with progress() as update:
         bucket.refresh(update)

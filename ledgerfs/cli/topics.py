@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ledgerfs.cli.command import command
+from ledgerfs.cli.commands import command
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import bucket_argument, json_option
 from ledgerfs.cli.output import human_size, minute, print_json, progress, say, show, table

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from ledgerfs.cli.command import command
-from ledgerfs.cli.local_paths import LocalPath
+from ledgerfs.cli.commands import command
+from ledgerfs.cli.parameter_types import LocalPath
 from ledgerfs.fuse_mount.mountpoint import absolute
 from ledgerfs.fuse_mount.unmounting import unmount
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ledgerfs.cli.command import command
+from ledgerfs.cli.commands import command
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import bucket_argument, json_option
 from ledgerfs.cli.output import human_size, print_json, progress

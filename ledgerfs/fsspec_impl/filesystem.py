@@ -27,7 +27,6 @@ from ledgerfs.errors import (
     UnusableUrlError,
 )
 from ledgerfs.formats.local_paths import local_path, local_text
-from ledgerfs.fsspec_impl import arrow_threads  # noqa: F401  (waits at the end of the program)
 from ledgerfs.fsspec_impl.expansion import Paths, expand, pairs
 from ledgerfs.fsspec_impl.ledger_file import LedgerFile
 from ledgerfs.fsspec_impl.long_names import leaving_out_long_names, telling_long_names_at_the_end
@@ -35,9 +34,8 @@ from ledgerfs.fsspec_impl.ranges import inside, read_ranges
 from ledgerfs.ledgers.dialects_known import AUTO
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.time_arguments import time_of
-from ledgerfs.vfs.bucket_tree import tree_of
 from ledgerfs.vfs.target import require_writable
-from ledgerfs.vfs.tree import Node, Tree
+from ledgerfs.vfs.tree import Node, Tree, tree_of
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

@@ -1,10 +1,21 @@
-"""An open file of the tree, with the seeking, line reading and pickling that fsspec gives every file."""
+"""An open file of the tree, with the seeking, line reading and pickling that fsspec gives every file.
 
+pyarrow reads a data set over a Python filesystem with threads of its own, which let go of a file a little after it is read. When the
+program ends in between, such a thread asks for an interpreter that is gone, and the process aborts (``terminate called without an active
+exception``, exit code 134), though all was done. Seen with pyarrow 26 and fsspec's own local filesystem alike. So the end of a program
+waits for them.
+"""
+
+import atexit
+import sys
+import time
 from typing import Any
 
 from fsspec.spec import AbstractBufferedFile
 
 from ledgerfs.vfs.tree import OpenFile
+
+_ARROW_SECONDS = 0.1
 
 
 class LedgerFile(AbstractBufferedFile):
@@ -54,3 +65,12 @@ class LedgerFile(AbstractBufferedFile):
         if self._opened is None:
             raise ValueError("I/O operation on closed file.")
         return self._opened.read(start, end)
+
+
+def wait_for_arrow() -> None:
+    """Let pyarrow's threads run for a tenth of a second, if the program used data sets."""
+    if "pyarrow._dataset" in sys.modules:
+        time.sleep(_ARROW_SECONDS)
+
+
+atexit.register(wait_for_arrow)

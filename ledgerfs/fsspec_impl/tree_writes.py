@@ -11,9 +11,9 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import InvalidNameError, InvalidOptionError, LedgerExistsError
 from ledgerfs.fsspec_impl.ledger_upload import LedgerUpload
 from ledgerfs.ledgers.dialect import Progress
-from ledgerfs.vfs.bucket_tree import tree_of
 from ledgerfs.vfs.removal import remove_ledgers
 from ledgerfs.vfs.target import require_writable, target_of
+from ledgerfs.vfs.tree import tree_of
 from ledgerfs.writing.admission import together
 from ledgerfs.writing.claims import IfExists
 from ledgerfs.writing.copied_properties import copied_metadata, copied_user_metadata, own_block_size

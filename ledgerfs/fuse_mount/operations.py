@@ -39,10 +39,9 @@ from ledgerfs.fuse_mount.attributes import (
 from ledgerfs.fuse_mount.incoming_file import IncomingFile
 from ledgerfs.fuse_mount.incoming_files import IncomingFiles
 from ledgerfs.ledgers.missing_ledgers import unplaced_text
-from ledgerfs.vfs.bucket_tree import tree_of
 from ledgerfs.vfs.removal import remove_ledgers
 from ledgerfs.vfs.target import require_writable, target_of
-from ledgerfs.vfs.tree import Node, OpenFile, Tree
+from ledgerfs.vfs.tree import Node, OpenFile, Tree, tree_of
 
 if TYPE_CHECKING:
     from ledgerfs.ledgers.catalog import Catalog

@@ -2,6 +2,9 @@
 
 libfuse answers the kernel in threads of its own; the main thread stays Python's, for signals, of which nobody would hear inside libfuse's
 loop. So SIGTERM can wait for open files, and SIGUSR1 can list the bucket.
+
+A mount that ``/etc/fstab`` starts gets its credentials from a file of variables (``AWS_ACCESS_KEY_ID=…``), as systemd reads them. A service
+of ``Type=notify`` tells systemd that the mount answers, and that it ends.
 """
 
 import atexit
@@ -11,6 +14,7 @@ import logging
 import os
 import resource
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +27,6 @@ from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.cache.cache_folder import folder_of_environment
 from ledgerfs.cache.untrusted_folders import open_own
 from ledgerfs.errors import LedgerfsError, MountFailedError
-from ledgerfs.fuse_mount.environment_file import load_environment
 from ledgerfs.fuse_mount.mount_request import MountRequest
 from ledgerfs.fuse_mount.mountpoint import mounted_at
 from ledgerfs.fuse_mount.noticed_signals import NoticedSignals
@@ -68,6 +71,36 @@ def serve_bucket(request: MountRequest, ready: Callable[[Bucket], None]) -> None
             if request.stats:
                 _log_stats(bucket)
         served.end()
+
+
+def load_environment(path: str) -> None:
+    """Set the variables of a file in this process; what ``ps`` and ``/proc`` show of it stays as it was. Raises `MountFailedError`."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a text"
+        raise MountFailedError(f"cannot read the variables: {reason}", key=path) from error
+    for number, line in enumerate(lines, 1):
+        text = line.strip().removeprefix("export ").strip()
+        if not text or text.startswith(("#", ";")):
+            continue
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise MountFailedError(f"line {number} is not NAME=VALUE", key=path)
+        value = value.strip()
+        is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+        os.environ[name.strip()] = value[1:-1] if is_quoted else value
+
+
+def tell_systemd(state: str) -> None:
+    """Send ``READY=1`` or ``STOPPING=1`` to whoever started us, if that is systemd."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.sendto(state.encode(), address)
 
 
 class _Served:

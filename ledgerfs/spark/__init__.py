@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from ledgerfs.spark.pipelines.stats import stats
     from ledgerfs.spark.pipelines.verify import verify
     from ledgerfs.spark.runtime.storage import Storage
+    from ledgerfs.spark.source.data_source import register
     from ledgerfs.spark.source.messages import read_messages
-    from ledgerfs.spark.source.registration import register
 
 # Spark imports this package in every process, for whatever source.
 __getattr__, __dir__ = lazy_exports(
@@ -31,7 +31,7 @@ __getattr__, __dir__ = lazy_exports(
         "catalog": "ledgerfs.spark.pipelines.catalog",
         "export": "ledgerfs.spark.pipelines.export",
         "read_messages": "ledgerfs.spark.source.messages",
-        "register": "ledgerfs.spark.source.registration",
+        "register": "ledgerfs.spark.source.data_source",
         "stats": "ledgerfs.spark.pipelines.stats",
         "verify": "ledgerfs.spark.pipelines.verify",
     },

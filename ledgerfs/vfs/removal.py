@@ -7,9 +7,8 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import NotFoundError
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.vfs.bucket_tree import tree_of
 from ledgerfs.vfs.target import removable
-from ledgerfs.vfs.tree import Node, Tree
+from ledgerfs.vfs.tree import Node, Tree, tree_of
 from ledgerfs.writing.deletion import remove_ledger
 
 

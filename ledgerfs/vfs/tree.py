@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from heapq import merge
 from operator import itemgetter
 
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.cache.cache_folder import cache_folder
+from ledgerfs.cache.rendered_files import RenderedFiles
 from ledgerfs.errors import IsADirectoryPathError, LedgerfsError, NotADirectoryPathError, NotFoundError
 from ledgerfs.formats.record_header import records_size
 from ledgerfs.formats.topic_names import directory_of
@@ -16,8 +19,10 @@ from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.missing_ledgers import GapKind, MissingLedger, missing_error
 from ledgerfs.ledgers.reader import LedgerReader
-from ledgerfs.vfs.views import FileReader, View
+from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs.vfs.views import FileReader, View, make_views
 from ledgerfs.vfs.views.entries import EntriesView
+from ledgerfs.vfs.views.ledger_tables import LedgerTables
 
 _FILE_NAME = re.compile(r"(0|[1-9][0-9]{0,18})(?:@([0-9a-f-]{36}))?(\.[a-z]+)\Z", re.ASCII)
 
@@ -252,3 +257,29 @@ def _directories(catalog: Catalog) -> _Directory:
                 level = below
         level[directory[-1]] = _Topic(name or None)
     return root
+
+
+def tree_of(bucket: Bucket) -> Tree:
+    """Return the tree of views, topics and ledgers, as the bucket was listed last; raises as `Bucket.load_catalog`."""
+    return bucket.attached(_BucketTree).tree()
+
+
+class _BucketTree:
+    """The views of one bucket, and the tree over its catalog of now."""
+
+    __slots__ = ("_bucket", "_lock", "_tree", "_views")
+
+    def __init__(self, bucket: Bucket) -> None:
+        tables = LedgerTables(bucket, bucket.scan_options)
+        self._bucket = bucket
+        self._views = make_views(tables, RenderedFiles(cache_folder("rendered", bucket.cache_dir)))
+        self._tree: Tree | None = None
+        self._lock = ForkLock()
+
+    def tree(self) -> Tree:
+        bucket = self._bucket
+        catalog = bucket.catalog  # not with the lock held, which another thread's listing would wait for
+        with self._lock:
+            if self._tree is None or self._tree.catalog is not catalog:
+                self._tree = Tree(catalog, bucket.reader, self._views, bucket.warn_of_unplaced)
+            return self._tree

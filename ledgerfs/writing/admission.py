@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.dialects.pulsar_blob.taking_back import take_back
+from ledgerfs.dialects.pulsar_blob.ledger_group import take_back
 from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
 from ledgerfs.errors import LedgerExistsError, LedgerfsError, ObjectNotFoundError, StaleObjectError
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey

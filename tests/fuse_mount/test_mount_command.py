@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from ledgerfs.cli import mount as mount_module
-from ledgerfs.cli.durations import Duration
 from ledgerfs.cli.mount_helper import command_of
+from ledgerfs.cli.parameter_types import Duration
 from ledgerfs.errors import LedgerfsError, MountpointError
-from ledgerfs.fuse_mount.environment_file import load_environment
 from ledgerfs.fuse_mount.mount_request import MountRequest, absolute_url
 from ledgerfs.fuse_mount.mountpoint import absolute, mounted_at
 from ledgerfs.fuse_mount.option_names import sort_options, split_options
+from ledgerfs.fuse_mount.serving import load_environment
 from ledgerfs.fuse_mount.unmounting import detach
 from tests.support.commands import LEDGERFS, run
 from tests.support.ledgers import offload, put_in_folder

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.cli.command import command
-from ledgerfs.cli.left_out import say_left_out
+from ledgerfs.cli.commands import command
+from ledgerfs.cli.notices import say_left_out
 from ledgerfs.cli.options import json_option, parsed_options
 from ledgerfs.cli.output import human_size, print_json, say, show, table
+from ledgerfs.cli.parameter_types import Size
 from ledgerfs.cli.scan_options import parsed_names, scan_options
-from ledgerfs.cli.sizes import Size
 from ledgerfs.cli.spark.options import SessionOptions, session_options, storage_argument
-from ledgerfs.cli.spark.running import running
+from ledgerfs.cli.spark.running import run_script, running
 from ledgerfs.display import printable
 
 if TYPE_CHECKING:
@@ -171,6 +171,4 @@ def _as_json(done: "LakeExport") -> dict[str, Any]:
 
 if __name__ == "__main__":
     # As a script, a pipeline is its command.
-    from ledgerfs.cli.spark.script import run_script
-
     run_script("export")

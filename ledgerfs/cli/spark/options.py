@@ -35,7 +35,7 @@ class SessionOptions:
         from pyspark.errors import PySparkException
 
         from ledgerfs.spark.runtime.session import open_session
-        from ledgerfs.spark.runtime.task_errors import line_of
+        from ledgerfs.spark.runtime.tasks import line_of
 
         try:
             return open_session(name, self.master, self.settings)

@@ -1,20 +1,34 @@
-"""A session for as long as a command runs, and what its failures become."""
+"""Running a command with Spark: a session that is stopped at the end, failures as errors of ours, rows printed as JSON.
+
+A command's module can also be run as a script, by ``python -m`` or ``spark-submit``, with the same exit codes.
+"""
 
 import logging
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+import ledgerfs.cli
+from ledgerfs.cli.output import print_json
 from ledgerfs.cli.spark.options import WHAT_IS_NEEDED, SessionOptions
+from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def run_script(command: str) -> None:
+    """Run ``ledgerfs spark <command>`` with the arguments of this process, and exit with its code."""
+    sys.argv[1:1] = ["spark", command]
+    ledgerfs.cli.main()
 
 
 @contextmanager
@@ -34,7 +48,7 @@ def running(session: SessionOptions, name: str) -> Iterator["SparkSession"]:
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
-    from ledgerfs.spark.runtime.task_errors import error_of, line_of
+    from ledgerfs.spark.runtime.tasks import error_of, line_of
 
     try:
         yield opened
@@ -49,6 +63,22 @@ def running(session: SessionOptions, name: str) -> Iterator["SparkSession"]:
         # Java ends with this process in any case, and after an interruption may not answer any more.
         with suppress(Py4JError):
             opened.stop()
+
+
+def collected_rows(frame: "DataFrame") -> list[dict[str, Any]]:
+    """Do the work, and return its rows; times know that they are of UTC, which those of Spark's own rows do not."""
+    rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
+    return rows
+
+
+def milliseconds(time: datetime | None) -> int | None:
+    """Return a time as ms since 1970 UTC."""
+    return None if time is None else round(time.timestamp() * 1000)
+
+
+def print_rows(rows: list[dict[str, Any]]) -> None:
+    """Print rows as JSON: a list of objects."""
+    print_json([{name: _plain(value) for name, value in row.items()} for row in rows])
 
 
 def _silence_py4j() -> None:
@@ -73,3 +103,9 @@ def _require_java() -> None:
     if not found:
         where = f"JAVA_HOME is {home}, where there is none" if home else "there is no command java"
         raise click.ClickException(f"{where}; {WHAT_IS_NEEDED}")
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401  (what a column holds, and whatever JSON knows)
+    if isinstance(value, datetime):
+        return iso_time(milliseconds(value))
+    return value.isoformat() if isinstance(value, date) else value

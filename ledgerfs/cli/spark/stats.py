@@ -4,15 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.cli.command import command
-from ledgerfs.cli.left_out import say_left_out
-from ledgerfs.cli.notices import notice
+from ledgerfs.cli.commands import command
+from ledgerfs.cli.notices import notice, say_left_out
 from ledgerfs.cli.options import json_option
 from ledgerfs.cli.output import human_size, show, table
 from ledgerfs.cli.scan_options import scan_options
 from ledgerfs.cli.spark.options import SessionOptions, session_options, storage_argument
-from ledgerfs.cli.spark.rows import collected_rows, print_rows
-from ledgerfs.cli.spark.running import running
+from ledgerfs.cli.spark.running import collected_rows, print_rows, run_script, running
 from ledgerfs.display import printable
 
 if TYPE_CHECKING:
@@ -97,6 +95,4 @@ def _print_table(rows: list[dict[str, Any]], by: tuple[str, ...]) -> None:
 
 if __name__ == "__main__":
     # As a script, a pipeline is its command.
-    from ledgerfs.cli.spark.script import run_script
-
     run_script("stats")

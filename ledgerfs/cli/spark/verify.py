@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ledgerfs.cli.command import command
+from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import json_option
 from ledgerfs.cli.output import progress
 from ledgerfs.cli.spark.options import SessionOptions, session_options, storage_argument
-from ledgerfs.cli.spark.running import running
+from ledgerfs.cli.spark.running import run_script, running
 from ledgerfs.cli.verify import conclude
 
 if TYPE_CHECKING:
@@ -48,6 +48,4 @@ def verify(context: click.Context, *, storage: "Storage", session: SessionOption
 
 if __name__ == "__main__":
     # As a script, a pipeline is its command.
-    from ledgerfs.cli.spark.script import run_script
-
     run_script("verify")

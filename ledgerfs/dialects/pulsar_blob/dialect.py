@@ -29,8 +29,7 @@ from ledgerfs.dialects.pulsar_blob.columns import (
 from ledgerfs.dialects.pulsar_blob.gaps import find_gaps
 from ledgerfs.dialects.pulsar_blob.index_digests import IndexDigests
 from ledgerfs.dialects.pulsar_blob.reader import PulsarLedgerReader
-from ledgerfs.dialects.pulsar_blob.remains import BadIndex, BlobRemains
-from ledgerfs.dialects.pulsar_blob.repairs.kinds import REPAIRED_KINDS
+from ledgerfs.dialects.pulsar_blob.remains import REPAIRED_KINDS, BadIndex, BlobRemains
 from ledgerfs.dialects.pulsar_blob.same_uploads import compared_with_copies
 from ledgerfs.dialects.pulsar_blob.unpaired_objects import told_bad_indexes, told_orphans, without_false_losses
 from ledgerfs.errors import (

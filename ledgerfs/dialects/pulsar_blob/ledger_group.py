@@ -11,10 +11,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
-from ledgerfs.dialects.pulsar_blob.taking_back import take_back
 from ledgerfs.dialects.pulsar_blob.writer import UnindexedLedger, WrittenLedger, publish
-from ledgerfs.errors import LedgerExistsError, LedgerfsError, StaleObjectError
-from ledgerfs.formats.pulsar_blob.object_names import parse_ledger_key
+from ledgerfs.errors import (
+    LedgerExistsError,
+    LedgerfsError,
+    StaleObjectError,
+    StoreUnreachableError,
+    UncertainWriteError,
+)
+from ledgerfs.formats.pulsar_blob.object_names import LedgerKey, parse_ledger_key
 from ledgerfs.formats.pulsar_blob.user_metadata import GROUP_KEY, group_of
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.ordered_map import ordered_map
@@ -24,6 +29,7 @@ _log = logging.getLogger("ledgerfs.store")
 _DIGITS_OF_GROUP = re.compile(r"[0-9a-f]{12}")
 _THREADS = 4
 _DIGITS = 12
+_MOST_NAMED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,3 +163,33 @@ def _delete_objects(store: RawStore, group: LedgerGroup, kept: Collection[str]) 
             store.writes.delete(key.index_key if key.is_index else key.data_key)
         except LedgerfsError as error:
             yield error
+
+
+def take_back(store: RawStore, keys: Sequence[LedgerKey], cause: BaseException) -> None:
+    """Remove ledgers of which some may be there, all indexes before the first data object: what is left of a job then is no part of it.
+
+    Raises `UncertainWriteError` for those whose objects cannot be removed.
+    """
+    left: dict[int, None] = {}
+    failure: LedgerfsError | None = None
+    for is_index in (True, False):
+        for key in keys:
+            if key.ledger_id in left or isinstance(failure, StoreUnreachableError):
+                left[key.ledger_id] = None
+                continue
+            try:
+                store.writes.delete(key.index_key if is_index else key.data_key)
+            except LedgerfsError as error:
+                failure = error
+                left[key.ledger_id] = None
+    if failure is not None:
+        raise UncertainWriteError(
+            f"these ledgers could not be removed again after others failed, and may be there without those: {_listed(list(left))}; "
+            f"`ledgerfs rm` removes them; {failure.reason}",
+            key=f"{keys[0].uuid}-ledger-…",
+        ) from cause
+
+
+def _listed(ids: Sequence[int]) -> str:
+    more = f" and {len(ids) - _MOST_NAMED} more" if len(ids) > _MOST_NAMED else ""
+    return ", ".join(map(str, ids[:_MOST_NAMED])) + more

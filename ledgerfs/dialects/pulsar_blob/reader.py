@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.cache.object_window import ObjectWindow, Parts, open_parts
 from ledgerfs.cache.read_ahead import cut_parts
+from ledgerfs.dialects.described import describe_metadata, describe_object, describe_ref
 from ledgerfs.dialects.object_stream import leads_to, stream_objects
-from ledgerfs.dialects.pulsar_blob.block_map import BlockMap
-from ledgerfs.dialects.pulsar_blob.description import describe_ledger
+from ledgerfs.dialects.pulsar_blob.block_map import BlockMap, block_ends
 from ledgerfs.dialects.pulsar_blob.entries_file import EntriesFile
 from ledgerfs.dialects.pulsar_blob.entry_places import NEAR, Anchor, EntryPlaces
 from ledgerfs.dialects.pulsar_blob.padding_proof import PaddingProof
@@ -26,7 +26,7 @@ from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import Cuts, Entry, Glance, OnDamage, Origin, Stream
 from ledgerfs.storage.object_store import KeepingStore
-from ledgerfs.storage.objects import ReadRequest
+from ledgerfs.storage.objects import ObjectHead, ReadRequest
 from ledgerfs.storage.single_flight import SingleFlight
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ class PulsarLedgerReader:
     def describe(self) -> dict[str, Any]:
         """Return index, ledger metadata, blocks and object metadata."""
         heads = [self.store.head(stat.key) for stat in (self.ref.object("data"), self.ref.object("index"))]
-        return describe_ledger(self.ref, self.index, *heads)
+        return _described(self.ref, self.index, *heads)
 
     def request(self, start: int, end: int, *, is_kept: bool = True) -> ReadRequest:
         """Return what asks the store for bytes of the data object, of the version that the catalog saw."""
@@ -434,3 +434,23 @@ def _misplaced(key: str, anchor: Anchor) -> StaleObjectError:
     """Return the error for entries that were handed out from a place where nothing proves them to be."""
     reason = f"what an earlier pass had learned of where entry {anchor.entry} begins was wrong, and is forgotten; read it again"
     return StaleObjectError(reason, key=key, offset=anchor.offset)
+
+
+def _described(ref: LedgerRef, index: OffloadIndex, data: ObjectHead, index_object: ObjectHead) -> dict[str, Any]:
+    """Return index, ledger metadata, blocks and object metadata as values that JSON knows; sizes in bytes, times in ISO 8601 UTC."""
+    ends = block_ends(index)
+    return {
+        **describe_ref(ref),
+        "index": {
+            "data_length": index.data_length,
+            "header_length": index.header_length,
+            "padding": index.padding,
+            "oddity": index.oddity,
+        },
+        "ledger_metadata": describe_metadata(index.metadata),
+        "blocks": [
+            {"first_entry": block.first_entry, "part": block.part, "offset": block.offset, "length": end - block.offset}
+            for block, end in zip(index.blocks, ends, strict=True)
+        ],
+        "objects": {"data": describe_object(data), "index": describe_object(index_object)},
+    }

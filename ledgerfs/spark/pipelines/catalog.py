@@ -25,8 +25,8 @@ from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import Table, is_sound
 from ledgerfs.ledgers.dialect import Progress
-from ledgerfs.spark.runtime.distribution import distribute
 from ledgerfs.spark.runtime.storage import Storage, storage_of
+from ledgerfs.spark.runtime.tasks import distribute
 from ledgerfs.spark.source.ledger_rows import LedgerRows, costs_of_opening, ledger_parts
 from ledgerfs.spark.source.publish_times import TIMES, read_publish_times
 

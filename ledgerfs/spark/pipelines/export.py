@@ -27,9 +27,8 @@ from ledgerfs.spark.lake.target import Lake
 from ledgerfs.spark.pipelines.export_outcome import ExportOutcome, TopicExport, WrittenFile
 from ledgerfs.spark.pipelines.export_request import CheckedRequest, ExportRequest, ToDo, left_to_do
 from ledgerfs.spark.pipelines.export_task import RESULT_SCHEMA, ExportTask, NumberedPartition, RunResult
-from ledgerfs.spark.runtime.distribution import distribute
 from ledgerfs.spark.runtime.storage import Storage, storage_of
-from ledgerfs.spark.runtime.task_errors import error_of
+from ledgerfs.spark.runtime.tasks import distribute, error_of
 
 _SCHEMA = StructType(
     [

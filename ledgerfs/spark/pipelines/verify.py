@@ -22,8 +22,8 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.spark.runtime.distribution import distribute
 from ledgerfs.spark.runtime.storage import Storage, storage_of
+from ledgerfs.spark.runtime.tasks import distribute
 from ledgerfs.spark.source.ledger_rows import LedgerRows, costs_of_reading, ledger_parts
 from ledgerfs.storage.ordered_map import ordered_map
 from ledgerfs.upkeep.verification import Finding, Report, Severity

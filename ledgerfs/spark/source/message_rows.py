@@ -14,7 +14,7 @@ from ledgerfs.bucket.partitions import Partition, Run
 from ledgerfs.errors import InvalidRowsError
 from ledgerfs.messages.decode.table_schema import schema_of
 from ledgerfs.spark.runtime.storage import Storage
-from ledgerfs.spark.runtime.worker import spare_imports
+from ledgerfs.spark.runtime.tasks import spare_imports
 
 if TYPE_CHECKING:
     from ledgerfs.scan.scan import Scan

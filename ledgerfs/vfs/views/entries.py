@@ -8,7 +8,7 @@ from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
 from ledgerfs.ledgers.file_reader import FileReader
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import LedgerReader
-from ledgerfs.vfs.views.rendered_file import Rendered
+from ledgerfs.vfs.views.rendered import Rendered
 
 if TYPE_CHECKING:
     from ledgerfs.cache.rendered_files import RenderedFiles

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-from ledgerfs.dialects.pulsar_blob.remains import BadIndex
+from ledgerfs.dialects.pulsar_blob.remains import UNREADABLE_INDEX, BadIndex
 from ledgerfs.dialects.pulsar_blob.repairs.actions import ReplaceIndex
 from ledgerfs.dialects.pulsar_blob.repairs.data_walk import DataWalk
-from ledgerfs.dialects.pulsar_blob.repairs.kinds import UNREADABLE_INDEX
 from ledgerfs.dialects.pulsar_blob.repairs.orphans import rebuild, why_not_known
 from ledgerfs.dialects.pulsar_blob.repairs.rebuilt_index import metadata_left_in, rebuilt_index, why_not_whole
 from ledgerfs.dialects.pulsar_blob.repairs.same_bytes import why_not_contained

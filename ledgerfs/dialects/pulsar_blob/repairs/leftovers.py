@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from ledgerfs.dialects.pulsar_blob.remains import GCS_PART, UNFINISHED_UPLOAD
 from ledgerfs.dialects.pulsar_blob.repairs.actions import AbortUpload, DeleteObject
-from ledgerfs.dialects.pulsar_blob.repairs.kinds import GCS_PART, UNFINISHED_UPLOAD
 from ledgerfs.dialects.pulsar_blob.repairs.survey import Survey
 from ledgerfs.errors import (
     AccessDeniedError,

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from ledgerfs.dialects.pulsar_blob.remains import INDEX_WITHOUT_DATA
 from ledgerfs.dialects.pulsar_blob.repairs.actions import DeleteObject
-from ledgerfs.dialects.pulsar_blob.repairs.kinds import INDEX_WITHOUT_DATA
 from ledgerfs.dialects.pulsar_blob.repairs.survey import Survey
 from ledgerfs.dialects.pulsar_blob.repairs.user_metadata import foreign_format
 from ledgerfs.formats.topic_names import topic_of

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from ledgerfs.dialects.pulsar_blob.ledger_group import LedgerGroup
 from ledgerfs.dialects.pulsar_blob.new_ledger import completed_user_metadata
+from ledgerfs.dialects.pulsar_blob.remains import DATA_WITHOUT_INDEX
 from ledgerfs.dialects.pulsar_blob.repairs.actions import DeleteObject, RebuildIndex
 from ledgerfs.dialects.pulsar_blob.repairs.data_walk import DataWalk
-from ledgerfs.dialects.pulsar_blob.repairs.kinds import DATA_WITHOUT_INDEX
 from ledgerfs.dialects.pulsar_blob.repairs.rebuilt_index import rebuilt_index, why_not_whole
 from ledgerfs.dialects.pulsar_blob.repairs.same_bytes import why_not_contained
 from ledgerfs.dialects.pulsar_blob.repairs.survey import Survey

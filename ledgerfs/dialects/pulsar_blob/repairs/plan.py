@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from ledgerfs.dialects.pulsar_blob.columns import NUMBER, key_of
-from ledgerfs.dialects.pulsar_blob.remains import remains_of
-from ledgerfs.dialects.pulsar_blob.repairs.kinds import (
+from ledgerfs.dialects.pulsar_blob.remains import (
     DATA_WITHOUT_INDEX,
     GCS_PART,
     INDEX_WITHOUT_DATA,
     UNREADABLE_INDEX,
+    remains_of,
 )
 from ledgerfs.dialects.pulsar_blob.repairs.leftovers import look_at_part, look_at_uploads, part_names
 from ledgerfs.dialects.pulsar_blob.repairs.lost_data import look_at_lost

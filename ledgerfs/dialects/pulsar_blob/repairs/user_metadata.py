@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from ledgerfs.dialects.pulsar_blob.columns import NUMBER
+from ledgerfs.dialects.pulsar_blob.remains import NO_VERSION_KEY
 from ledgerfs.dialects.pulsar_blob.repairs.actions import RestoreMetadata
-from ledgerfs.dialects.pulsar_blob.repairs.kinds import NO_VERSION_KEY
 from ledgerfs.dialects.pulsar_blob.repairs.survey import Survey
 from ledgerfs.errors import LedgerfsError, ObjectNotFoundError, StaleObjectError, StoreUnreachableError
 from ledgerfs.formats.pulsar_blob.user_metadata import FORMAT_VERSION, parse_user_metadata
