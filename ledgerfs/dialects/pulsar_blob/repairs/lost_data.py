@@ -1,4 +1,4 @@
-"""Indexes without a data object: the last word of what was there, unless a complete copy says the same."""
+"""Repairs of indexes without a data object: they are kept, as all that tells of the ledger, unless there is a complete copy."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from ledgerfs.ledgers.repairs import Repair
 
 
 def look_at_lost(survey: Survey, lost: LedgerRef) -> Iterator[Repair]:
-    """Yield what can be done about an index whose data object is gone."""
+    """Yield the repair of an index whose data object is gone."""
     head = survey.store.head(lost.object("index").key)
 
     def found(severity: Severity, reason: str, action: DeleteObject | None = None) -> Repair:
