@@ -1,4 +1,4 @@
-"""A part of a bucket that is read independently, perhaps on another machine: some kilobytes, with everything to read it except the store."""
+"""A part of a bucket that is read independently, perhaps on another machine: some kilobytes, all that reading it takes except the store."""
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any

@@ -21,8 +21,8 @@ _ARROW_SECONDS = 0.1
 class LedgerFile(AbstractBufferedFile):
     """A file opened for reading. Not for several threads at once: each opens its own, which costs nothing.
 
-    What is behind the reader is fetched ahead and kept below this layer, for all readers of the process, so none of fsspec's caches is in
-    between unless ``cache_type`` names one.
+    Bytes are fetched ahead and cached below this layer, for all readers of the process, so none of fsspec's caches is used unless
+    ``cache_type`` names one.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class LedgerFile(AbstractBufferedFile):
         return count
 
     def close(self) -> None:
-        """Close, and let go of what the file holds: a descriptor, parts on their way."""
+        """Close, and release descriptors and parts that are being fetched."""
         super().close()
         self._opened = None
 

@@ -68,7 +68,7 @@ class MessageRows:
 def write_rows(store: RawStore, ledger: NewLedger, rows: MessageRows, options: EncodeOptions) -> UnindexedLedger:
     """Write rows as a data object, which `publish` makes a ledger; its creation time is the earliest publish time of its messages.
 
-    Raises as `add_rows`, also for no rows; the bucket is as it was then.
+    Raises as `add_rows`, also without rows; the bucket is then unchanged.
     """
     with LedgerWriter(store, ledger) as writer:
         added = add_rows(writer, rows, options)

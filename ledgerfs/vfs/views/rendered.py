@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A rendered file: it stays readable while this is held, also if the cache drops it."""
+    """An opened rendered file: it stays readable, even if the cache drops it."""
 
     file: "CachedFile"
 
@@ -52,22 +52,22 @@ class RenderedView:
 
     @property
     def suffix(self) -> str:
-        """The kind is its files' ending."""
+        """The files' ending is their kind."""
         return f".{self.kind}"
 
     @property
     def lists_copies(self) -> bool:
-        """A folder of tables is a dataset, in which each message is once."""
+        """False: a folder of tables is a dataset, which has each message once."""
         return False
 
     def size(self, ref: "LedgerRef") -> int | None:
-        """Return the size of a file that is in the cache."""
+        """Return the size of a file that is in the cache; None for others."""
         return self.files.size(self.tables.key(ref, self.kind), self.tables.state(ref))
 
     def open(self, ledger: "LedgerReader") -> Rendered:
         """Return the file, rendered unless it is in the cache.
 
-        Raises `CacheWriteError` when the disk is full, and what reading messages raises: `EncryptedMessageError`, `CorruptMessageError`,
+        Raises `CacheWriteError` if the disk is full, and the errors of reading messages: `EncryptedMessageError`, `CorruptMessageError`,
         `CorruptLedgerError`, `StoreError`, ….
         """
         ref = ledger.ref
@@ -75,7 +75,7 @@ class RenderedView:
         return Rendered(self.files.open(key, lambda sink: self._render(ref, sink), state))
 
     def _render(self, ref: "LedgerRef", sink: BinaryIO) -> bool:
-        # pyarrow, which this imports, is not needed by those who list and copy.
+        # This imports pyarrow, which listing and copying do not need.
         from ledgerfs.tables.table_files import write_table
 
         scan = self.tables.scan(ref)
