@@ -4,8 +4,8 @@
 
     spark.read.format("ledgerfs").option("topic", "persistent://public/default/orders").load("s3://tier")
 
-Sessions that have their own settings of S3 (``spark.hadoop.fs.s3a.…``) tell them by `register`. Needs the
-extra ``spark`` (PySpark 4.1 or newer) and Java 17.
+If a session has its own settings of S3 (``spark.hadoop.fs.s3a.…``), `register` makes the source use them. Needs the extra ``spark``
+(PySpark 4.1 or newer) and Java 17.
 """
 
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ledgerfs.spark.source.data_source import register
     from ledgerfs.spark.source.messages import read_messages
 
-# Spark imports this package in every process, for whatever source.
+# Spark imports this package in every process, whatever source is used.
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {

@@ -29,7 +29,7 @@ _PARTS = pa.schema([("number", pa.int32()), ("part", pa.binary())])
 def distribute(
     spark: SparkSession, parts: Iterable[Part], work: Callable[[Part], Iterator[pa.RecordBatch]], schema: StructType
 ) -> DataFrame:
-    """Return what ``work`` yields for each part, as a DataFrame; nothing is done before somebody asks for its rows.
+    """Return the batches that ``work`` yields for each part, as a DataFrame; nothing runs before its rows are used.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def distribute(
     parts
         Values that pickle, each small; they are sent to their own task only.
     work
-        Runs in a Python worker, which may do it more than once; it travels to every task, so it is small, too.
+        Runs in a Python worker, perhaps more than once; it is sent to every task, so it has to be small, too.
     schema
         Of the batches.
 
@@ -58,15 +58,15 @@ def distribute(
 
 @cache
 def spare_imports() -> None:
-    """Spare what was imported, and compiled kernels, from the collection of garbage that Spark's daemon asks for after every task.
+    """Exclude imported modules and compiled kernels from the garbage collection that Spark's daemon runs after every task.
 
-    It takes 16 to 58 ms each time otherwise.
+    Otherwise that takes 16 to 58 ms each time.
     """
     gc.freeze()
 
 
 def error_of(failure: Exception) -> LedgerfsError | None:
-    """Return the error of ours that ended a job, by what Spark raised for it; None where it was none of ours."""
+    """Return the error of ours that ended a job, from the exception that Spark raised; None if it was another error."""
     match = _OURS.match(_last_line(str(failure)))
     kind = getattr(errors, match[1], None) if match else None
     if match is None or not (isinstance(kind, type) and issubclass(kind, LedgerfsError)):
@@ -75,12 +75,12 @@ def error_of(failure: Exception) -> LedgerfsError | None:
 
 
 def line_of(failure: Exception) -> str:
-    """Return in one line what Spark raised."""
+    """Return an exception of Spark's in one line."""
     return _last_line(str(failure)).strip().removeprefix(": ") or type(failure).__name__
 
 
 def _last_line(text: str) -> str:
-    """Return the line of a traceback that names the exception; of a text without one, the first line that says something."""
+    """Return the line of a traceback that names the exception; without a traceback, the first line with a meaning."""
     _, has_traceback, shown = text.rpartition(_TRACEBACK)
     lines = [line for line in shown.splitlines() if line.strip()]
     if has_traceback:

@@ -1,6 +1,6 @@
 """The data source ``ledgerfs``: messages of offloaded topics as a DataFrame, and a DataFrame as messages of new ledgers.
 
-Spark imports this wherever it looks for sources, whether ours is used or not; so what reads and writes is imported when it is used.
+Spark imports this in every process that looks for sources, even if ours is not used; so readers and writers are imported on use.
 
 Filters are not pushed down: Spark then returns wrong rows from the second query of a DataFrame on. Ranges of time and columns are options.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class LedgerfsDataSource(DataSource):
-    """What ``spark.read.format("ledgerfs")`` and ``df.write.format("ledgerfs")`` mean."""
+    """The source of ``spark.read.format("ledgerfs")`` and ``df.write.format("ledgerfs")``."""
 
     settings: dict[str, str] = {}  # noqa: RUF012  (one for each class: `ledgerfs.spark.register` makes another)
     """Hadoop's settings of a session."""
@@ -42,13 +42,13 @@ class LedgerfsDataSource(DataSource):
         return spark_schema(columns)
 
     def reader(self, schema: "StructType") -> DataSourceReader:
-        """Return what reads columns of this schema."""
+        """Return a reader of the columns of this schema."""
         from ledgerfs.spark.source.message_rows import columns_of
 
         return MessageReader(self._read_options(), columns_of(schema))
 
     def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
-        """Return what writes rows of this schema as messages."""
+        """Return a writer of rows of this schema as messages."""
         from ledgerfs.spark.source.data_sink import open_sink
 
         return open_sink(self.options, schema, overwrite=overwrite, settings=self.settings)
@@ -107,7 +107,7 @@ def register(spark: "SparkSession", settings: Mapping[str, str] | None = None) -
     told = {**session_settings(spark), **(settings or {})}
 
     class SessionDataSource(LedgerfsDataSource):
-        """The source with what this session knows."""
+        """The source with this session's settings."""
 
         settings = told
 
