@@ -1,7 +1,7 @@
-"""What every command and every group is: commands take nothing empty, and groups import a command when it runs.
+"""Commands that take no empty arguments, and groups that import a command when it runs.
 
-``--start "$SINCE"`` with a variable that is not set does not mean "everything". ``--help``, completion and suggestions need no more of a
-command than its name and a line.
+``--start "$SINCE"`` with a variable that is not set does not mean "everything". ``--help``, completion and suggestions need only the name
+of a command and a line about it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,10 +14,10 @@ from click.shell_completion import CompletionItem
 
 
 class Command(click.Command):
-    """A command of which no option and no argument may be an empty text."""
+    """A command whose options and arguments must not be empty texts."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Look through what was given before anything becomes of it, opened buckets included."""
+        """Check the given texts before anything else is done, such as opening a bucket."""
         given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
         if not ctx.resilient_parsing:
             _require_no_empty(self, ctx, given)
@@ -37,12 +37,12 @@ def _require_no_empty(command: Command, ctx: click.Context, given: Mapping[str, 
 
 
 class LazyCommand(click.Command):
-    """What stands for a command that is not imported yet.
+    """A placeholder for a command that is not imported yet.
 
     Parameters
     ----------
     name
-        What users type.
+        The command's name.
     place
         ``module:attribute`` of the command.
     summary
@@ -62,7 +62,7 @@ class LazyCommand(click.Command):
 
 
 class LazyGroup(click.Group):
-    """A group of commands, each imported when somebody asks for it (`get_command`)."""
+    """A group of commands, each imported on use (`get_command`)."""
 
     def __init__(self, *args: Any, lazy: Iterable[LazyCommand] = (), **options: Any) -> None:  # noqa: ANN401  (click's)
         super().__init__(*args, **options)

@@ -46,7 +46,7 @@ def export(
       ledgerfs export s3://tier public/default/orders november/ --start 2026-11-01 --end 2026-12-01
       ledgerfs export s3://tier public/default/orders orders/ --on-corrupt skip
     """
-    # pyarrow and numba, which this imports, are not needed by those who list and copy.
+    # This imports pyarrow and numba, which --help does not need.
     from ledgerfs.export.export import export_topic
 
     with progress() as update:

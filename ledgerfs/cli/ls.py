@@ -30,7 +30,7 @@ def ls(bucket: "Bucket", path: str, long: bool) -> None:
       ledgerfs ls s3://tier entries/public/default
       ledgerfs ls -l s3://tier entries/public/default/orders
     """
-    # What this imports, numpy among it, is there when a bucket is, and not needed to help.
+    # This imports numpy, which --help does not need.
     from ledgerfs.vfs.tree import tree_of
 
     with progress() as update:

@@ -17,8 +17,8 @@ _MOST_LINES = 10
 
 
 def notice(bucket: "Bucket") -> None:
-    """Say on standard error what is in the bucket besides readable ledgers, in one line; nothing when there is nothing to say."""
-    # numpy, which this imports, is there when a bucket is; its options are offered without.
+    """Say on standard error, in one line, what the bucket has besides readable ledgers, or that it has no ledgers."""
+    # This imports numpy, which --help does not need.
     from ledgerfs.ledgers.catalog_rows import is_sound
 
     catalog = bucket.catalog
@@ -40,7 +40,7 @@ def notice(bucket: "Bucket") -> None:
 
 
 class LeavesOut(Protocol):
-    """What a scan and an export tell when they are done."""
+    """What a scan and an export have left out."""
 
     @property
     def topic(self) -> str:
@@ -54,17 +54,17 @@ class LeavesOut(Protocol):
 
     @property
     def incomplete(self) -> "Sequence[Incomplete]":
-        """Chunked messages of which parts are missing."""
+        """Chunked messages of which chunks are missing."""
         ...
 
     @property
     def missing(self) -> "Sequence[MissingLedger]":
-        """Ledgers that the bucket cannot deliver."""
+        """Missing ledgers."""
         ...
 
 
 def say_left_out(scan: LeavesOut) -> bool:
-    """Say on standard error what a scan left out, the first places each on a line; return whether there was damage."""
+    """Say on standard error what a scan left out, a line for each of the first places; return whether there was damage."""
     for lost in scan.missing[:_MOST_LINES]:
         say(f"{scan.topic}: left out ledger {lost.ledger_id}: {lost.why} ({lost.key})")
     if len(scan.missing) > _MOST_LINES:
@@ -86,7 +86,7 @@ def say_left_out(scan: LeavesOut) -> bool:
 
 
 def announce_compiling() -> None:
-    """Say once on standard error, if that is a terminal, when a kernel is really being compiled; a kernel from disk is no news.
+    """Say once on standard error, if that is a terminal, that a kernel is being compiled; nothing for kernels from disk.
 
     Imports numba: for commands that are about to use it.
     """

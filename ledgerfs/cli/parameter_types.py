@@ -1,4 +1,4 @@
-"""What arguments and options can be besides texts: sizes, spans of time, paths of this machine."""
+"""The types of arguments and options that are not texts: sizes, spans of time, paths of this machine."""
 
 import re
 from pathlib import Path
@@ -40,12 +40,12 @@ class Duration(click.ParamType[float]):
         match = _SPAN.match(str(value))
         seconds = 0.0 if match is None else float(match[1]) * _UNITS[match[2]]
         if not 1 <= seconds <= _MOST:
-            self.fail(f"{value!r} is no time from 1s to 365d; expected such as 60s, 5m, 1h", param, ctx)
+            self.fail(f"{value!r} is not a time from 1s to 365d, such as 60s, 5m, 1h", param, ctx)
         return seconds
 
 
 class LocalPath(click.ParamType[Path]):
-    """A path of this machine; what else would do for a URL is told by ``hint``."""
+    """A path of this machine; for a URL the error ends with ``hint``."""
 
     name = "path"
 

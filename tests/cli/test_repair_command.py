@@ -50,7 +50,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(damaged: str) -> Non
     assert [line.split("  ")[0] for line in lines[:-1]] == ["would delete-data", "nothing", "nothing"]
     assert "00000001-ledger-1: it is empty" in lines[0]
     assert any("nothing tells its topic; `--topic`" in line for line in lines)
-    assert any("short-object" in line and "repair cannot mend that" in line for line in lines)
+    assert any("short-object" in line and "this cannot be repaired" in line for line in lines)
     assert lines[-1] == "to do: 1; nothing can or need be done about: 2; --yes does it"
     assert sorted(Path(damaged).iterdir()) == before
 

@@ -46,7 +46,7 @@ def catalog(*, storage: "Storage", session: SessionOptions, by: str, publish_tim
       ledgerfs spark catalog s3://tier --publish-times --master spark://host:7077
     """
     with running(session, "ledgerfs catalog") as spark:
-        # Spark, which this imports, is not on every machine.
+        # This imports Spark, which is not on every machine.
         from ledgerfs.spark.pipelines.catalog import catalog as catalog_of
         from ledgerfs.spark.runtime.storage import storage_of
 

@@ -69,8 +69,8 @@ def export(
 ) -> None:
     """Export topics to a folder that Spark, Hive, DuckDB and pyarrow read as one table.
 
-    What is half written is never seen: files appear together at the end, and _SUCCESS after them. Run it again with --incremental
-    when topics have grown, or after an interruption: ledgers that are exported already are not read again.
+    Half of an export is never seen: files appear together at the end, and _SUCCESS after them. Run it again with --incremental when topics
+    have grown, or after an interruption: ledgers that are exported already are not read again.
 
     Exit code 1: damaged entries are missing in the files, and were named.
 
@@ -83,7 +83,7 @@ def export(
       ledgerfs spark export s3://tier --to s3://lake/all --master spark://host:7077 -O endpoint_url=http://minio:9000
     """
     with running(session, "ledgerfs export") as spark:
-        # Spark, pyarrow and numba, which these import, are not on every machine.
+        # These import Spark, pyarrow and numba, which are not on every machine.
         from ledgerfs.spark.pipelines.export import run_export
         from ledgerfs.spark.runtime.storage import Storage
 
@@ -119,7 +119,7 @@ def _request(
 
 
 def _say_what_is_missing(topics: "Sequence[TopicExport]") -> bool:
-    """Say what the files lack, now and from before; return whether there was damage."""
+    """Say what this export and earlier ones left out; return whether there was damage."""
     is_damaged = False
     for topic in topics:
         is_damaged |= say_left_out(topic) or topic.skipped_before > 0

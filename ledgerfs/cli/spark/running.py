@@ -33,18 +33,18 @@ def run_script(command: str) -> None:
 
 @contextmanager
 def running(session: SessionOptions, name: str) -> Iterator["SparkSession"]:
-    """Open the session, and stop it in the end, however that comes: its jobs with it, after Ctrl-C as well.
+    """Open the session, and stop it and its jobs at the end, also after errors and Ctrl-C.
 
-    What a task failed with is raised again as the error of ours that it was, so that message and exit code are those of other commands.
-    Raises `click.ClickException` where Spark or Java is not installed, or fails on its own.
+    An error of ours that ended a task is raised again, so that message and exit code are those of other commands. Raises
+    `click.ClickException` if Spark or Java is not installed, or fails on its own.
     """
     _require_java()
-    # Spark's handler of Ctrl-C talks to Java in the middle of whatever is being said to it; stopping the session ends its jobs as well.
+    # Spark's handler of Ctrl-C calls Java in the middle of other calls; stopping the session ends its jobs as well.
     on_interrupt = signal.getsignal(signal.SIGINT)
     opened = session.open(name)
     signal.signal(signal.SIGINT, on_interrupt)
     _silence_py4j()
-    # Spark's own, which only now are known to be there.
+    # Spark's own; only now it is sure that Spark is installed.
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
@@ -66,7 +66,7 @@ def running(session: SessionOptions, name: str) -> Iterator["SparkSession"]:
 
 
 def collected_rows(frame: "DataFrame") -> list[dict[str, Any]]:
-    """Do the work, and return its rows; times know that they are of UTC, which those of Spark's own rows do not."""
+    """Run the query, and return its rows; times have the zone UTC, unlike those of Spark's own rows."""
     rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
     return rows
 
@@ -82,20 +82,20 @@ def print_rows(rows: list[dict[str, Any]]) -> None:
 
 
 def _silence_py4j() -> None:
-    """Keep its tracebacks of interruptions off the terminal: it logs some to the root, which from then on prints those of its own, too."""
+    """Keep py4j's tracebacks of interruptions off the terminal: it logs some to the root logger, which then prints py4j's own, too."""
     logging.getLogger().addFilter(lambda _: False)
     logging.getLogger("py4j").propagate = False
 
 
 def _was_interrupted(error: BaseException | None) -> bool:
-    """Whether an error came after Ctrl-C: Spark's own cleaning up talks to Java again, which may have closed the connection by then."""
+    """Whether an error came after Ctrl-C: Spark's own cleaning up calls Java again, which may have closed the connection."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
     return error is not None
 
 
 def _require_java() -> None:
-    """See to it that Spark's own script will find Java; under spark-submit it has."""
+    """Raise `click.ClickException` if Spark's own script would not find Java; spark-submit has found it."""
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return
     home = os.environ.get("JAVA_HOME")

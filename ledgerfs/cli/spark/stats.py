@@ -23,7 +23,7 @@ def _by(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...]:
     names = [name.strip() for name in text.split(",")]
     wrong = [name for name in names if name not in _BY]
     if wrong:
-        raise click.BadParameter(f"{wrong[0]!r} is none of {', '.join(_BY)}")
+        raise click.BadParameter(f"{wrong[0]!r} is not one of {', '.join(_BY)}")
     return tuple(_BY[name] for name in names)
 
 
@@ -63,7 +63,7 @@ def stats(
         raise click.UsageError("either name topics, or give --topics")
     scan.pop("columns", None)
     with running(session, "ledgerfs stats") as spark:
-        # Spark, which this imports, is not on every machine.
+        # This imports Spark, which is not on every machine.
         from ledgerfs.spark.pipelines.stats import stats as stats_of
         from ledgerfs.spark.runtime.storage import storage_of
         from ledgerfs.spark.source.left_out import by_topic, left_out_accumulator

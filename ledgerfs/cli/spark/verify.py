@@ -1,4 +1,4 @@
-"""``ledgerfs spark verify``: whether all of a bucket is readable, with the work done by Spark."""
+"""``ledgerfs spark verify``: whether all of a bucket is readable, checked by Spark's tasks."""
 
 from typing import TYPE_CHECKING
 
@@ -37,7 +37,7 @@ def verify(context: click.Context, *, storage: "Storage", session: SessionOption
       ledgerfs spark verify s3://tier --master spark://host:7077 --json > findings.json
     """
     with running(session, "ledgerfs verify") as spark:
-        # Spark, which this imports, is not on every machine.
+        # This imports Spark, which is not on every machine.
         from ledgerfs.spark.pipelines.verify import prepare
 
         with progress() as update:

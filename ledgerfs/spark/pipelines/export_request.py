@@ -83,7 +83,7 @@ class CheckedRequest:
         require_of_parts(scan)
         probe = make_scan("", (), **scan)
         columns = layout.columns_of_files(probe.schema.names)
-        del_columns = {name: value for name, value in scan.items() if name != "columns"}
+        others = {name: value for name, value in scan.items() if name != "columns"}
         described = {
             "bucket": told_bucket(storage.bucket()),
             "format": request.format,
@@ -94,7 +94,7 @@ class CheckedRequest:
             "clock_slack_ms": probe.clock_slack_ms,
             "private_keys": sorted(keys),
         }
-        return cls(layout, columns, request.format, del_columns, probe, described)
+        return cls(layout, columns, request.format, others, probe, described)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from ledgerfs.upkeep.verification.verify import verify_listed
 DAY_SECONDS = 86400.0
 
 _ADVICE = (
-    "repair cannot mend that: copy the object from a backup, or offload the ledger again while BookKeeper still has it"
+    "this cannot be repaired: copy the object from a backup, or offload the ledger again while BookKeeper still has it"
 )
 
 
