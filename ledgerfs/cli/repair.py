@@ -22,7 +22,7 @@ _DURATION = re.compile(r"(\d{1,9})([smhdw]?)\Z", re.ASCII)
 def _seconds(_: click.Context, __: click.Parameter, text: str) -> int:
     match = _DURATION.match(text.strip())
     if match is None:
-        raise click.BadParameter(f"{text!r} is no duration such as 90m, 24h or 7d")
+        raise click.BadParameter(f"{text!r} is not a duration such as 90m, 24h or 7d")
     return int(match[1]) * _UNITS[match[2]]
 
 

@@ -97,7 +97,7 @@ def test_what_fails_is_said_and_is_exit_code_1(damaged: str, monkeypatch: pytest
 
 
 def test_wrong_usage(tmp_path: Path) -> None:
-    assert "no duration such as 90m" in run(str(tmp_path), "--older-than", "soon", code=2).output
+    assert "not a duration such as 90m" in run(str(tmp_path), "--older-than", "soon", code=2).output
     assert "name them" in run(str(tmp_path), "--topic", TOPIC, code=2).output
     wrong = CliRunner().invoke(repair, [str(tmp_path), "--topic", "a://b", "--ledger", "1"])
     assert isinstance(wrong.exception, InvalidNameError)
