@@ -32,7 +32,7 @@ from pyspark.sql.types import StructType
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.bucket.partition_plan import DEFAULT_PARTITION_BYTES
 from ledgerfs.spark.runtime.session import open_session
-from ledgerfs.spark.runtime.worker import spare_imports
+from ledgerfs.spark.runtime.tasks import spare_imports
 from ledgerfs.spark.source.message_rows import BATCH_BYTES, BATCH_ROWS
 from ledgerfs.writing.imports import import_rows
 

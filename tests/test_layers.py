@@ -42,7 +42,7 @@ SUB_ROOMS = {
 """Of rooms with sub-rooms that have an order; those of `formats`, `storage` and `dialects` beside each other know nothing of each other."""
 DIALECTS = ["pulsar_blob", "mapfile"]
 WRITER = {
-    *(f"dialects.pulsar_blob.{name}" for name in ("writer", "new_ledger", "ledger_group", "taking_back", "columns")),
+    *(f"dialects.pulsar_blob.{name}" for name in ("writer", "new_ledger", "ledger_group", "columns")),
     *(f"formats.pulsar_blob.{name}" for name in ("object_names", "user_metadata")),
 }
 """What rooms above the dialects know of the only one that ledgers are written in."""

@@ -37,22 +37,22 @@ _FOR_OTHER_ROOMS = frozenset(
     {"attached", "dialect_of", "dialects", "listed_catalog", "raw_store", "reader", "readers_of", "store", "uncached_reader"}
     | {"survey", "warn_of_unplaced"}
 )  # fmt: skip
-"""What is no part of the public API."""
+"""Names that are not part of the public API."""
 
 
 class Bucket:
-    """An opened bucket. Nothing is requested before something is asked for; then the catalog is loaded once and kept until `refresh`.
+    """An opened bucket. The first use loads the catalog, which is kept until `refresh`; before that the store is asked nothing.
 
     Safe in threads and after a fork; pickles without its catalog.
 
     Parameters
     ----------
     store
-        Where its objects are.
+        The store of its objects.
     cache_dir, scan_options, catalog_max_age, dialect
-        As `open_bucket` explains them.
+        As in `open_bucket`.
     identity
-        What tells the bucket from all others, by which catalog and learned offsets are kept on disk; None where nothing is to be kept.
+        Names the bucket among all others, for the catalog and learned offsets on disk; None to keep nothing there.
 
     """
 
@@ -112,40 +112,40 @@ class Bucket:
         return list(names_shown(self, _FOR_OTHER_ROOMS))
 
     def _repr_html_(self) -> str:
-        """Return the topics as far as they are known: a notebook that shows a bucket lists none."""
+        """Return a table of the topics, if the catalog is loaded: showing a bucket in a notebook does not list it."""
         catalog = self.listed_catalog
         return TopicInfos([] if catalog is None else catalog.topics(), repr(self))._repr_html_()
 
     @property
     def identity(self) -> str | None:
-        """What tells the bucket from all others, in any process: its URL and a digest (`identity_of`), without credentials.
+        """Names the bucket among all others, in any process: its URL and a digest (`identity_of`), without credentials.
 
-        None where that cannot be told; such a bucket is no other's equal, and not even its own in another process.
+        None if it cannot be named; such a bucket equals no other one, not even itself in another process.
         """
         identity: str | None = self._options[3]
         return identity
 
     @property
     def cache_dir(self) -> str | None:
-        """Folder for what is kept on disk, as `open_bucket` was told."""
+        """The folder for what is kept on disk that was given to `open_bucket`."""
         cache_dir: str | None = self._options[0]
         return cache_dir
 
     @property
     def scan_options(self) -> Mapping[str, Any]:
-        """Options of the scans behind the tables that are files of the tree."""
+        """Options of the scans that the tree's table files are made from."""
         scan_options: Mapping[str, Any] = self._options[1]
         return scan_options
 
     @property
     def catalog(self) -> Catalog:
-        """The table of all ledgers; on first use one listing, and one GET for each index that no process has read before."""
+        """The table of all ledgers; the first use costs a listing, and a GET for each index that no process has read before."""
         return self.load_catalog()
 
     def load_catalog(self, progress: Progress | None = None, *, listed: bool = False) -> Catalog:
-        """Return the catalog, loading it on first use, with word of how far that is.
+        """Return the catalog, loaded on first use; ``progress`` is told how far that is.
 
-        With ``listed`` not one that another process has listed, however young. Raises `NotFoundError` (no such bucket),
+        With ``listed`` the bucket is listed even if another process has just done so. Raises `NotFoundError` (no such bucket),
         `AccessDeniedError` (also for a folder in it that may not be listed, since ledgers may be there), `StoreError`.
         """
         known = self._known_catalog(listed=listed)
@@ -157,7 +157,7 @@ class Bucket:
             return self._list(progress) if known is None else known
 
     def refresh(self, progress: Progress | None = None) -> Catalog:
-        """List the bucket again; only indexes that are new or changed are read. Others go on with what was known, until it is done.
+        """List the bucket again; only new and changed indexes are read. Until it is done, other threads use the old catalog.
 
         Raises as `load_catalog`.
         """
@@ -171,11 +171,11 @@ class Bucket:
 
     @property
     def listed_catalog(self) -> Catalog | None:
-        """The catalog as it was loaded last, however old; None before that. Costs nothing, and nothing is to be decided by it."""
+        """The catalog that was loaded last, however old; None before that. Costs no request; decide nothing by it."""
         return self._catalog
 
     def _known_catalog(self, *, listed: bool) -> Catalog | None:
-        """Return the catalog if it is good enough."""
+        """Return the catalog if it is young enough."""
         with self._lock:
             if self._catalog is None and not (self._expired or listed) and self._max_age > 0:
                 self._catalog = self._kept_catalog(self._max_age)
@@ -191,7 +191,7 @@ class Bucket:
         with self._lock:
             listed_ms = int(time.time() * 1000)
             previous = self._kept_catalog() if self._catalog is None else self._catalog
-            # What is written while the bucket is listed may not be in the listing.
+            # Objects that are written while the bucket is listed may be missing in the listing.
             self._expired = False
         try:
             catalog = list_bucket(self.store, self._dialects, previous, progress)
@@ -213,7 +213,7 @@ class Bucket:
 
     @property
     def raw_store(self) -> RawStore:
-        """The store itself, with its write side; what it is asked is not kept."""
+        """The store itself, without a cache, with its write side."""
         return self._raw_store
 
     def expire(self) -> None:
@@ -221,7 +221,7 @@ class Bucket:
         self._expired = True
 
     def attached(self, make: "Callable[[Bucket], _T]") -> "_T":
-        """Return what a room above keeps of this bucket for as long as the bucket lives: made on first use, once."""
+        """Return an object that a room above attaches to this bucket for the bucket's life; ``make`` is called once, on first use."""
         with self._lock:
             if make not in self._attached:
                 self._attached[make] = make(self)
@@ -229,44 +229,43 @@ class Bucket:
             return found
 
     def stats(self) -> TrafficStats:
-        """Return what was asked of the store through this bucket in this process, and what came of it."""
+        """Return counts of requests to the store, bytes, hits and retries, through this bucket in this process."""
         return self.store.traffic.stats()
 
     def topics(self) -> list[TopicInfo]:
-        """Return what the bucket holds of each topic, sorted by name: a list, which notebooks show as a table."""
+        """Return a `TopicInfo` of each topic, sorted by name: a list, which notebooks show as a table."""
         return TopicInfos(self.catalog.topics(), repr(self))
 
     def topic(self, name: str) -> "Topic":
         """Return a topic by its name (``persistent://tenant/namespace/topic`` or ``tenant/namespace/topic``).
 
-        The name of a partitioned topic gives all its partitions as one topic, unless there are ledgers under exactly that name: then these.
-        Raises `NotFoundError` when the bucket has no ledger of it, which names the nearest ones, `InvalidNameError` when it is no name of a
-        topic.
+        The name of a partitioned topic gives all its partitions as one topic, unless ledgers have exactly that name: then these. Raises
+        `NotFoundError`, with the nearest names, if the bucket has no ledger of it, and `InvalidNameError` for an invalid name.
         """
         found = named_topic(self.catalog, name)
         return Topic(self, found.managed_ledger, is_partitioned=found.is_partitioned)
 
     def ledger(self, ledger_id: int, *, topic: str | None = None, uuid: str | None = None) -> LedgerReader:
-        """Return a ledger by its id; of several copies the newest complete one, unless ``uuid`` names another.
+        """Return a ledger by its id: of several copies the newest complete one, or the one that ``uuid`` names.
 
-        Raises `NotFoundError`, `MissingLedgerError` (the bucket knows of it, and has not all of it), and `AmbiguousLedgerError` when
-        several topics have such an id and ``topic`` is not given.
+        Raises `NotFoundError`, `MissingLedgerError` (the bucket has only a part of it), and `AmbiguousLedgerError` if several topics have
+        this id and ``topic`` is not given.
         """
         managed_ledgers = None if topic is None else self.topic(topic).managed_ledgers
         return self._readers.reader(self.catalog.find(ledger_id, managed_ledgers, uuid))
 
     def reader(self, ref: LedgerRef) -> LedgerReader:
-        """Return the reader of one row of the catalog, whichever copy it is."""
+        """Return the reader of one row of the catalog, which may be any copy."""
         return self._readers.reader(ref)
 
     def uncached_reader(self, ref: LedgerRef) -> LedgerReader:
-        """Return a reader of the same that asks the store itself for every byte."""
+        """Return a reader of one row of the catalog that asks the store for every byte, past all caches."""
         store = BucketStore(self._raw_store, None, self.expire, cache=BlockCache(0))
         return _dialect_of(open_dialects(store, self._options[4]), ref).open_ledger(ref)
 
     @property
     def dialects(self) -> tuple[Dialect, ...]:
-        """What takes the bucket's objects for ledgers."""
+        """The dialects in which ledgers may lie in this bucket."""
         return self._dialects
 
     def dialect_of(self, ref: LedgerRef) -> Dialect:
@@ -277,11 +276,11 @@ class Bucket:
         return self.dialect_of(ref).open_ledger(ref, offsets)
 
     def readers_of(self, managed_ledger: str | None, catalog: Catalog) -> list[LedgerReader]:
-        """Return the ledgers that a catalog of this bucket has of one managed ledger, ascending by id, each once."""
+        """Return the ledgers of one managed ledger in a catalog of this bucket, ascending by id, each once."""
         return [self._readers.reader(ref) for ref in catalog.refs_of(managed_ledger) if ref.copy == 0]
 
     def warn_of_unplaced(self, managed_ledger: str | None, catalog: Catalog | None = None) -> None:
-        """Warn (`UnplacedLedgersWarning`) of ledgers that may be of any topic, once for each catalog and topic."""
+        """Warn (`UnplacedLedgersWarning`) of ledgers that may belong to this topic, once for each catalog and topic."""
         catalog = self.catalog if catalog is None else catalog
         with self._lock:
             if self._warned[0] is not catalog:
@@ -299,5 +298,5 @@ def _dialect_of(dialects: Sequence[Dialect], ref: LedgerRef) -> Dialect:
 
 
 def _disk_ranges(cache_dir: str | None) -> DiskRanges | None:
-    """Return where byte ranges are kept on disk: only in a folder that was asked for."""
+    """Return where byte ranges are kept on disk; None unless a folder was given."""
     return None if cache_dir is None else DiskRanges(cache_folder("ranges", cache_dir).path)

@@ -1,6 +1,6 @@
-"""The catalog of a bucket as a file: raw tables, so that a million ledgers are there as fast as the disk reads them.
+"""The catalog of a bucket as a file: raw tables, so that a million ledgers load as fast as the disk reads them.
 
-Bad indexes are not in it: the next listing finds them again, and a catalog that had some is never used without a listing.
+Bad indexes are not in it: the next listing finds them again, and a catalog with bad indexes is never used without a listing.
 """
 
 import json
@@ -31,11 +31,11 @@ _MAX_AGE_VARIABLE = "LEDGERFS_CATALOG_MAX_AGE"
 _COMPARED = 4 << 20
 
 REWRITE_SECONDS = 60.0
-"""A catalog that says the same as the one in the file is written anew, with its later time, only so long after that."""
+"""A catalog with the same tables as the file, and a later time, is written only after so many seconds."""
 
 
 def max_age_of(given: float | None) -> float:
-    """Return for how many seconds a listing is good enough, by the option, else the environment, else 0."""
+    """Return how many seconds old a listing may be: by the option, else by the environment, else 0. Raises `InvalidOptionError`."""
     text = os.environ.get(_MAX_AGE_VARIABLE) or "0"
     place = "catalog_max_age" if given is not None else _MAX_AGE_VARIABLE
     try:
@@ -48,7 +48,7 @@ def max_age_of(given: float | None) -> float:
 
 
 class ListedCatalog(NamedTuple):
-    """A catalog, and when the bucket was listed for it, ms since 1970; negative where it is not to be used without a listing."""
+    """A catalog, and when the bucket was listed for it, ms since 1970; negative if it must not be used without a listing."""
 
     catalog: Catalog
     listed_ms: int
@@ -60,9 +60,9 @@ class CatalogFile:
     Parameters
     ----------
     folder
-        Where the file lies.
+        The folder of the file.
     identity
-        What the bucket is known by.
+        The bucket's (`Bucket.identity`).
 
     """
 
@@ -73,7 +73,7 @@ class CatalogFile:
         self._last: ListedCatalog | None = None
 
     def load(self, max_age: float | None = None) -> Catalog | None:
-        """Return the kept catalog, with ``max_age`` only one that was listed less than so many seconds ago."""
+        """Return the kept catalog; with ``max_age`` only if it was listed less than so many seconds ago. Otherwise None."""
 
         def parse(descriptor: int, size: int) -> ListedCatalog | None:
             listed_ms, text_bytes = _HEADER.unpack(os.pread(descriptor, _HEADER.size, 0))
@@ -88,7 +88,7 @@ class CatalogFile:
         return loaded.catalog
 
     def save(self, catalog: Catalog, listed_ms: int) -> None:
-        """Keep a catalog, if it says more than the one in the file."""
+        """Keep a catalog, if it differs from the one in the file."""
         listed = ListedCatalog(
             catalog, listed_ms if all(one.is_lasting for one in catalog.remains.values()) else _NEVER
         )
@@ -107,7 +107,7 @@ class CatalogFile:
 
 
 def _is_younger(listed_ms: int, max_age: float) -> bool:
-    """Whether a time is less than so many seconds ago; one from the future, before the clock was set back, is not."""
+    """Whether a time is less than so many seconds ago; a time in the future (the clock was set back) is not."""
     return listed_ms >= 0 and 0 <= time.time() - listed_ms / 1000 < max_age
 
 
@@ -128,7 +128,7 @@ def _is_same(left: Table, right: Table) -> bool:
 
 
 def _kept_of(catalog: Catalog) -> Iterator[tuple[int, Kept]]:
-    """Yield what is kept of each dialect's remains, by its number."""
+    """Yield each dialect's number and what is kept of its remains."""
     for number, remains in sorted(catalog.remains.items()):
         yield number, dialect_rows(number).kept(remains)
 
@@ -139,7 +139,7 @@ def _tables_of(catalog: Catalog) -> list[Table]:
 
 
 def _text_of(catalog: Catalog) -> bytes:
-    """Return what is no table, and how many rows each table has."""
+    """Return everything except the tables as text, with the number of rows of each table."""
     others = {kind: (count, catalog.others.names[kind]) for kind, count in catalog.others.counts.items()}
     rows = [getattr(catalog, name).size for name in _TABLES]
     remains = [
@@ -150,7 +150,7 @@ def _text_of(catalog: Catalog) -> bytes:
 
 
 def _read(descriptor: int, size: int, text_bytes: int) -> Catalog:
-    """Read what `CatalogFile.save` wrote; raises `ValueError` where it contradicts itself."""
+    """Read what `CatalogFile.save` wrote; raises `ValueError` if it contradicts itself."""
     if text_bytes > size - _HEADER.size:
         raise ValueError("its size and its text differ")
     text = np.empty(text_bytes, np.uint8)
@@ -179,7 +179,7 @@ def _read(descriptor: int, size: int, text_bytes: int) -> Catalog:
 
 
 def _require_inside(names: int, places: int, *tables: Table) -> None:
-    """Raise `ValueError` for rows of names, places and dialects that there are not."""
+    """Raise `ValueError` if rows refer to names, places or dialects that do not exist."""
     for table in tables:
         for column, count in (("name", names), ("place", places), ("dialect", len(NAMES))):
             if table.size and not (table[column].min() >= UNKNOWN and table[column].max() < count):

@@ -1,4 +1,4 @@
-"""Topics whose names are nearly what somebody wrote who misspelt one."""
+"""The topics whose names are nearest to a misspelt one."""
 
 from collections.abc import Collection, Sequence
 from difflib import SequenceMatcher
@@ -11,22 +11,22 @@ from ledgerfs.formats.topic_names import split_partition
 
 _MOST_NAMED = 3
 _LONGEST = 400
-"""Characters of a name that is compared; Pulsar has none that long, objects may say anything."""
+"""Longer names are not compared: Pulsar has none that long, but objects may say anything."""
 _LOOKED_AT = 64
-"""So many names are compared letter by letter: those that have nearly the same letters, in whatever order."""
+"""So many names are compared letter by letter: those that have nearly the same letters, in any order."""
 _STEP = 1 << 16
 _KINDS = 32
-"""Of letters: the lower five bits of a byte, by which ``A`` is ``a``."""
+"""Kinds of letters: the lower five bits of a byte, so that ``A`` counts as ``a``."""
 _DIFFERENCE = 0.4
-"""Letters of both local names of which so many may not be in the other one; as `difflib.get_close_matches` has it."""
+"""This share of the letters of both local names may be missing in the other one, as for `difflib.get_close_matches`."""
 
 _Counts = npt.NDArray[np.int64]
 
 
 def nearest_names(wanted: str, names: Collection[str | None]) -> list[str]:
-    """Return at most three managed-ledger names near ``wanted``, the nearest first: of nearly its letters, or of another namespace.
+    """Return at most three managed-ledger names near ``wanted``, nearest first: with nearly its letters, or in another namespace.
 
-    Partitions count as the topic that they are of. A hundred thousand names take some tenths of a second.
+    Partitions count as their topic. A hundred thousand names take some tenths of a second.
     """
     if len(wanted) > _LONGEST:
         return []
@@ -53,7 +53,7 @@ def _local(name: str) -> str:
 
 
 def _of_like_letters(wanted: str, names: Sequence[str]) -> list[str]:
-    """Return the names whose letters, each counted, differ least from those of ``wanted``: never more than the names themselves do."""
+    """Return the names whose counts of letters differ least from those of ``wanted``; the names themselves differ at least as much."""
     counted = _letters([wanted])
     parts = (names[start : start + _STEP] for start in range(0, len(names), _STEP))
     different = [np.abs(_letters(part) - counted).sum(axis=1) for part in parts]
@@ -64,7 +64,7 @@ def _of_like_letters(wanted: str, names: Sequence[str]) -> list[str]:
 
 
 def _letters(names: Sequence[str]) -> _Counts:
-    """Return a row a name: how often it has each kind of letter."""
+    """Return a row for each name: how often it has each kind of letter."""
     texts = [name.encode("utf-8", "surrogatepass") for name in names]
     rows = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
     kinds = np.frombuffer(b"".join(texts), np.uint8) % _KINDS

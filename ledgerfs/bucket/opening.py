@@ -1,4 +1,4 @@
-"""Opening a bucket by its URL, or over a filesystem that somebody has already."""
+"""Opening a bucket by its URL, or over a filesystem of fsspec."""
 
 import os
 from collections.abc import Mapping
@@ -38,30 +38,28 @@ def open_bucket(
     url
         The bucket, or a folder in it.
     storage_options
-        What the URL's filesystem takes, such as ``{"endpoint_url": …, "key": …, "secret": …}`` for s3fs.
+        Options of the URL's filesystem, such as ``{"endpoint_url": …, "key": …, "secret": …}`` for s3fs.
     cache_dir
         Folder for what is kept on disk: catalogs, rendered files, and byte ranges of remote objects. None for ``$LEDGERFS_CACHE_DIR``, else
         ``~/.cache/ledgerfs``, then without byte ranges.
     scan_options
-        What `Topic.scan` takes, for the tables that are files of the tree: ``{"private_keys": …}``, ``{"transactions": "all"}``, ….
+        Options of `Topic.scan` for the tree's table files: ``{"private_keys": …}``, ``{"transactions": "all"}``, ….
     catalog_max_age
-        Seconds for which a listing by any process here is good enough to open the bucket without another one; None for
-        ``$LEDGERFS_CATALOG_MAX_AGE``, else 0: the bucket is always listed. `Bucket.refresh` and `verify` list in any case.
-
+        A listing by any process here is used instead of a new one for so many seconds; None for ``$LEDGERFS_CATALOG_MAX_AGE``, else 0:
+        the bucket is always listed. `Bucket.refresh` and `verify` list in any case.
     cache_bytes
-        What this process may hold of remote objects in memory, for all its buckets together; None leaves it at ``$LEDGERFS_CACHE_BYTES``,
-        else a quarter of the memory, at most 1 GiB.
-
+        How many bytes of remote objects this process may hold in memory, for all its buckets together; None for
+        ``$LEDGERFS_CACHE_BYTES``, else a quarter of the memory, at most 1 GiB.
     dialect
         How ledgers lie there: ``pulsar_blob`` (objects of the S3, Google Cloud Storage and Azure offloaders), ``mapfile`` (folders of the
-        filesystem offloader), or ``auto`` for whatever is there, several dialects in one bucket included.
+        filesystem offloader), or ``auto`` for all of them, which may be in one bucket.
 
     Raises
     ------
     InvalidOptionError
-        Another dialect.
+        An unknown dialect.
     UnusableUrlError
-        No filesystem of that name, or its library is not installed. A bucket that does not exist is told when it is first used.
+        No filesystem of that name, or its library is not installed. A bucket that does not exist raises when it is first used.
 
     """
     if cache_bytes is not None:
@@ -71,7 +69,7 @@ def open_bucket(
 
 
 def bucket_at(bucket: BucketOrUrl) -> Bucket:
-    """Return a bucket as it is, or opened where somebody gave its URL; raises as `open_bucket`."""
+    """Return a bucket as it is, or the opened bucket of a URL; raises as `open_bucket`."""
     return bucket if isinstance(bucket, Bucket) else open_bucket(bucket)
 
 
@@ -84,9 +82,9 @@ def shared_bucket(
     *,
     dialect: str = AUTO,
 ) -> Bucket:
-    """Return the bucket over a folder of an fsspec filesystem, the same one for the same arguments in this process.
+    """Return the bucket over a folder of an fsspec filesystem, in one process the same one for the same arguments.
 
-    fsspec makes an instance of our filesystem for each thread; they share one catalog by this.
+    fsspec makes an instance of our filesystem for each thread; so they share one catalog.
     """
     handle = FsspecHandle.of(fs)
     options = (

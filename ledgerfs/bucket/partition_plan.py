@@ -1,7 +1,7 @@
-"""A bucket cut into parts that are read by themselves, perhaps on many machines: whole blocks, of about so many bytes.
+"""A bucket cut into parts of about the same bytes, of whole blocks (`ledgerfs.bucket.partitions`).
 
-The plan is columns, however many ledgers there are, and a part is some kilobytes, which holds all that reading it takes but the store. What
-is cut never changes a row: a chunked message is in the part of its last chunk, a transaction's message in the part of its entry.
+The plan is columns, however many ledgers there are. Cutting never changes a row: a chunked message is in the part of its last chunk, a
+transaction's message in the part of its entry.
 """
 
 from bisect import bisect_right
@@ -22,18 +22,18 @@ from ledgerfs.ledgers.ledger_times import LedgerTimes, TimeRange
 DEFAULT_PARTITION_BYTES = 128 << 20
 
 COST_OF_LEDGER = 1 << 20
-"""Bytes that take about as long to read as opening a ledger does: small ones do not gather in one part by thousands."""
+"""Opening a ledger takes about as long as reading so many bytes, and counts as these: a part never has thousands of small ledgers."""
 
 _TO_THE_END = -1
 
 _EARLIER, _LATER = 1, 2
-"""Neighbours that a part is told of: a chunked message began before, a transaction ended behind."""
+"""So many neighbours are in a part, too: a chunked message may begin before its ledgers, a transaction may end after them."""
 
 
 _RUN = np.dtype(
     [
         ("name", "i8"),  # row of Catalog.names
-        ("low", "i8"),  # rows of Primary.table that its part is told of: from here
+        ("low", "i8"),  # rows of _Primary.table that are in its part: from here
         ("high", "i8"),  # and before here
         ("position", "i8"),
         ("before", "i8"),
@@ -49,12 +49,12 @@ _RUN = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlan(Sequence[Partition]):
-    """All parts; one is made when it is asked for.
+    """All parts, each made on demand.
 
     Attributes
     ----------
     runs, starts
-        Rows of `_RUN`, the first one of each part, and at last their number.
+        Rows of `_RUN`; the first row of each part, and at the end the number of rows.
     bytes
         About how many bytes all parts have.
 
@@ -109,7 +109,7 @@ class _Primary:
     rows, table
         Their rows' numbers in the catalog, and the rows.
     topics, starts
-        For each of them the number of its topic, and for each topic its first one; at last how many there are.
+        For each of them the number of its topic; for each topic its first row, and at the end the number of rows.
 
     """
 
@@ -130,7 +130,7 @@ class _Primary:
 
 
 def within(catalog: Catalog, wanted: Mask, times: TimeRange) -> Mask:
-    """Return those of the wanted ledgers that may have messages of a range of time, as far as the catalog tells.
+    """Return the wanted ledgers that may have messages of a range of time, by the catalog alone.
 
     When a part is read, `ledgerfs.scan.time_pruning` looks closer.
     """
@@ -150,14 +150,14 @@ def plan_partitions(catalog: Catalog, wanted: Mask, partition_bytes: int = DEFAU
     Parameters
     ----------
     catalog, wanted
-        The bucket's, and which of its rows are read; further copies of a ledger never are.
+        The bucket's catalog, and which of its rows are read; further copies of a ledger never are.
     partition_bytes
         About how many bytes of data objects a part has; never less than a block.
 
     Raises
     ------
     InvalidOptionError
-        Less than a byte.
+        ``partition_bytes`` is less than 1.
 
     """
     if partition_bytes < 1:
@@ -182,7 +182,7 @@ def plan_partitions(catalog: Catalog, wanted: Mask, partition_bytes: int = DEFAU
 
 
 def _begins_of_runs(primary: _Primary, places: Int64, first_cuts: Int64, parts: Int64) -> Int64:
-    """Return the pieces that begin a run: the first of a part, and each that does not follow the one before it."""
+    """Return which pieces begin a run: the first of each part, and each that does not follow the one before it."""
     steps = np.diff(places)
     follows = (steps == 0) | ((steps == 1) & (np.diff(primary.topics[places]) == 0) & (first_cuts[1:] == 0))
     begins = np.append(True, ~follows) if places.size else np.zeros(0, bool)
@@ -191,7 +191,7 @@ def _begins_of_runs(primary: _Primary, places: Int64, first_cuts: Int64, parts: 
 
 
 def _runs(primary: _Primary, places: Int64, first_cuts: Int64, stop_cuts: Int64, begins: Int64) -> Table:
-    """Return the rows of `_RUN` of pieces, of which some begin a run."""
+    """Return the rows of `_RUN` that join pieces; ``begins`` are those that begin a run."""
     ends = np.append(begins[1:], places.size) - 1 if begins.size else begins
     first, last = places[begins], places[ends]
     topics = primary.topics[first]
@@ -211,7 +211,7 @@ def _runs(primary: _Primary, places: Int64, first_cuts: Int64, stop_cuts: Int64,
 
 
 def _packed(sizes: Int64, limit: int) -> Int64:
-    """Return where parts begin if each has as many pieces as fit, and at last the number of pieces."""
+    """Return at which pieces parts begin if each has as many as fit, and at the end the number of pieces."""
     costs = np.maximum(sizes, min(COST_OF_LEDGER, limit))
     ends = np.cumsum(costs).tolist()
     starts, begin, before = [], 0, 0

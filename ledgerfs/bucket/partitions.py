@@ -1,4 +1,4 @@
-"""A part of a bucket that is read by itself, perhaps on another machine: some kilobytes, with all that reading it takes but the store."""
+"""A part of a bucket that is read independently, perhaps on another machine: some kilobytes, all that reading it takes except the store."""
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ class Run:
     before, count
         Rows before the run's first ledger, and how many ledgers it has.
     first_cut, stop_cut
-        Where it begins in its first ledger, and before which block of its last ledger it ends; negative for the end.
+        The block of its first ledger with which it begins, and the block of its last ledger before which it ends; negative for the end.
     topic_size, last_ledger
         How many ledgers the topic had when the bucket was listed, and the id of its last one.
 
@@ -63,7 +63,7 @@ class Run:
 
     def scan(self, bucket: Bucket, **options: Any) -> "Scan":  # noqa: ANN401  (those of make_scan)
         """Return the run's messages as a table; ``options`` are those of `Topic.scan`."""
-        # pyarrow and numba, which these import, are not needed by those who plan.
+        # These import pyarrow and numba, which planning does not need.
         from ledgerfs.scan.scan import make_scan
         from ledgerfs.scan.topic_entries import Place, Reach
 
@@ -75,18 +75,18 @@ class Run:
         if self.stop_cut >= 0:
             last = first + self.count - 1
             stop = Place(last, int(ledgers[last].cuts()[self.stop_cut]))
-        # Which ledgers have nothing of a range of time was told when the parts were planned, by all ledgers of the topic.
+        # The plan left out the ledgers without messages of the range of time; it knew all ledgers of the topic.
         limits = LedgerTimes.unknown(self.topic_size)
         return replace(make_scan(self.topic, ledgers, **options), part=Reach(start, stop), limits=limits)
 
 
 Told = tuple[tuple[Any, ...], ...]
-"""A part as plain values, which pickle a hundred thousand times in a second: the fields of its runs."""
+"""A part as plain values, the fields of its runs: a hundred thousand of these pickle in a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """What is read at a time: runs of one topic or of several, in the order of the catalog."""
+    """A part that is read at once: runs of one or several topics, in the order of the catalog."""
 
     runs: tuple[Run, ...]
 

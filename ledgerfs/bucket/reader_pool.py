@@ -1,4 +1,4 @@
-"""Readers of recently used ledgers, so that their indexes and learned offsets outlive one call."""
+"""Readers of recently used ledgers, kept with their indexes and learned offsets from call to call."""
 
 from collections.abc import Callable
 
@@ -16,14 +16,14 @@ OpenWithOffsets = Callable[[LedgerRef, LearnedOffsets | None], LedgerReader]
 
 
 class ReaderPool:
-    """The readers of one bucket, the least recently used dropped. A replaced object gets a reader of its own.
+    """The readers of one bucket; the least recently used are dropped. A replaced object gets a new reader.
 
     Parameters
     ----------
     open_ledger
-        Returns a new reader, which starts with what is known of offsets; costs no request.
+        Returns a new reader with the known offsets; costs no request.
     offset_file
-        Where what readers learn is kept for other processes; None where it is not.
+        Keeps the offsets that readers learn for other processes; None to keep them in memory only.
 
     """
 
@@ -46,7 +46,7 @@ class ReaderPool:
         return reader
 
     def _offsets_of(self, ref: LedgerRef) -> LearnedOffsets | None:
-        """Return what is known of a ledger; nothing where the store has no versions, by which it would be known again."""
+        """Return the known offsets of a ledger; None if the store has no versions, so that a replaced object would not be noticed."""
         if self._offset_file is None or not ref.objects:
             return None
         stat = ref.objects[0][1]

@@ -30,11 +30,11 @@ class Topic:
     Attributes
     ----------
     bucket
-        The bucket. Each method looks into its catalog once, so what it says of several partitions was true at one moment.
+        The bucket. Each method looks into its catalog once, so it sees all partitions at one moment.
     managed_ledger
-        Name of its managed ledger; of a partitioned topic, which has none, what those of the partitions begin with.
+        Name of its managed ledger. A partitioned topic has none: then the beginning of its partitions' names.
     is_partitioned
-        Whether this is a partitioned topic: all partitions of which the bucket has ledgers, whenever it is asked.
+        Whether this is a partitioned topic: all partitions of which the bucket has ledgers at the time of the call.
 
     """
 
@@ -50,7 +50,7 @@ class Topic:
         return list(names_shown(self))
 
     def _repr_html_(self) -> str:
-        """Return its ledgers as they were listed last."""
+        """Return a table of its ledgers by the last listing."""
         catalog = self.bucket.listed_catalog
         names = [] if catalog is None else self._managed_ledgers(catalog)
         rows = (
@@ -68,17 +68,17 @@ class Topic:
 
     @property
     def partitions(self) -> "list[Topic]":
-        """The partitions of a partitioned topic, by their numbers; those without ledgers in the bucket are not there. Else empty."""
+        """The partitions of a partitioned topic that have ledgers in the bucket, by their numbers; empty for other topics."""
         return [Topic(self.bucket, name) for name in self.managed_ledgers] if self.is_partitioned else []
 
     @property
     def managed_ledgers(self) -> list[str | None]:
-        """The managed ledgers that it is: its own, or those of its partitions."""
+        """Its managed ledger, or those of its partitions."""
         return self._managed_ledgers(self.bucket.catalog)
 
     @property
     def ledgers(self) -> list[LedgerReader]:
-        """Its ledgers, ascending by id, which is their order in time; one partition's after the other's."""
+        """Its ledgers, ascending by id, which is their order in time; partition by partition."""
         catalog = self.bucket.catalog
         names = self._managed_ledgers(catalog)
         return [reader for name in names for reader in self.bucket.readers_of(name, catalog)]
@@ -86,8 +86,8 @@ class Topic:
     def ledger(self, ledger_id: int) -> LedgerReader:
         """Return one of its ledgers.
 
-        Raises `NotFoundError`, `MissingLedgerError` for one of those that are `missing`, and `AmbiguousLedgerError` where several
-        partitions have one of this id.
+        Raises `NotFoundError`, `MissingLedgerError` for one of those that are `missing`, and `AmbiguousLedgerError` if several partitions
+        have one of this id.
         """
         catalog = self.bucket.catalog
         name = self._holder(catalog, ledger_id, self._managed_ledgers(catalog))
@@ -95,7 +95,7 @@ class Topic:
 
     @property
     def missing(self) -> tuple[MissingLedger, ...]:
-        """Ledgers of it that the bucket knows of and cannot deliver, ascending by id; one partition's after the other's."""
+        """Its ledgers of which the bucket has only a part, ascending by id; partition by partition."""
         catalog = self.bucket.catalog
         return tuple(one for name in self._managed_ledgers(catalog) for one in catalog.missing_of(name))
 
@@ -117,36 +117,36 @@ class Topic:
     ) -> "Scan | PartitionedScan":
         """Return the topic as a table that streams: iterate it, or hand it to pyarrow, pandas, Polars or DuckDB.
 
-        The scan raises `MissingLedgerError` before its first row where the topic has ledgers that are `missing`, unless ``on_corrupt`` is
-        "skip". Where the bucket has ledgers of which nothing tells the topic, this warns: `UnplacedLedgersWarning`. Raises
-        `InvalidOptionError` for an invalid column, time or choice.
+        The scan raises `MissingLedgerError` before its first row if the topic has ledgers that are `missing`, unless ``on_corrupt`` is
+        "skip". Warns (`UnplacedLedgersWarning`) if the bucket has ledgers that may belong to any topic. Raises `InvalidOptionError` for an
+        invalid column, time or choice.
 
         Parameters
         ----------
         columns
-            Names, in the order wanted (`ledgerfs.messages.decode.table_schema`); what is not asked for is not built.
+            Names, in the wanted order (`ledgerfs.messages.decode.table_schema`); other columns are not built.
         start_time, end_time
             Messages published from here on, and before this: ISO 8601 text, datetime, date, or ms since 1970; UTC unless they say
             otherwise.
         clock_slack_ms
-            How far a message may be published before one that stands before it.
+            How many ms earlier than a message before it a message may be published.
         transactions
             ``committed``; ``readable``, which ends where Pulsar's reader would stop, in each partition; ``all``, with their state.
         on_corrupt
-            ``skip`` leaves out damage, too large messages and missing ledgers, and tells of them.
+            ``skip`` leaves out damage, too large messages and missing ledgers, and reports them.
         private_keys, on_encrypted
-            What decrypts; and what becomes of messages that no key is for: ``null`` leaves out their value, ``skip`` the message.
+            Keys for decryption; for messages without a key ``null`` leaves out the value, ``skip`` the message.
         include_markers
-            The broker's own markers, too.
+            Whether the broker's own markers are rows, too.
         check_checksums
             Whether the CRC32C of every entry that has one is compared.
         max_message_bytes
-            The largest message to decompress, or to join of chunks.
+            The largest message to decompress, or to join from chunks.
         order
-            Of a partitioned topic: ``partition``, one after the other; or ``publish_time``, where the next message is always that of the
-            partitions' next ones which was published first. The messages of a partition keep their order in both.
+            Of a partitioned topic: ``partition``, one after the other; or ``publish_time``, where of the partitions' next messages the one
+            published first comes next. The messages of a partition keep their order in both.
         """
-        # pyarrow and numba, which these import, are not needed by those who list and copy.
+        # These import pyarrow and numba, which listing and copying do not need.
         from ledgerfs.scan.partitioned_scan import PartitionedScan
         from ledgerfs.scan.scan import make_scan
 
@@ -181,7 +181,7 @@ class Topic:
         check_checksums: bool = True,
         max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
     ) -> int:
-        """Return the number of messages, without building or decompressing any; the options are those of `scan`."""
+        """Return the number of messages, without building or decompressing them; the options are those of `scan`."""
         return self.scan(
             (), start_time=start_time, end_time=end_time, clock_slack_ms=clock_slack_ms, transactions=transactions,
             on_corrupt=on_corrupt, private_keys=private_keys, on_encrypted=on_encrypted,
@@ -198,7 +198,7 @@ class Topic:
         check_checksums: bool = True,
         max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
     ) -> "Message":
-        """Return one message by its id, for the requests that reading its entry costs; more for a chunked message.
+        """Return one message by its id; costs the requests for its entry, more for a chunked message.
 
         Parameters
         ----------
@@ -212,11 +212,11 @@ class Topic:
         Raises
         ------
         NotFoundError
-            No such ledger, entry, message of the batch; a marker; a part of a chunked message whose other parts are not near.
+            No such ledger, entry or message of the batch; a marker; a part of a chunked message whose other parts are not near.
         InvalidNameError
-            No id, or one of an entry that is a batch of several messages.
+            An invalid id, or the id of an entry that is a batch of several messages.
         AmbiguousLedgerError
-            Several partitions have such a ledger, as they may where two clusters share a bucket, and the id does not name one.
+            Several partitions have this ledger (two clusters may share a bucket), and the id names no partition.
         MissingLedgerError
             The ledger is one of those that are `missing`.
         CorruptLedgerError, CorruptMessageError, EncryptedMessageError
@@ -238,7 +238,7 @@ class Topic:
         return NamedTopic(self.managed_ledger, self.is_partitioned).managed_ledgers(catalog)
 
     def _partition_of(self, identity: "MessageId") -> "Topic":
-        """Return the partition that a message is of."""
+        """Return the partition of a message."""
         catalog = self.bucket.catalog
         names = self._managed_ledgers(catalog)
         if identity.partition is not None:
@@ -251,7 +251,7 @@ class Topic:
             raise identity.not_found(error.reason) from error
 
     def _holder(self, catalog: "Catalog", ledger_id: int, names: Sequence[str | None]) -> str | None:
-        """Return which of some managed ledgers has a ledger of this id, be it that it is missing."""
+        """Return which of some managed ledgers has a ledger of this id, even a missing one; None if none has."""
         found = [
             name
             for name in names

@@ -1,7 +1,7 @@
-"""The ledgers of a topic as somebody sees them who was told of a few only: those that are to be read, and their neighbours.
+"""All ledgers of a topic, of which only a few are known: those that a part reads, and their neighbours.
 
-A message may need more than its own ledger: earlier parts if it is chunked, the outcome of its transaction. The neighbours have that nearly
-always; where they do not, the catalog is asked for the others, as far as the topic reached when the slice was cut.
+A message may need more than its own ledger: earlier chunks, or the outcome of its transaction. These are nearly always in the neighbours;
+otherwise the catalog is asked for the other ledgers that the topic had when the slice was cut.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from ledgerfs.ledgers.reader import LedgerReader
 
 @dataclass(slots=True)
 class TopicSlice(Sequence[LedgerReader]):
-    """All ledgers of a topic by their positions, of which some are known.
+    """All ledgers of a topic by their positions; those that are not known are looked up.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class TopicSlice(Sequence[LedgerReader]):
             raise self._stale(f"ledger {number + 1} of {self.size}") from None
 
     def _look_up(self) -> dict[int, LedgerRef]:
-        """Return the topic's ledgers by their positions, which are counted from those that are known: old ones may have gone."""
+        """Return the topic's ledgers by position, counted from the known ones, since old ledgers may have been deleted."""
         if not any(ref.ledger_id == self.last_ledger for ref in self._listed()):
             self.bucket.refresh()
         listed = list(self._listed())
@@ -80,7 +80,7 @@ class TopicSlice(Sequence[LedgerReader]):
         if offset is None:
             raise self._stale(f"ledger {own}")
         if offset > self.position or len(listed) - offset > self.size - self.position:
-            # By their number, one would be taken for another.
+            # Positions would then lead to other ledgers.
             reason = "older ledgers came into the bucket since the reading was planned; plan it again"
             raise StaleObjectError(reason, key=self.managed_ledger or "_unknown")
         return {row - offset + self.position: ref for row, ref in enumerate(listed)}

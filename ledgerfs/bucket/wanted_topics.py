@@ -1,4 +1,4 @@
-"""Which topics of a bucket somebody means who names some, or a pattern of their names."""
+"""Topics of a bucket by name, or by a pattern of names."""
 
 import re
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ from ledgerfs.ledgers.catalog import Catalog
 
 @dataclass(frozen=True, slots=True)
 class NamedTopic:
-    """A topic that somebody named: a managed ledger, or with ``is_partitioned`` all partitions of that name."""
+    """A topic by its name: a managed ledger, or with ``is_partitioned`` all partitions of that name."""
 
     managed_ledger: str | None
     is_partitioned: bool = False
 
     def managed_ledgers(self, catalog: Catalog) -> list[str | None]:
-        """Return the managed ledgers that it is, partitions by their numbers."""
+        """Return its managed ledger, or those of its partitions, by their numbers."""
         if not self.is_partitioned or self.managed_ledger is None:
             return [self.managed_ledger]
         return [*partitions_of(catalog, self.managed_ledger)]
@@ -59,7 +59,7 @@ def wanted_ledgers(catalog: Catalog, topics: Sequence[str] | None = None, patter
 
 
 def wanted_names(catalog: Catalog, topics: Sequence[str] | None = None, pattern: str | None = None) -> set[str | None]:
-    """Return the managed ledgers that `wanted_ledgers` means, also those of which every ledger is missing; raises as that does."""
+    """Return the managed ledgers of `wanted_ledgers`, also those whose ledgers are all missing; raises as that."""
     if topics is None and pattern is None:
         return set(catalog.managed_ledgers)
     if topics is not None and pattern is not None:
@@ -68,10 +68,10 @@ def wanted_names(catalog: Catalog, topics: Sequence[str] | None = None, pattern:
 
 
 def named_topic(catalog: Catalog, name: str) -> NamedTopic:
-    """Return the topic of this name: the one that has ledgers under exactly that name, else the one whose partitions have some.
+    """Return the topic of this name: the one with ledgers of exactly that name, otherwise the partitioned one.
 
-    A name that is no topic's is that of a managed ledger, which is shown as it is; it never hides a topic of the same spelling. Raises
-    `NotFoundError`, which says what was perhaps meant, and `InvalidNameError`.
+    A name of no topic may be that of a managed ledger; it never hides a topic of the same spelling. Raises `NotFoundError`, with the
+    nearest names, and `InvalidNameError`.
     """
     if name == UNKNOWN_DIRECTORY and catalog.has(None):
         return NamedTopic(None)
@@ -93,7 +93,7 @@ def named_topic(catalog: Catalog, name: str) -> NamedTopic:
 
 
 def partitions_of(catalog: Catalog, managed_ledger: str) -> list[str]:
-    """Return the managed ledgers of a partitioned topic's partitions, by their numbers; empty where the bucket has none."""
+    """Return the managed ledgers of a partitioned topic's partitions, by their numbers; empty if the bucket has none."""
     numbered = [(name, split_partition(name)) for name in catalog.names_from(f"{managed_ledger}-partition-")]
     found = [
         (int(number), name)
@@ -111,7 +111,7 @@ def _matching(catalog: Catalog, pattern: str) -> set[str | None]:
     try:
         expression = re.compile(pattern)
     except re.error as error:
-        raise InvalidOptionError(f"no regular expression: {error}", key=pattern) from error
+        raise InvalidOptionError(f"invalid regular expression: {error}", key=pattern) from error
     found = set()
     for name in catalog.managed_ledgers:
         topic = topic_of(name)

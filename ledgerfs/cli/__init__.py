@@ -10,7 +10,7 @@ EXIT_INTERRUPTED = 130
 def main() -> None:
     """Run the command line and exit with its code.
 
-    What can be interrupted is imported inside, so that Ctrl-C leaves no traceback however early it comes.
+    The commands are imported inside, so that even an early Ctrl-C leaves no traceback.
     """
     signal_handler = signal.getsignal(signal.SIGINT)
     if signal_handler is signal.default_int_handler:
@@ -28,6 +28,6 @@ def main() -> None:
 
 
 def _interrupt(*_: object) -> None:
-    """End orderly at the first Ctrl-C, at once at the second."""
+    """End in order at the first Ctrl-C, at once at the second."""
     signal.signal(signal.SIGINT, lambda *_: os._exit(EXIT_INTERRUPTED))
     raise KeyboardInterrupt

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ledgerfs.cli.command import command
+from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import bucket_argument
 from ledgerfs.cli.output import progress
 
@@ -21,15 +21,15 @@ _CHUNK = 4 << 20
 def cat(bucket: "Bucket", paths: tuple[str, ...]) -> None:
     """Write files of the bucket's tree to standard output, one after the other.
 
-    A file that turns out damaged ends the command with exit code 1: what came out before is not the whole file.
+    A file that turns out damaged ends the command with exit code 1; the output is then not the whole file.
 
     \b
     Examples:
       ledgerfs cat s3://tier entries/public/default/orders/58.entries > 58.entries
       ledgerfs cat s3://tier info/public/default/orders/58.json | jq .blocks
     """
-    # What this imports, numpy among it, is there when a bucket is, and not needed to help.
-    from ledgerfs.vfs.bucket_tree import tree_of
+    # This imports numpy, which --help does not need.
+    from ledgerfs.vfs.tree import tree_of
 
     descriptor = sys.stdout.fileno()
     is_watched = not sys.stdout.isatty()

@@ -5,10 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.cli.command import command
-from ledgerfs.cli.compile_notice import announce_compiling
-from ledgerfs.cli.left_out import say_left_out
-from ledgerfs.cli.notices import notice
+from ledgerfs.cli.commands import command
+from ledgerfs.cli.notices import announce_compiling, notice, say_left_out
 from ledgerfs.cli.options import bucket_argument, json_option
 from ledgerfs.cli.output import human_size, print_json, progress, say, show, table
 from ledgerfs.cli.scan_options import scan_options
@@ -34,7 +32,7 @@ _DAMAGE = (CorruptObjectError, MissingLedgerError, ObjectNotFoundError, StaleObj
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The messages of one topic; None where damage ended the count. Chunked messages that lack parts are no messages."""
+    """The messages of one topic; None if damage ended the count. Chunked messages that lack chunks do not count."""
 
     name: str
     entries: int
@@ -56,10 +54,10 @@ def count(
 ) -> None:
     """Count the messages of topics, of all if none is named, as a reader of Pulsar would see them.
 
-    Reads every entry, but decompresses and decrypts nothing. Entries and bytes are those of the whole topic, also where a range of time
-    is asked for. Damage does not keep the other topics from being counted: a damaged topic gets a dash (or with --on-corrupt skip the
-    number of what is left), standard error tells why, and the exit code is 1. A ledger that the
-    bucket knows of and cannot deliver is damage, too. A partitioned topic that is named is counted as one, else each partition by itself.
+    Reads every entry, but decompresses and decrypts nothing. Entries and bytes are those of the whole topic, also with a range of time.
+    A damaged topic gets a dash (with --on-corrupt skip the number of its other messages), standard error tells why, and the exit code is
+    1; the other topics are counted. A missing ledger is damage, too. A partitioned topic that is named is counted as one, otherwise each
+    partition by itself.
 
     \b
     Examples:
@@ -85,14 +83,14 @@ def count(
 
 
 def _all(bucket: "Bucket") -> "list[Topic]":
-    # numpy, which this imports, is there when a bucket is, and not needed to help.
+    # This imports numpy, which --help does not need.
     from ledgerfs.bucket.topic import Topic
 
     return [Topic(bucket, info.managed_ledger) for info in bucket.topics()]
 
 
 def _once(topics: "Sequence[Topic]") -> "list[Topic]":
-    """Return topics by their names, each once, and without the partitions of others among them: what is counted is also summed up."""
+    """Return topics by their names, each once, and without partitions of others among them: their messages are also summed up."""
     named = {(topic.name, topic.is_partitioned): topic for topic in topics}
     inside = {part.name for topic in named.values() for part in topic.partitions}
     return [named[key] for key in sorted(named) if key[0] not in inside]

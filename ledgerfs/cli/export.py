@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.cli.command import command
-from ledgerfs.cli.compile_notice import announce_compiling
-from ledgerfs.cli.left_out import say_left_out
-from ledgerfs.cli.local_paths import LocalPath
+from ledgerfs.cli.commands import command
+from ledgerfs.cli.notices import announce_compiling, say_left_out
 from ledgerfs.cli.options import bucket_argument
 from ledgerfs.cli.output import human_size, progress, say
+from ledgerfs.cli.parameter_types import LocalPath
 from ledgerfs.cli.scan_options import scan_options
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def export(
       ledgerfs export s3://tier public/default/orders november/ --start 2026-11-01 --end 2026-12-01
       ledgerfs export s3://tier public/default/orders orders/ --on-corrupt skip
     """
-    # pyarrow and numba, which this imports, are not needed by those who list and copy.
+    # This imports pyarrow and numba, which --help does not need.
     from ledgerfs.export.export import export_topic
 
     with progress() as update:

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.cli.command import command
-from ledgerfs.cli.compile_notice import announce_compiling
-from ledgerfs.cli.left_out import say_left_out
+from ledgerfs.cli.commands import command
 from ledgerfs.cli.message_text import message_lines
+from ledgerfs.cli.notices import announce_compiling, say_left_out
 from ledgerfs.cli.options import bucket_argument
 from ledgerfs.cli.output import progress
 from ledgerfs.cli.scan_options import scan_options
@@ -82,7 +81,7 @@ def head(
 
 
 def _print_json(scan: "Scan | PartitionedScan", messages: int) -> None:
-    # numba and pyarrow, which these import, would make every other command start later; so below.
+    # These import numba and pyarrow, which --help does not need.
     from ledgerfs.messages.text.json_lines import json_lines
 
     sys.stdout.flush()
@@ -101,7 +100,7 @@ def _print_text(scan: "Scan | PartitionedScan", messages: int, shown: tuple[str,
 
 
 def _first(scan: "Scan | PartitionedScan", messages: int) -> "Iterator[pa.RecordBatch]":
-    """Yield the first rows of a scan, and read no further than they are."""
+    """Yield the first rows of a scan, and read no further."""
     missing = messages
     batches = iter(scan)
     while missing > 0 and (batch := next(batches, None)) is not None:

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.cli.command import command
-from ledgerfs.cli.compile_notice import announce_compiling
+from ledgerfs.cli.commands import command
+from ledgerfs.cli.notices import announce_compiling
 from ledgerfs.cli.options import CODECS, bucket_argument
 from ledgerfs.cli.output import human_size, print_json, progress, say
-from ledgerfs.cli.sizes import Size
+from ledgerfs.cli.parameter_types import Size
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
 def import_rows(bucket: "Bucket", *, rows: str, topic: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401  (click's)
     """Write the rows of a file as messages of TOPIC, in a new ledger of BUCKET.
 
-    ROWS is a Parquet, Arrow, JSON lines or CSV file, a folder of such files, a pattern, or a URL of one. All that is in the folder or fits
-    the pattern is read, or is an error (folders in it, other suffixes), but for names that begin with . or _. Columns are those of
-    `ledgerfs export`: value, key or key_bytes, properties, event_time, publish_time, ordering_key, producer_name, sequence_id,
-    schema_version, deliver_at_time, replicated_from; what only tells where a message was (topic, ledger_id, …) is left out.
+    ROWS is a Parquet, Arrow, JSON lines or CSV file, a folder of such files, a pattern, or a URL of one. Every file in the folder or of
+    the pattern is read, except names that begin with . or _; folders and other suffixes are errors. Columns are those of `ledgerfs
+    export`: value, key or key_bytes, properties, event_time, publish_time, ordering_key, producer_name, sequence_id, schema_version,
+    deliver_at_time, replicated_from; columns that only tell where a message was (topic, ledger_id, …) are left out.
 
-    A broker learns of the ledger when it is put into its metadata; ledgerfs reads it at once. Ids that are not named are above 2^52, where
-    no cluster's are; the ledger with the higher one is read later.
+    ledgerfs reads the ledger at once; a broker only when it is in the broker's metadata. Without --ledger-id the id is above 2^52, where
+    no cluster's are, and higher for a later ledger.
 
     \b
     Examples:
@@ -60,7 +60,7 @@ def import_rows(bucket: "Bucket", *, rows: str, topic: str, as_json: bool, **opt
       ledgerfs import export/ s3://tier public/default/restored --ledger-id 1000
       ledgerfs import 'lake/**/*.parquet' s3://tier public/default/orders
     """
-    # pyarrow and numba, which this imports, are not needed by those who list and copy files.
+    # This imports pyarrow and numba, which --help does not need.
     from ledgerfs.writing import imports
 
     announce_compiling()

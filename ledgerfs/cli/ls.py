@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ledgerfs.cli.command import command
+from ledgerfs.cli.commands import command
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import bucket_argument
 from ledgerfs.cli.output import progress, show, table
@@ -30,8 +30,8 @@ def ls(bucket: "Bucket", path: str, long: bool) -> None:
       ledgerfs ls s3://tier entries/public/default
       ledgerfs ls -l s3://tier entries/public/default/orders
     """
-    # What this imports, numpy among it, is there when a bucket is, and not needed to help.
-    from ledgerfs.vfs.bucket_tree import tree_of
+    # This imports numpy, which --help does not need.
+    from ledgerfs.vfs.tree import tree_of
 
     with progress() as update:
         bucket.load_catalog(update)

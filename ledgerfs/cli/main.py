@@ -1,7 +1,7 @@
-"""The command line's entry: its commands, and what each error becomes outside.
+"""The entry of the command line: its commands, and the message and exit code of each error.
 
-Exit codes: 0 fine, 1 found damage, 2 wrong usage or no way to write the output, 3 storage unreachable or refused; 130 after Ctrl-C, 141
-when nobody reads the output any more.
+Exit codes: 0 fine, 1 found damage, 2 wrong usage or the output cannot be written, 3 storage unreachable or refused; 130 after Ctrl-C, 141
+if nobody reads the output any more.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ import click
 from click.shell_completion import shell_complete
 
 from ledgerfs import __version__
-from ledgerfs.cli.lazy_group import LazyCommand, LazyGroup
+from ledgerfs.cli.commands import LazyCommand, LazyGroup
 from ledgerfs.cli.output import Saying, say
 from ledgerfs.errors import (
     AccessDeniedError,
@@ -33,7 +33,7 @@ from ledgerfs.errors import (
 )
 
 COMPLETE_VARIABLE = "_LEDGERFS_COMPLETE"
-"""Set by shells to ask what could come next."""
+"""Set by shells for completion."""
 
 EXIT_DAMAGE = 1
 EXIT_USAGE = 2
@@ -55,7 +55,7 @@ Examples:
   ledgerfs import rows.parquet s3://tier persistent://public/default/orders
   ledgerfs spark verify s3://tier             # with Apache Spark, on this machine or on a cluster
   ledgerfs mount s3://tier /mnt/tier          # as a folder, until: ledgerfs umount /mnt/tier
-  ledgerfs count s3://tier --stats            # and what that asked of the store; --trace prints each request
+  ledgerfs count s3://tier --stats            # and the requests to the store, summed up; --trace prints each request
 
 \b
 Options of the storage are those of its fsspec filesystem: -o endpoint_url=http://host:9000, -o anon=true.
@@ -85,7 +85,7 @@ _COMMANDS = (
     LazyCommand(
         "import", "ledgerfs.cli.import_rows:import_rows", "Write the rows of a file as messages of TOPIC, in a new ledger of BUCKET."
     ),
-    LazyCommand("repair", "ledgerfs.cli.repair:repair", "Say what can be mended in a bucket; with --yes, mend it."),
+    LazyCommand("repair", "ledgerfs.cli.repair:repair", "Show what can be repaired in a bucket; with --yes, repair it."),
     LazyCommand("rm", "ledgerfs.cli.rm:rm", "Delete ledgers of the tree's entries/: of each the index object first, then the data object."),
     LazyCommand("mount", "ledgerfs.cli.mount:mount", "Mount BUCKET on FOLDER, and return when it answers."),
     LazyCommand("umount", "ledgerfs.cli.umount:umount", "End the mount on FOLDER; one whose process was killed is cleared away."),
@@ -112,7 +112,7 @@ def run() -> int:
     try:
         return _invoke()
     except BrokenPipeError:
-        # Whoever read our output has gone (`| head`): not an error of ours, and nobody is left to tell.
+        # The reader of our output has ended (`| head`): this is no error, and nobody could read one.
         _drop_output()
         return EXIT_BROKEN_PIPE
     except LedgerfsError as error:
@@ -125,7 +125,7 @@ def run() -> int:
 
 
 def _invoke() -> int:
-    """Run a command as click does, but for its own idea of exit codes."""
+    """Run a command as click does, except for exit codes; return the exit code."""
     if sys.stdout is None:
         say("ledgerfs: standard output is closed")
         return EXIT_USAGE
@@ -133,7 +133,7 @@ def _invoke() -> int:
     if asked:
         return shell_complete(cli, {}, "ledgerfs", COMPLETE_VARIABLE, asked)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Names that the terminal's encoding lacks are escaped, not fatal.
+        # Characters that the terminal's encoding lacks are escaped, not fatal.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with _warnings_as_lines(), cli.make_context("ledgerfs", sys.argv[1:]) as context:
@@ -152,7 +152,7 @@ def _invoke() -> int:
 
 @contextlib.contextmanager
 def _warnings_as_lines() -> Iterator[None]:
-    """Print what a bucket warns of as a line on standard error, once a command, however many topics are read."""
+    """Print a bucket's warnings as lines on standard error, each once for a command, even if it reads several topics."""
     told: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:  # noqa: ANN401  (as Python has it)
@@ -169,7 +169,7 @@ def _warnings_as_lines() -> Iterator[None]:
 
 
 def _drop_output() -> None:
-    """Let what is still buffered go nowhere when Python ends."""
+    """Discard buffered output, which Python would write at its end."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -11,7 +11,7 @@ _INDENT = "  "
 
 
 def message_lines(row: dict[str, Any], names: Sequence[str], width: int | None = None) -> list[str]:
-    """Return the lines of one message, in which what is not UTF-8, or would drive a terminal, is escaped.
+    """Return the lines of one message; bytes that are not UTF-8, or would control a terminal, are escaped.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def _text(value: Any, room: int | None) -> str:  # noqa: ANN401  (whatever a col
 
 
 def _of_bytes(value: bytes, room: int | None) -> str:
-    """Return bytes as text; no more of it than the room could show, where a character takes four bytes at most."""
+    """Return bytes as text, at most as many as the room could show: a character has at most four bytes."""
     shown = value if room is None else value[: 4 * room + 4]
     return printable(shown.decode("utf-8", "backslashreplace"))
 

@@ -6,12 +6,10 @@ from typing import Any
 
 import click
 
-from ledgerfs.cli.command import command
-from ledgerfs.cli.durations import Duration
-from ledgerfs.cli.local_paths import LocalPath
+from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import parsed_options
 from ledgerfs.cli.output import say
-from ledgerfs.cli.sizes import Size
+from ledgerfs.cli.parameter_types import Duration, LocalPath, Size
 from ledgerfs.errors import MountFailedError
 from ledgerfs.fuse_mount.launching import mount_in_background
 from ledgerfs.fuse_mount.mount_request import MountRequest, absolute_url
@@ -37,7 +35,7 @@ _OPTION_HELP = (
     "--refresh", type=Duration(), default="60s", show_default=True, help="How old a listing of the bucket may be."
 )
 @click.option(
-    "--cache-dir", type=LocalPath(), help="Folder for what is kept on disk; with byte ranges, which are else not kept."
+    "--cache-dir", type=LocalPath(), help="Folder for what is kept on disk; without it byte ranges are not kept."
 )
 @click.option(
     "--dialect", type=click.Choice([AUTO, *NAMES]), default=AUTO, show_default=True, help="How ledgers lie in BUCKET."
@@ -45,7 +43,9 @@ _OPTION_HELP = (
 @click.option("--block-size", type=Size(), help="Of ledgers that are written, such as 64MiB.")
 @click.option("--foreground", is_flag=True, help="Serve here, until Ctrl-C or SIGTERM, and log to standard error.")
 @click.option("--log-file", type=LocalPath(), help="[default: mounts/<folder>.log in the cache folder]")
-@click.option("--pid-file", type=LocalPath(), help="Write the number of the process that serves here.")
+@click.option(
+    "--pid-file", type=LocalPath(), help="Write the number of the process that serves the mount to this file."
+)
 @click.option("--env-file", type=LocalPath(), help="File of variables, such as AWS_ACCESS_KEY_ID=…, for that process.")
 @click.option("--trace", is_flag=True, help="Log each request to the store.")
 @click.option("--stats", is_flag=True, help="At the end, log what was asked of the store.")
@@ -64,7 +64,7 @@ def mount(bucket: str, folder: Path, texts: tuple[str, ...], **flags: Any) -> No
     options = sort_options(texts)
     request = _request(bucket, folder, options, flags)
     if clear_if_dead(request.mountpoint):
-        say(f"{request.mountpoint}: what a killed mount left was taken away")
+        say(f"{request.mountpoint}: the rest of a killed mount was removed")
     require_usable(request.mountpoint, may_hide_files=options.may_hide_files)
     if flags["foreground"]:
         _serve_here(request)
@@ -103,7 +103,7 @@ def _fuse_options(options: SortedOptions, *, allow_other: bool) -> dict[str, Any
         if os.geteuid() != 0 and not _is_allowed():
             reason = f"other users are let in by root only, unless {_FUSE_CONF} has a line user_allow_other"
             raise MountFailedError(reason, key="--allow-other")
-        # What others may do is for the kernel to decide, by owner and mode; without this all could write who can look in.
+        # The kernel checks permissions, by owner and mode; without this everybody who can look in could write.
         chosen["default_permissions"] = True
     return chosen
 
@@ -117,10 +117,9 @@ def _is_allowed() -> bool:
 
 
 def _serve_here(request: MountRequest) -> None:
-    # What serving takes is not loaded into the process that only starts another one.
+    # These are not imported into a process that only starts another one.
     from ledgerfs.fuse_mount.mount_log import log_to_file, log_to_standard_error
-    from ledgerfs.fuse_mount.service_notice import tell_systemd
-    from ledgerfs.fuse_mount.serving import serve_bucket
+    from ledgerfs.fuse_mount.serving import serve_bucket, tell_systemd
 
     log_to_standard_error(request)
     if request.log_file is not None:

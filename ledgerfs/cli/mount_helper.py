@@ -1,6 +1,6 @@
 """``mount.ledgerfs``, which mount(8) calls for ``mount -t ledgerfs`` and for lines of ``/etc/fstab``.
 
-It is ``ledgerfs mount`` with its options in one list; they stay in this process, where ``ps`` shows no more than mount(8) did.
+It is ``ledgerfs mount`` with its options in one list. They stay in this process, so ``ps`` shows only what mount(8) showed.
 """
 
 import getopt
@@ -17,7 +17,7 @@ _WITH_VALUES = ("-o", "-N", "-t")
 
 
 def main() -> None:
-    """Mount what mount(8) says, and exit as ``ledgerfs mount`` does."""
+    """Mount with mount(8)'s arguments, and exit as ``ledgerfs mount`` does."""
     try:
         given, places = getopt.gnu_getopt(sys.argv[1:], "sfnv" + "".join(f"{name[1]}:" for name in _WITH_VALUES))
         if not all(text.strip() for text in (*places, *(value for name, value in given if name in _WITH_VALUES))):

@@ -1,16 +1,24 @@
-"""A word on what a listing does not show: an empty bucket, objects that need attention."""
+"""Notices on standard error: what a listing does not show, what a scan left out, why the first start is slow."""
 
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ledgerfs.cli.output import say
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.ledgers.missing_ledgers import MissingLedger
+    from ledgerfs.messages.decode.chunks import Incomplete
+    from ledgerfs.messages.decode.entries import Skipped
+
+_MOST_LINES = 10
 
 
 def notice(bucket: "Bucket") -> None:
-    """Say on standard error what is in the bucket besides readable ledgers, in one line; nothing when there is nothing to say."""
-    # numpy, which this imports, is there when a bucket is; its options are offered without.
+    """Say on standard error, in one line, what the bucket has besides readable ledgers, or that it has no ledgers."""
+    # This imports numpy, which --help does not need.
     from ledgerfs.ledgers.catalog_rows import is_sound
 
     catalog = bucket.catalog
@@ -29,3 +37,72 @@ def notice(bucket: "Bucket") -> None:
     found = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     if found:
         say(f"{bucket.store.url}: also {found}; `ledgerfs verify` names them")
+
+
+class LeavesOut(Protocol):
+    """What a scan and an export have left out."""
+
+    @property
+    def topic(self) -> str:
+        """Name of the topic."""
+        ...
+
+    @property
+    def skipped(self) -> "Sequence[Skipped]":
+        """Damaged entries."""
+        ...
+
+    @property
+    def incomplete(self) -> "Sequence[Incomplete]":
+        """Chunked messages of which chunks are missing."""
+        ...
+
+    @property
+    def missing(self) -> "Sequence[MissingLedger]":
+        """Missing ledgers."""
+        ...
+
+
+def say_left_out(scan: LeavesOut) -> bool:
+    """Say on standard error what a scan left out, a line for each of the first places; return whether there was damage."""
+    for lost in scan.missing[:_MOST_LINES]:
+        say(f"{scan.topic}: left out ledger {lost.ledger_id}: {lost.why} ({lost.key})")
+    if len(scan.missing) > _MOST_LINES:
+        say(f"{scan.topic}: left out {len(scan.missing) - _MOST_LINES:,} more ledgers")
+    for one in scan.skipped[:_MOST_LINES]:
+        entries = f"{one.ledger_id}:{one.first_entry}" + (
+            f" to {one.ledger_id}:{one.last_entry}" if one.last_entry > one.first_entry else ""
+        )
+        say(f"{scan.topic}: left out {entries}: {one.reason}")
+    if len(scan.skipped) > _MOST_LINES:
+        say(f"{scan.topic}: left out entries at {len(scan.skipped) - _MOST_LINES:,} more places")
+    if scan.incomplete:
+        first = scan.incomplete[0]
+        say(
+            f"{scan.topic}: {len(scan.incomplete):,} chunked messages lack parts, the first one begins at "
+            f"{first.ledger_id}:{first.entry_id}"
+        )
+    return bool(scan.skipped or scan.missing)
+
+
+def announce_compiling() -> None:
+    """Say once on standard error, if that is a terminal, that a kernel is being compiled; nothing for kernels from disk.
+
+    Imports numba: for commands that are about to use it.
+    """
+    if sys.stderr is None or not sys.stderr.isatty():
+        return
+    from numba.core.event import Listener, register
+
+    class Announcer(Listener):
+        is_said = False
+
+        def on_start(self, event: Any) -> None:  # noqa: ANN401, ARG002
+            if not self.is_said:
+                self.is_said = True
+                say("compiling kernels: some seconds, in the first run after an installation only")
+
+        def on_end(self, event: Any) -> None:  # noqa: ANN401
+            """Say nothing: the work goes on."""
+
+    register("numba:compile", Announcer())  # type: ignore[no-untyped-call]

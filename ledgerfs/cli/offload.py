@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.cli.command import command
+from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import CODECS, bucket_argument, target_argument
 from ledgerfs.cli.output import human_size, print_json, progress, say
-from ledgerfs.cli.sizes import Size
+from ledgerfs.cli.parameter_types import Size
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ledgerfs.writing.copy_ledgers import CopyReport
 
 _READ_BYTES = 64 << 20
-"""What may be in memory of the source, half of it read ahead; the rest of half a GiB is for what is written."""
+"""Bytes of the source in memory, half of them read ahead; the rest of half a GiB is for writing."""
 
 
 @command()
@@ -32,14 +32,12 @@ _READ_BYTES = 64 << 20
     show_default=True,
     help="What to do with a ledger that the target has.",
 )
-@click.option("--new-uuid", is_flag=True, help="Give copies names of their own, by which no broker finds them.")
-@click.option(
-    "--recompress", type=click.Choice(CODECS), help="Compress payloads anew; ids of messages stay what they are."
-)
+@click.option("--new-uuid", is_flag=True, help="Give copies new uuids, by which brokers do not find them.")
+@click.option("--recompress", type=click.Choice(CODECS), help="Compress payloads again; ids of messages do not change.")
 @click.option(
     "--unbatch",
     is_flag=True,
-    help="One message an entry, in ledgers with ids that no cluster hands out; --recompress is then for what was a batch.",
+    help="One message an entry, in ledgers with ids that no cluster hands out; --recompress is then for messages of batches.",
 )
 @click.option(
     "--ledger-id",
@@ -61,9 +59,10 @@ def offload(
 ) -> None:
     """Copy the ledgers of BUCKET into TARGET, another bucket or a folder, and read the copies back.
 
-    A broker that is pointed at the copy serves it: ledgers keep their names, and without --block-size they come out byte for byte. Run it
-    again after an interruption: what is there, the same topic, id, last entry, length and creation, is skipped, but with --unbatch, which
-    makes new ledgers each time. What is damaged, missing, contradictory, or another ledger in TARGET is named and not copied (exit code 1).
+    A broker that uses the copy can serve it: ledgers keep their names, and without --block-size they are the same byte for byte. Run it
+    again after an interruption: ledgers of the same topic, id, last entry, length and creation are skipped, except with --unbatch, which
+    makes new ledgers each time. Ledgers that are damaged, missing or contradictory, or different in TARGET, are named and not copied (exit
+    code 1).
 
     \b
     Examples:
@@ -74,11 +73,11 @@ def offload(
     """
     if options["ledger_id"] is not None and not options["unbatch"]:
         raise click.UsageError("--ledger-id is for --unbatch; other copies keep the ids of their ledgers.")
-    # numpy and numba, which these import, are not needed to help.
+    # These import numpy and numba, which --help does not need.
     from ledgerfs.cache.block_cache import process_cache
     from ledgerfs.writing.copy_ledgers import copy_ledgers
 
-    # What is read once is not worth keeping; parts on their way here and there are all that has to be in memory.
+    # Bytes that are read once need no cache; only parts that are being read and written have to be in memory.
     process_cache.resize(min(process_cache.budget, _READ_BYTES))
     with progress() as update:
         catalog = bucket.refresh(update)
@@ -100,7 +99,7 @@ def offload(
 
 
 def _tell(told: list[dict[str, Any]] | None, one: "CopiedLedger") -> None:
-    """Say why a ledger failed, and keep what became of it where JSON is wanted."""
+    """Say why a ledger failed, and keep its outcome if JSON is wanted."""
     if one.error is not None:
         say(f"failed  ledger {one.source.ledger_id} of {one.source.topic}: {one.error}")
     if told is not None:
@@ -108,7 +107,7 @@ def _tell(told: list[dict[str, Any]] | None, one: "CopiedLedger") -> None:
 
 
 def _summary(report: "CopyReport", *, is_checked: bool) -> str:
-    """Return all of it in a line."""
+    """Return the summary, a line."""
     checked = ", read back and whole" if is_checked else ""
     copied = f"ledgers copied: {report.copied:,} ({human_size(report.size)} of entries{checked})"
     return f"{copied}, there already: {report.skipped:,}, failed: {len(report.failed) + len(report.missing):,}"

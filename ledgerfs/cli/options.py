@@ -1,4 +1,4 @@
-"""What the commands have in common: the bucket, the options of its storage, and what is told of the traffic with it."""
+"""Arguments and options that commands share: the bucket, the options of its storage, and reports of the traffic with it."""
 
 import json
 from collections.abc import Callable
@@ -18,7 +18,7 @@ CODECS = ("none", "lz4", "zlib", "zstd", "snappy")
 """Names of compressions, here so that a command can offer them without the libraries."""
 
 _TEXTS = frozenset({"key", "secret", "token", "username", "password", "account_name", "account_key", "profile"})
-"""Options that are texts, also when they look like numbers."""
+"""Options that are texts even if they look like numbers."""
 
 
 def bucket_argument(command: Command) -> Command:
@@ -28,16 +28,16 @@ def bucket_argument(command: Command) -> Command:
 
 
 def dialect_option(command: Command) -> Command:
-    """Add the option --dialect, for whoever opens BUCKET to find with `dialect_of`."""
+    """Add the option --dialect, whose value `dialect_of` returns."""
     option = click.option(
         "--dialect", type=click.Choice([AUTO, *NAMES]), default=AUTO, is_eager=True, expose_value=False, callback=_dialect,
-        help="How ledgers lie in BUCKET, where not everything is to be looked at that is there.", show_default=True,
+        help="How ledgers lie in BUCKET; all dialects are read if not given.", show_default=True,
     )  # fmt: skip
     return option(command)
 
 
 def dialect_of(context: click.Context) -> str:
-    """Return what --dialect said."""
+    """Return the value of --dialect."""
     return str(context.meta.get("ledgerfs.dialect", AUTO))
 
 
@@ -46,7 +46,7 @@ def _dialect(context: click.Context, _: click.Parameter, value: str) -> None:
 
 
 def storage_option(command: Command) -> Command:
-    """Add the option -o, for whoever opens BUCKET to find with `storage_options_of`."""
+    """Add the option -o, whose values `storage_options_of` returns."""
     option = click.option(
         "-o", "--option", "storage_options", multiple=True, metavar="KEY=VALUE", callback=_storage_options,
         is_eager=True, expose_value=False,
@@ -56,7 +56,7 @@ def storage_option(command: Command) -> Command:
 
 
 def storage_options_of(context: click.Context) -> dict[str, Any]:
-    """Return what -o said."""
+    """Return the values of -o."""
     return context.meta.get("ledgerfs.storage_options") or {}
 
 
@@ -99,7 +99,7 @@ def parsed_texts(values: tuple[str, ...]) -> dict[str, str]:
 
 
 def _value(text: str) -> Any:  # noqa: ANN401  (whatever JSON knows)
-    """Return a value that is JSON where it parses as such (``true``, ``3``, ``{"verify": false}``), else the text."""
+    """Return the value of a JSON text (``true``, ``3``, ``{"verify": false}``), otherwise the text itself."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:
@@ -111,7 +111,7 @@ def _open_target(context: click.Context, _: click.Parameter, url: str) -> "Bucke
 
 
 def _open(context: click.Context, _: click.Parameter, url: str) -> "Bucket | None":
-    if context.resilient_parsing:  # a shell that completes, and may not have got so far
+    if context.resilient_parsing:  # a shell's completion, whose URL may not be complete
         return None
     bucket = _opened(url, storage_options_of(context), dialect_of(context))
     say_stats_at_end(context, bucket)
@@ -119,7 +119,7 @@ def _open(context: click.Context, _: click.Parameter, url: str) -> "Bucket | Non
 
 
 def _opened(url: str, storage_options: dict[str, Any] | None, dialect: str = AUTO) -> "Bucket":
-    # numpy and fsspec, which this imports, are not needed to help, to complete, or to refuse what is wrong with a command.
+    # This imports numpy and fsspec, which help, completion and wrong usage do not need.
     from ledgerfs.bucket.opening import open_bucket
 
     return open_bucket(url, storage_options, dialect=dialect)

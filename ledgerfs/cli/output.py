@@ -28,7 +28,7 @@ def show(table: "Table") -> None:
     """Print a table on standard output."""
     from rich.console import Console
 
-    # Drawn into memory, since rich has its own way to end a program whose output nobody reads.
+    # Drawn into memory, since rich ends a program in its own way if nobody reads its output.
     drawn = io.StringIO()
     is_terminal = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if is_terminal else _PIPE_WIDTH
@@ -44,7 +44,7 @@ def say(message: str) -> None:
 
 
 class Saying(logging.Handler):
-    """Prints what is logged where nobody has set up logging, as Python would, but `printable`: keys and names are the bucket's."""
+    """Prints log records if logging is not configured, as Python would, but `printable`: keys and names come from the bucket."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print one line."""
@@ -57,7 +57,7 @@ class Saying(logging.Handler):
 def print_json(value: Any) -> None:  # noqa: ANN401  (whatever JSON knows)
     """Print a value as JSON."""
     for line in json.dumps(value, indent=2, ensure_ascii=False).split("\n"):
-        # JSON itself escapes no more than the first 32 characters; what else could drive a terminal only ever stands in texts.
+        # JSON itself escapes only the first 32 characters; others that could control a terminal are only in texts.
         is_plain = line.isprintable()
         sys.stdout.write((line if is_plain else "".join(map(_json_escaped, line))) + "\n")
 
@@ -67,7 +67,7 @@ def _json_escaped(character: str) -> str:
 
 
 def table(*columns: str, right: tuple[str, ...] = ()) -> "Table":
-    """Return an empty table whose columns of numbers, named in ``right``, are flush right."""
+    """Return an empty table; the columns named in ``right``, of numbers, are flush right."""
     from rich.table import Table
 
     made = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
@@ -87,14 +87,14 @@ def human_size(size: int) -> str:
 
 
 def minute(milliseconds: int | None) -> str:
-    """Return a time to the minute, UTC; a dash where it is not known."""
+    """Return a time to the minute, UTC; a dash if it is not known."""
     text = iso_time(milliseconds)
     return "-" if text is None else text[:16].replace("T", " ")
 
 
 @contextmanager
 def progress(*, in_bytes: bool = False) -> "Iterator[OnProgress]":
-    """Show progress on standard error when that is a terminal and the work takes more than a moment."""
+    """Show progress on standard error if that is a terminal and the work takes more than a moment."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda *_: None
         return

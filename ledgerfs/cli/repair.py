@@ -1,11 +1,11 @@
-"""``ledgerfs repair``: what of a bucket's damage can be mended in the bucket itself, and mending it."""
+"""``ledgerfs repair``: the damage that can be repaired from the bucket alone, and repairing it."""
 
 import re
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.cli.command import command
+from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import bucket_argument, json_option
 from ledgerfs.cli.output import print_json, progress, say
 from ledgerfs.display import printable
@@ -22,7 +22,7 @@ _DURATION = re.compile(r"(\d{1,9})([smhdw]?)\Z", re.ASCII)
 def _seconds(_: click.Context, __: click.Parameter, text: str) -> int:
     match = _DURATION.match(text.strip())
     if match is None:
-        raise click.BadParameter(f"{text!r} is no duration such as 90m, 24h or 7d")
+        raise click.BadParameter(f"{text!r} is not a duration such as 90m, 24h or 7d")
     return int(match[1]) * _UNITS[match[2]]
 
 
@@ -31,14 +31,14 @@ def _seconds(_: click.Context, __: click.Parameter, text: str) -> int:
 @click.option("--yes", is_flag=True, help="Do it. Without this nothing is changed.")
 @click.option(
     "--older-than", "older_than_s", default="24h", show_default=True, metavar="AGE", callback=_seconds,
-    help="Leave alone what was written more recently (90m, 24h, 7d): a broker may be about to go on with it.",
+    help="Leave younger objects alone (90m, 24h, 7d): a broker may still be writing them.",
 )  # fmt: skip
 @click.option(
     "--ledger", "ledgers", type=click.IntRange(0), multiple=True, metavar="ID",
     help="Look at this ledger only; may be repeated.",
 )  # fmt: skip
 @click.option(
-    "--topic", metavar="TOPIC", help="Whose those of the ledgers of --ledger are of which nothing tells the topic."
+    "--topic", metavar="TOPIC", help="The topic of the ledgers of --ledger, if nothing in the bucket tells it."
 )
 @click.option("--full", is_flag=True, help="Read every byte first, as `ledgerfs verify` does, to name all damage.")
 @click.option(
@@ -58,14 +58,14 @@ def repair(
     no_metadata: bool,
     as_json: bool,
 ) -> None:
-    """Say what can be mended in a bucket; with --yes, mend it.
+    """Show what can be repaired in a bucket; with --yes, repair it.
 
     Rebuilds lost and unreadable indexes from whole data objects, deletes data objects and indexes that are left over beside a complete
-    copy, ends unfinished uploads, and restores the user metadata without which a broker refuses an object. Deletes nothing that is not
-    proved to be garbage, and says why.
+    copy, ends unfinished uploads, and restores the user metadata without which a broker refuses an object. Deletes only what is proved to
+    be garbage, and says why.
 
     Exit code 0: nothing is left to do; 1: there is something to do (without --yes), something failed, or there is damage that cannot be
-    mended; 3: the store did not let us look at everything.
+    repaired; 3: the store did not let us look at everything.
 
     \b
     Examples:
@@ -75,8 +75,8 @@ def repair(
       ledgerfs repair s3://tier --json | jq '.items[] | select(.action != "nothing")'
     """
     if topic is not None and not ledgers:
-        raise click.UsageError("--topic says whose the ledgers of --ledger are; name them")
-    # numba, which this imports, is not needed to help.
+        raise click.UsageError("--topic is the topic of the ledgers of --ledger; name them")
+    # This imports numba, which --help does not need.
     from ledgerfs.upkeep.repair import plan_repair
 
     with progress() as update:
@@ -96,7 +96,7 @@ def repair(
 
 
 def _carry_out(plan: "RepairPlan", *, as_json: bool) -> "list[RepairOutcome]":
-    """Do all that can be done, and say each as it is done: what is interrupted has told what it did."""
+    """Carry out all repairs, and print each when it is done, so that an interrupted command has told what it did."""
     outcomes = []
     for outcome in plan.carry_out():
         outcomes.append(outcome)

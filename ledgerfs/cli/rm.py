@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ledgerfs.cli.command import command
+from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import bucket_argument
 from ledgerfs.cli.output import human_size, progress, say
 from ledgerfs.display import printable
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 def rm(context: click.Context, /, bucket: "Bucket", paths: tuple[str, ...], *, recursive: bool, yes: bool) -> None:
     """Delete ledgers of the tree's entries/: of each the index object first, then the data object.
 
-    A broker that still knows them can no longer read them. What is at these paths all the same afterwards is named: a further copy that has
-    the name now, or what somebody wrote there meanwhile (exit code 1).
+    A broker that still knows them can no longer read them. Ledgers that are at these paths afterwards are named: a further copy that has
+    the name now, or one that somebody wrote there meanwhile (exit code 1).
 
     \b
     Examples:
       ledgerfs rm s3://tier entries/public/default/orders/58.entries
       ledgerfs rm s3://tier -r entries/public/default/orders --yes
     """
-    # numpy and numba, which these import, are not needed to help.
-    from ledgerfs.vfs.bucket_tree import tree_of
+    # These import numpy and numba, which --help does not need.
     from ledgerfs.vfs.removal import remove_ledgers
     from ledgerfs.vfs.target import removable
+    from ledgerfs.vfs.tree import tree_of
 
     with progress() as update:
         bucket.refresh(update)

@@ -1,4 +1,4 @@
-"""The options of every command that reads messages, and the arguments for `Topic.scan` that they become."""
+"""The options of all commands that read messages, as arguments of `Topic.scan`."""
 
 import functools
 from collections.abc import Callable
@@ -16,7 +16,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 def scan_options(command: Command) -> Command:
     """Add the options of a scan; the command gets the keyword arguments for `Topic.scan` as one dictionary ``scan``.
 
-    Only what the user gave is in it, so that the defaults stay those of the scan.
+    Only given options are in it, so that the defaults are those of the scan.
     """
 
     @functools.wraps(command)
@@ -40,7 +40,7 @@ def parsed_names(_: click.Context, __: click.Parameter, text: str | None) -> tup
 
 
 def _private_keys(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, Path]:
-    """Return {name: file}; a key itself never stands on a command line, where other users see it."""
+    """Return {name: file}; a key itself must not be on a command line, where other users see it."""
     keys = {}
     for text in texts:
         name, equals, file = text.partition("=")
@@ -84,7 +84,7 @@ _OPTIONS = (
     click.option(
         "--on-encrypted",
         type=click.Choice(("raise", "null", "skip")),
-        help="What to do about messages that no key given is for: end (default), leave out the value, or the message.",
+        help="What to do about messages without a given key: end (default), leave out the value, or the message.",
     ),
     click.option(
         "--private-key",

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ledgerfs.cli.command import command
+from ledgerfs.cli.commands import command
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import bucket_argument, json_option
 from ledgerfs.cli.output import human_size, minute, print_json, progress, say, show, table
@@ -20,8 +20,8 @@ def topics(bucket: "Bucket", as_json: bool) -> None:
     """List the topics of a bucket: ledgers, entries, bytes, oldest and newest.
 
     BUCKET is any URL that fsspec knows: s3://tier, gs://…, abfs://…, a local folder. No broker and no ZooKeeper is asked; the names are in
-    the bucket. "Oldest" is the creation of the topic's oldest ledger, "newest" the upload of its newest one. Ledgers that the bucket knows
-    of and cannot deliver are not counted; standard error tells how many these are, and of how many ledgers nobody knows the topic.
+    the bucket. "Oldest" is the creation of the topic's oldest ledger, "newest" the upload of its newest one. Missing ledgers are not
+    counted; standard error tells how many these are, and of how many ledgers the topic is not known.
 
     \b
     Examples:

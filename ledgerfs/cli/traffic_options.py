@@ -1,4 +1,4 @@
-"""``--stats`` and ``--trace``: what a command asked of the store, in sum and request by request, on standard error."""
+"""``--stats`` and ``--trace``: a command's requests to the store, summed up and one by one, on standard error."""
 
 import logging
 import time
@@ -40,7 +40,7 @@ def traffic_options(command: Command) -> Command:
 
 
 def say_stats_at_end(context: click.Context, bucket: "Bucket") -> None:
-    """Have the sums printed when the command is over, however it ends, where ``--stats`` asked for them."""
+    """Print the sums when the command ends, also with an error, if ``--stats`` was given."""
     if not context.meta.get(_STATS_WANTED):
         return
     began = time.monotonic()
@@ -65,7 +65,7 @@ def _want_stats(context: click.Context, _: click.Parameter, is_wanted: bool) -> 
 
 
 class _Trace(logging.Handler):
-    """Prints what the stores log, one line a request."""
+    """Prints the stores' log, a line for each request."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print one line."""

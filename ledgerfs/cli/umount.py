@@ -4,15 +4,15 @@ from pathlib import Path
 
 import click
 
-from ledgerfs.cli.command import command
-from ledgerfs.cli.local_paths import LocalPath
+from ledgerfs.cli.commands import command
+from ledgerfs.cli.parameter_types import LocalPath
 from ledgerfs.fuse_mount.mountpoint import absolute
 from ledgerfs.fuse_mount.unmounting import unmount
 
 
 @command()
 @click.argument("folder", metavar="FOLDER", type=LocalPath())
-@click.option("-z", "--lazy", is_flag=True, help="Also while files are open: who has them open can go on.")
+@click.option("-z", "--lazy", is_flag=True, help="Also while files are open: these can still be read.")
 def umount(folder: Path, *, lazy: bool) -> None:
     """End the mount on FOLDER; one whose process was killed is cleared away.
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ledgerfs.cli.command import command
+from ledgerfs.cli.commands import command
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import bucket_argument, json_option
 from ledgerfs.cli.output import human_size, print_json, progress
@@ -36,7 +36,7 @@ def verify(context: click.Context, bucket: "Bucket", quick: bool, as_json: bool)
       ledgerfs verify --quick s3://tier
       ledgerfs verify --json s3://tier | jq '.findings[] | select(.severity == "damage")'
     """
-    # numpy, which this imports, is there when a bucket is, and not needed to help.
+    # This imports numpy, which --help does not need.
     from ledgerfs.upkeep.verification.verify import verify_listed
 
     with progress() as update:
@@ -47,7 +47,7 @@ def verify(context: click.Context, bucket: "Bucket", quick: bool, as_json: bool)
 
 
 def conclude(context: click.Context, bucket: "Bucket", report: Report, *, as_json: bool) -> None:
-    """Print a report, and exit as it says."""
+    """Print a report, and exit with its code."""
     if as_json:
         print_json(report.as_json())
     else:

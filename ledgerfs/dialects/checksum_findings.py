@@ -1,4 +1,4 @@
-"""What the checksums of a ledger's entries tell, in whatever dialect it lies."""
+"""Findings about the checksums of a ledger's entries, the same for every dialect."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ _NAMED = 20
 
 
 class ChecksumFindings:
-    """Checks the entries of one ledger, batch by batch; the first few that are wrong are named."""
+    """Checks the entries of one ledger, batch by batch; only the first 20 wrong ones are named."""
 
     __slots__ = ("_unchecked", "_wrong")
 
@@ -20,7 +20,7 @@ class ChecksumFindings:
         self._wrong = self._unchecked = 0
 
     def check(self, batch: EntryBatch) -> Iterator[tuple[int, str, str]]:
-        """Yield which row of a batch is wrong, the kind of the finding, and its message."""
+        """Yield a wrong entry's row in the batch, the kind of the finding, and its message."""
         result = check_entries(batch)
         self._unchecked += int((result.states == EntryState.NO_CHECKSUM).sum())
         for i in np.flatnonzero(result.states >= EntryState.MISMATCH).tolist():
@@ -35,7 +35,7 @@ class ChecksumFindings:
                 yield i, "broken-frame", f"entry {entry}: its frame claims more bytes than the entry has"
 
     def summary(self, entries: int) -> Iterator[tuple[Severity, str, str]]:
-        """Yield what is to be said of all ``entries`` of the ledger, with severity and kind."""
+        """Yield severity, kind and message of the findings about all ``entries`` of the ledger together."""
         if self._wrong > _NAMED:
             message = f"{self._wrong} entries in all with a wrong checksum or frame"
             yield Severity.DAMAGE, "checksum-mismatch", message

@@ -1,4 +1,4 @@
-"""What every dialect tells of a ledger in the same words: what ``ledgerfs info`` prints and the files of the ``info`` view hold."""
+"""A ledger described as JSON, as far as all dialects do it alike: for ``ledgerfs info`` and the files of the view ``info``."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from ledgerfs.storage.objects import ObjectHead
 
 
 def describe_ref(ref: LedgerRef) -> dict[str, Any]:
-    """Return what the catalog knows, as values that JSON knows; sizes in bytes, times in ISO 8601 UTC."""
+    """Return the catalog's row as JSON values; sizes in bytes, times in ISO 8601 UTC."""
     return {
         "ledger_id": ref.ledger_id,
         "topic": ref.topic,
@@ -26,7 +26,7 @@ def describe_ref(ref: LedgerRef) -> dict[str, Any]:
 
 
 def describe_metadata(metadata: LedgerMetadata) -> dict[str, Any]:
-    """Return what BookKeeper knew of a ledger."""
+    """Return BookKeeper's metadata of a ledger as JSON values."""
     return {
         "state": _name_of(LedgerState, metadata.state),
         "digest_type": _name_of(DigestType, metadata.digest_type),
@@ -39,7 +39,7 @@ def describe_metadata(metadata: LedgerMetadata) -> dict[str, Any]:
 
 
 def describe_object(head: ObjectHead) -> dict[str, Any]:
-    """Return what a store tells of an object."""
+    """Return key, size, time, version and user metadata of an object as JSON values."""
     return {
         "key": head.stat.key,
         "size": head.stat.size,

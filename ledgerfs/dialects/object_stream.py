@@ -1,4 +1,4 @@
-"""Reading ledgers that lie in objects one after the other: the parts of the next one are on their way while the end of one is read."""
+"""Reading several ledgers one after the other: parts of the next one are fetched while the end of one is read."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
@@ -16,11 +16,11 @@ _OPENED_AHEAD = 4
 
 
 class PlannedReader(Protocol):
-    """A `LedgerReader` that can tell beforehand which parts of objects it will read."""
+    """A `LedgerReader` that knows which parts of objects it will read."""
 
     @property
     def store(self) -> KeepingStore:
-        """Where its objects are."""
+        """The store of its objects."""
         ...
 
     def expect(self) -> None:
@@ -28,13 +28,13 @@ class PlannedReader(Protocol):
         ...
 
     def plan(self, first: int, last: int, *, is_known: bool = False) -> Iterator[ReadRequest]:
-        """Yield the reads that `batches_of` wants for many entries, small ones first unless it is known that all will be read."""
+        """Yield the reads that `batches_of` needs for many entries: small ones first, unless it is known that all will be read."""
         ...
 
     def batches_of(
         self, parts: Parts, first: int, last: int, on_damage: OnDamage | None = None
     ) -> "Iterator[EntryBatch]":
-        """Yield entries as `LedgerReader.batches`, from the parts of `plan`, perhaps among those of other ledgers."""
+        """Yield entries as `LedgerReader.batches`, from the parts of `plan`; other ledgers' parts may come before and after them."""
         ...
 
 
@@ -50,7 +50,7 @@ def stream_objects(spans: Sequence[Span]) -> "Iterator[tuple[int, EntryBatch]]":
 
 
 def leads_to(parts: Parts, key: str, offset: int) -> bool:
-    """Whether the next of some parts is of this object, and begins early enough."""
+    """Whether the next part is of this object, and begins at or before the offset."""
     part = parts.peek()
     return part is not None and part.key == key and part.start <= offset
 
@@ -62,5 +62,5 @@ def _plan(readers: Sequence[PlannedReader], spans: Sequence[Span]) -> Iterator[R
         try:
             yield from reader.plan(span.first, span.last, is_known=i > 0)
         except LedgerfsError:
-            # Raised again when this ledger's turn has come, after all that is before it.
+            # Raised again when it is this ledger's turn to be read.
             continue

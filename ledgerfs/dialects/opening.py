@@ -1,4 +1,4 @@
-"""Which dialects a bucket is read in: those that were asked for, each loaded by its name."""
+"""Opening the dialects of a bucket: each is loaded by its name, only if it is wanted."""
 
 from importlib import import_module
 from typing import Protocol, cast
@@ -10,7 +10,7 @@ from ledgerfs.storage.object_store import KeepingStore
 
 
 class _Module(Protocol):
-    """The module ``dialect`` of a dialect."""
+    """The module ``dialect`` in the folder of a dialect."""
 
     def open_dialect(self, store: KeepingStore) -> Dialect:
         """Return the dialect over one bucket."""
@@ -18,13 +18,13 @@ class _Module(Protocol):
 
 
 def require_dialect(dialect: str) -> None:
-    """Raise `InvalidOptionError` for a dialect that there is not."""
+    """Raise `InvalidOptionError` for an unknown dialect."""
     if dialect not in {AUTO, *NAMES}:
         raise InvalidOptionError(f"the dialects are {', '.join((AUTO, *NAMES))}", key=f"dialect={dialect}")
 
 
 def open_dialects(store: KeepingStore, dialect: str = AUTO) -> tuple[Dialect, ...]:
-    """Return one dialect over a store, or all; raises as `require_dialect`."""
+    """Return one dialect over a store, or all of them for ``auto``; raises as `require_dialect`."""
     require_dialect(dialect)
     wanted = NAMES if dialect == AUTO else (dialect,)
     modules = (cast("_Module", import_module(f"ledgerfs.dialects.{name}.dialect")) for name in wanted)

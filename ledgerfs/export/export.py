@@ -1,10 +1,10 @@
-"""A topic exported to a folder: one file a ledger, each whole or not there, and nothing done twice.
+"""Exporting a topic to a folder: one file for each ledger, whole or not there, and nothing is done twice.
 
-The partitions of a partitioned topic lie together in the folder. Each has ledgers and transactions of its own, and two may have ledgers of
-one id, where two clusters share the bucket; so their files are told apart by the partition.
+The partitions of a partitioned topic share the folder. Each has ledgers and transactions of its own, and two may have ledgers of the same
+id if two clusters share the bucket; so the partition is in the files' names.
 
-Each ledger is a scan of its own, which asks the ledgers around it for what belongs to its messages: a chunked message is in the ledger of
-its last part. A ledger whose messages may still change is exported anew when one of the ledgers has that it depends on
+Each ledger is a scan of its own, which also reads parts of the ledgers around it: a chunked message belongs to the ledger of its last
+chunk. A ledger whose messages may still change is exported again when a ledger that it depends on has changed
 (`ledgerfs.ledgers.row_dependencies`).
 """
 
@@ -44,18 +44,18 @@ class ExportReport:
     topic
         The topic's name.
     written, kept
-        Files made now, and files of earlier exports that are still right.
+        Files made now, and files of earlier exports that are still valid.
     rows, size
         Messages and bytes in the files made now.
     skipped, incomplete
-        What was left out now with ``on_corrupt="skip"``, and chunked messages of which parts are missing.
+        Damaged entries left out now with ``on_corrupt="skip"``, and chunked messages of which chunks are missing.
     skipped_before
-        Damaged entries that were left out of the files kept.
+        Damaged entries left out of the kept files.
     missing
-        Ledgers of the topic that the bucket cannot deliver, of which there are no files.
+        Ledgers of the topic of which the bucket has only a part; they have no files.
     held
-        Ids of the ledgers whose files are kept although others have changed that they depend on: further ones, without which rows in them
-        could not be made again, are not in the bucket any more.
+        Ids of ledgers whose files are kept although ledgers that they depend on have changed: others that some of their rows came from are
+        not in the bucket any more, so these rows could not be made again.
 
     """
 
@@ -92,7 +92,7 @@ def export_topic(
 ) -> ExportReport:
     """Write each ledger of a topic that has messages to ``<ledgerId>.<kind>`` in a folder, unless it is there already.
 
-    Those of a partitioned topic are ``<ledgerId>-partition-<number>.<kind>``.
+    Files of a partitioned topic are ``<ledgerId>-partition-<number>.<kind>``.
 
     Parameters
     ----------
@@ -103,15 +103,15 @@ def export_topic(
     kind
         One of `TABLE_KINDS`.
     overwrite
-        Remove what an export with other options left in the folder, instead of raising.
+        Remove the files of an export with other options from the folder, instead of raising.
     progress
-        Called with the topic's name, and how many bytes of how many have been read.
+        Called with the topic's name, the bytes read so far, and the bytes to read.
     columns, start_time, end_time, clock_slack_ms, on_corrupt, include_markers, check_checksums, max_message_bytes
-        As `Topic.scan` takes them.
+        As in `Topic.scan`.
     private_keys, on_encrypted
-        The same.
+        As in `Topic.scan`.
     transactions
-        As `Topic.scan` takes it, except ``readable``, which a single ledger does not know.
+        As in `Topic.scan`, except ``readable``, which is not known for a single ledger.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def export_topic(
     MissingLedgerError
         The topic lacks ledgers, and ``on_corrupt`` is not "skip": nothing is written then.
     LedgerfsError
-        What a scan raises. Files that are finished then stay, and the next export goes on behind them.
+        As a scan. Finished files stay, and the next export goes on after them.
 
     """
     folder_path = local_path(target, "target")
@@ -157,7 +157,7 @@ class _Ledger:
     name
         Of its file, without the suffix.
     position, scan, topic
-        Where it is among those of its topic, or of its partition; a scan of all these, and their state.
+        Its position among the ledgers of its topic or partition; a scan of all these, and their state.
 
     """
 
@@ -175,12 +175,12 @@ def _ledgers_of(scan: Scan, ending: str = "") -> list[_Ledger]:
 
 
 def _ending_of(partition: Scan) -> str:
-    """Return what the names of files of a partition end with; its number as its name has it, since ``-01`` is another one than ``-1``."""
+    """Return the ending of a partition's file names: the number as in the partition's name, since ``-01`` is not ``-1``."""
     return f"-partition-{split_partition(partition.topic)[1]}"
 
 
 class _Export:
-    """The work of one export."""
+    """One run of an export."""
 
     def __init__(self, report: ExportReport, folder: ExportFolder, kind: str, progress: Progress) -> None:
         self.report = report
@@ -190,7 +190,7 @@ class _Export:
         self._read = self._to_read = 0
 
     def unfinished(self, ledgers: Sequence[_Ledger]) -> list[_Ledger]:
-        """Return those of the ledgers that are to be exported."""
+        """Return the ledgers that are to be exported."""
         found = []
         for one in ledgers:
             judged = self._folder.judge(one.name, one.ref, one.topic)
@@ -218,7 +218,7 @@ class _Export:
         self._tell(read_before + ledger.ref.length - self._read)
 
     def _write(self, name: str, scan: Scan) -> tuple[int, int]:
-        """Write the file of a ledger, if it has messages; return how many, and the bytes of the file."""
+        """Write the file of a ledger, if it has messages; return their number, and the bytes of the file."""
         batches = iter(scan)
         first = next(batches, None)
         if first is None:
@@ -232,13 +232,13 @@ class _Export:
         return rows, size
 
     def _tell(self, size: int) -> None:
-        """Tell that so many bytes more are read."""
+        """Report that ``size`` more bytes are read."""
         self._read += size
         self._progress(self.report.topic, self._read, self._to_read)
 
 
 def _contents_of(topic: Topic, scan: Scan, kind: str, private_keys: Iterable[str]) -> dict[str, Any]:
-    """Return what decides about the contents of the files, as values that JSON knows; of keys their names."""
+    """Return the options that decide the contents of the files, as JSON values; of keys their names."""
     options = asdict(scan.options) | {"columns": scan.schema.names, "transactions": scan.transactions}
     return {
         "bucket": told_bucket(topic.bucket),

@@ -1,7 +1,7 @@
 """The folder of an export: files that are whole or not there, and a record of what they were made from.
 
-A file is written under a hidden name, brought to disk, and then renamed. The record tells which version of each ledger its file holds, so
-that a later export makes only what is new. A lock keeps a second exporter out; it ends with the process that holds it.
+A file is written under a hidden name, synced to disk, and then renamed. The record has the version of each ledger in its file, so that a
+later export makes only new files. A lock keeps a second exporter out; it ends with the process that holds it.
 """
 
 import errno
@@ -27,31 +27,31 @@ RECORD_NAME = ".ledgerfs-export.json"
 LOCK_NAME = ".ledgerfs-export.lock"
 
 _NAME = re.compile("[0-9]+(-partition-[0-9]{1,9})?")
-"""Of a file, without its suffix: the ledger's id, and of which partition it is where all partitions of a topic lie together."""
+"""A file's name without its suffix: the ledger's id, and the partition if the topic is partitioned."""
 
 _VERSION = 2
 _VERSION_WITHOUT_BUCKET = 1
 _PART = ".part"
 _FEW_LEDGERS = 1000
-"""A record of so many is saved after each ledger."""
+"""A record of at most so many ledgers is saved after each ledger."""
 _SHARE_OF_SAVING = 20
-"""A larger one takes a while to write: that may take one part in so many of the time."""
+"""Writing a larger record may take one part in so many of the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What the record tells of one ledger.
+    """The record of one ledger.
 
     Attributes
     ----------
     version
-        What identifies the two objects it was read from.
+        Identifies the objects that it was read from (`LedgerRef.version`).
     rows, size
         Messages, and bytes of the file; without messages there is no file.
     skipped
-        Entries that were left out because they are damaged.
+        Damaged entries that were left out.
     basis, state
-        Which other ledgers its rows depend on (`Scan.basis`), and those as they were.
+        Other ledgers that its rows depend on (`Scan.basis`), and their state then.
 
     """
 
@@ -65,7 +65,7 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What the folder has of a ledger, whether that stays, and whether only since it could not be made again."""
+    """The folder's record of a ledger, whether its file stays, and whether it stays only because it could not be made again."""
 
     known: Exported | None
     stays: bool = False
@@ -73,25 +73,25 @@ class Judgement:
 
 
 class ExportFolder:
-    """A folder that is made and locked in a ``with`` block; what is recorded is saved from time to time, and at the end.
+    """A folder that is made and locked in a ``with`` block; the record is saved from time to time, and at the end.
 
     Parameters
     ----------
     path
         The folder.
     contents
-        What its files hold (topic, options, …): values that JSON knows.
+        What its files hold (topic, options, …), as JSON values.
     suffix
-        That of the files.
+        The files'.
     versions
-        What identifies the objects of each of the topic's ledgers (`LedgerRef.version`), by the name of its file without the suffix.
+        The version of each of the topic's ledgers (`LedgerRef.version`), by the name of its file without the suffix.
     overwrite
         Remove the files of an earlier export with other contents.
 
     Raises
     ------
     InvalidOptionError
-        It holds an export with other contents, or files that no export wrote under the names of one.
+        The folder holds an export with other contents, or files with an export's names that no export wrote.
     ExportFolderError
         It cannot be written, or another export is writing to it.
 
@@ -118,7 +118,7 @@ class ExportFolder:
             self.path.mkdir(parents=True, exist_ok=True)
         lock = self.path / LOCK_NAME
         with _naming(lock):
-            # It may be there from an earlier export, but never is what a link leads to; and nothing is written to it.
+            # An earlier export may have left it; a link is not followed, and nothing is written to it.
             self._lock = os.fdopen(open_plain(lock, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
         try:
             self._begin(self._lock)
@@ -133,14 +133,14 @@ class ExportFolder:
             try:
                 self._save()
             except ExportFolderError:
-                # After another error: what could not be recorded is made anew by the next export.
+                # After another error: what is not recorded is made again by the next export.
                 if kind is None:
                     raise
 
     def judge(self, name: str, ref: LedgerRef, topic: TopicState) -> Judgement:
-        """Return whether the file ``name`` of a ledger stays, where the topic has these ledgers now.
+        """Return whether the file ``name`` of a ledger stays, if the topic has these ledgers now.
 
-        A file that would be made anew is held where ledgers are gone that some of its rows came from: without them it would lose those.
+        A file that should be made again is kept if ledgers are gone that some of its rows came from: without these it would lose the rows.
         """
         known = self._record.ledgers.get(name)
         if known is None or self._size_of(name) != known.size:
@@ -158,12 +158,12 @@ class ExportFolder:
 
     @contextmanager
     def writing(self, name: str) -> Iterator[BinaryIO]:
-        """Give a file to write to, which becomes the ledger's when all is on disk; after an error it is gone."""
+        """Yield a file to write to, which becomes the ledger's when all of it is on disk; after an error it is gone."""
         with _replacing(self._file(name)) as file:
             yield file
 
     def record(self, name: str, exported: Exported) -> None:
-        """Remember what a ledger became; where it has no messages (any more), its file goes away."""
+        """Record a ledger; if it has no messages (any more), its file is removed."""
         if not exported.rows:
             with _naming(self._file(name)):
                 self._file(name).unlink(missing_ok=True)
@@ -189,7 +189,7 @@ class ExportFolder:
             self._save()
 
     def _read(self) -> "_Record":
-        """Return the record, one without contents where there is none."""
+        """Return the record; without a record, one without contents."""
         path = self.path / RECORD_NAME
         try:
             descriptor = open_plain(path, os.O_RDONLY)
@@ -204,7 +204,7 @@ class ExportFolder:
             raise InvalidOptionError("not the record of an export; take another folder", key=str(path)) from error
 
     def _is_reached_anew(self, found: "_Record") -> bool:
-        """Whether an export is of the same bucket by other options (another endpoint, another profile), as its very objects prove."""
+        """Whether an export is of the same bucket through other options (endpoint, profile), which its objects' versions prove."""
         if not is_same_url(self._record.contents, found.contents):
             return False
         shared = [name for name in found.ledgers if name in self._versions]
@@ -234,7 +234,7 @@ class ExportFolder:
 
 @dataclass(slots=True)
 class _Record:
-    """What is saved beside the files: what they hold, their suffix, and the ledgers by the names of their files."""
+    """The record that is saved beside the files: their contents, their suffix, and the ledgers by the names of their files."""
 
     contents: Mapping[str, Any]
     suffix: str
@@ -243,11 +243,11 @@ class _Record:
 
     @classmethod
     def parse(cls, text: bytes) -> "_Record":
-        """Read what was saved; any ``ValueError``, ``KeyError``, ``TypeError`` or ``AttributeError`` means that it was not."""
+        """Read a saved record; raises ``ValueError``, ``KeyError``, ``TypeError`` or ``AttributeError`` for anything else."""
         found = json.loads(text)
         contents, suffix, ledgers = dict(found["contents"]), str(found["suffix"]), dict(found["ledgers"])
         if found["version"] == _VERSION_WITHOUT_BUCKET:
-            # It belongs to no bucket that anybody could name, so nothing of it is kept.
+            # The export was of a bucket without an identity, so nothing of it can be kept.
             return cls(contents, suffix)
         if found["version"] != _VERSION:
             raise ValueError(found["version"])
@@ -260,7 +260,7 @@ def _exported(*, basis: Any, **told: Any) -> Exported:  # noqa: ANN401  (JSON)
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Name the file in what the operating system says of it; our own errors name their object already."""
+    """Turn errors of the operating system into `ExportFolderError` with the file's name; our own errors name their object already."""
     try:
         yield
     except LedgerfsError:
@@ -271,10 +271,10 @@ def _naming(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[BinaryIO]:
-    """Give a file that takes the place of ``path`` when all of it is on disk; after an error it is gone."""
+    """Yield a file that takes the place of ``path`` when all of it is on disk; after an error it is gone."""
     part = path.with_name(f".{path.name}{_PART}")
     with _naming(part):
-        # Never one that is there: what was left was removed when the folder was locked.
+        # Never an existing file: leftovers were removed when the folder was locked.
         descriptor = make_new(part)
     with _naming(path):
         try:
@@ -290,20 +290,20 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def _remove_left(part: Path) -> None:
-    """Remove what a killed export left; raises `ExportFolderError` for a link, which none leaves."""
+    """Remove a file that a killed export left; raises `ExportFolderError` for a link, which no export makes."""
     with _naming(part):
         os.close(open_plain(part, os.O_RDONLY))
         part.unlink()
 
 
 def _size_of(path: Path) -> int:
-    """Return the size of a file, 0 for what is none of an export's; raises `OSError`."""
+    """Return the size of a file, 0 for anything but a regular file; raises `OSError`."""
     found = path.lstat()
     return found.st_size if S_ISREG(found.st_mode) else 0
 
 
 def _sync(folder: Path) -> None:
-    """Bring the names in a folder to disk."""
+    """Sync the names in a folder to disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

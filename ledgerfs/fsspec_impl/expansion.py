@@ -1,6 +1,6 @@
-"""Which files a path, a pattern, or a list of them names, and where each goes in a copy.
+"""The files that a path, a pattern, or a list of these names, and where each goes in a copy.
 
-fsspec's own takes every path with a ``*`` for a pattern, also one that is there under that very name.
+fsspec's own function takes every path with a ``*`` for a pattern, even if there is a file of that name.
 """
 
 import os
@@ -26,10 +26,10 @@ def expand(
     assume_literal: bool = False,
     **options: Any,  # noqa: ANN401  (of fsspec's glob and find)
 ) -> list[str]:
-    """Return what paths and patterns name, sorted, each once; with ``recursive`` and all that is in it, ``maxdepth`` levels deep.
+    """Return the paths that paths and patterns name, sorted, each once; with ``recursive`` also all below them, ``maxdepth`` levels deep.
 
-    With ``assume_literal`` there are no patterns. Of others the pattern itself is the first of these levels, as fsspec counts. Raises
-    `NotFoundError` where nothing is found, `ValueError` for no depth.
+    With ``assume_literal`` there are no patterns. A pattern itself is the first of these levels, as fsspec counts. Raises `NotFoundError`
+    if nothing is found, and `ValueError` for a depth below 1.
     """
     if maxdepth is not None and maxdepth < 1:
         raise ValueError("maxdepth must be at least 1")
@@ -51,7 +51,7 @@ def expand(
 
 
 def _has_pattern(paths: object) -> bool:
-    """Whether any of some paths would be a pattern, were there nothing of that name."""
+    """Whether any of some paths is a pattern, unless there is a file of that name."""
     return isinstance(paths, str | os.PathLike | list | tuple | set) and any(
         is_pattern(stringify_path(one)) for one in _each(paths)
     )

@@ -1,7 +1,7 @@
 """`LedgerFileSystem`: the tree of a bucket for fsspec.
 
-All of it is answered by ``vfs``: this module only speaks fsspec's language. Whatever the store fails at is raised, never taken for an empty
-directory: fsspec's own ``walk``, ``find``, ``exists`` would do that.
+``vfs`` answers everything: this module only speaks fsspec's language. Errors of the store are raised, never taken for an empty directory,
+as fsspec's own ``walk``, ``find``, ``exists`` would do.
 """
 
 import re
@@ -27,7 +27,6 @@ from ledgerfs.errors import (
     UnusableUrlError,
 )
 from ledgerfs.formats.local_paths import local_path, local_text
-from ledgerfs.fsspec_impl import arrow_threads  # noqa: F401  (waits at the end of the program)
 from ledgerfs.fsspec_impl.expansion import Paths, expand, pairs
 from ledgerfs.fsspec_impl.ledger_file import LedgerFile
 from ledgerfs.fsspec_impl.long_names import leaving_out_long_names, telling_long_names_at_the_end
@@ -35,9 +34,8 @@ from ledgerfs.fsspec_impl.ranges import inside, read_ranges
 from ledgerfs.ledgers.dialects_known import AUTO
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.time_arguments import time_of
-from ledgerfs.vfs.bucket_tree import tree_of
 from ledgerfs.vfs.target import require_writable
-from ledgerfs.vfs.tree import Node, Tree
+from ledgerfs.vfs.tree import Node, Tree, tree_of
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -49,7 +47,7 @@ if TYPE_CHECKING:
 
 _URL = ("ledger://", "ledger::")
 _CHAINED = re.compile(r"::[A-Za-z][A-Za-z0-9+.-]*://.*\Z", re.DOTALL)
-"""What a URL says of the bucket, which an instance knows."""
+"""Options that only say which bucket it is; an instance has that one."""
 
 _BLOCK_SIZE = 1 << 20
 _COPY_SIZE = 8 << 20
@@ -62,7 +60,7 @@ class LedgerFileSystem(AbstractFileSystem):
     ``fsspec.filesystem("ledger", fo="tier", target_protocol="s3", target_options={"endpoint_url": …})``.
 
     Instances for the same bucket and options share one catalog, which is loaded once; `invalidate_cache`, or ``ls(…, refresh=True)``, lists
-    the bucket anew. Instances may be used from several threads, after a fork, and pickled.
+    the bucket again. Instances may be used from several threads, after a fork, and pickled.
 
     Parameters
     ----------
@@ -76,11 +74,11 @@ class LedgerFileSystem(AbstractFileSystem):
         Folder for what is kept on disk: catalogs, files of ``jsonl/``, ``arrow/``, ``parquet/``, and byte ranges of remote objects. None
         for ``$LEDGERFS_CACHE_DIR``, else ``~/.cache/ledgerfs``, then without byte ranges.
     scan_options
-        What `ledgerfs.bucket.topic.Topic.scan` takes, for what is in those files: ``{"private_keys": …}``, ``{"transactions": "all"}``, ….
+        Options of `ledgerfs.bucket.topic.Topic.scan` for these files: ``{"private_keys": …}``, ``{"transactions": "all"}``, ….
     catalog_max_age
-        Seconds for which a listing by any process here is good enough; None for ``$LEDGERFS_CATALOG_MAX_AGE``, else 0 (`open_bucket`).
+        How many seconds old a listing by any process here may be; None for ``$LEDGERFS_CATALOG_MAX_AGE``, else 0 (`open_bucket`).
     cache_bytes
-        What this process may hold of remote objects in memory, all filesystems together (`open_bucket`).
+        How many bytes of remote objects this process may hold in memory, all filesystems together (`open_bucket`).
     dialect
         How ledgers lie there (`open_bucket`).
     write_options
@@ -131,7 +129,7 @@ class LedgerFileSystem(AbstractFileSystem):
 
     @property
     def _writes(self) -> "TreeWrites":
-        # numba, which this imports, is not needed by those who read.
+        # This imports numba, which reading does not need.
         from ledgerfs.fsspec_impl.tree_writes import TreeWrites
 
         return TreeWrites(self.bucket, self._write_options)
@@ -143,12 +141,12 @@ class LedgerFileSystem(AbstractFileSystem):
         return together(self.bucket)
 
     def invalidate_cache(self, path: str | None = None) -> None:
-        """Make the next look list the bucket again; indexes that are known and unchanged are not read again."""
+        """Make the next use list the bucket again; unchanged indexes are not read again."""
         self.bucket.expire()
         super().invalidate_cache(path)
 
     def stats(self) -> dict[str, int]:
-        """Return what was asked of the store in this process, as in `ledgerfs.storage.traffic.TrafficStats`.
+        """Return counts of requests to the store in this process, as in `ledgerfs.storage.traffic.TrafficStats`.
 
         Instances for the same bucket and options count together.
         """
@@ -172,7 +170,7 @@ class LedgerFileSystem(AbstractFileSystem):
         return _info(self._tree.node(self._strip_protocol(path)))
 
     def size(self, path: str) -> int:
-        """Return a file's size, bytes. One that only rendering tells, which `info` has as None, is rendered for it."""
+        """Return a file's size, bytes. A file whose size is None in `info` is rendered for it."""
         tree = self._tree
         node = tree.node(self._strip_protocol(path))
         return tree.open(node.path).size if node.size is None else node.size
@@ -234,7 +232,7 @@ class LedgerFileSystem(AbstractFileSystem):
         return {one.path: _info(one) for one in nodes} if detail else [one.path for one in nodes]
 
     def du(self, path: str, total: bool = True, maxdepth: int | None = None, withdirs: bool = False, **_: Any) -> Any:  # noqa: ANN401
-        """Sum sizes; files that were not rendered yet take no space and count as nothing."""
+        """Sum sizes; files that were not rendered yet take no space, and count as 0."""
         infos = self.find(path, maxdepth=maxdepth, withdirs=withdirs, detail=True)
         sizes = {name: info["size"] or 0 for name, info in infos.items()}
         return sum(sizes.values()) if total else sizes
@@ -246,7 +244,7 @@ class LedgerFileSystem(AbstractFileSystem):
         maxdepth: int | None = None,
         **options: Any,  # noqa: ANN401  (fsspec is not typed)
     ) -> list[str]:
-        """Return what paths and patterns name, sorted. A path that is there as it is written is no pattern; `glob` takes patterns only."""
+        """Return the paths that paths and patterns name, sorted. An existing path is never a pattern; `glob` takes patterns only."""
         return expand(self, path, recursive=recursive, maxdepth=maxdepth, **options)
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:  # noqa: ANN401
@@ -263,7 +261,7 @@ class LedgerFileSystem(AbstractFileSystem):
         on_error: str = "return",
         **_: Any,  # noqa: ANN401
     ) -> list[Any]:
-        """Return many ranges, read concurrently; with ``on_error="return"`` a failure stands in its range's place."""
+        """Return many ranges, read concurrently; with ``on_error="return"`` an error takes the place of its range."""
         return read_ranges(lambda path: self._tree.open(self._strip_protocol(path)), paths, starts, ends, on_error)
 
     def get(
@@ -277,8 +275,8 @@ class LedgerFileSystem(AbstractFileSystem):
     ) -> None:
         """Copy files here, as fsspec's filesystems do; patterns as in `expand_path`.
 
-        What the local folder has no room for in its names is left out; `NameTooLongError` tells it at the end. Raises `InvalidOptionError`
-        for a URL of a store.
+        Files whose names are too long for the local folder are left out; `NameTooLongError` names them at the end. Raises
+        `InvalidOptionError` for a URL of a store.
         """
         lpath = [local_text(one, "lpath") for one in lpath] if isinstance(lpath, list) else local_text(lpath, "lpath")
         rpath, lpath = pairs(self, rpath, LocalFileSystem(), lpath, recursive=recursive, maxdepth=maxdepth)
@@ -347,9 +345,9 @@ class LedgerFileSystem(AbstractFileSystem):
         mode: str = "overwrite",  # noqa: ARG002  (nothing is ever written over)
         **options: Any,  # noqa: ANN401  (fsspec is not typed)
     ) -> None:
-        """Make a local file of records a ledger of the bucket, which is offloading. ``options`` are those of `open` for writing.
+        """Write a local file of records as a ledger of the bucket: this is offloading. ``options`` are those of `open` for writing.
 
-        All of the file is looked through before anything is sent. Raises `LedgerExistsError`, `RefusedLedgerError`, `InvalidNameError`.
+        The whole file is checked before anything is sent. Raises `LedgerExistsError`, `RefusedLedgerError`, `InvalidNameError`.
         """
         if Path(lpath).is_dir():
             self.makedirs(rpath, exist_ok=True)
@@ -358,7 +356,7 @@ class LedgerFileSystem(AbstractFileSystem):
         self._writes.put(self._strip_protocol(rpath), lpath, self.open, callback.relative_update, options)
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **options: Any) -> None:  # noqa: ANN401, ARG002
-        """Make the bytes of a file of records a ledger of the bucket, as `put_file`."""
+        """Write the bytes of a file of records as a ledger of the bucket, as `put_file`."""
         self._writes.pipe(self._strip_protocol(path), value, self.open, options)
 
     def copy(
@@ -370,7 +368,7 @@ class LedgerFileSystem(AbstractFileSystem):
         on_error: str | None = None,
         **options: Any,  # noqa: ANN401  (fsspec is not typed)
     ) -> None:
-        """Copy ledgers within the bucket; patterns as in `expand_path`. A ledger of a directory that is gone is an error as any other.
+        """Copy ledgers within the bucket; patterns as in `expand_path`. A ledger that has gone since its directory was listed is an error.
 
         The bucket is listed as for `put`.
         """
@@ -380,13 +378,13 @@ class LedgerFileSystem(AbstractFileSystem):
             super().copy(path1, path2, recursive=recursive, maxdepth=maxdepth, on_error=on_error or "raise", **options)
 
     def cp_file(self, path1: str, path2: str, **options: Any) -> None:  # noqa: ANN401
-        """Copy a ledger within the bucket, as `put_file`; what BookKeeper knew of it goes with it."""
+        """Copy a ledger within the bucket, as `put_file`, with BookKeeper's metadata of it."""
         self._writes.copy(self._strip_protocol(path1), self._strip_protocol(path2), self.open, options)
 
     def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:  # noqa: ANN401
         """Delete ledgers: of each the index object first, then the data object. A topic without ledgers is no directory any more.
 
-        What a fresh listing shows is deleted. Raises `LedgerExistsError`, after that, for what somebody wrote there meanwhile.
+        The ledgers of a new listing are deleted. After that raises `LedgerExistsError` for ledgers that somebody wrote there meanwhile.
         """
         self.bucket.refresh()
         found = self.expand_path(path, recursive=recursive, maxdepth=maxdepth)
@@ -401,7 +399,7 @@ class LedgerFileSystem(AbstractFileSystem):
     _rm = rm_file
 
     def makedirs(self, path: str, exist_ok: bool = True) -> None:  # noqa: ARG002
-        """Do nothing, as object stores do: directories are there as soon as something is in them. Refuses outside ``entries``."""
+        """Do nothing, as object stores do: a directory exists if something is in it. Refuses outside ``entries``."""
         require_writable(self._strip_protocol(path))
 
     def mkdir(self, path: str, create_parents: bool = True, **_: Any) -> None:  # noqa: ANN401, ARG002
@@ -409,11 +407,11 @@ class LedgerFileSystem(AbstractFileSystem):
         self.makedirs(path)
 
     def mv(self, path1: str, path2: str, *_: Any, **__: Any) -> None:  # noqa: ANN401, ARG002
-        """Refuse: a ledger's topic is told in its index object, so renaming is copying and removing, each of which may fail."""
+        """Refuse: a ledger's topic is in its index object, so renaming is copying and removing, each of which may fail."""
         raise UnsupportedWriteError("ledgers are not renamed; copy (if_exists='new-copy'), then remove", key=path1)
 
     def created(self, path: str) -> datetime:
-        """When the ledger was created in BookKeeper; its upload where that is not known."""
+        """When the ledger was created in BookKeeper; if not known, when it was uploaded."""
         return time_of(self._ref(path).created_ms) or self.modified(path)
 
     def modified(self, path: str) -> datetime:
@@ -421,7 +419,7 @@ class LedgerFileSystem(AbstractFileSystem):
         return time_of(self._ref(path).uploaded_ms) or datetime.fromtimestamp(0, UTC)
 
     def ukey(self, path: str) -> str:
-        """Return what changes whenever the file does: uuid of the offload, and versions of its objects."""
+        """Return a text that changes with the file: uuid of the offload, and versions of its objects."""
         info = self.info(path)
         key: str = fsspec.utils.tokenize(info["name"], info.get("uuid"), info.get("version"))
         return key
@@ -448,7 +446,7 @@ class LedgerFileSystem(AbstractFileSystem):
         return LedgerFile(self, path, self._tree.open(path), block_size=block_size or _BLOCK_SIZE, **kwargs)
 
     def _node_or_none(self, path: str) -> Node | None:
-        tree = self._tree  # a bucket that is not there is an error, not a path that is not there
+        tree = self._tree  # a missing bucket is an error, not a missing path
         try:
             return tree.node(self._strip_protocol(path))
         except NotFoundError:

@@ -1,17 +1,28 @@
-"""An open file of the tree, with the seeking, line reading and pickling that fsspec gives every file."""
+"""An open file of the tree, with the seeking, line reading and pickling that fsspec gives every file.
 
+pyarrow reads a data set over a Python filesystem with threads of its own, which let go of a file a little after it is read. When the
+program ends in between, such a thread asks for an interpreter that is gone, and the process aborts (``terminate called without an active
+exception``, exit code 134), though all was done. Seen with pyarrow 26 and fsspec's own local filesystem alike. So the end of a program
+waits for them.
+"""
+
+import atexit
+import sys
+import time
 from typing import Any
 
 from fsspec.spec import AbstractBufferedFile
 
 from ledgerfs.vfs.tree import OpenFile
 
+_ARROW_SECONDS = 0.1
+
 
 class LedgerFile(AbstractBufferedFile):
     """A file opened for reading. Not for several threads at once: each opens its own, which costs nothing.
 
-    What is behind the reader is fetched ahead and kept below this layer, for all readers of the process, so none of fsspec's caches is in
-    between unless ``cache_type`` names one.
+    Bytes are fetched ahead and cached below this layer, for all readers of the process, so none of fsspec's caches is used unless
+    ``cache_type`` names one.
     """
 
     def __init__(
@@ -46,7 +57,7 @@ class LedgerFile(AbstractBufferedFile):
         return count
 
     def close(self) -> None:
-        """Close, and let go of what the file holds: a descriptor, parts on their way."""
+        """Close, and release descriptors and parts that are being fetched."""
         super().close()
         self._opened = None
 
@@ -54,3 +65,12 @@ class LedgerFile(AbstractBufferedFile):
         if self._opened is None:
             raise ValueError("I/O operation on closed file.")
         return self._opened.read(start, end)
+
+
+def wait_for_arrow() -> None:
+    """Let pyarrow's threads run for a tenth of a second, if the program used data sets."""
+    if "pyarrow._dataset" in sys.modules:
+        time.sleep(_ARROW_SECONDS)
+
+
+atexit.register(wait_for_arrow)

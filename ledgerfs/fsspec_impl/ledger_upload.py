@@ -1,7 +1,7 @@
-"""A file of the tree, opened for writing: the bytes of a file of records, which become a ledger of the bucket when it is closed.
+"""A file of the tree that is opened for writing: the bytes of a file of records, which become a ledger of the bucket when it is closed.
 
-fsspec closes files whatever happens in the ``with`` around them, and its own buffered files then complete half an object.
-Here an exception, in whichever of the two ``with`` it passes, aborts.
+fsspec closes files even after an exception in the ``with`` around them, and its own buffered files then complete half an object. Here an
+exception aborts, in ``with fs.open(…)`` as in ``with fsspec.open(…)``.
 """
 
 import atexit
@@ -26,7 +26,7 @@ _open_uploads: "WeakSet[LedgerUpload]" = WeakSet()
 
 @atexit.register
 def _drop_open_uploads() -> None:
-    """Drop what nobody closed or committed while the store can still be asked; when Python takes its modules down it cannot."""
+    """Drop uploads that nobody closed or committed, while the store can still be reached; at Python's very end it cannot."""
     for upload in list(_open_uploads):
         upload.drop()
 
@@ -39,12 +39,12 @@ class LedgerUpload(io.RawIOBase):
     path
         The file's path, for errors.
     autocommit
-        Whether closing makes the ledger appear; else `commit` does, or `discard` drops it (fsspec's transactions).
+        Whether closing makes the ledger appear; otherwise `commit` does, or `discard` drops it (fsspec's transactions).
 
     Attributes
     ----------
     ledger
-        What is to be written.
+        The ledger that is written.
     written
         The ledger, once it is in the bucket.
 
@@ -87,7 +87,7 @@ class LedgerUpload(io.RawIOBase):
         return self._position
 
     def write(self, data: Any) -> int:  # noqa: ANN401  (whatever has bytes)
-        """Take the next bytes of the file; raises `RefusedLedgerError` as soon as they are none of a ledger's, and then aborts."""
+        """Take the next bytes of the file; raises `RefusedLedgerError` as soon as they are not a ledger's, and then aborts."""
         view = memoryview(data).cast("B")
         with self._discarding() as writer:
             writer.feed(view)
@@ -95,13 +95,13 @@ class LedgerUpload(io.RawIOBase):
         return len(view)
 
     def add_all(self, source: EntrySource, progress: Progress | None = None) -> None:
-        """Take all entries of a source, in place of their bytes."""
+        """Take all entries of a source, instead of bytes."""
         with self._discarding() as writer:
             writer.add_all(source, progress)
 
     @contextmanager
     def _discarding(self) -> Iterator[BucketWriter]:
-        """Discard all of it when what is done with the writer fails."""
+        """Discard all of it if work with the writer fails."""
         if self._writer is None:
             raise ValueError("I/O operation on closed file.")
         try:
@@ -111,7 +111,7 @@ class LedgerUpload(io.RawIOBase):
             raise
 
     def close(self) -> None:
-        """Make the ledger appear, unless an exception is under way that was not when the file was opened, or this is a transaction."""
+        """Make the ledger appear, except in a transaction, or while an exception is raised that came after the file was opened."""
         if self.closed:
             return
         super().close()
@@ -148,10 +148,10 @@ class LedgerUpload(io.RawIOBase):
         self.close()
 
     def __del__(self) -> None:
-        # A file that nobody closed was not meant to be complete; nor can anybody commit this one any more.
+        # A file that was never closed is not complete, and nobody can commit this one any more.
         self.drop()
 
     def drop(self) -> None:
-        """Discard what nobody will end any more; not in a forked child, whose parent may still write."""
+        """Discard an upload that nobody will end any more; not in a forked child, whose parent may still write."""
         if getattr(self, "_writer", None) is not None and self._process == os.getpid():
             self.discard()

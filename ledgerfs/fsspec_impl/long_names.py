@@ -1,6 +1,6 @@
-"""Copies to a folder that has no room for some names: a topic's name, URL-encoded, may be longer than the 255 bytes of most file systems.
+"""Copies to a local folder that cannot have some names: a URL-encoded topic may be longer than the 255 bytes of most file systems.
 
-Such files are not copied under another name, which nothing would tell from a topic's own: the others are copied, and then it is an error.
+Such files are not copied under another name, which could be that of another topic: the others are copied, and then it is an error.
 """
 
 import errno
@@ -28,7 +28,7 @@ def telling_long_names_at_the_end() -> Iterator[None]:
 
 @contextmanager
 def leaving_out_long_names(path: str) -> Iterator[None]:
-    """Collect ``path`` where what is done for it fails because the local folder has no such names; raises `NameTooLongError` elsewhere."""
+    """Collect ``path`` if its name is too long for the local folder; raises `NameTooLongError` if nobody tells it at the end."""
     try:
         yield
     except OSError as error:

@@ -8,7 +8,7 @@ from ledgerfs.errors import LedgerfsError
 from ledgerfs.vfs.tree import OpenFile
 
 Bounds = int | list[int | None] | None
-"""Where ranges begin, or end: of each, or of all; negative offsets count from the end, None is the file's."""
+"""Where ranges begin or end: an offset of each, or one for all; negative ones count from the end, None is the file's start or end."""
 
 _THREADS = 8
 
@@ -22,7 +22,7 @@ def inside(opened: OpenFile, start: int | None, end: int | None) -> tuple[int, i
 def read_ranges(
     open_file: Callable[[str], OpenFile], paths: list[str], starts: Bounds, ends: Bounds, on_error: str
 ) -> list[Any]:
-    """Return the ranges, in their order; with ``on_error="return"`` a failure stands in its range's place."""
+    """Return the ranges, in their order; with ``on_error="return"`` an error takes the place of its range."""
     if not isinstance(paths, list):
         raise TypeError("paths is not a list")
     low = starts if isinstance(starts, list) else [starts] * len(paths)
@@ -48,7 +48,7 @@ def read_ranges(
 def _of_file(
     open_file: Callable[[str], OpenFile], path: str, ranges: Sequence[tuple[int | None, int | None]], on_error: str
 ) -> list[Any]:
-    """Return the ranges of one file, near ones read together; a range that fails alone hides none of the others."""
+    """Return the ranges of one file, near ones read together; a range that fails does not hide the others."""
     try:
         opened = open_file(path)
         return opened.read_ranges([inside(opened, *one) for one in ranges])

@@ -1,4 +1,4 @@
-"""What fsspec's writing methods do to the tree of a bucket."""
+"""The write side of the tree, for fsspec's methods."""
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,9 +11,9 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import InvalidNameError, InvalidOptionError, LedgerExistsError
 from ledgerfs.fsspec_impl.ledger_upload import LedgerUpload
 from ledgerfs.ledgers.dialect import Progress
-from ledgerfs.vfs.bucket_tree import tree_of
 from ledgerfs.vfs.removal import remove_ledgers
 from ledgerfs.vfs.target import require_writable, target_of
+from ledgerfs.vfs.tree import tree_of
 from ledgerfs.writing.admission import together
 from ledgerfs.writing.claims import IfExists
 from ledgerfs.writing.copied_properties import copied_metadata, copied_user_metadata, own_block_size
@@ -21,7 +21,7 @@ from ledgerfs.writing.sources import EntrySource, OffloadedLedger, RecordBytes, 
 from ledgerfs.writing.write import Wanted, measured, open_writer, require_new_ids
 
 Open = Callable[..., AbstractContextManager[LedgerUpload]]
-"""Opens a path for writing as fsspec has it, within a transaction if there is one."""
+"""Opens a path for writing as fsspec does, within a transaction if there is one."""
 
 _MOST_NAMED = 5
 _OPTIONS = ("block_size", "if_exists", "transform", "metadata", "user_metadata", "uuid")
@@ -49,7 +49,7 @@ class TreeWrites:
         autocommit: bool = True,
         **options: Any,  # noqa: ANN401
     ) -> LedgerUpload:
-        """Open a path for writing; raises what is known to be wrong with it. ``beside`` are the other files of a transaction."""
+        """Open a path for writing; raises the errors of the path and its id. ``beside`` are the other files of a transaction."""
         wanted, policy = self._wanted(path, options)
         _require_no_other(wanted, policy, path, beside)
         with together(self.bucket) as admission:
@@ -65,9 +65,9 @@ class TreeWrites:
         self._write(path, RecordBytes(path, data), open_path, options)
 
     def copy(self, source: str, path: str, open_path: Open, options: dict[str, Any]) -> None:
-        """Copy one ledger of the bucket to another path, with all that is told of it but whose it is.
+        """Copy one ledger of the bucket to another path, with its metadata except the topic.
 
-        Of a directory nothing: fsspec hands each of them over when it copies recursively, and they need not be made.
+        Nothing for a directory: fsspec passes each of them when it copies recursively, and they need not be made.
         """
         with together(self.bucket) as admission:
             admission.require_listed()
@@ -93,9 +93,9 @@ class TreeWrites:
         self._write(path, OffloadedLedger(reader), open_path, {**known, **options})
 
     def remove(self, paths: Sequence[str], directories: Sequence[str] = ()) -> None:
-        """Delete ledgers, all of which have to be there; names of copies are those of before.
+        """Delete ledgers, all of which have to be there; names of copies are those before the deletion.
 
-        Warns of further copies that have the names now, and raises `LedgerExistsError` for what somebody has written there meanwhile.
+        Warns of further copies that have the names now, and raises `LedgerExistsError` for ledgers that somebody wrote there meanwhile.
         """
         left = remove_ledgers(self.bucket, paths, directories)
         for one in left:
@@ -124,23 +124,23 @@ class TreeWrites:
                 file.add_all(source, progress)
 
     def _wanted(self, path: str, options: Mapping[str, Any]) -> tuple[Wanted, IfExists]:
-        """Return what a path and the options of a write ask for; raises `InvalidOptionError`, and what `target_of` raises."""
+        """Return the ledger of a path and the options of a write; raises `InvalidOptionError`, and as `target_of`."""
         managed_ledger, ledger_id = target_of(path)
         given = self._options(options)
         wanted = {name: given.get(name) for name in _OPTIONS if name != "if_exists"}
         return Wanted(managed_ledger, ledger_id, **wanted), _policy(given)
 
     def _options(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options of a write; those that fsspec adds for others are left out, and none of those of all writes is."""
+        """Return the options of a write, with those of all writes, and without those that fsspec adds for others."""
         unknown = ", ".join(sorted(set(self.defaults) - set(_OPTIONS)))
         if unknown:
-            raise InvalidOptionError(f"no option of a write; there are {', '.join(_OPTIONS)}", key=unknown)
+            raise InvalidOptionError(f"not an option of a write; these are {', '.join(_OPTIONS)}", key=unknown)
         named = {name: value for name, value in given.items() if name in _OPTIONS and value is not None}
         return {**self.defaults, **named}
 
 
 def _added(tell: Callable[[int], None]) -> Progress:
-    """Return what tells how many bytes came since it was told last, as fsspec has it."""
+    """Return a progress callback that passes on the bytes since its last call, as fsspec wants them."""
     told = 0
 
     def progress(_: str, done: int, __: int | None) -> None:
@@ -152,7 +152,7 @@ def _added(tell: Callable[[int], None]) -> Progress:
 
 
 def _require_no_other(wanted: Wanted, policy: IfExists, path: str, beside: Iterable[LedgerUpload]) -> None:
-    """Raise `LedgerExistsError` if a transaction is to write an id twice, which none of the two could know from the bucket."""
+    """Raise `LedgerExistsError` if a transaction writes an id twice, which a listing of the bucket does not show."""
     for one in beside:
         is_free = policy is IfExists.NEW_COPY and one.ledger.metadata.managed_ledger != wanted.managed_ledger
         if one.is_pending and one.ledger.key.ledger_id == wanted.ledger_id and not is_free:

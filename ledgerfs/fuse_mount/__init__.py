@@ -1,1 +1,1 @@
-"""The bucket as a directory of the operating system: what a mount does, and the kernel's way to it, apart from each other."""
+"""The bucket as a directory of the operating system: the operations of a mount, and apart from them the binding to the kernel."""

@@ -1,4 +1,4 @@
-"""What ``stat`` shows of a path of the tree."""
+"""The attributes of a path of the tree, as ``stat`` shows them."""
 
 import hashlib
 import stat
@@ -8,12 +8,12 @@ from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.vfs.tree import Node
 
 BLOCK_BYTES = 1 << 20
-"""What tools are told to read at a time (``st_blksize``)."""
+"""How many bytes tools should read at a time (``st_blksize``)."""
 
 UNREADABLE_BYTES = 1 << 40
-"""Size of a file that cannot be opened, and so has none. A ``stat`` that fails would be taken for a file that is gone: DuckDB's patterns
-pass over it without a word, while opening fails for all to see. It is larger than any: the kernel may remember it when the file is mended,
-and finds the true end by reading, while a smaller one would cut the file."""
+"""The size shown for a file that cannot be opened, and so has none. If ``stat`` failed, tools would take the file for gone: DuckDB's
+patterns skip it silently, while a failing ``open`` is seen. It is larger than any file: the kernel may remember it after the file is
+repaired, and then finds the true end by reading, while a smaller size would cut the file."""
 
 _FILE, _DIRECTORY = stat.S_IFREG, stat.S_IFDIR
 
@@ -27,7 +27,7 @@ class Attributes:
     inode
         The same for the same path, in every mount of the bucket.
     size
-        Bytes; None for a file that has to be rendered before anybody knows.
+        Bytes; None for a file that has to be rendered before its size is known.
     changed_ms, created_ms
         When the ledger was complete in the bucket, and created in BookKeeper; ms since 1970 UTC. 0 for directories.
 
@@ -40,7 +40,7 @@ class Attributes:
     created_ms: int = 0
 
     def mode(self, *, is_writable: bool) -> int:
-        """Return type and permissions: everybody may read; the owner may add to directories where that is allowed."""
+        """Return type and permissions: everybody may read; in a writable mount the owner may add to directories."""
         if self.is_directory:
             return _DIRECTORY | (0o755 if is_writable else 0o555)
         return _FILE | 0o444
@@ -66,14 +66,14 @@ def directory(path: str) -> Attributes:
 
 
 def inode_of(path: str) -> int:
-    """Return a number that stays with a path: 63 bits of a digest, of which no two of a million paths are likely to be the same."""
+    """Return the path's number, always the same: 63 bits of a digest, so no two of a million paths are likely to share one."""
     return (
         int.from_bytes(hashlib.blake2b(path.encode("utf-8", "surrogateescape"), digest_size=8).digest(), "big") >> 1 | 2
     )
 
 
 def extended_attributes(ref: LedgerRef) -> dict[str, bytes]:
-    """Return what ``getfattr -d`` shows of a ledger, whichever view it is seen in."""
+    """Return the extended attributes of a ledger (``getfattr -d``), the same in every view."""
     values = {
         "ledger_id": ref.ledger_id,
         "uuid": ref.uuid,

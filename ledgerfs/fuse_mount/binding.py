@@ -1,6 +1,6 @@
-"""The kernel's way to a `MountedBucket`: mfusepy's callbacks over libfuse 3, thin.
+"""The thin binding of a `MountedBucket` to the kernel: mfusepy's callbacks over libfuse 3.
 
-mfusepy takes libfuse 2 where both are there, which reads 128 KiB at a time; so 3 is asked for.
+If both are installed mfusepy takes libfuse 2, which reads 128 KiB at a time; so 3 is asked for.
 """
 
 import ctypes
@@ -22,17 +22,17 @@ from ledgerfs.fuse_mount.error_numbers import answering, warn_once
 from ledgerfs.fuse_mount.operations import MountedBucket
 
 READ_BYTES = 1 << 20
-"""The largest read that the kernel hands on."""
+"""The largest read that the kernel asks for, bytes."""
 
 _NAME_BYTES = 1024
-"""The longest name that Linux takes from FUSE (``FUSE_NAME_MAX``). It lists nothing of a directory that has a longer one."""
+"""The longest name that Linux takes from FUSE (``FUSE_NAME_MAX``). It lists nothing of a directory with a longer one."""
 
 _DIRECTORY = stat.S_IFDIR
 _READDIR_PLUS, _FILL_DIR_PLUS = 1, 2
-"""libfuse's: attributes are wanted with the names; here they are."""
+"""libfuse's flags: attributes are wanted with the names; these are attributes."""
 
 Pointer = Any
-"""To what is libfuse's, by ctypes, which has no types for it."""
+"""To structures of libfuse; ctypes has no types for them."""
 
 Listing = list[tuple[bytes, Attributes | None]]
 """Names and attributes; none for ``.`` and ``..``."""
@@ -41,7 +41,7 @@ _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_TRUNC
 
 
 class Callbacks(mfusepy.Operations):
-    """What libfuse calls. Each method answers with a result or with `MountError`."""
+    """The callbacks of libfuse. Each method returns a result or raises `MountError`."""
 
     use_ns = True
 
@@ -71,7 +71,7 @@ class Callbacks(mfusepy.Operations):
 
     @answering
     def readdir(self, path: str | None, fh: int, offset: int) -> Listing:
-        """Return what is in a directory, the same as long as somebody reads on from one name to the next."""
+        """Return the listing of an open directory; reading on from a later name returns the same listing."""
         if offset == 0 or fh not in self._listings:
             self._listings[fh] = [(b".", None), (b"..", None), *self._listed(_still_there(path))]
         return self._listings[fh]
@@ -188,11 +188,11 @@ class Callbacks(mfusepy.Operations):
         return list(self._mounted.extended_attributes(path))
 
     def destroy(self, path: str) -> None:
-        """Drop what is being written when the mount ends."""
+        """Drop files that are being written when the mount ends."""
         self._mounted.close()
 
     def _ignore_while_writing(self, path: str | None) -> int:
-        """Do nothing for a file that is copied in, as ``cp -p`` wants it; refuse for all others."""
+        """Do nothing for a file that is being copied in, for ``cp -p``; refuse for all others."""
         self._mounted.require_incoming(_still_there(path))
         return 0
 
@@ -205,7 +205,7 @@ class Callbacks(mfusepy.Operations):
                 warn_once(f"{path}: Linux takes no name of more than {_NAME_BYTES} bytes; left out is {name}")
 
     def show(self, shown: Attributes, stat: Pointer) -> None:
-        """Fill the kernel's structure, which is all zeros, or of another file."""
+        """Fill the kernel's structure, which has zeros, or another file's values."""
         size = shown.size or 0
         stat.st_mode = shown.mode(is_writable=self._mounted.options.is_writable)
         stat.st_ino = shown.inode
@@ -220,7 +220,7 @@ class Callbacks(mfusepy.Operations):
 
 
 class FuseSession(mfusepy.FUSE):
-    """mfusepy's way from libfuse to `Callbacks`, but for where it copies bytes, or has the kernel ask for each file by itself."""
+    """mfusepy's way from libfuse to `Callbacks`, except where it would copy bytes, or make the kernel ask for each file singly."""
 
     def getattr_fuse_3(self, path: bytes | None, buf: Pointer, fip: Pointer) -> int:
         handle = fip.contents.fh if fip else None
@@ -229,16 +229,16 @@ class FuseSession(mfusepy.FUSE):
         return 0
 
     def read(self, path: bytes | None, buf: Pointer, size: int, offset: int, fip: Pointer) -> int:
-        """Have libfuse's buffer filled: a new one for each read would cost more than all else."""
+        """Have libfuse's buffer filled: a new buffer for each read would cost more than all the rest."""
         buffer = (ctypes.c_ubyte * size).from_address(ctypes.addressof(buf.contents))
         return int(self.operations.read(fip.contents.fh, offset, memoryview(buffer).cast("B")))
 
     def readdir_fuse_3(  # noqa: PLR0917  (as libfuse calls it)
         self, path: bytes | None, buf: Pointer, filler: Pointer, offset: int, fip: Pointer, flags: int
     ) -> int:
-        """Tell names, and attributes too where the kernel takes them, from the one at ``offset`` until it has enough.
+        """Fill in names, with attributes if the kernel takes them, from the one at ``offset`` on until its buffer is full.
 
-        Attributes that are not known yet are left out: the kernel asks for them when somebody else does.
+        Attributes that are not known yet are left out: the kernel asks for them when they are needed.
         """
         listing = self.operations.readdir(self._text(path), fip.contents.fh, offset)
         stat, nothing = mfusepy.c_stat(), mfusepy.c_stat(st_mode=_DIRECTORY)
@@ -253,7 +253,7 @@ class FuseSession(mfusepy.FUSE):
         return 0
 
     def getxattr(self, path: bytes, name: bytes, value: Pointer, size: int, *rest: Pointer) -> int:
-        """Answer at once what ``ls -l`` asks of each file, and asks once where it is told that there is no such thing here."""
+        """Answer ``ENOTSUP`` except for names of users: ``ls -l`` asks for others of each file, and stops after this answer."""
         if not name.startswith(b"user."):
             return -errno.ENOTSUP
         return int(super().getxattr(path, name, value, size, *rest))
@@ -263,7 +263,7 @@ class FuseSession(mfusepy.FUSE):
 
 
 def serve(mounted: MountedBucket, mountpoint: str, url: str, options: dict[str, Any]) -> None:
-    """Answer the kernel until the mount ends. Raises `RuntimeError` when libfuse does not mount."""
+    """Answer the kernel until the mount ends. Raises `RuntimeError` if libfuse does not mount."""
     seconds = mounted.options.refresh_seconds
     given = {
         "fsname": "".join(part if part.isprintable() else quote(part, errors="surrogateescape") for part in url),
@@ -282,18 +282,18 @@ def serve(mounted: MountedBucket, mountpoint: str, url: str, options: dict[str, 
 
 
 def _escaped(value: str) -> str:
-    """Return a value as libfuse takes it in a list with commas, where a backslash makes the next character one of the value."""
+    """Return a value for libfuse's list with commas, where a backslash escapes the next character."""
     return value.replace("\\", "\\\\").replace(",", "\\,")
 
 
 def _threads() -> dict[str, int]:
-    """Return how many calls may wait for the store at a time: with libfuse's ten, ten hanging reads would keep all else waiting."""
+    """Return how many calls may wait for the store at a time: with libfuse's ten, ten hanging reads would block all others."""
     knows_threads = (mfusepy.fuse_version_major, mfusepy.fuse_version_minor) >= (3, 12)
     return {"max_threads": 64, "max_idle_threads": 10} if knows_threads else {}
 
 
 def widen_readahead(mountpoint: str) -> bool:
-    """Let the kernel read 1 MiB ahead instead of 128 KiB, where we may (root); returns whether it does."""
+    """Let the kernel read 1 MiB ahead instead of 128 KiB, if we are allowed to (root); returns whether it does."""
     device = os.stat(mountpoint).st_dev  # noqa: PTH116  (the device is what is wanted)
     setting = Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb")
     try:
@@ -309,13 +309,13 @@ def _thread() -> int:
 
 
 def _forget(path: str) -> None:
-    """Let the kernel forget what it knows of a path. Not while it writes to the file: both would wait for each other."""
+    """Let the kernel forget its cache of a path. Not while it writes to the file: both would wait for each other."""
     library = mfusepy._libfuse  # noqa: SLF001  (it has no name for this)
     library.fuse_invalidate_path(ctypes.c_void_p(library.fuse_get_context().contents.fuse), os.fsencode(f"/{path}"))
 
 
 def _still_there(path: str | None) -> str:
-    """Return the path, which is None for an open file that was removed."""
+    """Return the path; raises ``ENOENT`` for None, the path of an open file that was removed."""
     if path is None:
         raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
     return path

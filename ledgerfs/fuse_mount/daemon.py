@@ -1,7 +1,7 @@
-"""The process behind a mount: ``python -P -m ledgerfs.fuse_mount.daemon`` with a `MountRequest` on standard input.
+"""The process that serves a mount: ``python -P -m ledgerfs.fuse_mount.daemon`` with a `MountRequest` on standard input.
 
-`ledgerfs.fuse_mount.launching` starts it anew instead of forking, so it has no threads but its own; tells it what to mount through a pipe,
-where nobody else can look; and waits for its one line on standard output: that the mount answers, or why there is none.
+`ledgerfs.fuse_mount.launching` starts it instead of forking, so it has only threads of its own. It sends the request through a pipe, which
+nobody else can read, and waits for one line on standard output: that the mount answers, or why there is none.
 """
 
 import json
@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def _tell(what: dict[str, object]) -> None:
-    """Write the line that is waited for. Raises `BrokenPipeError` when nobody waits any more: then nobody wants the mount."""
+    """Write the line that `launching` waits for. Raises `BrokenPipeError` if it does not wait any more: then nobody wants the mount."""
     os.write(1, json.dumps(what).encode() + b"\n")
 
 
@@ -63,7 +63,7 @@ def _described(error: LedgerfsError) -> dict[str, object]:
 
 
 def _said_by_libfuse() -> str:
-    """Return what was written to standard error, a file that `launching` made: libfuse tells its reasons nowhere else."""
+    """Return the text on standard error, a file that `launching` made: libfuse gives its reasons nowhere else."""
     try:
         lines = os.pread(2, 4000, 0).decode(errors="replace").splitlines()
     except OSError:
@@ -72,7 +72,7 @@ def _said_by_libfuse() -> str:
 
 
 def _leave_terminal(log: str) -> None:
-    """Let go of the pipe and of all else that was inherited; what C libraries say goes to the log."""
+    """Close the pipe and everything else that was inherited; messages of C libraries go to the log."""
     nothing = os.open(os.devnull, os.O_RDWR)
     errors = os.open(log, os.O_WRONLY | os.O_APPEND)
     os.dup2(nothing, 0)

@@ -1,6 +1,6 @@
-"""What the kernel is told of an error: a number. What the operator is told: one line in the log, with object and offset.
+"""An error becomes a number for the kernel, and one line in the log for the operator, with object and offset.
 
-Never nothing, and never a short read: a tool that reads damaged or unreachable bytes gets an error.
+An error is never silent, and never a short read: a tool that reads damaged or unreachable bytes gets an error.
 """
 
 import errno
@@ -33,7 +33,7 @@ logger = logging.getLogger("ledgerfs.mount")
 _ORDINARY = frozenset(
     {errno.ENOENT, errno.ENODATA, errno.EROFS, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY}
 )
-"""What tools ask for all the time, and is no failure of anybody's."""
+"""Numbers that tools cause all the time; they are no failures."""
 
 _TRANSLATED = {errno.EHOSTUNREACH: errno.EIO}
 
@@ -44,7 +44,7 @@ _SILENT_SECONDS = 10.0
 
 
 def errno_of(error: BaseException) -> int:
-    """Return the number for an error; ``EIO`` for what has none."""
+    """Return the number for an error; ``EIO`` if it has no other."""
     if isinstance(error, NotFoundError):
         return errno.ENOENT
     if isinstance(error, StoreUnreachableError):
@@ -56,7 +56,7 @@ def errno_of(error: BaseException) -> int:
 
 
 def answering(operation: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Make an operation raise nothing but `MountError`, and log what is behind it."""
+    """Make an operation raise only `MountError`, and log the error that it stands for."""
 
     @wraps(operation)
     def answer(*arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
@@ -71,14 +71,14 @@ def answering(operation: Callable[Arguments, Result]) -> Callable[Arguments, Res
 
 
 def warn_once(text: str) -> None:
-    """Log what is no failure, unless that was just done."""
+    """Log a warning, unless the same was just logged."""
     if _is_news(text):
         logger.warning("%s", text)
 
 
 def _log(operation: str, arguments: tuple[object, ...], error: Exception, number: int) -> None:
     where = " ".join(repr(one) for one in arguments if isinstance(one, str | int))
-    # That an object is gone which a listing or an index told of is no answer to a question whether it is there.
+    # A missing object is a failure if a listing or an index has named it; a missing path is an answer.
     if number in _ORDINARY and not isinstance(error, _GONE):
         logger.debug("%s %s: %s", operation, where, error)
     elif not isinstance(error, OSError):
@@ -88,10 +88,9 @@ def _log(operation: str, arguments: tuple[object, ...], error: Exception, number
 
 
 def _subject(error: OSError) -> str:
-    """Return what an error is about: what it says, or the object, for its reason tells of tries and seconds.
+    """Return what an error is about: its text, or only its object, since the reason may have numbers of tries and seconds.
 
-    How a store fails in the end, by a wrong body or by none, may differ from one read to the next. That nobody knows what became of a write
-    is another thing to say.
+    How a store fails at the end, with a wrong body or with none, may differ between two reads. An uncertain write is another subject.
     """
     if not isinstance(error, LedgerfsError) or error.key is None:
         return str(error)
@@ -101,7 +100,7 @@ def _subject(error: OSError) -> str:
 
 
 def _is_news(text: str) -> bool:
-    """Whether this was not just said: the kernel asks again for what it could not read ahead, and ``close`` fails after ``write``."""
+    """Whether this was not just logged: the kernel asks again for what it could not read ahead, and ``close`` fails after ``write``."""
     now = time.monotonic()
     with _lock:
         said = _said.get(text)

@@ -1,7 +1,7 @@
-"""Files that are being copied in: bytes as they come become a ledger, which appears when the file is closed.
+"""Files that are being copied in: their bytes become a ledger, which appears when the file is closed.
 
-A ledger must not appear whose writer was killed, and ``flush`` comes for that one, too: `ledgerfs.fuse_mount.processes` tells them apart.
-What nobody can tell: a program that fails, or catches a signal, and closes the file in order, has closed it.
+If its writer was killed the ledger must not appear, but ``flush`` comes then, too: `ledgerfs.fuse_mount.processes` tells the two apart. A
+program that fails, or catches a signal, and then closes the file in order, cannot be told from one that is done.
 """
 
 import errno
@@ -24,18 +24,18 @@ class IncomingFile:
     Parameters
     ----------
     thread
-        Who opened it, as FUSE tells. Others that inherited it, such as the children of a shell, close it too, before all of it is written.
+        The thread that opened it, by FUSE. Others that inherited the file, such as children of a shell, close it too, before it is whole.
 
     Attributes
     ----------
     path
         Of the tree.
     size
-        Bytes that came.
+        Bytes written so far.
     is_there
         Whether the ledger is in the bucket.
     changed_ms
-        When the last bytes came, or the ledger was complete; ms since 1970 UTC.
+        When the last bytes were written, or the ledger was complete; ms since 1970 UTC.
 
     """
 
@@ -44,7 +44,7 @@ class IncomingFile:
         wanted = Wanted(managed_ledger, ledger_id, block_size=block_size)
         self._writer = open_writer(Admission(bucket), wanted, path)
         self.path = path
-        # Threads end; what they belonged to is not to be asked later.
+        # A thread may end, and its process cannot be looked up later.
         self._writers = {thread: process_of(thread)}
         self._lock = threading.Lock()
         self._error: BaseException | None = None
@@ -53,7 +53,7 @@ class IncomingFile:
         self.changed_ms = int(time.time() * 1000)
 
     def write(self, data: bytes, offset: int, thread: int = 0) -> int:
-        """Take the next bytes; raises ``ENOTSUP`` for bytes elsewhere, and whatever is wrong with the records, now and from then on."""
+        """Take the next bytes; raises ``ENOTSUP`` for bytes elsewhere, and errors in the records, now and at each later call."""
         with self._lock:
             self._require_open()
             if thread not in self._writers:
@@ -70,7 +70,7 @@ class IncomingFile:
             return len(data)
 
     def resize(self, size: int) -> None:
-        """Raise ``ENOTSUP`` unless that is its size; bytes that were to be left out are missing from then on."""
+        """Raise ``ENOTSUP`` unless it has this size; if bytes were written already, it can never be complete then."""
         with self._lock:
             self._require_open()
             if size != self.size:
@@ -80,7 +80,7 @@ class IncomingFile:
                 raise error
 
     def flush(self, thread: int) -> None:
-        """Make the ledger appear when the last one closes it of those who write it; raises what keeps it from appearing."""
+        """Make the ledger appear when the last of its writers closes the file; raises the error that keeps it from appearing."""
         with self._lock:
             if self._error is not None:
                 raise self._error
@@ -98,7 +98,7 @@ class IncomingFile:
             self._commit()
 
     def release(self) -> None:
-        """End it when nobody has it open any more: what was written is committed, an empty file is dropped."""
+        """End it when nobody has it open any more: its bytes are committed, an empty file is dropped."""
         with self._lock:
             if self.is_there or self._error is not None:
                 return
@@ -118,13 +118,13 @@ class IncomingFile:
         return self._error is not None
 
     def sync(self) -> None:
-        """Raise what keeps it from appearing, as far as that is known."""
+        """Raise the error that keeps it from appearing, if one is known."""
         with self._lock:
             if self._error is not None:
                 raise self._error
 
     def abort(self) -> bool:
-        """Drop it, unless the ledger is in the bucket; returns whether it is not."""
+        """Drop it, unless the ledger is in the bucket; returns whether it was dropped."""
         with self._lock:
             if not self.is_there and self._error is None:
                 self._give_up(_given_up())

@@ -1,4 +1,4 @@
-"""What a mount shows beside what was listed: files that are being written, or are complete since, and directories that were made."""
+"""What a mount shows besides the listing: files that are being written or were just completed, and directories that were made."""
 
 import threading
 from collections.abc import Callable, Container, Iterator
@@ -14,7 +14,7 @@ class IncomingFiles:
     Attributes
     ----------
     on_gone
-        Called while a file is closed, or just after, which was shown while it was written, and did not become a ledger.
+        Called with a file that did not become a ledger, when it is closed or just after.
 
     """
 
@@ -30,18 +30,18 @@ class IncomingFiles:
         return path in self._files
 
     def get(self, path: str) -> IncomingFile | None:
-        """Return the file of a path, be it complete or not."""
+        """Return the file of a path, complete or not."""
         return self._files.get(path)
 
     def is_being_written(self, path: str) -> bool:
-        """Whether a file is there that is no ledger yet."""
+        """Whether there is a file that is not a ledger yet."""
         incoming = self._files.get(path)
         return incoming is not None and not incoming.is_there
 
     def create(self, path: str, open_file: Callable[[], IncomingFile]) -> IncomingFile:
-        """Add a new file; raises `LedgerExistsError` where one is being written, and what opening raises."""
+        """Add a new file; raises `LedgerExistsError` if one is being written, and the errors of opening."""
         self._require_free(path)
-        # It lists the bucket, for which nobody else is to wait.
+        # Opening lists the bucket; others should not wait for that.
         incoming = open_file()
         with self._lock:
             self._require_free(path)
@@ -49,7 +49,7 @@ class IncomingFiles:
         return incoming
 
     def flush(self, incoming: IncomingFile, thread: int) -> None:
-        """Complete a file that the last one closes who writes it."""
+        """Complete a file if the last of its writers closes it."""
         try:
             incoming.flush(thread)
         finally:
@@ -57,7 +57,7 @@ class IncomingFiles:
                 self._forget(incoming)
 
     def release(self, incoming: IncomingFile) -> None:
-        """Let go of a file that nobody has open any more."""
+        """Release a file that nobody has open any more."""
         try:
             incoming.release()
         finally:
@@ -65,7 +65,7 @@ class IncomingFiles:
                 self._forget(incoming)
 
     def abort(self, path: str) -> bool:
-        """Give up a file that is being written; returns whether there was one."""
+        """Abort a file that is being written; returns whether there was one."""
         incoming = self._files.get(path)
         if incoming is None or not incoming.abort():
             return False
@@ -73,12 +73,12 @@ class IncomingFiles:
         return True
 
     def removed(self, path: str) -> None:
-        """Show a ledger no more, which was removed; the directories that it was in stay."""
+        """Stop showing a ledger that was removed; its directories stay."""
         self._files.pop(path, None)
         self._made |= {path[:end] for end in _slashes(path)[1:]}
 
     def listed(self, is_known: Callable[[str], bool]) -> None:
-        """Leave to a listing what it shows by now."""
+        """Forget the files and directories that a listing shows by now."""
         for path, incoming in list(self._files.items()):
             if incoming.is_there and is_known(path):
                 self._files.pop(path, None)
@@ -101,7 +101,7 @@ class IncomingFiles:
         return any(one.startswith(f"{path}/") for one in list(self._files))
 
     def entries(self, path: str, seen: Container[str]) -> Iterator[tuple[str, Attributes]]:
-        """Yield names and attributes of what is in a directory besides names that were seen; not the files that are being written."""
+        """Yield names and attributes in a directory, without names that were seen and files that are being written."""
         prefix = f"{path}/" if path else ""
         made = [(one, directory(one)) for one in list(self._made)]
         complete = [(one, incoming.shown) for one, incoming in list(self._files.items()) if incoming.is_there]
@@ -115,7 +115,7 @@ class IncomingFiles:
             raise LedgerExistsError("this file is being written already", key=path)
 
     def _forget(self, incoming: IncomingFile) -> None:
-        """Show a file no more that will never be there; by now another one may be written at its path."""
+        """Stop showing a file that will never be a ledger; by now another one may be written at its path."""
         with self._lock:
             if self._files.get(incoming.path) is not incoming:
                 return

@@ -1,4 +1,4 @@
-"""Starting a mount: here, or in a process of its own that is waited for until the mount answers."""
+"""Starting the process that serves a mount, and waiting until the mount answers."""
 
 import json
 import subprocess
@@ -19,9 +19,9 @@ _END_SECONDS = 20
 def mount_in_background(request: MountRequest) -> int:
     """Start the process that serves a mount, and return the number of its ledgers when the mount answers.
 
-    Raises `LedgerfsError`, and whatever ends the waiting, such as Ctrl-C; then neither process nor mount is left.
+    Raises `LedgerfsError`, and exceptions that end the waiting, such as Ctrl-C; then neither process nor mount is left.
     """
-    # -P: a folder named ledgerfs where the user happens to be is not our package. The rest is for whoever looks at `ps`.
+    # -P: a folder ledgerfs in the current folder is not our package. The two arguments are only for `ps`.
     command = [sys.executable, "-P", "-m", _DAEMON, request.shown_url, request.mountpoint]
     with tempfile.TemporaryFile() as errors:
         try:
@@ -43,13 +43,13 @@ def mount_in_background(request: MountRequest) -> int:
         except BaseException:
             _end(process, request.mountpoint)
             raise
-    # It goes on by itself.
+    # The process goes on, and nobody waits for it.
     process.returncode = 0
     return int(answer["ledgers"])
 
 
 def _answer_of(process: subprocess.Popen[bytes], request: MountRequest) -> dict[str, Any] | None:
-    """Hand the request over, and return the line that comes back; None from a process that died."""
+    """Send the request, and return the line that comes back; None if the process died."""
     if process.stdin is None or process.stdout is None:
         raise AssertionError("both are pipes")
     try:
@@ -78,7 +78,7 @@ def _died(code: int, said: str) -> MountFailedError:
 
 
 def _rebuilt(answer: dict[str, Any]) -> LedgerfsError:
-    """Return the error as the other process had it, so that the exit code is the same as if it had come up here."""
+    """Return the other process's error, so that the exit code is the same as if it had been raised here."""
     ours = {"MountFailedError": MountFailedError, "MountpointError": MountpointError}
     kind: type[LedgerfsError] = {**vars(ledgerfs.errors), **ours}[answer["kind"]]
     return kind(answer["reason"], key=answer["key"], offset=answer["offset"])

@@ -1,4 +1,4 @@
-"""What a user asked to be mounted, as it goes from the command to the process that serves: through a pipe, since it holds credentials."""
+"""The request for a mount, which goes from the command to the process that serves it: through a pipe, since it has credentials."""
 
 import json
 import os
@@ -23,9 +23,9 @@ class MountRequest:
     environment_file
         File with further variables, such as credentials; read by the process that serves.
     dialect
-        As `open_bucket` takes it.
+        As in `open_bucket`.
     log_file
-        None: where `log_path` says.
+        None for the one in the cache folder (`log_path`).
 
     """
 
@@ -46,7 +46,7 @@ class MountRequest:
 
     @property
     def shown_url(self) -> str:
-        """The URL as everybody may see it."""
+        """The URL without credentials."""
         return without_credentials(self.url)
 
     def as_json(self) -> str:
@@ -60,7 +60,7 @@ class MountRequest:
 
 
 def absolute_url(url: str) -> str:
-    """Return a bucket's URL that means the same in another folder; raises `UnusableUrlError` for what is none."""
+    """Return a bucket's URL that means the same in another folder; raises `UnusableUrlError` for an invalid one."""
     require_url(url)
     for prefix in ("file://", "local://"):
         if url.startswith(prefix) and "::" not in url:

@@ -1,6 +1,6 @@
-"""The folder that a bucket is mounted on: what the kernel says of it, and whether it will do.
+"""The folder that a bucket is mounted on: what the kernel has mounted there, and whether it can be used.
 
-The kernel's table is read, not the folder: whoever looks into a mount whose process hangs, hangs too.
+The kernel's table is read, not the folder: looking into a mount whose process hangs would hang, too.
 """
 
 import errno
@@ -43,18 +43,18 @@ def absolute(mountpoint: str | Path) -> str:
 
 
 def mounted_at(mountpoint: str) -> MountEntry | None:
-    """Return what is mounted on an `absolute` folder, the topmost where several are; None for nothing."""
+    """Return the mount on an `absolute` folder, the topmost of several; None if nothing is mounted there."""
     found = None
     for line in _TABLE.read_bytes().splitlines():
-        before, _, behind = line.partition(b" - ")
-        where, (filesystem, source, *_) = before.split(b" ")[4], behind.split(b" ")
+        before, _, after = line.partition(b" - ")
+        where, (filesystem, source, *_) = before.split(b" ")[4], after.split(b" ")
         if _text(where) == mountpoint:
             found = MountEntry(mountpoint, _text(filesystem), _text(source))
     return found
 
 
 class Condition(Enum):
-    """What becomes of a question to the process that serves a mount."""
+    """Whether the process that serves a mount answers."""
 
     ANSWERS = "answers"
     HANGS = "does not answer"
@@ -62,12 +62,12 @@ class Condition(Enum):
 
 
 def condition_of(mountpoint: str) -> Condition:
-    """Return how the process that serves a folder does; waits some seconds for one that hangs."""
+    """Return whether the process that serves a mount answers; waits some seconds for one that hangs."""
     said: list[int | None] = []
 
     def ask() -> None:
         try:
-            # Attributes would come from the kernel's cache, as if somebody were there.
+            # `stat` would be answered from the kernel's cache, even without the process.
             os.statvfs(mountpoint)
             said.append(None)
         except OSError as error:
@@ -82,7 +82,7 @@ def condition_of(mountpoint: str) -> Condition:
 
 
 def require_usable(mountpoint: str, *, may_hide_files: bool = False) -> None:
-    """Raise `MountpointError` for what a bucket cannot be mounted on."""
+    """Raise `MountpointError` for a folder that a bucket cannot be mounted on."""
     entry = mounted_at(mountpoint)
     if entry is not None:
         what = f"{entry.source} is mounted here already"

@@ -1,7 +1,7 @@
-"""Signals as something to wait for, in the main thread.
+"""Waiting for signals in the main thread.
 
-They go through a pipe, into which the interpreter's own handler writes. A main thread that waits on a lock or a queue misses the signal
-that comes just before it falls asleep: the handler that is to wake it runs in that same thread, some time after.
+They go through a pipe, into which the interpreter's own handler writes. A main thread that waits on a lock or a queue misses a signal that
+comes just before it falls asleep: the handler that should wake it runs in that same thread, later.
 """
 
 import os
@@ -13,7 +13,7 @@ from types import FrameType
 
 
 class NoticedSignals:
-    """A queue of numbers: signals, and what other threads `put`."""
+    """A queue of numbers: signals, and numbers that other threads `put`."""
 
     def __init__(self) -> None:
         self._end, self._beginning = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -22,7 +22,7 @@ class NoticedSignals:
 
     @contextmanager
     def noticing(self, numbers: Iterable[int]) -> Iterator[None]:
-        """Take these signals in, instead of what they did before. In the main thread only."""
+        """Queue these signals, instead of what they did before. In the main thread only."""
         before = {number: signal.signal(number, _nothing) for number in numbers}
         wakeup = signal.set_wakeup_fd(self._beginning, warn_on_full_buffer=False)
         try:
@@ -34,7 +34,7 @@ class NoticedSignals:
 
     def put(self, number: int) -> None:
         """Add a number below 256, from any thread."""
-        with suppress(BlockingIOError):  # full of signals that nobody looked at: one more does not matter
+        with suppress(BlockingIOError):  # full of signals that nobody has read: one more does not matter
             os.write(self._beginning, bytes([number]))
 
     def next(self, seconds: float | None = None) -> int | None:
@@ -45,4 +45,4 @@ class NoticedSignals:
 
 
 def _nothing(_: int, __: FrameType | None) -> None:
-    """Do nothing: that there is a handler at all makes the interpreter write into the pipe."""
+    """Do nothing: with any handler the interpreter writes into the pipe."""

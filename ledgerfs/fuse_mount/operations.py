@@ -1,7 +1,7 @@
-"""What a mount does, as methods that need no kernel: attributes, listings, reads, and files copied in.
+"""The operations of a mount, as methods that need no kernel: attributes, listings, reads, and files copied in.
 
-The tree that is shown is one state of the catalog. It is replaced as a whole, in the background, when it is older than it may be, so that
-nobody waits for a listing; what is open stays open.
+The tree that is shown is one state of the catalog. When it is too old, it is replaced as a whole, in the background, so that nobody waits
+for a listing; open files stay open.
 """
 
 import errno
@@ -39,10 +39,9 @@ from ledgerfs.fuse_mount.attributes import (
 from ledgerfs.fuse_mount.incoming_file import IncomingFile
 from ledgerfs.fuse_mount.incoming_files import IncomingFiles
 from ledgerfs.ledgers.missing_ledgers import unplaced_text
-from ledgerfs.vfs.bucket_tree import tree_of
 from ledgerfs.vfs.removal import remove_ledgers
 from ledgerfs.vfs.target import require_writable, target_of
-from ledgerfs.vfs.tree import Node, OpenFile, Tree
+from ledgerfs.vfs.tree import Node, OpenFile, Tree, tree_of
 
 if TYPE_CHECKING:
     from ledgerfs.ledgers.catalog import Catalog
@@ -53,10 +52,10 @@ _TOPIC_DEPTH = 4
 """Components of a topic's directory in the view ``entries``."""
 
 _UNREADABLE = (CorruptObjectError, EncryptedMessageError, MissingLedgerError, UnsupportedFormatError)
-"""What opening a file tells, and ``stat`` does not."""
+"""Errors of opening a file, which ``stat`` does not show."""
 
 _OUTDATED_SECONDS = 1.0
-"""How old a listing has to be at least before another one is asked what has become of an object that was replaced or removed."""
+"""After an object was found replaced or removed, the bucket is listed again only if the last listing is at least so old."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +85,10 @@ class _OpenFile:
     Attributes
     ----------
     shown
-        What ``stat`` showed when it was opened, and still shows when the path is gone.
+        The attributes when it was opened, which ``stat`` still shows if the path is gone.
     is_replaced
-        Whether the same path was opened since and had other bytes. The kernel keeps bytes by path, whoever reads them: those of the old
-        file would be taken for the new one's.
+        Whether the same path was opened since and had other bytes. The kernel caches bytes by path: those of the old file would be taken
+        for the new one's.
 
     """
 
@@ -109,7 +108,7 @@ class MountedBucket:
         self._handles = itertools.count(1)
         self._open: dict[int, _OpenFile | IncomingFile] = {}
         self.incoming = IncomingFiles()
-        """What is shown beside what was listed."""
+        """Files and directories that are shown besides the listed ones."""
         self._refreshing = threading.Lock()
         self._catalog: Catalog = bucket.catalog
         self._tree = tree_of(bucket)
@@ -125,9 +124,9 @@ class MountedBucket:
         return len(self._open)
 
     def attributes(self, path: str | None, handle: int | None = None) -> Attributes:
-        """Return what ``stat`` shows. A file that was never rendered is rendered for it: a wrong size would cut it off for its reader.
+        """Return the attributes of a path. A file that was never rendered is rendered for its size: a wrong one would cut it off.
 
-        An open file has attributes as long as it is open, also when there is no such path any more (None).
+        An open file has attributes as long as it is open, even if its path is gone (None).
         """
         opened = None if handle is None else self._open.get(handle)
         if path is None:
@@ -142,7 +141,7 @@ class MountedBucket:
             return opened.shown
 
     def entries(self, path: str) -> Iterator[tuple[str, Attributes]]:
-        """Yield names and attributes of what is in a directory, with sizes where they are known. Costs no request.
+        """Yield the names and attributes in a directory, with the sizes that are known. Costs no request.
 
         Files that are being written are left out.
         """
@@ -156,7 +155,7 @@ class MountedBucket:
         yield from self.incoming.entries(path, seen)
 
     def open(self, path: str) -> int:
-        """Open a file for reading, rendered if need be; returns its handle."""
+        """Open a file for reading, rendered if it has to be; returns its handle."""
         path = path.strip("/")
         self._list_if_outdated()
         if self.incoming.is_being_written(path):
@@ -187,7 +186,7 @@ class MountedBucket:
             return file.read_into(offset, buffer)
 
     def create(self, path: str, thread: int) -> int:
-        """Open a new file of ``entries`` for writing; raises what is wrong with its name, or that there is such a ledger."""
+        """Open a new file of ``entries`` for writing; raises for an invalid name, and if there is such a ledger."""
         path = path.strip("/")
         self._require_writable(path)
         self._require_directory(path.rpartition("/")[0])
@@ -195,32 +194,32 @@ class MountedBucket:
         return self._keep(self.incoming.create(path, lambda: IncomingFile(self._bucket, path, thread, size)))
 
     def write(self, handle: int, data: bytes, offset: int, thread: int = 0) -> int:
-        """Take bytes of a file that was created."""
+        """Take the next bytes of a created file."""
         opened = self._opened(handle)
         if not isinstance(opened, IncomingFile):
             raise _os_error(errno.EBADF)
         return opened.write(data, offset, thread)
 
     def flush(self, handle: int, thread: int) -> None:
-        """Complete a file that the last one closes who writes it."""
+        """Complete a file if the last of its writers closes it."""
         opened = self._opened(handle)
         if isinstance(opened, IncomingFile):
             self.incoming.flush(opened, thread)
 
     def sync(self, handle: int) -> None:
-        """Raise what went wrong with a file that is being written. That it is in the bucket, only closing it tells."""
+        """Raise the error of a file that is being written, if there is one. Only closing it tells that it is in the bucket."""
         opened = self._opened(handle)
         if isinstance(opened, IncomingFile):
             opened.sync()
 
     def release(self, handle: int) -> None:
-        """Let go of a file that nobody has open any more."""
+        """Release a file that nobody has open any more."""
         opened = self._open.pop(handle, None)
         if isinstance(opened, IncomingFile):
             self.incoming.release(opened)
 
     def make_directory(self, path: str) -> None:
-        """Make a directory for files to come; it is there as long as the mount, or something is in it."""
+        """Make a directory for new files; it exists as long as the mount, or as long as something is in it."""
         path = path.strip("/")
         self._require_writable(path)
         if path.count("/") >= _TOPIC_DEPTH:
@@ -233,7 +232,7 @@ class MountedBucket:
         self.incoming.make(path)
 
     def remove_directory(self, path: str) -> None:
-        """Remove a directory that was made and has nothing in it."""
+        """Remove an empty directory that was made here."""
         path = path.strip("/")
         self._require_writable(path)
         if self.incoming.any_within(path) or next(iter(self.entries(path)), None) is not None:
@@ -241,9 +240,9 @@ class MountedBucket:
         self.incoming.unmake(path)
 
     def remove(self, path: str) -> None:
-        """Delete a ledger, its index first, then its data object; give up a file that is being written. Its directories stay for now.
+        """Delete a ledger, its index first, then its data object; abort a file that is being written. Its directories stay for now.
 
-        What is deleted is what a fresh listing shows. Raises `LedgerExistsError`, after that, for one that somebody wrote there meanwhile.
+        The ledger of a new listing is deleted. After that raises `LedgerExistsError` for one that somebody wrote there meanwhile.
         """
         path = path.strip("/")
         self._require_writable(path)
@@ -260,13 +259,13 @@ class MountedBucket:
                 raise LedgerExistsError(f"the ledger was removed; {one}", key=path)
 
     def refuse_change(self, path: str) -> None:
-        """Raise for whoever wants to change what is there: nothing but new files of ``entries`` can be written."""
+        """Raise for any change of an existing path: only new files of ``entries`` can be written."""
         path = path.strip("/")
         self._require_writable(path)
         raise OSError(errno.EPERM, f"{path}: ledgers never change; copy a new file in")
 
     def refuse_writing(self, path: str) -> None:
-        """Raise for whoever opens a file to write to it; what is not there the kernel only remembers, and looks again by ``ESTALE``."""
+        """Raise for opening an existing file to write to it; for a path that is gone ``ESTALE`` makes the kernel look it up again."""
         path = path.strip("/")
         self._require_writable(path)
         if path not in self.incoming and not self._is_known(path):
@@ -274,7 +273,7 @@ class MountedBucket:
         self.refuse_change(path)
 
     def resize(self, path: str, size: int) -> None:
-        """Raise, unless it is a file being written that has this size anyway, as some tools want to make sure of."""
+        """Raise, unless it is a file being written that already has this size: some tools set it."""
         incoming = self.incoming.get(path.strip("/"))
         if incoming is None or incoming.is_there:
             self.refuse_change(path)
@@ -282,7 +281,7 @@ class MountedBucket:
             incoming.resize(size)
 
     def require_new(self, path: str) -> None:
-        """Raise unless a ledger may be written at this path, be it that there is one already."""
+        """Raise unless a ledger may be written at this path; whether there is one already does not matter."""
         self._require_writable(path.strip("/"))
         target_of(path)
 
@@ -307,18 +306,18 @@ class MountedBucket:
         return totals
 
     def tree(self) -> Tree:
-        """Return the tree that is shown, and have it looked for anew in the background if it is too old."""
+        """Return the tree that is shown; if it is too old, the bucket is listed again in the background."""
         if time.monotonic() - self._listed > self.options.refresh_seconds and self._refreshing.acquire(blocking=False):
             threading.Thread(target=self._refresh, name="ledgerfs-refresh", daemon=True).start()
         return self._tree
 
     def refresh(self) -> None:
-        """List the bucket now, and show what is there."""
+        """List the bucket now, and show the new listing."""
         with self._refreshing:
             self._list()
 
     def close(self) -> None:
-        """Drop what is being written; files that are read stay readable."""
+        """Drop files that are being written; files that are read stay readable."""
         for opened in list(self._open.values()):
             if isinstance(opened, IncomingFile):
                 opened.abort()
@@ -339,7 +338,7 @@ class MountedBucket:
         self._show(self._bucket.refresh())
 
     def _show(self, catalog: "Catalog") -> None:
-        """Show what a listing has."""
+        """Show the tree of a listing."""
         self._catalog = catalog
         self._tree, self._totals = tree_of(self._bucket), None
         self._listed = time.monotonic()
@@ -347,14 +346,14 @@ class MountedBucket:
         self.incoming.listed(self._is_known)
 
     def _say_unplaced(self) -> None:
-        """Log of how many ledgers nobody can tell the topic, when these are others than before: no listing shows them."""
+        """Log the number of ledgers of unknown topic, if it has changed: no directory shows them."""
         unplaced = self._catalog.unplaced()
         if unplaced and unplaced != self._unplaced:
             logger.warning("%s", unplaced_text(self._bucket.store.url, unplaced, 0))
         self._unplaced = unplaced
 
     def _list_if_outdated(self) -> None:
-        """List the bucket for whoever came by an object that is another one, or gone, and tries again; but not all the time."""
+        """List the bucket after an object was found replaced or gone, so that another try works; but not too often."""
         if self._is_outdated and time.monotonic() - self._listed > _OUTDATED_SECONDS:
             try:
                 self.refresh()
@@ -362,7 +361,7 @@ class MountedBucket:
                 logger.warning("the bucket could not be listed again, what was known is shown: %s", error)
 
     def _find_written(self, path: str) -> None:
-        """Show what was listed when a file was written that is not shown yet."""
+        """Show the listing that was made when a file was written, if the file is not shown yet."""
         incoming = self.incoming.get(path)
         if incoming is not None and incoming.is_there and not self._is_known(path):
             with self._refreshing:
@@ -388,7 +387,7 @@ class MountedBucket:
         return shown
 
     def _node(self, path: str) -> Node | None:
-        """Return what is at a path; None for a directory that was only made."""
+        """Return the node at a path; None for a directory that was only made here."""
         try:
             return self.tree().node(path)
         except NotFoundError:

@@ -1,6 +1,6 @@
-"""What stands behind ``-o``: options of the mount, of libfuse, of the storage, and words that are meant for others.
+"""The options of ``-o``: for the mount, for libfuse, for the storage, and words for other programs.
 
-``/etc/fstab`` has one list for all of them, so a name decides.
+``/etc/fstab`` has one list for all of them, so the name decides.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ _OPENING, _CLOSING = "{[", "}]"
 
 @dataclass(frozen=True, slots=True)
 class SortedOptions:
-    """Options by whose they are.
+    """Options sorted by what they are for.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class SortedOptions:
     fuse
         Options of libfuse; flags are True.
     storage
-        ``KEY=VALUE``, not looked at.
+        ``KEY=VALUE``, unchecked.
 
     """
 
@@ -48,7 +48,7 @@ class SortedOptions:
 
 
 def sort_options(options: Iterable[str]) -> SortedOptions:
-    """Return options by whose they are; raises `MountpointError` for a word that nobody knows, and for a value that is empty."""
+    """Sort options by what they are for; raises `MountpointError` for an unknown word, and for an empty value."""
     mount: list[str] = []
     fuse: dict[str, str | bool] = {}
     storage: list[str] = []

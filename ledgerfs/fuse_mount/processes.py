@@ -1,9 +1,8 @@
-"""What ``/proc`` tells of the processes that write: who is killed, and who still has a file open.
+"""What ``/proc`` tells of the processes that write: which were killed, and which still have a file open.
 
 The kernel says ``flush`` whenever a descriptor is closed: by a program that is done with the file, by one that closes a copy of the
-descriptor, and by the kernel itself for a process that was killed. Only the first means that the file is whole. Where ``/proc`` does not
-tell, such as of processes in another container, a descriptor that is closed is taken for the last one; so it is before Linux 5.14, which
-was the first to tell inodes (``ino:``).
+descriptor, and by the kernel itself for a process that was killed. Only the first means that the file is whole. If ``/proc`` does not
+tell (processes in another container; inodes, ``ino:``, before Linux 5.14), a closed descriptor is taken for the last one.
 """
 
 import os
@@ -21,11 +20,11 @@ _FLAGS, _EXIT_CODE = 9 - 3, 52 - 3
 """Fields of ``/proc/<pid>/stat`` (proc(5)), counted from the third, as the second may contain anything."""
 
 _LOOKS_AGAIN = (0.001, 0.002, 0.005, 0.01, 0.02, 0.04, 0.12)
-"""Seconds between looks at a child that may be about to let go."""
+"""Seconds between looks at a child that may be about to close the file."""
 
 
 def process_of(thread: int) -> int:
-    """Return the process of a thread, whose number is what FUSE tells; the number itself where nobody knows."""
+    """Return the process of a thread, whose number FUSE gives; the number itself if it is not known."""
     try:
         for line in (_PROC / str(thread) / "status").read_text(errors="replace").splitlines():
             if line.startswith("Tgid:"):
@@ -36,7 +35,7 @@ def process_of(thread: int) -> int:
 
 
 def has_failed(thread: int) -> bool:
-    """Whether a thread ends, and leaves its files to be closed for it, killed by a signal or with an exit status other than 0."""
+    """Whether a thread is ending, and the kernel closes its files: killed by a signal, or with an exit status other than 0."""
     try:
         fields = (_PROC / str(thread) / "stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
@@ -45,16 +44,16 @@ def has_failed(thread: int) -> bool:
         return False
     if _may_look_at(thread):
         return fields[_EXIT_CODE] != b"0"
-    # The exit code is shown as 0 then. Threads may count as signaled when a process just exits: rather no ledger than half a one.
+    # The exit code is shown as 0 then. Threads may count as signaled when a process just exits: better no ledger than half of one.
     return bool(int(fields[_FLAGS]) & _SIGNALED)
 
 
 def is_held(processes: Iterable[int], inode: int) -> bool:
-    """Whether one of some processes has the file open for writing, or one that they started and that may write, too.
+    """Whether one of some processes, or of their children, has the file open for writing.
 
-    For a moment a child has all that its parent has; what is not for the program that it is to become is closed then. While the kernel
-    closes it, nothing tells it from what a child is to keep (``do_close_on_exec`` clears the flags first): what goes away is found by
-    looking again, for 0.2 s at most.
+    For a moment a child has all descriptors of its parent; those that are not for the program that it starts are closed then. While the
+    kernel closes them, they cannot be told from those that the child keeps (``do_close_on_exec`` clears the flags first): so this looks
+    again, for 0.2 s at most.
     """
     known = set(processes)
     if any(_has_open(one, inode) for one in known):

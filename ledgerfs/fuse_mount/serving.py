@@ -1,7 +1,10 @@
 """One mount from beginning to end, in the process that serves it.
 
-libfuse answers the kernel in threads of its own; the main thread stays Python's, for signals, of which nobody would hear inside libfuse's
-loop. So SIGTERM can wait for open files, and SIGUSR1 can list the bucket.
+libfuse answers the kernel in threads of its own; the main thread stays Python's, for signals, which libfuse's loop would not pass on. So
+SIGTERM can wait for open files, and SIGUSR1 can list the bucket.
+
+A mount that ``/etc/fstab`` starts gets its credentials from a file of variables (``AWS_ACCESS_KEY_ID=…``), as systemd reads them. A service
+of ``Type=notify`` tells systemd that the mount answers, and that it ends.
 """
 
 import atexit
@@ -11,6 +14,7 @@ import logging
 import os
 import resource
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +27,6 @@ from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.cache.cache_folder import folder_of_environment
 from ledgerfs.cache.untrusted_folders import open_own
 from ledgerfs.errors import LedgerfsError, MountFailedError
-from ledgerfs.fuse_mount.environment_file import load_environment
 from ledgerfs.fuse_mount.mount_request import MountRequest
 from ledgerfs.fuse_mount.mountpoint import mounted_at
 from ledgerfs.fuse_mount.noticed_signals import NoticedSignals
@@ -33,7 +36,7 @@ from ledgerfs.fuse_mount.unmounting import detach
 logger = logging.getLogger("ledgerfs.mount")
 
 DRAIN_SECONDS = 10.0
-"""How long files that are open when the mount is to end may be read and written further."""
+"""How long open files may still be read and written when the mount is to end."""
 
 _START_SECONDS = 60.0
 _OPEN_FILES = 1 << 16
@@ -42,9 +45,9 @@ _STOPPING = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 
 
 def serve_bucket(request: MountRequest, ready: Callable[[Bucket], None]) -> None:
-    """Mount a bucket and serve it until somebody unmounts it or a signal ends it; ``ready`` is called when the mount answers.
+    """Mount a bucket and serve it until it is unmounted or a signal ends it; ``ready`` is called when the mount answers.
 
-    Raises `LedgerfsError` for what keeps it from being mounted; then nothing is mounted.
+    Raises `LedgerfsError` if it cannot be mounted; then nothing is mounted.
     """
     binding = _binding()
     if request.environment_file is not None:
@@ -68,6 +71,36 @@ def serve_bucket(request: MountRequest, ready: Callable[[Bucket], None]) -> None
             if request.stats:
                 _log_stats(bucket)
         served.end()
+
+
+def load_environment(path: str) -> None:
+    """Set the variables of a file in this process; ``ps`` and ``/proc`` do not show them. Raises `MountFailedError`."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a text"
+        raise MountFailedError(f"cannot read the variables: {reason}", key=path) from error
+    for number, line in enumerate(lines, 1):
+        text = line.strip().removeprefix("export ").strip()
+        if not text or text.startswith(("#", ";")):
+            continue
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise MountFailedError(f"line {number} is not NAME=VALUE", key=path)
+        value = value.strip()
+        is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+        os.environ[name.strip()] = value[1:-1] if is_quoted else value
+
+
+def tell_systemd(state: str) -> None:
+    """Send ``READY=1`` or ``STOPPING=1`` to systemd, if that has started us."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.sendto(state.encode(), address)
 
 
 class _Served:
@@ -98,7 +131,7 @@ class _Served:
             raise MountFailedError("the mount does not answer", key=self._request.mountpoint) from error
 
     def until_ended(self) -> None:
-        """Wait until the mount is gone, or is to go, and then see to it that it goes."""
+        """Wait until the mount is gone, or until a signal, and then unmount it."""
         while True:
             event = self.events.next()
             if event == signal.SIGUSR1:
@@ -111,12 +144,12 @@ class _Served:
                 return
 
     def end(self) -> None:
-        """Drop what is still being written, and leave; where libfuse serves on, because somebody has files open, the process ends."""
+        """Drop files that are still being written, and return; if libfuse serves on, since files are open, the process ends."""
         self._drop_uploads()
         self._thread.join(0.5)
         logger.info("%s is no longer mounted on %s", self._request.shown_url, self._request.mountpoint)
         if self._thread.is_alive():
-            # Nobody can call libfuse off from outside. The end of the process does, and is an error for whoever reads on.
+            # libfuse cannot be stopped from outside. The end of the process does that, and is an error for those who read on.
             atexit._run_exitfuncs()  # noqa: SLF001  (os._exit leaves them out)
             logging.shutdown()
             os._exit(0)
@@ -124,7 +157,7 @@ class _Served:
             raise MountFailedError("libfuse gave up", key=self._request.mountpoint) from self._error
 
     def take_down(self) -> None:
-        """Leave no mount behind when something goes wrong."""
+        """Remove the mount when something goes wrong."""
         entry = mounted_at(self._request.mountpoint)
         if self._thread.is_alive() and entry is not None and entry.is_ours:
             with contextlib.suppress(OSError, LedgerfsError):
@@ -147,7 +180,7 @@ class _Served:
             self.events.put(_ENDED)
 
     def _drain(self) -> None:
-        """Unmount; what is in use is taken away at once, and those who have it open get some time."""
+        """Unmount; a mount in use is detached at once, and open files get some time."""
         if self._is_detached():
             return
         if self._is_detached(lazy=True):
@@ -183,7 +216,7 @@ class _Served:
 
 
 def _binding() -> ModuleType:
-    """Return the way to the kernel, where its libraries are installed."""
+    """Return the binding to the kernel; raises `MountFailedError` if its libraries are not installed."""
     try:
         from ledgerfs.fuse_mount import binding
     except ImportError as error:
@@ -199,7 +232,7 @@ def _pid_file(path: str | None) -> Iterator[None]:
         yield
         return
     try:
-        # One of a killed mount may be there; a link to, or another name of, another file is not written to.
+        # A killed mount may have left one; a link to another file, or another name of it, is not written to.
         descriptor = open_own(path, os.O_WRONLY | os.O_CREAT, 0o644)
         try:
             os.ftruncate(descriptor, 0)

@@ -1,4 +1,4 @@
-"""Taking a mount away, also one whose process is gone or hangs: by the kernel for root, by ``fusermount3`` for everybody else."""
+"""Unmounting, also if the process is gone or hangs: by the kernel for root, by ``fusermount3`` for other users."""
 
 import ctypes
 import errno
@@ -13,7 +13,7 @@ _DETACH, _NO_FOLLOW = 2, 8  # of umount2(2)
 
 
 def detach(mountpoint: str, *, lazy: bool = False) -> None:
-    """Unmount a folder; ``lazy`` takes it away at once, and lets those who have it open go on.
+    """Unmount a folder; ``lazy`` detaches it at once, and open files can still be read.
 
     Raises `OSError`, with ``EBUSY`` for a folder that is in use.
     """
@@ -24,7 +24,7 @@ def detach(mountpoint: str, *, lazy: bool = False) -> None:
 
 
 def unmount(mountpoint: str, *, lazy: bool = False) -> None:
-    """Unmount a bucket for somebody who asked for that; a dead mount is cleared. Raises `MountpointError`."""
+    """Unmount a bucket for a user; a dead mount is removed. Raises `MountpointError`."""
     entry = mounted_at(mountpoint)
     if entry is None:
         raise MountpointError("nothing is mounted here", key=mountpoint)
@@ -45,7 +45,7 @@ def unmount(mountpoint: str, *, lazy: bool = False) -> None:
 
 
 def clear_if_dead(mountpoint: str) -> bool:
-    """Take away what a killed process of ours left on a folder; returns whether there was something."""
+    """Remove the mount that a killed process of ours left on a folder; returns whether there was one."""
     entry = mounted_at(mountpoint)
     if entry is None or not entry.is_ours or condition_of(mountpoint) is not Condition.DEAD:
         return False

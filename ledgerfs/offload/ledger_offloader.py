@@ -1,6 +1,6 @@
 """`LedgerOffloader`: the three methods of PIP-17's interface, over any bucket that ledgerfs opens.
 
-The caller is what a managed ledger is to Pulsar: it chooses the uuid of each attempt, notes it before, and deletes what a failed one left.
+The caller does what Pulsar's managed ledger does: it chooses and notes the uuid of each attempt, and deletes what a failed attempt left.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class NullLedgerOffloader:
-    """The default where no offloader is configured: every method refuses, as PIP-17 asks. What implements the interface takes its place."""
+    """The default if no offloader is configured: every method refuses, as PIP-17 asks. Implementations inherit its interface."""
 
     def offload(
         self,
@@ -37,7 +37,7 @@ class NullLedgerOffloader:
         raise _no_offloader()
 
     def read_offloaded(self, ledger_id: int, uuid: str) -> LedgerReader:  # noqa: ARG002
-        """Return a reader of a ledger that was offloaded in the attempt of this uuid."""
+        """Return a reader of the ledger that the attempt of this uuid offloaded."""
         raise _no_offloader()
 
     def delete_offloaded(self, ledger_id: int, uuid: str) -> None:  # noqa: ARG002
@@ -47,14 +47,14 @@ class NullLedgerOffloader:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntries:
-    """A ledger that is in no bucket: its id, its entries, and what BookKeeper knows of it.
+    """A ledger that is not in a bucket: its id, its entries, and BookKeeper's metadata.
 
     Attributes
     ----------
     entries
-        Anything with entries in order from id 0 on: a file of records (path or bytes), batches of entries.
+        Entries in order from id 0 on: a file of records (path or bytes), or batches of entries.
     metadata
-        None where it is not known; the managed ledger's name is then wanted in ``extra_metadata``.
+        None if not known; ``extra_metadata`` must then name the managed ledger.
 
     """
 
@@ -69,11 +69,11 @@ class LedgerOffloader(NullLedgerOffloader):
     Parameters
     ----------
     bucket
-        Where ledgers go.
+        The bucket that ledgers are offloaded to.
     block_size
-        Bytes of a block, `DEFAULT_BLOCK_SIZE` (64 MiB) for None.
+        Bytes of a block; None for `DEFAULT_BLOCK_SIZE` (64 MiB).
     transform
-        Makes what each ledger's entries become on their way; None leaves them as they are. Message ids must stay what they are.
+        Changes entries as they are written; None leaves them as they are. Message ids must not change.
 
     """
 
@@ -96,22 +96,22 @@ class LedgerOffloader(NullLedgerOffloader):
         source
             A ledger of a bucket (``bucket.ledger(26)``), or `LedgerEntries`.
         uuid
-            Of this attempt: fresh, and noted by the caller before, so that what a crash leaves can be deleted.
+            Of this attempt: fresh, and noted by the caller before, so that objects that a crash leaves can be deleted.
         extra_metadata
-            Kept as user metadata of both objects, its keys in lower case. ``ManagedLedgerName`` names the topic, as Pulsar has it
+            Becomes user metadata of both objects, with its keys in lower case. ``ManagedLedgerName`` names the topic as Pulsar does
             (``tenant/namespace/persistent/<topic, URL-encoded>``); without it the source's own name is kept.
 
         Raises
         ------
         RefusedLedgerError, InvalidNameError
-            What no broker would serve; nothing was sent.
+            No broker would serve this ledger; nothing was sent.
         ObjectExistsError
             The uuid was used before.
         StoreError, AccessDeniedError
-            The store failed; there is no such ledger, but with `UncertainWriteError` perhaps.
+            The store failed; there is no such ledger, except perhaps with `UncertainWriteError`.
 
         """
-        # numba, which these import, is not needed by those who read and delete.
+        # These import numba, which reading and deleting do not need.
         from ledgerfs.dialects.pulsar_blob.new_ledger import completed_user_metadata
         from ledgerfs.writing.sources import OffloadedLedger
         from ledgerfs.writing.write import Wanted, require_new_ids, write_ledger
@@ -133,7 +133,7 @@ class LedgerOffloader(NullLedgerOffloader):
     def read_offloaded(self, ledger_id: int, uuid: str) -> LedgerReader:
         """Return a reader of one attempt's ledger.
 
-        Raises `NotFoundError` where there is none, or no index of it, and `MissingLedgerError` where its data object is gone.
+        Raises `NotFoundError` if there is no such ledger, or no index of it, and `MissingLedgerError` if its data object is gone.
         """
         try:
             return self._bucket.ledger(ledger_id, uuid=_uuid(uuid))
@@ -143,7 +143,7 @@ class LedgerOffloader(NullLedgerOffloader):
             return self._bucket.ledger(ledger_id, uuid=_uuid(uuid))
 
     def delete_offloaded(self, ledger_id: int, uuid: str) -> None:
-        """Delete the index, then the data object; what is not there is no error."""
+        """Delete the index, then the data object; a missing object is no error."""
         from ledgerfs.writing.deletion import remove_ledger
 
         remove_ledger(self._bucket, LedgerKey(_uuid(uuid), ledger_id, is_index=False))
@@ -161,7 +161,7 @@ def _source_of(ledger: LedgerEntries) -> "EntrySource":
 
 
 def _uuid(text: str) -> str:
-    """Return a uuid as Java writes it; raises `InvalidNameError` for what is none."""
+    """Return a uuid as Java writes it; raises `InvalidNameError` for an invalid one."""
     try:
         return str(UUID(text))
     except ValueError as error:

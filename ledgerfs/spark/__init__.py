@@ -4,8 +4,8 @@
 
     spark.read.format("ledgerfs").option("topic", "persistent://public/default/orders").load("s3://tier")
 
-Sessions that have their own settings of S3 (``spark.hadoop.fs.s3a.…``) tell them by `register`. Needs the
-extra ``spark`` (PySpark 4.1 or newer) and Java 17.
+If a session has its own settings of S3 (``spark.hadoop.fs.s3a.…``), `register` makes the source use them. Needs the extra ``spark``
+(PySpark 4.1 or newer) and Java 17.
 """
 
 from typing import TYPE_CHECKING
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from ledgerfs.spark.pipelines.stats import stats
     from ledgerfs.spark.pipelines.verify import verify
     from ledgerfs.spark.runtime.storage import Storage
+    from ledgerfs.spark.source.data_source import register
     from ledgerfs.spark.source.messages import read_messages
-    from ledgerfs.spark.source.registration import register
 
-# Spark imports this package in every process, for whatever source.
+# Spark imports this package in every process, whatever source is used.
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
@@ -31,7 +31,7 @@ __getattr__, __dir__ = lazy_exports(
         "catalog": "ledgerfs.spark.pipelines.catalog",
         "export": "ledgerfs.spark.pipelines.export",
         "read_messages": "ledgerfs.spark.source.messages",
-        "register": "ledgerfs.spark.source.registration",
+        "register": "ledgerfs.spark.source.data_source",
         "stats": "ledgerfs.spark.pipelines.stats",
         "verify": "ledgerfs.spark.pipelines.verify",
     },

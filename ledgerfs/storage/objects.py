@@ -2,15 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from ledgerfs.formats.buffers import Buffer
+if TYPE_CHECKING:
+    from ledgerfs.formats.buffers import Buffer
 
 
 class Pending(Protocol):
     """A read that was begun."""
 
-    def result(self) -> Buffer:
+    def result(self) -> "Buffer":
         """Wait for the bytes; raises what reading them raised."""
         ...
 

@@ -1,1 +1,1 @@
-"""Keeping a bucket sound: verification and repair, as far as they are the same for every dialect."""
+"""Verification and repair of a bucket, as far as they are the same for every dialect."""

@@ -7,6 +7,6 @@ from ledgerfs.exports import lazy_exports
 __all__ = ["tree_of"]
 
 if TYPE_CHECKING:
-    from ledgerfs.vfs.bucket_tree import tree_of
+    from ledgerfs.vfs.tree import tree_of
 
-__getattr__, __dir__ = lazy_exports(__name__, {"tree_of": "ledgerfs.vfs.bucket_tree"})
+__getattr__, __dir__ = lazy_exports(__name__, {"tree_of": "ledgerfs.vfs.tree"})

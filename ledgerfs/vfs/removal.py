@@ -1,4 +1,4 @@
-"""Removing ledgers from a bucket in which others may be writing: what is deleted, and what is there all the same afterwards."""
+"""Removing ledgers from a bucket in which others may be writing, and reporting the ledgers that are still there afterwards."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -7,20 +7,19 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import NotFoundError
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.vfs.bucket_tree import tree_of
 from ledgerfs.vfs.target import removable
-from ledgerfs.vfs.tree import Node, Tree
+from ledgerfs.vfs.tree import Node, Tree, tree_of
 from ledgerfs.writing.deletion import remove_ledger
 
 
 @dataclass(frozen=True, slots=True)
 class LeftLedger:
-    """A ledger that is at a path, or in a directory, from which everything was removed.
+    """A ledger that is still at a removed path, or in a removed directory.
 
     Attributes
     ----------
     is_new
-        Whether somebody has written it meanwhile; else it is a further copy of a removed one, which has its name now.
+        Whether somebody has written it meanwhile; otherwise it is a further copy of a removed ledger, which now has its name.
 
     """
 
@@ -34,10 +33,10 @@ class LeftLedger:
 
 
 def remove_ledgers(bucket: Bucket, paths: Sequence[str], directories: Iterable[str] = ()) -> list[LeftLedger]:
-    """Delete the ledgers at some paths, and return what a fresh listing shows there, or below ``directories``, all the same.
+    """Delete the ledgers at some paths, and return those that a new listing still shows there, or below ``directories``.
 
-    All paths have to be there as the bucket was listed last, so whoever decides lists it before (`Bucket.refresh`); objects are deleted by
-    their names, which no two ledgers share. Names of copies are those of before. Raises as `removable`, before anything is deleted.
+    All paths have to be in the last listing, so the caller lists the bucket before (`Bucket.refresh`). Objects are deleted by their names,
+    which no two ledgers share; names of copies are those of that listing. Raises as `removable`, before anything is deleted.
     """
     known = tree_of(bucket)
     keys = [removable(known, path) for path in paths]

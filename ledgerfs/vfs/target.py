@@ -1,4 +1,4 @@
-"""Which ledger a path means that is written to, or removed: ``entries/<tenant>/<namespace>/<topic>/<id>.entries``, and no other."""
+"""The ledger of a path that is written or removed: only ``entries/<tenant>/<namespace>/<topic>/<id>.entries`` can be."""
 
 import re
 
@@ -16,7 +16,7 @@ _FILE_NAME = re.compile(r"(0|[1-9][0-9]{0,18})\.entries\Z", re.ASCII)
 def target_of(path: str) -> tuple[str, int]:
     """Return the managed ledger and the ledger id that a path names.
 
-    Raises `ReadOnlyError` outside ``entries``, `InvalidNameError` for a directory that is no topic's and a file that is no ledger's.
+    Raises `ReadOnlyError` outside ``entries``, and `InvalidNameError` for a directory of no topic and a file of no ledger.
     """
     _view, *directory = require_writable(path).split("/")
     if not directory:
@@ -40,7 +40,7 @@ def require_writable(path: str) -> str:
 
 
 def removable(tree: Tree, path: str) -> LedgerKey:
-    """Return the names of the objects of the ledger at a path, also of one that is missing: of that, what is left can be given up.
+    """Return the names of the objects of the ledger at a path; of a missing ledger, too, so that what is left of it can be removed.
 
     Raises `NotFoundError`, `IsADirectoryPathError`, `ReadOnlyError`.
     """

@@ -1,6 +1,7 @@
 """The tree: ``<view>/<tenant>/<namespace>/<topic>/<ledger id><suffix>`` and what is at each path (``docs/reference/tree.md``).
 
-Paths are computed from the catalog, never stored: a topic costs an entry in a dictionary, a ledger costs nothing.
+Paths are computed from the catalog, never stored: a topic costs an entry in a dictionary, a ledger costs nothing. A bucket has one tree for
+each state of its catalog, which all of this process share.
 """
 
 import re
@@ -9,6 +10,9 @@ from dataclasses import dataclass
 from heapq import merge
 from operator import itemgetter
 
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.cache.cache_folder import cache_folder
+from ledgerfs.cache.rendered_files import RenderedFiles
 from ledgerfs.errors import IsADirectoryPathError, LedgerfsError, NotADirectoryPathError, NotFoundError
 from ledgerfs.formats.record_header import records_size
 from ledgerfs.formats.topic_names import directory_of
@@ -16,8 +20,10 @@ from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.missing_ledgers import GapKind, MissingLedger, missing_error
 from ledgerfs.ledgers.reader import LedgerReader
-from ledgerfs.vfs.views import FileReader, View
+from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs.vfs.views import FileReader, View, make_views
 from ledgerfs.vfs.views.entries import EntriesView
+from ledgerfs.vfs.views.ledger_tables import LedgerTables
 
 _FILE_NAME = re.compile(r"(0|[1-9][0-9]{0,18})(?:@([0-9a-f-]{36}))?(\.[a-z]+)\Z", re.ASCII)
 
@@ -31,12 +37,12 @@ class Node:
     path
         Without a slash at its ends; empty for the root.
     ref
-        The ledger that a file shows; None for a directory, and for a file of a missing ledger.
+        The ledger of a file; None for a directory, and for the file of a missing ledger.
     size
         Bytes; None for a file that has to be rendered before its size is known; 0 for a directory.
     missing
-        The ledger that a file should show and the bucket cannot deliver: it is listed, so that nobody takes the others for all, and
-        opening it raises `MissingLedgerError`.
+        The missing ledger of a file: the file is listed, so that the other ones are not taken for all, and opening it raises
+        `MissingLedgerError`.
 
     """
 
@@ -51,7 +57,7 @@ class Node:
         return self.ref is None and self.missing is None
 
     def require_there(self) -> None:
-        """Raise `MissingLedgerError` for the file of a ledger that the bucket cannot deliver."""
+        """Raise `MissingLedgerError` for the file of a missing ledger."""
         if self.missing is not None:
             error = missing_error(self.missing.topic, [self.missing])
             error.path = self.path
@@ -60,7 +66,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class _Topic:
-    """A leaf of the directories: the managed ledger whose ledgers are its files."""
+    """A directory of files: those of the ledgers of a managed ledger."""
 
     managed_ledger: str | None
 
@@ -76,7 +82,7 @@ class Tree:
     catalog
         That state.
 
-    ``on_read`` is told of the topics of which files are opened.
+    ``on_read`` is called with the managed ledger of each file that is opened, and the catalog.
     """
 
     __slots__ = ("_on_read", "_open_ledger", "_root", "_views", "catalog")
@@ -126,7 +132,7 @@ class Tree:
     def open(self, path: str) -> "OpenFile":
         """Return a file for reading, rendered if its view needs that.
 
-        Raises `NotFoundError`, `IsADirectoryPathError`, `MissingLedgerError`, and what rendering raises, then with the path in the error.
+        Raises `NotFoundError`, `IsADirectoryPathError`, `MissingLedgerError`, and the errors of rendering, with the path in the error.
         """
         node = self.node(path)
         node.require_there()
@@ -177,7 +183,7 @@ class Tree:
         yield from (node for _, node in merge(there, lacking, key=itemgetter(0)))
 
     def _missing_of(self, topic: _Topic, view: View) -> list[MissingLedger]:
-        """Return the missing ledgers that no other file shows, ascending by id: of copies that contradict each other, both are files."""
+        """Return the missing ledgers without a file of their own, ascending by id: copies that contradict each other have files."""
         missing = self.catalog.missing_of(topic.managed_ledger)
         if view.lists_copies:
             return [one for one in missing if one.kind != GapKind.CONTRADICTED]
@@ -187,7 +193,7 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class OpenFile:
-    """A file of the tree; any number of threads may read it. What it holds of the machine is freed when it is dropped."""
+    """A file of the tree; any number of threads may read it. Its descriptors are closed when it is dropped."""
 
     contents: FileReader
 
@@ -209,7 +215,7 @@ class OpenFile:
         return count
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Return the bytes of each range, fewer only at the file's end, and fetch little else."""
+        """Return the bytes of each range, fewer only at the file's end, and fetch few others."""
         return self.contents.read_ranges([(min(start, self.size), min(end, self.size)) for start, end in ranges])
 
     def send(self, start: int, end: int, descriptor: int) -> None:
@@ -225,13 +231,13 @@ def _file_name(ref: LedgerRef, view: View) -> str:
 
 
 def _missing_name(missing: MissingLedger, view: View) -> str:
-    # What contradicts the copy that would be read keeps that one from being read.
+    # A copy that contradicts the one that would be read keeps that one from being read.
     copy = f"@{missing.uuid}" if missing.is_beside and missing.kind != GapKind.CONTRADICTED else ""
     return f"{missing.ledger_id}{copy}{view.suffix}"
 
 
 def _missing_node(path: str, missing: MissingLedger, view: View) -> Node:
-    """Return a file that cannot be opened; only of the records is it known how many bytes they should be."""
+    """Return a file that cannot be opened; its size is known in the view of the records only."""
     is_told = view.suffix == EntriesView.suffix and missing.entries is not None and missing.bytes is not None
     size = records_size(missing.bytes or 0, (missing.entries or 0) - 1) if is_told else None
     return Node(path, None, size, missing)
@@ -252,3 +258,29 @@ def _directories(catalog: Catalog) -> _Directory:
                 level = below
         level[directory[-1]] = _Topic(name or None)
     return root
+
+
+def tree_of(bucket: Bucket) -> Tree:
+    """Return the tree of views, topics and ledgers of the bucket's catalog; raises as `Bucket.load_catalog`."""
+    return bucket.attached(_BucketTree).tree()
+
+
+class _BucketTree:
+    """The views of one bucket, and the tree of its present catalog."""
+
+    __slots__ = ("_bucket", "_lock", "_tree", "_views")
+
+    def __init__(self, bucket: Bucket) -> None:
+        tables = LedgerTables(bucket, bucket.scan_options)
+        self._bucket = bucket
+        self._views = make_views(tables, RenderedFiles(cache_folder("rendered", bucket.cache_dir)))
+        self._tree: Tree | None = None
+        self._lock = ForkLock()
+
+    def tree(self) -> Tree:
+        bucket = self._bucket
+        catalog = bucket.catalog  # not with the lock held, which another thread's listing would wait for
+        with self._lock:
+            if self._tree is None or self._tree.catalog is not catalog:
+                self._tree = Tree(catalog, bucket.reader, self._views, bucket.warn_of_unplaced)
+            return self._tree

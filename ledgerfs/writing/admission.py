@@ -1,7 +1,7 @@
-"""What may be written into a bucket, told by the bucket as it is now, and looked at again when it is written.
+"""Which ledgers may be written into a bucket: it is listed before writing, and again afterwards.
 
-Of two writers who publish the same ledger id, the later one sees the other one's ledger when it looks again, and takes its own back; if
-both see each other, both do. So one at most is told that it has written, whatever either knew of the bucket before.
+Of two writers who publish the same ledger id, the later one sees the other's ledger in the second listing, and removes its own; if both see
+each other, both do. So at most one of them succeeds, whatever they knew of the bucket before.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.dialects.pulsar_blob.taking_back import take_back
+from ledgerfs.dialects.pulsar_blob.ledger_group import take_back
 from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
 from ledgerfs.errors import LedgerExistsError, LedgerfsError, ObjectNotFoundError, StaleObjectError
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
@@ -20,7 +20,7 @@ from ledgerfs.storage.object_store import RawStore
 from ledgerfs.writing.claims import Claim, IfExists, TakenIds, refused, standing_error
 
 _LOOKS = 3
-"""How often a bucket is listed for one ledger that somebody removes just when it is to be skipped."""
+"""How often a bucket is listed for one ledger that somebody removes just before it is skipped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class Expected:
     Attributes
     ----------
     claim
-        With what its entries are known by.
+        With the last entry and the length, by which the same ledger is known.
     is_new
-        Whether it was written just now, and is to be taken back if it does not stand; else it was there, and was relied on.
+        Whether it was just written, and is removed again if the listing refuses it; otherwise it was there, and was skipped.
 
     """
 
@@ -42,7 +42,7 @@ class Expected:
 
     @classmethod
     def of(cls, claim: Claim, written: WrittenLedger) -> "Expected":
-        """Return what was written just now."""
+        """Return the expectation of a ledger that was just written."""
         metadata = written.offload_index.metadata
         claim = replace(claim, last_entry=metadata.last_entry, length=metadata.length, created_ms=metadata.created_ms)
         return cls(claim, written.ledger.key.uuid, is_new=True)
@@ -54,9 +54,9 @@ class Expected:
 
 
 def confirm(bucket: Bucket, expected: Sequence[Expected]) -> list[LedgerfsError | None]:
-    """List a bucket anew, and return for each ledger why it does not stand there; None for those that do.
+    """List a bucket again, and return for each ledger why it is not there, whole and without a rival; None if it is.
 
-    What was written, and does not stand, is taken back. Raises what the store raises, and `UncertainWriteError`.
+    New ledgers with an error are removed again. Raises the store's errors, and `UncertainWriteError` if removing fails.
     """
     taken = TakenIds(bucket.refresh())
     errors = [standing_error(taken, one.claim, one.uuid) for one in expected]
@@ -71,7 +71,7 @@ def confirm(bucket: Bucket, expected: Sequence[Expected]) -> list[LedgerfsError 
 
 
 def is_current(store: RawStore, ref: LedgerRef) -> bool:
-    """Ask a store whether the objects of a ledger are still those that were listed."""
+    """Whether the objects of a ledger are still those that were listed: a HEAD each."""
     for _, listed in reversed(ref.objects):
         try:
             found = store.head(listed.key).stat
@@ -83,9 +83,9 @@ def is_current(store: RawStore, ref: LedgerRef) -> bool:
 
 
 class Admission:
-    """The look at a bucket before and after one or more ledgers are written to it. For one thread.
+    """Lists a bucket before and after ledgers are written to it. For one thread.
 
-    The bucket is listed when the first one is asked for, and again by `confirm`.
+    The first use lists it, and `confirm` does so again.
     """
 
     __slots__ = ("_expected", "_progress", "_taken", "bucket")
@@ -98,17 +98,17 @@ class Admission:
 
     @property
     def taken(self) -> TakenIds:
-        """What the bucket had when it was asked first."""
+        """The ids that the bucket had at the first listing."""
         if self._taken is None:
             self._taken = TakenIds(self.bucket.refresh(self._progress))
         return self._taken
 
     def require_listed(self) -> None:
-        """List the bucket now, for whoever decides by more than who has an id."""
+        """List the bucket now, for callers that need more of its catalog than the taken ids."""
         _ = self.taken
 
     def require_free(self, claim: Claim) -> None:
-        """Raise `LedgerExistsError` if somebody has what is claimed."""
+        """Raise `LedgerExistsError` if the id is taken."""
         rival = self.taken.rival(claim)
         if rival is not None:
             raise refused(claim, rival)
@@ -120,8 +120,8 @@ class Admission:
     def is_there(self, claim: Claim, measure: Callable[[], tuple[int, int]]) -> bool:
         """Whether the same ledger is in the bucket now, and is to be skipped; raises `LedgerExistsError` if another one has its id.
 
-        A further copy of it (``NEW_COPY``) is never skipped, and is refused beside another one.
-        ``measure`` returns the last entry and the length of what is to be written; it is asked where there is something to compare.
+        A further copy (``NEW_COPY``) is never skipped, and is refused if a different ledger has the id.
+        ``measure`` returns the last entry and the length of the new ledger; it is only called if there is a ledger to compare with.
         """
         for _ in range(_LOOKS):
             if not self.taken.refs_of(claim.ledger_id) and not self._of_id(claim.ledger_id):
@@ -140,21 +140,21 @@ class Admission:
                 self._expected.append(Expected(claim, found.uuid, is_new=False))
             if found is not None or not same:
                 return found is not None
-            # It has gone since the bucket was listed.
+            # It was removed since the bucket was listed.
             self._taken = None
         reason = "the ledger comes and goes while it is looked for; somebody else is at work here"
         raise StaleObjectError(reason, key=f"ledger {claim.ledger_id}")
 
     def wrote(self, claim: Claim, written: WrittenLedger) -> None:
-        """Note what was published."""
+        """Note a ledger that was published."""
         self.bucket.expire()
         self._expected.append(Expected.of(claim, written))
 
     def confirm(self) -> None:
-        """Look at all again that was written or skipped.
+        """List the bucket again, and check all ledgers that were written or skipped.
 
-        Raises the first of what `standing_error` tells; what was written and does not stand is taken back, and all of it where the bucket
-        cannot be looked at. `UncertainWriteError` says that this could not be done.
+        Raises the first `standing_error`. Written ledgers with an error are removed again; if the bucket cannot be listed, all written ones
+        are. Raises `UncertainWriteError` if removing fails.
         """
         expected, self._expected = self._expected, []
         if not expected:
@@ -177,7 +177,7 @@ _current: ContextVar[Admission | None] = ContextVar("ledgerfs-admission", defaul
 
 @contextmanager
 def together(bucket: Bucket) -> Iterator[Admission]:
-    """Share the looks at a bucket among all that is written within; the outermost ``with`` confirms all of it, however it ends."""
+    """Share two listings among all ledgers that are written within; the outermost ``with`` confirms them all, however it ends."""
     outer = _current.get()
     if outer is not None and outer.bucket is bucket:
         yield outer
@@ -192,7 +192,7 @@ def together(bucket: Bucket) -> Iterator[Admission]:
 
 
 def _is_in_the_way(one: Claim, other: Claim) -> bool:
-    """Whether what one call wrote keeps it from writing another one of this id."""
+    """Whether a ledger that this call wrote keeps it from writing another one of the same id."""
     is_beside = other.if_exists is IfExists.NEW_COPY and one.managed_ledger != other.managed_ledger
     return not (is_beside or (one.length is not None and one.agrees_with(other)))
 

@@ -1,8 +1,8 @@
-"""Offloading from one bucket into another: every ledger as Pulsar itself would have written it there, read back before it counts as copied.
+"""Copying ledgers from bucket to bucket: each as Pulsar itself would have written it there, and read back before it counts as copied.
 
-Ledgers keep their uuid, by which a broker that is pointed at the copy finds them. What is there already is left alone, so a copy that was
-interrupted is taken up by starting it again. A ledger is there if the target has one of the same topic, id, last entry, length and, where
-both are known, creation; ledgers of other topics have nothing to do with it, since two clusters may be copied into one bucket.
+Ledgers keep their uuid, so a broker that uses the copy finds them. Ledgers that are there already are left alone, so an interrupted copy
+goes on when it is started again. A ledger is there if the target has one of the same topic, id, last entry, length and, if both are known,
+creation time. Ledgers of other topics do not matter, since two clusters may be copied into one bucket.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from ledgerfs.messages.transforms.entry_transform import EntryTransform
 
 _SMALL_LEDGER = 16 << 20
-"""Bytes of a ledger that is copied beside others: what takes time there is waiting for answers."""
+"""Ledgers of up to so many bytes are copied several at a time: they mostly wait for answers."""
 
 _THREADS = 4
 
 _LOOKED_AT_TOGETHER = 10_000
-"""Ledgers after which the target is listed again, to see that they are there: so many results are in memory."""
+"""After so many ledgers the target is listed again to confirm them; so many results are in memory."""
 
 CatalogRows = npt.NDArray[np.int64]
 """Rows of a catalog's table of ledgers."""
@@ -69,9 +69,9 @@ class CopiedLedger:
     Attributes
     ----------
     uuid, ledger_id
-        What it is called in the target.
+        Its name in the target.
     error
-        Why it is not there.
+        Why it is not there; None if it is.
 
     """
 
@@ -89,15 +89,15 @@ class CopyOptions:
     Attributes
     ----------
     block_size
-        Bytes; None for that of each ledger, with which data objects come out byte for byte.
+        Bytes; None for each ledger's own, with which data objects are the same byte for byte.
     if_exists
         What to do with a ledger of which the target has another copy.
     new_uuid
-        Whether copies get names of their own; no broker finds them, and they stand beside the ones that are there.
+        Whether copies get new uuids: brokers do not find them, and existing copies stay.
     transform
-        Makes the transform of one ledger; None leaves entries as they are.
+        Returns a transform for one ledger; None leaves entries as they are.
     first_ledger_id
-        Ids of the copies, from here on; None keeps each ledger's own.
+        Id of the first copy, which the others follow; None keeps each ledger's own.
     check
         Whether each copy is read back.
 
@@ -114,7 +114,7 @@ class CopyOptions:
 def rows_to_copy(catalog: Catalog, managed_ledgers: Sequence[str | None] | None, *, all_copies: bool) -> CatalogRows:
     """Return the ledgers of some topics, or of all, in the order of topics and ids, as rows of ``catalog.ledgers``.
 
-    With ``all_copies`` also the further complete copies, one of which may be the one that a broker knows.
+    With ``all_copies`` also further complete copies: one of them may be the copy that a broker knows.
     """
     table = catalog.ledgers
     wanted = (table["copy"] == 0) | (all_copies & is_sound(table))
@@ -133,11 +133,11 @@ def copy_rows(
     *,
     catalog: Catalog | None = None,
 ) -> Iterator[CopiedLedger]:
-    """Copy ledgers, yielding what became of each: the rows (`rows_to_copy`) of ``catalog``, None for the one that ``source`` has.
+    """Copy the rows (`rows_to_copy`) of a catalog, and yield the outcome of each; without ``catalog`` that of ``source`` is used.
 
-    What is wrong with one of them is told there, and yielded at once; an unreachable store raises, and so does a block size that the target
-    refuses. All others are yielded in order, when the target was listed again and has them, whole and without a rival. Small ledgers are
-    copied four at a time, others one after another, so that no more than four blocks are in memory.
+    A ledger that fails is yielded at once, with its error. The others are yielded in order, after the target was listed again and has them,
+    whole and without a rival. Small ledgers are copied four at a time, others one by one, so that at most four blocks are in memory. Raises
+    `StoreUnreachableError`, and `RefusedLedgerError` for a block size that the target refuses.
     """
     options = options or CopyOptions()
     if options.block_size is not None:
@@ -154,14 +154,14 @@ def copy_rows(
 
 def _with_other_copies(catalog: Catalog) -> frozenset[tuple[str | None, int]]:
     gaps = catalog.gaps
-    # Of a data object without a readable index nobody knows what it is a copy of.
+    # A data object without a readable index is not counted: it is not known what it is a copy of.
     is_told = gaps["is_beside"] & np.isin(gaps["kind"], [GapKind.DATA_LOST, GapKind.CONTRADICTED])
     names, ids = (gaps[column][is_told].tolist() for column in ("name", "ledger_id"))
     return frozenset((catalog.names[name], ledger_id) for name, ledger_id in zip(names, ids, strict=True))
 
 
 def _confirmed(target: Bucket, made: "Iterator[_Standing]") -> Iterator[CopiedLedger]:
-    """Yield what became of ledgers, when the target was looked at again."""
+    """Yield the outcomes of ledgers, after the target was listed again."""
     standing: list[tuple[CopiedLedger, Expected]] = []
     for told, expected in made:
         if expected is None:
@@ -175,7 +175,7 @@ def _confirmed(target: Bucket, made: "Iterator[_Standing]") -> Iterator[CopiedLe
 
 
 _Standing = tuple[CopiedLedger, Expected | None]
-"""What became of a ledger, and what the target has to have of it in the end; None for one that failed."""
+"""The outcome of a ledger, and what the target's next listing has to show; None for a ledger that failed."""
 
 
 class _Meter:
@@ -188,7 +188,7 @@ class _Meter:
         self._lock = Lock()
 
     def add(self, size: int) -> None:
-        """Count bytes that are copied."""
+        """Count copied bytes."""
         with self._lock:
             self._done += size
             if self._progress is not None:
@@ -202,11 +202,11 @@ class _Copy:
     Attributes
     ----------
     catalog
-        What the source had when it began.
+        Of the source, at the beginning.
     contradicted
-        Managed ledgers and ids of those ledgers of it that have other contents in another copy.
+        Managed ledgers and ids of its ledgers that have other contents in another copy.
     there
-        What the target had then.
+        The ids that the target had at the beginning.
 
     """
 
@@ -258,13 +258,13 @@ class _Copy:
         return CopiedLedger(ref, CopyOutcome.COPIED, ledger_id, expected.uuid), expected
 
     def _require_agreed(self, ref: LedgerRef) -> None:
-        """Raise `CorruptLedgerError` for a ledger that no reader takes as it is: one copy would pass for the whole truth."""
+        """Raise `CorruptLedgerError` for a ledger whose copies contradict each other: the copy would hide that."""
         if (ref.managed_ledger, ref.ledger_id) in self.contradicted:
             reason = "another copy of the ledger has other entries, as `ledgerfs verify` tells; none of them is copied"
             raise CorruptLedgerError(reason, key=ref.key)
 
     def _claim(self, ref: LedgerRef, ledger_id: int, uuid: str | None) -> Claim:
-        """Return what is to be in the target; copies that an earlier run brought from the same bucket stand in nobody's way."""
+        """Return the claim for the target; copies that an earlier run brought from the same bucket are no rivals."""
         if self.options.first_ledger_id is not None:
             return Claim(ref.managed_ledger, ledger_id, IfExists.FAIL)
         copies = [] if uuid is None else self.catalog.copies_of(ref.managed_ledger, ledger_id)
@@ -282,10 +282,10 @@ class _Copy:
         )
 
     def _found(self, claim: Claim, uuid: str | None) -> LedgerRef | None:
-        """Return the ledger of the target for which this one is skipped, None where it is to be written; raises `LedgerExistsError`."""
+        """Return the ledger of the target for which this one is skipped; None if it is to be written. Raises `LedgerExistsError`."""
         named = None if uuid is None else self.there.copy(claim.ledger_id, uuid)
         if named is not None:
-            # What a transform makes of entries has another length; that it is of this ledger, its name tells.
+            # Transformed entries have another length; the uuid tells that it is this ledger.
             is_same = claim.is_same(
                 named if self.options.transform is None else replace(named, length=claim.length or 0)
             )
@@ -320,7 +320,7 @@ class _Copy:
         return written
 
     def _read_back(self, written: WrittenLedger) -> None:
-        """Read all of the copy as `verify` does; one that is not whole is removed, and raises."""
+        """Read all of the copy as `verify` does; a copy that is not whole is removed, and raises `CorruptLedgerError`."""
         ref = ref_of(written)
         check = self.target.dialect_of(ref).check_ledger(self.target.uncached_reader(ref), lambda _: None)
         wrong = [finding for finding in check.findings if finding.severity is not Severity.REMARK]

@@ -1,4 +1,4 @@
-"""The writer of one ledger of a bucket, whoever brings the entries: they go in, and the bucket is told when the ledger is there."""
+"""The writer of one ledger of a bucket, for entries from anywhere; it notes in the bucket that the ledger is there."""
 
 from types import TracebackType
 from typing import Self
@@ -17,16 +17,16 @@ from ledgerfs.writing.sources import EntrySource
 
 
 class BucketWriter:
-    """Takes the entries of one ledger, in order; `commit` makes them a ledger, and says so to the bucket and to who admitted it.
+    """Takes the entries of one ledger, in order; `commit` makes them a ledger, and notes it in the bucket and its admission.
 
     For ``with``, as `LedgerWriter`, whose errors it raises. For one thread.
 
     Parameters
     ----------
     claim
-        By which the ledger is looked at again when it is there (`together`); None where the caller does that.
+        With which the ledger is confirmed after it was written (`together`); None if the caller does that.
     name
-        What errors call the file whose bytes come.
+        Name in errors of the file of records.
 
     """
 
@@ -48,16 +48,16 @@ class BucketWriter:
         self._writer.__exit__(kind, error, trace)
 
     def add(self, batch: EntryBatch) -> None:
-        """Add the next entries; they are copied, or gone, when this returns."""
+        """Add the next entries. When this returns they are copied or sent, so the caller may reuse their buffer."""
         self._writer.add(batch)
 
     def feed(self, data: Buffer) -> None:
-        """Add the next bytes of a file of records; raises `RefusedLedgerError` as soon as they are none of a ledger's."""
+        """Add the next bytes of a file of records; raises `RefusedLedgerError` as soon as they are not a ledger's."""
         for batch in self._stream.feed(data):
             self._writer.add(batch)
 
     def add_all(self, source: EntrySource, progress: Progress | None = None) -> None:
-        """Add all entries of a source, which is looked through before anything is sent, as far as it can be."""
+        """Add all entries of a source, which is checked before anything is sent, as far as it can be."""
         source.check(self.ledger)
         done = 0
         for batch in source.batches(self.ledger):
@@ -67,17 +67,17 @@ class BucketWriter:
                 progress(f"ledger {self.ledger.key.ledger_id}", done, source.size)
 
     def end_file(self) -> None:
-        """Raise `RefusedLedgerError` if the bytes that came end within a record, or are none."""
+        """Raise `RefusedLedgerError` if the bytes end within a record, or there are none."""
         self._stream.finish()
 
     def seal(self) -> None:
-        """Send the last entries; nothing can be added then."""
+        """Send the last entries; nothing can be added after that."""
         self._writer.seal()
 
     def commit(self, *, created_ms: int | None = None) -> WrittenLedger:
-        """Make the ledger appear, and look at the bucket again, or leave that to the ``with together`` around this.
+        """Make the ledger appear, and confirm it by a new listing, or leave that to the ``with together`` around this.
 
-        Raises as `LedgerWriter.commit`, and what `Admission.confirm` raises: the ledger is taken back then.
+        Raises as `LedgerWriter.commit`, and as `Admission.confirm`, after which the ledger is removed again.
         """
         written = self._writer.commit(created_ms=created_ms)
         if self._claim is None:

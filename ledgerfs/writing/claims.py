@@ -1,7 +1,7 @@
-"""Who may have a ledger id: what somebody wants to write, against what a bucket has.
+"""Whether a ledger id is free: a ledger that is to be written, compared with those that a bucket has.
 
 Ids are unique in a cluster, but two clusters may share a bucket: there a ledger is known by topic and id. An id that a user or ledgerfs
-chooses is not to be any other topic's all the same, since who asks for a ledger by its id alone would then have to name the topic.
+chooses may still not be that of another topic's ledger, since the id alone would then not be enough to read it.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ class IfExists(StrEnum):
 
     @classmethod
     def of(cls, text: str) -> "IfExists":
-        """Return the choice of this name; raises `InvalidOptionError` for none."""
+        """Return the choice of this name; raises `InvalidOptionError` for an unknown one."""
         if text not in set(cls):
             raise InvalidOptionError(f"one of {', '.join(cls)}", key=f"if_exists={text!r}")
         return cls(text)
@@ -42,20 +42,20 @@ class IfExists(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A ledger that is to be written, as far as others of its id are concerned.
+    """A ledger that is to be written, with all that others of its id are compared by.
 
     Attributes
     ----------
     is_kept
-        Whether it has its id from another bucket: then ledgers of other topics stand in nobody's way.
+        Whether it has its id from another bucket: then ledgers of other topics are no rivals.
     last_entry, length
-        Of its entries, by which the same ledger is known; None where that is not known yet.
+        Last entry and bytes of the entries, by which the same ledger is known; None if not known yet.
     created_ms
-        Creation of the ledger, ms since 1970 UTC, by which it is told from another one of the same size; None where nobody knows it.
+        When it was created, ms since 1970 UTC, to tell it from another ledger of the same size; None if not known.
     is_original
-        Whether its entries are made here and now: then no ledger that is there is a copy of it, whatever its size.
+        Whether its entries are new: then no existing ledger is a copy of it, whatever its size.
     friends
-        Uuids of further copies that are brought together with this one.
+        Uuids of further copies that are copied together with this one.
 
     """
 
@@ -70,40 +70,40 @@ class Claim:
     friends: frozenset[str] = frozenset()
 
     def is_same(self, found: LedgerRef) -> bool:
-        """Whether what is in the bucket is a whole copy of the ledger, as far as its index tells."""
+        """Whether a ledger of the bucket is a whole copy of this one, by its index."""
         return found.is_sound and self.agrees_with(found)
 
     def agrees_with(self, other: "Claim | LedgerRef") -> bool:
-        """Whether what is known of a ledger of this id is the same."""
+        """Whether a ledger of this id has the same topic, last entry, length and creation, as far as both are known."""
         told = (other.managed_ledger, other.last_entry, other.length)
         is_of_then = None in {self.created_ms, other.created_ms} or self.created_ms == other.created_ms
         return is_of_then and told == (self.managed_ledger, self.last_entry, self.length)
 
     def is_rival(self, found: LedgerRef) -> bool:
-        """Whether a ledger of the same id keeps this one from being there."""
+        """Whether a ledger of the same id keeps this one from being written."""
         if found.managed_ledger != self.managed_ledger:
             return not self.is_kept and self.if_exists is not IfExists.NEW_COPY
         if self.if_exists is IfExists.FAIL:
             return True
-        # A damaged one is no reason to leave a whole one out.
+        # A damaged ledger is no reason to refuse a whole one.
         return found.is_sound and (self.is_original or not self._may_be_same(found))
 
     def _may_be_same(self, found: LedgerRef) -> bool:
-        # Of a copy that comes as a stream it is known in the end, when the bucket is looked at again.
+        # For a copy that comes as a stream this is known at the end, when the bucket is listed again.
         is_open = self.if_exists is IfExists.NEW_COPY and self.last_entry is None
         return is_open or self.is_same(found)
 
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """What keeps a ledger out: the key of another one, and what that is, in words."""
+    """A ledger that keeps another one out: its key, and its description in words."""
 
     key: str
     what: str
 
 
 class TakenIds:
-    """Who has which ledger id, by one listing of a bucket."""
+    """The taken ledger ids of one listing of a bucket."""
 
     __slots__ = ("_lost", "_unreadable", "catalog")
 
@@ -117,19 +117,19 @@ class TakenIds:
             self._unreadable.setdefault(one.ledger_id, []).append(one)
 
     def refs_of(self, ledger_id: int) -> list[LedgerRef]:
-        """Return every ledger of this id, of whatever topic, also those without their data object."""
+        """Return every ledger of this id, of any topic, also without its data object."""
         return [*self.catalog.all_of(ledger_id), *self._lost.get(ledger_id, ())]
 
     def copy(self, ledger_id: int, uuid: str) -> LedgerRef | None:
-        """Return the ledger of this name; None for none with both of its objects."""
+        """Return the ledger of this name; None if it is not there with both of its objects."""
         return next((ref for ref in self.catalog.all_of(ledger_id) if ref.uuid == uuid), None)
 
     def same(self, claim: Claim) -> list[LedgerRef]:
-        """Return the whole copies of what is claimed."""
+        """Return the whole copies of a claimed ledger."""
         return [ref for ref in self.catalog.all_of(claim.ledger_id) if claim.is_same(ref)]
 
     def rival(self, claim: Claim, uuid: str | None = None) -> Rival | None:
-        """Return what keeps a ledger out, but for the one of this uuid, which is its own."""
+        """Return the rival that keeps a ledger out, None without one; the ledger of ``uuid`` is its own."""
         return next(self._rivals(claim, claim.friends | {uuid}), None)
 
     def _rivals(self, claim: Claim, friends: frozenset[str | None]) -> Iterator[Rival]:
@@ -138,14 +138,14 @@ class TakenIds:
                 is_other = ref.managed_ledger == claim.managed_ledger and claim.if_exists is not IfExists.FAIL
                 yield Rival(ref.key, f"of {ref.topic}{_difference(ref) if is_other else ''}")
         for _, uuid, key, error in self._unreadable.get(claim.ledger_id, ()):
-            # What is broken for good hides nothing; what only cannot be read now may be anybody's ledger.
+            # An index that is damaged for good is no rival; one that cannot be read now may be of any ledger.
             is_meant = claim.if_exists is IfExists.FAIL or isinstance(error, AccessDeniedError | StoreError)
             if not claim.is_kept and uuid not in friends and is_meant:
                 yield Rival(key, "whose index cannot be read")
 
 
 def refused(claim: Claim, rival: Rival) -> LedgerExistsError:
-    """Return the error for an id that is taken before anything was written."""
+    """Return the error for an id that is taken; nothing was written."""
     is_for_copies = claim.if_exists is IfExists.FAIL
     advice = ", or ask for a further copy of the same ledger (if_exists='new-copy')" if is_for_copies else ""
     return LedgerExistsError(
@@ -156,7 +156,7 @@ def refused(claim: Claim, rival: Rival) -> LedgerExistsError:
 
 
 def standing_error(taken: TakenIds, claim: Claim, uuid: str) -> LedgerfsError | None:
-    """Return why a ledger that was written, or relied on, is not there by its name, whole and without a rival; None if it is."""
+    """Return why a ledger that was written or skipped is not there, whole and without a rival; None if it is."""
     ref = taken.copy(claim.ledger_id, uuid)
     if ref is None or not claim.is_same(ref):
         reason = "the ledger was there, and by now somebody has removed or replaced it; write it again"

@@ -1,4 +1,4 @@
-"""What a copy of a ledger keeps of it: how large its blocks are, and the user metadata of its objects."""
+"""The properties that a copy of a ledger keeps: its block size, its metadata, and the user metadata of its objects."""
 
 from ledgerfs.dialects.pulsar_blob.new_ledger import DEFAULT_BLOCK_SIZE, completed_user_metadata, made_up_metadata
 from ledgerfs.errors import RefusedLedgerError
@@ -7,7 +7,7 @@ from ledgerfs.ledgers.reader import LedgerReader
 
 
 def own_block_size(reader: LedgerReader) -> int:
-    """Return the size of blocks, bytes, with which the copy's data object is the same: of a ledger of one block, any that holds it."""
+    """Return the block size, bytes, with which the copy's data object is the same; for a ledger of one block any that holds it."""
     origin = reader.origin()
     return origin.block_size or max(origin.largest_block or 0, DEFAULT_BLOCK_SIZE)
 
@@ -18,9 +18,9 @@ def copied_user_metadata(reader: LedgerReader, managed_ledger: str | None) -> di
 
 
 def copied_metadata(reader: LedgerReader, ledger_id: int, managed_ledger: str | None) -> LedgerMetadata:
-    """Return the metadata of a copy under an id, marked as moved where that is another one; made up where nothing tells any.
+    """Return the metadata of a copy, marked as moved if its id is another one; made up if the ledger has none.
 
-    Raises `RefusedLedgerError` for a ledger of which nothing tells anything.
+    Raises `RefusedLedgerError` for a ledger with neither metadata nor a managed ledger.
     """
     metadata = reader.metadata()
     if metadata is not None:

@@ -1,4 +1,4 @@
-"""Copying the ledgers of a bucket into another one: all of it, or some topics, and a report of what came of it."""
+"""Copying the ledgers of a bucket, or of some of its topics, into another one, with a report."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,18 +29,18 @@ OnLedger = Callable[[CopiedLedger], None]
 
 @dataclass(slots=True)
 class CopyReport:
-    """What became of the ledgers that were to be copied.
+    """The outcome of copying.
 
     Attributes
     ----------
     copied, skipped
-        How many were copied now, and how many the target had.
+        How many ledgers were copied now, and how many the target already had.
     size
-        Bytes of the entries that were copied.
+        Bytes of the copied entries.
     failed
         Ledgers that are not in the target, and why.
     missing
-        What is left in the source of ledgers that nobody can read, and so nobody can copy.
+        Findings about ledgers of the source that cannot be read, and so cannot be copied.
 
     """
 
@@ -52,11 +52,11 @@ class CopyReport:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the target has all that was to be copied."""
+        """Whether the target has all ledgers that were to be copied."""
         return not (self.failed or self.missing)
 
     def require_complete(self) -> None:
-        """Raise `IncompleteCopyError` where it has not."""
+        """Raise `IncompleteCopyError` if it has not."""
         if self.is_complete:
             return
         whole = self.copied + self.skipped
@@ -84,48 +84,48 @@ def copy_ledgers(
     on_ledger: OnLedger | None = None,
     progress: Progress | None = None,
 ) -> CopyReport:
-    """Copy the ledgers of a bucket into another bucket or folder, and read the copies back; what is there is left alone.
+    """Copy the ledgers of a bucket into another bucket or folder, and read the copies back; existing ledgers are left alone.
 
-    A broker that is pointed at the copy serves it: ledgers keep their names, and come out byte for byte unless an option says otherwise.
-    What was interrupted is taken up by starting it again.
+    A broker that uses the copy can serve it: ledgers keep their names, and are the same byte for byte unless an option says otherwise. An
+    interrupted copy goes on when it is started again.
 
     Parameters
     ----------
     source, target
         Buckets, or their URLs.
     topics
-        Names, that of a partitioned topic for all its partitions; None for all.
+        Names; that of a partitioned topic means all its partitions. None for all topics.
     block_size
         Of the copies, bytes; None for that of each ledger.
     if_exists
         What to do with a ledger of which the target has another copy: "skip", "fail" or "new-copy".
     new_uuid
-        Give copies names of their own, by which no broker finds them.
+        Give copies new uuids, by which brokers do not find them.
     recompress
-        Compress payloads anew: "none", "lz4", "zlib", "zstd" or "snappy".
+        Compress payloads again, with "none", "lz4", "zlib", "zstd" or "snappy".
     unbatch
-        Make an entry of each message, in ledgers of new ids, each time anew; ``recompress`` is then for what was a batch.
+        Make an entry of each message, in ledgers with new ids, at each call; ``recompress`` is then for messages of batches.
     ledger_id
         With ``unbatch``, the id of the first copy, which the others' follow; None for ids that no cluster hands out.
     check
         Whether copies are read back.
     allow_incomplete
-        Whether to return the report also where ledgers could not be copied, instead of raising in the end.
+        Whether to return the report even if ledgers could not be copied, instead of raising at the end.
     catalog
         The source as it was just listed; None to list it now.
     on_ledger
-        Is told what became of each ledger, when that is known.
+        Called with the outcome of each ledger, when that is known.
     progress
-        Is told how far the listing is, and how many bytes of how many are copied.
+        Called with the progress of the listing, then with the bytes copied and the bytes to copy.
 
     Raises
     ------
     IncompleteCopyError
-        In the end, when all that can be copied is: damaged, missing or contradictory ledgers, and those that the target has otherwise.
+        At the end, after everything else was copied: ledgers are damaged, missing or contradictory, or the target has different ones.
     NotFoundError, InvalidNameError, InvalidOptionError
-        A topic that the source has not; a name or an option that is none. Nothing is written then.
+        A topic that the source does not have; an invalid name or option. Nothing is written then.
     StoreUnreachableError, AccessDeniedError, StoreError
-        Of listing a bucket; one that cannot be reached also later.
+        A bucket cannot be listed; the first one also later.
 
     """
     source, target = bucket_at(source), bucket_at(target)
@@ -183,14 +183,14 @@ def _transform(codec: str | None, *, unbatch: bool) -> "Callable[[], EntryTransf
     from ledgerfs.messages.transforms import entry_transform
 
     made = partial(entry_transform.unbatch if unbatch else entry_transform.recompress, codec or "none")
-    made()  # a codec that is none is told before anything is written
+    made()  # an unknown codec raises before anything is written
     return made
 
 
 def _no_ledgers(source: Bucket, catalog: Catalog, managed_ledgers: Sequence[str | None] | None) -> Iterator[Finding]:
-    """Yield what is left of ledgers of which there is no other copy; of some topics, what readers of them miss."""
+    """Yield findings about missing ledgers without another copy; with ``managed_ledgers`` only those that readers of these miss."""
     wanted = catalog.managed_ledgers if managed_ledgers is None else managed_ledgers
-    # Copies that contradict each other fail when they are to be copied.
+    # Copies that contradict each other fail when they are copied.
     missing = {
         one.key: one for name in wanted for one in catalog.missing_of(name) if one.kind is not GapKind.CONTRADICTED
     }

@@ -5,7 +5,7 @@ from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 
 
 def remove_ledger(bucket: Bucket, key: LedgerKey) -> None:
-    """Delete a ledger's two objects, the index first: what is left if that is all that works is no ledger any more."""
+    """Delete a ledger's two objects, the index first: if deleting the data object fails, what is left is no ledger."""
     writes = bucket.raw_store.writes
     try:
         writes.delete(key.index_key)

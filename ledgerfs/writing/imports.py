@@ -34,7 +34,7 @@ class RowSource(Protocol):
 
     @property
     def rows(self) -> int | None:
-        """How many rows there are; None where only reading them tells."""
+        """How many rows there are; None if only reading them tells."""
         ...
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -53,7 +53,7 @@ class ArrowStream(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ArrowRows:
-    """The rows of such a table."""
+    """The rows of an `ArrowStream`."""
 
     schema: pa.Schema
     found: Iterable[pa.RecordBatch]
@@ -63,7 +63,7 @@ class ArrowRows:
     def of(cls, table: ArrowStream) -> "ArrowRows":
         """Begin to read a table."""
         if isinstance(table, Scan | PartitionedScan):
-            # Through the interface its errors would be texts.
+            # Through the interface its errors would become texts.
             return cls(table.schema, table, None)
         reader = pa.RecordBatchReader.from_stream(table)
         return cls(reader.schema, reader, getattr(table, "num_rows", None))
@@ -105,36 +105,36 @@ def import_rows(
 ) -> Imported:
     """Write rows as messages of a topic, in a ledger of their own.
 
-    Its creation is told as the earliest publish time of its messages, so that no question about times leaves it out.
+    The ledger's creation time is the earliest publish time of its messages, so that no scan of a range of time leaves it out.
 
     Parameters
     ----------
     bucket
-        Where to: a bucket, or its URL.
+        A bucket, or its URL.
     source
-        What: a table that libraries exchange (``__arrow_c_stream__``: pyarrow, pandas, Polars, `Topic.scan`), or a file, a folder, a
-        pattern or a URL, as `ledgerfs.tables.row_files.open_rows` takes it. Columns are named as those of a scan.
+        A table that libraries exchange (``__arrow_c_stream__``: pyarrow, pandas, Polars, `Topic.scan`), or a file, a folder, a pattern or a
+        URL, as in `ledgerfs.tables.row_files.open_rows`. Columns are named as those of a scan.
     topic
         ``persistent://tenant/namespace/topic``, or a short form of it.
     ledger_id
-        None for one of our own, which no cluster hands out (`ledgerfs.writing.own_ids`).
+        None for an id that no cluster hands out (`ledgerfs.writing.own_ids`).
     batch, compression, producer_name, max_entry_bytes
-        How rows become entries: at most so many messages each (1: no batches), "none", "lz4", "zlib", "zstd" or "snappy", the name in rows
-        without one, and the bytes of the largest entry.
+        How rows become entries: messages of an entry at most (1: no batches); "none", "lz4", "zlib", "zstd" or "snappy"; the name for rows
+        without one; bytes of the largest entry.
     block_size
         Bytes of a block, None for 64 MiB.
     if_exists
-        What to do when there is a ledger of the id that was named: "fail" or "new-copy", which stands beside damaged ledgers of this
-        topic and id only: rows that are encoded now are no copy of one that is whole, and one of the two would hide the other.
+        If there is a ledger of ``ledger_id``: "fail"; or "new-copy", which is only allowed beside damaged ledgers of this topic and id: new
+        rows are no copy of a whole ledger, and one of the two would hide the other.
     progress
-        Is told how far the bucket is listed, and how many rows are written.
+        Called with the progress of the listing, then with the number of rows written.
 
     Raises
     ------
     LedgerExistsError, InvalidNameError
-        Before a row is read; or, when somebody else has written a ledger of this id meanwhile, in the end. Ours is removed again then.
+        Before a row is read; or at the end, if somebody else has written a ledger of this id meanwhile. The new one is then removed again.
     RefusedLedgerError, InvalidRowsError, …
-        No rows, or one that cannot be a message; the bucket is as it was.
+        No rows, or a row that cannot be a message; the bucket is unchanged.
 
     """
     options = EncodeOptions(batch, compression, producer_name, max_entry_bytes)

@@ -1,4 +1,4 @@
-"""Rows become the entries of one ledger, whoever brings them, and whoever makes it a ledger in the end."""
+"""Rows become the entries of a data object, for every writer of rows; its index may be put by another process."""
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +27,7 @@ class _Writer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AddedRows:
-    """What became of rows.
+    """The outcome of writing rows.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class MessageRows:
     batches
         The rows, which are read once.
     count
-        How many there are; None where only reading them tells.
+        How many there are; None if only reading them tells.
 
     """
 
@@ -66,9 +66,9 @@ class MessageRows:
 
 
 def write_rows(store: RawStore, ledger: NewLedger, rows: MessageRows, options: EncodeOptions) -> UnindexedLedger:
-    """Write rows as a data object, which `publish` makes a ledger; its creation is the earliest publish time of its messages.
+    """Write rows as a data object, which `publish` makes a ledger; its creation time is the earliest publish time of its messages.
 
-    Raises as `add_rows`, also for no rows; the bucket is as it was then.
+    Raises as `add_rows`, also without rows; the bucket is then unchanged.
     """
     with LedgerWriter(store, ledger) as writer:
         added = add_rows(writer, rows, options)
@@ -76,7 +76,7 @@ def write_rows(store: RawStore, ledger: NewLedger, rows: MessageRows, options: E
 
 
 def add_rows(writer: _Writer, rows: MessageRows, options: EncodeOptions, progress: Progress | None = None) -> AddedRows:
-    """Add all rows to a ledger. Raises what `MessageEncoder` and the writer raise."""
+    """Add all rows to a ledger. Raises as `MessageEncoder` and the writer."""
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="ledgerfs-encode") as pool:
         encoder = MessageEncoder(rows.schema, options, pool.map, _AHEAD)
         for some in _read_ahead(iter(rows.batches)):

@@ -1,7 +1,7 @@
-"""Ledger ids that ledgerfs chooses itself: so far above those of any cluster, and so random, that two never meet.
+"""Ledger ids that ledgerfs chooses itself: far above those of any cluster, and random, so that two are never the same.
 
-BookKeeper hands out ids one after another from 0 on. Ours are from 2^52 to 2^53, which a double still tells apart: the time in milliseconds
-stands above 11 random bits. So ledgers of a topic, which are read in the order of their ids, are in the order in which their writers began.
+BookKeeper hands out ids one after another from 0 on. Ours are from 2^52 to 2^53, which a double still represents: the time in milliseconds,
+then 11 random bits. So ledgers of a topic, which are read in the order of their ids, are in the order in which their writers began.
 """
 
 import secrets
@@ -17,27 +17,27 @@ FIRST_OWN_ID = 2**52
 END_OF_OWN_IDS = 2**53
 
 _EPOCH_MS = 1_735_689_600_000
-"""1 January 2025 UTC; 41 bits of milliseconds go 69 years from there."""
+"""1 January 2025 UTC; 41 bits of milliseconds last 69 years from there."""
 
 _RANDOM_BITS = 11
 
 
 def is_own_id(ledger_id: int) -> bool:
-    """Whether an id is of the range that no cluster hands out."""
+    """Whether an id is in the range that no cluster hands out."""
     return FIRST_OWN_ID <= ledger_id < END_OF_OWN_IDS
 
 
 def new_own_id(catalogs: Sequence[Catalog], managed_ledgers: Collection[str | None] | None = None) -> int:
-    """Return an id that no ledger of some buckets has, above all of our own that some topics have, also when the clock was set back.
+    """Return an id that no ledger of some buckets has, above all own ids of some topics, even if the clock was set back.
 
     Parameters
     ----------
     catalogs
-        What the buckets have, listed just now.
+        Of the buckets, just listed.
     managed_ledgers
         Of the topics; None for all.
 
-    Raises `RefusedLedgerError` where one of the topics has the last ids of all.
+    Raises `RefusedLedgerError` if one of the topics has the last id of the range.
 
     """
     now = min(max(int(time.time() * 1000) - _EPOCH_MS, 0), (1 << 41) - 1)
@@ -58,7 +58,7 @@ def _step() -> int:
 
 
 def _greatest(catalogs: Sequence[Catalog], managed_ledgers: Collection[str | None] | None) -> int:
-    """Return the greatest id of our own that ledgers of the topics have; ids that users chose may be any."""
+    """Return the greatest own id among the ledgers of the topics; ids that users chose do not count."""
     found = [0]
     for catalog in catalogs:
         rows = [row for row, name in enumerate(catalog.names) if managed_ledgers is None or name in managed_ledgers]
@@ -70,7 +70,7 @@ def _greatest(catalogs: Sequence[Catalog], managed_ledgers: Collection[str | Non
 
 
 def _ids_from(catalog: Catalog, first: int) -> Iterator[int]:
-    """Yield the ids from one on that anything in the bucket has, also halves of ledgers."""
+    """Yield the ids from ``first`` on of everything in the bucket, also of ledgers with one object only."""
     for table in (catalog.ledgers, catalog.lost):
         ids = table["ledger_id"]
         yield from ids[ids >= first].tolist()

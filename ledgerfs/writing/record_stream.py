@@ -1,4 +1,4 @@
-"""The bytes of a file of records, ``int32 length | int64 entry id | entry`` …, cut into batches of whole entries as they come."""
+"""The bytes of a file of records (``int32 length | int64 entry id | entry`` …), cut into batches of whole entries as they come."""
 
 from collections.abc import Iterable, Iterator
 
@@ -12,16 +12,16 @@ _ANY_NUMBER = 2**62
 
 
 class RecordStream:
-    """Takes bytes of a file in order, and gives back entries, whose ids have to follow each other from 0.
+    """Takes bytes of a file in order, and returns entries, whose ids have to follow each other from 0.
 
-    A record whose bytes come in several writes is put together; all others stay where they are. Holds no more than one record.
+    A record whose bytes come in several writes is put together; all others are not copied. Holds at most one record.
 
     Parameters
     ----------
     name
-        What an error calls the file.
+        The file's name in errors.
     largest_entry
-        Bytes of the largest entry that is taken.
+        Bytes of the largest entry that is accepted.
 
     """
 
@@ -35,9 +35,9 @@ class RecordStream:
         self._position = 0
 
     def feed(self, data: Buffer) -> Iterator[EntryBatch]:
-        """Yield the entries that ``data`` completes; each batch has to be used up before the next one is asked for.
+        """Yield the entries that ``data`` completes; each batch has to be consumed before the next one.
 
-        Raises `RefusedLedgerError`, naming the byte, for ids that do not follow each other, negative lengths, and too large entries.
+        Raises `RefusedLedgerError` with the offset for ids that do not follow each other, negative lengths, and entries that are too large.
         """
         rest = memoryview(data).cast("B")
         while rest:
@@ -58,7 +58,7 @@ class RecordStream:
                 yield scan.batch
 
     def finish(self) -> None:
-        """Raise `RefusedLedgerError` if the file ends within a record, or has none."""
+        """Raise `RefusedLedgerError` if the file ends within a record, or has no records."""
         if self._begun:
             raise self._refusal(
                 f"the file ends within entry {self._next_entry}: {len(self._begun)} bytes of its record are there"
@@ -67,7 +67,7 @@ class RecordStream:
             raise self._refusal("there is not one entry, and Pulsar offloads no empty ledgers")
 
     def _complete(self, data: memoryview) -> memoryview:
-        """Add to the record that was begun what belongs to it; return the rest of the data."""
+        """Add the missing bytes to the record that was begun; return the rest of the data."""
         if len(self._begun) < RECORD_HEADER_BYTES:
             missing = RECORD_HEADER_BYTES - len(self._begun)
             self._begun += data[:missing]
@@ -80,7 +80,7 @@ class RecordStream:
         return data[missing:]
 
     def _missing(self) -> int:
-        """Return how many bytes the record that was begun still wants."""
+        """Return how many bytes the record that was begun still needs."""
         length = int.from_bytes(self._begun[:4], "big", signed=True)
         return RECORD_HEADER_BYTES + length - len(self._begun)
 
@@ -89,7 +89,7 @@ class RecordStream:
         self._position += scan.position
 
     def _check(self, scan: EntryScan) -> None:
-        """Raise what is wrong with the records that a scan found, or with the one behind them."""
+        """Raise `RefusedLedgerError` for the records that a scan found, or for the one after them."""
         self._require_size(scan)
         entry = self._next_entry + len(scan.batch)
         offset = self._position + scan.position
@@ -113,7 +113,7 @@ class RecordStream:
     def _too_large(self, entry: int, size: int, offset: int) -> RefusedLedgerError:
         return self._refusal(
             f"entry {entry} claims {size} bytes, and a block holds one of {self._largest_entry}: Pulsar itself would lose it and all "
-            "behind it, and report success (docs/formats/pulsar-blob.md); use larger blocks",
+            "after it, and report success (docs/formats/pulsar-blob.md); use larger blocks",
             offset,
         )
 
@@ -122,7 +122,7 @@ class RecordStream:
 
 
 def check_records(name: str, pieces: Iterable[Buffer], largest_entry: int) -> None:
-    """Read a whole file of records, and raise `RefusedLedgerError` for what `RecordStream` would refuse of it."""
+    """Read a whole file of records, and raise `RefusedLedgerError` as `RecordStream` does."""
     stream = RecordStream(name, largest_entry)
     for piece in pieces:
         for _ in stream.feed(piece):

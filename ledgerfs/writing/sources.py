@@ -1,4 +1,4 @@
-"""What a ledger can be written from: anything with entries in order, which can be looked through before the first byte is sent."""
+"""What a ledger is written from: sources of entries, which can be checked before the first byte is sent."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -24,15 +24,15 @@ class EntrySource(Protocol):
 
     @property
     def size(self) -> int | None:
-        """Bytes of all records, where that is known."""
+        """Bytes of all records; None if not known."""
         ...
 
     def check(self, ledger: NewLedger) -> None:
-        """Raise `RefusedLedgerError` for what cannot become this ledger, as far as that can be told without sending anything."""
+        """Raise `RefusedLedgerError` if the entries cannot become this ledger, as far as that is known before they are sent."""
         ...
 
     def batches(self, ledger: NewLedger) -> "Iterator[EntryBatch]":
-        """Yield the entries; each batch is used up before the next one is asked for. Raises as `check`, for what that could not tell."""
+        """Yield the entries; each batch is consumed before the next one. Raises as `check`, for what that could not know."""
         ...
 
 
@@ -49,11 +49,11 @@ class RecordBytes:
         return len(self.data)
 
     def check(self, ledger: NewLedger) -> None:
-        """Look through all records."""
+        """Check all records."""
         check_records(self.name, [self.data], ledger.largest_taken)
 
     def batches(self, ledger: NewLedger) -> "Iterator[EntryBatch]":
-        """Yield the entries where they are."""
+        """Yield the entries without copying them."""
         stream = RecordStream(self.name, ledger.largest_taken)
         yield from stream.feed(self.data)
         stream.finish()
@@ -61,7 +61,7 @@ class RecordBytes:
 
 @dataclass(frozen=True, slots=True)
 class RecordFile:
-    """A file of records that is read twice: to look through it, and to copy it."""
+    """A file of records that is read twice: to check it, and to copy it."""
 
     name: str
     open: Callable[[], BinaryIO]
@@ -69,17 +69,17 @@ class RecordFile:
 
     @classmethod
     def at(cls, path: Path | str) -> "RecordFile":
-        """Return a local file; raises `OSError` as it is when there is none."""
+        """Return a local file; raises `OSError` if it cannot be read."""
         path = Path(path)
         return cls(str(path), lambda: path.open("rb", buffering=0), path.stat().st_size)
 
     def check(self, ledger: NewLedger) -> None:
-        """Look through all records."""
+        """Check all records."""
         with self._pieces() as pieces:
             check_records(self.name, pieces, ledger.largest_taken)
 
     def batches(self, ledger: NewLedger) -> "Iterator[EntryBatch]":
-        """Yield the entries, from memory that the next ones use again."""
+        """Yield the entries, in memory that the next batch reuses."""
         stream = RecordStream(self.name, ledger.largest_taken)
         with self._pieces() as pieces:
             for piece in pieces:
@@ -94,7 +94,7 @@ class RecordFile:
 
 @dataclass(frozen=True, slots=True)
 class OffloadedLedger:
-    """A ledger of a bucket. Every entry's checksum is checked, so that damage is not copied on as if it were whole."""
+    """A ledger of a bucket. Every entry's checksum is checked, so that damage is not copied."""
 
     reader: LedgerReader
 
@@ -104,14 +104,14 @@ class OffloadedLedger:
         return self.reader.records_size
 
     def check(self, ledger: NewLedger) -> None:
-        """Look at all entries, if blocks are smaller than where the entries come from: else they are known to fit."""
+        """Check all entries, if blocks are smaller than the source's; otherwise they are known to fit."""
         largest = self.reader.origin().largest_block
         if ledger.transform is None and (largest is None or ledger.block_size < largest):
             for batch in self.reader.batches(self.reader.first_entry, self.reader.last_entry):
                 ledger.require_fitting(batch)
 
     def batches(self, ledger: NewLedger) -> "Iterator[EntryBatch]":  # noqa: ARG002  (as `EntrySource` has it)
-        """Yield the entries; raises `CorruptLedgerError` for one whose checksum is wrong."""
+        """Yield the entries; raises `CorruptLedgerError` for a wrong checksum."""
         for batch in self.reader.batches(self.reader.first_entry, self.reader.last_entry):
             self._check_sums(batch)
             yield batch
@@ -129,7 +129,7 @@ class OffloadedLedger:
 
 @dataclass(frozen=True, slots=True)
 class EntryBatches:
-    """Entries that somebody makes, once: nothing can be told of them before they come."""
+    """Entries from any iterable, which is read once: nothing is known of them before."""
 
     made: "Iterable[EntryBatch]"
     size: int | None = None

@@ -1,4 +1,4 @@
-"""Writing ledgers into a bucket: what is wanted, and how it becomes a ledger."""
+"""Writing one ledger into a bucket, from its description and a source of entries."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A ledger as somebody wants it written.
+    """The description of a ledger that is to be written.
 
     Attributes
     ----------
     managed_ledger
-        Whose it is to be: ``tenant/namespace/persistent/<topic, URL-encoded>``.
+        Its owner: ``tenant/namespace/persistent/<topic, URL-encoded>``.
     uuid
         Of the offload attempt; None for a fresh one.
     metadata
-        BookKeeper's metadata, where it is known.
+        BookKeeper's; None if not known.
     user_metadata
-        User metadata of its objects; None for what makes a broker accept them.
+        User metadata of its objects; None for the one that makes a broker accept them.
     transform
-        What entries become on their way.
+        Changes entries as they are written; None leaves them as they are.
 
     """
 
@@ -57,12 +57,12 @@ class Wanted:
     transform: "EntryTransform | None" = None
 
     def claim(self, if_exists: IfExists) -> Claim:
-        """Return what others of the same id have to be asked about."""
+        """Return the claim that other ledgers of this id are compared with."""
         created_ms = None if self.metadata is None else self.metadata.created_ms
         return Claim(self.managed_ledger, self.ledger_id, if_exists, created_ms=created_ms)
 
     def new_ledger(self) -> NewLedger:
-        """Return what the writer needs; raises `InvalidNameError` for names that are no topic's, and ids that no ledger has."""
+        """Return the ledger for the writer; raises `InvalidNameError` for an invalid managed ledger, uuid or id."""
         require_topic(self.managed_ledger)
         metadata = (
             made_up_metadata(self.managed_ledger)
@@ -76,9 +76,9 @@ class Wanted:
 
 
 def open_writer(admission: Admission, wanted: Wanted, name: str, if_exists: IfExists = IfExists.FAIL) -> BucketWriter:
-    """Return a writer for a ledger that is not there, which costs a listing; errors call the file whose bytes come by a name.
+    """Return a writer of a ledger, if its id is free; costs a listing. ``name`` is that of the file of records in errors.
 
-    Raises `LedgerExistsError`, as `Wanted.new_ledger`.
+    Raises `LedgerExistsError`, and as `Wanted.new_ledger`.
     """
     ledger, claim = wanted.new_ledger(), wanted.claim(if_exists)
     admission.require_free(claim)
@@ -88,10 +88,10 @@ def open_writer(admission: Admission, wanted: Wanted, name: str, if_exists: IfEx
 def write_ledger(
     bucket: Bucket, wanted: Wanted | NewLedger, source: EntrySource, progress: Progress | None = None
 ) -> WrittenLedger:
-    """Write all entries of a source as one ledger, whatever ledgers there are (`Admission` tells).
+    """Write all entries of a source as one ledger; whether its id is free is not checked here (`Admission`).
 
-    Nothing is sent before the source was looked through, as far as it can be. Raises what `Wanted.new_ledger`, the source and
-    `LedgerWriter` raise; there is no such ledger then.
+    Nothing is sent before the source is checked, as far as it can be. Raises as `Wanted.new_ledger`, the source and `LedgerWriter`; there
+    is no such ledger then.
     """
     ledger = wanted.new_ledger() if isinstance(wanted, Wanted) else wanted
     with BucketWriter(bucket, ledger) as writer:
@@ -100,7 +100,7 @@ def write_ledger(
 
 
 def measured(source: EntrySource, ledger: NewLedger) -> tuple[int, int]:
-    """Return the last entry and the length that a ledger would have, bytes, by which the same one is known; reads all of the source.
+    """Return the last entry and the length, bytes, that a ledger would have, by which the same one is known; reads the whole source.
 
     Raises as `write_ledger`.
     """
@@ -113,7 +113,7 @@ def measured(source: EntrySource, ledger: NewLedger) -> tuple[int, int]:
 
 
 def ref_of(written: WrittenLedger) -> LedgerRef:
-    """Return what the catalog will know of a ledger that was just written."""
+    """Return the catalog's row of a ledger that was just written."""
     metadata, key = written.offload_index.metadata, written.ledger.key
     return LedgerRef(
         dialect=NUMBER,
@@ -136,7 +136,7 @@ def ref_of(written: WrittenLedger) -> LedgerRef:
 
 
 def require_new_ids(ledger_id: int, source_id: int, *, keeps_ids: bool) -> None:
-    """Raise `RefusedLedgerError` for entries that get other ids in a ledger that keeps its own: to a broker, other messages."""
+    """Raise `RefusedLedgerError` if entries get other ids and the ledger keeps its id: to a broker these would be other messages."""
     if not keeps_ids and ledger_id == source_id:
         raise RefusedLedgerError(
             "this transform gives entries other ids, which is only allowed with another ledger id",

@@ -14,7 +14,7 @@ from ledgerfs.cache.cache_folder import CacheFolder, cache_folder
 from ledgerfs.cache.disk_ranges import DiskRanges
 from ledgerfs.cache.kept_file import KeptFile
 from ledgerfs.cache.rendered_files import RenderedFiles
-from ledgerfs.vfs.bucket_tree import tree_of
+from ledgerfs.vfs.tree import tree_of
 from ledgerfs.vfs.views.rendered import RenderedView
 from tests.support.commands import output
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ledgerfs import open_bucket
-from ledgerfs.vfs.bucket_tree import tree_of
+from ledgerfs.vfs.tree import tree_of
 from tests.support.commands import LEDGERFS, output, run
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.s3 import CREDENTIALS, Fault, FaultProxy, S3Server, environment_of

@@ -8,7 +8,7 @@ import click
 import pytest
 from click.shell_completion import BashComplete
 
-from ledgerfs.cli.lazy_group import LazyCommand, LazyGroup
+from ledgerfs.cli.commands import LazyCommand, LazyGroup
 from ledgerfs.cli.main import cli
 from ledgerfs.cli.spark.group import spark
 

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from ledgerfs import open_bucket
-from ledgerfs.cli.sizes import Size
+from ledgerfs.cli.parameter_types import Size
 from ledgerfs.upkeep.verification.verify import verify
 from tests.support.commands import on_terminal, output, run
 from tests.support.lacking import OTHER, OTHER_NAME, TOPIC, key_of, ledger, lossy_s3

@@ -50,7 +50,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(damaged: str) -> Non
     assert [line.split("  ")[0] for line in lines[:-1]] == ["would delete-data", "nothing", "nothing"]
     assert "00000001-ledger-1: it is empty" in lines[0]
     assert any("nothing tells its topic; `--topic`" in line for line in lines)
-    assert any("short-object" in line and "repair cannot mend that" in line for line in lines)
+    assert any("short-object" in line and "this cannot be repaired" in line for line in lines)
     assert lines[-1] == "to do: 1; nothing can or need be done about: 2; --yes does it"
     assert sorted(Path(damaged).iterdir()) == before
 
@@ -97,7 +97,7 @@ def test_what_fails_is_said_and_is_exit_code_1(damaged: str, monkeypatch: pytest
 
 
 def test_wrong_usage(tmp_path: Path) -> None:
-    assert "no duration such as 90m" in run(str(tmp_path), "--older-than", "soon", code=2).output
+    assert "not a duration such as 90m" in run(str(tmp_path), "--older-than", "soon", code=2).output
     assert "name them" in run(str(tmp_path), "--topic", TOPIC, code=2).output
     wrong = CliRunner().invoke(repair, [str(tmp_path), "--topic", "a://b", "--ledger", "1"])
     assert isinstance(wrong.exception, InvalidNameError)

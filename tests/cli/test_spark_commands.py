@@ -130,7 +130,7 @@ def test_without_pyspark_it_is_said_what_to_install_and_other_commands_work(gold
 def test_wrong_usage_is_told_before_a_session_starts(golden_url: str) -> None:
     for arguments, told in (
         (("stats", golden_url, "a/b/c", "--topics", ".*"), b"--topics"),
-        (("stats", golden_url, "--by", "hour"), b"'hour' is none of topic, day, producer"),
+        (("stats", golden_url, "--by", "hour"), b"'hour' is not one of topic, day, producer"),
         (("catalog", golden_url, "--by", "day"), b"'day'"),
         (("verify", golden_url, "--conf", "nonsense"), b"'nonsense' is not KEY=VALUE"),
         (("verify", golden_url, "--master", "nonsense"), b"'nonsense' is neither"),

@@ -18,7 +18,7 @@ import pytest
 
 from ledgerfs.cache.block_cache import process_cache
 from ledgerfs.fsspec_impl import LedgerFileSystem
-from ledgerfs.vfs.bucket_tree import tree_of
+from ledgerfs.vfs.tree import tree_of
 from tests.fsspec_impl.test_processes import in_fork
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, Offload, offload

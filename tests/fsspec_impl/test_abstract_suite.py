@@ -13,8 +13,7 @@ from fsspec.tests.abstract import AbstractFixtures, AbstractGetTests
 
 from ledgerfs.errors import NotFoundError
 from ledgerfs.fsspec_impl import LedgerFileSystem
-from ledgerfs.vfs.bucket_tree import tree_of
-from ledgerfs.vfs.tree import Node, OpenFile, Tree
+from ledgerfs.vfs.tree import Node, OpenFile, Tree, tree_of
 from ledgerfs.vfs.views.info import Document
 
 LEDGER = "entries/public/golden/string/{}.entries"

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from ledgerfs.cli import mount as mount_module
-from ledgerfs.cli.durations import Duration
 from ledgerfs.cli.mount_helper import command_of
+from ledgerfs.cli.parameter_types import Duration
 from ledgerfs.errors import LedgerfsError, MountpointError
-from ledgerfs.fuse_mount.environment_file import load_environment
 from ledgerfs.fuse_mount.mount_request import MountRequest, absolute_url
 from ledgerfs.fuse_mount.mountpoint import absolute, mounted_at
 from ledgerfs.fuse_mount.option_names import sort_options, split_options
+from ledgerfs.fuse_mount.serving import load_environment
 from ledgerfs.fuse_mount.unmounting import detach
 from tests.support.commands import LEDGERFS, run
 from tests.support.ledgers import offload, put_in_folder
@@ -222,7 +222,7 @@ def test_an_empty_bucket_is_mounted_with_a_word(tmp_path: Path, place: Place) ->
         ("{bucket}", "/proc/version", [], 2, "not a folder"),
         ("{bucket}", "/proc", [], 2, "mounted here already"),
         ("{bucket}", "{place}", ["-o", "nonsense"], 2, "not KEY=VALUE"),
-        ("{bucket}", "{place}", ["--refresh", "soon"], 2, "no time"),
+        ("{bucket}", "{place}", ["--refresh", "soon"], 2, "not a time"),
         ("{bucket}", "{place}", ["--write", "-o", "ro"], 2, "contradict"),
         ("{bucket}", "{place}", ["-o", "refresh=5m"], 2, "--refresh"),
         ("{bucket}", "{place}", ["--env-file", "/not/there"], 2, "cannot read the variables"),
@@ -310,7 +310,7 @@ def test_a_killed_daemon_leaves_what_mount_clears(folder: Path, place: Place) ->
     place.mount(str(folder))
     place.kill(signal.SIGKILL)
     until(lambda: has_ended(place.process), "it was killed")
-    assert "taken away" in place.mount(str(folder))
+    assert "was removed" in place.mount(str(folder))
     assert (place.path / TOPIC / "1.entries").exists()
 
 

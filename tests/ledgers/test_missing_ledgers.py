@@ -29,7 +29,7 @@ from ledgerfs.ledgers.missing_ledgers import GapKind
 from ledgerfs.storage.objects import ObjectStat
 from ledgerfs.upkeep.repair import plan_repair
 from ledgerfs.upkeep.verification import Severity, verify
-from ledgerfs.vfs.bucket_tree import tree_of
+from ledgerfs.vfs.tree import tree_of
 from tests.support.commands import run
 from tests.support.lacking import (
     MESSAGES,

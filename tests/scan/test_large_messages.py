@@ -18,7 +18,7 @@ from ledgerfs.messages.decode import chunks, payloads
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord
 from ledgerfs.scan.topic_entries import Reach
-from ledgerfs.vfs.bucket_tree import tree_of
+from ledgerfs.vfs.tree import tree_of
 from tests.support.commands import run
 from tests.support.entries import LZ4, SNAPPY, ZLIB, ZSTD, compress, frame, framed, metadata
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
@@ -143,7 +143,7 @@ import resource
 import sys
 from ledgerfs import open_bucket
 from ledgerfs.errors import LedgerfsError
-from ledgerfs.vfs.bucket_tree import tree_of
+from ledgerfs.vfs.tree import tree_of
 
 def peak():
     return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) << 10

@@ -154,7 +154,7 @@ def test_sql_view(spark: SparkSession, url: str) -> None:
         ({"endtime_": "2026"}, "endtime_: no such option"),
         ({"topic": "public/golden/nothing"}, "nothing: no ledger of this topic"),
         ({"topic": PLAIN, "topicsPattern": ".*"}, "either topics"),
-        ({"topicsPattern": "("}, "no regular expression"),
+        ({"topicsPattern": "("}, "invalid regular expression"),
         ({"columns": "valeu"}, "valeu: no such column"),
         ({"startTime": "yesterday"}, "yesterday"),
         ({"partitionBytes": "much"}, "partitionBytes=much"),

@@ -32,8 +32,8 @@ from ledgerfs.spark.lake.lock import FOLDER, Holder, LakeLock
 from ledgerfs.spark.lake.target import Lake
 from ledgerfs.spark.pipelines import export as export_module
 from ledgerfs.spark.pipelines.export import export
-from ledgerfs.spark.runtime.distribution import distribute
 from ledgerfs.spark.runtime.storage import Storage
+from ledgerfs.spark.runtime.tasks import distribute
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
 from tests.support.s3 import S3Server

@@ -14,9 +14,8 @@ from pyspark.sql import SparkSession
 from ledgerfs import open_bucket
 from ledgerfs.errors import CorruptLedgerError, StoreTimeoutError, WrongBodyError
 from ledgerfs.spark.pipelines.verify import FINDING, prepare, verify
-from ledgerfs.spark.runtime.distribution import distribute
 from ledgerfs.spark.runtime.storage import Storage
-from ledgerfs.spark.runtime.task_errors import error_of, line_of
+from ledgerfs.spark.runtime.tasks import distribute, error_of, line_of
 from ledgerfs.spark.source import ledger_rows
 from ledgerfs.spark.source.ledger_rows import costs_of_reading, ledger_parts
 from ledgerfs.upkeep.verification import verify as verify_here

@@ -619,7 +619,7 @@ def test_an_index_that_parses_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / index_key(made)).write_bytes(made.index + b"!")
     item = only(planned(aged(tmp_path), topic=TOPIC))
     assert (item.kind, item.action_name) == ("odd-index", "nothing")
-    assert "repair cannot mend that" in item.reason
+    assert "this cannot be repaired" in item.reason
 
 
 def test_the_old_index_is_put_back_when_the_new_one_cannot_be_put(

@@ -8,8 +8,7 @@ import pytest
 from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import IsADirectoryPathError, NotADirectoryPathError, NotFoundError
-from ledgerfs.vfs.bucket_tree import tree_of
-from ledgerfs.vfs.tree import Tree
+from ledgerfs.vfs.tree import Tree, tree_of
 from tests.support.ledgers import offload, put_in_folder
 
 ORDERS = "entries/public/default/orders"

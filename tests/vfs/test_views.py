@@ -33,7 +33,7 @@ from ledgerfs.errors import (
 )
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS
 from ledgerfs.tables import table_files
-from ledgerfs.vfs.bucket_tree import tree_of
+from ledgerfs.vfs.tree import tree_of
 from ledgerfs.vfs.views import RENDERED_KINDS
 from ledgerfs.vfs.views.info import InfoView
 from tests.scan.test_scan_golden import ENCRYPTED
@@ -369,7 +369,7 @@ def test_topics_that_hold_no_messages_say_so(opened: Callable[..., Bucket]) -> N
 LAZY = """
 import sys
 from ledgerfs import open_bucket
-from ledgerfs.vfs.bucket_tree import tree_of
+from ledgerfs.vfs.tree import tree_of
 bucket = open_bucket(sys.argv[1])
 names = [node.size for node in tree_of(bucket).walk("") if node.ref is None or node.ref.ledger_id == 26]
 for path in sys.argv[2:]:

@@ -24,7 +24,7 @@ from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
 from ledgerfs.storage.folders.writes import LocalWrites
 from ledgerfs.storage.s3.writes import S3Writes
-from ledgerfs.vfs.bucket_tree import tree_of
+from ledgerfs.vfs.tree import tree_of
 from ledgerfs.writing.claims import IfExists
 from ledgerfs.writing.imports import import_rows
 from tests.support.commands import LEDGERFS, output, run

@@ -1,1 +1,1 @@
-"""``ledgerfs spark``: what is done with a bucket by a Spark session, on this machine or on a cluster."""
+"""``ledgerfs spark``: work on a bucket in a Spark session, on this machine or on a cluster."""

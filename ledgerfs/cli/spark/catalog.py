@@ -4,13 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.cli.command import command
+from ledgerfs.cli.commands import command
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import json_option
 from ledgerfs.cli.output import human_size, minute, progress, show, table
 from ledgerfs.cli.spark.options import SessionOptions, session_options, storage_argument
-from ledgerfs.cli.spark.rows import collected_rows, milliseconds, print_rows
-from ledgerfs.cli.spark.running import running
+from ledgerfs.cli.spark.running import collected_rows, milliseconds, print_rows, run_script, running
 from ledgerfs.display import printable
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def catalog(*, storage: "Storage", session: SessionOptions, by: str, publish_tim
       ledgerfs spark catalog s3://tier --publish-times --master spark://host:7077
     """
     with running(session, "ledgerfs catalog") as spark:
-        # Spark, which this imports, is not on every machine.
+        # This imports Spark, which is not on every machine.
         from ledgerfs.spark.pipelines.catalog import catalog as catalog_of
         from ledgerfs.spark.runtime.storage import storage_of
 
@@ -86,6 +85,4 @@ def _text(name: str, value: Any) -> str:  # noqa: ANN401  (a column's)
 
 if __name__ == "__main__":
     # As a script, a pipeline is its command.
-    from ledgerfs.cli.spark.script import run_script
-
     run_script("catalog")

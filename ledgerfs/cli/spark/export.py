@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.cli.command import command
-from ledgerfs.cli.left_out import say_left_out
+from ledgerfs.cli.commands import command
+from ledgerfs.cli.notices import say_left_out
 from ledgerfs.cli.options import json_option, parsed_options
 from ledgerfs.cli.output import human_size, print_json, say, show, table
+from ledgerfs.cli.parameter_types import Size
 from ledgerfs.cli.scan_options import parsed_names, scan_options
-from ledgerfs.cli.sizes import Size
 from ledgerfs.cli.spark.options import SessionOptions, session_options, storage_argument
-from ledgerfs.cli.spark.running import running
+from ledgerfs.cli.spark.running import run_script, running
 from ledgerfs.display import printable
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ def export(
 ) -> None:
     """Export topics to a folder that Spark, Hive, DuckDB and pyarrow read as one table.
 
-    What is half written is never seen: files appear together at the end, and _SUCCESS after them. Run it again with --incremental
-    when topics have grown, or after an interruption: ledgers that are exported already are not read again.
+    Half of an export is never seen: files appear together at the end, and _SUCCESS after them. Run it again with --incremental when topics
+    have grown, or after an interruption: ledgers that are exported already are not read again.
 
     Exit code 1: damaged entries are missing in the files, and were named.
 
@@ -83,7 +83,7 @@ def export(
       ledgerfs spark export s3://tier --to s3://lake/all --master spark://host:7077 -O endpoint_url=http://minio:9000
     """
     with running(session, "ledgerfs export") as spark:
-        # Spark, pyarrow and numba, which these import, are not on every machine.
+        # These import Spark, pyarrow and numba, which are not on every machine.
         from ledgerfs.spark.pipelines.export import run_export
         from ledgerfs.spark.runtime.storage import Storage
 
@@ -119,7 +119,7 @@ def _request(
 
 
 def _say_what_is_missing(topics: "Sequence[TopicExport]") -> bool:
-    """Say what the files lack, now and from before; return whether there was damage."""
+    """Say what this export and earlier ones left out; return whether there was damage."""
     is_damaged = False
     for topic in topics:
         is_damaged |= say_left_out(topic) or topic.skipped_before > 0
@@ -171,6 +171,4 @@ def _as_json(done: "LakeExport") -> dict[str, Any]:
 
 if __name__ == "__main__":
     # As a script, a pipeline is its command.
-    from ledgerfs.cli.spark.script import run_script
-
     run_script("export")

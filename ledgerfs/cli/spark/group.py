@@ -2,7 +2,7 @@
 
 import click
 
-from ledgerfs.cli.lazy_group import LazyCommand, LazyGroup
+from ledgerfs.cli.commands import LazyCommand, LazyGroup
 
 _EPILOG = """\b
 Examples:

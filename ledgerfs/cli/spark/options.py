@@ -1,4 +1,4 @@
-"""What the Spark commands have in common: the session, and the bucket that its workers will open."""
+"""Arguments and options that the Spark commands share: the session, and the bucket that its workers open."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,26 +16,26 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 WHAT_IS_NEEDED = "Spark needs pip install 'ledgerfs[spark]' and Java 17 (Debian: openjdk-17-jre-headless)"
-"""What to do where it is missing."""
+"""The advice if it is missing."""
 
 _MASTERS = ("local", "spark://", "k8s://", "yarn")
 
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """What was said about the session, which is opened when everything else about a command is known to be right."""
+    """The options of the session, which is opened after everything else of a command is checked."""
 
     master: str | None
     settings: dict[str, str]
 
     def open(self, name: str) -> "SparkSession":
-        """Return the session. Raises `click.ClickException` where Spark cannot start."""
+        """Return the session. Raises `click.ClickException` if Spark cannot start."""
         # Spark is installed: the argument BUCKET has imported it.
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException
 
         from ledgerfs.spark.runtime.session import open_session
-        from ledgerfs.spark.runtime.task_errors import line_of
+        from ledgerfs.spark.runtime.tasks import line_of
 
         try:
             return open_session(name, self.master, self.settings)
@@ -61,7 +61,7 @@ def storage_argument(command: Command) -> Command:
 
 
 def _keep_master(context: click.Context, _: click.Parameter, master: str | None) -> None:
-    """Keep it for `_session`. Of one that is none, Spark's start script prints a page of Java."""
+    """Keep it for `_session`. For an invalid master, Spark's start script would print a page of Java."""
     if master is not None and not master.startswith(_MASTERS):
         raise click.BadParameter(f"{master!r} is neither yarn nor begins with local, spark:// or k8s://")
     context.meta["ledgerfs.spark.master"] = master

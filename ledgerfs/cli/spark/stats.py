@@ -4,15 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.cli.command import command
-from ledgerfs.cli.left_out import say_left_out
-from ledgerfs.cli.notices import notice
+from ledgerfs.cli.commands import command
+from ledgerfs.cli.notices import notice, say_left_out
 from ledgerfs.cli.options import json_option
 from ledgerfs.cli.output import human_size, show, table
 from ledgerfs.cli.scan_options import scan_options
 from ledgerfs.cli.spark.options import SessionOptions, session_options, storage_argument
-from ledgerfs.cli.spark.rows import collected_rows, print_rows
-from ledgerfs.cli.spark.running import running
+from ledgerfs.cli.spark.running import collected_rows, print_rows, run_script, running
 from ledgerfs.display import printable
 
 if TYPE_CHECKING:
@@ -25,7 +23,7 @@ def _by(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...]:
     names = [name.strip() for name in text.split(",")]
     wrong = [name for name in names if name not in _BY]
     if wrong:
-        raise click.BadParameter(f"{wrong[0]!r} is none of {', '.join(_BY)}")
+        raise click.BadParameter(f"{wrong[0]!r} is not one of {', '.join(_BY)}")
     return tuple(_BY[name] for name in names)
 
 
@@ -65,7 +63,7 @@ def stats(
         raise click.UsageError("either name topics, or give --topics")
     scan.pop("columns", None)
     with running(session, "ledgerfs stats") as spark:
-        # Spark, which this imports, is not on every machine.
+        # This imports Spark, which is not on every machine.
         from ledgerfs.spark.pipelines.stats import stats as stats_of
         from ledgerfs.spark.runtime.storage import storage_of
         from ledgerfs.spark.source.left_out import by_topic, left_out_accumulator
@@ -97,6 +95,4 @@ def _print_table(rows: list[dict[str, Any]], by: tuple[str, ...]) -> None:
 
 if __name__ == "__main__":
     # As a script, a pipeline is its command.
-    from ledgerfs.cli.spark.script import run_script
-
     run_script("stats")

@@ -1,14 +1,14 @@
-"""``ledgerfs spark verify``: whether all of a bucket is readable, with the work done by Spark."""
+"""``ledgerfs spark verify``: whether all of a bucket is readable, checked by Spark's tasks."""
 
 from typing import TYPE_CHECKING
 
 import click
 
-from ledgerfs.cli.command import command
+from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import json_option
 from ledgerfs.cli.output import progress
 from ledgerfs.cli.spark.options import SessionOptions, session_options, storage_argument
-from ledgerfs.cli.spark.running import running
+from ledgerfs.cli.spark.running import run_script, running
 from ledgerfs.cli.verify import conclude
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def verify(context: click.Context, *, storage: "Storage", session: SessionOption
       ledgerfs spark verify s3://tier --master spark://host:7077 --json > findings.json
     """
     with running(session, "ledgerfs verify") as spark:
-        # Spark, which this imports, is not on every machine.
+        # This imports Spark, which is not on every machine.
         from ledgerfs.spark.pipelines.verify import prepare
 
         with progress() as update:
@@ -48,6 +48,4 @@ def verify(context: click.Context, *, storage: "Storage", session: SessionOption
 
 if __name__ == "__main__":
     # As a script, a pipeline is its command.
-    from ledgerfs.cli.spark.script import run_script
-
     run_script("verify")

@@ -1,4 +1,4 @@
-"""Which bytes of a data object a byte of the ``.entries`` file is: the data object without block headers and padding.
+"""The map from the ``.entries`` file to the data object, which has block headers and padding besides.
 
 The index gives where blocks begin, not how much padding is at their end; `padding_proof` finds that without reading the data.
 """
@@ -20,7 +20,7 @@ class BlockMap:
     object_starts
         Offset of the block's first record in the data object.
     file_starts
-        The same record's offset in the ``.entries`` file, and at the end the file's size: one more than there are blocks.
+        Offset of the same record in the ``.entries`` file; at the end the file's size, so there is one more than blocks.
 
     """
 
@@ -36,7 +36,7 @@ class BlockMap:
         return cls(starts, tuple(accumulate(lengths, initial=0)))
 
     def ranges(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Return the ranges of the data object that are bytes ``start`` to ``end`` of the file, in order."""
+        """Return the ranges of the data object that make up bytes ``start`` to ``end`` of the file, in order."""
         found = []
         block = bisect_right(self.file_starts, start) - 1
         while start < end:
@@ -50,11 +50,11 @@ class BlockMap:
 
 
 def block_ends(index: OffloadIndex) -> list[int]:
-    """Return the offset behind each block: where the next one begins, or the data object's length."""
+    """Return the offset at which each block ends: where the next one begins, or the data object's length."""
     return [*(block.offset for block in index.blocks[1:]), index.data_length]
 
 
 def record_spaces(index: OffloadIndex) -> list[int]:
-    """Return the bytes of each block behind its header: records and padding."""
+    """Return how many bytes each block has after its header: records and padding."""
     ends = block_ends(index)
     return [end - block.offset - index.header_length for block, end in zip(index.blocks, ends, strict=True)]

@@ -1,4 +1,4 @@
-"""The columns that offloaded ledgers have in a catalog besides those of all dialects, and rows of what a listing shows of their objects."""
+"""Columns of the catalog that only this dialect has, and rows of listed objects."""
 
 from struct import Struct
 
@@ -16,29 +16,29 @@ from ledgerfs.storage.objects import ObjectStat
 NUMBER = NAMES.index("pulsar_blob")
 
 VERSION_BYTES = 64
-"""More than an ETag of any store known; a longer one is not kept, and reads then do not check it."""
+"""Longer than the ETags of all known stores; a longer one is not kept, and reads then do not check it."""
 
 KEY_COLUMNS = [("uuid_high", "u8"), ("uuid_low", "u8"), ("ledger_id", "i8")]
 
 LISTED = np.dtype([*KEY_COLUMNS, ("size", "i8"), ("modified_ms", "i8"), ("version", f"S{VERSION_BYTES}")])
-"""A listed object of Pulsar's: row of a listing."""
+"""Row of a listing: one data or index object."""
 
 UNASKED = -2
 
 ORPHAN = np.dtype(
     [
         *LISTED.descr,
-        # Row of Catalog.names, by user metadata; UNKNOWN where none tells it, UNASKED where the store did not answer.
+        # Row of Catalog.names, by user metadata; UNKNOWN without such metadata, UNASKED if the store did not answer.
         ("name", "i4"),
         ("is_of_job", "?"),  # written by a job that publishes several ledgers together
-        ("has_copy", "?"),  # a complete ledger of this id begins with the same bytes and has as many
+        ("has_copy", "?"),  # a complete ledger of this id has the same size and first bytes
         # The ledger that was last compared with it: its uuid, 0 for none, and the version of its data object.
         ("near_high", "u8"),
         ("near_low", "u8"),
         ("near_version", f"S{VERSION_BYTES}"),
     ]
 )
-"""A data object without an index: row of a catalog."""
+"""Row of a catalog: a data object without an index."""
 
 OWN = np.dtype(
     [
@@ -47,11 +47,11 @@ OWN = np.dtype(
         ("data_version", f"S{VERSION_BYTES}"),
         ("index_version", f"S{VERSION_BYTES}"),
         ("plausible", "?"),  # OffloadIndex.is_plausible
-        ("odd_index", "?"),  # the index object's own length is not what its header says
+        ("odd_index", "?"),  # the index object has another length than its header says
         ("_", f"V{OWN_BYTES - 146}"),
     ]
 )
-"""What only this dialect knows of a ledger."""
+"""The dialect's own columns of a ledger."""
 
 OWN_STRUCT = Struct(f"<qq{VERSION_BYTES}s{VERSION_BYTES}s??")
 
@@ -67,14 +67,14 @@ def pack_own(index_size: int, index_version: bytes, *, is_plausible: bool, is_od
 
 
 def rows_of(catalog: Catalog) -> Table:
-    """Return the rows of a catalog that are this dialect's, lost ones after the others."""
+    """Return this dialect's rows of a catalog, lost ledgers last."""
     rows: Table = np.concatenate([catalog.ledgers, catalog.lost])
     own: Table = rows[rows["dialect"] == NUMBER]
     return own
 
 
 def set_states(rows: Table) -> None:
-    """Set the state of each ledger from what index and listing tell of it."""
+    """Set the state of each ledger, by its index and the listing."""
     agrees = own_of(rows)["plausible"] & (rows["stored"] == rows["expected"])
     rows["state"] = np.where(agrees, CatalogState.SOUND, CatalogState.DAMAGED)
     rows["state"][rows["stored"] < 0] = CatalogState.LOST
@@ -104,7 +104,7 @@ def listed_row(key: LedgerKey, stat: ObjectStat) -> tuple[int, int, int, int, in
 
 
 def match_rows(left: Table, right: Table) -> npt.NDArray[np.int64]:
-    """Return for each row of ``left`` the row of ``right`` with the same uuid and ledger id, or -1; no key occurs twice on one side."""
+    """Return for each row of ``left`` which row of ``right`` has the same uuid and ledger id, or -1; keys are unique on each side."""
     high, low, ledger = (np.concatenate([left[name], right[name]]) for name, _ in KEY_COLUMNS)
     side = np.repeat([0, 1], [left.size, right.size])
     order = np.lexsort((side, ledger, low, high))

@@ -1,8 +1,8 @@
 """Buckets of Pulsar's blob offloader (S3, Google Cloud Storage, Azure, …): flat keys, a data and an index object a ledger.
 
-The catalog costs one listing and one GET an index that was not seen before. The index names the topic; only where it does not (objects from
-before Pulsar 2.4, indexes that are lost or damaged) is the user metadata asked for. Nothing in the bucket is fatal: what cannot be read
-becomes a `BadIndex`.
+The catalog costs one listing and one GET for each new index. The index names the topic; only if it does not (objects from before Pulsar
+2.4, lost or damaged indexes) is the user metadata asked for. Nothing in the bucket is fatal: an index that cannot be read becomes a
+`BadIndex`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,8 +29,7 @@ from ledgerfs.dialects.pulsar_blob.columns import (
 from ledgerfs.dialects.pulsar_blob.gaps import find_gaps
 from ledgerfs.dialects.pulsar_blob.index_digests import IndexDigests
 from ledgerfs.dialects.pulsar_blob.reader import PulsarLedgerReader
-from ledgerfs.dialects.pulsar_blob.remains import BadIndex, BlobRemains
-from ledgerfs.dialects.pulsar_blob.repairs.kinds import REPAIRED_KINDS
+from ledgerfs.dialects.pulsar_blob.remains import REPAIRED_KINDS, BadIndex, BlobRemains
 from ledgerfs.dialects.pulsar_blob.same_uploads import compared_with_copies
 from ledgerfs.dialects.pulsar_blob.unpaired_objects import told_bad_indexes, told_orphans, without_false_losses
 from ledgerfs.errors import (
@@ -65,7 +64,7 @@ _HEAD_THREADS = 16
 
 
 class PulsarBlob:
-    """`Dialect` of what Pulsar's jclouds offloaders write into a bucket."""
+    """`Dialect` of buckets that Pulsar's jclouds offloaders write."""
 
     __slots__ = ("_store",)
 
@@ -77,11 +76,11 @@ class PulsarBlob:
         self._store = store
 
     def begin_listing(self) -> "BlobListing":
-        """Return what takes data and index objects."""
+        """Return a collector of data and index objects."""
         return BlobListing()
 
     def kind_of_other(self, key: str) -> str | None:
-        """Tell what interrupted uploads and other offloaders leave."""
+        """Return the kind of a key that interrupted uploads or other offloaders leave; None for a foreign one."""
         kind = kind_of_key(key)
         return None if kind is KeyKind.FOREIGN else kind.value
 
@@ -93,7 +92,7 @@ class PulsarBlob:
         places: Names,  # noqa: ARG002  (keys are flat)
         progress: Progress | None,
     ) -> FoundLedgers:
-        """Read the indexes that ``previous`` does not know in their present version; damaged objects raise nothing."""
+        """Read the indexes that are new or changed since ``previous``; damaged objects raise nothing."""
         data, indexes = listing.tables()
         known, known_rows = _known_rows(indexes, previous, names)
         unseen = indexes[~known]
@@ -110,15 +109,15 @@ class PulsarBlob:
         return FoundLedgers(ledgers, BlobRemains(orphans, tuple(told_bad_indexes(self._store, bad, names.row_of))))
 
     def completed(self, catalog: Catalog) -> Catalog:
-        """Compare what has no readable index with the complete ledgers of the same ids."""
+        """Compare data objects without a readable index with the complete ledgers of the same ids."""
         return compared_with_copies(self._store, catalog)
 
     def gaps(self, catalog: Catalog, now_ms: int) -> Iterator[tuple[Any, ...]]:
-        """Yield what is missing by what is left of objects."""
+        """Yield rows of `GAP`: missing ledgers of which one object is left."""
         return find_gaps(catalog, now_ms)
 
     def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:
-        """Yield what listing and indexes alone tell: pairs that are not pairs, sizes that do not agree."""
+        """Yield findings from listing and indexes alone: objects without a partner, sizes that do not agree."""
         return check_catalog(catalog, cast("Callable[[LedgerRef], PulsarLedgerReader]", open_ledger))
 
     def check_ledger(
@@ -131,18 +130,18 @@ class PulsarBlob:
         return PulsarLedgerCheck(cast("PulsarLedgerReader", ledger), on_read, digest=digest).run()
 
     def remarks(self, catalog: Catalog) -> list[Finding]:
-        """Tell of a store that keeps no user metadata."""
+        """Return a remark if the store keeps no user metadata."""
         return metadata_remark(catalog, self._store)
 
     def repairs(self, request: RepairRequest) -> Iterator[Repair]:
-        """Yield what can be done about the objects."""
+        """Yield repairs of the objects."""
         from ledgerfs.dialects.pulsar_blob.repairs.plan import plan_repairs
         from ledgerfs.dialects.pulsar_blob.repairs.survey import Survey
 
         return plan_repairs(Survey.of(request), metadata=request.metadata)
 
     def open_ledger(self, ref: LedgerRef, offsets: LearnedOffsets | None = None) -> LedgerReader:
-        """Return a reader of one ledger; its index is read when it is first needed."""
+        """Return a reader of one ledger, which reads the index when it first needs it."""
         return PulsarLedgerReader(self._store, ref, offsets)
 
     def _read_indexes(self, unseen: Table, names: Names, progress: Progress | None) -> tuple[Table, list[BadIndex]]:
@@ -160,13 +159,13 @@ class PulsarBlob:
                 except StoreUnreachableError:
                     raise
                 except LedgerfsError as error:
-                    # One object that cannot be read hides none of the others.
+                    # One unreadable object does not hide the others.
                     bad.append(BadIndex(key, error))
             chunks.append(np.array(rows, LEDGER))
         return np.concatenate(chunks), bad
 
     def _name_the_nameless(self, ledgers: Table, names: Names) -> None:
-        """Look for the topic in user metadata where the index has none; a store without user metadata is asked once."""
+        """Look for the topic in user metadata if the index has none; a store without user metadata is asked once."""
         nameless = np.flatnonzero(ledgers["name"] == names.row_of(None))
         if not nameless.size or self._user_metadata_name(ledgers[nameless[0]]) is _KEEPS_NO_METADATA:
             return
@@ -185,12 +184,12 @@ class PulsarBlob:
 
 
 def _is_the_stores(bad: BadIndex) -> bool:
-    """Whether not the object is at fault."""
+    """Whether the store is at fault, not the object."""
     return isinstance(bad.error, AccessDeniedError | StoreError)
 
 
 class _NoMetadata:
-    """Type of the answer of a store that keeps no user metadata."""
+    """The answer of a store that keeps no user metadata."""
 
 
 _KEEPS_NO_METADATA = _NoMetadata()
@@ -202,7 +201,7 @@ def open_dialect(store: KeepingStore) -> PulsarBlob:
 
 
 class BlobListing:
-    """Data and index objects of a listing, as its pages come."""
+    """Collects the data and index objects of a listing, page by page."""
 
     __slots__ = ("_data", "_indexes")
 
@@ -210,7 +209,7 @@ class BlobListing:
         self._data, self._indexes = [np.empty(0, LISTED)], [np.empty(0, LISTED)]
 
     def take(self, page: Sequence[ObjectStat]) -> list[ObjectStat]:
-        """Take the objects whose names are Pulsar's."""
+        """Take the objects with Pulsar's names; return the others."""
         data_rows: list[tuple[object, ...]] = []
         index_rows: list[tuple[object, ...]] = []
         rest = []
@@ -234,7 +233,7 @@ class BlobListing:
 
 
 def _known_rows(indexes: Table, previous: Catalog | None, names: Names) -> tuple[npt.NDArray[np.bool_], Table]:
-    """Return which of ``indexes`` are in ``previous`` unchanged, and their rows of `LEDGER` with names in ``names``."""
+    """Return which of ``indexes`` are unchanged since ``previous``, and their rows of `LEDGER`, whose names are rows of ``names``."""
     old = np.empty(0, LEDGER) if previous is None else rows_of(previous)
     if previous is None or not old.size:
         return np.zeros(indexes.size, bool), np.empty(0, LEDGER)
@@ -252,7 +251,7 @@ def _known_rows(indexes: Table, previous: Catalog | None, names: Names) -> tuple
 
 
 def _index_requests(keys: list[LedgerKey], listed: Table) -> Iterator[ReadRequest]:
-    """Yield the request for each index object whole; what is larger than any index is not read."""
+    """Yield a request for each whole index object; an object larger than any index is asked for no bytes."""
     for key, size, version in zip(keys, listed["size"].tolist(), listed["version"].tolist(), strict=True):
         yield ReadRequest(key.index_key, 0, size if size <= MAX_INDEX_BYTES else 0, version.decode())
 
@@ -266,7 +265,7 @@ def _parsed(outcome: bytes | LedgerfsError, key: LedgerKey, size: int) -> Offloa
 
 
 def _ledger_row(listed: tuple[Any, ...], index: OffloadIndex, names: Names) -> tuple[Any, ...]:
-    """Return a row of `LEDGER` from one of `LISTED`; what the data object's listing tells is set later, for all rows at once."""
+    """Return a row of `LEDGER` from one of `LISTED`; the data object's columns are set later, for all rows at once."""
     high, low, ledger_id, size, modified_ms, version = listed
     metadata = index.metadata
     return (

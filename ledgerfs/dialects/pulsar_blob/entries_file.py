@@ -1,4 +1,4 @@
-"""The ``.entries`` file of one ledger, opened: the data object without block headers and padding."""
+"""The opened ``.entries`` file of one ledger: the data object without block headers and padding."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -19,11 +19,11 @@ from ledgerfs.storage.objects import ReadRequest
 Range = tuple[int, int]
 
 _GAP = 64 << 10
-"""Bytes between two ranges that cost less to read than another request."""
+"""So many bytes between two ranges cost less to read than another request."""
 
 
 class MappedLedger(Protocol):
-    """A ledger whose file of records is mapped to ranges of its data object: the reader, as far as this module needs it."""
+    """What this module needs of a reader: its ``.entries`` file is mapped to ranges of the data object."""
 
     @property
     def ref(self) -> LedgerRef: ...  # noqa: D102
@@ -40,7 +40,7 @@ class MappedLedger(Protocol):
 
 
 class EntriesFile:
-    """Reads by offset of the file; for one open file, whose threads wait for each other only while it is read forwards."""
+    """Reads by offset in the file. One for each open file; its threads wait for each other only while it is read forwards."""
 
     __slots__ = ("_ledger", "_object")
 
@@ -50,18 +50,18 @@ class EntriesFile:
 
     @property
     def size(self) -> int:
-        """Bytes of all records, which the index alone tells."""
+        """Bytes of all records, by the index alone."""
         return self._ledger.records_size
 
     def read(self, start: int, end: int) -> bytes:
-        """Return bytes ``start`` to ``end``, expecting the bytes behind them to be asked for next."""
+        """Return bytes ``start`` to ``end``, and fetch ahead what follows them."""
         pieces = self._pieces(start, end)
         return bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
 
     def read_into(self, start: int, buffer: memoryview) -> None:
         """Fill ``buffer`` from ``start`` on, as `read`."""
         at = 0
-        # numpy lets other threads run while it copies, which receive what comes next.
+        # numpy lets other threads run while it copies; they receive the next parts.
         target = np.frombuffer(buffer, np.uint8)
         for piece in self._pieces(start, start + len(buffer)):
             np.copyto(target[at : at + len(piece)], np.frombuffer(piece, np.uint8))
@@ -77,7 +77,7 @@ class EntriesFile:
             write_all(descriptor, piece)
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Return the bytes of each range and ask for no others: near ranges with one request, several under way at a time."""
+        """Return the bytes of each range, and read nothing ahead: near ranges with one request, several requests at a time."""
         pieces = [self._ledger.object_ranges(start, end) for start, end in ranges]
         wanted = _merged(sorted(piece for one in pieces for piece in one))
         starts = [start for start, _ in wanted]
@@ -100,7 +100,7 @@ class EntriesFile:
             return [memoryview(self._ledger.store.read(self._ledger.request(*one))) for one in ranges]
         forwards = self._forwards()
         if start == 0 and not self._ledger.is_mapped:
-            # The first records come while the blocks' ends are looked at.
+            # The first records are fetched while the ends of the blocks are read.
             forwards.expect()
         try:
             ranges = self._ledger.object_ranges(start, end)
@@ -117,7 +117,7 @@ class EntriesFile:
 
 
 def _merged(ranges: Sequence[Range]) -> list[Range]:
-    """Join ranges, ascending, that overlap or are near each other."""
+    """Join ranges that overlap or are near each other; they ascend."""
     joined: list[Range] = []
     for start, end in ranges:
         if joined and start <= joined[-1][1] + _GAP:

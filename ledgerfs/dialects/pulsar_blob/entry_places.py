@@ -1,10 +1,10 @@
-"""Where in a data object an entry is: what the index tells, and what earlier walks learned.
+"""Where in a data object an entry is: by the index, and by the offsets that earlier walks learned.
 
-The index knows the first entry of each block of many MiB. Every walk over records leaves offsets behind, about one a MiB, closer ones where
-single entries were wanted. All of them are certain: a walk begins at a block's start or at a place that another walk came by, and each
-record tells where the next one is. Nothing is guessed. Records carry no mark, and a producer chooses its payload and knows the ids that
-come: bytes from the middle of a block may be records, or one payload that holds records up to its very end, and nothing behind them tells
-which. Only what is before them does.
+The index knows the first entry of each block of many MiB. Every walk over records learns offsets, about one a MiB, closer ones where
+single entries were wanted. All of them are certain: a walk begins at a block's start or at a learned offset, and each record tells where
+the next one is. Nothing is guessed. Records carry no mark, and a producer chooses its payload and knows the ids that will come: bytes from
+the middle of a block may be records, or one payload that holds records up to its very end. No byte after them tells which; only the
+records before them do.
 """
 
 from bisect import bisect_right
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ledgerfs.dialects.pulsar_blob.record_walk import RecordStretch
 
 NEAR = 512 << 10
-"""Bytes of entries, about, that are few: as many are read with one request."""
+"""Up to about so many bytes of entries are few: they are read with one request."""
 
 _FINE_STEP = 16 << 10
 _SMALLEST_READ = 64 << 10
@@ -36,14 +36,14 @@ class Anchor(NamedTuple):
 
 
 class EntryPlaces:
-    """The places of one ledger's entries. Safe in threads.
+    """The offsets of one ledger's entries. Safe in threads.
 
     Parameters
     ----------
     size
-        Bytes of the data object as the store tells it.
+        Bytes of the data object in the store.
     learned
-        Places, also from earlier processes.
+        Learned offsets, also from earlier processes.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class EntryPlaces:
         return Anchor(start.first_entry, start.offset + self._index.header_length)
 
     def end_of(self, block: int) -> int:
-        """Return the offset behind a block; raises `CorruptLedgerError` where the object ends before its records begin."""
+        """Return the offset at which a block ends; raises `CorruptLedgerError` if the object ends before the block's records begin."""
         end, start = self._bound_of(block), self.start_of(block)
         if start.offset > end:
             raise CorruptLedgerError(
@@ -92,7 +92,7 @@ class EntryPlaces:
         return end
 
     def before(self, entry: int) -> Anchor:
-        """Return the nearest known place at or before an entry, in its block."""
+        """Return the nearest known offset at or before an entry, in its block."""
         (block,) = self.blocks_of(entry, entry)
         known, bound = self.start_of(block), self._bound_of(block)
         for offsets in (self.learned, self._fine):
@@ -101,8 +101,8 @@ class EntryPlaces:
                 known = Anchor(*near)
         return known
 
-    def behind(self, entry: int) -> Anchor:
-        """Return the nearest known place behind an entry: of another entry of its block, or the block's end."""
+    def after(self, entry: int) -> Anchor:
+        """Return the nearest known offset after an entry: of another entry of its block, or the block's end."""
         (block,) = self.blocks_of(entry, entry)
         known, start = Anchor(self.last_entry_of(block) + 1, self._bound_of(block)), self.start_of(block)
         for offsets in (self.learned, self._fine):
@@ -112,22 +112,22 @@ class EntryPlaces:
         return known
 
     def enough(self, start: Anchor, first: int, last: int) -> int:
-        """Return about how many bytes from a place before entries on reach behind them."""
-        near = self.behind(first)
+        """Return about how many bytes from ``start`` on contain the entries ``first`` to ``last``."""
+        near = self.after(first)
         record = (near.offset - start.offset) / max(1, near.entry - start.entry)
         expected = int(record * (last + 1 - start.entry)) + RECORD_HEADER_BYTES
         # Some more: entries are not all alike.
         return max(_SMALLEST_READ, expected + min(expected // 4, STEP))
 
     def learn(self, stretch: "RecordStretch", *, is_single: bool) -> None:
-        """Remember places among records that were walked over: one a MiB, more where single entries are wanted."""
+        """Remember offsets of records that were walked over: one a MiB, more where single entries are wanted."""
         starts = stretch.batch.offsets + (stretch.position - RECORD_HEADER_BYTES)
         for offsets, step in ((self.learned, STEP), (self._fine, _FINE_STEP)) if is_single else ((self.learned, STEP),):
             for i in _steps(starts, step):
                 offsets.learn(stretch.batch.first_entry + i, int(starts[i]))
 
     def forget(self) -> None:
-        """Drop what was learned, which something contradicts."""
+        """Drop the learned offsets, because something contradicts them."""
         self.learned.clear()
         self._fine.clear()
 
@@ -136,6 +136,6 @@ class EntryPlaces:
 
 
 def _steps(starts: "np.ndarray[tuple[int], np.dtype[np.int64]]", step: int) -> list[int]:
-    """Return the rows of the first record, and of the first one in each stretch of ``step`` bytes."""
+    """Return the row of the first record, and of the first one in each further ``step`` bytes."""
     rows: list[int] = np.flatnonzero(np.diff(starts // step, prepend=-1)).tolist()
     return rows

@@ -1,4 +1,4 @@
-"""What a catalog tells of ledgers that cannot be delivered: rows of `GAP`, each ledger of a topic at most once."""
+"""Ledgers that are missing by what the catalog knows: rows of `GAP`, each ledger of a topic at most once."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,20 +15,20 @@ from ledgerfs.ledgers.catalog_rows import agree
 from ledgerfs.ledgers.missing_ledgers import UNKNOWN, GapKind
 
 UPLOAD_MS = 10 * 60 * 1000
-"""So young, a data object without an index may be that of an upload under way: Pulsar puts the index within seconds after it, and a store
-that is slow or fails for a while is tried again for minutes."""
+"""A younger data object without an index may be of an upload under way: Pulsar puts the index within seconds, and tries for minutes if the
+store is slow or fails."""
 
 CLOCKS_MS = 24 * 60 * 60 * 1000
-"""An object that is from later than so far ahead has a time that means nothing."""
+"""The time of an object that is further ahead of our clock means nothing."""
 
 _GROUP_SHIFT = np.uint64(16)
-"""The uuids of ledgers that one job wrote begin with the same 48 bits."""
+"""Shifts a uuid's upper half to its first 48 bits, which all ledgers of one job share."""
 
 Row = tuple[Any, ...]
 
 
 def find_gaps(catalog: Catalog, now_ms: int) -> Iterator[Row]:
-    """Yield what is missing; ``now_ms`` is the time of the listing, ms since 1970 UTC."""
+    """Yield the missing ledgers; ``now_ms`` is the time of the listing, ms since 1970 UTC."""
     near = SameIds(catalog)
     yield from _lost(catalog, near)
     yield from _without_readable_index(catalog, near)
@@ -51,7 +51,7 @@ def _lost(catalog: Catalog, near: SameIds) -> Iterator[Row]:
 
 def _without_readable_index(catalog: Catalog, near: SameIds) -> Iterator[Row]:
     for bad in remains_of(catalog).bad_indexes:
-        # One that is not found was deleted since the listing, with its ledger: an index goes first.
+        # An index that is not found was deleted since the listing, with its ledger: the index is deleted first.
         if not (bad.has_copy or isinstance(bad.error, ObjectNotFoundError)):
             ledger_id, name = bad.key.ledger_id, catalog.row_of(bad.managed_ledger)
             key, is_beside = (*uuid_halves(bad.key.uuid), ledger_id), near.of_topic(ledger_id, name) is not None

@@ -1,7 +1,8 @@
-"""Indexes compared with their ETags, which are MD5 digests of small objects in most S3 stores: an index has no checksum of its own.
+"""Indexes are compared with their ETags, which in most S3 stores are MD5 digests of small objects: an index has no checksum of its own.
 
-What the catalog learns from an index is kept as long as its version stays the same, so a bit that flipped on the way would stay, too. Where
-ETags are no digests (encryption by other keys, other stores), the first index that is read twice alike tells, and the others are believed.
+What the catalog reads from an index is kept until its version changes, so a bit that flipped on the way would be kept, too. If an index is
+read twice with the same bytes, and its ETag fits neither, ETags are no digests here (encryption by other keys, other stores); the other
+indexes are then believed.
 """
 
 import hashlib
@@ -24,7 +25,7 @@ class IndexDigests:
         self._are_digests = True
 
     def checked(self, request: ReadRequest, outcome: bytes | LedgerfsError) -> bytes | LedgerfsError:
-        """Return an index as it was read; what its ETag does not fit is read once more. An error stands in the place of what is wrong."""
+        """Return an index as it was read, or an error; if its ETag does not fit, it is read once more."""
         if not isinstance(outcome, bytes) or not self._is_doubtful(request, outcome):
             return outcome
         (again,) = self._store.read_many([request])

@@ -1,8 +1,8 @@
-"""Several ledgers that one job writes: data objects by whoever has the rows, in any process, and all indexes by one in the end.
+"""Several ledgers that one job writes: data objects in any process, then all indexes in one process.
 
-Nobody sees any of the ledgers before `publish_all`, and an error of that says that there is none of them. An object store makes one object
-appear at a time, though, not several: while `publish_all` is at work, which takes a few requests a ledger, somebody else may see some of
-them, and if its process is killed just then, they stay. One ledger appears whole or not at all, whatever happens.
+Nobody sees any of the ledgers before `publish_all`; if that raises, none of them is there. But an object store makes one object appear at a
+time, not several: while `publish_all` runs, which takes a few requests a ledger, others may see some of the ledgers, and if its process is
+killed just then, these stay. Each single ledger appears whole or not at all.
 """
 
 import logging
@@ -11,10 +11,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
-from ledgerfs.dialects.pulsar_blob.taking_back import take_back
 from ledgerfs.dialects.pulsar_blob.writer import UnindexedLedger, WrittenLedger, publish
-from ledgerfs.errors import LedgerExistsError, LedgerfsError, StaleObjectError
-from ledgerfs.formats.pulsar_blob.object_names import parse_ledger_key
+from ledgerfs.errors import (
+    LedgerExistsError,
+    LedgerfsError,
+    StaleObjectError,
+    StoreUnreachableError,
+    UncertainWriteError,
+)
+from ledgerfs.formats.pulsar_blob.object_names import LedgerKey, parse_ledger_key
 from ledgerfs.formats.pulsar_blob.user_metadata import GROUP_KEY, group_of
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.ordered_map import ordered_map
@@ -24,11 +29,12 @@ _log = logging.getLogger("ledgerfs.store")
 _DIGITS_OF_GROUP = re.compile(r"[0-9a-f]{12}")
 _THREADS = 4
 _DIGITS = 12
+_MOST_NAMED = 20
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerGroup:
-    """The ledgers of one job. The uuids of all its data objects begin with the same 48 random bits, by which a listing finds them.
+    """The ledgers of one job. The uuids of its data objects begin with the same 48 random bits, so a listing finds them.
 
     Attributes
     ----------
@@ -41,50 +47,50 @@ class LedgerGroup:
 
     @classmethod
     def new(cls) -> "LedgerGroup":
-        """Return a group of no ledgers yet."""
+        """Return a group without ledgers."""
         return cls(uuid4().hex[:_DIGITS])
 
     @property
     def key_prefix(self) -> str:
-        """What the keys of its objects, and of nobody else's, begin with."""
+        """The beginning of the keys of its objects, and of no others."""
         return f"{self.digits[:8]}-{self.digits[8:]}-"
 
     @property
     def mark(self) -> dict[str, str]:
-        """User metadata by which its objects are known as those of one job."""
+        """User metadata that marks its objects as those of one job."""
         return {GROUP_KEY: self.digits}
 
     @classmethod
     def of(cls, metadata: Mapping[str, str] | None) -> "LedgerGroup | None":
-        """Return the group that an object's user metadata tells, None for none."""
+        """Return the group that an object's user metadata names; None if it names no group."""
         digits = group_of(metadata or {}) or ""
         return cls(digits) if _DIGITS_OF_GROUP.fullmatch(digits) else None
 
     def new_uuid(self) -> str:
-        """Return a uuid for one attempt to write one of its ledgers; as random as others behind its first bits."""
+        """Return a uuid for one attempt to write one of its ledgers, random after its first 48 bits."""
         return self.key_prefix + str(uuid4())[len(self.key_prefix) :]
 
 
 def publish_all(store: RawStore, group: LedgerGroup, made: Sequence[UnindexedLedger]) -> list[WrittenLedger]:
-    """Put the indexes of all ledgers of a group, a few at a time, from the first one on; costs two listings of the bucket besides.
+    """Put the indexes of all ledgers of a group, a few at a time, in order; costs two listings of the bucket besides.
 
     Raises
     ------
     LedgerExistsError
-        Somebody else has written a ledger of such an id, before or meanwhile. Of two groups that are published at the same time both may
-        be told so.
+        Somebody else has written a ledger of one of these ids, before or meanwhile. Two groups that are published at the same time may
+        both get this.
     StaleObjectError
         Somebody has removed one of the ledgers just after it was published.
     LedgerfsError
-        An index could not be put. As before, there is none of the ledgers then, and no data object of them,
+        An index could not be put. After these three, none of the ledgers is there, and none of their data objects.
     UncertainWriteError
-        but for those named here, which could not be removed again.
+        The ledgers that it names could not be removed again.
 
     """
     try:
         _require_free(store, group, made)
         written = list(ordered_map(lambda one: publish(store, one), made, _THREADS, "ledgerfs-index"))
-        # Another group may have been published at the same time: whoever sees the other one gives way.
+        # Another group may have been published at the same time: the one that sees the other gives way.
         _require_all(made, _require_free(store, group, made))
     except BaseException as error:
         take_back(store, [one.ledger.key for one in made], error)
@@ -93,9 +99,9 @@ def publish_all(store: RawStore, group: LedgerGroup, made: Sequence[UnindexedLed
 
 
 def remove_all(store: RawStore, group: LedgerGroup, kept: Collection[str] = ()) -> None:
-    """Remove whatever the store has of a group, but for the ledgers whose data objects are ``kept``: what attempts that failed have left.
+    """Remove all objects of a group that failed attempts have left; the ledgers whose data objects are ``kept`` stay.
 
-    Uploads under way are ended first, so that who still sends one cannot complete it. Raises what the store raises, in the end.
+    Uploads under way are ended first, so that nobody completes one later. Raises the store's errors at the end.
     """
     errors = [*_end_uploads(store, group), *_delete_objects(store, group, kept)]
     if errors:
@@ -103,7 +109,7 @@ def remove_all(store: RawStore, group: LedgerGroup, kept: Collection[str] = ()) 
 
 
 def _require_free(store: RawStore, group: LedgerGroup, made: Sequence[UnindexedLedger]) -> set[str]:
-    """Return the keys of the group's objects that a listing has; raises `LedgerExistsError` if another index has one of the ids."""
+    """Return the keys of the group's objects in a listing; raises `LedgerExistsError` if another index has one of the ids."""
     ids = {one.ledger.key.ledger_id for one in made}
     ours: set[str] = set()
     for page in store.list_pages():
@@ -132,11 +138,11 @@ def _require_all(made: Sequence[UnindexedLedger], there: Collection[str]) -> Non
 
 
 def _end_uploads(store: RawStore, group: LedgerGroup) -> Iterator[LedgerfsError]:
-    """End what is under way; yields what went wrong with that."""
+    """End uploads under way; yields the errors of that."""
     try:
         under_way = [one for one in store.writes.unfinished_uploads() if one.key.startswith(group.key_prefix)]
     except LedgerfsError as error:
-        # Not every store tells, or may be asked. What is complete is removed in any case.
+        # Not every store lists uploads, or allows it. Complete objects are removed in any case.
         _log.warning("unfinished uploads may stay in the store, until `ledgerfs repair` ends them: %s", error)
         return
     for upload in under_way:
@@ -147,7 +153,7 @@ def _end_uploads(store: RawStore, group: LedgerGroup) -> Iterator[LedgerfsError]
 
 
 def _delete_objects(store: RawStore, group: LedgerGroup, kept: Collection[str]) -> Iterator[LedgerfsError]:
-    """Delete objects, indexes before data objects; yields what went wrong with that."""
+    """Delete objects, indexes before data objects; yields the errors of that."""
     keys = [parse_ledger_key(stat.key) for page in store.list_pages(group.key_prefix) for stat in page]
     found = sorted(
         {key for key in keys if key is not None and key.data_key not in kept}, key=lambda key: not key.is_index
@@ -157,3 +163,33 @@ def _delete_objects(store: RawStore, group: LedgerGroup, kept: Collection[str]) 
             store.writes.delete(key.index_key if key.is_index else key.data_key)
         except LedgerfsError as error:
             yield error
+
+
+def take_back(store: RawStore, keys: Sequence[LedgerKey], cause: BaseException) -> None:
+    """Remove ledgers of which some may be there: first all indexes, so that a data object that is left is no ledger.
+
+    Raises `UncertainWriteError` for those whose objects cannot be removed.
+    """
+    left: dict[int, None] = {}
+    failure: LedgerfsError | None = None
+    for is_index in (True, False):
+        for key in keys:
+            if key.ledger_id in left or isinstance(failure, StoreUnreachableError):
+                left[key.ledger_id] = None
+                continue
+            try:
+                store.writes.delete(key.index_key if is_index else key.data_key)
+            except LedgerfsError as error:
+                failure = error
+                left[key.ledger_id] = None
+    if failure is not None:
+        raise UncertainWriteError(
+            f"these ledgers could not be removed again after others failed, and may be there without those: {_listed(list(left))}; "
+            f"`ledgerfs rm` removes them; {failure.reason}",
+            key=f"{keys[0].uuid}-ledger-…",
+        ) from cause
+
+
+def _listed(ids: Sequence[int]) -> str:
+    more = f" and {len(ids) - _MOST_NAMED} more" if len(ids) > _MOST_NAMED else ""
+    return ", ".join(map(str, ids[:_MOST_NAMED])) + more

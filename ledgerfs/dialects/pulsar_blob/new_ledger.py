@@ -1,4 +1,4 @@
-"""What a ledger that is to be written will be called, and what is told of it besides its entries."""
+"""A ledger that is to be written: its name, its metadata, and the user metadata of its objects."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from ledgerfs.messages.transforms.entry_transform import EntryTransform
 
 DEFAULT_BLOCK_SIZE = 64 << 20
-"""Bytes of a block, as Pulsar's default for S3 has it."""
+"""Bytes of a block: Pulsar's default for S3."""
 
 SMALLEST_BLOCK_SIZE = 5 << 20
-"""Bytes of the smallest block that Pulsar, and S3 as a part of an upload, accept."""
+"""Bytes of the smallest block: Pulsar accepts no smaller one, and S3 no smaller part of an upload."""
 
 LARGEST_BLOCK_SIZE = 2**31 - 1
 
@@ -44,13 +44,13 @@ class NewLedger:
     key
         Its objects' names.
     metadata
-        BookKeeper's metadata of it; ``length`` and ``last_entry`` are set when all entries are written.
+        BookKeeper's; ``length`` and ``last_entry`` are set when all entries are written.
     user_metadata
         User metadata of its objects, without ``role``.
     block_size
-        Bytes of each block but the last.
+        Bytes of each block except the last.
     transform
-        What entries become on their way; None leaves them as they are.
+        Changes entries as they are written; None leaves them as they are.
 
     """
 
@@ -67,7 +67,7 @@ class NewLedger:
 
     @property
     def largest_taken(self) -> int:
-        """Bytes of the largest entry that may come: what a transform makes of one is for it to say."""
+        """Bytes of the largest entry that may come; a transform may make a larger one fit."""
         return self.largest_entry if self.transform is None else LARGEST_BLOCK_SIZE
 
     def require_fitting(self, batch: "EntryBatch") -> None:
@@ -77,7 +77,7 @@ class NewLedger:
         if size > self.largest_entry:
             raise RefusedLedgerError(
                 f"entry {batch.id_of(largest)} has {size} bytes, and a block holds one of {self.largest_entry}: Pulsar itself would "
-                "lose it and all behind it, and report success (docs/formats/pulsar-blob.md); use larger blocks",
+                "lose it and all after it, and report success (docs/formats/pulsar-blob.md); use larger blocks",
                 key=self.key.data_key,
             )
 
@@ -89,7 +89,7 @@ class NewLedger:
 def new_key(ledger_id: int, uuid: str | None = None) -> LedgerKey:
     """Return the names of a ledger's objects, with a fresh uuid unless one is given.
 
-    Raises `InvalidNameError` for ids that no ledger has, and for a uuid that is not written as Java does it: nobody would find the objects.
+    Raises `InvalidNameError` for an invalid id, and for a uuid that is not written as Java does it: nobody would find the objects.
     """
     if not 0 <= ledger_id <= _LARGEST_LEDGER_ID:
         raise InvalidNameError("a ledger id is a number from 0 to 2^63 - 1", key=str(ledger_id))
@@ -100,14 +100,14 @@ def new_key(ledger_id: int, uuid: str | None = None) -> LedgerKey:
 
 
 def require_block_size(block_size: int, smallest: int) -> None:
-    """Raise `RefusedLedgerError` for blocks that the store or the format cannot have."""
+    """Raise `RefusedLedgerError` for a block size that the store or the format does not allow; ``smallest`` is the store's, bytes."""
     smallest = max(smallest, BLOCK_HEADER_BYTES + RECORD_HEADER_BYTES + 1)
     if not smallest <= block_size <= LARGEST_BLOCK_SIZE:
         raise RefusedLedgerError(f"blocks of {block_size} bytes: here they have {smallest} to {LARGEST_BLOCK_SIZE}")
 
 
 def require_topic(managed_ledger: str) -> None:
-    """Raise `InvalidNameError` for a managed ledger that belongs to no persistent topic."""
+    """Raise `InvalidNameError` for a managed ledger that is not of a persistent topic."""
     if parse_managed_ledger_name(managed_ledger) is None:
         raise InvalidNameError(
             "not the managed ledger of a topic; expected tenant/namespace/persistent/<topic, URL-encoded>",
@@ -116,7 +116,7 @@ def require_topic(managed_ledger: str) -> None:
 
 
 def made_up_metadata(managed_ledger: str, created_ms: int | None = None) -> LedgerMetadata:
-    """Return metadata for entries of which BookKeeper's own is not known: one bookie of no name, closed, and whose it is."""
+    """Return metadata for a ledger without BookKeeper's own: closed, on one bookie without a name, of this managed ledger."""
     return LedgerMetadata(
         length=0,
         last_entry=0,
@@ -132,7 +132,7 @@ def made_up_metadata(managed_ledger: str, created_ms: int | None = None) -> Ledg
 
 
 def of_topic(metadata: LedgerMetadata, managed_ledger: str) -> LedgerMetadata:
-    """Return metadata of another ledger as that of a ledger of this topic."""
+    """Return the metadata with this managed ledger as the owner."""
     if metadata.managed_ledger == managed_ledger:
         return metadata
     names = dict(_custom(managed_ledger))
@@ -141,13 +141,13 @@ def of_topic(metadata: LedgerMetadata, managed_ledger: str) -> LedgerMetadata:
 
 
 def made_up_user_metadata(managed_ledger: str | None) -> dict[str, str]:
-    """Return the user metadata that makes a broker accept an object; a ledger that is nobody's says nothing of that."""
+    """Return the user metadata that makes a broker accept an object, with the managed ledger's name unless that is None."""
     software = f"ledgerfs-{__version__}"
     return build_user_metadata(OffloadUserMetadata(FORMAT_VERSION, software, managed_ledger=managed_ledger))
 
 
 def completed_user_metadata(metadata: Mapping[str, str] | None, managed_ledger: str | None) -> dict[str, str]:
-    """Return the user metadata of a copied object: what it had, the topic it is of now, and what a broker looks for."""
+    """Return the user metadata of a copied object: what it had, its topic's name now, and what a broker looks for."""
     made_up = made_up_user_metadata(managed_ledger)
     if not metadata:
         return made_up

@@ -24,7 +24,7 @@ _THREADS = 8
 
 @dataclass(frozen=True, slots=True)
 class _Padding:
-    """What is known of one block's padding: its size, or no more than that."""
+    """What is known of one block's padding: its exact size, or an upper bound, bytes."""
 
     size: int
     is_exact: bool
@@ -39,7 +39,7 @@ class PaddingProof:
     read
         Returns bytes ``start`` to ``end`` of the data object.
     walk
-        Walks all records of a block and returns the offset behind the last one.
+        Walks all records of a block and returns the offset at which the last one ends.
 
     """
 
@@ -49,7 +49,7 @@ class PaddingProof:
     walk: Callable[[int], int]
 
     def paddings(self) -> list[int]:
-        """Return the padding of each block, bytes; the last one has none. Raises `CorruptLedgerError`."""
+        """Return the padding of each block, bytes; that of the last one is 0. Raises `CorruptLedgerError`."""
         total = self.index.padding
         inner = range(len(self.index.blocks) - 1)
         found = list(ordered_map(self._look, inner, _THREADS, "ledgerfs-padding")) if inner else []
@@ -76,7 +76,7 @@ class PaddingProof:
         size = min(most, _FIRST_TAIL)
         while True:
             bound = trailing_padding(self.read(end - size, end))
-            # A tail that is padding all through (its phase may leave out up to 3 bytes) tells too little.
+            # A tail that is all padding (except up to 3 bytes, by its phase) tells too little.
             if bound + 3 < size or size == most:
                 return _Padding(bound, is_exact=bound == 0)
             if size == _LARGEST_TAIL:
@@ -84,7 +84,7 @@ class PaddingProof:
             size = min(most, 4 * size, _LARGEST_TAIL)
 
     def _hop(self, block: int) -> int:
-        """Go from record header to record header of a block of few entries; return what is behind the last record."""
+        """Go from record header to record header of a block of few entries; return the bytes after the last record."""
         start, end = self.index.blocks[block], block_ends(self.index)[block]
         at = start.offset + self.index.header_length
         for entry in range(start.first_entry, self.index.blocks[block + 1].first_entry):

@@ -1,8 +1,8 @@
 """Reading one offloaded ledger of Pulsar's blob format: entries by id, and the bytes of its ``.entries`` file.
 
 An entry is found through the index (which block) and learned offsets (where in it), then by walking forward over record headers, which
-are checked on the way: anything else than the expected id, and any length that leaves the block, is a `CorruptLedgerError` with key and
-offset, unless a walk from the block's start finds it otherwise. Every read names the version of the object that the catalog saw.
+are checked on the way: another id than the expected one, or a length that leaves the block, is a `CorruptLedgerError` with key and offset,
+unless a walk from the block's start proves a learned offset wrong. Every read names the version of the object that the catalog saw.
 """
 
 from collections import deque
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.cache.object_window import ObjectWindow, Parts, open_parts
 from ledgerfs.cache.read_ahead import cut_parts
+from ledgerfs.dialects.described import describe_metadata, describe_object, describe_ref
 from ledgerfs.dialects.object_stream import leads_to, stream_objects
-from ledgerfs.dialects.pulsar_blob.block_map import BlockMap
-from ledgerfs.dialects.pulsar_blob.description import describe_ledger
+from ledgerfs.dialects.pulsar_blob.block_map import BlockMap, block_ends
 from ledgerfs.dialects.pulsar_blob.entries_file import EntriesFile
 from ledgerfs.dialects.pulsar_blob.entry_places import NEAR, Anchor, EntryPlaces
 from ledgerfs.dialects.pulsar_blob.padding_proof import PaddingProof
@@ -26,7 +26,7 @@ from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import Cuts, Entry, Glance, OnDamage, Origin, Stream
 from ledgerfs.storage.object_store import KeepingStore
-from ledgerfs.storage.objects import ReadRequest
+from ledgerfs.storage.objects import ObjectHead, ReadRequest
 from ledgerfs.storage.single_flight import SingleFlight
 
 if TYPE_CHECKING:
@@ -36,22 +36,22 @@ if TYPE_CHECKING:
     from ledgerfs.formats.records import EntryBatch
 
 _KEPT = 8 << 20
-"""Bytes up to an entry, at most, that caches keep: more would push out what is read more than once."""
+"""Caches keep at most so many bytes before an entry: more would push out what is read more than once."""
 
 
 _FOR_OTHER_ROOMS = frozenset(
     {"batches_of", "block_map", "expect", "is_mapped", "object_ranges", "places", "plan", "read_records", "request", "store"}
 )  # fmt: skip
-"""What is no part of the public API."""
+"""Names that are not part of the public API."""
 
 
 class PulsarLedgerReader:
-    """`LedgerReader` of one data and index object. Safe in threads and after a fork: what it keeps is only ever replaced whole.
+    """`LedgerReader` of one data and index object. Safe in threads and after a fork: its state is only replaced whole.
 
     Parameters
     ----------
     offsets
-        Where earlier passes, perhaps in other processes, found entries.
+        Offsets that earlier passes, perhaps in other processes, learned.
 
     """
 
@@ -98,12 +98,12 @@ class PulsarLedgerReader:
 
     @property
     def is_remote(self) -> bool:
-        """Whether the store is."""
+        """Whether the store is remote."""
         return self.store.is_remote
 
     @property
     def stream(self) -> Stream:
-        """All ledgers in objects are streamed in the same way."""
+        """`stream_objects`, as for all ledgers in objects."""
         return stream_objects
 
     @property
@@ -123,7 +123,7 @@ class PulsarLedgerReader:
 
     @property
     def places(self) -> EntryPlaces:
-        """Where entries are."""
+        """The offsets of its entries."""
         places = self._places
         if places is None:
             places = EntryPlaces(self.index, self.ref.object("data").key, self.ref.object("data").size, self._learned)
@@ -131,7 +131,7 @@ class PulsarLedgerReader:
         return places
 
     def expect(self) -> None:
-        """Begin to read the index, where that takes a while: it will be needed soon."""
+        """Begin to read the index if the store is remote: it will be needed soon."""
         if self._index is None and self.store.is_remote and self.ref.object("index").version:
             self.store.start(self._index_request)
 
@@ -143,24 +143,24 @@ class PulsarLedgerReader:
         return [Entry(entry_id, data) for batch in self.batches(first, last) for entry_id, data in batch]
 
     def plan(self, first: int, last: int, *, is_known: bool = False) -> "Iterator[ReadRequest]":
-        """Return the reads that `batches` wants for the entries ``first`` to ``last``, if these are many; caches do not keep them.
+        """Return the reads that `batches` needs for the entries ``first`` to ``last``, if these are many; caches do not keep them.
 
-        The first ones are small unless it is known that all will be read.
+        The first reads are small unless it is known that all will be read.
         """
         start = self.places.before(first)
         return self._parts_from(start, last, is_known=is_known)
 
     def batches(self, first: int, last: int, on_damage: OnDamage | None = None) -> "Iterator[EntryBatch]":
-        """Yield the same entries a window at a time (up to 8 MiB, more only for a larger entry).
+        """Yield the same entries as `read`, a window at a time (up to 8 MiB, more only for a larger entry).
 
-        With ``on_damage``, which is told, the rest of a damaged block is left out.
+        With ``on_damage``, which is called with the damage, the rest of a damaged block is left out.
         """
         return self._batches(None, first, last, on_damage)
 
     def batches_of(
         self, parts: Parts, first: int, last: int, on_damage: OnDamage | None = None
     ) -> "Iterator[EntryBatch]":
-        """Yield the same from the parts of `plan`, perhaps among those of other ledgers."""
+        """Yield the same entries as `batches`, from the parts of `plan`; other ledgers' parts may come before and after them."""
         return self._batches(parts, first, last, on_damage)
 
     def _batches(
@@ -179,7 +179,7 @@ class PulsarLedgerReader:
             window.finish()
         else:
             if parts is not None:
-                # Planned before something was learned or forgotten; what is behind is of use to the next ledger.
+                # Planned before something was learned or forgotten; the parts after it are of use to the next ledger.
                 ObjectWindow(parts, self.ref.object("data").key, 0).finish()
             opened = (
                 self._open_few(start, first, last)
@@ -195,9 +195,9 @@ class PulsarLedgerReader:
         return self.places.firsts
 
     def glance(self, entry: int, size: int) -> Glance:
-        """Return the first ``size`` bytes of a block's first entry, or all it has if that is less: one read of so much.
+        """Return the first ``size`` bytes of a block's first entry, or the whole entry if it is shorter: one small read.
 
-        Raises `CorruptLedgerError` where the object ends before the block's records begin, or they do not begin with the entry.
+        Raises `CorruptLedgerError` if the object ends before the block's records begin, or they do not begin with the entry.
         """
         from ledgerfs.dialects.pulsar_blob.record_walk import front_of
 
@@ -217,7 +217,7 @@ class PulsarLedgerReader:
         return self.index.metadata
 
     def origin(self) -> Origin:
-        """Return sizes of blocks. Of a ledger of one block, any block size that holds it makes the same object."""
+        """Return the sizes of its blocks. A ledger of one block is the same object with any block size that holds it."""
         offsets = [block.offset for block in self.index.blocks] + [self.index.data_length]
         largest = max(end - start for start, end in pairwise(offsets))
         return Origin(largest if len(self.index.blocks) > 1 else None, largest)
@@ -227,13 +227,13 @@ class PulsarLedgerReader:
         return self.store.head(self.ref.object("index").key).metadata
 
     def records(self) -> EntriesFile:
-        """Return the ``.entries`` file, opened; costs no request."""
+        """Return the opened ``.entries`` file; costs no request."""
         return EntriesFile(self)
 
     def read_records(self, start: int, end: int) -> bytes:
-        """Return bytes ``start`` to ``end`` of the ``.entries`` file, without a look at what they are.
+        """Return bytes ``start`` to ``end`` of the ``.entries`` file, without checking the records.
 
-        Raises `EntryRangeError` outside the file, and `CorruptLedgerError` when index and data object contradict each other.
+        Raises `EntryRangeError` outside the file, and `CorruptLedgerError` if index and data object contradict each other.
         """
         return self.records().read_ranges([(start, end)])[0]
 
@@ -247,7 +247,7 @@ class PulsarLedgerReader:
 
     @property
     def is_mapped(self) -> bool:
-        """Whether the map is known already."""
+        """Whether `block_map` is known, so that it costs no request."""
         return self._block_map is not None
 
     @property
@@ -262,10 +262,10 @@ class PulsarLedgerReader:
     def describe(self) -> dict[str, Any]:
         """Return index, ledger metadata, blocks and object metadata."""
         heads = [self.store.head(stat.key) for stat in (self.ref.object("data"), self.ref.object("index"))]
-        return describe_ledger(self.ref, self.index, *heads)
+        return _described(self.ref, self.index, *heads)
 
     def request(self, start: int, end: int, *, is_kept: bool = True) -> ReadRequest:
-        """Return what asks the store for bytes of the data object, of the version that the catalog saw."""
+        """Return a request for bytes of the data object, in the version that the catalog saw."""
         return ReadRequest(self.ref.object("data").key, start, end, self.ref.object("data").version, is_kept)
 
     @property
@@ -274,17 +274,17 @@ class PulsarLedgerReader:
         return ReadRequest(stat.key, 0, stat.size, stat.version)
 
     def _parts_from(self, start: Anchor, last: int, *, is_known: bool = False) -> "Iterator[ReadRequest]":
-        for part in cut_parts(start.offset, self.places.behind(last).offset, is_known=is_known):
+        for part in cut_parts(start.offset, self.places.after(last).offset, is_known=is_known):
             yield self.request(*part, is_kept=False)
 
     def _open_few(self, start: Anchor, first: int, last: int) -> Parts:
-        """Begin to read few entries: all that is before them back to the nearest known place, and more only where that is not enough."""
-        end = self.places.behind(last).offset
+        """Begin to read few entries, from the nearest known offset before them; more is read only if that is not enough."""
+        end = self.places.after(last).offset
         goal = min(end, start.offset + self.places.enough(start, first, last))
         if goal - start.offset <= _KEPT:
             plan = ((start.offset, goal), *cut_parts(goal, end))
             return open_parts(self.store, (self.request(*part) for part in plan))
-        # What is far leaves places behind, and would push out of the caches what is read more than once.
+        # After a long walk offsets are learned, and its bytes would push out of the caches what is read more than once.
         far = tuple(cut_parts(start.offset, goal, is_known=True))
         requests = (self.request(*part, is_kept=False) for part in (*far, *cut_parts(goal, end)))
         return open_parts(self.store, requests, is_known=True, most=len(far))
@@ -304,10 +304,10 @@ class PulsarLedgerReader:
             try:
                 for stretch in self._stretches(window, block, start, end, is_single=is_single):
                     batch = stretch.batch
-                    behind = batch.first_entry + len(batch)
-                    if behind > first:
-                        yield batch.slice(max(first, batch.first_entry), behind - 1)
-                        first = behind
+                    following = batch.first_entry + len(batch)
+                    if following > first:
+                        yield batch.slice(max(first, batch.first_entry), following - 1)
+                        first = following
             except CorruptLedgerError as error:
                 if on_damage is None:
                     raise
@@ -319,8 +319,8 @@ class PulsarLedgerReader:
     def _stretches(
         self, window: ObjectWindow, block: int, start: Anchor, last: int, *, is_single: bool
     ) -> "Iterator[RecordStretch]":
-        """Yield a block's entries up to ``last``, from ``start`` on; what contradicts itself is asked for once more before it is damage."""
-        # numba, which this imports, is not needed by those who only copy bytes.
+        """Yield a block's entries up to ``last``, from ``start`` on; a contradiction is damage only if it is there when read once more."""
+        # This imports numba, which copying bytes does not need.
         from ledgerfs.dialects.pulsar_blob.record_walk import walk_records
 
         unproved = None
@@ -340,7 +340,7 @@ class PulsarLedgerReader:
         yield from self._stretches_again(block, last, unproved)
 
     def _stretches_again(self, block: int, last: int, unproved: Anchor | None) -> "Iterator[RecordStretch]":
-        """Yield a block's entries from its beginning on; raises `StaleObjectError` where the entry ``unproved`` is at another place."""
+        """Yield a block's entries from its beginning on; raises `StaleObjectError` if the entry ``unproved`` is at another offset."""
         from ledgerfs.dialects.pulsar_blob.record_walk import walk_records
 
         key, start = self.ref.object("data").key, self.places.start_of(block)
@@ -367,7 +367,7 @@ class PulsarLedgerReader:
             raise self._damage(error) from error
 
     def _require_known(self, index: OffloadIndex) -> None:
-        """Raise for an index that says something else than it said to the catalog."""
+        """Raise `CorruptIndexError` or `StaleObjectError` for an index that differs from the catalog's row."""
         ref, metadata = self.ref, index.metadata
         found = (metadata.last_entry, metadata.length, index.data_length, len(index.blocks))
         if found != (ref.last_entry, ref.length, ref.expected, ref.cuts):
@@ -393,7 +393,7 @@ class PulsarLedgerReader:
             )
 
     def _paddings(self) -> list[int]:
-        """Return the exact padding of each block, proved as `ledgerfs.dialects.pulsar_blob.padding_proof` tells."""
+        """Return the exact padding of each block, bytes, proved as in `ledgerfs.dialects.pulsar_blob.padding_proof`."""
         self._require_plausible()
         proof = PaddingProof(
             self.index,
@@ -408,19 +408,19 @@ class PulsarLedgerReader:
             raise self._damage(error) from error
 
     def _end_of_records(self, block: int) -> int:
-        """Walk all records of a block; return the offset behind the last one."""
+        """Walk all records of a block; return the offset at which the last one ends."""
         start, last = self.places.start_of(block), self.places.last_entry_of(block)
         with open_parts(self.store, self._parts_from(start, last)) as parts:
             window = ObjectWindow(parts, self.ref.object("data").key, start.offset)
             (stretch,) = deque(self._stretches(window, block, start, last, is_single=False), maxlen=1)
-        return stretch.behind
+        return stretch.end
 
     def _damage(self, error: CorruptLedgerError) -> LedgerfsError:
-        """Return the error for bytes that contradict; in a store that cannot read by version they may be of another object."""
+        """Return the error for bytes that contradict each other; without reads by version they may be of another object."""
         stat = self.ref.object("data")
         if not self.store.is_current(stat):
             return _replaced(stat.key)
-        # It may be the index that is wrong, which nothing but the records contradicts.
+        # The index may be wrong, which only the records show.
         self._index = self._places = self._block_map = None
         self.store.forget(self.ref.object("index"))
         return CorruptLedgerError(error.reason, key=stat.key, offset=error.offset)
@@ -431,6 +431,26 @@ def _replaced(key: str) -> StaleObjectError:
 
 
 def _misplaced(key: str, anchor: Anchor) -> StaleObjectError:
-    """Return the error for entries that were handed out from a place where nothing proves them to be."""
-    reason = f"what an earlier pass had learned of where entry {anchor.entry} begins was wrong, and is forgotten; read it again"
+    """Return the error for entries that were handed out from a learned offset that was wrong."""
+    reason = f"the offset of entry {anchor.entry} that an earlier pass had learned was wrong, and is forgotten; read it again"
     return StaleObjectError(reason, key=key, offset=anchor.offset)
+
+
+def _described(ref: LedgerRef, index: OffloadIndex, data: ObjectHead, index_object: ObjectHead) -> dict[str, Any]:
+    """Return index, ledger metadata, blocks and object metadata as JSON values; sizes in bytes, times in ISO 8601 UTC."""
+    ends = block_ends(index)
+    return {
+        **describe_ref(ref),
+        "index": {
+            "data_length": index.data_length,
+            "header_length": index.header_length,
+            "padding": index.padding,
+            "oddity": index.oddity,
+        },
+        "ledger_metadata": describe_metadata(index.metadata),
+        "blocks": [
+            {"first_entry": block.first_entry, "part": block.part, "offset": block.offset, "length": end - block.offset}
+            for block, end in zip(index.blocks, ends, strict=True)
+        ],
+        "objects": {"data": describe_object(data), "index": describe_object(index_object)},
+    }

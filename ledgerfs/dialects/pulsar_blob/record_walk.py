@@ -1,4 +1,4 @@
-"""Walking the records of one block: the one place that decides whether bytes are the entries that the index promises."""
+"""Walking the records of one block: only this module decides whether bytes are the entries that the index promises."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,30 +10,30 @@ from ledgerfs.formats.records import EntryBatch, ScanStop, scan_records
 from ledgerfs.ledgers.reader import Glance
 
 STRETCH = 8 << 20
-"""Bytes of a stretch, more only for a larger entry: some hundred Python calls each, and small enough for the CPU's outer cache."""
+"""Bytes of a stretch, more only for a larger entry: each costs some hundred Python calls, and fits the CPU's outer cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordStretch:
-    """Entries that stand one behind the other in a data object.
+    """Entries that follow each other in a data object.
 
     Attributes
     ----------
     batch
-        The entries; never none.
+        The entries; at least one.
     position
         Offset in the object of the first byte of the batch's buffer.
-    behind
-        Offset in the object behind the last entry.
+    end
+        Offset in the object at which the last entry ends.
 
     """
 
     batch: EntryBatch
     position: int
-    behind: int
+    end: int
 
     def place_of(self, entry: int) -> int | None:
-        """Return the offset in the object of an entry's record; None for an entry that is not among these."""
+        """Return the offset in the object of an entry's record; None for an entry that is not in the batch."""
         row = entry - self.batch.first_entry
         return (
             self.position + int(self.batch.offsets[row]) - RECORD_HEADER_BYTES if 0 <= row < len(self.batch) else None
@@ -41,7 +41,7 @@ class RecordStretch:
 
 
 def front_of(data: bytes, entry: int, key: str, offset: int) -> Glance:
-    """Return what bytes from the start of an entry's record show of it; raises `CorruptLedgerError` where they are not that record's."""
+    """Return the glance at an entry that its record's first bytes give; raises `CorruptLedgerError` if they are not that record's."""
     scan = scan_records(memoryview(data), 0, entry, 1)
     if scan.stop == ScanStop.COMPLETE:
         size = int(scan.batch.lengths[0])
@@ -53,10 +53,10 @@ def front_of(data: bytes, entry: int, key: str, offset: int) -> Glance:
 
 
 def walk_records(window: ObjectWindow, entry: int, last: int, end: int, key: str) -> Iterator[RecordStretch]:
-    """Yield the entries ``entry`` to ``last``, of which the first stands at the window's position, and use up the window as far.
+    """Yield the entries ``entry`` to ``last``, of which the first begins at the window's position; the window moves on with them.
 
-    The block ends at offset ``end``. Raises `CorruptLedgerError`, after all entries before it were yielded, for an entry with another id,
-    an impossible length, or more bytes than the block has left.
+    The block ends at offset ``end``. Raises `CorruptLedgerError` for an entry with another id, an impossible length, or more bytes than
+    the block has left, after all entries before it were yielded.
     """
     needed = RECORD_HEADER_BYTES
     while entry <= last:
@@ -66,16 +66,16 @@ def walk_records(window: ObjectWindow, entry: int, last: int, end: int, key: str
             )
         scan = scan_records(window.buffer[: max(needed, STRETCH)], 0, entry, last - entry + 1)
         entry += len(scan.batch)
-        position, behind = window.position, window.position + scan.position
-        if behind > end:
+        position, stop = window.position, window.position + scan.position
+        if stop > end:
             raise CorruptLedgerError(
-                f"entries up to {entry - 1} leave their block, which ends at byte {end}", key=key, offset=behind
+                f"entries up to {entry - 1} leave their block, which ends at byte {end}", key=key, offset=stop
             )
         if len(scan.batch):
-            yield RecordStretch(scan.batch, position, behind)
+            yield RecordStretch(scan.batch, position, stop)
         window.consume(scan.position)
         if scan.stop == ScanStop.NEGATIVE_LENGTH:
-            raise CorruptLedgerError(f"entry {entry} has the impossible length {scan.found}", key=key, offset=behind)
+            raise CorruptLedgerError(f"entry {entry} has the impossible length {scan.found}", key=key, offset=stop)
         if scan.stop == ScanStop.WRONG_ID:
-            raise CorruptLedgerError(f"entry {scan.found} stands where entry {entry} should", key=key, offset=behind)
+            raise CorruptLedgerError(f"entry {scan.found} stands where entry {entry} should", key=key, offset=stop)
         needed = RECORD_HEADER_BYTES + (scan.found or 0)

@@ -1,4 +1,7 @@
-"""What is left of offloads that are not whole: data objects without an index, and indexes that cannot be read."""
+"""Remains of offloads that are not whole: data objects without an index, and indexes that cannot be read.
+
+`verify` and repairs name the kinds of what they find alike (``docs/operating/verify.md``, ``docs/operating/repair.md``).
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -16,6 +19,16 @@ if TYPE_CHECKING:
     from ledgerfs.ledgers.catalog import Catalog
     from ledgerfs.ledgers.catalog_rows import Table
 
+DATA_WITHOUT_INDEX = "data-without-index"
+INDEX_WITHOUT_DATA = "index-without-data"
+UNREADABLE_INDEX = "unreadable-index"
+NO_VERSION_KEY = "no-version-key"
+UNFINISHED_UPLOAD = "unfinished-upload"
+GCS_PART = "gcs-part"
+
+REPAIRED_KINDS = frozenset({DATA_WITHOUT_INDEX, INDEX_WITHOUT_DATA, UNREADABLE_INDEX, NO_VERSION_KEY})
+"""Of these kinds repairs find all that `verify` finds."""
+
 
 @dataclass(frozen=True, slots=True)
 class BadIndex:
@@ -24,9 +37,9 @@ class BadIndex:
     Attributes
     ----------
     managed_ledger
-        Its topic's, where user metadata tells it.
+        Of its topic, by user metadata; None if that does not name it.
     has_copy
-        Whether a complete ledger of this id and topic has the same data object, as far as size and first bytes tell.
+        Whether a complete ledger of this id and topic has a data object of the same size and first bytes.
 
     """
 
@@ -54,7 +67,7 @@ class BlobRemains:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing."""
+        """Whether there are no remains."""
         return not (self.orphans.size or self.bad_indexes)
 
     @property
@@ -63,14 +76,14 @@ class BlobRemains:
         return not self.bad_indexes
 
     def renamed(self, new_row: npt.NDArray[np.int32]) -> "BlobRemains":
-        """Return the same with other rows of names."""
+        """Return the same with other rows of names: ``new_row`` of each old one."""
         orphans = self.orphans.copy()
         is_named = orphans["name"] >= 0
         orphans["name"][is_named] = new_row[orphans["name"][is_named]]
         return replace(self, orphans=orphans)
 
     def why_not(self, ledger_id: int) -> str | None:
-        """Return why there is no ledger of this id; raises the error of its index."""
+        """Return why there is no ledger of this id, None if nothing is left of it; raises the error of its index."""
         if (self.orphans["ledger_id"] == ledger_id).any():
             return "its data object is in the bucket, but no index: the upload is unfinished or failed"
         for bad in self.bad_indexes:
@@ -85,16 +98,16 @@ class BlobRemains:
                 yield Unreadable(bad.key.ledger_id, bad.key.uuid, bad.key.index_key, bad.error)
 
     def ledger_ids(self) -> Iterator[int]:
-        """Yield the ids of both."""
+        """Yield the ledger ids of both."""
         yield from self.orphans["ledger_id"].tolist()
         yield from (bad.key.ledger_id for bad in self.bad_indexes)
 
     def counts(self) -> dict[str, int]:
-        """Return how many there are."""
+        """Return how many there are of each kind."""
         return {"unreadable indexes": len(self.bad_indexes), "data objects without index": int(self.orphans.size)}
 
 
 def remains_of(catalog: "Catalog") -> BlobRemains:
-    """Return what a catalog has of these."""
+    """Return this dialect's remains in a catalog."""
     found = catalog.remains.get(NUMBER)
     return BlobRemains() if found is None else cast("BlobRemains", found)

@@ -1,4 +1,4 @@
-"""Offloaded ledgers as rows of a catalog, for those who know of dialects only their numbers (`ledgerfs.ledgers.dialects_known`)."""
+"""Offloaded ledgers as rows of a catalog, for rooms that know a dialect only by its number (`ledgerfs.ledgers.dialects_known`)."""
 
 from typing import Any
 
@@ -31,18 +31,18 @@ def objects_of(
 
 
 def key_of_missing(uuid: str, ledger_id: int, managed_ledger: str | None, place: str, kind: int) -> str:  # noqa: ARG001  (keys are flat)
-    """Return the key of the object that is there: the data object where that is, else the index."""
+    """Return the key of the object that is left: the data object's or the index's."""
     key = LedgerKey(uuid, ledger_id, is_index=False)
     return key.data_key if kind in {GapKind.INDEX_LOST, GapKind.CONTRADICTED} else key.index_key
 
 
 def kept(remains: Remains) -> Kept:
-    """Return what is kept for the next process; bad indexes are not, since the next listing finds them again."""
+    """Return what the kept catalog stores of the remains: no bad indexes, which the next listing finds again."""
     if not isinstance(remains, BlobRemains):
         raise TypeError(type(remains).__name__)
     return Kept(None, {"orphans": remains.orphans})
 
 
 def remains_of_kept(kept: Kept) -> BlobRemains:
-    """Return it again."""
+    """Return the remains that `kept` made storable."""
     return BlobRemains(kept.tables["orphans"])

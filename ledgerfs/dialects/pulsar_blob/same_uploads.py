@@ -1,8 +1,8 @@
-"""Which data objects without a readable index are another upload of a ledger that is complete, and so hide nothing.
+"""Data objects without a readable index that are another upload of a complete ledger, so that nothing is lost with them.
 
-The id alone does not tell: two clusters may share a bucket, and an import may take the id of a ledger that lost its index. An upload that
-was tried again has as many bytes, and begins with the same. Whatever does not is a ledger of its own. What was compared stays in the
-catalog, by the versions of both objects.
+The id alone does not tell: two clusters may share a bucket, and an import may take the id of a ledger that lost its index. Another upload
+of the same ledger has the same size and the same first bytes; any other data object is a ledger of its own. The catalog keeps what was
+compared, by the versions of both objects.
 """
 
 from collections.abc import Iterator
@@ -22,13 +22,13 @@ from ledgerfs.storage.objects import ReadRequest
 from ledgerfs.storage.ordered_map import ordered_map
 
 COMPARED = 64 << 10
-"""First bytes of two data objects that are compared: hundreds of messages with their times, for one small request each."""
+"""So many first bytes of two data objects are compared: hundreds of messages with their times, for one small request each."""
 
 _THREADS = 16
 
 
 def compared_with_copies(store: ObjectStore, catalog: Catalog) -> Catalog:
-    """Return the catalog with ``has_copy`` of its orphans and bad indexes; raises `StoreUnreachableError` only."""
+    """Return the catalog with ``has_copy`` of its orphans and bad indexes set; raises only `StoreUnreachableError`."""
     copies, remains = _Copies(store, catalog, SameIds(catalog)), remains_of(catalog)
     orphans = remains.orphans.copy()
     for column in ("has_copy", "near_high", "near_low", "near_version"):
@@ -51,14 +51,14 @@ def compared_with_copies(store: ObjectStore, catalog: Catalog) -> Catalog:
 
 @dataclass(frozen=True, slots=True)
 class _Copies:
-    """The complete ledgers that have the ids of data objects without a readable index."""
+    """The complete ledgers with the same ids as data objects without a readable index."""
 
     store: ObjectStore
     catalog: Catalog
     same_ids: SameIds
 
     def of_orphan(self, orphan: np.void) -> tuple[bool, np.void | None]:
-        """Return whether there is a copy of a row of `ORPHAN`, and the last ledger that it was compared with."""
+        """Return whether a row of `ORPHAN` has a copy, and the last ledger that it was compared with."""
         near, key = None, key_of(orphan)
         for near in self._as_large(key.ledger_id, int(orphan["name"]), int(orphan["size"])):
             if _was_compared(orphan, near):
@@ -70,7 +70,7 @@ class _Copies:
         return False, near
 
     def of_bad_index(self, bad: BadIndex) -> bool:
-        """Return whether there is a copy of the data object beside an index that cannot be read."""
+        """Return whether the data object of an unreadable index has a copy."""
         ledger_id = bad.key.ledger_id
         stat = told_of(self.store, bad.key.data_key).stat if self._of_id(ledger_id) else None
         if stat is None:
@@ -82,7 +82,7 @@ class _Copies:
         return [ledger for ledger in self.same_ids.sound(ledger_id) if ledger["dialect"] == NUMBER]
 
     def _as_large(self, ledger_id: int, name: int, size: int) -> Iterator[np.void]:
-        """Yield the ledgers of an id, and of a topic where that is known, whose data object has so many bytes."""
+        """Yield the ledgers of an id, and of a topic if that is known, whose data object has ``size`` bytes."""
         for ledger in self._of_id(ledger_id):
             if ledger["stored"] == size and (name <= UNKNOWN or ledger["name"] == name):
                 yield ledger
@@ -96,12 +96,12 @@ class _Copies:
         except StoreUnreachableError:
             raise
         except LedgerfsError:
-            # What cannot be compared makes up for nothing; the next listing tries again.
+            # Without a comparison it is no copy; the next listing tries again.
             return False
 
 
 def _was_compared(orphan: np.void, ledger: np.void) -> bool:
-    """Whether the catalog remembers how these two compare: what it knows of the orphan is of the same version."""
+    """Whether the catalog remembers how these two compare, in their present versions."""
     is_near = (orphan["near_high"], orphan["near_low"]) == (ledger["uuid_high"], ledger["uuid_low"])
     version = orphan["near_version"]
     return bool(is_near and version == _version_of(ledger) and version != b"")

@@ -1,4 +1,4 @@
-"""Which topic the user metadata of objects tells, where no index does: a HEAD each, several at a time."""
+"""Topics that the user metadata of objects names, if no index does: a HEAD each, several at a time."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,20 +16,20 @@ _TOLD_EVERY = 256
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What user metadata tells of an object's ledger.
+    """The answer about one object.
 
     Attributes
     ----------
     managed_ledger
-        Its name, None where it is not told.
+        Named by its user metadata; None if that names none.
     stat
-        The object as it is now; None where it is gone.
+        The object as it is now; None if it is gone.
     is_kept
         Whether the store keeps user metadata at all.
     is_of_job
-        Whether a job wrote it together with others, which all become ledgers in the end, or none (`ledger_group`).
+        Whether a job wrote it together with others, which all become ledgers or none (`ledger_group`).
     error
-        What kept us from asking; None for an answer.
+        Why there was no answer; None if there was one.
 
     """
 
@@ -44,7 +44,7 @@ _KEEPS_NONE = Told(is_kept=False)
 
 
 def told_of(store: ObjectStore, key: str) -> Told:
-    """Ask for one object; raises `StoreUnreachableError` only."""
+    """Ask for one object; raises only `StoreUnreachableError`."""
     try:
         head = store.head(key)
     except NotFoundError:
@@ -60,7 +60,7 @@ def told_of(store: ObjectStore, key: str) -> Told:
 
 
 def all_told(store: ObjectStore, keys: Sequence[str], progress: Progress | None = None) -> Iterator[Told]:
-    """Yield what is told of each object, in order; a store that keeps no user metadata is asked once."""
+    """Yield the answer about each object, in order; a store that keeps no user metadata is asked once."""
     first = told_of(store, keys[0]) if keys else _KEEPS_NONE
     if not first.is_kept:
         yield from [_KEEPS_NONE] * len(keys)

@@ -1,8 +1,8 @@
-"""Objects of a bucket that have no partner, looked at once more by one request each: a listing alone accuses too easily.
+"""Objects of a bucket without a partner, looked at once more with one request each: a listing alone is not enough.
 
-Pages of a listing are of different moments, so a ledger that is uploaded or deleted meanwhile looks like half of one. And only user
-metadata tells the topic of a data object whose index is lost or unreadable. What was learned stays in the catalog, by the version of the
-object: nothing is asked twice.
+The pages of a listing are of different moments, so a ledger that is uploaded or deleted meanwhile may show one object only. And only user
+metadata names the topic of a data object whose index is lost or unreadable. The catalog keeps the answers by the object's version: nothing
+is asked twice.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ from ledgerfs.storage.object_store import ObjectStore
 from ledgerfs.storage.ordered_map import ordered_map
 
 RowOf = Callable[[str | None], int]
-"""Returns the row of a managed ledger's name, which is added if need be."""
+"""Returns the row of a managed ledger's name; a new name gets a row."""
 
 Versions = npt.NDArray[np.bytes_]
 
@@ -40,7 +40,7 @@ _THREADS = 16
 
 
 def without_false_losses(store: ObjectStore, ledgers: Table, previous: Catalog | None) -> Table:
-    """Return rows of `LEDGER` in which ``stored`` is -1 only where the data object is truly gone, and the index is truly there."""
+    """Return the rows of `LEDGER` whose index is really there; ``stored`` is -1 only if the data object is really gone."""
     old = np.empty(0, LEDGER) if previous is None else previous.lost[previous.lost["dialect"] == NUMBER]
     lost = np.flatnonzero(ledgers["stored"] < 0)
     lost = lost[~_is_known(ledgers[lost], own_of(ledgers)["index_version"][lost], old, own_of(old)["index_version"])]
@@ -66,7 +66,7 @@ def without_false_losses(store: ObjectStore, ledgers: Table, previous: Catalog |
 def told_orphans(
     store: ObjectStore, listed: Table, previous: Catalog | None, row_of: RowOf, progress: Progress | None
 ) -> Table:
-    """Return data objects without an index as rows of `ORPHAN`; those that were deleted meanwhile are left out."""
+    """Return data objects without an index as rows of `ORPHAN`, without those that were deleted meanwhile."""
     orphans = np.zeros(listed.size, ORPHAN)
     for column in listed.dtype.names or ():
         orphans[column] = listed[column]
@@ -87,7 +87,7 @@ def told_orphans(
 
 
 def told_bad_indexes(store: ObjectStore, bad: Sequence[BadIndex], row_of: RowOf) -> list[BadIndex]:
-    """Return the same, with the topics that the user metadata of index or data object tells."""
+    """Return the same with the topics that the user metadata of index or data object names."""
     asked = [one for one in bad if not isinstance(one.error, ObjectNotFoundError)]
     told = [one.managed_ledger for one in all_told(store, [one.key.index_key for one in asked])]
     nameless = [place for place, name in enumerate(told) if name is None]
@@ -102,7 +102,7 @@ def told_bad_indexes(store: ObjectStore, bad: Sequence[BadIndex], row_of: RowOf)
 
 
 def _remember(orphans: Table, previous: Catalog, row_of: RowOf) -> None:
-    """Take over what was learned of the same versions of the same objects."""
+    """Copy the answers about the same versions of the same objects."""
     old = remains_of(previous).orphans
     for row in np.flatnonzero(_is_known(orphans, orphans["version"], old, old["version"])).tolist():
         known = old[match_rows(orphans[row : row + 1], old)[0]]
@@ -113,7 +113,7 @@ def _remember(orphans: Table, previous: Catalog, row_of: RowOf) -> None:
 
 
 def _is_known(rows: Table, versions: Versions, old: Table, old_versions: Versions) -> npt.NDArray[np.bool_]:
-    """Return which rows are among older ones, in the same version."""
+    """Return which rows are among the older ones in the same version."""
     if not old.size:
         return np.zeros(rows.size, bool)
     matches = match_rows(rows, old)

@@ -1,7 +1,7 @@
-"""Writing one ledger: entries become blocks, blocks the parts of an upload, and last of all the index is put.
+"""Writing one ledger: entries become blocks, blocks the parts of an upload, and at the end the index is put.
 
-Whatever happens before that, the bucket shows no such ledger: not while parts are sent, not when the data object is complete, and not when
-anything fails, after which nothing is left that the store lets us remove (``docs/formats/pulsar-blob.md``).
+Before that the bucket shows no such ledger: not while parts are sent, not when the data object is complete, and not when something fails;
+then everything is removed that the store lets us remove (``docs/formats/pulsar-blob.md``).
 """
 
 import logging
@@ -42,7 +42,7 @@ class WrittenLedger:
     data, index
         Its objects, as the store has them.
     offload_index
-        What the index object says.
+        Of the index object.
 
     """
 
@@ -54,14 +54,14 @@ class WrittenLedger:
 
 @dataclass(frozen=True, slots=True)
 class UnindexedLedger:
-    """A data object that is whole, and no ledger before its index is there, which any process may put (`publish`). Pickles.
+    """A whole data object, which is no ledger before any process puts its index (`publish`). Pickles.
 
     Attributes
     ----------
     data
         The object, as the store has it.
     offload_index
-        What the index object is to say.
+        Of the index object that is to be put.
 
     """
 
@@ -81,7 +81,7 @@ class _Blocks:
 
     @property
     def room(self) -> int:
-        """Bytes that the present block still takes; 0 where there is none."""
+        """Bytes that the present block still takes; 0 before the first block."""
         return self.size - self.used if self.used else 0
 
 
@@ -93,8 +93,8 @@ class LedgerWriter:
     Raises
     ------
     RefusedLedgerError
-        Block sizes that the store does not take; and, of the entries, those of another id than the next one, too large ones, too many for
-        the store's number of parts, and none at all. No request was made before the first block was full.
+        A block size that the store does not take, an entry with another id than the next one, an entry that is too large, more blocks than
+        the store takes parts, or a ledger without entries. No request is made before the first block is full.
 
     """
 
@@ -139,7 +139,7 @@ class LedgerWriter:
         return self._entries
 
     def add(self, batch: EntryBatch) -> None:
-        """Add the next entries; they are copied, or gone, when this returns."""
+        """Add the next entries. When this returns they are copied or sent, so the caller may reuse their buffer."""
         self._require_open()
         if not len(batch):
             return
@@ -157,7 +157,7 @@ class LedgerWriter:
                 for made in self.ledger.transform(batch, self._entries):
                     self._add(made)
         except BaseException:
-            # What is missing now must never be committed.
+            # With entries missing it must never be committed.
             self.abort()
             raise
 
@@ -179,7 +179,7 @@ class LedgerWriter:
         self._length += int(batch.lengths.sum())
 
     def seal(self) -> None:
-        """End the last block, whose size only now is known, and send it; nothing can be added then."""
+        """End the last block, whose size is only known now, and send it; nothing can be added after that."""
         self._require_open()
         blocks = self._blocks
         if not self._entries:
@@ -193,14 +193,14 @@ class LedgerWriter:
             blocks.used = 0
 
     def commit(self, *, created_ms: int | None = None) -> WrittenLedger:
-        """Complete the data object, then put the index. An error says that there is no such ledger, but for `UncertainWriteError`.
+        """Complete the data object, then put the index. After an error there is no such ledger, except with `UncertainWriteError`.
 
-        ``created_ms`` is the creation of the ledger, ms since 1970 UTC, where that is only known now.
+        ``created_ms`` is when the ledger was created, ms since 1970 UTC, if that is only known now.
         """
         return publish(self._store, self.complete(created_ms=created_ms))
 
     def complete(self, *, created_ms: int | None = None) -> UnindexedLedger:
-        """Complete the data object alone, which stays when this is left; as `commit` else."""
+        """Complete only the data object, which stays after the ``with``; otherwise as `commit`."""
         self.seal()
         known = self.ledger.metadata
         created_ms = known.created_ms if created_ms is None else created_ms
@@ -224,7 +224,7 @@ class LedgerWriter:
             raise ValueError("the ledger is written already, or given up")
 
     def _begin_block(self, first_entry: int) -> None:
-        """End the present block with padding, and begin the next one as if it were to be full."""
+        """End the present block with padding, and begin the next one with the header of a full block."""
         blocks = self._blocks
         if blocks.used:
             self._upload.write(build_padding(blocks.room))
@@ -245,7 +245,7 @@ class LedgerWriter:
 
 
 def publish(store: RawStore, made: UnindexedLedger) -> WrittenLedger:
-    """Put the index of a complete data object; removes that object when there will be no index, and nobody else has written one."""
+    """Put the index of a complete data object; if that fails, and nobody else has put one, the data object is removed."""
     ledger, data, key = made.ledger, made.data, made.ledger.key
     try:
         _require_same(store, data)
@@ -278,7 +278,7 @@ def _require_same(store: RawStore, data: ObjectStat) -> None:
 
 
 def _remove_index(store: RawStore, written: ObjectStat) -> None:
-    """Remove an index whose data object is another one by now, unless it is another one, too."""
+    """Remove an index whose data object was replaced, unless the index was replaced as well."""
     try:
         _require_same(store, written)
         store.writes.delete(written.key)
@@ -294,7 +294,7 @@ def _uncertain(key: str, error: LedgerfsError) -> UncertainWriteError:
 
 
 def _remove_data(store: RawStore, index_key: str, data: ObjectStat) -> None:
-    """Remove a data object that gets no index, unless it has one, or the store does not tell."""
+    """Remove a data object without an index; it stays if it has one, or if the store does not tell."""
     try:
         try:
             store.head(index_key)

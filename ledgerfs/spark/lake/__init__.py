@@ -1,5 +1,5 @@
-"""The folder, or bucket, that an export fills: files that are whole or not there, and a state that tells what they were made from.
+"""The lake: the folder or bucket of an export, with files that are whole or not there, and a state of what they were made from.
 
-Tasks write below ``_ledgerfs/<job>/``, where no reader looks; one commit moves their files to where they belong, and is finished by the
-next export if its process is killed.
+Tasks write below ``_ledgerfs/<job>/``, where no reader looks. A commit moves their files to their places; if its process is killed, the
+next export finishes it.
 """

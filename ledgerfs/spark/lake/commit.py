@@ -1,7 +1,7 @@
-"""How an export becomes visible: tasks write beside the lake, then the driver says what shall be, and then does it.
+"""How an export becomes visible: tasks write beside the lake, then the driver writes its intent, and then carries it out.
 
-What shall be (the intent) is one object: once it is there, whoever comes next finishes the work, whatever ended the one who began it; until
-then, all that tasks wrote is rubbish, which whoever comes next removes. ``_SUCCESS`` is there while the files are all that should be.
+The intent is one object. Once it is there, the next export finishes the work if this one is killed; before that, the next export removes
+the tasks' files. ``_SUCCESS`` is there while the files are complete.
 """
 
 import json
@@ -27,19 +27,19 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What shall be: where each staged file goes, its bytes, and which files of the lake go away."""
+    """The intent: where each staged file goes, its bytes, and which files of the lake are removed."""
 
     moves: tuple[tuple[str, str, int], ...]
     removed: tuple[str, ...]
 
 
 def staging(job: str) -> str:
-    """Return the folder for all that belongs to one export until it is done."""
+    """Return the folder of everything that belongs to one export until it is done."""
     return f"{FOLDER}/{job}"
 
 
 def read_state(lake: Lake) -> tuple[LakeState | None, bytes | None]:
-    """Return the state of a lake and its text, as nothing but the text tells a state from all others; None where there is no export."""
+    """Return the state of a lake and its text, which identifies it; None for both if there is no export."""
     text = lake.read(STATE)
     return (None if text is None else LakeState.parse(text, lake.path(STATE))), text
 
@@ -47,7 +47,7 @@ def read_state(lake: Lake) -> tuple[LakeState | None, bytes | None]:
 def commit(
     lake: Lake, job: str, moves: Iterable[tuple[str, str, int]], removed: Iterable[str], state: LakeState
 ) -> None:
-    """Make what tasks staged the lake's; raises before anything has changed there, or leaves the rest to whoever comes next."""
+    """Move the staged files into the lake. Raises before anything has changed there, or leaves the rest to the next export."""
     lake.write(f"{staging(job)}/{_NEXT_STATE}", state.to_json())
     shall_be = Commit(tuple(moves), tuple(removed))
     lake.write(f"{staging(job)}/{_INTENT}", json.dumps(asdict(shall_be)).encode())
@@ -55,12 +55,12 @@ def commit(
 
 
 def recover(lake: Lake) -> None:
-    """Finish what an export that is no more had begun to make visible, and remove what others left. For the holder of the lock.
+    """Finish the commit of a killed export, and remove the staged files of others. For the holder of the lock.
 
     Raises
     ------
     ObjectNotFoundError
-        A file that it had written is gone.
+        A staged file of the commit is gone.
 
     """
     for job in lake.folders(FOLDER):
@@ -72,7 +72,7 @@ def recover(lake: Lake) -> None:
 
 
 def _do(lake: Lake, job: str, shall_be: Commit) -> None:
-    """Do what an intent says, or what is left of it; each step may have been done before."""
+    """Carry out an intent, or the rest of it; each step may have been done before."""
     _remove_success(lake)
     _move(lake, job, shall_be.moves)
     _remove(lake, shall_be.removed)
@@ -112,13 +112,13 @@ def _write_success(lake: Lake) -> None:
 
 
 def _clear(lake: Lake, job: str) -> None:
-    # The intent goes first: without the files it speaks of, nobody could follow it.
+    # The intent is removed first: without its files nobody could carry it out.
     lake.remove(f"{staging(job)}/{_INTENT}")
     lake.remove_folder(staging(job))
 
 
 def _at_once(work: Callable[[Value], None], values: Iterable[Value]) -> None:
-    """Do something for many values, some at a time; raises the first error."""
+    """Call ``work`` for many values, some at a time; raises the first error."""
     for _ in ordered_map(work, values, _AT_A_TIME, "ledgerfs-lake"):
         pass
 

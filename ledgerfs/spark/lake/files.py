@@ -1,7 +1,7 @@
-"""The messages of one part, in one file a folder: what each task of an export writes.
+"""The files that a task of an export writes: the messages of its part, one file for each folder.
 
-Messages of few folders are passed on as they come; where those of several are mixed, they are gathered up to a limit and sorted, so that
-each folder gets few files, however they are mixed. Memory is bounded by that limit, and by how many files are open at a time.
+Messages are written as they come while they are of one folder; mixed ones are gathered up to a limit and sorted, so that each folder gets
+few files. Memory is bounded by that limit, and by the number of files that are open at a time.
 """
 
 import io
@@ -30,11 +30,11 @@ class StagedFile:
     Attributes
     ----------
     folder
-        Where it belongs, below the lake: ``topic=…/date=…``; empty for the lake itself.
+        Its final folder, below the lake: ``topic=…/date=…``; empty for the lake itself.
     staged
-        Where it is until then: its name in the folder of the attempt.
+        Its name until then, in the folder of the attempt.
     messages, size
-        How many it holds, and its bytes.
+        Number of messages, and bytes.
 
     """
 
@@ -45,7 +45,7 @@ class StagedFile:
 
 
 class LakeFiles:
-    """Files of one part of a topic, for one thread. Whoever makes them closes or abandons them.
+    """Files of one part of a topic, for one thread. The caller closes or abandons them.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class LakeFiles:
     schema, kind
         Columns of the files, and one of `TABLE_KINDS`.
     begin
-        Begins to write a file of a number: gives its name, and the upload.
+        Begins to write the file with a number: returns its name, and the upload.
 
     """
 
@@ -72,7 +72,7 @@ class LakeFiles:
         self._gathered_bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Write messages, which have the columns of the files and those of the layout."""
+        """Write messages, with the columns of the files and those of the layout."""
         folders = list(self._layout.split(batch)) if not self._gathered else []
         if len(folders) == 1:
             self._write(folders[0][0], batch)
@@ -90,7 +90,7 @@ class LakeFiles:
         return self._done
 
     def abandon(self) -> None:
-        """Give up what is not finished, after an error."""
+        """Abort the files that are not finished, after an error."""
         while self._open:
             self._open.popitem()[1].abandon()
 
@@ -100,7 +100,7 @@ class LakeFiles:
         batch = pa.concat_batches(self._gathered)
         self._gathered, self._gathered_bytes = [], 0
         for folder, rows in self._layout.split(batch):
-            # A copy: a slice would keep all that was gathered in memory.
+            # A copy: a slice would keep all gathered messages in memory.
             self._write(folder, batch if rows is None else batch.take(pa.array(rows)))
 
     def _write(self, folder: str, batch: pa.RecordBatch) -> None:
@@ -165,7 +165,7 @@ class _UploadSink(io.RawIOBase):
         return self._written
 
     def write(self, data: Buffer) -> int:  # type: ignore[override]
-        """Take all of it; what a writer adds after it was given up goes nowhere."""
+        """Take all of it; bytes that a writer adds after it was abandoned are dropped."""
         left = memoryview(data).cast("B")
         size = left.nbytes
         while left.nbytes and not self.is_given_up:

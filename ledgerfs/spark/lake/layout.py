@@ -1,6 +1,6 @@
-"""Where in a lake a message goes: folders named by the values of its columns, ``topic=…/date=2026-11-01``, as Hive and Spark have them.
+"""The folders of a lake, named by the values of columns as in Hive and Spark: ``topic=…/date=2026-11-01``.
 
-Messages are told apart by numbers, a whole batch at a time; a text is made for each folder, not for each message.
+Messages are sorted by numbers, a whole batch at a time; a text is made for each folder, not for each message.
 """
 
 import re
@@ -15,7 +15,7 @@ from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.array_types import Int64
 
 PARTITION_COLUMNS = ("topic", "date", "hour", "partition", "ledger_id", "producer_name")
-"""What folders may be named by; date and hour are those of ``publish_time``, UTC, and no column of the files."""
+"""Columns that folders may be named by; date and hour are those of ``publish_time``, UTC, and not columns of the files."""
 
 _OF_TIME = ("date", "hour")
 _HOUR_US = 3_600_000_000
@@ -31,7 +31,7 @@ class LakeLayout:
     Raises
     ------
     InvalidOptionError
-        A column that folders are not named by, one that is named twice, an hour without its date.
+        A column that folders cannot be named by, a column named twice, an hour without its date.
 
     """
 
@@ -47,7 +47,7 @@ class LakeLayout:
                 raise InvalidOptionError("an hour goes below its date", key=name)
 
     def columns_of_files(self, columns: Sequence[str]) -> tuple[str, ...]:
-        """Return those of the columns that are not in the names of folders; raises `InvalidOptionError` if none is left."""
+        """Return the columns that are not in the names of folders; raises `InvalidOptionError` if none is left."""
         left = tuple(name for name in columns if name not in self.partition_by)
         if not left:
             raise InvalidOptionError("no column is left for the files", key=", ".join(columns) or "columns")
@@ -77,9 +77,9 @@ class LakeLayout:
 
 
 def _codes(name: str, batch: pa.RecordBatch) -> Int64:
-    """Return for each row a number that tells its folder from the others."""
+    """Return for each row the number of its folder, different for each."""
     if name in _OF_TIME:
-        # A date tells all hours of a day apart from those of another.
+        # The date is in the number, so hours of different days differ.
         times: Int64 = batch["publish_time"].view(pa.int64()).to_numpy()
         return times // (_DAY_US if name == "date" else _HOUR_US)
     column = batch[name]
@@ -98,7 +98,7 @@ def _text(name: str, batch: pa.RecordBatch, row: int) -> str | None:
 
 
 def _escaped(value: str | None) -> str:
-    """Return a value as Spark writes it into a path, where nothing stands for the empty text, either."""
+    """Return a value as Spark writes it into a path; null and the empty text are the same there."""
     if not value:
         return _NULL
     return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", value)

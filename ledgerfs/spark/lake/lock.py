@@ -1,6 +1,6 @@
-"""One exporter at a time: a lock beside the files, which says who holds it, and ends some minutes after its holder has.
+"""One exporter at a time: a lock beside the files, which names its holder, and ends some minutes after that.
 
-A lock in an object store is a promise, not a wall: whoever commits looks first whether it is still theirs.
+A lock in an object store is a promise, not a wall: a commit first checks that the lock is still its own.
 """
 
 import errno
@@ -19,11 +19,11 @@ from ledgerfs.errors import ExportFolderError, LedgerfsError, ObjectExistsError
 from ledgerfs.spark.lake.target import Lake
 
 FOLDER = "_ledgerfs"
-"""Spark, Hive and pyarrow pass over folders of such a name."""
+"""Spark, Hive and pyarrow skip folders with such a name."""
 
 _LOCK = f"{FOLDER}/lock"
 _TAKING_OVER = f"{FOLDER}/lock-taking-over"
-"""Held while a lock is removed that another one left: who read a moment ago that its holder is gone may read another's lock there now."""
+"""Held while the lock of a gone holder is removed: since that was read, a third exporter may have put its own lock there."""
 
 _log = logging.getLogger("ledgerfs.spark")
 
@@ -33,7 +33,7 @@ _RENEWED_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a lock: the export's name, where it runs, and until when the lock is valid, seconds since 1970."""
+    """The holder of a lock: the export's name, where it runs, and until when the lock is valid, seconds since 1970."""
 
     job: str
     host: str
@@ -49,14 +49,14 @@ class Holder:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the process has ended, or has not renewed its lock for long."""
+        """Whether the process has ended, or has not renewed its lock in time."""
         if self.host == socket.gethostname() and self.started and _start_of(self.process) != self.started:
             return True
         return time.time() > self.until
 
 
 class LakeLock:
-    """The lock of a lake, held in a ``with`` block; entering it raises `ExportFolderError` (errno EBUSY) where another export holds it."""
+    """The lock of a lake, held in a ``with`` block; entering it raises `ExportFolderError` (errno EBUSY) if another export holds it."""
 
     def __init__(self, lake: Lake, job: str) -> None:
         self._lake = lake
@@ -81,7 +81,7 @@ class LakeLock:
             if self._is_ours():
                 self._lake.remove(_LOCK)
         except LedgerfsError:
-            # It ends by itself; after another error, that one is told.
+            # The lock ends by itself; after another error, that one is raised.
             if kind is None:
                 raise
 
@@ -91,7 +91,7 @@ class LakeLock:
             raise self._taken(self._holder())
 
     def _take_over(self, error: ObjectExistsError) -> None:
-        """Put our lock in the place of one whose holder is gone."""
+        """Replace the lock of a holder that is gone by ours."""
         left = self._lake.read(_LOCK)
         self._require_gone(left, error)
         self._begin_taking_over()
@@ -150,7 +150,7 @@ class LakeLock:
                     return
                 self._lake.write(_LOCK, _encoded(Holder.here(self._job)))
             except LedgerfsError as error:
-                # It is tried again; without success the commit finds out.
+                # It is tried again; if that fails, the commit finds out.
                 _log.warning("the lock of the export cannot be renewed: %s", error)
 
 
@@ -159,7 +159,7 @@ def _encoded(holder: Holder) -> bytes:
 
 
 def _decoded(data: bytes | None) -> Holder | None:
-    """Return the holder that a lock names; None without a lock, or in one that nobody can read."""
+    """Return the holder that a lock names; None without a lock, or if it is unreadable."""
     if data is None:
         return None
     try:
@@ -169,7 +169,7 @@ def _decoded(data: bytes | None) -> Holder | None:
 
 
 def _start_of(process: int) -> str | None:
-    """Return what tells a process from a later one of the same number; None if there is none, or where nothing tells."""
+    """Return the start of a process, which tells it from a later one of the same number; None if there is none, or it is not known."""
     try:
         text = Path(f"/proc/{process}/stat").read_text()
     except OSError:

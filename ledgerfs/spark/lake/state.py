@@ -1,7 +1,7 @@
-"""What a lake holds, as its state tells: which ledgers, as they were then, are in which files.
+"""The state of a lake: which ledgers, in which versions, are in which files.
 
-A unit is what was read at once and is replaced at once: some consecutive blocks of a topic. Ledgers that several units share are read anew
-together. The state is one compact JSON text, some hundred bytes a unit.
+A unit is read and replaced as a whole: some consecutive blocks of a topic. Units that share a ledger are read again together. The state is
+one compact JSON text, some hundred bytes for each unit.
 """
 
 import json
@@ -36,20 +36,20 @@ class LakeFile:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What was exported at once.
+    """A part of a topic that was exported as a whole.
 
     Attributes
     ----------
     managed_ledger
         The topic's.
     ledgers, versions
-        Ids, and what identifies the objects that were read (`ledger_version`).
+        Ids, and versions of the objects that were read (`ledger_version`).
     basis, state
-        Which other ledgers its messages depend on (`Scan.basis`), and those as they were.
+        Other ledgers that its messages depend on (`Scan.basis`), and their state then.
     skipped
-        Entries that were left out because they are damaged.
+        Damaged entries that were left out.
     files
-        Without messages there are none.
+        Empty if there are no messages.
 
     """
 
@@ -64,7 +64,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class LakeState:
-    """A whole lake: what decides about the contents of its files (values that JSON knows), and its units."""
+    """A whole lake: the options that decide the contents of its files (JSON values), and its units."""
 
     contents: Mapping[str, Any]
     units: tuple[Unit, ...] = ()
@@ -99,7 +99,7 @@ class LakeState:
             raise InvalidOptionError("not the state of an export; take another folder", key=key) from error
 
     def require_same(self, contents: Mapping[str, Any], key: str) -> None:
-        """Raise `InvalidOptionError` where files that hold something else would come beside these."""
+        """Raise `InvalidOptionError` if files with other contents would be added to these."""
         # Both went through JSON, which has no tuples.
         wanted = json.loads(json.dumps(contents))
         differing = what_differs(wanted, self.contents)
@@ -118,9 +118,9 @@ class Work:
     wanted
         The rows of the catalog to read.
     kept, replaced
-        Units that stay, and those that are read anew.
+        Units that stay, and units that are read again.
     held
-        Of those that stay, units that cannot be read anew, since a ledger of theirs is not in the bucket any more.
+        Those of the units that stay which should be read again, but cannot, since one of their ledgers is not in the bucket any more.
 
     """
 
@@ -144,7 +144,7 @@ class LedgerIds:
         self._topics: dict[str | None, TopicState] = {}
 
     def topic(self, managed_ledger: str | None) -> TopicState:
-        """Return the ledgers of a topic as they are."""
+        """Return the present ledgers of a topic."""
         found = self._topics.get(managed_ledger)
         if found is None:
             found = self._topics[managed_ledger] = TopicState(
@@ -157,12 +157,12 @@ class LedgerIds:
         return self._rows[managed_ledger].get(ledger) if managed_ledger in self._rows else None
 
     def can_remake(self, unit: Unit) -> bool:
-        """Return whether all ledgers are there that a unit was read from."""
+        """Return whether all ledgers that a unit was read from are still there."""
         own = all(self.row(unit.managed_ledger, ledger) is not None for ledger in unit.ledgers)
         return own and (not unit.basis.sources or self.topic(unit.managed_ledger).can_remake(unit.basis))
 
     def is_stale(self, unit: Unit) -> bool:
-        """Return whether reading a unit again would give something else, as far as its ledgers are there."""
+        """Return whether reading a unit again would give other messages, as far as its ledgers are there."""
         name = unit.managed_ledger
         if name not in self._rows:
             return False
@@ -176,7 +176,7 @@ class LedgerIds:
 
 
 def what_is_new(ledgers: LedgerIds, wanted: Mask, units: Iterable[Unit]) -> Work:
-    """Return what is left to do of the wanted rows of a catalog, where some units are done."""
+    """Return what is left to do of the wanted rows of a catalog if some units are done."""
     work = Work(wanted.copy())
     of_topic: dict[str | None, list[Unit]] = defaultdict(list)
     for unit in units:
@@ -188,7 +188,7 @@ def what_is_new(ledgers: LedgerIds, wanted: Mask, units: Iterable[Unit]) -> Work
 
 
 def ledger_version(ref: LedgerRef) -> str:
-    """Return a short text that changes whenever an object of the ledger does."""
+    """Return a short text that changes with the ledger's objects."""
     return blake2b(ref.version.encode(), digest_size=_VERSION_BYTES).hexdigest()
 
 
@@ -207,7 +207,7 @@ def _judge(ledgers: LedgerIds, group: list[Unit], work: Work) -> None:
 
 
 def _sharing(units: list[Unit]) -> Iterable[list[Unit]]:
-    """Return units in groups: those whose ranges of ledgers overlap, directly or by others, belong together."""
+    """Return units in groups: those whose ranges of ledgers overlap, directly or through others, are in one group."""
     groups: list[list[Unit]] = []
     ends = -1
     for unit in sorted(units, key=lambda one: (one.ledgers[0], one.ledgers[-1])):
@@ -220,7 +220,7 @@ def _sharing(units: list[Unit]) -> Iterable[list[Unit]]:
 
 
 def _told(basis: Basis) -> Any:  # noqa: ANN401  (JSON)
-    """Return a basis for JSON; nearly all units have none, for which a digit is enough."""
+    """Return a basis for JSON; for nearly all units it is empty, and a digit is enough."""
     return 0 if basis == Basis() else [basis.first, basis.last, basis.sources]
 
 
@@ -232,7 +232,7 @@ def _unit(names: list[str | None], name: int, ledgers: list[int], versions: list
 
 
 def _earlier_unit(names: list[str | None], name: int, ledgers: list[int], versions: list[str], *rest: Any) -> Unit:  # noqa: ANN401
-    """Return a unit of an earlier version, which noted less of what may change it: it holds in no state."""
+    """Return a unit of an earlier version, which recorded too little of what may change it: it is read again in any state."""
     _, _, skipped, files = rest
     made = tuple(LakeFile(*file) for file in files)
     return Unit(names[name], tuple(ledgers), tuple(versions), Basis.unknown(), "", skipped, made)

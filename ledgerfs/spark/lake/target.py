@@ -1,6 +1,6 @@
-"""The folder that an export fills, in any store that fsspec knows: what is read, moved and removed there, by paths below it.
+"""The folder of a lake, in any store of fsspec: reading, moving and removing objects by their paths below it.
 
-What the driver itself writes there are small objects, each of which is replaced at once, or, with `Lake.create`, not if there is one.
+The driver itself writes small objects, each of which is replaced at once; `Lake.create` replaces none.
 """
 
 import glob
@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """A folder of a filesystem. Everything raises `AccessDeniedError` and `StoreError`, which name the object."""
+    """A folder of a filesystem. All methods raise `AccessDeniedError` and `StoreError`, with the object."""
 
     fs: Any
     root: str
@@ -33,13 +33,13 @@ class Lake:
 
     @classmethod
     def of(cls, target: Storage) -> Self:
-        """Open a folder, which need not be there; raises `UnusableUrlError` where no filesystem can open it."""
+        """Open a folder, which need not exist; raises `UnusableUrlError` if no filesystem can open it."""
         fs, root = filesystem_of(target.url, target.filesystem_options)
         handle = FsspecHandle.of(fs)
         return cls(fs, root.rstrip("/"), handle.is_kind("fsspec.implementations.local", "LocalFileSystem"))
 
     def path(self, name: str) -> str:
-        """Return the filesystem's own path of what is below the folder."""
+        """Return the filesystem's own path of a path below the folder."""
         return f"{self.root}/{name}" if name else self.root
 
     def read(self, name: str) -> bytes | None:
@@ -52,7 +52,7 @@ class Lake:
             return data
 
     def write(self, name: str, data: bytes) -> None:
-        """Write an object in the place of another one, at once."""
+        """Write an object, replacing an existing one at once."""
         path = self.path(name)
         with self._naming(name):
             if not self.is_local:
@@ -68,7 +68,7 @@ class Lake:
             _sync(os.path.dirname(path))  # noqa: PTH120
 
     def create(self, folder: str, name: str, data: bytes) -> None:
-        """Write an object; raises `ObjectExistsError` if there is one, and `BucketNotFoundError` where nothing can be made."""
+        """Write an object; raises `ObjectExistsError` if there is one, and `BucketNotFoundError` if the folder cannot be made."""
         try:
             self._make_folder_of(f"{folder}/{name}")
             open_store(self.fs, self.path(folder)).writes.put(name, data, {})
@@ -78,20 +78,20 @@ class Lake:
             ) from error
 
     def uploads(self, folder: str, part_size: int) -> Callable[[str], Upload]:
-        """Make a folder, and return what begins to write a file of a name there."""
+        """Make a folder, and return a function that begins to write a file of a name there."""
         self._make_folder_of(f"{folder}/x")
         writes = open_store(self.fs, self.path(folder)).writes
         return lambda name: writes.begin_upload(name, {}, part_size)
 
     def files(self, folder: str = "") -> dict[str, int]:
-        """Return the objects in a folder and all folders below it, by their paths below the lake, and the bytes of each."""
+        """Return the bytes of each object in a folder and all folders below it, by their paths below the lake."""
         with self._naming(folder):
             self.fs.invalidate_cache()
             try:
                 found = self.fs.find(self.path(folder), detail=True)
             except FileNotFoundError:
                 return {}
-        # fsspec tells local paths without a trailing slash, and others without a scheme, as the root is.
+        # fsspec gives local paths without a trailing slash, and others without a scheme, like the root.
         start = len(self.root) + 1
         return {path[start:]: int(info.get("size") or 0) for path, info in found.items() if info["type"] != "directory"}
 
@@ -106,7 +106,7 @@ class Lake:
         return sorted(str(one["name"]).rstrip("/").rpartition("/")[2] for one in found if one["type"] == "directory")
 
     def move(self, source: str, name: str) -> None:
-        """Give an object another name, on the store's side. After an interruption it may have both."""
+        """Rename an object, in the store. After an interruption it may have both names."""
         with self._naming(name):
             if self.is_local:
                 self._make_folder_of(name)
@@ -116,28 +116,28 @@ class Lake:
                 self.fs.rm_file(self.path(source))
 
     def remove(self, name: str) -> None:
-        """Remove an object; one that is not there is no error."""
+        """Remove an object; a missing one is no error."""
         with self._naming(name), suppress(FileNotFoundError):
             self.fs.rm_file(self.path(name))
 
     def remove_folder(self, folder: str) -> None:
-        """Remove a folder with all that is in it; one that is not there is no error."""
+        """Remove a folder with everything in it; a missing one is no error."""
         with self._naming(folder):
             self.fs.invalidate_cache()
             with suppress(FileNotFoundError):
-                # Only the local filesystem takes a path as it is.
+                # Only the local filesystem takes a path literally.
                 path = self.path(folder) if self.is_local else glob.escape(self.path(folder))
                 self.fs.rm(path, recursive=True)
 
     def _make_folder_of(self, name: str) -> None:
-        """Make the folder of a file where the store has such things; object stores make buckets of what is asked for here."""
+        """Make the folder of a file if the store has folders; object stores would make a bucket."""
         if self.is_local:
             with self._naming(name):
                 os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)  # noqa: PTH103, PTH120
 
     @contextmanager
     def _naming(self, name: str) -> Iterator[None]:
-        """Tell in our own errors what a filesystem raises."""
+        """Turn a filesystem's exceptions into our errors."""
         key = without_credentials(self.path(name))
         try:
             yield
@@ -154,7 +154,7 @@ def missing(lake: Lake, name: str) -> ObjectNotFoundError:
 
 
 def _sync(folder: str) -> None:
-    """Bring the names in a folder to disk."""
+    """Sync the names in a folder to disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""What is in a bucket, as a DataFrame: a row a ledger, or a row a topic.
+"""The catalog of a bucket as a DataFrame: a row for each ledger, or for each topic.
 
 ::
 
@@ -7,8 +7,8 @@
     catalog(spark, "s3://tier").where("not is_sound").show()
     catalog(spark, "s3://tier", by="topic").orderBy("bytes", ascending=False).show(truncate=False)
 
-or ``ledgerfs spark catalog s3://tier``. Listing and indexes tell it all, but for exact publish times, for which tasks read a little of each
-ledger.
+or ``ledgerfs spark catalog s3://tier``. Listing and indexes are enough, except for exact publish times, for which tasks read a little of
+each ledger.
 """
 
 from collections.abc import Iterator
@@ -25,8 +25,8 @@ from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import Table, is_sound
 from ledgerfs.ledgers.dialect import Progress
-from ledgerfs.spark.runtime.distribution import distribute
 from ledgerfs.spark.runtime.storage import Storage, storage_of
+from ledgerfs.spark.runtime.tasks import distribute
 from ledgerfs.spark.source.ledger_rows import LedgerRows, costs_of_opening, ledger_parts
 from ledgerfs.spark.source.publish_times import TIMES, read_publish_times
 
@@ -50,7 +50,7 @@ LEDGERS = pa.schema(
         ("is_sound", pa.bool_()),
     ]
 )
-"""The columns by ledger; `catalog` says what they hold."""
+"""The columns by ledger; `catalog` explains them."""
 
 BY = ("ledger", "topic")
 _TIME_NAMES = ("first_publish_time", "last_publish_time")
@@ -64,14 +64,14 @@ def catalog(
     publish_times: bool = False,
     progress: Progress | None = None,
 ) -> DataFrame:
-    """Return what a bucket holds; it is listed now.
+    """Return the ledgers or topics of a bucket, which is listed now.
 
     By ledger, in the order of topics and ids: ``topic``, ``ledger_id``, ``uuid`` (of the offload), ``copy`` (0 for the one that is read,
     others are further uploads), ``entries``, ``bytes`` (of entries), ``object_bytes`` (of the data object), ``blocks``, ``created`` (in
     BookKeeper, null if unknown), ``next_created`` (that of the topic's next ledger, null for the last: messages of this one were published
-    between the two, as far as clocks agree), ``uploaded``, ``is_sound`` (false where sizes contradict each other: entries are missing).
+    between the two, as far as clocks agree), ``uploaded``, ``is_sound`` (false if sizes contradict each other: entries are missing).
 
-    By topic: ``topic``, ``ledgers``, ``entries``, ``bytes`` (every ledger once, however many copies there are; null where damaged indexes
+    By topic: ``topic``, ``ledgers``, ``entries``, ``bytes`` (every ledger once, even if it has several copies; null if damaged indexes
     claim more than 2⁶³), ``created`` (the first ledger), ``uploaded`` (the last one).
 
     Times are UTC.
@@ -83,17 +83,17 @@ def catalog(
     by
         ``ledger`` or ``topic``.
     publish_times
-        Add ``first_publish_time`` and ``last_publish_time``, those of the first and the last entry, null where these cannot be read. Tasks
-        read them when somebody asks for rows.
+        Add ``first_publish_time`` and ``last_publish_time`` of the first and the last entry, null if these cannot be read. Tasks read them
+        when rows are used.
     progress
-        Is told how far the listing is.
+        Called with the progress of the listing.
 
     Raises
     ------
     NotFoundError, AccessDeniedError, StoreError
-        What keeps the catalog from loading.
+        The catalog cannot be loaded.
     InvalidOptionError
-        For another ``by``.
+        An unknown ``by``.
 
     """
     if by not in BY:
@@ -112,7 +112,7 @@ def catalog(
 
 
 def ledger_table(found: Catalog) -> pa.Table:
-    """Return a catalog as a table of Arrow, a row a ledger (`LEDGERS`)."""
+    """Return a catalog as a table of Arrow, a row for each ledger (`LEDGERS`)."""
     rows = found.ledgers
     topics = pa.array([topic_of(name) for name in found.names], pa.string())
     columns = {
@@ -133,20 +133,20 @@ def ledger_table(found: Catalog) -> pa.Table:
 
 
 def _column(rows: Table, name: str) -> npt.NDArray[np.int64]:
-    """Return a column by itself: pyarrow wants no strides."""
+    """Return a contiguous copy of a column, as pyarrow needs it."""
     return np.ascontiguousarray(rows[name])
 
 
 def _times_of(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
-    """Return times from ms since 1970; null for 0, which is unknown, and for what no calendar holds."""
+    """Return times from ms since 1970; null for 0, which is unknown, and for times after the year 9999."""
     is_known = (milliseconds > 0) & (milliseconds <= _LAST_MS)
     return pa.array(np.where(is_known, milliseconds, 0) * 1000, mask=~is_known).cast(_TIME)
 
 
 def _next_created(rows: Table) -> npt.NDArray[np.int64]:
-    """Return when the next ledger of the same topic was created, the next whose creation is known; 0 where there is none."""
+    """Return when the next ledger of the same topic with a known creation was created; 0 if there is none."""
     created, names, ids = (_column(rows, column) for column in ("created_ms", "name", "ledger_id"))
-    # Copies stand side by side and have one creation.
+    # Copies are next to each other, with the same creation.
     known = np.flatnonzero(created > 0)
     behind = np.searchsorted(_ordinals(names, ids)[known], _ordinals(names, ids), side="right")
     following = np.append(known, -1)[behind]

@@ -1,8 +1,8 @@
-"""Topics of a bucket exported by Spark's tasks to a lake: Parquet or JSON lines in folders as Hive and Spark have them.
+"""Exporting topics to a lake by Spark's tasks: Parquet or JSON lines in folders as in Hive and Spark.
 
 The tasks write the files themselves, through the target's own filesystem: no message passes through Java, and no Hadoop library is
-needed for ``s3://``. What is there is remembered beside the files (`ledgerfs.spark.lake.state`), so that a later export adds what is new;
-how nobody sees half of one is told in `ledgerfs.spark.lake.commit`.
+needed for ``s3://``. A state beside the files (`ledgerfs.spark.lake.state`) lets a later export add new ledgers only; a commit
+(`ledgerfs.spark.lake.commit`) makes all files visible together.
 """
 
 import errno
@@ -27,9 +27,8 @@ from ledgerfs.spark.lake.target import Lake
 from ledgerfs.spark.pipelines.export_outcome import ExportOutcome, TopicExport, WrittenFile
 from ledgerfs.spark.pipelines.export_request import CheckedRequest, ExportRequest, ToDo, left_to_do
 from ledgerfs.spark.pipelines.export_task import RESULT_SCHEMA, ExportTask, NumberedPartition, RunResult
-from ledgerfs.spark.runtime.distribution import distribute
 from ledgerfs.spark.runtime.storage import Storage, storage_of
-from ledgerfs.spark.runtime.task_errors import error_of
+from ledgerfs.spark.runtime.tasks import distribute, error_of
 
 _SCHEMA = StructType(
     [
@@ -84,7 +83,7 @@ def export(
     incremental
         Add what is new since the last export with the same options; the first one exports all.
     overwrite
-        Replace an earlier export, whatever its options were. Files that no export wrote are never removed.
+        Replace an earlier export with any options. Files that no export wrote are never removed.
     partition_bytes
         About how many bytes a task reads.
     columns
@@ -95,12 +94,12 @@ def export(
     Raises
     ------
     InvalidOptionError
-        An option that is none; a folder that holds files of others, or an export where neither ``incremental`` nor ``overwrite`` is set, or
-        one with other options.
+        An invalid option; a folder with files that no export wrote; an existing export if neither ``incremental`` nor ``overwrite`` is set,
+        or one with other options.
     ExportFolderError
         Another export is writing to the folder.
     LedgerfsError
-        What reading and writing raise. The folder is then as it was, or, where an error came at the very end, the next export finishes it.
+        As reading and writing. The folder is then unchanged, or, after an error at the very end, the next export finishes it.
 
     """
     require_known(scan, (*_OWN_OPTIONS, *SCAN_OPTIONS))
@@ -124,13 +123,13 @@ def run_export(
     incremental: bool = False,
     overwrite: bool = False,
 ) -> LakeExport:
-    """Export topics, and tell what was done; everything else as `export`."""
+    """Export topics as `export`, and return what was done."""
     if incremental and overwrite:
         raise InvalidOptionError("either incremental or overwrite", key="overwrite")
     where, target = storage_of(spark, storage), storage_of(spark, target)
     checked = CheckedRequest.of(where, request)
     lake = Lake.of(target)
-    # Before anything of ours is written to a folder of somebody else.
+    # Before anything is written to a folder that may be somebody else's.
     if not lake.folders(FOLDER) and lake.read(STATE) is None:
         _require_ours(lake, None)
     job = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{secrets.token_hex(4)}"
@@ -185,12 +184,12 @@ def _require_ours(lake: Lake, state: LakeState | None) -> None:
 
 
 def _is_hidden(name: str) -> bool:
-    """Return whether those who read a folder of data pass over a file."""
+    """Return whether readers of a folder of data skip a file of this name."""
     return any(part.startswith(("_", ".")) for part in name.split("/"))
 
 
 def _require_wanted(lake: Lake, state: LakeState, checked: CheckedRequest, *, is_more: bool) -> None:
-    """Raise `InvalidOptionError` for a folder with an export that nobody spoke of, or with one of other contents."""
+    """Raise `InvalidOptionError` for a folder with an export if the options do not expect one, or with one of other contents."""
     if not is_more:
         reason = "the folder holds an export already; say incremental to add what is new, or overwrite"
         raise InvalidOptionError(reason, key=lake.root)

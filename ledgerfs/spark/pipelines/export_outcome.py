@@ -1,4 +1,4 @@
-"""What an export made: the units for the lake's state, where each staged file goes, and what is told to the user."""
+"""The outcome of an export: the units for the lake's state, the place of each staged file, and the report to the user."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -25,15 +25,15 @@ class TopicExport:
     files, messages, size
         Files that were written now, and messages and bytes in them.
     kept
-        Files of earlier exports that are still right.
+        Files of earlier exports that are still valid.
     skipped, incomplete
-        What was left out now with ``on_corrupt="skip"``, and chunked messages of which parts are missing.
+        Damaged entries left out now with ``on_corrupt="skip"``, and chunked messages of which chunks are missing.
     skipped_before
-        Damaged entries that were left out of the files kept.
+        Damaged entries left out of the kept files.
     missing
-        Ledgers that the bucket cannot deliver, which ``on_corrupt="skip"`` goes without.
+        Missing ledgers, which ``on_corrupt="skip"`` leaves out.
     held
-        Ledgers whose files are kept although reading them again could give more, since others beside them are not in the bucket any more.
+        Ledgers whose files are kept although they should be read again, since ledgers that they depend on are not in the bucket any more.
 
     """
 
@@ -70,9 +70,9 @@ class ExportOutcome:
     moves
         Where each staged file goes, and its bytes.
     units
-        What the state is told.
+        For the state.
     files, topics
-        What the user is told.
+        For the user.
 
     """
 
@@ -83,7 +83,7 @@ class ExportOutcome:
 
     @classmethod
     def of(cls, job: str, kind: str, todo: ToDo, results: Iterable[RunResult]) -> "ExportOutcome":
-        """Sum up what tasks did, and what stays of earlier exports."""
+        """Sum up the tasks' results, and the units of earlier exports that stay."""
         made = cls()
         for lost in todo.missing:
             name = lost.topic
@@ -120,7 +120,7 @@ class ExportOutcome:
         files = []
         topic = self._topic(run.managed_ledger)
         for number, file in enumerate(result.files):
-            # Of the ledgers, so that people find their way; of the export and its part, so that no other file has this name.
+            # The name has the ledgers, for people, and the export and its part, so that it is unique.
             path = "/".join(filter(None, (file.folder, f"{span}_{name}-{number}{suffix}")))
             self.moves.append((file.staged, path, file.size))
             files.append(LakeFile(path, file.messages, file.size))

@@ -1,4 +1,4 @@
-"""What somebody wants to have exported, checked before anything is read, and what of it is left to do."""
+"""The request for an export, checked before anything is read, and what is left to do of it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -21,7 +21,7 @@ from ledgerfs.tables.table_files import TABLE_KINDS
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ExportRequest:
-    """What is exported and how. Its repr shows nothing: keys may be in it.
+    """What is exported and how. Its repr shows nothing, since it may have keys.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class ExportRequest:
     partition_by
         Columns that folders are named by (`PARTITION_COLUMNS`).
     topics, topics_pattern
-        As `wanted_ledgers` takes them.
+        As in `wanted_ledgers`.
     partition_bytes
         About how many bytes a task reads.
     scan
@@ -59,7 +59,7 @@ class CheckedRequest:
     probe
         A scan of nothing, made from the same arguments.
     described
-        All that decides about the files, as values that JSON knows; of keys their names.
+        All options that decide the contents of the files, as JSON values; of keys their names.
 
     """
 
@@ -72,7 +72,7 @@ class CheckedRequest:
 
     @classmethod
     def of(cls, storage: Storage, request: ExportRequest) -> "CheckedRequest":
-        """Check a request; raises `InvalidOptionError` for what is none or makes no sense, `DecryptionError` for a key that is none."""
+        """Check a request; raises `InvalidOptionError` for an invalid option, and `DecryptionError` for an invalid key."""
         if request.format not in TABLE_KINDS:
             raise InvalidOptionError(f"one of {', '.join(TABLE_KINDS)}", key=f"format={request.format!r}")
         layout = LakeLayout(request.partition_by)
@@ -83,7 +83,7 @@ class CheckedRequest:
         require_of_parts(scan)
         probe = make_scan("", (), **scan)
         columns = layout.columns_of_files(probe.schema.names)
-        del_columns = {name: value for name, value in scan.items() if name != "columns"}
+        others = {name: value for name, value in scan.items() if name != "columns"}
         described = {
             "bucket": told_bucket(storage.bucket()),
             "format": request.format,
@@ -94,7 +94,7 @@ class CheckedRequest:
             "clock_slack_ms": probe.clock_slack_ms,
             "private_keys": sorted(keys),
         }
-        return cls(layout, columns, request.format, del_columns, probe, described)
+        return cls(layout, columns, request.format, others, probe, described)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +110,12 @@ class ToDo:
 def left_to_do(
     storage: Storage, request: ExportRequest, checked: CheckedRequest, units: Sequence[Unit], *, anew: bool
 ) -> ToDo:
-    """List the bucket, and return what is left to do where some units are done; with ``anew`` all of it.
+    """List the bucket, and return what is left to do if some units are done; with ``anew`` everything.
 
     Raises `NotFoundError` (no such bucket or topic), `MissingLedgerError` (a topic lacks ledgers), `InvalidOptionError`,
     `AccessDeniedError`, `StoreError`.
     """
-    # What was listed a while ago lacks what this export is for.
+    # An older listing lacks the new ledgers that this export is for.
     bucket = storage.bucket()
     catalog = bucket.refresh()
     missing = look_for_missing(bucket, catalog, request.topics, request.topics_pattern, checked.scan)
@@ -127,5 +127,5 @@ def left_to_do(
 
 
 def _key(source: object) -> object:
-    """Return a private key's text, where a file of it was named, which only this machine may have."""
+    """Return a private key's text: its file may be on this machine only."""
     return source.read_bytes() if isinstance(source, Path) else source

@@ -1,6 +1,6 @@
-"""What one task of an export does: it reads its part of the bucket, and writes files where nobody looks for them yet.
+"""One task of an export: it reads its part of the bucket, and writes staged files.
 
-A task may run twice, at the same time even. Each attempt has a folder of its own, and the driver takes the files of one.
+A task may run twice, even at the same time. Each attempt has a folder of its own, and the driver takes the files of one attempt.
 """
 
 import pickle
@@ -38,16 +38,16 @@ class NumberedPartition:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What became of one run of a part.
+    """The result of one run of a part.
 
     Attributes
     ----------
     part, run
         Number of the part, and of the run in it.
     files
-        What was written; ``staged`` is a path below the lake.
+        The files written; ``staged`` is a path below the lake.
     basis, skipped, incomplete
-        As `Scan` tells them.
+        As in `Scan`.
 
     """
 
@@ -60,7 +60,7 @@ class RunResult:
 
     @classmethod
     def of_row(cls, data: bytes) -> "RunResult":
-        """Return what a task told of a run."""
+        """Return the result that a task sent."""
         found = pickle.loads(data)  # noqa: S301  (our own tasks')
         assert isinstance(found, RunResult)  # noqa: S101
         return found
@@ -68,7 +68,7 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ExportTask:
-    """The work of every task. Its repr shows nothing: keys and credentials may be in it.
+    """The work of every task. Its repr shows nothing, since it may have keys and credentials.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class ExportTask:
     scan: Mapping[str, Any]
 
     def __call__(self, part: NumberedPartition) -> Iterator[pa.RecordBatch]:
-        """Export a part, and yield what became of each run of it: rows of `RESULT_SCHEMA`."""
+        """Export a part, and yield the result of each run of it: rows of `RESULT_SCHEMA`."""
         context = TaskContext.get()
         attempt = 0 if context is None else context.taskAttemptId()
         folder = f"{staging(self.job)}/{part.number}-{attempt}"

@@ -1,4 +1,4 @@
-"""How many messages and bytes there are, by topic, day and producer, and of how many keys.
+"""Numbers of messages, bytes and keys, by topic, day and producer.
 
 ::
 
@@ -56,11 +56,11 @@ def stats(
     left_out: "Accumulator[Omissions] | None" = None,
     **scan: Unpack[ScanOptions],
 ) -> DataFrame:
-    """Return a row a group, in order: the columns of ``by``, then ``messages``, ``bytes`` and ``keys``.
+    """Return a row for each group, in order: the columns of ``by``, then ``messages``, ``bytes`` and ``keys``.
 
-    ``bytes`` are those of the values as a consumer gets them, decompressed and without keys, properties and metadata; a value that is null
+    ``bytes`` are those of the values as a consumer gets them, decompressed and without keys, properties and metadata; a null value
     (a tombstone, or encrypted with ``on_encrypted="null"``) has none. ``keys`` is the approximate number of different keys (the standard
-    error is 5 %), 0 where no message has one.
+    error is 5 %), 0 if no message has one.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ _OWN_OPTIONS = tuple(signature(stats).parameters)[2:-1]
 
 
 def sizes_of(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return of messages what is counted: a row each."""
+    """Return the columns that are counted, a row for each message."""
     key = pc.coalesce(batch["key"].cast(pa.binary()), batch["key_bytes"])
     size = pc.binary_length(batch["value"]).cast(pa.int64())
     day = batch["publish_time"].cast(pa.date32())

@@ -1,13 +1,13 @@
-"""Is all of a bucket readable? `ledgerfs.upkeep.verification`, with every ledger checked by a task.
+"""Verifying a bucket with Spark: `ledgerfs.upkeep.verification`, with the ledgers checked by tasks.
 
-The driver compares listing and indexes, which costs no data. Then the ledgers are cut into parts of about 128 MiB, and tasks read every
+The driver compares listing and indexes, which reads no data. Then the ledgers are cut into parts of about 128 MiB, and tasks read every
 byte of them::
 
     from ledgerfs.spark.pipelines.verify import verify
 
     verify(spark, "s3://tier").where("severity = 'damage'").show(truncate=False)
 
-or ``ledgerfs spark verify s3://tier``, or ``spark-submit …/ledgerfs/spark/verify.py s3://tier``.
+or ``ledgerfs spark verify s3://tier``, or ``spark-submit …/ledgerfs/cli/spark/verify.py s3://tier``.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,8 +22,8 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.spark.runtime.distribution import distribute
 from ledgerfs.spark.runtime.storage import Storage, storage_of
+from ledgerfs.spark.runtime.tasks import distribute
 from ledgerfs.spark.source.ledger_rows import LedgerRows, costs_of_reading, ledger_parts
 from ledgerfs.storage.ordered_map import ordered_map
 from ledgerfs.upkeep.verification import Finding, Report, Severity
@@ -40,7 +40,7 @@ FINDING = pa.schema(
         ("topic", pa.string()),
     ]
 )
-"""The columns of findings, as `ledgerfs.upkeep.verification.Finding` has them; severity is ``damage``, ``unchecked`` or ``remark``."""
+"""The columns of findings (`ledgerfs.ledgers.findings.Finding`); severity is ``damage``, ``unchecked`` or ``remark``."""
 
 _LEDGER = pa.schema(
     [
@@ -52,13 +52,13 @@ _LEDGER = pa.schema(
 )
 _PLACED = pa.schema([("row", pa.int64()), ("position", pa.int32()), *FINDING])
 _BATCH_LEDGERS = 64
-# Findings of the whole bucket stand before those of its ledgers but for one, as in a report without Spark.
+# Findings of the whole bucket come before those of its ledgers, except one, as in a report without Spark.
 _BEFORE_LEDGERS, _BEHIND_LEDGERS = -1, 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """A verification that Spark is to do, at the first use of its rows; what it finds is kept for further ones.
+    """A verification that Spark does at the first use of its rows; the findings are kept for further uses.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Verification:
     ledgers
         Number of ledgers, every copy counted.
     checked
-        A row a ledger that was read: entries and bytes, and its findings; persisted.
+        A row for each ledger that was read: entries and bytes, and its findings; persisted.
     findings
         All findings: `FINDING`, damage first, then what could not be checked, then remarks.
 
@@ -82,27 +82,27 @@ class Verification:
     findings: DataFrame
 
     def report(self) -> Report:
-        """Do it, and return what `ledgerfs.upkeep.verification.verify` would."""
+        """Run it, and return the same report as `ledgerfs.upkeep.verification.verify`."""
         entries, read = self.checked.agg(functions.sum("entries"), functions.sum("bytes")).collect()[0]
         return Report(self.quick, self.ledgers, entries or 0, read or 0, tuple(map(_finding, self.findings.collect())))
 
 
 def verify(spark: SparkSession, storage: Storage | str, *, quick: bool = False) -> DataFrame:
-    """Return what is wrong with a bucket, a row a finding (`FINDING`), damage first.
+    """Return the findings about a bucket, a row each (`FINDING`), damage first.
 
     Parameters
     ----------
     spark, storage
         The session; a bucket's URL, or a `Storage` with options of its filesystem.
     quick
-        Compare listing and indexes only, which also finds truncated offloads that Pulsar calls successful. This is done at once; what
-        tasks do, when somebody asks for rows. What they found is kept with the session (``spark.catalog.clearCache()``).
+        Compare listing and indexes only, which also finds truncated offloads that Pulsar calls successful. This is done at once; tasks run
+        when rows are used. Their findings are kept with the session (``spark.catalog.clearCache()``).
 
     Raises
     ------
     NotFoundError, AccessDeniedError, StoreError
-        What keeps the catalog from loading. A store that a task cannot reach ends the job, with our message in Spark's error; everything
-        else is a finding.
+        The catalog cannot be loaded. A store that a task cannot reach ends the job, with our message in Spark's error; everything else is a
+        finding.
 
     """
     return prepare(spark, storage, quick=quick).findings
@@ -111,9 +111,9 @@ def verify(spark: SparkSession, storage: Storage | str, *, quick: bool = False) 
 def prepare(
     spark: SparkSession, storage: Storage | str, *, quick: bool = False, progress: Progress | None = None
 ) -> Verification:
-    """Compare listing and indexes now, and return what tasks are to do.
+    """Compare listing and indexes now, and return the verification for the tasks.
 
-    ``progress`` is told how far the listing is; the other arguments and the errors are those of `verify`.
+    ``progress`` is called with the progress of the listing; the other arguments and the errors are those of `verify`.
     """
     where = storage_of(spark, storage)
     bucket = where.bucket()
@@ -161,7 +161,7 @@ def check_part(storage: Storage, part: LedgerRows) -> Iterator[pa.RecordBatch]:
 
 
 def _placed(spark: SparkSession, first: Iterable[Finding], last: Iterable[Finding]) -> DataFrame:
-    """Return findings of the driver as rows, with the places that they have among those of the ledgers."""
+    """Return findings of the driver as rows, with their places among those of the ledgers."""
     rows = [
         {"row": row, "position": position, **finding.as_json()}
         for row, findings in ((_BEFORE_LEDGERS, first), (_BEHIND_LEDGERS, last))

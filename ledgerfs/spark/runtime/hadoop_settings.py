@@ -1,6 +1,6 @@
-"""Where Spark users already say how to reach S3: Hadoop's settings ``fs.s3a.*``, and what they are for fsspec.
+"""Hadoop's settings of S3 (``fs.s3a.*``), which Spark users already have, as options of fsspec.
 
-What Hadoop does not say is left to the AWS conventions (environment, profile, role of the machine), which s3fs follows by itself.
+Everything else is left to the AWS conventions (environment, profile, role of the machine), which s3fs follows by itself.
 """
 
 import os
@@ -19,15 +19,15 @@ _S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
 
 @dataclass(frozen=True, slots=True, repr=False)
 class S3Settings:
-    """What Hadoop's settings say of one bucket, as options of s3fs. Its repr shows none: they may be credentials."""
+    """Hadoop's settings of one bucket, as options of s3fs. Its repr shows none: they may be credentials."""
 
     options: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, url: str, settings: Mapping[str, str]) -> "S3Settings":
-        """Return what settings (``fs.s3a.endpoint``, also with ``spark.hadoop.`` in front) say of a URL's bucket, if it is one of S3.
+        """Return the settings (``fs.s3a.endpoint``, also with ``spark.hadoop.`` in front) of a URL's bucket; none if it is not on S3.
 
-        Settings of the bucket itself (``fs.s3a.bucket.<name>.endpoint``) come before those of all.
+        Settings of the bucket itself (``fs.s3a.bucket.<name>.endpoint``) take precedence over those of all buckets.
         """
         scheme, _, rest = url.partition("://")
         if scheme not in _S3_SCHEMES:
@@ -40,9 +40,9 @@ class S3Settings:
 
 
 def settings_of_files(environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the settings in ``$SPARK_CONF_DIR/spark-defaults.conf`` and ``$HADOOP_CONF_DIR/core-site.xml``; Spark's come before Hadoop's.
+    """Return the settings in ``$SPARK_CONF_DIR/spark-defaults.conf`` and ``$HADOOP_CONF_DIR/core-site.xml``; Spark's take precedence.
 
-    A file that is not there says nothing; one that is no XML raises `xml.etree.ElementTree.ParseError`.
+    A missing file has none; invalid XML raises `xml.etree.ElementTree.ParseError`.
     """
     found = os.environ if environment is None else environment
     settings: dict[str, str] = {}
@@ -76,7 +76,7 @@ def _options_of(settings: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _endpoint(host: str, is_secure: str) -> str:
-    """Return the URL of an endpoint, which Hadoop also knows without a scheme."""
+    """Return the URL of an endpoint, which may be without a scheme in Hadoop's settings."""
     if "://" in host:
         return host
     return f"{'http' if is_secure == 'false' else 'https'}://{host}"

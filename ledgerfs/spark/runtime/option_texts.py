@@ -1,4 +1,4 @@
-"""Options of Spark are texts; what each kind of them means. All raise `InvalidOptionError`, which names the option."""
+"""Parsing the options of Spark, which are texts. All functions raise `InvalidOptionError`, which names the option."""
 
 import ast
 import json
@@ -14,14 +14,14 @@ _KEY_TEXT = "-----BEGIN"
 
 
 def text(value: str, name: str) -> str:
-    """Return any text but an empty one."""
+    """Return the text; raises for an empty one."""
     if not value:
         raise InvalidOptionError("is empty", key=name)
     return value
 
 
 def texts(value: str, name: str) -> list[str]:
-    """Return a list that is written as JSON, as Python does it (which is what ``.option("topics", [...])`` becomes), or with commas."""
+    """Return a list that is written as JSON, as in Python (which ``.option("topics", [...])`` becomes), or with commas."""
     parsed = _list_or_text(value)
     found = [part.strip() for part in parsed.split(",")] if isinstance(parsed, str) else parsed
     if not found or not all(isinstance(one, str) and one for one in found):
@@ -39,7 +39,7 @@ def _list_or_text(value: str) -> Any:  # noqa: ANN401  (a literal)
 
 
 def flag(value: str, name: str) -> bool:
-    """Return what ``true`` and ``false`` mean, in any case."""
+    """Return the value of ``true`` or ``false``, in any case."""
     found = {"true": True, "false": False}.get(value.lower())
     if found is None:
         raise InvalidOptionError("true or false", key=f"{name}={value}")
@@ -76,7 +76,7 @@ def seconds(value: str, name: str) -> float:
 
 
 def private_keys(value: str, name: str) -> dict[str, Path]:
-    """Return {name: file}; the keys themselves are in files that every worker has, never in options, which plans show."""
+    """Return {name: file}; the keys are in files that every worker has, never in options, which plans show."""
     if _KEY_TEXT in value:
         raise InvalidOptionError(
             "a key itself does not belong into an option, which plans show; name a file that has it", key=name
@@ -91,7 +91,7 @@ def private_keys(value: str, name: str) -> dict[str, Path]:
 
 
 def json_or_text(value: str) -> Any:  # noqa: ANN401  (whatever JSON knows)
-    """Return what a JSON text means, and any other text as it is."""
+    """Return the value of a JSON text; any other text is returned unchanged."""
     try:
         return json.loads(value)
     except ValueError:

@@ -1,8 +1,8 @@
 """How a bucket is reached from each of Spark's processes: the driver, the one that plans, and the workers.
 
-Options that a user gives travel with the plan, where logs and the UI may show them, so none of them is a credential. Those come from where
-each process finds them: Hadoop's settings, which Spark hands to every task, and the AWS conventions. Credentials that somebody has in
-Python travel inside of pickled functions, which nothing prints.
+A user's options are part of the plan, which logs and the UI may show, so credentials are refused there. These come from Hadoop's settings,
+which Spark gives to every task, and from the AWS conventions. Credentials that are given in Python travel inside pickled functions, which
+are printed nowhere.
 """
 
 import json
@@ -34,13 +34,13 @@ class Storage:
     Attributes
     ----------
     url
-        As `ledgerfs.open_bucket` takes it; ``s3a://`` is S3, too.
+        As in `ledgerfs.open_bucket`; ``s3a://`` is S3, too.
     options
-        Of the URL's filesystem, as the user gave them.
+        The user's, of the URL's filesystem.
     settings
-        Hadoop's, where a session tells them (`ledgerfs.spark.register`); they come behind ``options``.
+        Hadoop's, of a session (`ledgerfs.spark.register`); ``options`` take precedence.
     cache_dir, catalog_max_age, dialect
-        As `open_bucket` takes them.
+        As in `open_bucket`.
 
     """
 
@@ -56,11 +56,11 @@ class Storage:
 
     @property
     def filesystem_options(self) -> dict[str, Any]:
-        """Options of the filesystem in this process, credentials included where Hadoop's settings have some."""
+        """Options of the filesystem in this process, with the credentials of Hadoop's settings."""
         return {**S3Settings.of(self.url, self._known_settings()).options, **self.options}
 
     def with_settings(self, settings: Mapping[str, str]) -> "Storage":
-        """Return the same with what a session says of S3, behind what is known."""
+        """Return the same with a session's settings of S3; those that are known already take precedence."""
         return replace(self, settings={**settings, **self.settings})
 
     def bucket(self) -> Bucket:
@@ -77,7 +77,7 @@ class Storage:
             return bucket
 
     def open(self) -> Bucket:
-        """Return the bucket, opened anew, so that it is listed when it is used; with ``catalog_max_age`` unless that was done lately."""
+        """Return the bucket, opened again, so that its first use lists it, unless ``catalog_max_age`` allows an older listing."""
         options = self.filesystem_options
         return open_bucket(
             self.url,
@@ -94,13 +94,13 @@ class Storage:
 
 
 def storage_of(spark: SparkSession, where: Storage | str) -> Storage:
-    """Return a storage, or that of a URL, that knows what the session says of S3, for tasks and for this process."""
+    """Return a storage, or that of a URL, with the session's settings of S3, for tasks and for this process."""
     storage = Storage(where) if isinstance(where, str) else where
     return storage.with_settings(session_settings(spark))
 
 
 def session_settings(spark: SparkSession) -> dict[str, str]:
-    """Return Hadoop's settings of S3 as a session has them: from its own configuration and from Hadoop's files."""
+    """Return a session's settings of S3: from its own configuration and from Hadoop's files."""
     pairs = spark.sparkContext.getConf().getAll()
     return {**settings_of_files(), **only_s3(pairs)}
 

@@ -1,16 +1,16 @@
-"""The write side of the data source: the rows of each partition become one ledger, and all of them appear in the end, or none.
+"""The write side of the data source: the rows of each partition become one ledger, and all of them appear at the end, or none.
 
-Each attempt of a task writes a data object of its own, which is no ledger to anybody. When all tasks are done, Spark has the driver commit,
-which puts the indexes (`ledger_group`) and removes what attempts that were in vain have left; when one failed, the
-driver aborts, which removes everything. What stays open:
+Each attempt of a task writes a data object of its own, which is not yet a ledger. When all tasks are done, Spark has the driver commit,
+which puts the indexes (`ledger_group`) and removes the objects of failed attempts; if a task failed for good, the driver aborts, which
+removes everything. Not covered:
 
-* An object store makes no two objects appear at a time. Somebody who reads during the commit, a few requests for every four ledgers, may
-  see some of the ledgers, and a driver that is killed in just that time leaves those. A DataFrame of one partition (``coalesce(1)``) is
-  one ledger, which appears whole or not at all.
+* An object store does not make two objects appear at once. During the commit, a few requests for every four ledgers, readers may see some
+  of the ledgers, and a driver that is killed in just that time leaves these. A DataFrame of one partition (``coalesce(1)``) is one ledger,
+  which appears whole or not at all.
 * A driver that is killed before it commits leaves data objects without an index. They are no ledgers, and ``ledgerfs verify`` names
-  them. ``ledgerfs repair`` completes a commit that had begun, and else leaves them alone, unless a ledger is named: by user metadata it
-  knows whose they are, which a folder does not keep.
-* A task that is out of the driver's reach may complete a data object after that removed the others. It is as one of those.
+  them. ``ledgerfs repair`` completes a commit that had begun; otherwise it leaves them alone, unless a ledger is named. It knows them by
+  their user metadata, which a folder does not keep.
+* A task that the driver cannot reach may complete a data object after the driver has removed the others. It is left like those.
 """
 
 import logging
@@ -42,20 +42,20 @@ from ledgerfs.writing.write import Wanted
 _log = logging.getLogger("ledgerfs.spark")
 
 _TIMES: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
-"""What newer versions of PySpark have to be told, and 4.1 cannot be told."""
+"""An option that newer versions of PySpark need, and 4.1 does not know."""
 
 _TASK_OUTLIVES_ITS_END = 5.0
-"""Seconds for which the Python of a task that Spark has given up may go on: it looks every two, and waits two more for an end."""
+"""Seconds for which the worker of a task that Spark has given up may go on: Spark looks every two, and waits two more."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenPartition(WriterCommitMessage):
-    """What a task tells the driver.
+    """A task's message to the driver.
 
     Attributes
     ----------
     ledger
-        The data object that it wrote; None for no rows.
+        The data object that it wrote; None without rows.
     attempt
         How often the task had failed before.
 
@@ -68,18 +68,18 @@ class WrittenPartition(WriterCommitMessage):
 def open_sink(
     options: Mapping[str, str], schema: StructType, *, overwrite: bool, settings: Mapping[str, str] | None = None
 ) -> "LedgerSink":
-    """Return what writes the rows of a DataFrame; in the process that plans, before any task runs.
+    """Return the writer of a DataFrame's rows; called in the process that plans, before any task runs.
 
-    ``settings`` are Hadoop's, as a session told them.
+    ``settings`` are Hadoop's, of the session.
 
     Raises
     ------
     UnsupportedWriteError
         ``mode("overwrite")``.
     InvalidNameError, InvalidOptionError, InvalidRowsError
-        A topic, options or columns that are none, or do not fit.
+        An invalid topic, option or column.
     RefusedLedgerError, LedgerExistsError, NotFoundError, AccessDeniedError, StoreError
-        Blocks that the store does not take, a first ledger that is there already, a bucket that is not there or cannot be listed.
+        A block size that the store does not take, a first ledger that exists, a bucket that does not exist or cannot be listed.
 
     """
     if overwrite:
@@ -96,7 +96,7 @@ def open_sink(
 
 
 class LedgerSink(DataSourceArrowWriter):
-    """One job's writing. It is made where Spark plans, and pickled into each task and to where the driver commits or aborts."""
+    """The writer of one job. It is made in the process that plans, and pickled for each task and for the driver's commit or abort."""
 
     def __init__(self, wanted: WriteOptions, group: LedgerGroup) -> None:
         self._wanted = wanted
@@ -105,8 +105,7 @@ class LedgerSink(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenPartition:
         """Write the rows of a partition as a data object; its ledger's id is the first one's and the partition's number.
 
-        Raises `InvalidRowsError`, which names the row of the partition, counted from 0, and what `write_rows` raises; there is no such
-        object then.
+        Raises `InvalidRowsError` with the row's number in the partition, from 0 on, and as `write_rows`; there is no such object then.
         """
         batches = (rows for rows in iterator if rows.num_rows)
         first = next(batches, None)
@@ -123,7 +122,7 @@ class LedgerSink(DataSourceArrowWriter):
             raise InvalidRowsError(error.reason, key=place) from error
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Make the partitions ledgers, all or none, and remove what attempts have left that were in vain. Raises as `publish_all`."""
+        """Make the partitions ledgers, all or none, and remove the objects of failed attempts. Raises as `publish_all`."""
         told = [_told_by(message) for message in messages]
         written = [one.ledger for one in told if one.ledger is not None]
         bucket = self._wanted.storage.bucket()
@@ -137,11 +136,11 @@ class LedgerSink(DataSourceArrowWriter):
             _log.warning("data objects %s… without an index may stay: %s", self._group.key_prefix, error)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Remove everything; Spark tells of no objects, so they are found by their names. Raises what the store raises."""
+        """Remove everything; Spark gives no list of objects, so they are found by their names. Raises the store's errors."""
         self._sweep(frozenset(), twice=None in messages)
 
     def _sweep(self, kept: frozenset[str], *, twice: bool) -> None:
-        """Remove what there is besides; twice where a task failed, whose Python may be about to complete its data object."""
+        """Remove all other objects of the group; twice if a task failed, whose worker may be about to complete its data object."""
         store = self._wanted.storage.bucket().raw_store
         remove_all(store, self._group, kept)
         if twice:
@@ -157,9 +156,9 @@ class LedgerSink(DataSourceArrowWriter):
 
 
 def _first_id(bucket: Bucket, wanted: WriteOptions) -> int:
-    """Return the id of the first ledger, by what the bucket has now: this process may have listed it for another job.
+    """Return the id of the first ledger, by a new listing: this process may have listed the bucket for another job.
 
-    Which ids the others get, and who has those, is only known when all rows are written (`publish_all`).
+    The ids of the others, and whether they are free, are only known when all rows are written (`publish_all`).
     """
     catalog = bucket.refresh()
     if wanted.ledger_id is None:
@@ -180,7 +179,7 @@ def _task() -> tuple[int, int]:
 
 
 def _told_by(message: WriterCommitMessage | None) -> WrittenPartition:
-    """Return what a task told; raises for one that is said to be done, and has told nothing: its rows would be lost."""
+    """Return a task's message; raises for a task that is done without one: its rows would be lost."""
     if not isinstance(message, WrittenPartition):
         raise RefusedLedgerError("a task has not told what it wrote, so nothing is written at all")
     return message

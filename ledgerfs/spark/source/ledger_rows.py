@@ -1,4 +1,4 @@
-"""Ledgers for tasks: slices of the catalog's table, so that each task gets its own part of it, and nobody a million objects."""
+"""Ledgers for tasks: slices of the catalog's table, so that each task gets its own rows, and no Python object for each ledger."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,18 +14,18 @@ from ledgerfs.ledgers.ledger_ref import LedgerRef
 
 @dataclass(frozen=True, slots=True)
 class LedgerRows:
-    """Ledgers that stand together in a catalog. Pickles to some 230 bytes a ledger.
+    """Consecutive ledgers of a catalog. Pickles to some 230 bytes for each ledger.
 
     Attributes
     ----------
     first_row
-        Row of the catalog that the first one has there.
+        Row of the first one in the catalog.
     ledgers
-        Rows of `ledgerfs.ledgers.catalog.LEDGER`, whose ``name`` is a row of ``names``.
+        Rows of `ledgerfs.ledgers.catalog_rows.LEDGER`, whose ``name`` is a row of ``names``.
     names
-        The managed ledgers that they are of.
+        Their managed ledgers.
     places
-        Those of the catalog.
+        Of the catalog.
 
     """
 
@@ -45,9 +45,9 @@ class LedgerRows:
 
 
 def ledger_parts(catalog: Catalog, costs: npt.NDArray[np.int64]) -> Iterator[LedgerRows]:
-    """Cut all ledgers of a catalog, all copies, to parts of about `DEFAULT_PARTITION_BYTES`; the dearest comes first.
+    """Cut all ledgers of a catalog, with all copies, into parts of about `DEFAULT_PARTITION_BYTES`; the most expensive part comes first.
 
-    ``costs`` are what the work on each ledger costs, shape (ledgers,), in bytes that could be read meanwhile.
+    ``costs``, shape (ledgers,), is the cost of the work on each ledger, in bytes that could be read in the same time.
     """
     ends = np.cumsum(costs)
     numbers = (ends - costs) // DEFAULT_PARTITION_BYTES
@@ -55,7 +55,7 @@ def ledger_parts(catalog: Catalog, costs: npt.NDArray[np.int64]) -> Iterator[Led
     if not starts.size:
         return
     stops = np.append(starts[1:], costs.size)
-    # All would wait for a large ledger that begins last.
+    # All tasks would wait for a large ledger that begins last.
     for part in np.argsort(-np.add.reduceat(costs, starts), kind="stable").tolist():
         start, stop = int(starts[part]), int(stops[part])
         rows = catalog.ledgers[start:stop].copy()
@@ -64,11 +64,11 @@ def ledger_parts(catalog: Catalog, costs: npt.NDArray[np.int64]) -> Iterator[Led
 
 
 def costs_of_reading(ledgers: Table) -> npt.NDArray[np.int64]:
-    """Return what it costs to read each of some ledgers as a whole."""
+    """Return the cost of reading each ledger as a whole."""
     costs: npt.NDArray[np.int64] = ledgers["stored"] + COST_OF_LEDGER
     return costs
 
 
 def costs_of_opening(ledgers: Table) -> npt.NDArray[np.int64]:
-    """Return what it costs to look into each of some ledgers."""
+    """Return the cost of opening each ledger."""
     return np.full(ledgers.size, COST_OF_LEDGER)

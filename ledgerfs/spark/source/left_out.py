@@ -1,4 +1,4 @@
-"""What reading left out: damaged entries and chunked messages that are not whole, told to the driver by tasks, and missing ledgers."""
+"""What reading left out: damaged entries and incomplete chunked messages, which tasks report to the driver, and missing ledgers."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class LeftOut:
 
 
 class _Union(AccumulatorParam[Omissions]):
-    """Tasks may be done twice, and tell the same twice."""
+    """The union of the tasks' reports: a task may run twice, and report the same twice."""
 
     def zero(self, value: Omissions) -> Omissions:  # noqa: ARG002  (as Spark has it)
         return frozenset()
@@ -41,7 +41,7 @@ class _Union(AccumulatorParam[Omissions]):
 
 
 def left_out_accumulator(spark: SparkSession) -> "Accumulator[Omissions]":
-    """Return what tasks tell, for `ledgerfs.spark.read_messages`; it is complete when a query has ended."""
+    """Return an accumulator of what tasks leave out, for `ledgerfs.spark.read_messages`; it is complete when a query has ended."""
     return spark.sparkContext.accumulator(frozenset(), _Union())
 
 
@@ -52,7 +52,7 @@ def omissions_of(scan: "Scan") -> Omissions:
 
 
 def by_topic(omissions: Iterable[Omission]) -> list[LeftOut]:
-    """Return what tasks told, topic by topic."""
+    """Return what tasks left out, topic by topic."""
     topics: dict[str, list[Skipped | Incomplete | MissingLedger]] = {}
     for topic, omitted in omissions:
         topics.setdefault(topic, []).append(omitted)

@@ -1,4 +1,4 @@
-"""The message table as Spark has it, and a part of a bucket read into it: what every task of a reading query does."""
+"""The message table with Spark's types, and reading a part of a bucket into it, as every task of a reading query does."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from ledgerfs.bucket.partitions import Partition, Run
 from ledgerfs.errors import InvalidRowsError
 from ledgerfs.messages.decode.table_schema import schema_of
 from ledgerfs.spark.runtime.storage import Storage
-from ledgerfs.spark.runtime.worker import spare_imports
+from ledgerfs.spark.runtime.tasks import spare_imports
 
 if TYPE_CHECKING:
     from ledgerfs.scan.scan import Scan
@@ -24,7 +24,7 @@ OnEnd = Callable[["Scan"], None]
 
 BATCH_BYTES = 4 << 20
 BATCH_ROWS = 1 << 15
-"""A batch that Spark gets has at most so many bytes (or one row that has more) and rows: it holds each in memory more than once."""
+"""A batch for Spark has at most so many bytes (or one larger row) and rows: Spark holds each in memory more than once."""
 
 _TRANSACTIONS_KNOWN = 1 << 16
 _TOPICS_KNOWN = 64
@@ -34,7 +34,7 @@ _outcomes: "LRUCache[tuple[str | Bucket, str | None, int, int], Known]" = LRUCac
 
 
 def arrow_schema(columns: Sequence[str] | None) -> pa.Schema:
-    """Return the columns as Spark takes them: nullable, all of them. Raises `InvalidRowsError` for one that is not there."""
+    """Return the columns for Spark, all of them nullable. Raises `InvalidRowsError` for an unknown one."""
     return pa.schema([field.with_nullable(True) for field in schema_of(columns)])
 
 
@@ -45,9 +45,9 @@ def spark_schema(columns: Sequence[str] | None) -> StructType:
 
 
 def columns_of(schema: StructType) -> list[str]:
-    """Return the columns that a schema asks for, which a user may have given (``spark.read.schema(…)``).
+    """Return the columns of a schema, which may be the user's (``spark.read.schema(…)``).
 
-    Raises `InvalidRowsError` for one that is not there, or has another type here.
+    Raises `InvalidRowsError` for an unknown column, or one of another type.
     """
     names = [field.name for field in schema]
     for wanted, found in zip(schema, spark_schema(names), strict=True):
@@ -83,14 +83,14 @@ def read_partition(
 
 
 def cut_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Cut a batch into slices of about so many bytes."""
+    """Cut a batch into slices of bounded size."""
     parts = max(-(-batch.nbytes // BATCH_BYTES), -(-batch.num_rows // BATCH_ROWS), 1)
     size = max(1, -(-batch.num_rows // parts))
     return (batch.slice(start, size) for start in range(0, batch.num_rows, size))
 
 
 def _log_left_out(scan: "Scan") -> None:
-    """Log what a scan left out: Spark keeps it with the task's standard error."""
+    """Log what a scan left out; Spark keeps that with the task's standard error."""
     for one in scan.skipped:
         _log.warning(
             "%s: entries %d to %d of ledger %d are left out: %s",
@@ -104,7 +104,7 @@ def _log_left_out(scan: "Scan") -> None:
 
 
 def _outcomes_of(bucket: Bucket, run: Run) -> "Known":
-    """Return what tasks of this process know of a topic's transactions: one without an outcome takes reading the topic to its end."""
+    """Return the outcomes that tasks of this process know of a topic's transactions: looking for one may read the topic to its end."""
     # Not by its URL, which two endpoints may share.
     key = (bucket.identity or bucket, run.managed_ledger, run.topic_size, run.last_ledger)
     found = _outcomes.get(key)

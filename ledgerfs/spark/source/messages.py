@@ -12,8 +12,8 @@ from ledgerfs.bucket.partition_plan import DEFAULT_PARTITION_BYTES
 from ledgerfs.bucket.partitions import Partition
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
 from ledgerfs.scan.options import SCAN_OPTIONS, ScanOptions, require_known
-from ledgerfs.spark.runtime.distribution import distribute
 from ledgerfs.spark.runtime.storage import Storage, storage_of
+from ledgerfs.spark.runtime.tasks import distribute
 from ledgerfs.spark.source.left_out import Omissions, omissions_of
 from ledgerfs.spark.source.message_rows import read_partition, spark_schema
 from ledgerfs.spark.source.planning import plan

@@ -1,4 +1,4 @@
-"""Which parts of a bucket a query reads."""
+"""Planning a query: the parts of a bucket that it reads."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ from ledgerfs.spark.source.read_options import ReadOptions
 _MOST_NAMED = 10
 
 OnMissing = Callable[[Sequence[MissingLedger]], None]
-"""Told of the ledgers that a query goes without."""
+"""Called with the missing ledgers that a query leaves out."""
 
 _log = logging.getLogger("ledgerfs.spark")
 
@@ -26,8 +26,8 @@ _log = logging.getLogger("ledgerfs.spark")
 def plan(options: ReadOptions, on_missing: OnMissing = lambda _: None) -> PartitionPlan:
     """List the bucket and plan the query: the same bucket always gives the same plan.
 
-    Raises `NotFoundError` (no such bucket or topic), `MissingLedgerError` (a topic lacks ledgers), `InvalidOptionError` (a time that is
-    none), `AccessDeniedError`, `StoreError`.
+    Raises `NotFoundError` (no such bucket or topic), `MissingLedgerError` (a topic lacks ledgers), `InvalidOptionError` (an invalid
+    option), `AccessDeniedError`, `StoreError`.
     """
     scan = options.scan
     require_known(scan)
@@ -49,9 +49,9 @@ def look_for_missing(
     pattern: str | None,
     scan: Mapping[str, Any],
 ) -> list[MissingLedger]:
-    """Return and log the ledgers that a query cannot have, as ``on_corrupt="skip"`` asks for the rest; else raise `MissingLedgerError`.
+    """Return and log the missing ledgers with ``on_corrupt="skip"``; otherwise raise `MissingLedgerError` if there are any.
 
-    Warns (`UnplacedLedgersWarning`) of ledgers of which nothing tells the topic.
+    Warns (`UnplacedLedgersWarning`) of ledgers whose topic is not known.
     """
     names = wanted_names(catalog, topics, pattern)
     missing: list[MissingLedger] = []

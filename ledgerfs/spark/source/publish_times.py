@@ -1,4 +1,4 @@
-"""When the first and the last entry of ledgers were published: two small reads a ledger."""
+"""The publish times of the first and the last entry of ledgers: two small reads for each ledger."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -41,8 +41,8 @@ def read_publish_times(storage: Storage, part: LedgerRows) -> Iterator[pa.Record
 
 
 def _publish_time(reader: LedgerReader, entry: int) -> int | None:
-    """Return when an entry was published, µs since 1970 UTC, be it a marker of the broker's; None where damage hides it."""
-    # numba, which these import, is not needed by the driver.
+    """Return when an entry was published, also a broker's marker, µs since 1970 UTC; None if it is damaged."""
+    # These import numba, which the driver does not need.
     from ledgerfs.messages.decode.entries import DecodeOptions, TopicDecoder
     from ledgerfs.messages.decode.entry_fields import publish_times
 

@@ -1,7 +1,7 @@
-"""What a user may say to the data source, as texts, and what it means.
+"""The options of the data source for reading, which are texts, and their meaning.
 
-Names are taken in any case, since Spark hands them on in lower case. An option that is none is an error: a misspelt ``endTime`` would
-otherwise read a whole topic.
+Names may be in any case, since Spark makes them lower case. An unknown option is an error: a misspelt ``endTime`` would otherwise read a
+whole topic.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ from ledgerfs.spark.runtime.storage import Storage, require_no_credentials
 
 _STORAGE_PREFIX = "storage."
 _STORAGE_OPTIONS = ("endpoint_url", "anon")
-"""Options of filesystems that need no prefix, since nearly everybody without AWS itself needs them."""
+"""Options of filesystems that need no prefix, since nearly everybody who does not use AWS itself needs them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class ReadOptions:
     Attributes
     ----------
     storage
-        Where.
+        The bucket.
     topics, pattern
-        Which topics; None for all.
+        The topics; None for all.
     scan
         Arguments of `Topic.scan`.
     partition_bytes
@@ -54,7 +54,7 @@ class ReadOptions:
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
-    """Return what the options of a reader mean; raises `InvalidOptionError` for one that is none, or makes no sense."""
+    """Return the parsed options of a reader; raises `InvalidOptionError` for an unknown or invalid one."""
     ours, storage = separate_storage(given, _READ)
     known = {name: parse(ours[name.lower()], name) for name, parse in _READ.items() if name.lower() in ours}
     topics = known.pop("topics", None)
@@ -69,9 +69,9 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
 
 
 def separate_storage(given: Mapping[str, str], known: Mapping[str, object]) -> tuple[dict[str, str], Storage]:
-    """Return the options whose names are among some, in lower case, and the storage that the others tell.
+    """Return the options with known names, in lower case, and the storage that the others describe.
 
-    Raises `InvalidOptionError` for those that are neither, for credentials, and for more than one bucket.
+    Raises `InvalidOptionError` for unknown options, for credentials, and for no bucket.
     """
     names = {name.lower() for name in known}
     ours: dict[str, str] = {}
@@ -129,7 +129,7 @@ _READ: Mapping[str, Callable[[str, str], Any]] = {
     "maxMessageBytes": number,
     "partitionBytes": size,
 }
-"""The options of a reader, and what parses each."""
+"""The options of a reader, with a parser for each."""
 
 _OF_STORAGE = ("cachedir", "catalogmaxage", "dialect")
 _STORAGE_NAMES = (
@@ -152,4 +152,4 @@ _SCAN_NAMES = {
     "checkChecksums": "check_checksums",
     "maxMessageBytes": "max_message_bytes",
 }
-"""What `Topic.scan` calls them."""
+"""Their names in `Topic.scan`."""

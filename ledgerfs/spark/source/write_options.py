@@ -1,4 +1,4 @@
-"""What a user may say to the data source when it writes, as texts, and what it means."""
+"""The options of the data source for writing, which are texts, and their meaning."""
 
 import time
 from collections.abc import Mapping
@@ -19,14 +19,14 @@ _KNOWN = dict.fromkeys(("topic", "ledgerId", "batch", "compression", "producerNa
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """What is written, where to, and how.
+    """Which ledgers are written, where, and how.
 
     Attributes
     ----------
     managed_ledger
         Of the topic.
     ledger_id
-        Of the first ledger; None for one of our own, which no cluster hands out.
+        Of the first ledger; None for an id that no cluster hands out.
     encoding
         How rows become entries.
     block_size
@@ -42,10 +42,9 @@ class WriteOptions:
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
-    """Return what the options of a writer mean, of which ``topic`` must be there; those that are not are as in ``ledgerfs import``.
+    """Return the parsed options of a writer. ``topic`` is required; defaults are those of ``ledgerfs import``.
 
-    Rows without a publish time get the present one, the same for all tasks. Raises `InvalidOptionError` for an option that is none, or
-    makes no sense.
+    Rows without a publish time get the present time, the same for all tasks. Raises `InvalidOptionError` for an unknown or invalid option.
     """
     ours, storage = separate_storage(given, _KNOWN)
     if not ours.get("topic"):
@@ -54,7 +53,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         )
     managed_ledger = managed_ledger_of(ours["topic"])
     ledger_id = None if "ledgerid" not in ours else number(ours["ledgerid"], "ledgerId")
-    # Raises for names and ids that no ledger has.
+    # Raises for invalid names and ids.
     Wanted(managed_ledger, ledger_id or 0).new_ledger()
     plain = EncodeOptions()
     encoding = EncodeOptions(

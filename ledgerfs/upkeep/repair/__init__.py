@@ -1,4 +1,4 @@
-"""What of the damage that `verify` finds can be mended in the bucket itself, and mending it; deletes only what is proved to be garbage."""
+"""Repairing the damage that can be repaired from the bucket alone; deletes only what is proved to be garbage."""
 
 from ledgerfs.ledgers.repairs import Repair
 from ledgerfs.upkeep.repair.carrying_out import RepairOutcome, RepairPlan

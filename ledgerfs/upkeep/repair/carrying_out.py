@@ -1,4 +1,4 @@
-"""Carrying repairs out, one after the other, and what came of each."""
+"""Carrying repairs out, one after the other, with an outcome of each."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from ledgerfs.storage.object_store import RawStore
 
 @dataclass(frozen=True, slots=True)
 class RepairOutcome:
-    """A repair that was carried out, or, with an error, was not."""
+    """A repair that was carried out; with an error, it was not."""
 
     repair: Repair
     error: LedgerfsError | None
@@ -19,26 +19,26 @@ class RepairOutcome:
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """What is to be done in a bucket; nothing is before `carry_out`."""
+    """The repairs of a bucket; nothing is changed before `carry_out`."""
 
     bucket: Bucket
     items: tuple[Repair, ...]
 
     @property
     def to_do(self) -> list[Repair]:
-        """What can be done, in the order in which it is."""
+        """The repairs that can be carried out, in their order."""
         ranked = [(item.action.rank, number) for number, item in enumerate(self.items) if item.action is not None]
         return [self.items[number] for _, number in sorted(ranked)]
 
     @property
     def left(self) -> list[Repair]:
-        """What nothing can be done about."""
+        """The findings that cannot be repaired."""
         return [item for item in self.items if item.action is None]
 
     def carry_out(self) -> Iterator[RepairOutcome]:
-        """Do one thing after the other, each only if its grounds still hold; one that fails keeps none of the others from being done.
+        """Carry out one repair after the other, each only if the bucket is still as it was planned for; yield the outcomes.
 
-        Stopping between two of them leaves nothing half done. Raises `StoreUnreachableError`.
+        A repair that fails does not stop the others, and stopping between two leaves nothing half done. Raises `StoreUnreachableError`.
         """
         store = self.bucket.store.store
         try:

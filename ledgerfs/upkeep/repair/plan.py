@@ -1,4 +1,4 @@
-"""The plan: everything that `verify` finds quickly, and more that concerns only who may write, each with what can be done about it."""
+"""The plan of repairs: for all that a quick `verify` finds, and for leftovers that only matter to those who may write."""
 
 from collections.abc import Collection, Iterable, Iterator
 
@@ -14,7 +14,7 @@ from ledgerfs.upkeep.verification.verify import verify_listed
 DAY_SECONDS = 86400.0
 
 _ADVICE = (
-    "repair cannot mend that: copy the object from a backup, or offload the ledger again while BookKeeper still has it"
+    "this cannot be repaired: copy the object from a backup, or offload the ledger again while BookKeeper still has it"
 )
 
 
@@ -28,31 +28,31 @@ def plan_repair(
     metadata: bool = True,
     progress: Progress | None = None,
 ) -> RepairPlan:
-    """List a bucket and return what is wrong with it, and what can be done; changes nothing.
+    """List a bucket, and return the repairs of all that is wrong with it; changes nothing.
 
     Parameters
     ----------
     bucket
-        The bucket, or its URL; it is listed anew.
+        The bucket, or its URL; it is listed again.
     topic
-        Whose the ledgers are of which nothing in the bucket tells the topic.
+        Owner of the ledgers whose topic nothing in the bucket tells.
     ledgers
-        Look at these ledger ids only.
+        Only these ledger ids; None for all.
     older_than_s
-        Leave alone what was written in the last so many seconds: a broker may be about to go on with it.
+        Leave younger objects alone, in seconds: a broker may still be writing them.
     full
-        Read every byte, as `verify` does without ``quick``: what is found so cannot be mended, but is named.
+        Read every byte, as `verify` does without ``quick``: the damage found so cannot be repaired, but is named.
     metadata
-        Ask for the user metadata of every object, a request each, where the store keeps any.
+        Check the user metadata of every object, a request each, if the store keeps any.
     progress
-        Told how far the work is.
+        Called with the progress.
 
     Raises
     ------
     InvalidNameError
-        ``topic`` is no topic.
+        ``topic`` is not the name of a topic.
     NotFoundError, AccessDeniedError, StoreError
-        The bucket cannot be listed; `StoreUnreachableError` at any time.
+        The bucket cannot be listed. `StoreUnreachableError` is raised at any time.
 
     """
     managed_ledger = None if topic is None else managed_ledger_of(topic)
@@ -75,7 +75,7 @@ def plan_repair(
 
 
 def _unmendable(bucket: Bucket, ledgers: Collection[int] | None, findings: Iterable[Finding]) -> Iterator[Repair]:
-    """Yield what `verify` finds and nobody can mend from the bucket alone."""
+    """Yield the findings of `verify` that cannot be repaired from the bucket alone."""
     told = frozenset(kind for dialect in bucket.dialects for kind in dialect.repaired_kinds)
     for finding in findings:
         is_meant = ledgers is None or finding.ledger_id in ledgers

@@ -1,4 +1,4 @@
-"""Is all of a bucket readable? Names what is not, by object and offset."""
+"""Verifying that all of a bucket can be read; findings name object and offset."""
 
 from ledgerfs.ledgers.findings import Finding, Report, Severity
 from ledgerfs.upkeep.verification.verify import verify

@@ -1,4 +1,4 @@
-"""Do copies of a ledger whose indexes agree have the same records? Compared by digests, while every byte is read anyway."""
+"""Comparing the records of a ledger's copies whose indexes agree: by digests, since `verify` reads every byte anyway."""
 
 from collections.abc import Iterator
 from hashlib import blake2b
@@ -18,9 +18,9 @@ _Upload = tuple[int, str]
 
 
 class CopyComparison:
-    """Compares copies as their checks end: the one that is read comes before the others.
+    """Compares copies as their checks end; the copy that is read comes first.
 
-    Copies whose indexes contradict each other are damage already, and so is what is wrong within one; only whole ones are compared.
+    Only whole copies whose indexes agree are compared: other ones are findings already.
 
     Parameters
     ----------
@@ -40,11 +40,11 @@ class CopyComparison:
         self._digests: dict[_Upload, bytes] = {}
 
     def digest_for(self, ref: LedgerRef) -> blake2b | None:
-        """Return what the check of a ledger is to fill; None for one without copies."""
+        """Return the digest that the check of a ledger has to update; None if it has no copies."""
         return blake2b(digest_size=_DIGEST_BYTES) if _upload(ref) in self._compared else None
 
     def compared(self, check: LedgerCheck) -> Iterator[Finding]:
-        """Yield damage where a copy that is whole has other records than the one that is read."""
+        """Yield damage if a whole copy has other records than the copy that is read."""
         ref = check.ref
         is_whole = not any(finding.severity is not Severity.REMARK for finding in check.findings)
         if check.digest is None or not is_whole:

@@ -1,4 +1,4 @@
-"""Verify a bucket: first what indexes and sizes tell, then every byte, a few ledgers at a time."""
+"""Verifying a bucket: first indexes and sizes, then every byte, a few ledgers at a time."""
 
 import threading
 from collections.abc import Iterator
@@ -21,17 +21,17 @@ THREADS = 4
 
 
 class _Stopped(Exception):  # noqa: N818  (not an error: it ends threads whose caller is gone)
-    """The caller does not want the rest."""
+    """The caller has stopped."""
 
 
 def verify(
     bucket: BucketOrUrl, *, quick: bool = False, progress: Progress | None = None, threads: int = THREADS
 ) -> Report:
-    """Check a bucket, given as such or by its URL, which is listed anew, and return what was found.
+    """List a bucket (or the bucket of a URL) again, check it, and return the findings.
 
     ``quick`` compares listing and indexes only, which also finds truncated offloads that Pulsar calls successful; otherwise every object is
     read in full, ``threads`` at a time, within the process's budget of memory (`ledgerfs.cache.block_cache`). Raises
-    `StoreUnreachableError` and whatever keeps the catalog from loading; everything else is a finding.
+    `StoreUnreachableError`, and the errors of listing (`Bucket.load_catalog`); everything else is a finding.
     """
     bucket = bucket_at(bucket)
     return verify_listed(bucket, bucket.survey(progress), quick=quick, progress=progress, threads=threads)
@@ -40,7 +40,7 @@ def verify(
 def verify_listed(
     bucket: Bucket, catalog: Catalog, *, quick: bool = False, progress: Progress | None = None, threads: int = THREADS
 ) -> Report:
-    """Check a bucket as it was just listed: `verify` for those who did that themselves."""
+    """Check a bucket as `verify`, by a catalog that the caller has just listed."""
     findings = list(check_listed(bucket, catalog))
     entries = read = 0
     ledgers = int(catalog.ledgers.size)
@@ -61,7 +61,7 @@ def verify_listed(
 
 
 def check_listed(bucket: Bucket, catalog: Catalog) -> Iterator[Finding]:
-    """Yield what listing and catalog alone tell."""
+    """Yield the findings from listing and catalog alone."""
     for dialect in bucket.dialects:
         yield from dialect.check_catalog(catalog, bucket.reader)
     yield from check_unlisted(catalog)
@@ -70,17 +70,17 @@ def check_listed(bucket: Bucket, catalog: Catalog) -> Iterator[Finding]:
 
 
 def check_ledger(bucket: Bucket, ref: LedgerRef, on_read: OnRead, digest: blake2b | None = None) -> LedgerCheck:
-    """Read a ledger in full, as its dialect does it, with every byte asked of the store itself."""
+    """Read a ledger in full, as its dialect does it, past all caches."""
     return bucket.dialect_of(ref).check_ledger(bucket.uncached_reader(ref), on_read, digest)
 
 
 def last_remarks(bucket: Bucket, catalog: Catalog) -> list[Finding]:
-    """Return what is to be said when all ledgers were read."""
+    """Return the remarks that come after all ledgers were read."""
     return [finding for dialect in bucket.dialects for finding in dialect.remarks(catalog)]
 
 
 class _Meter:
-    """Adds up bytes from several threads, and stops the threads when the caller leaves."""
+    """Adds up bytes from several threads, and stops the threads when the caller stops."""
 
     def __init__(self, total: int, progress: Progress | None) -> None:
         self._total = total
@@ -96,7 +96,7 @@ class _Meter:
         self._stopped = True
 
     def add(self, count: int) -> None:
-        """Count bytes that were checked."""
+        """Count checked bytes."""
         if self._stopped:
             raise _Stopped
         with self._lock:

@@ -1,4 +1,4 @@
-"""What a ledger can be seen as: each view is one first component of the tree, and a way from a ledger to a file's bytes."""
+"""The views of a ledger: each is a first component of the tree, and makes a file's bytes of a ledger."""
 
 from collections.abc import Mapping
 

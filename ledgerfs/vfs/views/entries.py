@@ -1,4 +1,4 @@
-"""The view ``entries``: the raw records, ``int32 length | int64 entry id | entry`` …, where they lie so, else rendered."""
+"""The view ``entries``: the raw records (``int32 length | int64 entry id | entry`` …), read as they are stored, or rendered."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
@@ -8,7 +8,7 @@ from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
 from ledgerfs.ledgers.file_reader import FileReader
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import LedgerReader
-from ledgerfs.vfs.views.rendered_file import Rendered
+from ledgerfs.vfs.views.rendered import Rendered
 
 if TYPE_CHECKING:
     from ledgerfs.cache.rendered_files import RenderedFiles
@@ -26,11 +26,11 @@ class EntriesView:
     lists_copies = True
 
     def size(self, ref: LedgerRef) -> int | None:
-        """Return the size, which is known wherever the length of the ledger is."""
+        """Return the size; None if the length of the ledger is not known."""
         return ref.records_size if ref.length >= 0 else None
 
     def open(self, ledger: LedgerReader) -> FileReader:
-        """Return the records; costs no request where they are read as they lie."""
+        """Return the records; costs no request if the dialect stores them as they are."""
         records = ledger.records()
         if records is not None:
             return records
@@ -40,7 +40,7 @@ class EntriesView:
 
 
 def _render(ledger: LedgerReader, sink: BinaryIO) -> bool:
-    """Write all records; raises `CorruptLedgerError` for another number of bytes than the ledger's size, which was told before."""
+    """Write all records; raises `CorruptLedgerError` if they do not have the ledger's size, which `size` has told."""
     size = 0
     for batch in ledger.batches(ledger.first_entry, ledger.last_entry):
         framed = batch.framed()

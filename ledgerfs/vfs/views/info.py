@@ -15,12 +15,12 @@ _KEPT_BYTES = 16 << 20
 """Of all documents together; one of a ledger with thousands of blocks has some hundred KiB."""
 
 _OVERHEAD = 1024
-"""About what a document takes besides its bytes, as the key by which it is known."""
+"""About how many bytes a document takes besides its own, for its key and so on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A content that is small enough to be kept in memory."""
+    """A file's bytes in memory."""
 
     data: bytes
 
@@ -59,16 +59,16 @@ class InfoView:
         self._lock = ForkLock()
 
     def size(self, ref: LedgerRef) -> int | None:
-        """Return the size of a document that was made before."""
+        """Return the size of a document that was made before; None for others."""
         document = self._kept(ref)
         return None if document is None else document.size
 
     def open(self, ledger: LedgerReader) -> Document:
-        """Return the document; asks the store for what it knows of the two objects, unless that was done before."""
+        """Return the document; the first time this asks the store about the ledger's objects."""
         document = self._kept(ledger.ref)
         if document is None:
             document = Document(json.dumps(ledger.describe(), indent=2, ensure_ascii=False).encode() + b"\n")
-            # A larger one is made each time.
+            # A larger document is made each time.
             if document.size + _OVERHEAD <= _KEPT_BYTES:
                 with self._lock:
                     self._documents[ledger.ref] = document

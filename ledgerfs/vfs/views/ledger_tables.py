@@ -1,8 +1,8 @@
-"""One ledger of a topic as a table of messages, and what tells one such table from another.
+"""One ledger of a topic as a table of messages, and the identity of such a table.
 
-A table depends on more than its ledger: a chunked message may begin in the ledger before, the outcome of a transaction may stand in a later
-one, or come with a ledger that is not there yet. So each has a key, which names what it is made from for good, and a state, which names
-the topic's ledgers as they are now and matters only to tables that are not final.
+A table depends on more than its ledger: a chunked message may begin in an earlier ledger, the outcome of a transaction may be in a later
+one, perhaps one that is not there yet. So each table has a key, of what never changes for it (bucket, ledger, options), and a state, a
+digest of the topic's present ledgers, which matters only to tables that are not final.
 """
 
 import os
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 
 _TOPICS = 16
 _RENDERER = 2
-"""To be raised when the same ledger becomes another table, so that older ones are not found any more."""
+"""Raise this when the same ledger is to make another table, so that older files are not used any more."""
 
 
 class LedgerSource(Protocol):
-    """A bucket, as far as tables are made from it."""
+    """What tables need of a bucket."""
 
     @property
     def identity(self) -> str | None:
-        """What tells it from all other buckets; None where nothing does."""
+        """Names it among all buckets; None if it has no such name (`Bucket.identity`)."""
         ...
 
     @property
     def catalog(self) -> Catalog:
-        """Its ledgers as they are now."""
+        """Its present ledgers."""
         ...
 
     def reader(self, ref: LedgerRef) -> LedgerReader:
@@ -59,7 +59,7 @@ class LedgerTables:
     source
         The bucket.
     scan_options
-        What `Topic.scan` takes besides ``on_corrupt``: what is damaged must not look whole.
+        Options of `Topic.scan`, except ``on_corrupt``: a damaged ledger must not look whole.
 
     """
 
@@ -72,16 +72,16 @@ class LedgerTables:
         self._lock = ForkLock()
 
     def key(self, ref: LedgerRef, kind: str) -> str:
-        """Return what names a ledger's table of one kind for good: 64 hexadecimal digits that give no option away."""
+        """Return the key of a ledger's table of one kind: 64 hexadecimal digits, from which no option can be read."""
         return _digest(self._fingerprint, kind, ref.managed_ledger, *(stat for _, stat in ref.objects)).hex()
 
     def state(self, ref: LedgerRef) -> bytes:
-        """Return a digest of the ledgers that the topic has now."""
+        """Return a digest of the topic's present ledgers."""
         return self._topic_of(ref).state
 
     def scan(self, ref: LedgerRef) -> "Scan":
-        """Return the ledger's rows of the topic's table; a copy stands in the place of the one that the topic is read from."""
-        # pyarrow and numba, which this imports, are not needed by those who list and copy.
+        """Return a scan of this ledger's rows of the topic; a further copy takes the place of the one that is read."""
+        # These import pyarrow and numba, which listing and copying do not need.
         from ledgerfs.ledgers.ledger_times import LedgerTimes
         from ledgerfs.scan.scan import make_scan
         from ledgerfs.scan.topic_entries import Reach
@@ -110,7 +110,7 @@ class LedgerTables:
         options = dict(self._scan_options)
         keys = options.pop("private_keys", None) or {}
         secrets = sorted((name, _content(source)) for name, source in keys.items())
-        # A bucket that cannot be told from others shares its files with none.
+        # A bucket without an identity shares its files with no other one.
         identity = self._source.identity or uuid4().hex
         return _digest(__version__, _RENDERER, identity, sorted(options.items()), secrets)
 
@@ -129,7 +129,7 @@ class _Topic:
 
 
 class _Readers(Sequence[LedgerReader]):
-    """The readers of a topic's ledgers, made when they are asked for: few of thousands are."""
+    """The readers of a topic's ledgers, each made on demand: few of thousands are used."""
 
     def __init__(self, source: LedgerSource, refs: Sequence[LedgerRef]) -> None:
         self._source = source
@@ -151,13 +151,13 @@ class _Readers(Sequence[LedgerReader]):
 
 
 def _content(source: object) -> object:
-    """Return a private key itself, of which only a digest is kept, where its file is named."""
+    """Return the bytes of a private key's file, of which only a digest is kept; a key itself is returned as it is."""
     if not isinstance(source, os.PathLike):
         return source
     try:
         return Path(source).read_bytes()
     except OSError:
-        # Whoever needs the key will tell.
+        # Decrypting with the key will raise.
         return source
 
 

@@ -1,15 +1,45 @@
 """The views ``jsonl``, ``arrow``, ``parquet``: the message table of each ledger as a file, rendered when it is opened first."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
+from ledgerfs.storage.descriptors import copy_range
 from ledgerfs.vfs.views.ledger_tables import LedgerTables
-from ledgerfs.vfs.views.rendered_file import Rendered
 
 if TYPE_CHECKING:
-    from ledgerfs.cache.rendered_files import RenderedFiles
+    from ledgerfs.cache.rendered_files import CachedFile, RenderedFiles
     from ledgerfs.ledgers.ledger_ref import LedgerRef
     from ledgerfs.ledgers.reader import LedgerReader
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """An opened rendered file: it stays readable, even if the cache drops it."""
+
+    file: "CachedFile"
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.file.size
+
+    def read(self, start: int, end: int) -> bytes:
+        """Read from the cached file."""
+        return self.file.read(start, end)
+
+    def read_into(self, start: int, buffer: memoryview) -> None:
+        """Fill ``buffer`` from ``start`` on."""
+        buffer[:] = self.read(start, start + len(buffer))
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Return some parts."""
+        return [self.read(start, end) for start, end in ranges]
+
+    def send(self, start: int, end: int, descriptor: int) -> None:
+        """Let the kernel copy from the cached file."""
+        if copy_range(self.file.descriptor, start, end, descriptor) < end - start:
+            raise self.file.was_cut()
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,22 +52,22 @@ class RenderedView:
 
     @property
     def suffix(self) -> str:
-        """The kind is its files' ending."""
+        """The files' ending is their kind."""
         return f".{self.kind}"
 
     @property
     def lists_copies(self) -> bool:
-        """A folder of tables is a dataset, in which each message is once."""
+        """False: a folder of tables is a dataset, which has each message once."""
         return False
 
     def size(self, ref: "LedgerRef") -> int | None:
-        """Return the size of a file that is in the cache."""
+        """Return the size of a file that is in the cache; None for others."""
         return self.files.size(self.tables.key(ref, self.kind), self.tables.state(ref))
 
     def open(self, ledger: "LedgerReader") -> Rendered:
         """Return the file, rendered unless it is in the cache.
 
-        Raises `CacheWriteError` when the disk is full, and what reading messages raises: `EncryptedMessageError`, `CorruptMessageError`,
+        Raises `CacheWriteError` if the disk is full, and the errors of reading messages: `EncryptedMessageError`, `CorruptMessageError`,
         `CorruptLedgerError`, `StoreError`, ….
         """
         ref = ledger.ref
@@ -45,7 +75,7 @@ class RenderedView:
         return Rendered(self.files.open(key, lambda sink: self._render(ref, sink), state))
 
     def _render(self, ref: "LedgerRef", sink: BinaryIO) -> bool:
-        # pyarrow, which this imports, is not needed by those who list and copy.
+        # This imports pyarrow, which listing and copying do not need.
         from ledgerfs.tables.table_files import write_table
 
         scan = self.tables.scan(ref)

@@ -1,4 +1,4 @@
-"""The seam between the tree and what its files show."""
+"""The seam between the tree and the contents of its files."""
 
 from typing import Protocol
 
@@ -8,7 +8,7 @@ from ledgerfs.ledgers.reader import LedgerReader
 
 
 class View(Protocol):
-    """One first component of the tree: what a ledger can be seen as."""
+    """One first component of the tree: a way to see ledgers as files."""
 
     @property
     def suffix(self) -> str:
@@ -21,9 +21,9 @@ class View(Protocol):
         ...
 
     def size(self, ref: LedgerRef) -> int | None:
-        """Return the exact size of the ledger's file, or None while only rendering it would tell. Costs no request."""
+        """Return the exact size of the ledger's file; None if only rendering it would tell. Costs no request."""
         ...
 
     def open(self, ledger: LedgerReader) -> FileReader:
-        """Return the ledger's file, rendered first if need be."""
+        """Return the ledger's file, rendered if it has to be."""
         ...

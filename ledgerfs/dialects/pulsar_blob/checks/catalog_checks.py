@@ -1,4 +1,4 @@
-"""What listing and indexes alone tell: pairs that are not pairs, sizes that do not agree. Reads no data."""
+"""Checks of listing and indexes, without reading data: objects without a partner, sizes that do not agree."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -29,7 +29,7 @@ OpenBlob = Callable[[LedgerRef], PulsarLedgerReader]
 
 
 def check_catalog(catalog: Catalog, open_ledger: OpenBlob) -> Iterator[Finding]:
-    """Yield what is wrong with the bucket as a whole, and with ledgers whose sizes contradict each other."""
+    """Yield findings about the bucket as a whole, and about ledgers whose sizes contradict each other."""
     for bad in remains_of(catalog).bad_indexes:
         key, error = bad.key, bad.error
         severity = severity_of(error)
@@ -47,7 +47,7 @@ def check_catalog(catalog: Catalog, open_ledger: OpenBlob) -> Iterator[Finding]:
 
 
 def _guarded(open_ledger: OpenBlob, ref: LedgerRef, check: Callable[[PulsarLedgerReader], Finding]) -> Finding:
-    """Return the finding, or what kept us from it."""
+    """Return what the check finds, or a finding about the error that kept it from looking."""
     try:
         return check(open_ledger(ref))
     except StoreUnreachableError:
@@ -89,17 +89,17 @@ def _oddity(ledger: PulsarLedgerReader) -> Finding:
 
 
 def _severity_of_copy(catalog: Catalog, ref: LedgerRef) -> Severity:
-    """Return how bad damage to a copy is: a remark where a complete one is read instead."""
+    """Return the severity of damage to a copy: a remark where another, complete one is read instead."""
     is_read = ref.copy == 0 or not catalog.copies_of(ref.managed_ledger, ref.ledger_id)[0].is_sound
     return Severity.DAMAGE if is_read else Severity.REMARK
 
 
 def _contradiction(ledger: PulsarLedgerReader, *, severity: Severity) -> Finding:
-    """Say what index and size of the data object contradict each other in."""
+    """Return how index and size of the data object contradict each other."""
     ref = ledger.ref
     size = ref.object("data").size
     if not ledger.store.is_remote:
-        # A link in a folder is no object of another size: this raises, and says what it is.
+        # For a link in a folder this raises and says so; its size means nothing.
         ledger.store.head(ref.object("data").key)
     if size < ref.expected:
         message = f"the object has {size} bytes, its index says {ref.expected}: the end is missing"
@@ -135,16 +135,16 @@ def _other_keys(catalog: Catalog) -> Iterator[Finding]:
 
 
 def metadata_remark(catalog: Catalog, store: ObjectStore) -> list[Finding]:
-    """Remark once that a store keeps no user metadata, which a broker that reads a copy of it would miss."""
+    """Return one remark if the store keeps no user metadata: a broker that reads a copy of the bucket would miss it."""
     for ref in catalog.refs():
         if ref.dialect != NUMBER:
             continue
         try:
             keeps_metadata = store.head(ref.object("index").key).metadata is not None
         except ObjectNotFoundError:
-            continue  # deleted since the listing; the next one tells as well
+            continue  # deleted since the listing; the next ledger tells as well
         except AccessDeniedError:
-            return []  # told with the ledgers themselves
+            return []  # a finding of the ledgers' own checks
         if keeps_metadata:
             return []
         break

@@ -1,4 +1,4 @@
-"""Every byte of one ledger: block headers, records, checksums, padding, and the user metadata of its two objects."""
+"""Checks of every byte of one ledger: block headers, records, checksums, padding, and the user metadata of its two objects."""
 
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -50,7 +50,7 @@ class PulsarLedgerCheck:
     findings
         In the order of the object.
     digest
-        Of all records, where it is given, so that copies can be compared whatever their blocks.
+        Of all records, if one is given: copies with other blocks have the same.
 
     """
 
@@ -69,7 +69,7 @@ class PulsarLedgerCheck:
         return self.ledger.ref
 
     def run(self) -> "PulsarLedgerCheck":
-        """Check everything; an object that cannot be read is a finding, a store that cannot be reached raises."""
+        """Check everything. An object that cannot be read is a finding; raises `StoreUnreachableError`."""
         try:
             self._check_metadata()
             self._check_data(self.ledger.index)
@@ -90,7 +90,7 @@ class PulsarLedgerCheck:
         return self
 
     def _missing(self, error: ObjectNotFoundError) -> None:
-        """Tell a ledger that was deleted since the listing from one whose data object is lost."""
+        """Find a ledger deleted since the listing, or lost data if the index is still there."""
         try:
             self.ledger.store.head(self.ledger.ref.object("index").key)
         except ObjectNotFoundError:
@@ -138,7 +138,7 @@ class PulsarLedgerCheck:
             return
         if block + 1 == len(index.blocks) and window.position < end:
             message = (
-                f"the last block has {end - window.position} bytes behind its last entry, which Pulsar never writes"
+                f"the last block has {end - window.position} bytes after its last entry, which Pulsar never writes"
             )
             self._damage("wrong-padding", message, window.position)
             return
@@ -175,7 +175,7 @@ class PulsarLedgerCheck:
             self._damage(kind, message, stretch.position + int(batch.offsets[row]))
 
     def _check_padding(self, window: ObjectWindow, end: int) -> None:
-        # The padding's pattern has a period of 4, so pieces of a multiple of 4 can be compared one by one.
+        # The padding's pattern has a period of 4, so pieces of a multiple of 4 bytes are compared one by one.
         while window.position < end:
             rest = end - window.position
             if not window.fill(min(rest, 4)):
@@ -191,7 +191,7 @@ class PulsarLedgerCheck:
         metadata = index.metadata
         for severity, kind, message in self._checksums.summary(self.entries):
             self._find(severity, kind, message, None, None)
-        # Entries that cannot be reached were told already, and they are all that can be missing.
+        # Entries that cannot be reached are findings already; no others can be missing.
         is_complete = not any(finding.kind in _ENTRIES_LOST for finding in self.findings)
         if is_complete and self.length != metadata.length:
             message = f"the entries have {self.length} bytes, the metadata says {metadata.length}"

@@ -1,1 +1,1 @@
-"""What of the damage to offloaded objects can be mended in the bucket itself; deletes only what is proved to be garbage."""
+"""Repairs of offloaded objects from the bucket alone; deletes only what is proved to be garbage."""

@@ -1,7 +1,7 @@
-"""What a repair does to a bucket: each action first makes sure that what it was planned upon is still so.
+"""What a repair does to a bucket: each action first checks that the objects are still as they were when it was planned.
 
-No store deletes "only if unchanged", so between the look and the deletion there is a moment; that repairs leave young objects alone keeps
-writers out of it.
+No store deletes "only if unchanged", so between the check and the deletion there is a moment. No writer is at work in it, since repairs
+leave young objects alone.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
 
 @dataclass(frozen=True, slots=True)
 class DeleteObject:
-    """Deletes an object that is garbage as long as ``absent`` is not there and ``needed`` are as they were."""
+    """Deletes an object that is garbage, if there is still no object ``absent``, and ``needed`` are unchanged."""
 
     name: str
     stat: ObjectStat
@@ -38,7 +38,7 @@ class DeleteObject:
 
 @dataclass(frozen=True, slots=True)
 class RebuildIndex:
-    """Puts the index of a data object that has none, as long as ``known`` are the only other indexes of its ledger id."""
+    """Puts the index of a data object that has none, if ``known`` are still the only other indexes of its ledger id."""
 
     data: ObjectStat
     index_key: str
@@ -50,7 +50,7 @@ class RebuildIndex:
     rank: ClassVar[int] = 0
 
     def run(self, store: RawStore) -> None:
-        """Put it where there is none, and take it back if the data object was replaced, or the ledger uploaded, meanwhile."""
+        """Put it, and remove it again if the data object was replaced, or the ledger uploaded, meanwhile."""
         require_unchanged(store, self.data)
         self._require_no_other(store)
         written = store.writes.put(self.index_key, self.content, self.metadata)
@@ -84,7 +84,7 @@ class ReplaceIndex:
     rank: ClassVar[int] = 0
 
     def run(self, store: RawStore) -> None:
-        """Delete and put; when that fails, put the old bytes back."""
+        """Delete the old index and put the new one; if that fails, put the old bytes back."""
         require_unchanged(store, self.rebuilt.data)
         head = require_unchanged(store, self.damaged)
         stat = head.stat
@@ -100,7 +100,7 @@ class ReplaceIndex:
         try:
             store.writes.put(self.damaged.key, old, metadata)
         except ObjectExistsError:
-            return  # It was not deleted, or another writer, or the very request that failed, has put one.
+            return  # It was not deleted, or another writer has put one, or the request that failed was carried out.
         except LedgerfsError as error:
             reason = (
                 f"the damaged index was deleted, and neither the rebuilt one ({cause}) nor the old one ({error.reason}) could be put; "
@@ -111,7 +111,7 @@ class ReplaceIndex:
 
 @dataclass(frozen=True, slots=True)
 class AbortUpload:
-    """Ends an upload that nobody goes on with."""
+    """Ends an abandoned upload."""
 
     upload: UnfinishedUpload
 
@@ -119,15 +119,15 @@ class AbortUpload:
     rank: ClassVar[int] = 1
 
     def run(self, store: RawStore) -> None:
-        """Abort it; the store knows it by a name that no other upload ever has."""
+        """Abort it; its id in the store is never that of another upload."""
         store.writes.end_unfinished(self.upload)
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreMetadata:
-    """Gives an object the user metadata again that a broker looks for.
+    """Restores the user metadata that a broker looks for.
 
-    It comes last: the object is of another version then, which those who compared it earlier would take for a change.
+    It comes last: it gives the object another version, which actions that compare versions would take for a change.
     """
 
     stat: ObjectStat
@@ -138,14 +138,14 @@ class RestoreMetadata:
     rank: ClassVar[int] = 2
 
     def run(self, store: RawStore) -> None:
-        """Add what is missing to what is there."""
+        """Add what is missing to the object's user metadata."""
         head = require_unchanged(store, self.stat)
         completed = completed_user_metadata(head.metadata, self.managed_ledger)
         store.writes.set_metadata(head.stat, {**completed, "role": self.role})
 
 
 def require_unchanged(store: RawStore, stat: ObjectStat) -> ObjectHead:
-    """Return what the store tells of an object; raises `StaleObjectError` when that is not what it told before."""
+    """Return what the store tells of an object now; raises `StaleObjectError` if that differs from ``stat``."""
     try:
         head = store.head(stat.key)
     except ObjectNotFoundError as error:
@@ -156,7 +156,7 @@ def require_unchanged(store: RawStore, stat: ObjectStat) -> ObjectHead:
 
 
 def require_still_absent(store: RawStore, key: str | None) -> None:
-    """Raise `StaleObjectError` when there is such an object by now."""
+    """Raise `StaleObjectError` if there is such an object by now."""
     if key is None:
         return
     try:

@@ -1,11 +1,10 @@
-"""Index objects that cannot be parsed, and whose data object may tell the same again."""
+"""Repairs of index objects that cannot be parsed: they may be rebuilt from the data object."""
 
 from collections.abc import Iterator
 
-from ledgerfs.dialects.pulsar_blob.remains import BadIndex
+from ledgerfs.dialects.pulsar_blob.remains import UNREADABLE_INDEX, BadIndex
 from ledgerfs.dialects.pulsar_blob.repairs.actions import ReplaceIndex
 from ledgerfs.dialects.pulsar_blob.repairs.data_walk import DataWalk
-from ledgerfs.dialects.pulsar_blob.repairs.kinds import UNREADABLE_INDEX
 from ledgerfs.dialects.pulsar_blob.repairs.orphans import rebuild, why_not_known
 from ledgerfs.dialects.pulsar_blob.repairs.rebuilt_index import metadata_left_in, rebuilt_index, why_not_whole
 from ledgerfs.dialects.pulsar_blob.repairs.same_bytes import why_not_contained
@@ -29,7 +28,7 @@ from ledgerfs.storage.objects import ObjectHead, ReadRequest
 
 
 def look_at_bad_index(survey: Survey, bad: BadIndex) -> Iterator[Repair]:
-    """Yield what can be done about one index that cannot be parsed."""
+    """Yield the repairs of one index that cannot be parsed."""
     key, why = bad.key, bad.error
 
     def kept(reason: str, severity: Severity = Severity.DAMAGE) -> Repair:
@@ -61,7 +60,7 @@ def look_at_bad_index(survey: Survey, bad: BadIndex) -> Iterator[Repair]:
 
 
 def _replaced(survey: Survey, bad: BadIndex, damaged: ObjectHead, data: ObjectHead, walk: DataWalk) -> Iterator[Repair]:
-    """Yield the replacement of an index by one made from the data object, if nothing speaks against it."""
+    """Yield the replacement of an index by one made from the data object, unless something speaks against it."""
     key, stat = bad.key, damaged.stat
     told = metadata_left_in(survey.store.read(ReadRequest(stat.key, 0, stat.size, stat.version)))
     names = (parse_user_metadata(head.metadata or {}).managed_ledger for head in (data, damaged))

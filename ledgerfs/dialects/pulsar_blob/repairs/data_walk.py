@@ -1,7 +1,7 @@
-"""A data object read without its index: block after block, record after record, to its last byte.
+"""Reading a data object without its index: block after block, record after record, to its last byte.
 
 Each block's header tells where the next one begins, and entry ids follow each other, so the object itself tells what its index said
-(``docs/formats/pulsar-blob.md``). Nothing is passed over: a byte that Pulsar would not have written there ends the walk.
+(``docs/formats/pulsar-blob.md``). Nothing is skipped: a byte that Pulsar would not have written ends the walk.
 """
 
 from collections.abc import Iterator
@@ -33,18 +33,18 @@ _PIECE = 1 << 20
 
 @dataclass(slots=True)
 class DataWalk:
-    """The walk over one data object: use up `batches`, then read what it found.
+    """The walk over one data object: consume `batches`, then read what was found.
 
     Attributes
     ----------
     entries, length
         Entries found, and their bytes.
     blocks
-        What an index would say of its blocks.
+        The blocks as an index would list them.
     block_size, last_size
         Bytes of its first and of its last block.
     is_cut_off
-        Whether the last block has no entry: what an offload leaves when the next entry did not fit a block.
+        Whether the last block has no entry: an offload leaves this if the next entry does not fit a block.
 
     """
 
@@ -58,13 +58,13 @@ class DataWalk:
     is_cut_off: bool = False
 
     def run(self) -> "DataWalk":
-        """Walk to the end; raises as `batches`."""
+        """Walk to the end, and return this; raises as `batches`."""
         for _ in self.batches():
             pass
         return self
 
     def batches(self) -> Iterator[EntryBatch]:
-        """Yield all entries; raises `CorruptLedgerError`, naming the byte, where the object is not as Pulsar writes it."""
+        """Yield all entries; raises `CorruptLedgerError` with the offset at which the object is not as Pulsar writes it."""
         stat = self.stat
         plan = (ReadRequest(stat.key, *part, stat.version, False) for part in cut_parts(0, stat.size, is_known=True))
         with open_parts(self.store, plan, is_known=True) as parts:
@@ -84,7 +84,7 @@ class DataWalk:
         self.is_cut_off = self.entries == first
         if end == self.stat.size and window.position < end and not self.is_cut_off:
             raise self._damage(
-                "padding behind the last entry of the last block, which Pulsar never writes: blocks are missing", window
+                "padding after the last entry of the last block, which Pulsar never writes: blocks are missing", window
             )
         if end < self.stat.size and (self.is_cut_off or header.block_length != self.block_size):
             raise self._damage("only the last block may be without entries, or shorter than the others", window, start)

@@ -1,9 +1,9 @@
-"""What interrupted uploads left behind: uploads that nobody ended, and the parts that jclouds writes as objects on Google Cloud Storage."""
+"""Repairs of what interrupted uploads leave: uploads that nobody ended, and parts that jclouds writes as objects (Google Cloud Storage)."""
 
 from collections.abc import Iterator
 
+from ledgerfs.dialects.pulsar_blob.remains import GCS_PART, UNFINISHED_UPLOAD
 from ledgerfs.dialects.pulsar_blob.repairs.actions import AbortUpload, DeleteObject
-from ledgerfs.dialects.pulsar_blob.repairs.kinds import GCS_PART, UNFINISHED_UPLOAD
 from ledgerfs.dialects.pulsar_blob.repairs.survey import Survey
 from ledgerfs.errors import (
     AccessDeniedError,
@@ -22,7 +22,7 @@ from ledgerfs.storage.objects import ReadRequest
 
 
 def look_at_uploads(survey: Survey) -> Iterator[Repair]:
-    """Yield what can be done about each upload that was begun and not ended."""
+    """Yield the repair of each upload that was begun and not ended."""
     try:
         for upload in survey.store.writes.unfinished_uploads():
             yield from _look_at_upload(survey, upload)
@@ -49,12 +49,12 @@ def _look_at_upload(survey: Survey, upload: UnfinishedUpload) -> Iterator[Repair
 
 
 def part_names(survey: Survey) -> list[str]:
-    """Return the objects that are named as jclouds names parts, at most as many as the catalog names."""
+    """Return the keys that are named as jclouds names parts, as far as the catalog has kept them."""
     return [] if survey.ledgers is not None else survey.catalog.others.names.get(KeyKind.GCS_PART.value, [])
 
 
 def look_at_part(survey: Survey, name: str) -> Repair:
-    """Return what can be done about one object that is named as a part: it is one if it is a whole block of Pulsar's."""
+    """Return the repair of one object that is named as a part; it is one if it is a whole block of Pulsar's."""
     stat = survey.store.head(name).stat
     young = survey.too_young(stat.modified_ms)
     if young is not None:

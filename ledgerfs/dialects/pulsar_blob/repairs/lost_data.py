@@ -1,9 +1,9 @@
-"""Indexes without a data object: the last word of what was there, unless a complete copy says the same."""
+"""Repairs of indexes without a data object: they are kept, as all that tells of the ledger, unless there is a complete copy."""
 
 from collections.abc import Iterator
 
+from ledgerfs.dialects.pulsar_blob.remains import INDEX_WITHOUT_DATA
 from ledgerfs.dialects.pulsar_blob.repairs.actions import DeleteObject
-from ledgerfs.dialects.pulsar_blob.repairs.kinds import INDEX_WITHOUT_DATA
 from ledgerfs.dialects.pulsar_blob.repairs.survey import Survey
 from ledgerfs.dialects.pulsar_blob.repairs.user_metadata import foreign_format
 from ledgerfs.formats.topic_names import topic_of
@@ -13,7 +13,7 @@ from ledgerfs.ledgers.repairs import Repair
 
 
 def look_at_lost(survey: Survey, lost: LedgerRef) -> Iterator[Repair]:
-    """Yield what can be done about an index whose data object is gone."""
+    """Yield the repair of an index whose data object is gone."""
     head = survey.store.head(lost.object("index").key)
 
     def found(severity: Severity, reason: str, action: DeleteObject | None = None) -> Repair:

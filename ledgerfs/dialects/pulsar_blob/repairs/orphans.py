@@ -1,13 +1,13 @@
-"""Data objects without an index: the ledger whole but for its index, or garbage, or neither that can be proved."""
+"""Repairs of data objects without an index: whole ledgers except for the index, garbage, or neither as far as can be proved."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ledgerfs.dialects.pulsar_blob.ledger_group import LedgerGroup
 from ledgerfs.dialects.pulsar_blob.new_ledger import completed_user_metadata
+from ledgerfs.dialects.pulsar_blob.remains import DATA_WITHOUT_INDEX
 from ledgerfs.dialects.pulsar_blob.repairs.actions import DeleteObject, RebuildIndex
 from ledgerfs.dialects.pulsar_blob.repairs.data_walk import DataWalk
-from ledgerfs.dialects.pulsar_blob.repairs.kinds import DATA_WITHOUT_INDEX
 from ledgerfs.dialects.pulsar_blob.repairs.rebuilt_index import rebuilt_index, why_not_whole
 from ledgerfs.dialects.pulsar_blob.repairs.same_bytes import why_not_contained
 from ledgerfs.dialects.pulsar_blob.repairs.survey import Survey
@@ -22,7 +22,7 @@ from ledgerfs.storage.objects import ObjectHead, ObjectStat
 
 
 def look_at_orphan(survey: Survey, key: LedgerKey) -> Iterator[Repair]:
-    """Yield what can be done about one data object without an index."""
+    """Yield the repairs of one data object without an index."""
     orphan = _Orphan.of(survey, key)
     left_alone = survey.too_young(orphan.stat.modified_ms) or foreign_format(orphan.head.metadata)
     if left_alone is not None:
@@ -54,7 +54,7 @@ class _Orphan:
     key: LedgerKey
     head: ObjectHead
     name: str | None
-    """Its managed ledger, by its own user metadata."""
+    """Its managed ledger by its user metadata; None if that names none."""
 
     @classmethod
     def of(cls, survey: Survey, key: LedgerKey) -> "_Orphan":
@@ -80,7 +80,7 @@ class _Orphan:
 
 
 def _by_itself(survey: Survey, orphan: _Orphan, differences: list[str]) -> Iterator[Repair]:
-    """Yield what the object itself tells: whole, empty, or not to be made a ledger; ``differences`` are those from complete copies."""
+    """Yield the repair by the object alone: whole, empty, or no ledger; ``differences`` are those from complete copies."""
     try:
         walk = DataWalk(survey.store, orphan.stat).run()
     except (CorruptLedgerError, UnsupportedFormatError) as error:
@@ -109,7 +109,7 @@ def rebuild(
     *,
     content: bytes | None = None,
 ) -> RebuildIndex:
-    """Return the action that puts the index of a whole data object, with the user metadata of that."""
+    """Return the action that puts the index of a whole data object, with the data object's user metadata."""
     content = rebuilt_index(walk, managed_ledger) if content is None else content
     metadata = index_metadata(head.metadata, managed_ledger)
     return RebuildIndex(head.stat, key.index_key, content, metadata, survey.index_keys_of(key.ledger_id))
@@ -121,7 +121,7 @@ def index_metadata(data_metadata: Mapping[str, str] | None, managed_ledger: str)
 
 
 def why_not_known(survey: Survey, key: LedgerKey, walk: DataWalk, name: str | None) -> str | None:
-    """Return why the topic of a whole data object is not known, or what another index of the same ledger says against it."""
+    """Return why a whole data object cannot be attributed: no topic, or another index of the same ledger contradicts it; else None."""
     if name is None:
         return "nothing tells its topic; `--topic` with `--ledger` names it"
     for claim in survey.claims.get(key.ledger_id, []):

@@ -1,15 +1,15 @@
-"""What can be done about each thing that is wrong with the objects of a bucket."""
+"""The plan of repairs for all that is wrong with the objects of a bucket."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from ledgerfs.dialects.pulsar_blob.columns import NUMBER, key_of
-from ledgerfs.dialects.pulsar_blob.remains import remains_of
-from ledgerfs.dialects.pulsar_blob.repairs.kinds import (
+from ledgerfs.dialects.pulsar_blob.remains import (
     DATA_WITHOUT_INDEX,
     GCS_PART,
     INDEX_WITHOUT_DATA,
     UNREADABLE_INDEX,
+    remains_of,
 )
 from ledgerfs.dialects.pulsar_blob.repairs.leftovers import look_at_part, look_at_uploads, part_names
 from ledgerfs.dialects.pulsar_blob.repairs.lost_data import look_at_lost
@@ -25,9 +25,9 @@ _PART_THREADS = 16
 
 
 def plan_repairs(survey: Survey, *, metadata: bool) -> Iterator[Repair]:
-    """Yield everything that is wrong with the objects themselves, each with what can be done about it; changes nothing.
+    """Yield a repair for everything that is wrong with the objects, with or without an action; changes nothing.
 
-    With ``metadata`` the user metadata of every object is looked at as well, a request each. Raises `StoreUnreachableError`.
+    With ``metadata`` the user metadata of every object is checked as well, a request each. Raises `StoreUnreachableError`.
     """
     yield from _unpaired(survey)
     yield from _leftovers(survey)
@@ -36,12 +36,12 @@ def plan_repairs(survey: Survey, *, metadata: bool) -> Iterator[Repair]:
 
 
 def _unpaired(survey: Survey) -> Iterator[Repair]:
-    """Yield what can be done about pairs of which one object is missing or unreadable."""
+    """Yield the repairs of ledgers of which one object is missing, or the index is unreadable."""
     catalog = survey.catalog
     orphans = [key for key in map(key_of, remains_of(catalog).orphans) if survey.is_meant(key.ledger_id)]
     bad = [one for one in remains_of(catalog).bad_indexes if survey.is_meant(one.key.ledger_id)]
     if orphans or bad:
-        # numba, which these import, is not needed where every pair is one.
+        # These import numba, which is not needed if no object lacks its partner.
         from ledgerfs.dialects.pulsar_blob.repairs.bad_indexes import look_at_bad_index
         from ledgerfs.dialects.pulsar_blob.repairs.orphans import look_at_orphan
         from ledgerfs.dialects.pulsar_blob.repairs.rivals import one_of_each
@@ -78,7 +78,7 @@ def _leftovers(survey: Survey) -> Iterator[Repair]:
 
 
 def _guarded(kind: str, key: str, ledger_id: int | None, look: Callable[[], Iterable[Repair]]) -> Iterator[Repair]:
-    """Yield what a look finds, or what kept it from looking."""
+    """Yield what ``look`` finds, or the error that kept it from looking."""
     try:
         yield from look()
     except StoreUnreachableError:

@@ -1,4 +1,4 @@
-"""The index of a data object, made from the object itself: only if nothing speaks against its being all of the ledger."""
+"""The index of a data object, made from the object itself, unless something shows that it is not the whole ledger."""
 
 import re
 from dataclasses import replace
@@ -16,10 +16,10 @@ _METADATA_AT = 32
 
 
 def why_not_whole(walk: DataWalk) -> str | None:
-    """Return None when an object that was walked to its end has all entries of its ledger, as far as it tells; else why not.
+    """Return why an object that was walked to its end may lack entries of its ledger; None if it has all of them, as far as it tells.
 
-    A writer ends a ledger with a block that is cut to measure, and begins another one when a block is full. So an object that ends with a
-    full block may have been cut there, unless the store knows it as that many parts of one upload.
+    The last block of a ledger is as short as its records, and after a full block another one begins. So an object that ends with a full
+    block may have been cut there, unless the store says that it was uploaded in just so many parts.
     """
     if walk.is_cut_off:
         return (
@@ -35,13 +35,13 @@ def why_not_whole(walk: DataWalk) -> str | None:
 
 
 def parts_of(stat: ObjectStat) -> int | None:
-    """Return of how many parts an object was uploaded, where its ETag tells; Pulsar sends one block as one part."""
+    """Return in how many parts an object was uploaded, if its ETag tells; Pulsar sends one block as one part."""
     match = _PARTS.match(stat.version)
     return None if match is None else int(match[1])
 
 
 def rebuilt_index(walk: DataWalk, managed_ledger: str, told: LedgerMetadata | None = None) -> bytes:
-    """Return the index object of a data object that was walked to its end, with BookKeeper's metadata where an old index still tells it."""
+    """Return the index object of a data object that was walked to its end, with BookKeeper's metadata if an old index still has it."""
     metadata = of_topic(made_up_metadata(managed_ledger) if told is None else told, managed_ledger)
     metadata = replace(metadata, length=walk.length, last_entry=walk.entries - 1)
     content = build_index(OffloadIndex(walk.stat.size, BLOCK_HEADER_BYTES, metadata, tuple(walk.blocks)))
@@ -50,7 +50,7 @@ def rebuilt_index(walk: DataWalk, managed_ledger: str, told: LedgerMetadata | No
 
 
 def metadata_left_in(damaged: bytes) -> LedgerMetadata | None:
-    """Return the ledger metadata that can still be read from an index that cannot be parsed as a whole."""
+    """Return the ledger metadata of an index that cannot be parsed as a whole; None if that is damaged as well."""
     length = int.from_bytes(damaged[28:_METADATA_AT], "big")
     if not 0 < length <= len(damaged) - _METADATA_AT:
         return None

@@ -1,4 +1,4 @@
-"""Data objects that would each become the same ledger: at most one of them may, or the run would make copies that contradict each other."""
+"""Data objects that would become the same ledger: at most one of them may, or the repair would make contradicting copies."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,7 +13,7 @@ from ledgerfs.storage.objects import ObjectStat
 
 
 def one_of_each(survey: Survey, repairs: Iterable[Repair]) -> list[Repair]:
-    """Return repairs of which at most one makes an index for the data of each ledger: none where the objects differ."""
+    """Return the repairs with at most one new index for each ledger: none if the data objects differ."""
     found = list(repairs)
     makers: dict[tuple[int | None, str | None], list[Repair]] = {}
     for repair in found:
@@ -22,12 +22,12 @@ def one_of_each(survey: Survey, repairs: Iterable[Repair]) -> list[Repair]:
     settled: dict[int, Repair] = {}
     for rivals in makers.values():
         if len(rivals) > 1:
-            settled |= {id(rival): one for rival, one in zip(rivals, _settled(survey, rivals), strict=True)}
-    return _told_of_each_other([settled.get(id(repair), repair) for repair in found])
+            settled |= {id(rival): one for rival, one in zip(rivals, _with_one_index(survey, rivals), strict=True)}
+    return _knowing_each_other([settled.get(id(repair), repair) for repair in found])
 
 
 def rebuilt_data(repair: Repair) -> ObjectStat | None:
-    """Return the data object for which a repair makes an index; None where it makes none."""
+    """Return the data object for which a repair makes an index; None if it makes none."""
     action = _rebuilding(repair)
     return None if action is None else action.data
 
@@ -37,11 +37,11 @@ def _rebuilding(repair: Repair) -> RebuildIndex | None:
     return action if isinstance(action, RebuildIndex) else None
 
 
-def _told_of_each_other(repairs: list[Repair]) -> list[Repair]:
-    """Return the same, whose indexes of one id in several topics do not take each other for somebody's upload."""
+def _knowing_each_other(repairs: list[Repair]) -> list[Repair]:
+    """Return the same repairs, which know each other's new indexes: those of one id in several topics are no uploads of others."""
     made = frozenset(action.index_key for action in map(_rebuilding, repairs) if action is not None)
 
-    def knowing(repair: Repair) -> Repair:
+    def informed(repair: Repair) -> Repair:
         action = _rebuilding(repair)
         if action is None:
             return repair
@@ -50,10 +50,10 @@ def _told_of_each_other(repairs: list[Repair]) -> list[Repair]:
             return replace(repair, action=replace(repair.action, rebuilt=action))
         return replace(repair, action=action)
 
-    return [knowing(repair) for repair in repairs]
+    return [informed(repair) for repair in repairs]
 
 
-def _settled(survey: Survey, rivals: list[Repair]) -> list[Repair]:
+def _with_one_index(survey: Survey, rivals: list[Repair]) -> list[Repair]:
     first, *others = [stat for stat in map(rebuilt_data, rivals) if stat is not None]
     if all(_is_same(survey, first, other) for other in others):
         reason = f"the same bytes as {first.key}, whose index is made; `repair` looks at it again when that is there"
@@ -75,5 +75,5 @@ def _is_same(survey: Survey, one: ObjectStat, other: ObjectStat) -> bool:
     except StoreUnreachableError:
         raise
     except LedgerfsError:
-        # What cannot be compared is no proof, and an index that is not made loses nothing.
+        # Without a comparison nothing is proved, and without a new index nothing is lost.
         return False

@@ -1,4 +1,4 @@
-"""Whether all that a data object holds is also in a complete copy of its ledger: compared byte by byte, a few MiB at a time."""
+"""Whether a complete copy of the ledger has everything that a data object has: compared byte by byte, a few MiB at a time."""
 
 from collections.abc import Iterator
 
@@ -16,9 +16,9 @@ from ledgerfs.storage.objects import ObjectStat, ReadRequest
 
 
 def why_not_contained(survey: Survey, orphan: ObjectStat, copy: LedgerRef) -> str | None:
-    """Return None when nothing is lost with ``orphan`` because ``copy`` has all of it, else why that cannot be said.
+    """Return why something may be lost with ``orphan``; None if ``copy`` has all of it.
 
-    Either the object is the first bytes of the copy's data object, or, of blocks of another size, its records are the copy's first ones.
+    The object has to be the first bytes of the copy's data object, or, with blocks of another size, its records the copy's first ones.
     """
     whole = min(orphan.size, copy.object("data").size)
     at = first_difference(_object(survey, orphan, orphan.size), _object(survey, copy.object("data"), whole))
@@ -45,7 +45,7 @@ def is_same_object(survey: Survey, one: ObjectStat, other: ObjectStat) -> bool:
 
 
 def first_difference(left: Iterator[memoryview], right: Iterator[memoryview]) -> int | None:
-    """Return the offset of the first byte of ``left`` that ``right`` does not have there; None when it has them all."""
+    """Return the offset of the first byte of ``left`` that ``right`` does not have there; None if it has them all."""
     position, mine, theirs = 0, memoryview(b""), memoryview(b"")
     while True:
         mine = mine or next(left, memoryview(b""))

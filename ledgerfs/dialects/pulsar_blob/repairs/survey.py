@@ -1,4 +1,4 @@
-"""What all parts of a plan look at: the bucket as it was just listed, what the user said, and the time."""
+"""What all parts of a plan work from: the bucket as it was just listed, the user's options, and the time."""
 
 import time
 from dataclasses import dataclass
@@ -27,13 +27,13 @@ class Survey:
     open_ledger
         Returns a reader that asks the store itself for every byte.
     managed_ledger
-        Of ledgers whose topic nothing tells, as the user says it; None where nobody does.
+        The user's, for ledgers whose topic nothing else names; None if the user named none.
     ledgers
-        The ledger ids that are looked at; None for all.
+        The ledger ids that are repaired; None for all.
     older_than_ms
-        How old an object has to be before nobody may be about to go on with it.
+        A younger object may still be written, and is left alone.
     claims
-        By ledger id, what indexes say of those ledgers of which an object is missing or damaged: every copy, also without its data.
+        By ledger id, of ledgers of which an object is missing or damaged: the row of every index, also without its data object.
 
     """
 
@@ -63,11 +63,11 @@ class Survey:
         )
 
     def is_meant(self, ledger_id: int | None) -> bool:
-        """Whether a ledger is one of those that are looked at."""
+        """Whether a ledger is one of those to repair."""
         return self.ledgers is None or ledger_id in self.ledgers
 
     def too_young(self, modified_ms: int) -> str | None:
-        """Return why what was last written then is left alone; None where it is old enough."""
+        """Return why an object of this time is left alone; None if it is old enough."""
         if modified_ms <= 0:
             return "the store does not tell how old it is, so it may still be written"
         age_ms = self.now_ms - modified_ms
@@ -76,11 +76,11 @@ class Survey:
         return None
 
     def copies_of(self, ledger_id: int) -> list[LedgerRef]:
-        """Return the complete copies of the ledgers of this id, of whichever topic, for an id that lacks an object or its index."""
+        """Return the complete copies of the ledgers of this id, of any topic; only for ids of which an object is missing or damaged."""
         return [ref for ref in self.claims.get(ledger_id, []) if ref.is_sound]
 
     def index_keys_of(self, ledger_id: int) -> frozenset[str]:
-        """Return the keys of all indexes of this id, of whatever topic, that the listing had."""
+        """Return the keys of all listed indexes of this id, of any topic."""
         lost = (
             key_of(row) for row in self.catalog.lost if int(row["ledger_id"]) == ledger_id and row["dialect"] == NUMBER
         )
@@ -89,18 +89,18 @@ class Survey:
         return frozenset([*whole, *(key.index_key for key in (*lost, *bad))])
 
     def stats_of(self, copy: LedgerRef) -> tuple[ObjectStat, ObjectStat]:
-        """Return what the store tells now of both objects of a copy; raises `StaleObjectError` when that is not what was listed."""
+        """Return what the store tells now of both objects of a copy; raises `StaleObjectError` if a size differs from the listing."""
         data, index = (self.store.head(stat.key).stat for stat in (copy.object("data"), copy.object("index")))
         if (data.size, index.size) != (copy.object("data").size, copy.object("index").size):
             raise StaleObjectError("the object was replaced", key=copy.object("data").key)
         return data, index
 
     def has_ledger_of(self, group: LedgerGroup) -> bool:
-        """Whether one of the ledgers that a job wrote together is published: then all are to be."""
+        """Whether one of the ledgers that a job wrote together is published: then all of them should be."""
         return bool((self.catalog.ledgers["uuid_high"] >> np.uint64(16) == int(group.digits, 16)).any())
 
     def say(self, what: str, done: int, total: int | None) -> None:
-        """Tell how far the work is."""
+        """Report progress."""
         if self.progress is not None:
             self.progress(what, done, total)
 

@@ -1,10 +1,10 @@
-"""User metadata that a copy tool dropped: the bytes are whole, but a broker refuses the objects (``docs/formats/pulsar-blob.md``)."""
+"""Repairs of user metadata that a copy tool dropped: a broker refuses such objects, though whole (``docs/formats/pulsar-blob.md``)."""
 
 from collections.abc import Iterator, Mapping
 
 from ledgerfs.dialects.pulsar_blob.columns import NUMBER
+from ledgerfs.dialects.pulsar_blob.remains import NO_VERSION_KEY
 from ledgerfs.dialects.pulsar_blob.repairs.actions import RestoreMetadata
-from ledgerfs.dialects.pulsar_blob.repairs.kinds import NO_VERSION_KEY
 from ledgerfs.dialects.pulsar_blob.repairs.survey import Survey
 from ledgerfs.errors import LedgerfsError, ObjectNotFoundError, StaleObjectError, StoreUnreachableError
 from ledgerfs.formats.pulsar_blob.user_metadata import FORMAT_VERSION, parse_user_metadata
@@ -20,7 +20,7 @@ _TOLD_EVERY = 64
 
 
 def look_at_metadata(survey: Survey) -> Iterator[Repair]:
-    """Ask for both objects of every ledger, some at a time, where the store keeps user metadata at all."""
+    """Yield the repairs of the user metadata of all ledgers, asking for some at a time; none if the store keeps no such metadata."""
     if not survey.store.writes.keeps_metadata:
         return
     refs = (ref for ref in survey.catalog.refs() if ref.dialect == NUMBER and survey.is_meant(ref.ledger_id))
@@ -38,7 +38,7 @@ def look_at_metadata(survey: Survey) -> Iterator[Repair]:
 def lost_metadata(
     survey: Survey, head: ObjectHead, managed_ledger: str | None, role: str, ledger_id: int
 ) -> Iterator[Repair]:
-    """Yield what can be done about the user metadata of one object, if a broker refuses it."""
+    """Yield the repair of one object's user metadata, if a broker refuses the object."""
     metadata = head.metadata
     refused = None if metadata is None else parse_user_metadata(metadata).broker_refuses
     if refused is None:
@@ -61,7 +61,7 @@ def lost_metadata(
 
 
 def foreign_format(metadata: Mapping[str, str] | None) -> str | None:
-    """Return why an object is none of Pulsar's own, by its user metadata; None where it may be."""
+    """Return why an object is not Pulsar's, by its user metadata; None if it may be."""
     version = parse_user_metadata(metadata or {}).format_version
     if version in {None, FORMAT_VERSION}:
         return None

@@ -1,6 +1,11 @@
-"""Groups whose commands are imported when they run: ``--help``, completion and suggestions need no more than a name and a line."""
+"""Commands that take no empty arguments, and groups that import a command when it runs.
 
-from collections.abc import Iterable
+``--start "$SINCE"`` with a variable that is not set does not mean "everything". ``--help``, completion and suggestions need only the name
+of a command and a line about it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -8,13 +13,36 @@ import click
 from click.shell_completion import CompletionItem
 
 
+class Command(click.Command):
+    """A command whose options and arguments must not be empty texts."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Check the given texts before anything else is done, such as opening a bucket."""
+        given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+        if not ctx.resilient_parsing:
+            _require_no_empty(self, ctx, given)
+        return super().parse_args(ctx, args)
+
+
+command: Callable[..., Callable[[Callable[..., Any]], Command]] = partial(click.command, cls=Command)
+"""``click.command`` for such commands."""
+
+
+def _require_no_empty(command: Command, ctx: click.Context, given: Mapping[str, Any]) -> None:
+    for param in command.get_params(ctx):
+        value = given.get(param.name or "")
+        texts = value if isinstance(value, list | tuple) else [value]
+        if any(isinstance(text, str) and not text.strip() for text in texts):
+            raise click.BadParameter("is empty; is a variable of the shell not set?", ctx=ctx, param=param)
+
+
 class LazyCommand(click.Command):
-    """What stands for a command that is not imported yet.
+    """A placeholder for a command that is not imported yet.
 
     Parameters
     ----------
     name
-        What users type.
+        The command's name.
     place
         ``module:attribute`` of the command.
     summary
@@ -34,7 +62,7 @@ class LazyCommand(click.Command):
 
 
 class LazyGroup(click.Group):
-    """A group of commands, each imported when somebody asks for it (`get_command`)."""
+    """A group of commands, each imported on use (`get_command`)."""
 
     def __init__(self, *args: Any, lazy: Iterable[LazyCommand] = (), **options: Any) -> None:  # noqa: ANN401  (click's)
         super().__init__(*args, **options)

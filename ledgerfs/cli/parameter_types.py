@@ -1,0 +1,61 @@
+"""The types of arguments and options that are not texts: sizes, spans of time, paths of this machine."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ledgerfs.errors import InvalidOptionError
+from ledgerfs.formats.byte_sizes import parse_size
+from ledgerfs.formats.local_paths import local_path
+
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SPAN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([smhd]?)\s*\Z", re.ASCII)
+_MOST = 365 * 86400.0
+
+
+class Size(click.ParamType[int]):
+    """A number of bytes, with or without a unit."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ANN401
+        """Return the bytes."""
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_size(value)
+        except InvalidOptionError as error:
+            self.fail(error.reason, param, ctx)
+
+
+class Duration(click.ParamType[float]):
+    """Seconds, with or without a unit: from one second to a year."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401
+        """Return the seconds."""
+        match = _SPAN.match(str(value))
+        seconds = 0.0 if match is None else float(match[1]) * _UNITS[match[2]]
+        if not 1 <= seconds <= _MOST:
+            self.fail(f"{value!r} is not a time from 1s to 365d, such as 60s, 5m, 1h", param, ctx)
+        return seconds
+
+
+class LocalPath(click.ParamType[Path]):
+    """A path of this machine; for a URL the error ends with ``hint``."""
+
+    name = "path"
+
+    def __init__(self, hint: str = "") -> None:
+        self._hint = hint
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:  # noqa: ANN401
+        """Return the path."""
+        try:
+            return local_path(value, "")
+        except InvalidOptionError as error:
+            hint = f" {self._hint}" if self._hint and "://" in str(value) else ""
+            self.fail(f"{error.reason}.{hint}", param, ctx)
