@@ -10,10 +10,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from cachetools import LRUCache
 
-from ledgerfs.cache.memory_size import memory_size
 from ledgerfs.formats.buffers import Buffer
 from ledgerfs.storage.fork_lock import ForkLock
 
@@ -22,6 +22,7 @@ MOST_BYTES = 1 << 30
 
 BYTES_VARIABLE = "LEDGERFS_CACHE_BYTES"
 
+_CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 _log = logging.getLogger("ledgerfs.cache")
 
@@ -302,6 +303,19 @@ def _gaps(start: int, end: int, ranges: list[_Range]) -> Iterator[tuple[int, int
         yield start, end
 
 
+def _memory_size() -> int:
+    """Return how many bytes of memory this process may use: those of the machine, or of its container if that is less."""
+    sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in _CONTAINER_LIMITS:
+        try:
+            text = Path(path).read_text().strip()
+        except OSError:
+            continue  # not in a container
+        if text.isdigit():
+            sizes.append(int(text))
+    return min(sizes)
+
+
 def default_budget() -> int:
     """Return the bytes of `BYTES_VARIABLE`, else a quarter of the memory, at most `MOST_BYTES`."""
     text = os.environ.get(BYTES_VARIABLE, "").strip()
@@ -309,7 +323,7 @@ def default_budget() -> int:
         return int(text)
     if text:
         _log.warning("%s=%r is no number of bytes, and left out", BYTES_VARIABLE, text)
-    return min(MOST_BYTES, memory_size() // 4)
+    return min(MOST_BYTES, _memory_size() // 4)
 
 
 process_cache = BlockCache(default_budget())

@@ -1,16 +1,20 @@
-"""How kernels are compiled: without the interpreter's lock, and kept on disk until the code that was compiled into them changes.
+"""How kernels are compiled (without the interpreter's lock, and kept on disk until their code changes), and C functions for them to call.
 
 numba keeps a compiled function as long as its own source file is the same, though the functions and constants of other files that were
 compiled into it may have changed: after an upgrade, or an edit, old code would go on running. So what is kept is marked with the code of
-the function's module and of all that it imports. Code is what is left without comments, docstrings and line numbers: who rewords a
-docstring waits for no compiler.
+the function's module and of all modules that it imports. Comments, docstrings and line numbers are not code: a reworded docstring compiles
+nothing again.
+
+C functions are those inside the extension modules of packages that we depend on, where these export them.
 """
 
 import ast
+import ctypes
 import hashlib
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -136,3 +140,22 @@ class _WithoutProse(ast.NodeTransformer):
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
         return None if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str) else node
+
+
+def c_library(module: str, *names: str) -> ctypes.CDLL | None:
+    """Return the shared library of an extension module; None unless it, or a library that it is linked to, exports all functions."""
+    spec = find_spec(module)
+    if spec is None or spec.origin is None:
+        return None
+    # A built-in module exports its functions, and those of its libraries, with the program.
+    place = None if spec.origin == "built-in" else spec.origin
+    try:
+        library = ctypes.CDLL(place)
+    except OSError:  # a module inside the program is not a file
+        return None
+    return library if all(hasattr(library, name) for name in names) else None
+
+
+def address_of(library: ctypes.CDLL | None, name: str) -> int:
+    """Return the address of a function of a library; 0 without a library."""
+    return 0 if library is None else ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0

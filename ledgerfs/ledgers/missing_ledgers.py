@@ -13,7 +13,7 @@ import numpy as np
 
 from ledgerfs.errors import MissingLedgerError
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.formats.uuid_halves import uuid_from_halves
+from ledgerfs.ledgers.catalog_rows import uuid_from_halves
 from ledgerfs.ledgers.dialects_known import dialect_rows
 
 _MOST_NAMED = 3

@@ -29,7 +29,7 @@ from ledgerfs.messages.codecs.decompression import decompress
 from ledgerfs.messages.decode.entries import DecodeOptions, TopicDecoder
 from ledgerfs.messages.decode.payloads import Workspace
 from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
-from ledgerfs.messages.kernels import memory
+from ledgerfs.messages.kernels import arrays
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, MessageMetadataRecord
 from ledgerfs.messages.text.json_lines import json_lines
 from tests.messages.test_fuzz_entries import decrypt_with, golden_entries, mutated
@@ -115,7 +115,7 @@ def guarded_outputs() -> Iterator[list[Slots]]:
 
     with pytest.MonkeyPatch.context() as patch:
         for name, guarded in (("empty", guarded_empty), ("empty_table", guarded_table)):
-            original = getattr(memory, name)
+            original = getattr(arrays, name)
             for module in [module for key, module in sys.modules.items() if key.startswith("ledgerfs.messages")]:
                 if getattr(module, name, None) is original:
                     patch.setattr(module, name, guarded)

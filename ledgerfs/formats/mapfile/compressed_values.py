@@ -19,8 +19,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from ledgerfs.formats.buffers import Int64
-from ledgerfs.formats.c_functions import address_of, c_library
-from ledgerfs.formats.kernel import kernel
+from ledgerfs.formats.kernel import address_of, c_library, kernel
 from ledgerfs.formats.mapfile.header import Codec
 from ledgerfs.formats.mapfile.records import read_only
 from ledgerfs.formats.memory_loads import load_int32

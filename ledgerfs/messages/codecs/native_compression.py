@@ -11,8 +11,7 @@ from functools import cache
 import numpy as np
 
 from ledgerfs.formats.buffers import Int64
-from ledgerfs.formats.c_functions import address_of, c_library
-from ledgerfs.formats.kernel import kernel
+from ledgerfs.formats.kernel import address_of, c_library, kernel
 from ledgerfs.messages.codecs.compress import ZSTD_LEVEL
 from ledgerfs.messages.codecs.decompression import Compression
 from ledgerfs.messages.codecs.native_decompression import call_lz4, call_zstd

@@ -16,8 +16,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from ledgerfs.formats.buffers import Int64
-from ledgerfs.formats.c_functions import address_of, c_library
-from ledgerfs.formats.kernel import kernel
+from ledgerfs.formats.kernel import address_of, c_library, kernel
 from ledgerfs.messages.codecs.decompression import Compression
 
 

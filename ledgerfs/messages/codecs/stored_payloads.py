@@ -12,8 +12,7 @@ from ledgerfs.messages.codecs.native_compression import (
     native_compressors,
     put_compressed,
 )
-from ledgerfs.messages.kernels.arrays import borrowed
-from ledgerfs.messages.kernels.memory import empty
+from ledgerfs.messages.kernels.arrays import borrowed, empty
 
 
 def stored_payloads(

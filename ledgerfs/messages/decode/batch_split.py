@@ -20,8 +20,7 @@ from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.messages.codecs.decompression import LARGEST, Compression
 from ledgerfs.messages.codecs.native_decompression import decompress_into, native_functions
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status
-from ledgerfs.messages.kernels.arrays import borrowed, copy_bytes
-from ledgerfs.messages.kernels.memory import empty, empty_table
+from ledgerfs.messages.kernels.arrays import borrowed, copy_bytes, empty, empty_table
 from ledgerfs.messages.kernels.wire import ABSENT, field_map, uint32_be, walk_fields
 from ledgerfs.messages.proto.message_metadata_pb2 import MessageMetadataRecord
 

@@ -23,7 +23,7 @@ from ledgerfs.messages.decode.entry_checksum import EntryState, check_entries
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status, walk_metadata
 from ledgerfs.messages.decode.payloads import Decrypt, EntryError, PlainPayloads, Workspace
 from ledgerfs.messages.decode.table_schema import schema_of
-from ledgerfs.messages.kernels.portions import spans
+from ledgerfs.messages.kernels.arrays import spans
 from ledgerfs.messages.kernels.wire import ABSENT
 
 _STATUS_TEXT = {

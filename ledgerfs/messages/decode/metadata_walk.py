@@ -13,8 +13,7 @@ from google.protobuf.message import DecodeError
 
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.messages.kernels.arrays import borrowed
-from ledgerfs.messages.kernels.memory import empty_table
+from ledgerfs.messages.kernels.arrays import borrowed, empty_table
 from ledgerfs.messages.kernels.wire import ABSENT, field_map, uint32_be, walk_fields
 from ledgerfs.messages.proto.message_metadata_pb2 import MessageMetadataRecord
 

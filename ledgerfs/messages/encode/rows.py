@@ -23,7 +23,7 @@ from ledgerfs.messages.codecs.stored_payloads import stored_payloads
 from ledgerfs.messages.encode.encode_kernels import ROOM_OF_ENTRY, cut_entries, write_entries, write_payloads
 from ledgerfs.messages.encode.input_columns import InputColumns, require_time
 from ledgerfs.messages.encode.kernel_rows import KernelRows, kernel_rows, publish_times_of_rows, value_sizes
-from ledgerfs.messages.kernels.memory import empty
+from ledgerfs.messages.kernels.arrays import empty
 
 _PORTION_BYTES = 4 << 20
 _PORTION_ROWS = 1 << 15

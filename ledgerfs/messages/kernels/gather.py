@@ -10,8 +10,7 @@ from ledgerfs.errors import CorruptObjectError
 from ledgerfs.formats.buffers import Bytes, Int64, Mask
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.memory_loads import load_int64
-from ledgerfs.messages.kernels.arrays import borrowed, copy_bytes
-from ledgerfs.messages.kernels.memory import empty
+from ledgerfs.messages.kernels.arrays import borrowed, copy_bytes, empty
 from ledgerfs.messages.kernels.wire import ABSENT, read_varint, skip_fixed
 
 _LARGEST_COLUMN = 2**31 - 1

@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from ledgerfs.formats.buffers import Bytes
 from ledgerfs.formats.kernel import kernel
-from ledgerfs.messages.kernels.arrays import copy_bytes
-from ledgerfs.messages.kernels.memory import empty
+from ledgerfs.messages.kernels.arrays import copy_bytes, empty
 from ledgerfs.messages.text.json_values import (
     ABSENT,
     Values,

@@ -27,9 +27,7 @@ from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
 from ledgerfs.messages.decode.batch_split import plain_sizes
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta
 from ledgerfs.messages.decode.payloads import PlainPayloads
-from ledgerfs.messages.kernels.arrays import borrowed
-from ledgerfs.messages.kernels.memory import empty
-from ledgerfs.messages.kernels.portions import spans
+from ledgerfs.messages.kernels.arrays import borrowed, empty, spans
 from ledgerfs.messages.kernels.wire import ABSENT
 from ledgerfs.messages.transforms.entry_opening import (
     are_transparent,

@@ -20,8 +20,7 @@ from ledgerfs.messages.codecs.native_compression import compressor_functions, mo
 from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
 from ledgerfs.messages.decode.batch_split import MessageField, Messages, plain_sizes, split_batches
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status
-from ledgerfs.messages.kernels.memory import empty
-from ledgerfs.messages.kernels.portions import spans
+from ledgerfs.messages.kernels.arrays import empty, spans
 from ledgerfs.messages.kernels.wire import ABSENT
 from ledgerfs.messages.transforms.entry_opening import (
     are_transparent,

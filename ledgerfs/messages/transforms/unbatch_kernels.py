@@ -8,8 +8,7 @@ from ledgerfs.formats.buffers import Bytes, Int64
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.messages.codecs.native_compression import put_compressed
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta
-from ledgerfs.messages.kernels.arrays import borrowed
-from ledgerfs.messages.kernels.memory import empty
+from ledgerfs.messages.kernels.arrays import borrowed, empty
 from ledgerfs.messages.kernels.wire import ABSENT
 from ledgerfs.messages.transforms.entry_writing import (
     behind_broker_metadata,

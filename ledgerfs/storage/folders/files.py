@@ -8,6 +8,7 @@ import os
 from stat import S_ISLNK, S_ISREG
 
 from ledgerfs.errors import AccessDeniedError, StoreError
+from ledgerfs.storage.objects import ObjectStat
 
 FOLLOW_LINKS = "follow_links"
 """The storage option that asks for it."""
@@ -47,6 +48,12 @@ def stat_object(root: str, key: str, *, follow_links: bool) -> os.stat_result:
     if S_ISLNK(found.st_mode):
         raise _refused(key)
     return found
+
+
+def stat_of_file(key: str, stat: os.stat_result) -> ObjectStat:
+    """Return a file as an object; when it is replaced or written to, its version changes."""
+    version = f"{stat.st_ino:x}-{stat.st_mtime_ns:x}-{stat.st_size:x}"
+    return ObjectStat(key, stat.st_size, stat.st_mtime_ns // 1_000_000, version)
 
 
 def _refused(key: str) -> AccessDeniedError:

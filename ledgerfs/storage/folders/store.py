@@ -10,8 +10,7 @@ from ledgerfs.errors import BucketNotFoundError, LedgerfsError
 from ledgerfs.formats.buffers import Buffer
 from ledgerfs.storage.descriptors import copy_range
 from ledgerfs.storage.failures import replaced, short_body, translate
-from ledgerfs.storage.folders.files import open_object, stat_object
-from ledgerfs.storage.folders.stat import stat_of_file
+from ledgerfs.storage.folders.files import open_object, stat_object, stat_of_file
 from ledgerfs.storage.folders.writes import LocalWrites, is_part
 from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.storage.part_buffers import part_buffer

@@ -17,8 +17,7 @@ from ledgerfs.errors import AccessDeniedError, BucketNotFoundError, ObjectExists
 from ledgerfs.formats.buffers import Buffer
 from ledgerfs.storage.descriptors import write_all
 from ledgerfs.storage.failures import translate
-from ledgerfs.storage.folders.files import open_object
-from ledgerfs.storage.folders.stat import stat_of_file
+from ledgerfs.storage.folders.files import open_object, stat_of_file
 from ledgerfs.storage.object_writes import UnfinishedUpload
 from ledgerfs.storage.objects import ObjectStat
 from ledgerfs.storage.sent_requests import Asked, Sent
