@@ -132,7 +132,7 @@ def test_ids_of_every_kind(text: object, parts: tuple[object, ...]) -> None:
      (), (26,), (26, 3.5), ("26", "-3"), b"26:3", (1, 2, 3, 4, 5), "9" * 20 + ":0"],
 )  # fmt: skip
 def test_what_is_no_id_is_told(bucket: Bucket, wrong: object) -> None:
-    with pytest.raises(InvalidNameError, match="no id of a message"):
+    with pytest.raises(InvalidNameError, match="not a message id"):
         bucket.topic(f"{GOLDEN}plain").message(wrong)
 
 
