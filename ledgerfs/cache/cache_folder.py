@@ -63,7 +63,7 @@ class CacheFolder:
             try:
                 _prepare(self.path)
             except OSError as error:
-                self.path = self._instead(error)
+                self.path = self._temporary(error)
             self._is_usable = True
             return self.path
 
@@ -94,7 +94,7 @@ class CacheFolder:
             self._has_warned = True
             _LOG.warning("what is in %s is not used: %s: %s", self.path, error.filename, error.strerror)
 
-    def _instead(self, error: OSError) -> Path:
+    def _temporary(self, error: OSError) -> Path:
         """Return a temporary folder for this process only."""
         try:
             path = Path(tempfile.mkdtemp(prefix="ledgerfs-"))

@@ -64,8 +64,8 @@ class PieceList:
         if any(other.start <= piece.start and piece.end <= other.end for other in self.touching(*piece)):
             return self
         at = bisect_left(self.pieces, piece.start, key=_START)
-        behind = bisect_right(self.pieces, piece.end, key=_END)
-        return PieceList((*self.pieces[:at], piece, *self.pieces[behind:]), self.looked)
+        after = bisect_right(self.pieces, piece.end, key=_END)
+        return PieceList((*self.pieces[:at], piece, *self.pieces[after:]), self.looked)
 
     def without(self, piece: Piece) -> "PieceList":
         """Return a list without this piece."""

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 Buffer = bytes | memoryview
-"""Bytes that nobody changes."""
+"""Bytes that do not change."""
 
 Bytes = npt.NDArray[np.uint8]
 Int64 = npt.NDArray[np.int64]

@@ -57,7 +57,8 @@ def require_of_parts(options: Mapping[str, Any]) -> None:
     """Raise `InvalidOptionError` for options that a part of a topic, such as a file of a view or a task's share, cannot have."""
     if options.get("transactions") == "readable":
         raise InvalidOptionError(
-            "only the whole topic has its first open transaction, where readable messages end; use it with a scan, `head` or `count`",
+            "readable messages end at the first open transaction of the whole topic, which a part of it does not know; use it with a "
+            "scan, `head` or `count`",
             key="transactions='readable'",
         )
 

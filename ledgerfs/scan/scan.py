@@ -59,7 +59,7 @@ class Scan:
     limits
         Limits of the publish times of each ledger; None to find them from the ledgers when they are needed.
     known_outcomes
-        TransactionOutcomes of transactions that scans of the same ledgers found before; what this one finds is added.
+        Outcomes of transactions that earlier scans of the same ledgers found; this scan adds its own.
     on_read
         Called as entries are read, to show progress.
     skipped

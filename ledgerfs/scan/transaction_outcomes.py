@@ -113,7 +113,7 @@ class TransactionOutcomes:
                 (one, position) for one, position in unknown if one not in told or self._find(one, position) is None
             }
         self._without_end = {
-            (one, position): self._told_before(one, place.number, position)
+            (one, position): self._outcome_before(one, place.number, position)
             for one, position in wanted
             if (outcome := self._find(one, position)) is not None and outcome.at == _END
         }
@@ -185,7 +185,7 @@ class TransactionOutcomes:
         elif outcome.since < same.since:
             self._known[transaction] = tuple(outcome if one is same else one for one in known)
 
-    def _told_before(self, transaction: Transaction, number: int, position: Position) -> str:
+    def _outcome_before(self, transaction: Transaction, number: int, position: Position) -> str:
         """Return the outcome of the last marker before a message, in its own ledger or the previous one."""
         for one in range(number, max(-1, number - _LEDGERS_BEFORE), -1):
             told = [

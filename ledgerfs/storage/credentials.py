@@ -149,14 +149,14 @@ def _hidden_place(found: re.Match[str]) -> str:
 
 def _given_to_credentials(text: str) -> Iterator[tuple[int, int]]:
     """Yield start and end of the values that a text gives to names of credentials."""
-    behind = 0
+    after = 0
     for found in _ASSIGNMENT.finditer(text):
         kind = found.lastgroup or "name"
-        if found.start() < behind or not is_credential(found[kind]):
+        if found.start() < after or not is_credential(found[kind]):
             continue
         value = _VALUES[kind].match(text, found.end())
         if value is not None:
-            behind = value.end()
+            after = value.end()
             yield value.span()
 
 

@@ -250,7 +250,7 @@ def _csv(source: Any) -> _Opened:  # noqa: ANN401
     names = reader.schema.names
     for name in names:
         if names.count(name) > 1:
-            raise InvalidRowsError(f"a column that occurs twice: {name}")
+            raise InvalidRowsError(f"a column is there twice: {name}")
     texts = [pa.array([], field.type) for field in reader.schema]
     plain = from_texts(dict(zip(reader.schema.names, texts, strict=True)))
     schema = pa.schema([(name, column.type) for name, column in plain.items()])

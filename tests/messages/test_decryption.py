@@ -508,7 +508,7 @@ def test_a_path_as_text_is_not_opened(rsa_key, tmp_path):
     path = tmp_path / "private.pem"
     path.write_bytes(pem_of(rsa_key))
     text = failure(PrivateKeys.of, {"mine": str(path)})
-    assert "has to be a Path" in text
+    assert "as a Path" in text
     assert str(path) not in text
 
 

@@ -40,7 +40,7 @@ def entries_of(
 
 
 def rescanned(batches: Iterable[EntryBatch]) -> EntryBatch:
-    """What a reader finds in the records, one buffer behind the other."""
+    """What a reader finds in the records, one buffer after the other."""
     pieces = [bytes(b.buffer[b.offsets[0] - 12 : b.offsets[-1] + b.lengths[-1]]) for b in batches]
     buffer = memoryview(b"".join(pieces))
     count = sum(map(len, batches))

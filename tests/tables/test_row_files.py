@@ -129,7 +129,7 @@ def test_folders_in_folders_of_another_filesystem() -> None:
     fs.pipe({"/marked/a.jsonl": b'{"value":"a"}', "/marked/sub/b.jsonl": b'{"value":"b"}'})
     try:
         assert len(open_rows("memory://marked/**").paths) == 2
-        with pytest.raises(InvalidRowsError, match=r"marked/sub: a folder.* as 'memory://marked/\*\*/\*.parquet' does"):
+        with pytest.raises(InvalidRowsError, match=r"marked/sub: a folder.* such as 'memory://marked/\*\*/\*.parquet'"):
             open_rows("memory://marked/")
     finally:
         fs.rm("/marked", recursive=True)

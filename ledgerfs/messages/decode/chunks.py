@@ -123,7 +123,7 @@ class ChunkJoiner:
             return None
         waiting = self._find(chunked_id)
         if waiting is None:
-            self._miss(position, chunked_id, chunks)
+            self._leave_out(position, chunked_id, chunks)
             return None
         if chunk != waiting.came:
             if chunk > waiting.came:
@@ -165,7 +165,7 @@ class ChunkJoiner:
             waiting = self._waiting.get(chunked_id)
         return waiting
 
-    def _miss(self, position: tuple[int, int], chunked_id: bytes, chunks: int) -> None:
+    def _leave_out(self, position: tuple[int, int], chunked_id: bytes, chunks: int) -> None:
         """Leave out a part that no message waits for."""
         if chunked_id in self._ended:
             self.ended_before = True

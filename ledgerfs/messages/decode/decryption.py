@@ -38,7 +38,7 @@ _OAEP = padding.OAEP(padding.MGF1(_SHA1), _SHA1, label=None)
 
 _EXPLICIT = (
     "the private key {name} has explicit parameters of its curve, as keys made by Pulsar's guide do (-param_enc explicit); "
-    "the installed cryptography cannot read that: install version 47 or newer, or convert the key: openssl ec -in … "
+    "the installed cryptography cannot read that: install cryptography 47 or newer, or convert the key: openssl ec -in … "
     "-param_enc named_curve -out …"
 )
 

@@ -1,6 +1,6 @@
 """GETs of objects' bytes by botocore's own client, in threads, for half of the processor time of an event loop.
 
-A body goes from the socket to where it stays, in memory that is used again (`part_buffers`).
+A body goes from the socket into reused memory (`part_buffers`) without another copy.
 """
 
 import time
@@ -76,7 +76,7 @@ class Transfer:
 
     def _check(self, tries: Tries) -> None:
         if self.future.cancelled():
-            raise _Left
+            raise _Cancelled
         if not tries.rest:
             reason = "the store did not send all of it in time"
             raise StoreTimeoutError(reason, key=self.request.key, offset=self.request.start)
@@ -103,5 +103,5 @@ def _source_of(body: Any) -> Any:  # noqa: ANN401  (botocore's, or http.client's
     return response if isinstance(response, HTTPResponse) and response.length is not None else body
 
 
-class _Left(Exception):  # noqa: N818  (nobody catches it by name)
+class _Cancelled(Exception):  # noqa: N818  (nobody catches it by name)
     """The read was cancelled."""
