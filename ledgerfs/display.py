@@ -1,6 +1,6 @@
-"""What shells and notebooks show of our values: a short line, a table of HTML, and names without internals.
+"""How shells and notebooks show our values: a short line, a table of HTML, and names without internals.
 
-Names of topics and columns are the bucket's: they drive no terminal, and are no HTML.
+Names of topics and columns come from the bucket, so they are escaped: for terminals, and for HTML.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -12,7 +12,7 @@ MOST_ROWS = 20
 
 
 def printable(text: str) -> str:
-    """Return a text of the bucket's with control characters escaped: names must not drive a terminal or forge a line."""
+    """Return a text of the bucket with control characters escaped: names must not control a terminal or forge a line."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -37,7 +37,7 @@ def _text(value: object) -> str:
 
 
 def names_shown(value: object, hidden: Collection[str] = ()) -> Iterator[str]:
-    """Yield what `dir` tells of a value: all but what begins with one ``_``, and what is for the other rooms of the package."""
+    """Yield the names that `dir` shows of a value: all except private ones and those in ``hidden``, which are for other rooms."""
     for name in object.__dir__(value):
         is_own = not name.startswith("_") or name.startswith("__") or name == "_repr_html_"
         if is_own and name not in hidden:

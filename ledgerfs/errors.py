@@ -1,8 +1,8 @@
 """Every exception that ledgerfs raises.
 
 Each is an `OSError` with an errno, so that a kernel mount, fsspec and plain ``except OSError`` all understand it, and each names the
-object and, where there is one, the byte offset in it. None of them carries credentials. The last three go no further than the module that
-calls for them, which knows what they are about.
+object and, where there is one, the byte offset in it. None of them carries credentials. The last three never reach a user: the module that
+catches them raises one of the others, with the name of the entry or file.
 """
 
 import difflib
@@ -74,7 +74,7 @@ class LedgerfsError(OSError):
     Attributes
     ----------
     path
-        The file of the tree that was being opened, where that failed because of another object; None elsewhere.
+        The file of the tree that was being opened, if it failed because of another object; None otherwise.
 
     """
 
@@ -116,7 +116,7 @@ class CorruptIndexError(CorruptObjectError):
 
 
 class CorruptMetadataError(CorruptObjectError):
-    """Ledger metadata (protobuf) does not parse, or lacks what every ledger has."""
+    """Ledger metadata (protobuf) does not parse, or lacks a field that every ledger has."""
 
 
 class CorruptLedgerError(CorruptObjectError):
@@ -124,15 +124,15 @@ class CorruptLedgerError(CorruptObjectError):
 
 
 class MissingLedgerError(LedgerfsError):
-    """A topic lacks ledgers that the bucket knows to belong to it: what is left of it would look whole."""
+    """A topic lacks ledgers that belong to it, as other objects of the bucket show. Without this error the rest would look whole."""
 
 
 class UnplacedLedgersWarning(UserWarning):
-    """A bucket holds ledgers of which nothing tells the topic: any topic may lack some."""
+    """A bucket holds ledgers whose topic is unknown: any topic may lack some of them."""
 
 
 class CorruptMessageError(CorruptObjectError):
-    """An entry whose bytes are no message; the entry is named as ``ledger:entry``."""
+    """An entry that is not a valid message; it is named as ``ledger:entry``."""
 
     @classmethod
     def of(cls, ledger_id: int, entry_id: int, reason: str) -> "CorruptMessageError":
@@ -141,7 +141,7 @@ class CorruptMessageError(CorruptObjectError):
 
 
 class MessageTooLargeError(LedgerfsError):
-    """A message that is sound, as far as anybody looked, and larger than the reader was told to take; an option lets it through."""
+    """A message larger than the reader's limit, and otherwise sound as far as it was read; an option raises the limit."""
 
     code = errno.EMSGSIZE
 
@@ -152,7 +152,7 @@ class MessageTooLargeError(LedgerfsError):
 
 
 class EncryptedMessageError(LedgerfsError):
-    """A message that cannot be read with the private keys that were given, or without any."""
+    """A message that cannot be read with the given private keys, or without any."""
 
     code = errno.EACCES
 
@@ -163,7 +163,7 @@ class EncryptedMessageError(LedgerfsError):
 
 
 class DecryptionError(LedgerfsError):
-    """A message cannot be decrypted with the private keys given, or a private key cannot be used."""
+    """A message cannot be decrypted with the given private keys, or a private key cannot be used."""
 
     code = errno.EACCES
 
@@ -191,7 +191,7 @@ class BucketNotFoundError(NotFoundError):
 
 
 class ObjectNotFoundError(NotFoundError):
-    """An object that the bucket's listing or an index told of is not there."""
+    """An object that the bucket's listing or an index names does not exist."""
 
 
 class AccessDeniedError(LedgerfsError, PermissionError):
@@ -201,7 +201,7 @@ class AccessDeniedError(LedgerfsError, PermissionError):
 
 
 class StoreError(LedgerfsError):
-    """The store answered with an error, or with a body of the wrong length, also after retries."""
+    """The store answered with an error, or with a body of the wrong length, even after retries."""
 
 
 class WrongBodyError(StoreError):
@@ -221,11 +221,11 @@ class StoreTimeoutError(StoreUnreachableError):
 
 
 class UncertainWriteError(StoreError):
-    """Nobody knows whether a write was done: the store failed while it was under way, and cannot be asked."""
+    """It is unknown whether a write was done: the store failed during it, and cannot be asked."""
 
 
 class ObjectExistsError(LedgerfsError, FileExistsError):
-    """There is such an object already, which is never written over."""
+    """The object exists already; objects are never overwritten."""
 
     code = errno.EEXIST
 
@@ -235,30 +235,30 @@ class LedgerExistsError(ObjectExistsError):
 
 
 class RefusedLedgerError(LedgerfsError):
-    """What cannot become a ledger that a broker serves: no entries, gaps between them, one that is larger than a block."""
+    """Entries that cannot be a ledger that a broker serves: none at all, gaps between them, one larger than a block."""
 
     code = errno.EINVAL
 
 
 class InvalidRowsError(LedgerfsError):
-    """Rows, or a file of them, that cannot be written as messages."""
+    """Rows, or a file of rows, that cannot be written as messages."""
 
     code = errno.EINVAL
 
     @classmethod
     def of(cls, row: int, reason: str) -> "InvalidRowsError":
-        """Return the error for a row; rows count from 0, over all that were given."""
+        """Return the error for a row; rows count from 0 across all given tables."""
         return cls(reason, key=f"row {row}")
 
 
 class UnsupportedWriteError(LedgerfsError):
-    """What this store cannot do, or what nobody offers to do."""
+    """A write that this store, or ledgerfs, cannot do."""
 
     code = errno.ENOTSUP
 
 
 class CacheWriteError(LedgerfsError):
-    """A file that has to be rendered before it can be read cannot be written to the cache folder, which most often is full."""
+    """A file that is rendered before it is read cannot be written to the cache folder, usually since that is full."""
 
     code = errno.ENOSPC
 
@@ -268,14 +268,14 @@ class ExportFolderError(LedgerfsError):
 
     @classmethod
     def of(cls, error: OSError, path: object) -> "ExportFolderError":
-        """Return the error for what the operating system said of ``path``, with its errno."""
+        """Return the error for an error of the operating system at ``path``, with its errno."""
         made = cls(error.strerror or str(error), key=str(path))
         made.errno = error.errno
         return made
 
 
 class IncompleteCopyError(LedgerfsError):
-    """Ledgers of a bucket are not in the one that it was copied to; the others are.
+    """Some ledgers of a bucket were not copied; the others were.
 
     Attributes
     ----------
@@ -323,19 +323,19 @@ class EntryRangeError(LedgerfsError):
 
 
 class InvalidNameError(LedgerfsError):
-    """A name that Pulsar would not accept: of a topic, a managed ledger, a ledger, a message."""
+    """A name that Pulsar would not accept, of a topic, a managed ledger, a ledger or a message."""
 
     code = errno.EINVAL
 
 
 class InvalidOptionError(LedgerfsError):
-    """An option, or an argument, that is none, or not of its kind."""
+    """An unknown option, or an invalid value of an option or argument."""
 
     code = errno.EINVAL
 
     @classmethod
     def unknown(cls, name: str, known: Iterable[str]) -> "InvalidOptionError":
-        """Return the error for a name that is not among those that there are, which says what was perhaps meant."""
+        """Return the error for an unknown option, with the known names and the nearest one."""
         names = list(known)
         by_case = {one.lower(): one for one in names}
         near = difflib.get_close_matches(name.lower(), by_case, n=1)
@@ -362,21 +362,21 @@ class MountpointError(LedgerfsError):
 
 
 class MountFailedError(LedgerfsError):
-    """The system does not mount, or lacks what mounting takes."""
+    """The system refuses to mount, or lacks what mounting needs."""
 
     code = errno.EINVAL
 
 
 class MountError(OSError):
-    """An answer to the kernel: no more than its number."""
+    """An answer to the kernel: an errno alone."""
 
 
 class DecompressionError(ValueError):
-    """A payload that does not decompress to what its metadata claims; whoever knows the entry names it."""
+    """A payload that does not decompress to what its metadata claims; the caller adds the entry's name."""
 
 
 class LineError(ValueError):
-    """A line that is no message; whoever knows the file names it."""
+    """A line that is not a valid message; the caller adds the file's name."""
 
     def __init__(self, line: int, reason: object) -> None:
         super().__init__(f"line {line}: {reason}")

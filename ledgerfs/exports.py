@@ -1,4 +1,4 @@
-"""What a package exports, imported when somebody asks for it (PEP 562): importing the package alone costs nothing."""
+"""Names that a package exports, imported when they are first used (PEP 562): importing the package alone costs nothing."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ def lazy_exports(package: str, places: Mapping[str, str]) -> tuple[Callable[[str
     package
         Its name.
     places
-        The module of each name that it exports; a module that is itself exported has its own.
+        The module that each exported name is in; for an exported module, its own name.
 
     """
 

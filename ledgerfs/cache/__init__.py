@@ -1,1 +1,1 @@
-"""What reads leave behind for later reads. Knows nothing of what the bytes mean."""
+"""Bytes and offsets that reads keep for later reads. Knows nothing of what the bytes mean."""

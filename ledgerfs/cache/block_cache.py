@@ -1,7 +1,7 @@
 """Byte ranges of objects in memory: one budget for the process, the least recently used ranges dropped, reads under way shared.
 
-An object's ranges never overlap. A range that is asked for is put together from what is there, what another reader already waits for, and
-what has to be fetched, so that no byte is fetched twice while it is here or on its way. What the bytes mean is nobody's business here.
+An object's ranges never overlap. A requested range is put together from ranges that are here, that another reader already waits for, and
+that have to be fetched: so no byte is fetched twice while it is kept or under way. The meaning of the bytes is unknown here.
 """
 
 import logging
@@ -10,40 +10,41 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from cachetools import LRUCache
 
-from ledgerfs.cache.memory_size import memory_size
 from ledgerfs.formats.buffers import Buffer
 from ledgerfs.storage.fork_lock import ForkLock
 
 MOST_BYTES = 1 << 30
-"""What the process keeps at most, unless it is told otherwise; a quarter of its memory if that is less."""
+"""Default of the most bytes that the process keeps; a quarter of its memory if that is less."""
 
 BYTES_VARIABLE = "LEDGERFS_CACHE_BYTES"
 
+_CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 _log = logging.getLogger("ledgerfs.cache")
 
 
 Fetch = Callable[[int, int], "Future[Buffer]"]
-"""Begins to read bytes ``start`` to ``end`` of the object it was made for."""
+"""Begins to read bytes ``start`` to ``end`` of one object."""
 
 
 @dataclass(slots=True, eq=False)
 class _Range:
-    """Bytes ``start`` to ``end`` of an object, here or on their way.
+    """Bytes ``start`` to ``end`` of an object, here or under way.
 
     Attributes
     ----------
     data
         Done when they are here.
     read
-        What fetches them, once it was begun.
+        The read that fetches them, once it was begun.
     readers
-        How many wait for them; when the last one leaves, fetching ends.
+        How many readers wait for them; when the last one leaves, the read is cancelled.
     is_kept
-        Whether they stay when they were read.
+        Whether they stay after they were read.
 
     """
 
@@ -86,7 +87,7 @@ class _Ranges:
 
 
 class RangeRead:
-    """A range that was asked for: a `Pending` made of pieces."""
+    """A requested range: a `Pending` made of pieces."""
 
     __slots__ = ("_cache", "_end", "_name", "_pieces", "_start", "fetched", "waits")
 
@@ -102,9 +103,9 @@ class RangeRead:
         """Pieces that another reader was already waiting for."""
 
     def result(self) -> Buffer:
-        """Wait for all pieces; return exactly the bytes asked for. Raises what fetching one of them raised.
+        """Wait for all pieces; return exactly the requested bytes. Raises the error of a piece that cannot be fetched.
 
-        Once it was cancelled, or has raised, it raises `CancelledError`.
+        After `cancel`, or after an error, raises `CancelledError`.
         """
         if not self._pieces and self._start < self._end:
             raise CancelledError
@@ -124,7 +125,7 @@ class RangeRead:
         return b"".join(views)
 
     def cancel(self) -> None:
-        """Leave; what nobody else waits for is not fetched any further."""
+        """Stop waiting; pieces that no other reader waits for are cancelled."""
         self._cache._leave(self._name, self._pieces)  # noqa: SLF001  (the two are one subject)
         self._pieces = []
 
@@ -135,7 +136,7 @@ class BlockCache:
     Parameters
     ----------
     budget
-        Bytes in all: what is kept, and what readers hold ahead of themselves (`reserve`).
+        Bytes in total: those that are kept, and those that readers have fetched ahead (`reserve`).
 
     """
 
@@ -156,13 +157,13 @@ class BlockCache:
         return int(self._kept.currsize)
 
     def resize(self, budget: int) -> None:
-        """Change the budget; what is too much is dropped."""
+        """Change the budget; ranges beyond it are dropped."""
         with self._lock:
             self._budget = budget
             self._shrink(0)
 
     def begin(self, name: Hashable, start: int, end: int, fetch: Fetch, *, keep: bool = True) -> RangeRead:
-        """Begin to read bytes ``start`` to ``end`` of the object ``name``, which says its version too; ``fetch`` gets what is not here."""
+        """Begin to read bytes ``start`` to ``end`` of the object ``name``, which includes its version; ``fetch`` reads missing ranges."""
         read = RangeRead(self, name, start, end)
         with self._lock:
             self._leave_parent()
@@ -184,20 +185,20 @@ class BlockCache:
             try:
                 self._fetch(name, piece, fetch)
             except BaseException as error:
-                # Whoever joined the others would wait for ever.
+                # Readers that joined the others would wait for ever.
                 for lost in missing[number:]:
                     self._fail(name, lost, error)
                 raise
         return read
 
     def clear(self) -> None:
-        """Drop everything; reads under way go on for those who wait for them."""
+        """Drop everything; reads under way go on for their readers."""
         with self._lock:
             for name in list(self._objects):
                 self.forget(name)
 
     def forget(self, name: Hashable) -> None:
-        """Drop all that is kept of an object; reads under way go on, but are not kept."""
+        """Drop all ranges of an object; reads under way go on, but are not kept."""
         with self._lock:
             ranges = self._objects.pop(name, None)
             for piece in [] if ranges is None else ranges.between(0, 1 << 63):
@@ -205,7 +206,7 @@ class BlockCache:
                 self._kept.pop((name, piece.start), None)
 
     def reserve(self, size: int, *, is_needed: bool = False) -> bool:
-        """Take bytes of the budget for what a reader holds ahead of itself, up to half of it; what ``is_needed`` is always granted."""
+        """Take bytes of the budget for parts that a reader fetches ahead, up to half of it; ``is_needed`` is always granted."""
         with self._lock:
             self._leave_parent()
             if not is_needed and self._reserved + size > self._budget // 2:
@@ -215,7 +216,7 @@ class BlockCache:
             return True
 
     def release(self, size: int) -> None:
-        """Give back what was taken."""
+        """Give reserved bytes back."""
         with self._lock:
             self._reserved = max(0, self._reserved - size)
 
@@ -223,11 +224,11 @@ class BlockCache:
         read = piece.read = fetch(piece.start, piece.end)
         read.add_done_callback(lambda done: self._arrived(name, piece, done))
         if piece.data.cancelled():
-            # Everybody left in between.
+            # All readers left in between.
             read.cancel()
 
     def _arrived(self, name: Hashable, piece: _Range, read: "Future[Buffer]") -> None:
-        # Futures keep their callbacks, and this one the piece: a circle would hold the bytes until the garbage collector comes by.
+        # Futures keep their callbacks, and this callback the piece: such a circle would hold the bytes until the next garbage collection.
         piece.read = None
         if read.cancelled():
             self._fail(name, piece, CancelledError())
@@ -239,7 +240,7 @@ class BlockCache:
     def _keep(self, name: Hashable, piece: _Range, data: Buffer) -> None:
         with self._lock:
             if not piece.data.set_running_or_notify_cancel():
-                return  # nobody wants it any more, and it was removed
+                return  # it is not wanted any more, and was removed
             room = piece.end - piece.start
             if piece.is_kept and room <= self._budget - self._reserved:
                 self._shrink(room)
@@ -274,13 +275,13 @@ class BlockCache:
                 del self._objects[name]
 
     def _shrink(self, room: int) -> None:
-        """Drop ranges until there is room for some more bytes."""
+        """Drop ranges until there is room for ``room`` more bytes."""
         while self._kept and self._kept.currsize + room > self._budget - self._reserved:
             (name, _), piece = self._kept.popitem()
             self._remove(name, piece)
 
     def _leave_parent(self) -> None:
-        """Begin anew in a forked child: nobody will finish what the parent's threads were at."""
+        """Start empty in a forked child: the parent's threads, and their reads, do not exist there."""
         if self._process != os.getpid():
             self._clear()
 
@@ -302,15 +303,28 @@ def _gaps(start: int, end: int, ranges: list[_Range]) -> Iterator[tuple[int, int
         yield start, end
 
 
+def _memory_size() -> int:
+    """Return how many bytes of memory this process may use: those of the machine, or of its container if that is less."""
+    sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in _CONTAINER_LIMITS:
+        try:
+            text = Path(path).read_text().strip()
+        except OSError:
+            continue  # not in a container
+        if text.isdigit():
+            sizes.append(int(text))
+    return min(sizes)
+
+
 def default_budget() -> int:
-    """Return the bytes of `BYTES_VARIABLE`, else a quarter of the memory, at most `MOST_BYTES`."""
+    """Return the bytes in `BYTES_VARIABLE`; by default a quarter of the memory, at most `MOST_BYTES`."""
     text = os.environ.get(BYTES_VARIABLE, "").strip()
     if text.isdigit():
         return int(text)
     if text:
-        _log.warning("%s=%r is no number of bytes, and left out", BYTES_VARIABLE, text)
-    return min(MOST_BYTES, memory_size() // 4)
+        _log.warning("%s=%r is ignored: not a number of bytes", BYTES_VARIABLE, text)
+    return min(MOST_BYTES, _memory_size() // 4)
 
 
 process_cache = BlockCache(default_budget())
-"""The one of this process."""
+"""The cache of this process."""

@@ -1,4 +1,4 @@
-"""What a bucket reads through: its store, with a cache in front where reads are slow, and with an eye on objects that change."""
+"""The store that a bucket is read through: with a cache if reads are slow, and with a notice when objects change."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 class BucketStore:
     """`ObjectStore` that keeps bytes of remote objects in the process's cache, and shares reads under way.
 
-    Only requests that name a version are kept: bytes are known by bucket, key and version, and so never out of date.
+    Only requests that name a version are kept: bytes are named by bucket, key and version, so they are never out of date.
 
     Parameters
     ----------
     store
         The store itself.
     identity
-        What tells the bucket from all others; None where that is not known, and nobody else shares what is kept.
+        Identity of the bucket; None if it has none: then this store shares the cache with no other.
     on_change
-        Called when an object turns out to be replaced or deleted since it was listed.
+        Called when an object was replaced or deleted since it was listed.
     disk
-        Where ranges are kept for other processes, too; only with an identity.
+        Keeps ranges for other processes, too; only with an identity.
 
     """
 
@@ -63,12 +63,12 @@ class BucketStore:
 
     @property
     def traffic(self) -> Traffic:
-        """The store's, with what was used of it."""
+        """The counts of the store, and of the bytes that were used."""
         return self.store.traffic
 
     @property
     def is_remote(self) -> bool:
-        """Whether reads are slow, and so kept."""
+        """Whether reads are slow, and therefore kept."""
         return self.store.is_remote
 
     def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
@@ -95,7 +95,7 @@ class BucketStore:
         return data
 
     def start(self, request: ReadRequest) -> Pending:
-        """Begin to read what is neither here nor under way."""
+        """Begin to read the ranges that are neither here nor under way."""
         if not (self.store.is_remote and request.version):
             return _WatchedRead(self, self.store.start(request))
 
@@ -108,7 +108,7 @@ class BucketStore:
         return _WatchedRead(self, read)
 
     def send(self, request: ReadRequest, descriptor: int) -> None:
-        """Write the bytes, in the kernel where the store is a local folder."""
+        """Write the bytes, by the kernel if the store is a local folder."""
         if self.store.is_remote:
             write_all(descriptor, self.read(request))
             return
@@ -117,20 +117,20 @@ class BucketStore:
         self.traffic.count(bytes_used=request.end - request.start)
 
     def read_many(self, requests: Iterable[ReadRequest]) -> Iterator[bytes | LedgerfsError]:
-        """Read from the store itself: whole small objects, each once."""
+        """Read from the store itself: these are small objects, read whole and once."""
         for outcome in self.store.read_many(requests):
             if isinstance(outcome, bytes):
                 self.traffic.count(bytes_used=len(outcome))
             yield outcome
 
     def forget(self, stat: ObjectStat) -> None:
-        """Drop what is kept of an object."""
+        """Drop the kept ranges of an object."""
         self._cache.forget(self._name(stat.key, stat.version))
         if self._disk is not None:
             self._disk.forget(stat)
 
     def is_current(self, stat: ObjectStat) -> bool:
-        """Ask the store itself for the version; true where it has none."""
+        """Ask the store itself for the version; true if it has none."""
         is_current = not stat.version or self.head(stat.key).stat.version == stat.version
         if not is_current:
             self._on_change()
@@ -150,7 +150,7 @@ class BucketStore:
 
 @dataclass(frozen=True, slots=True)
 class _WatchedRead:
-    """A read of a bucket, which counts what it brings."""
+    """A read of a bucket, which counts its bytes."""
 
     store: BucketStore
     read: Pending
@@ -163,5 +163,5 @@ class _WatchedRead:
         return data
 
     def cancel(self) -> object:
-        """Leave."""
+        """Give the read up."""
         return self.read.cancel()

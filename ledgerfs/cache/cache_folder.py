@@ -1,4 +1,4 @@
-"""Where cached files lie, and how much of the disk they may take."""
+"""Where cached files are, and how much of the disk they may take."""
 
 import atexit
 import fcntl
@@ -22,14 +22,14 @@ _BYTES_VARIABLE = "LEDGERFS_DISK_CACHE_BYTES"
 
 
 class CacheFolder:
-    """A folder of our own, made when it is first written to; a temporary one takes its place where it cannot be.
+    """A folder of our own, made at the first write; if that is impossible, a temporary one replaces it.
 
     Parameters
     ----------
     path
         The folder, readable by its owner only.
     max_bytes
-        What it may hold; None for ``$LEDGERFS_DISK_CACHE_BYTES``, else a quarter of the disk's free space, at most 10 GiB.
+        Bytes that it may hold; None for ``$LEDGERFS_DISK_CACHE_BYTES``, by default a quarter of the disk's free space, at most 10 GiB.
 
     """
 
@@ -43,7 +43,7 @@ class CacheFolder:
         self._lock = ForkLock()
 
     def open_file(self, name: str) -> int | None:
-        """Return a descriptor of a file that is there, to read; None where there is none, or none to be believed, which is told once."""
+        """Return a descriptor to read an existing file; None without one, or if it is not trusted, which is logged once."""
         try:
             return open_in_own_folder(self.path, name)
         except FileNotFoundError:
@@ -56,19 +56,19 @@ class CacheFolder:
             return None
 
     def make(self) -> Path:
-        """Return the folder, which is there and can be written; raises `CacheWriteError`."""
+        """Return the folder, made and writable; raises `CacheWriteError`."""
         with self._lock:
             if self._is_usable and _is_own(self.path):
                 return self.path
             try:
                 _prepare(self.path)
             except OSError as error:
-                self.path = self._instead(error)
+                self.path = self._temporary(error)
             self._is_usable = True
             return self.path
 
     def require(self) -> Path:
-        """Return the folder, as `make`, but never a temporary one, where that would be of no use; raises `OSError`."""
+        """Return the folder as `make` does, but never a temporary one, for callers to whom that is useless; raises `OSError`."""
         with self._lock:
             if not (self._is_usable and _is_own(self.path)):
                 try:
@@ -80,7 +80,7 @@ class CacheFolder:
             return self.path
 
     def max_bytes(self, held: int) -> int:
-        """Return what the folder may hold, of which it holds ``held`` already; all in bytes."""
+        """Return how many bytes the folder may hold; it holds ``held`` bytes already."""
         with self._lock:
             if self._max_bytes is None:
                 self._max_bytes = disk_bytes_of_environment()
@@ -94,8 +94,8 @@ class CacheFolder:
             self._has_warned = True
             _LOG.warning("what is in %s is not used: %s: %s", self.path, error.filename, error.strerror)
 
-    def _instead(self, error: OSError) -> Path:
-        """Return a folder for this process only."""
+    def _temporary(self, error: OSError) -> Path:
+        """Return a temporary folder for this process only."""
         try:
             path = Path(tempfile.mkdtemp(prefix="ledgerfs-"))
         except OSError:
@@ -112,10 +112,10 @@ HINT = "cache_dir=, or $LEDGERFS_CACHE_DIR"
 
 
 def cache_folder(name: str, cache_dir: str | None = None, max_bytes: int | None = None) -> CacheFolder:
-    """Return the folder ``name`` in ``cache_dir``, else ``$LEDGERFS_CACHE_DIR``, ``$XDG_CACHE_HOME/ledgerfs``, ``~/.cache/ledgerfs``.
+    """Return the folder ``name`` in ``cache_dir``, or ``$LEDGERFS_CACHE_DIR``, ``$XDG_CACHE_HOME/ledgerfs``, ``~/.cache/ledgerfs``.
 
-    Where others may write to that, as to ``/tmp``, each user has a folder of their own there: ``name`` with the user's number behind it.
-    Raises `InvalidOptionError` for what is no path of this machine.
+    If others may write there, as to ``/tmp``, each user has a folder of their own: ``name`` followed by the user's number.
+    Raises `InvalidOptionError` for anything but a path of this machine.
     """
     given = folder_of_environment() if cache_dir is None else local_path(cache_dir, "cache_dir").absolute()
     root = _users_cache() / "ledgerfs" if given is None else given
@@ -123,7 +123,7 @@ def cache_folder(name: str, cache_dir: str | None = None, max_bytes: int | None 
 
 
 def folder_of_environment() -> Path | None:
-    """Return the folder that ``$LEDGERFS_CACHE_DIR`` names, None where it is not set, or empty; raises `InvalidOptionError`."""
+    """Return the folder in ``$LEDGERFS_CACHE_DIR``, None if that is not set or empty; raises `InvalidOptionError`."""
     text = os.environ.get(_FOLDER_VARIABLE)
     return local_path(text, _FOLDER_VARIABLE).absolute() if text else None
 
@@ -132,29 +132,29 @@ def _is_shared(root: Path) -> bool:
     try:
         return bool(root.stat().st_mode & _OTHERS_WRITE)
     except OSError:
-        # It is not there, and will be made for this user only; or it cannot be used at all.
+        # It does not exist, and will be made for this user only; or it cannot be used at all.
         return False
 
 
 def _users_cache() -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    # The specification of XDG_CACHE_HOME has relative paths ignored.
+    # By the specification of XDG_CACHE_HOME, relative paths are ignored.
     if cache.is_absolute():
         return cache
     try:
         return Path("~/.cache").expanduser()
     except RuntimeError:
-        # A user without a home, as containers have them: `make` will find another place.
+        # A user without a home, as in containers: `make` will use a temporary folder.
         return Path("~/.cache")
 
 
 def _prepare(path: Path) -> None:
-    """Make the folder, and make sure that it is ours and that files in it can be written and locked; raises `OSError`."""
+    """Make the folder, and check that it is ours and that files in it can be written and locked; raises `OSError`."""
     if not path.is_absolute():
         raise FileNotFoundError("the user has no home folder")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.mkdir(mode=0o700, exist_ok=True)
-    # What is cached may be secret, and what others put there is not to be trusted.
+    # Cached bytes may be secret, and files of other users must not be trusted.
     require_own_folder(path)
     with tempfile.TemporaryFile(dir=path) as probe:
         fcntl.flock(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -169,7 +169,7 @@ def _is_own(path: Path) -> bool:
 
 
 def disk_bytes_of_environment() -> int | None:
-    """Return the bytes of ``$LEDGERFS_DISK_CACHE_BYTES``, None where it is not set; raises `InvalidOptionError`."""
+    """Return the bytes in ``$LEDGERFS_DISK_CACHE_BYTES``, None if it is not set; raises `InvalidOptionError`."""
     text = os.environ.get(_BYTES_VARIABLE)
     if not text:
         return None

@@ -1,7 +1,7 @@
-"""How much the processes that share a folder of pieces may write to it before somebody has to sweep it.
+"""How much the processes that share a folder of pieces may write to it before one of them has to sweep it.
 
-They count together: to the file ``written`` each appends a byte for every page that it is about to write. So its size is what was written
-since the last sweep, whoever wrote it; its time of access, which nobody else changes, is when that sweep was.
+They count together: each appends a byte to the file ``written`` for every page that it will write. So the file's size is what all of them
+wrote since the last sweep; its time of access, which only sweeps change, is the time of that sweep.
 """
 
 import errno
@@ -30,7 +30,7 @@ _PIECE_SHARE = 4
 
 
 class DiskBudget:
-    """The bound of one folder. A sweep leaves 90 % of it at most, is due when 5 % more are written, and 10 % more are never written."""
+    """The bound of one folder. A sweep leaves at most 90 % of it, and is due when 5 % more are written; 10 % more are never written."""
 
     __slots__ = ("_budget", "_folder", "_lock", "_next_look", "_sweeper")
 
@@ -42,7 +42,7 @@ class DiskBudget:
         self._next_look = 0.0
 
     def admit(self, size: int) -> bool:
-        """Note a file that will be written; false if it must not be. Raises `OSError`, ENOSPC where the disk is too full for it."""
+        """Count a file that will be written; false if it must not be. Raises `OSError`, with ENOSPC if the disk is too full for it."""
         wanted = pages(size)
         if wanted * PAGE > self._budget // _PIECE_SHARE:
             return False
@@ -61,7 +61,7 @@ class DiskBudget:
         return is_admitted
 
     def look(self) -> None:
-        """Sweep if that is due, as idle pieces have to go even where nobody writes."""
+        """Sweep if that is due: idle pieces are removed even if nothing is written."""
         now = time.monotonic()
         if now < self._next_look:
             return
@@ -77,7 +77,7 @@ class DiskBudget:
     def sweep_soon(self, *, is_full: bool = False) -> None:
         """Sweep in a thread, unless one does so already."""
         with self._lock:
-            # The threads of a parent do not live on in its forked child.
+            # A forked child does not have its parent's threads.
             if self._sweeper == os.getpid():
                 return
             self._sweeper = os.getpid()
@@ -96,7 +96,7 @@ class DiskBudget:
             self._sweeper = 0
 
     def sweep(self, *, is_full: bool = False) -> None:
-        """Sweep now, unless another process does; raises `OSError`."""
+        """Sweep now, unless another process does so; raises `OSError`."""
         require_own_folder(self._folder)
         with (
             suppress(BlockingIOError),
@@ -113,7 +113,7 @@ class DiskBudget:
             return 0
 
     def _forget(self, counted: int) -> None:
-        """Take off what the sweep has counted; only now, as a sweep may be killed. What is appended just now may be lost: a few pieces."""
+        """Subtract what the sweep has counted; only after it, since it may be killed. Bytes appended at this moment may be lost: a few."""
         descriptor = open_own(self._folder / _WRITTEN, _FLAGS)
         try:
             os.ftruncate(descriptor, max(0, os.fstat(descriptor).st_size - counted))
@@ -123,6 +123,6 @@ class DiskBudget:
 
 
 def _is_due(found: os.stat_result, more: int, budget: int) -> bool:
-    """Whether much was written since the last sweep, or it was long ago; or in the future, where the clock jumped."""
+    """Whether much was written since the last sweep, or that was long ago, or in the future (the clock jumped)."""
     is_much = (found.st_size + more) * PAGE >= budget // _SWEEP_SHARE
     return is_much or abs(time.time() - found.st_atime) > _SWEEP_SECONDS

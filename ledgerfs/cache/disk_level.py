@@ -1,6 +1,6 @@
-"""A folder of byte ranges between the cache in memory and a remote store: what was fetched once is not fetched by the next process.
+"""A folder of byte ranges between the cache in memory and a remote store: bytes that one process fetched, others read from disk.
 
-What is written waits for nobody, and nobody waits for it: the queue is short, and what does not fit is not kept.
+No reader waits for writes to the disk: they have a short queue, and ranges that do not fit into it are not kept.
 """
 
 import os
@@ -24,12 +24,12 @@ _WRITERS = ReadingThreads(1, "ledgerfs-disk-write")
 
 
 class DiskLevel:
-    """Reads of one bucket, from disk where they are there, else from the store and then on to the disk.
+    """Reads of one bucket: from disk if the bytes are there, otherwise from the store, and then written to the disk.
 
     Parameters
     ----------
     identity
-        What tells the bucket from all others.
+        Identity of the bucket.
 
     """
 
@@ -55,7 +55,7 @@ class DiskLevel:
         return future
 
     def forget(self, stat: ObjectStat) -> None:
-        """Drop an object's ranges, also those that are still to be written: they may be what was found damaged."""
+        """Drop an object's ranges, including those that wait to be written: they may be the damaged ones."""
         with self._lock:
             self._forgotten += 1
         self._disk.forget(self._name(stat.key, stat.version))
@@ -75,7 +75,7 @@ class DiskLevel:
         try:
             written = _WRITERS.start(self._put, request, read.result(), forgotten)
         except RuntimeError:
-            # The interpreter is ending, and starts no more work.
+            # The interpreter is ending, and accepts no more work.
             self._give_room()
             return
         written.add_done_callback(lambda _: self._give_room())
@@ -89,7 +89,7 @@ class DiskLevel:
             self._disk.forget(name)
 
     def _has_room(self) -> bool:
-        """Take a place in the queue, if there is one; a forked child has a queue of its own."""
+        """Take a place in the queue; false if it is full. A forked child has a queue of its own."""
         with self._lock:
             if self._process != os.getpid():
                 self._process, self._queued = os.getpid(), 0

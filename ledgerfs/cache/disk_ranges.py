@@ -1,7 +1,7 @@
-"""Byte ranges of objects on disk, for the next process as well: below the ranges in memory, above the store.
+"""Byte ranges of objects on disk, also for later processes: a level between the ranges in memory and the store.
 
-``<folder>/<2 digits>/<digest of the identity>/<start>-<end>`` holds one range, and appears under this name only when it is written to its
-end. Nothing waits until it is on the disk: what a crash tears does not match its checksums, and is fetched again.
+``<folder>/<2 digits>/<digest of the identity>/<start>-<end>`` holds one range, and gets this name only when it is completely written.
+Nothing waits for a sync to the disk: a range that a crash has torn does not match its checksums, and is fetched again.
 """
 
 import errno
@@ -25,7 +25,7 @@ from ledgerfs.errors import CacheWriteError
 from ledgerfs.storage.fork_lock import ForkLock
 
 DEFAULT_DISK_BYTES = 10 << 30
-"""What a folder may hold where ``$LEDGERFS_DISK_CACHE_BYTES`` does not say it."""
+"""Bytes that a folder may hold, unless ``$LEDGERFS_DISK_CACHE_BYTES`` is set."""
 
 _LOG = logging.getLogger("ledgerfs.cache")
 _LOOK_SECONDS = 1.0
@@ -38,14 +38,14 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class DiskRanges:
-    """Byte ranges of objects kept in a folder: bounded, shared by several processes, never trusted without their checksums.
+    """Byte ranges of objects in a folder: bounded, shared by several processes, never trusted without their checksums.
 
     Parameters
     ----------
     folder
-        The folder, made when it is first written to. Nobody but its owner can read what is put there.
+        The folder, made at the first write. Only its owner can read its files.
     budget
-        Bytes that it may take of the disk; None for ``$LEDGERFS_DISK_CACHE_BYTES``, else `DEFAULT_DISK_BYTES`.
+        Bytes that it may take of the disk; None for ``$LEDGERFS_DISK_CACHE_BYTES``, by default `DEFAULT_DISK_BYTES`.
 
     """
 
@@ -62,11 +62,11 @@ class DiskRanges:
         self._quiet_until: dict[str, float] = {}
 
     def find(self, identity: str, start: int, end: int) -> list[tuple[int, int]]:
-        """Return the parts of a range that are on disk, as far as is known: ascending, none overlapping, one for each file."""
+        """Return the parts of a range that are known to be on disk: ascending, not overlapping, one for each file."""
         return self._list(_digest(identity)).covered(start, end)
 
     def read(self, identity: str, start: int, end: int) -> bytes | None:
-        """Return these bytes, compared with their checksums; None where one is missing. What is damaged is removed."""
+        """Return these bytes, checked by their checksums; None if one is missing. A damaged piece is removed."""
         digest = _digest(identity)
         parts = []
         at = start
@@ -84,7 +84,7 @@ class DiskRanges:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def put(self, identity: str, start: int, data: bytes | memoryview) -> None:
-        """Keep these bytes if that can be done at once; never raises for what is wrong with the disk."""
+        """Keep these bytes, unless another process is writing them; errors of the disk are logged, not raised."""
         if time.monotonic() < self._paused_until:
             return
         digest = _digest(identity)
@@ -94,20 +94,20 @@ class DiskRanges:
         try:
             self._keep(digest, Piece(begin, end), memoryview(data)[begin - start : end - start])
         except BlockingIOError:
-            # Somebody else is writing the same bytes.
+            # Another thread or process is writing the same bytes.
             return
         except OSError as error:
             self._pause(error)
 
     def forget(self, identity: str) -> None:
-        """Remove all of an object."""
+        """Remove all pieces of an object."""
         digest = _digest(identity)
         path = self._path(digest)
         with suppress(OSError):
             folder = open_own_folder(self._folder, *_below(digest))
             try:
                 for name in os.listdir(folder):  # noqa: PTH208  (a descriptor)
-                    # A part goes as well: what is being written now may be what was found damaged.
+                    # Parts as well: the bytes that are being written now may be the damaged ones.
                     if piece_named(name.removesuffix(PART)) is not None:
                         with suppress(OSError):
                             os.unlink(name, dir_fd=folder)
@@ -118,7 +118,7 @@ class DiskRanges:
             self._remember(digest, PieceList((), time.monotonic()))
 
     def _list(self, digest: str) -> PieceList:
-        """Return the pieces of an object, which were looked for a moment ago at most."""
+        """Return the pieces of an object, from the folder or from a list that is only a moment old."""
         with self._lock:
             known = self._objects.get(digest)
             if known is not None and time.monotonic() - known.looked < _LOOK_SECONDS:
@@ -132,7 +132,7 @@ class DiskRanges:
             if current is known:
                 self._remember(digest, found)
                 return found
-        # Another thread has looked, put or removed a piece meanwhile: it knows more.
+        # Another thread has listed, put or removed a piece meanwhile: its list is newer.
         return current or found
 
     def _remember(self, digest: str, pieces: PieceList) -> None:
@@ -156,7 +156,7 @@ class DiskRanges:
         finally:
             os.close(descriptor)
         if data is None:
-            self._warn("%s is not as it was written, and is removed", path)
+            self._warn("%s is damaged, and is removed", path)
             self._drop(digest, piece)
             _remove(path)
         return data
@@ -168,7 +168,7 @@ class DiskRanges:
                 self._objects[digest] = known.without(piece)
 
     def _keep(self, digest: str, piece: Piece, data: memoryview) -> None:
-        """Write a piece and remove those that lie in it; raises `OSError`."""
+        """Write a piece and remove those inside its range; raises `OSError`."""
         _make_folder(self._folder)
         if not self._budget.admit(len(data)) or not self._write(digest, piece, data):
             return
@@ -182,11 +182,11 @@ class DiskRanges:
                 _remove(self._path(digest) / other.name)
 
     def _write(self, digest: str, piece: Piece, data: memoryview) -> bool:
-        """Write a piece; false if somebody removed it or its folder meanwhile. Raises `OSError`."""
+        """Write a piece; false if it or its folder was removed meanwhile. Raises `OSError`."""
         for _ in range(_TRIES):
             with suppress(FileNotFoundError):
                 return _write_file(self._make_folder_of(digest), digest, piece, data)
-            # A sweep has removed the folder, which was empty then.
+            # A sweep has removed the folder, which was empty.
         return False
 
     def _make_folder_of(self, digest: str) -> Path:
@@ -197,14 +197,14 @@ class DiskRanges:
         return path
 
     def _pause(self, error: OSError) -> None:
-        """Put nothing for a while, as it would fail again."""
+        """Write nothing for a while, since it would fail again."""
         self._paused_until = time.monotonic() + _PAUSE_SECONDS
-        self._warn("what is read cannot be kept in %s: %s", self._folder, error.strerror or error)
+        self._warn("byte ranges cannot be kept in %s: %s", self._folder, error.strerror or error)
         if error.errno in _FULL:
             self._budget.sweep_soon(is_full=True)
 
     def _warn(self, message: str, *values: object) -> None:
-        """Log a warning, unless one of its kind was logged a while ago."""
+        """Log a warning, unless one of its kind was logged recently."""
         now = time.monotonic()
         if now >= self._quiet_until.get(message, 0.0):
             self._quiet_until[message] = now + _QUIET_SECONDS
@@ -224,7 +224,7 @@ def _digest(identity: str) -> str:
 
 
 def _pieces(path: Path) -> list[Piece]:
-    """Return the pieces in an object's folder; none where it is not there, cannot be read, or is somebody else's."""
+    """Return the pieces in an object's folder; none if it does not exist, cannot be read, or belongs to another user."""
     try:
         descriptor = open_own_folder(path.parent.parent, path.parent.name, path.name)
     except OSError:
@@ -240,7 +240,7 @@ def _pieces(path: Path) -> list[Piece]:
 
 
 def _make_folder(path: Path) -> None:
-    """Make the folder unless it is there, and make sure that it is ours; raises `OSError`."""
+    """Make the folder unless it exists, and check that it is ours; raises `OSError`."""
     try:
         require_own_folder(path)
     except FileNotFoundError:
@@ -260,12 +260,12 @@ def _write_file(folder: Path, digest: str, piece: Piece, data: memoryview) -> bo
                 return False
             return True
     except CacheWriteError as error:
-        # It speaks of rendering, and hides what is wrong with the disk.
+        # Its text is about rendering, and hides the error of the disk.
         raise error.__cause__ or error from None
 
 
 def _note_use(descriptor: int) -> None:
-    """Note that a piece was used now, unless that was noted a moment ago."""
+    """Set a piece's time of use, unless that was set a moment ago."""
     found = os.fstat(descriptor)
     now = time.time_ns()
     if not 0 <= now - found.st_atime_ns < _USE_NS:

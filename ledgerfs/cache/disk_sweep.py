@@ -1,7 +1,7 @@
-"""Takes out of a folder of pieces what was not used for longest, until the rest is within its bound.
+"""Removes the least recently used pieces from a folder, until the rest is within its bound.
 
 ``<folder>/<2 digits>/<digest>/<start>-<end>`` is a piece, ``<start>-<end>.part`` one that is being written or whose writer was killed.
-What is held is counted anew from the folder each time, so that no crash and no other process can make the count wrong for long.
+The pieces are counted from the folder each time, so that no crash and no other process can make the count wrong for long.
 """
 
 import os
@@ -16,13 +16,13 @@ from ledgerfs.cache.part_file import remove_dead
 from ledgerfs.cache.range_piece import piece_named
 
 PAGE = 4096
-"""What a file takes of the disk is a multiple of this."""
+"""Files take multiples of this many bytes of the disk."""
 
 IDLE_SECONDS = 30 * 86400
-"""Pieces that were not used for so long go, whatever room there is."""
+"""Pieces that were not used for this long are removed, even if there is room."""
 
 PART = ".part"
-"""How the name of a piece ends while it is being written."""
+"""Suffix of the name of a piece while it is being written."""
 
 _OBJECT = re.compile(r"[0-9a-f]{64}\Z")
 _PREFIX = re.compile(r"[0-9a-f]{2}\Z")
@@ -33,7 +33,7 @@ _UNKNOWN_ROOM = 1 << 62
 
 
 class _Held(NamedTuple):
-    """One piece: when it was used last (ns since 1970), what it takes of the disk, and where it is."""
+    """One piece: when it was used last (ns since 1970), its bytes on the disk, and its path."""
 
     used_ns: int
     size: int
@@ -42,12 +42,12 @@ class _Held(NamedTuple):
 
 
 def pages(size: int) -> int:
-    """Return what a file of this size takes of the disk, in pages."""
+    """Return the pages of the disk that a file of this size takes."""
     return -(-size // PAGE)
 
 
 def room(folder: Path) -> int:
-    """Return how many bytes may be written before the file system becomes too full for others; raises `OSError`."""
+    """Return how many bytes may be written before the file system is too full for others; raises `OSError`."""
     found = os.statvfs(folder)
     if not found.f_blocks:
         # Some network file systems do not tell.
@@ -65,7 +65,7 @@ def sweep(folder: Path, budget: int, *, is_full: bool = False) -> None:
     budget
         Bytes that it may take of the disk.
     is_full
-        A write has failed for want of room, which quotas cause as well: a tenth of what is held goes in any case.
+        Whether a write has failed for lack of room, which quotas cause as well: then at least a tenth is removed.
 
     """
     now = time.time_ns()
@@ -104,7 +104,7 @@ def _folders(path: str, name: re.Pattern[str]) -> Iterator[str]:
 
 
 def _pieces_of(path: str, now: int) -> Iterator[_Held]:
-    """Yield the pieces of an object; removes dead parts on the way, and links and pipes that have the names of pieces."""
+    """Yield the pieces of an object; removes dead parts, and links and pipes with names of pieces."""
     with suppress(OSError), os.scandir(path) as entries:
         for entry in entries:
             if piece_named(entry.name.removesuffix(PART)) is None:
@@ -120,7 +120,7 @@ def _pieces_of(path: str, now: int) -> Iterator[_Held]:
 
 
 def _used(path: str, found: os.stat_result, now: int) -> int:
-    """Return when a piece was used; one used in the future, before the clock was set right, is used now and ages from now on."""
+    """Return when a piece was used; if that is in the future (the clock was wrong), it is set to now."""
     if found.st_atime_ns <= now:
         return found.st_atime_ns
     with suppress(OSError):

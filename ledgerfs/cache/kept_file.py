@@ -1,6 +1,6 @@
-"""A file that one process leaves for the next: replaced whole, sealed, and dropped when it is not as it was written.
+"""A file that one process keeps for the next: replaced whole, sealed, and dropped when it is damaged.
 
-Nothing depends on it. What cannot be read counts as not there; what cannot be written is a line in the log.
+Nothing depends on it. A file that cannot be read counts as missing; one that cannot be written is logged.
 """
 
 import fcntl
@@ -23,7 +23,7 @@ from ledgerfs.cache.sealed_file import SealedWriter, is_intact, read_seal
 from ledgerfs.errors import CacheWriteError
 
 IDLE_SECONDS = 90 * 24 * 3600
-"""A file that nobody opened for so long is removed when another one is written."""
+"""A file that was not opened for this long is removed when another one is written."""
 
 _PAUSE = 0.02
 _LOG = logging.getLogger("ledgerfs.cache")
@@ -31,7 +31,7 @@ _NAME = re.compile(r"[0-9a-f]{64}\.[a-z]+(\.part)?\Z")
 
 Content = TypeVar("Content")
 Parse = Callable[[int, int], Content]
-"""Makes something of a descriptor and the bytes of content there; raises `ValueError` where the content contradicts itself."""
+"""Called with a descriptor and the bytes of its content; returns the value, and raises `ValueError` if the content is invalid."""
 
 
 class KeptFile:
@@ -40,13 +40,13 @@ class KeptFile:
     Parameters
     ----------
     folder
-        Where it lies, beside others of its kind.
+        Its folder, which has others of its kind.
     kind
-        What is in it: the end of its name.
+        Kind of content: the end of its name.
     identity
-        What it belongs to, of which its name is a digest.
+        Identity of its owner, such as a bucket; its digest is the file's name.
     layout
-        How the content is laid out: a file of another layout, or of something else than ``identity``, is dropped.
+        Layout of the content: a file of another layout or identity is dropped.
 
     """
 
@@ -59,11 +59,11 @@ class KeptFile:
 
     @property
     def path(self) -> Path:
-        """Where it is, if it is there."""
+        """Its path, whether it exists or not."""
         return self._folder.path / self._name
 
     def load(self, parse: Parse[Content]) -> Content | None:
-        """Return what ``parse`` makes of the file; None where there is none, or none that is whole and ours."""
+        """Return what ``parse`` returns for the file; None without a file that is whole and ours."""
         descriptor = self._folder.open_file(self._name)
         if descriptor is None:
             return None
@@ -76,9 +76,9 @@ class KeptFile:
             os.close(descriptor)
 
     def save(self, write: Callable[[SealedWriter], None], patience: float = 0.0) -> bool:
-        """Replace the file by what ``write`` writes, alone among all processes meanwhile; return whether it was replaced.
+        """Replace the file by what ``write`` writes, under a lock among all processes; return whether it was replaced.
 
-        It is not when it cannot be written, or when another process is writing it and goes on so for more than ``patience`` seconds.
+        It is not replaced if it cannot be written, or if another process holds the lock for more than ``patience`` seconds.
         """
         give_up = time.monotonic() + patience
         while True:
@@ -111,7 +111,7 @@ class KeptFile:
         stat = os.fstat(descriptor)
         seal = read_seal(descriptor)
         if seal is None or not is_intact(descriptor, seal):
-            raise ValueError("it is not as it was written")
+            raise ValueError("it is damaged")
         if seal.state != self._state:
             self._drop(logging.INFO, "it is of another version of ledgerfs, or of another bucket")
             return None
@@ -132,19 +132,19 @@ def write_array(sink: SealedWriter, table: npt.NDArray[np.generic]) -> None:
 
 
 def read_array(descriptor: int, start: int, table: npt.NDArray[np.generic]) -> int:
-    """Fill an array from byte ``start`` on, and return where its bytes end; raises `ValueError` where there are not as many."""
+    """Fill an array from byte ``start`` on, and return where its bytes end; raises `ValueError` if the file ends before."""
     rest = memoryview(table.reshape(-1).view(np.uint8).data)
     while rest:
         count = os.preadv(descriptor, [rest], start)
         if count == 0:
-            raise ValueError("it was cut meanwhile")
+            raise ValueError("it was truncated meanwhile")
         rest = rest[count:]
         start += count
     return start
 
 
 def _remove_idle(folder: Path) -> None:
-    """Remove what was not opened for long, and what killed processes left."""
+    """Remove files that were not opened for long, and parts of killed processes."""
     limit = time.time() - IDLE_SECONDS
     for path, stat in whole_files(folder, _NAME):
         if max(stat.st_atime, stat.st_mtime) < limit:

@@ -1,6 +1,6 @@
-"""Where some items of an object begin: learned by every pass over it, so that the next visit need not start far before its goal.
+"""Where some items of an object begin: learned by every pass over it, so that the next read need not start far before its goal.
 
-An index tells only where blocks of many MiB begin. With about one known position a MiB, finding an item again costs one small read.
+An index has only the blocks of many MiB. With one known position for about each MiB, finding an item again costs one small read.
 """
 
 from array import array
@@ -14,10 +14,10 @@ import numpy.typing as npt
 from ledgerfs.storage.fork_lock import ForkLock
 
 STEP = 1 << 20
-"""Bytes between two positions that are kept."""
+"""Bytes between two kept positions."""
 
 MAX_PAIRS = 16384
-"""Positions that are kept of one object, 256 KiB of memory; they lie farther apart in objects of more than some 10 GiB."""
+"""Most positions of one object, 256 KiB of memory; in objects of more than about 10 GiB they are farther apart."""
 
 Pairs = npt.NDArray[np.int64]
 """Rows of (item, offset)."""
@@ -25,7 +25,7 @@ Pairs = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Items and where they begin, both ascending. Replaced whole, so that whoever looks needs no lock."""
+    """Items and their offsets, both ascending. Replaced whole, so that reading it needs no lock."""
 
     items: "array[int]"
     offsets: "array[int]"
@@ -42,9 +42,9 @@ class LearnedOffsets:
     Attributes
     ----------
     learned
-        How many pairs `learn` has added so far: larger than before where there is something to keep.
+        How many pairs `learn` has added so far: if it grew, there is something new to keep.
     cleared
-        How often pairs turned out to be wrong: larger than before where what is kept elsewhere is not to be trusted.
+        How often pairs were found to be wrong: if it grew, kept copies of the pairs are not to be trusted.
 
     """
 
@@ -59,7 +59,7 @@ class LearnedOffsets:
 
     @classmethod
     def of_array(cls, pairs: Pairs) -> "LearnedOffsets":
-        """Return what `to_array` gave; of other pairs those that ascend and lie far enough apart."""
+        """Return the offsets of an array that `to_array` returned; of any other array, the pairs that ascend and are far enough apart."""
         made = cls()
         made._keep(_thinned(pairs.tolist(), made._near))
         return made
@@ -73,7 +73,7 @@ class LearnedOffsets:
         return len(self._known.items)
 
     def learn(self, item: int, offset: int) -> None:
-        """Remember that ``item`` begins at ``offset``, unless a neighbour is known."""
+        """Remember that ``item`` begins at ``offset``, unless a pair close to it is known."""
         with self._lock:
             items, offsets = self._known.items, self._known.offsets
             at = bisect_left(items, item)
@@ -95,7 +95,7 @@ class LearnedOffsets:
             return had_any
 
     def at_or_before(self, item: int) -> tuple[int, int] | None:
-        """Return the last known pair whose item is not behind ``item``."""
+        """Return the last known pair whose item is not after ``item``."""
         known = self._known
         at = bisect_right(known.items, item)
         return (known.items[at - 1], known.offsets[at - 1]) if at else None
@@ -114,7 +114,7 @@ class LearnedOffsets:
 
 
 def _thinned(pairs: Iterable[tuple[int, int]], near: int) -> _Known:
-    """Return the pairs that ascend, each at least ``near`` bytes behind the one before."""
+    """Return the pairs that ascend, each at least ``near`` bytes after the previous one."""
     items, offsets = array("q"), array("q")
     last_item, last_offset = -1, -near
     for item, offset in pairs:

@@ -1,4 +1,4 @@
-"""One reader's way through an object: ranges anywhere, and parts fetched ahead of it while it goes forward."""
+"""The reads of one reader in an object: ranges anywhere, and parts fetched ahead while it goes forward."""
 
 import os
 from collections import deque
@@ -12,20 +12,20 @@ from ledgerfs.storage.object_store import ObjectStore
 from ledgerfs.storage.objects import ObjectStat, ReadRequest
 
 _JUMP = 8 << 20
-"""Bytes that a reader may leave out, or go back, and still counts as going forward: what is between two blocks, or out of order."""
+"""Bytes that a reader may skip, or go back, and still counts as going forward: between two blocks, or for reads out of order."""
 
 _LARGE = 16 << 20
-"""Bytes of a read that is worth the most parts under way at once."""
+"""Bytes of a read that begins with the most parts under way."""
 
 _KEPT = 16 << 20
-"""Bytes of a way forward that are kept for others; a longer one would push out all else, and is seldom gone twice."""
+"""Bytes of a forward read that are kept for others; more would push everything else out of the cache, and are seldom read twice."""
 
 _STRAYS = 2
-"""Reads elsewhere after which a reader has left its way."""
+"""Reads elsewhere in a row after which a reader does not go forward any more."""
 
 
 class _Held(NamedTuple):
-    """A part that was taken."""
+    """A part that was read."""
 
     start: int
     end: int
@@ -35,7 +35,7 @@ class _Held(NamedTuple):
 class ObjectReader:
     """Reads bytes before ``end`` of one version of an object, for one open file, whose threads wait for each other.
 
-    A read that begins where the last one ended, or at ``start``, opens a window ahead; leaving it twice in a row, or an error, closes it.
+    A read that begins where the last one ended, or at ``start``, opens a window ahead; two reads elsewhere in a row, or an error, close it.
     """
 
     __slots__ = ("_ahead", "_end", "_expected", "_held", "_lock", "_object", "_process", "_store", "_strays")
@@ -68,14 +68,14 @@ class ObjectReader:
         return [memoryview(self._store.read(self._request(start, end)))]
 
     def expect(self) -> None:
-        """Begin to read where a reader begins, before it says so."""
+        """Begin to read at ``start``, before the first `read`."""
         with self._lock:
             self._leave_parent()
             if self._ahead is None:
                 self._open(self._expected, is_known=False).peek()
 
     def close(self) -> None:
-        """End what is under way."""
+        """End the reads under way."""
         with self._lock:
             if self._ahead is not None:
                 self._ahead.close()
@@ -84,7 +84,7 @@ class ObjectReader:
             self._strays = 0
 
     def _leave_parent(self) -> None:
-        """Begin anew in a forked child: another thread of the parent may have been in the middle of taking a part."""
+        """Start again in a forked child: another thread of the parent may have been in the middle of taking a part."""
         if self._process != os.getpid():
             self._process = os.getpid()
             self.close()
@@ -107,7 +107,7 @@ class ObjectReader:
         while at < end and (part := ahead.peek()) is not None:
             if part.end <= at:
                 ahead.skip()
-                # What is held has no gaps: a read that goes back to one would otherwise find other bytes there.
+                # The held parts must have no gap: a read that goes back to it would get wrong bytes.
                 self._held.clear()
                 continue
             held = _Held(part.start, part.end, memoryview(ahead.take()))

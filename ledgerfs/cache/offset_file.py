@@ -1,7 +1,7 @@
-"""What was learned about where items begin, kept from one process to the next.
+"""Learned offsets, kept from one process to the next.
 
-The file is read when the first object is asked for. What was learned since is merged into it, together with what other processes have put
-there meanwhile, at most every some seconds, and at the end of the process. What a killed process had not written yet is lost.
+The file is read when the offsets of the first object are asked for. New offsets are merged into it, with those that other processes wrote
+meanwhile, every few seconds at most, and at the end of the process. A killed process loses those that it had not written yet.
 """
 
 import os
@@ -22,25 +22,25 @@ from ledgerfs.cache.sealed_file import SealedWriter
 from ledgerfs.storage.fork_lock import ForkLock
 
 MAX_BYTES = 32 << 20
-"""Size of a file, which the pairs of 2 TiB fill; what was learned longest ago goes first."""
+"""Most bytes of a file, enough for the pairs of 2 TiB; the oldest pairs are dropped first."""
 
 SAVE_SECONDS = 10.0
-"""Time between two merges, at least."""
+"""Least seconds between two merges."""
 
 _SHARE = 50
-"""Merging takes at most this part of the time."""
+"""Merging takes at most one part in this many of the time."""
 
 _LAST_PATIENCE = 1.0
 _HANDED_OUT = 2048
 _SHARED_FILES = 16
 _HEADER = Struct("<QQ")
 _LAYOUT = (2, GROUP.descr)
-"""Files of layout 1 may hold places that were guessed."""
+"""Files of layout 1 may hold guessed offsets."""
 
 
 @dataclass(slots=True)
 class _HandedOut:
-    """The offsets of one object, which a reader has, and what had become of them when they were written to the file."""
+    """The offsets of one object, which a reader has, and their counts when they were written to the file."""
 
     offsets: LearnedOffsets
     learned: int = 0
@@ -59,7 +59,7 @@ class _HandedOut:
 
 
 class _State:
-    """What is known, and what of it is not in the file yet. Apart from `OffsetFile`, so that it is there when that one goes."""
+    """The known offsets, and those that are not in the file yet. Separate from `OffsetFile`, so that it outlives that."""
 
     __slots__ = ("__weakref__", "_due", "_file", "_handed_out", "_lock", "_table")
 
@@ -88,7 +88,7 @@ class _State:
             self.save()
 
     def save(self, patience: float = 0.0) -> None:
-        """Merge the news into the file; where other processes hold it longer than ``patience`` seconds, they wait for the next time."""
+        """Merge new offsets into the file; if other processes hold it for more than ``patience`` seconds, they wait for the next time."""
         with self._lock:
             began = time.monotonic()
             self._merge(patience)
@@ -98,7 +98,7 @@ class _State:
                 del self._handed_out[origin]
 
     def disown(self) -> None:
-        """Leave what was learned so far to the parent process."""
+        """Leave the offsets learned so far to the parent process."""
         for handed in self._handed_out.values():
             handed.settle(handed.offsets.learned, handed.offsets.cleared)
 
@@ -124,9 +124,9 @@ class OffsetFile:
     Parameters
     ----------
     folder
-        Where the file lies.
+        The folder of the file.
     identity
-        What the objects belong to.
+        Identity of the bucket.
 
     """
 
@@ -137,22 +137,22 @@ class OffsetFile:
         finalize(self, self._state.save, _LAST_PATIENCE)
 
     def save_if_due(self) -> None:
-        """Write out what was learned, unless that was done some seconds ago."""
+        """Write new offsets, unless that was done some seconds ago."""
         self._state.save_if_due()
 
     def save(self) -> None:
-        """Write out now what was learned."""
+        """Write new offsets now."""
         self._state.save()
 
     def offsets_of(self, key: bytes, version: bytes) -> LearnedOffsets:
-        """Return what is known of an object in this version, for the caller to learn more: it is kept too."""
+        """Return the offsets of an object in this version; those that the caller adds are kept, too."""
         return self._state.offsets_of(ObjectDigests(_digest(key), _digest(version)))
 
 
 def shared_offset_file(folder: CacheFolder, identity: str) -> OffsetFile:
-    """Return the file, the same one for all who ask in this process.
+    """Return the file, the same one for all callers in this process.
 
-    It is held here, since a reader may outlive its bucket, and what it learns then is to be kept too.
+    It is held here, since a reader may outlive its bucket, and the offsets that it learns then are kept, too.
     """
     name = (str(folder.path), identity)
     with _shared_lock:

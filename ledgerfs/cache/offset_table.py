@@ -1,7 +1,7 @@
-"""Learned offsets of many objects, as two arrays: what a process finds in the file, and what it puts there.
+"""Learned offsets of many objects, as the two arrays that the file holds.
 
-An object is known by the digest of its key, and what was learned of it holds for one version only. Digests of 64 bits are enough, since
-whoever uses an offset checks what is there.
+An object is identified by the digest of its key, and its offsets hold for one version only. Digests of 64 bits are enough, since the bytes
+at an offset are checked whenever it is used.
 """
 
 from collections.abc import Container, Mapping
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ledgerfs.cache.learned_offsets import LearnedOffsets, Pairs
 
 GROUP = np.dtype([("key", "<u8"), ("version", "<u8"), ("count", "<u4")])
-"""One object: digests of its key and its version, and how many pairs it has."""
+"""One object: digests of its key and its version, and the number of its pairs."""
 
 _PAIR_BYTES = 16
 
@@ -33,7 +33,7 @@ class OffsetTable:
     Attributes
     ----------
     groups
-        Rows of `GROUP`, no key twice; those that were learned last stand last.
+        Rows of `GROUP`, no key twice; the most recently learned ones are the last.
     pairs
         Their pairs, one after another.
 
@@ -47,7 +47,7 @@ class OffsetTable:
 
     @classmethod
     def of(cls, groups: npt.NDArray[np.void], pairs: Pairs) -> "OffsetTable":
-        """Index the arrays; raises `ValueError` where they do not belong together."""
+        """Return the table of the arrays; raises `ValueError` if they do not belong together."""
         starts = np.concatenate([[0], np.cumsum(groups["count"], dtype=np.int64)])
         if starts[-1] != len(pairs):
             raise ValueError("counts and pairs differ")
@@ -56,11 +56,11 @@ class OffsetTable:
 
     @classmethod
     def empty(cls) -> "OffsetTable":
-        """Return the table of nothing."""
+        """Return the empty table."""
         return cls.of(np.empty(0, GROUP), np.empty((0, 2), np.int64))
 
     def offsets_of(self, origin: ObjectDigests) -> LearnedOffsets:
-        """Return what is known of this version of an object."""
+        """Return the offsets of this version of an object."""
         row = self._row_of(origin.key)
         if row is None or int(self.groups["version"][row]) != origin.version:
             return LearnedOffsets()
@@ -69,9 +69,9 @@ class OffsetTable:
     def merged(
         self, learned: Mapping[ObjectDigests, LearnedOffsets], max_bytes: int, disproved: Container[ObjectDigests] = ()
     ) -> "OffsetTable":
-        """Return this table with what was learned; of more than ``max_bytes`` what was learned longest ago is left out.
+        """Return this table with new offsets; if that would take more than ``max_bytes``, the oldest ones are left out.
 
-        What is known of another version of the same object is dropped, and what this table has of objects that are ``disproved``.
+        Offsets of another version of the same object are dropped, and this table's offsets of objects that are ``disproved``.
         """
         news = {
             origin: offsets.to_array() if origin in disproved else _union(self.offsets_of(origin), offsets)

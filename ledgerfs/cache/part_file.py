@@ -1,6 +1,6 @@
-"""A file that is being made, under a name of its own, by one process at a time.
+"""A part: a file that is being made, under a name of its own, by one process at a time.
 
-Its maker holds a lock on it, which the kernel releases when the maker ends, however it ends. So a part without a lock is dead.
+Its maker holds a lock on it, which the kernel releases when the process ends in any way. So a part without a lock is dead.
 """
 
 import fcntl
@@ -25,7 +25,7 @@ class PartFile(NamedTuple):
 
 @contextmanager
 def part_file(path: Path, flags: int = os.O_RDWR | os.O_CREAT, lock: int = fcntl.LOCK_EX) -> Iterator[PartFile]:
-    """Hold a part, empty, once nobody else holds it; it is removed at the end if it was not renamed. Raises `CacheWriteError`."""
+    """Yield an empty, locked part, after waiting for the lock; it is removed at the end unless it was renamed. Raises `CacheWriteError`."""
     descriptor = _lock(path, flags, lock)
     try:
         os.ftruncate(descriptor, 0)
@@ -43,9 +43,9 @@ def remove_dead(path: Path) -> None:
 
 
 def whole_files(folder: Path, name: re.Pattern[str]) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield the files of such names that are no parts, and remove dead parts of such names on the way.
+    """Yield the files whose names match, and remove dead parts of such names.
 
-    What is not ours is left alone, and a folder that is gone is empty.
+    Files of other users are left alone, and a missing folder is empty.
     """
     with suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
@@ -71,7 +71,7 @@ def _lock(path: Path, flags: int, lock: int) -> int:
         try:
             descriptor = open_own(path, flags)
         except PermissionError as error:
-            # A link, or a file with another name, is not to be made empty.
+            # A link, or a file with another name, must not be truncated.
             raise cannot_write(path, error) from error
         except OSError as error:
             raise cannot_write(path.parent, error) from error
@@ -83,7 +83,7 @@ def _lock(path: Path, flags: int, lock: int) -> int:
         except BaseException:
             _close(descriptor)
             raise
-        # While we waited, the one before us renamed or removed it.
+        # The process that held the lock before has renamed or removed it.
         _close(descriptor)
 
 
@@ -95,7 +95,7 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 _locks: set[int] = set()
-"""Descriptors that hold locks. A forked child has them too, and would hold the locks on after its parent's death."""
+"""Descriptors that hold locks. A forked child has them too, and would keep the locks after its parent's end."""
 
 
 def _close(descriptor: int) -> None:

@@ -1,4 +1,4 @@
-"""The pieces of one object, in order, so that those that a range touches are found at once."""
+"""The pieces of one object, in order, so that those in a range are found by bisection."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
@@ -13,14 +13,14 @@ _END = attrgetter("end")
 
 @dataclass(frozen=True, slots=True)
 class PieceList:
-    """Pieces of which none lies in another: so they ascend in their starts and in their ends.
+    """Pieces, none inside another: so their starts and their ends ascend.
 
     Attributes
     ----------
     pieces
         The pieces.
     looked
-        When the folder was looked at for them, seconds on the clock that never jumps.
+        When the folder was listed for them, seconds on the monotonic clock.
 
     """
 
@@ -33,7 +33,7 @@ class PieceList:
         return self.pieces[first : bisect_left(self.pieces, end, lo=first, key=_START)]
 
     def covered(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Return the parts of a range that are there, one a piece: ascending, none overlapping."""
+        """Return the parts of a range that pieces have, one for each piece: ascending, not overlapping."""
         parts = []
         for piece in self.touching(start, end):
             # Pieces of several processes may overlap.
@@ -44,7 +44,7 @@ class PieceList:
         return parts
 
     def missing(self, start: int, end: int) -> tuple[int, int]:
-        """Return a range without what is there of its beginning and of its end; one that is all there becomes empty."""
+        """Return a range without the parts of its beginning and its end that pieces have; empty if they have all of it."""
         parts = self.covered(start, end)
         for first, last in parts:
             if first == start:
@@ -55,17 +55,17 @@ class PieceList:
         return start, end
 
     def inside(self, piece: Piece) -> tuple[Piece, ...]:
-        """Return the pieces that lie in another, or are equal to it."""
+        """Return the pieces inside another one, or equal to it."""
         touching = self.touching(piece.start, piece.end)
         return tuple(other for other in touching if other.start >= piece.start and other.end <= piece.end)
 
     def with_piece(self, piece: Piece) -> "PieceList":
-        """Return a list with this piece, and without those that lie in it."""
+        """Return a list with this piece, and without those inside it."""
         if any(other.start <= piece.start and piece.end <= other.end for other in self.touching(*piece)):
             return self
         at = bisect_left(self.pieces, piece.start, key=_START)
-        behind = bisect_right(self.pieces, piece.end, key=_END)
-        return PieceList((*self.pieces[:at], piece, *self.pieces[behind:]), self.looked)
+        after = bisect_right(self.pieces, piece.end, key=_END)
+        return PieceList((*self.pieces[:at], piece, *self.pieces[after:]), self.looked)
 
     def without(self, piece: Piece) -> "PieceList":
         """Return a list without this piece."""
@@ -73,7 +73,7 @@ class PieceList:
 
 
 def piece_list(pieces: Iterable[Piece], looked: float) -> PieceList:
-    """Return a list of these pieces without those that lie in others."""
+    """Return a list of these pieces without those inside others."""
     kept: list[Piece] = []
     for piece in sorted(pieces, key=lambda piece: (piece.start, -piece.end)):
         if not kept or piece.end > kept[-1].end:

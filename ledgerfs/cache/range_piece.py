@@ -1,8 +1,8 @@
-"""One range of an object as a file that tells whether it is whole, and whether it is what its name says.
+"""One range of an object as a file with checksums, by which damage and a wrong name are noticed.
 
-In front stands the head: whose range it is, where it begins, its size, a checksum of each block, and a checksum of all of this. The range
-follows. So a part of a large range is read and verified without the rest; and a file that a crash tore, in which a bit flipped, that
-somebody cut, renamed or moved to another object, does not match its head.
+It begins with the head: the object, the start of the range, its size, a checksum of each block, and a checksum of all of this. The range
+follows. So a part of a large range is read and verified without the rest. A file that was torn by a crash, truncated, renamed or moved to
+another object, or in which a bit flipped, does not match its head.
 """
 
 import os
@@ -15,7 +15,7 @@ BLOCK = 64 << 10
 """Bytes that are verified together."""
 
 MAX_PIECE_BYTES = 1 << 30
-"""What one call of the kernel reads at once, with room to spare."""
+"""Less than one system call can read."""
 
 _FIELDS = Struct("<8s32sQQ")  # magic, digest of the object's identity, start, size
 _CHECKSUM = Struct("<I")  # CRC32 of the fields and of the blocks' checksums
@@ -24,7 +24,7 @@ _NAME = re.compile(r"(0|[1-9][0-9]{0,18})-([1-9][0-9]{0,18})\Z")
 
 
 class Piece(NamedTuple):
-    """A range of an object that has a file of its own."""
+    """A range of an object in a file of its own."""
 
     start: int
     end: int
@@ -36,7 +36,7 @@ class Piece(NamedTuple):
 
 
 def piece_named(name: str) -> Piece | None:
-    """Return the piece of a file's name, or None if it is no name of a piece."""
+    """Return the piece of a file's name, or None if it is not the name of a piece."""
     found = _NAME.match(name)
     if found is None:
         return None
@@ -53,7 +53,7 @@ def write_piece(descriptor: int, digest: bytes, start: int, data: memoryview) ->
 
 
 def read_piece(descriptor: int, digest: bytes, piece: Piece, start: int, end: int) -> bytes | None:
-    """Return bytes ``start`` to ``end`` of the object, which lie in the piece; None if the file is not as it was written.
+    """Return bytes ``start`` to ``end`` of the object, which are in the piece; None if the file is damaged.
 
     Raises `OSError`.
     """
@@ -74,7 +74,7 @@ def read_piece(descriptor: int, digest: bytes, piece: Piece, start: int, end: in
 
 
 def _read_checksums(descriptor: int, digest: bytes, piece: Piece) -> bytes | None:
-    """Return the checksums of the blocks, if the head is whole and this piece's."""
+    """Return the checksums of the blocks; None unless the head is intact and that of this piece."""
     size = piece.end - piece.start
     head = os.pread(descriptor, _head_bytes(size), 0)
     sealed = head[: -_CHECKSUM.size]
@@ -84,7 +84,7 @@ def _read_checksums(descriptor: int, digest: bytes, piece: Piece) -> bytes | Non
 
 
 def _is_ours(found: os.stat_result, size: int) -> bool:
-    """Whether a file is our own and of this size, which pipes and the like never are."""
+    """Whether a file is our own, regular, and of this size."""
     return found.st_uid == os.geteuid() and found.st_size == size
 
 

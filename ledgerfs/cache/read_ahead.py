@@ -1,8 +1,8 @@
-"""Reading parts in the order of a plan, the next ones fetched while the reader works on the one before.
+"""Reading parts in the order of a plan, while the next ones are fetched.
 
-A reader that only looks at the beginning costs one small part. One that goes on is believed more with every part it takes: four times as
-many are under way, up to the store's limit. What is under way is taken from the process's budget of memory (`ledgerfs.cache.block_cache`),
-so that many readers share it; each always has one part.
+A reader that needs only the beginning costs one small part. With every part that it takes, four times as many are under way, up to the
+store's limit. They count in the process's budget of memory (`ledgerfs.cache.block_cache`), so that many readers share it; each always has
+one part.
 """
 
 import os
@@ -17,7 +17,7 @@ from ledgerfs.storage.objects import Pending
 
 MIB = 1 << 20
 PART_BYTES = 8 * MIB
-"""Bytes of a part, once a reader is believed: parts end at multiples of it, so that readers of one object ask for the same ones."""
+"""Bytes of a part after the first small ones: parts end at multiples of it, so that readers of one object ask for the same ones."""
 
 _GROWTH = 4
 
@@ -34,7 +34,7 @@ class Part(Protocol):
 
     @property
     def end(self) -> int:
-        """Offset behind its last byte."""
+        """Offset after its last byte."""
         ...
 
 
@@ -42,7 +42,7 @@ PartT = TypeVar("PartT", bound=Part)
 
 
 def cut_parts(start: int, end: int, *, is_known: bool = False) -> Iterator[tuple[int, int]]:
-    """Yield the parts of a range: small ones at first, unless it is known that all of it will be read."""
+    """Yield the parts of a range: small ones at first, unless ``is_known``: all of it will be read."""
     if not is_known:
         for size in _FIRST_PARTS:
             if start < end:
@@ -69,11 +69,11 @@ class ReadAhead(Generic[PartT]):
     begin
         Begins to read a part.
     plan
-        The parts; asked for the next one only when it is about to be read.
+        The parts; the next one is asked for only when it will be read.
     most
-        Parts under way at a time, at most; with 1, each is read when it is taken.
+        Most parts under way at a time; with 1, each is read when it is taken.
     is_known
-        Whether all of the plan will be read: then the most are under way from the first part on.
+        Whether all of the plan will be read: then ``most`` parts are under way from the first one on.
 
     """
 
@@ -110,7 +110,7 @@ class ReadAhead(Generic[PartT]):
         return self._flights[0].part if self._flights else None
 
     def take(self) -> Buffer:
-        """Wait for the next part; raises what reading it raised, `IndexError` at the end of the plan."""
+        """Wait for the next part; raises the error of its read, `IndexError` at the end of the plan."""
         self._launch()
         flight = self._flights[0]
         data = flight.read.result()
@@ -122,12 +122,12 @@ class ReadAhead(Generic[PartT]):
         return data
 
     def skip(self) -> None:
-        """Leave the next part out."""
+        """Skip the next part."""
         self._flights[0].read.cancel()
         self._drop_first()
 
     def close(self) -> None:
-        """End what is under way."""
+        """End the reads under way."""
         if self._process != os.getpid():
             self._flights.clear()
         while self._flights:
@@ -138,7 +138,7 @@ class ReadAhead(Generic[PartT]):
         self.close()
 
     def _launch(self) -> None:
-        """Begin parts until as many are under way as the reader is worth, and the budget allows."""
+        """Begin parts until as many are under way as the reader may have, and the budget allows."""
         if self._process != os.getpid():
             self._begin_anew()
         while len(self._flights) < self._depth:
@@ -163,7 +163,7 @@ class ReadAhead(Generic[PartT]):
         self._cache.release(part.end - part.start)
 
     def _begin_anew(self) -> None:
-        """Ask again in a forked child, where what the parent asked for never arrives."""
+        """Begin the reads again in a forked child, where those of the parent never end."""
         self._process = os.getpid()
         parts = [flight.part for flight in self._flights]
         self._flights.clear()

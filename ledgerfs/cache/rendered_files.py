@@ -1,8 +1,8 @@
-"""Files that are costly to make, kept on disk: made once however many want them, least recently used out.
+"""Files that are expensive to make, kept on disk: each is made once for all readers, and the least recently used are removed.
 
-A file appears under its name only when it is whole: until then it is ``<key>.part``, on which its maker holds a lock. So whoever wants
-the same file waits for the lock, in any process; a part without a lock was left by a process that was killed, and is taken over or removed.
-Open files can be read to their end whatever happens to their names.
+A file gets its name only when it is whole: until then it is ``<key>.part``, on which its maker holds a lock. So other readers of the same
+file, in any process, wait for the lock; a part without a lock was left by a killed process, and is taken over or removed.
+Open files can be read to their end even if they are removed.
 """
 
 import logging
@@ -30,11 +30,11 @@ _NAME = re.compile(r"[0-9a-f]{64}\.(file|part)\Z")
 _REMEMBERED = 65536
 
 Render = Callable[[BinaryIO], bool]
-"""Writes a file's content, and returns whether it holds always, not only in the present state."""
+"""Writes a file's content, and returns whether it is always valid, not only in the current state."""
 
 
 class CachedFile:
-    """An open file; any number of threads may read it. Its descriptor is closed when the last one who holds the file drops it."""
+    """An open file, which any number of threads may read. Its descriptor is closed with the last reference to the file."""
 
     __slots__ = ("__weakref__", "descriptor", "seal")
 
@@ -49,7 +49,7 @@ class CachedFile:
         return self.seal.size
 
     def read(self, start: int, end: int) -> bytes:
-        """Return bytes ``start`` to ``end``, which have to be inside the content; raises `StaleObjectError` if somebody cut the file."""
+        """Return bytes ``start`` to ``end``, which have to be inside the content; raises `StaleObjectError` if the file was truncated."""
         data = os.pread(self.descriptor, end - start, start)
         while len(data) < end - start:
             more = os.pread(self.descriptor, end - start - len(data), start + len(data))
@@ -59,8 +59,8 @@ class CachedFile:
         return data
 
     def was_cut(self) -> StaleObjectError:
-        """Return the error for a file that somebody has made shorter since."""
-        return StaleObjectError(f"the cached file of {self.size} bytes was cut while it was open; open it again")
+        """Return the error for a file that was truncated after it was opened."""
+        return StaleObjectError(f"the cached file of {self.size} bytes was truncated while it was open; open it again")
 
 
 class RenderedFiles:
@@ -76,7 +76,7 @@ class RenderedFiles:
         self._lock = ForkLock()
 
     def size(self, key: str, state: bytes = ALWAYS) -> int | None:
-        """Return the size of a file that is there, bytes, or None; reads its seal only."""
+        """Return the bytes of an existing file, or None; reads its seal only."""
         opened = self._opened(key, state)
         if opened is not None:
             return opened.size
@@ -90,9 +90,9 @@ class RenderedFiles:
         return seal.size if seal is not None and seal.holds_in(state) else None
 
     def open(self, key: str, render: Render, state: bytes = ALWAYS) -> CachedFile:
-        """Return a file, made by ``render`` if there is none that holds in this state.
+        """Return a file, made by ``render`` if there is none that is valid in this state.
 
-        Raises `CacheWriteError` when the disk is full, and what ``render`` raises; then nothing is left behind.
+        Raises `CacheWriteError` when the disk is full, and the errors of ``render``; then no file is left.
         """
         found = self._find(key, state)
         return found or self._flights.run((key, state), lambda: self._render(key, render, state))
@@ -103,7 +103,7 @@ class RenderedFiles:
         return opened if opened is not None and opened.seal.holds_in(state) else None
 
     def _find(self, key: str, state: bytes) -> CachedFile | None:
-        """Return a file that is there, whole, and holds; one that is not whole is removed."""
+        """Return an existing file that is intact and valid; a damaged one is removed."""
         found = self._opened(key, state)
         if found is None:
             path = self._path(key)
@@ -113,7 +113,7 @@ class RenderedFiles:
             seal = read_seal(descriptor)
             found = CachedFile(descriptor, seal or Seal(0, ALWAYS, 0))
             if seal is None or not (self._is_verified(key, found) or is_intact(descriptor, seal)):
-                _LOG.warning("%s is not as it was written: it is made anew", path)
+                _LOG.warning("%s is damaged: it is made again", path)
                 path.unlink(missing_ok=True)
                 return None
             if not seal.holds_in(state):
@@ -123,12 +123,12 @@ class RenderedFiles:
         return found
 
     def _is_verified(self, key: str, file: CachedFile) -> bool:
-        """Whether this process has compared the very same file with its checksum before."""
+        """Whether this process has already compared this same file with its checksum."""
         with self._lock:
             return self._verified.get(key) == _identity(file)
 
     def _remember(self, key: str, file: CachedFile) -> None:
-        """Remember a file that is whole, so that those who open it next need not read it for that."""
+        """Remember that a file is intact, so that the next `open` need not read it."""
         with self._lock:
             self._open[key] = file
             self._verified[key] = _identity(file)
@@ -160,9 +160,9 @@ class RenderedFiles:
         return made
 
     def _make_room(self, folder: Path, newest: str = "") -> None:
-        """Remove what killed processes left, and the files that were not used for longest until the rest is within its bound.
+        """Remove dead parts, and the least recently used files until the rest is within its bound.
 
-        A single file that is larger than the bound is removed at once: whoever has it open reads on.
+        A single file that is larger than the bound is removed at once: its readers have it open.
         """
         files = sorted(whole_files(folder, _NAME), key=lambda file: (file[0].name == newest, file[1].st_atime_ns))
         held = sum(stat.st_size for _, stat in files)
@@ -185,6 +185,6 @@ def _identity(file: CachedFile) -> tuple[int, int]:
 
 
 def _touch(descriptor: int) -> None:
-    """Note that a file was used now. Its time of writing stays, by which it is known again."""
+    """Set a file's time of use. Its time of writing stays, since that identifies it."""
     with suppress(OSError):
         os.utime(descriptor, ns=(time.time_ns(), os.fstat(descriptor).st_mtime_ns))

@@ -1,6 +1,6 @@
-"""Files that tell whether they are whole: the content, and behind it a seal of its size and checksum.
+"""Files whose damage is noticed: the content, and after it a seal with its size and checksum.
 
-A file that a crash tore, that somebody cut, or in which a bit flipped, does not match its seal.
+A file that was torn by a crash or truncated, or in which a bit flipped, does not match its seal.
 """
 
 import io
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 STATE_BYTES = 32
-"""Size of a state: a digest of what else a content depends on."""
+"""Bytes of a state: a digest of everything else that the content depends on."""
 
 ALWAYS = bytes(STATE_BYTES)
 """The state of a content that depends on nothing else."""
@@ -29,14 +29,14 @@ _CHUNK = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """What stands behind the content.
+    """The end of the file, after the content.
 
     Attributes
     ----------
     size
         Bytes of the content.
     state
-        The state in which the content holds; `ALWAYS`, or a digest.
+        The state in which the content is valid; `ALWAYS`, or a digest.
     checksum
         CRC32 of the content, then of the fields above.
 
@@ -47,17 +47,17 @@ class Seal:
     checksum: int
 
     def holds_in(self, state: bytes) -> bool:
-        """Whether the content is the right one in this state."""
+        """Whether the content is valid in this state."""
         return self.state in (ALWAYS, state)
 
 
 class SealedWriter(io.RawIOBase):
-    """A binary file that only goes forward, over a descriptor that it does not own.
+    """A binary file that is written from start to end, over a descriptor that it does not own.
 
     Attributes
     ----------
     failure
-        The error of the first write that failed: whoever writes through other libraries finds it here, whatever they made of it.
+        The error of the first write that failed: libraries that write through this object may raise another one.
 
     """
 
@@ -90,7 +90,7 @@ class SealedWriter(io.RawIOBase):
         return size
 
     def finish(self, state: bytes) -> Seal:
-        """Write the seal and wait until all is on the disk; raises `OSError`."""
+        """Write the seal and sync the file to the disk; raises `OSError`."""
         size = self._size
         self.write(_FIELDS.pack(_MAGIC, size, state))
         seal = Seal(size, state, self._checksum)
@@ -104,7 +104,7 @@ class SealedWriter(io.RawIOBase):
 
 
 def read_seal(descriptor: int) -> Seal | None:
-    """Return a file's seal; None where there is none, or one of a file of another size. The content is not looked at."""
+    """Return a file's seal; None if it has none, or its size differs. The content is not read."""
     total = os.fstat(descriptor).st_size
     if total < _SEAL_BYTES:
         return None
@@ -118,7 +118,7 @@ def read_seal(descriptor: int) -> Seal | None:
 
 
 def is_intact(descriptor: int, seal: Seal) -> bool:
-    """Whether every bit of the content is as it was sealed; reads all of it (2 GB/s)."""
+    """Whether the content matches its checksum; reads all of it (2 GB/s)."""
     checksum = 0
     for chunk in _chunks(descriptor, seal.size):
         checksum = zlib.crc32(chunk, checksum)

@@ -1,7 +1,7 @@
-"""Files in folders that others may write to: what they may have planted there is neither followed, nor believed, nor written through.
+"""Files in folders that others may write to: planted links and files are neither followed, nor trusted, nor written through.
 
 A link is never followed in the last component of a path. A file or folder of our own belongs to this user, and nobody else may write to it.
-Whatever does not pass raises `PermissionError`, whose ``strerror`` says why.
+Anything else raises `PermissionError`, whose ``strerror`` says why.
 """
 
 import errno
@@ -16,7 +16,7 @@ _OF_OTHERS = 0o022
 
 
 def open_plain(path: str | Path, flags: int, mode: int = 0o600, *, folder: int | None = None) -> int:
-    """Return a descriptor of a regular file, never of what a link leads to; in ``folder`` where that is given. Raises `OSError`."""
+    """Return a descriptor of a regular file, never through a link; in ``folder`` if that is given. Raises `OSError`."""
     try:
         descriptor = os.open(path, flags | _FILE, mode, dir_fd=folder)
     except OSError as error:
@@ -30,7 +30,7 @@ def open_plain(path: str | Path, flags: int, mode: int = 0o600, *, folder: int |
 
 
 def open_own(path: str | Path, flags: int, mode: int = 0o600, *, folder: int | None = None) -> int:
-    """Return a descriptor of a regular file that is our own, as `open_plain`; one that has further names is not."""
+    """Return a descriptor of a regular file that is our own, as `open_plain`; a file with further names (hard links) is refused."""
     descriptor = open_plain(path, flags, mode, folder=folder)
     try:
         found = os.fstat(descriptor)
@@ -44,7 +44,7 @@ def open_own(path: str | Path, flags: int, mode: int = 0o600, *, folder: int | N
 
 
 def open_own_folder(path: Path, *below: str) -> int:
-    """Return a descriptor of a folder, and of one in one below it; all of them are our own. Raises `OSError`."""
+    """Return a descriptor of a folder, or of one below it; all folders on the way have to be our own. Raises `OSError`."""
     descriptor = _open_folder(path, None)
     for name in below:
         above = descriptor
@@ -56,7 +56,7 @@ def open_own_folder(path: Path, *below: str) -> int:
 
 
 def open_in_own_folder(path: Path, name: str, *below: str) -> int:
-    """Return a descriptor to read our own file ``name`` of a folder, or of one in one below it. Raises `OSError`."""
+    """Return a descriptor to read our own file ``name`` in a folder, or in one below it. Raises `OSError`."""
     folder = open_own_folder(path, *below)
     try:
         return open_own(name, os.O_RDONLY, folder=folder)
@@ -65,12 +65,12 @@ def open_in_own_folder(path: Path, name: str, *below: str) -> int:
 
 
 def require_own_folder(path: Path, *below: str) -> None:
-    """Raise `OSError` unless a folder, and those in it, are there and our own."""
+    """Raise `OSError` unless a folder, and those named below it, exist and are our own."""
     os.close(open_own_folder(path, *below))
 
 
 def require_no_others_link(path: Path) -> None:
-    """Raise `PermissionError` for a path that is another user's link; one of this user, or of root, is meant to be there."""
+    """Raise `PermissionError` for a path that is another user's link; links of this user, or of root, are allowed."""
     with suppress(FileNotFoundError):
         found = path.lstat()
         if S_ISLNK(found.st_mode) and found.st_uid not in {os.geteuid(), 0}:
@@ -78,7 +78,7 @@ def require_no_others_link(path: Path) -> None:
 
 
 def make_new(path: Path, mode: int = 0o666) -> int:
-    """Return a descriptor to write a file that nobody made before; raises `FileExistsError`, also for a link, and `OSError`."""
+    """Return a descriptor to write a new file; raises `FileExistsError`, also for a link, and `OSError`."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE, mode)
 
 

@@ -1,4 +1,4 @@
-"""Bytes that are handed on, by the name that all rooms give them: apart from arrays, since commands show their help without numpy."""
+"""Bytes that are handed on. Apart from array types, since commands show their help without numpy."""
 
 Buffer = bytes | memoryview
-"""Bytes that nobody changes."""
+"""Bytes that do not change."""

@@ -11,9 +11,11 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*\Z", re.IGNORECASE | re.ASC
 
 
 def parse_size(text: str) -> int:
-    """Return the bytes; raises `InvalidOptionError` for what is no size."""
+    """Return a size in bytes; raises `InvalidOptionError` for an invalid one."""
     match = _SIZE.match(text)
     unit = None if match is None else _UNITS.get(match[2].lower())
     if match is None or unit is None:
-        raise InvalidOptionError(f"{text!r} is no size; expected a number of bytes, or one with a unit, such as 64MiB")
+        raise InvalidOptionError(
+            f"invalid size {text!r}; expected a number of bytes, or one with a unit, such as 64MiB"
+        )
     return int(float(match[1]) * unit)

@@ -1,16 +1,20 @@
-"""How kernels are compiled: without the interpreter's lock, and kept on disk until the code that was compiled into them changes.
+"""How kernels are compiled (without the interpreter's lock, and kept on disk until their code changes), and C functions for them to call.
 
 numba keeps a compiled function as long as its own source file is the same, though the functions and constants of other files that were
 compiled into it may have changed: after an upgrade, or an edit, old code would go on running. So what is kept is marked with the code of
-the function's module and of all that it imports. Code is what is left without comments, docstrings and line numbers: who rewords a
-docstring waits for no compiler.
+the function's module and of all modules that it imports. Comments, docstrings and line numbers are not code: a reworded docstring compiles
+nothing again.
+
+C functions are those inside the extension modules of packages that we depend on, where these export them.
 """
 
 import ast
+import ctypes
 import hashlib
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +36,14 @@ def inlined_kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401
 
 
 def _compiled(function: Callable[..., Any], **options: bool) -> Any:  # noqa: ANN401
-    compiler: Any = njit  # whose types know no options in a dictionary
+    compiler: Any = njit  # its types do not accept options in a dictionary
     try:
         dispatcher = compiler(nogil=True, cache=True, **options)(function)
     except RuntimeError:
-        # No folder to keep it in, neither beside the source nor at home: compiled anew by each process.
+        # There is no folder to keep it in, neither beside the source nor at home: each process compiles it.
         return compiler(nogil=True, **options)(function)
-    # There is no public way; a numba that has another one keeps its own, shorter mark. So does a package in an archive, all of which is
-    # what numba compares there.
+    # There is no public way. Where numba's internals differ, its own mark stays, and so it does for a package in an archive, since numba
+    # compares the whole archive.
     kept: Any = getattr(dispatcher, "_cache", None)
     if hasattr(kept, "_cache_file") and _FOLDER.is_dir():
         # numba's name for the file has the function's line, which a docstring above it moves.
@@ -50,10 +54,10 @@ def _compiled(function: Callable[..., Any], **options: bool) -> Any:  # noqa: AN
 
 
 class Stamp:
-    """A mark of the code of a module and of all modules of this package that it imports, in whichever of their functions.
+    """A mark of the code of a module and of all modules of this package that it imports, at the top or inside functions.
 
-    It equals a kept one if the code does. That takes parsing, so the text of all modules is compared first: it is the same unless somebody
-    is editing them. Either is that of the files as they were when the first kernel was made, not of what has been saved meanwhile.
+    It equals a kept mark if the code is equal. Comparing code takes parsing, so the text of all modules is compared first: it changes only
+    while they are edited. Both are taken from the files when the first kernel is made, whatever is saved later.
     """
 
     __slots__ = ("_code", "_module", "_text")
@@ -65,13 +69,13 @@ class Stamp:
 
     @property
     def code(self) -> str:
-        """The digest of the code, which is made when it is needed."""
+        """The digest of the code, made on first use."""
         if not self._code:
             self._code = _digest_of_code(self._module)
         return self._code
 
     def __reduce__(self) -> tuple[type, tuple[tuple[str, str, str]]]:
-        """Keep it as a tuple, which also another version of this class can read."""
+        """Pickle as a tuple, which every version of this class can read."""
         return tuple, ((self._module, self._text, self.code),)
 
     def __eq__(self, kept: object) -> bool:
@@ -85,7 +89,7 @@ class Stamp:
 
 @cache
 def _sources() -> dict[str, bytes]:
-    """Return the text of each module that kernels may be made of, by its name; a package's is that of its ``__init__.py``."""
+    """Return {name: text} of the modules that may hold kernels, or code of kernels; a package's text is its ``__init__.py``."""
     paths = sorted([*_FOLDER.glob("*.py"), *_FOLDER.glob("formats/**/*.py"), *_FOLDER.glob("messages/**/*.py")])
     parts = {path: (_PACKAGE, *path.relative_to(_FOLDER).with_suffix("").parts) for path in paths}
     return {".".join(parts[path]).removesuffix(".__init__"): path.read_bytes() for path in paths}
@@ -101,7 +105,7 @@ def _digest_of_text() -> str:
 
 @cache
 def _digest_of_code(module: str) -> str:
-    """Return a digest of the code of a module and of those that it imports, directly or not."""
+    """Return a digest of the code of a module and of those that it imports, directly or indirectly."""
     digest = hashlib.sha256()
     found, left = {module}, [module]
     while left:
@@ -123,7 +127,7 @@ def _parsed(module: str) -> tuple[str, frozenset[str]]:
 
 
 def _imports(tree: ast.AST) -> Iterator[str]:
-    """Yield the names of what may be modules: of ``from a import b`` both ``a`` and ``a.b``."""
+    """Yield names that may be modules: for ``from a import b`` both ``a`` and ``a.b``."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -132,7 +136,26 @@ def _imports(tree: ast.AST) -> Iterator[str]:
 
 
 class _WithoutProse(ast.NodeTransformer):
-    """Takes the docstrings out: those of modules, classes, functions and attributes, which are strings that nothing uses."""
+    """Removes docstrings of modules, classes, functions and attributes: expressions that are a string alone."""
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
         return None if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str) else node
+
+
+def c_library(module: str, *names: str) -> ctypes.CDLL | None:
+    """Return the shared library of an extension module; None unless it, or a library that it is linked to, exports all functions."""
+    spec = find_spec(module)
+    if spec is None or spec.origin is None:
+        return None
+    # A built-in module exports its functions, and those of its libraries, with the program.
+    place = None if spec.origin == "built-in" else spec.origin
+    try:
+        library = ctypes.CDLL(place)
+    except OSError:  # a module inside the program is not a file
+        return None
+    return library if all(hasattr(library, name) for name in names) else None
+
+
+def address_of(library: ctypes.CDLL | None, name: str) -> int:
+    """Return the address of a function of a library; 0 without a library."""
+    return 0 if library is None else ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0

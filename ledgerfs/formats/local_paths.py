@@ -1,6 +1,6 @@
-"""Paths of this machine as users give them, where nothing else will do.
+"""Paths that users give, where only a path of this machine is possible.
 
-A URL is not one: ``s3://tier/out`` taken for a path would make a folder ``s3:`` here, and report success.
+URLs are refused: ``s3://tier/out`` taken for a path would make a folder ``s3:`` here, and report success.
 """
 
 import os
@@ -16,31 +16,31 @@ _FILE = re.compile(r"(?:file|local):(?://)?(/(?!/).*)", re.DOTALL)
 
 
 def local_path(given: LocalPath, name: str) -> Path:
-    """Return a path as it is, or of a URL ``file:///…``; raises `InvalidOptionError` for what `local_text` refuses."""
+    """Return the given path, or that of a URL ``file:///…``; raises `InvalidOptionError` as `local_text` does."""
     path = Path(local_text(given, name))
-    # Of ./s3:/out a path drops what tells that it is one.
+    # pathlib drops the ./ of ./s3:/out, which then looks like a URL.
     return path.absolute() if str(path) == "-" or _URL.match(str(path)) else path
 
 
 def local_text(given: LocalPath, name: str) -> str:
-    """Return the same with a slash at its end, if it has one.
+    """Return the path as text, which keeps a slash at its end.
 
-    Raises `InvalidOptionError`, which tells ``name``, for nothing at all, any other URL, and ``-``, for which there is no stream.
+    Raises `InvalidOptionError`, with ``name`` as its key, for an empty text, any other URL, and ``-``, since no stream is read or written.
     """
     text = os.fspath(given)
     if not text.strip():
         raise InvalidOptionError("is empty", key=name)
     if text == "-":
-        raise InvalidOptionError("no stream is taken here; what is called - is ./-", key=name)
+        raise InvalidOptionError("no stream is taken here; a file called - is ./-", key=name)
     of_file = _FILE.match(text)
     if of_file is not None:
         return of_file[1]
     match = _URL.match(text)
     if match is not None and match[1] in {"file:", "local:"}:
-        raise InvalidOptionError(f"a whole path follows {match[1]}//, as in {match[1]}///data", key=name)
+        raise InvalidOptionError(f"expected an absolute path after {match[1]}//, as in {match[1]}///data", key=name)
     if match is not None:
         raise InvalidOptionError(
-            f"only a path of this machine is taken here, and {match[1]}// is none; what is called {match[1]} is ./{match[1]}",
+            f"only a path of this machine is taken here, not {match[1]}//; a folder called {match[1]} is ./{match[1]}",
             key=name,
         )
     return text

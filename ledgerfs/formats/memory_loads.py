@@ -1,4 +1,4 @@
-"""Memory as kernels see it: big-endian integers by one load and one swap, and cache lines fetched ahead.
+"""Loads from memory for kernels: big-endian integers by one load and one swap, and cache lines fetched ahead.
 
 The caller has checked the bounds.
 """
@@ -41,7 +41,7 @@ def load_int64(typingctx, data, at):  # type: ignore[no-untyped-def]  # noqa: AN
 
 @intrinsic
 def prefetch(typingctx, data, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, ARG001
-    """Let the CPU fetch the cache line of ``data[at]``, for who reads it soon."""
+    """Let the CPU fetch the cache line of ``data[at]``, which will be read soon."""
 
     def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
         byte, i32 = ir.IntType(8).as_pointer(), ir.IntType(32)

@@ -1,6 +1,6 @@
 """The header of a record, ``int32 length | int64 entry id``, before each entry of a data object and of an ``.entries`` file.
 
-Apart from `ledgerfs.formats.records`, since those who only add up sizes need no numba.
+Not in `ledgerfs.formats.records`, since that imports numba, which sums of sizes do not need.
 """
 
 RECORD_HEADER_BYTES = 12

@@ -1,7 +1,7 @@
 """Entry records of a data object, ``int32 length | int64 entry id | entry``, found in whole buffers by a numba kernel.
 
-Entry ids are consecutive, so a scan knows the id of each record before it reads it, and stops at the first that is not so. Importing this
-module imports numba (half a second); the paths that need no records, such as listing a bucket or copying a ledger's file, do without it.
+Entry ids are consecutive, so a scan knows the id of each record before it reads it, and stops at the first that differs. Importing this
+module imports numba (half a second); paths that need no records, such as listing a bucket or copying a ledger's file, do not import it.
 """
 
 from collections.abc import Iterator
@@ -20,9 +20,9 @@ class ScanStop(IntEnum):
     """Why a scan ended."""
 
     COMPLETE = 0
-    """As many records as were asked for."""
+    """All requested records were found."""
     MORE_BYTES = 1
-    """The next record, or its header, ends behind the buffer."""
+    """The next record, or its header, ends after the buffer."""
     NEGATIVE_LENGTH = 2
     """The next record claims a negative length: padding, a block header, or damage."""
     WRONG_ID = 3
@@ -42,9 +42,9 @@ class EntryBatch:
     offsets, lengths
         Start in ``buffer`` and bytes of each entry (without any header), shape (entries,).
     ids
-        Ids of the entries, shape (entries,), where there are gaps between them; None where they follow by one.
+        Ids of the entries, shape (entries,), if there are gaps between them; None if they are consecutive.
     is_framed
-        Whether each entry has the 12 bytes of its record header before it, and the records stand side by side.
+        Whether each entry has its 12-byte record header before it, and the records are contiguous.
 
     """
 
@@ -59,13 +59,13 @@ class EntryBatch:
         return int(self.offsets.size)
 
     def __iter__(self) -> Iterator[tuple[int, memoryview]]:
-        """Yield each entry as (id, bytes): for few entries, a Python object each."""
+        """Yield each entry as (id, bytes). Only for few entries: each is a Python object."""
         for i, (start, length) in enumerate(zip(self.offsets.tolist(), self.lengths.tolist(), strict=True)):
             yield self.id_of(i), self.buffer[start : start + length]
 
     @property
     def last_entry(self) -> int:
-        """Id of the last entry, of which there has to be one."""
+        """Id of the last entry; the batch must not be empty."""
         return self.id_of(len(self) - 1)
 
     def id_of(self, row: int) -> int:
@@ -77,7 +77,7 @@ class EntryBatch:
         return rows + self.first_entry if self.ids is None else self.ids[rows]
 
     def slice(self, first: int, last: int) -> "EntryBatch":
-        """Return the entries from id ``first`` to id ``last``, both included, of the same buffer; there has to be one."""
+        """Return the entries from id ``first`` to id ``last``, both included, in the same buffer; there must be at least one."""
         if self.ids is None:
             low, high = first - self.first_entry, last - self.first_entry + 1
             return replace(self, first_entry=first, offsets=self.offsets[low:high], lengths=self.lengths[low:high])
@@ -92,7 +92,7 @@ class EntryBatch:
         )
 
     def framed(self) -> "EntryBatch":
-        """Return the same entries as records that stand side by side, copied unless they are."""
+        """Return the same entries as contiguous records, copied unless they are that already."""
         if self.is_framed or not len(self):
             return self
         ids = np.arange(self.first_entry, self.first_entry + len(self)) if self.ids is None else self.ids
@@ -111,11 +111,11 @@ class EntryScan:
     batch
         The complete records found.
     position
-        Index in the buffer behind the last of them, where the next record starts.
+        Index in the buffer after the last of them, where the next record starts.
     stop
-        Why there are not more.
+        Why there are no more.
     found
-        The length that the next record claims (`ScanStop.MORE_BYTES`, `NEGATIVE_LENGTH`) or its id (`WRONG_ID`); None where the buffer
+        The length that the next record claims (`ScanStop.MORE_BYTES`, `NEGATIVE_LENGTH`) or its id (`WRONG_ID`); None if the buffer
         ends before it.
 
     """
@@ -129,7 +129,7 @@ class EntryScan:
 def scan_records(buffer: memoryview, start: int, first_entry: int, count: int) -> EntryScan:
     """Find up to ``count`` records in ``buffer`` from index ``start`` on, the first of which should have id ``first_entry``.
 
-    Looks at no byte outside the buffer and allocates 16 bytes for each record that it could hold.
+    Reads no byte outside the buffer, and allocates 16 bytes for each record that could be in it.
     """
     data = np.frombuffer(buffer, np.uint8)
     capacity = max(0, min(count, (data.size - start) // RECORD_HEADER_BYTES))
@@ -150,7 +150,7 @@ _FETCHED_AHEAD = 4096
 def _scan(data, start, first_entry, offsets, lengths):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     at = ahead = start
     for i in range(offsets.size):
-        # Records are all read again by who decodes them, so their bytes may come now, and in long strides.
+        # All records are read again when they are decoded, so their bytes may be fetched now, in long strides.
         while ahead < min(at + _FETCHED_AHEAD, data.size):
             prefetch(data, ahead)  # type: ignore[call-arg]
             ahead += 64

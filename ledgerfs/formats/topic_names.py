@@ -4,8 +4,8 @@ A managed ledger is named ``tenant/namespace/persistent/<encoded topic>`` (legac
 topic ``persistent://tenant/namespace/<topic>``, and its place in our tree is ``tenant/namespace/<encoded topic>``
 (Pulsar's ``TopicName.getPersistenceNamingEncoding``). The encoding is Java's ``URLEncoder``: a form encoding, so a space is ``+``.
 
-Names come from objects that anybody may have written. So what is not exactly such a name is kept whole, quoted, under ``_other``, and no
-component of the tree is ever empty, ``.``, ``..``, or holds a slash.
+Names come from objects that anybody may have written. So a name that is not exactly of this form is kept whole, quoted, under ``_other``,
+and no component of the tree is ever empty, ``.``, ``..``, or holds a slash.
 """
 
 import re
@@ -37,7 +37,7 @@ def decode_topic(encoded: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ManagedLedgerName:
-    """The parts of the name of a persistent topic's managed ledger; ``cluster`` is None but for legacy V1 names."""
+    """The parts of the name of a persistent topic's managed ledger; ``cluster`` is None except in legacy V1 names."""
 
     tenant: str
     cluster: str | None
@@ -60,8 +60,8 @@ class ManagedLedgerName:
 def parse_managed_ledger_name(name: str) -> ManagedLedgerName | None:
     """Return the parts of a managed-ledger name, or None when it does not belong to a persistent topic.
 
-    A topic that is encoded in another way than Java does it belongs to none, nor does a four-part name whose topic holds a slash, since
-    Pulsar reads ``tenant/namespace/a/b`` as a legacy name: so topics and managed ledgers correspond one to one.
+    It does not if its topic is encoded in another way than Java does it, or if it has four parts and a topic with a slash, which Pulsar
+    would read as a legacy name (``tenant/namespace/a/b``). So topics and managed ledgers correspond one to one.
     """
     parts = name.split("/")
     if len(parts) == 4:
@@ -83,7 +83,7 @@ def parse_managed_ledger_name(name: str) -> ManagedLedgerName | None:
 
 
 def topic_of(managed_ledger: str | None) -> str:
-    """Return what a user is shown for a managed ledger: its topic, or its own name where it has none."""
+    """Return the name that users see for a managed ledger: its topic, or its own name if it has no topic."""
     if managed_ledger is None:
         return UNKNOWN_DIRECTORY
     parsed = parse_managed_ledger_name(managed_ledger)
@@ -102,9 +102,9 @@ def directory_of(managed_ledger: str | None) -> tuple[str, ...]:
 
 
 def managed_ledger_in(directory: Sequence[str]) -> str:
-    """Return the managed ledger of a topic's directory below a view: what `ManagedLedgerName.directory` makes, undone.
+    """Return the managed ledger of a topic's directory below a view: the inverse of `ManagedLedgerName.directory`.
 
-    Raises `InvalidNameError` for directories that are no topic's, saying how the topic that was perhaps meant is written.
+    Raises `InvalidNameError` for directories of no topic; it names the directory of the topic that was perhaps meant.
     """
     path = "/".join(directory)
     if len(directory) != 3 or directory[0] in _RESERVED:
@@ -114,14 +114,14 @@ def managed_ledger_in(directory: Sequence[str]) -> str:
     name = f"{entities}/persistent/{encoded}"
     parsed = parse_managed_ledger_name(name)
     if parsed is None or parsed.directory != tuple(directory):
-        hint = _how_it_is_written(entities, encoded)
+        hint = _spelling_hint(entities, encoded)
         raise InvalidNameError(
             f"not the directory of a topic, whose name is URL-encoded as Java does it{hint}", key=path
         )
     return name
 
 
-def _how_it_is_written(entities: str, local_name: str) -> str:
+def _spelling_hint(entities: str, local_name: str) -> str:
     try:
         meant = parse_managed_ledger_name(f"{entities}/persistent/{encode_topic(local_name)}")
     except UnicodeEncodeError:
@@ -154,19 +154,19 @@ def managed_ledger_of(topic: str) -> str:
         return "/".join([*entities, "persistent", encode_topic(local)])
     except UnicodeEncodeError as error:
         raise InvalidNameError(
-            "not a text that UTF-8 can hold", key=topic.encode("utf-8", "replace").decode()
+            "not valid Unicode: UTF-8 cannot encode it", key=topic.encode("utf-8", "replace").decode()
         ) from error
 
 
 def split_partition(name: str) -> tuple[str, str | None]:
-    """Return of a topic's or managed ledger's name that of the partitioned topic, and the number of the partition as it is written.
+    """Split the name of a partition, of a topic or managed ledger: return the partitioned topic's name and the partition's number as text.
 
-    A name that is no partition's comes back whole, with None.
+    Any other name is returned whole, with None.
     """
     found = _PARTITION.fullmatch(name)
     return (name, None) if found is None else (found[1], found[2])
 
 
 def _visible(component: str) -> str:
-    """Escape the two names that every file system takes for itself."""
+    """Escape the two names that every file system reserves."""
     return component.replace(".", "%2E") if component in {".", ".."} else component

@@ -1,6 +1,6 @@
 """The catalog: every ledger of a bucket, as a table of columns.
 
-A catalog never changes: a refresh makes a new one. A `LedgerRef` is made from a row when somebody asks for that ledger. It pickles.
+A catalog never changes: a refresh makes a new one. A `LedgerRef` is made from a row when that ledger is asked for. Catalogs can be pickled.
 """
 
 from bisect import bisect_left, bisect_right
@@ -27,17 +27,17 @@ class Catalog:
     names
         Managed-ledger names, sorted; None (no name known) is the last.
     places
-        Where in the bucket ledgers lie, as their dialects tell it.
+        Where ledgers are in the bucket, in the words of their dialects.
     ledgers
         Rows of `LEDGER`, sorted by name, ledger id, copy.
     lost
         Rows of `LEDGER` whose bytes are gone.
     remains
-        By number of a dialect, what else of it is in the bucket.
+        {number of a dialect: its objects that are not ledgers}.
     others
         Keys of no dialect.
     gaps
-        Rows of `GAP`, sorted by name and ledger id: what all of that means for those who read topics.
+        Rows of `GAP`, sorted by name and ledger id: the ledgers that readers of topics will miss.
     unlisted
         Folders in which ledgers may be, and that could not be listed.
 
@@ -129,7 +129,7 @@ class Catalog:
 
     @property
     def managed_ledgers(self) -> list[str | None]:
-        """The names that have ledgers, be it that these are missing, in order."""
+        """The names that have ledgers, even if all are missing, in order."""
         with_missing = set(self.gaps["name"][self.gaps["kind"] != GapKind.BEING_WRITTEN].tolist())
         return [
             name
@@ -142,12 +142,12 @@ class Catalog:
         return topic_infos(self.names, self.ledgers, self.gaps[self.gaps["kind"] != GapKind.BEING_WRITTEN])
 
     def has(self, managed_ledger: str | None) -> bool:
-        """Whether there are ledgers of this name, be it that all of them are missing."""
+        """Whether there are ledgers of this name, even if all of them are missing."""
         return len(self._rows_of(managed_ledger)) > 0 or bool(self.missing_of(managed_ledger))
 
     def names_from(self, prefix: str) -> Iterator[str]:
-        """Yield the names that begin so, in order; looks at no others."""
-        # Of the sorted names the last one may be None.
+        """Yield the names that begin with ``prefix``, in order, without a search of the others."""
+        # The last of the sorted names may be None.
         end = len(self.names) - (None in self.names[-1:])
         for row in range(bisect_left(range(end), prefix, key=lambda row: self.names[row] or ""), end):
             name = self.names[row]
@@ -156,11 +156,11 @@ class Catalog:
             yield name
 
     def row_of(self, managed_ledger: str | None) -> int:
-        """Return the row of a name; `UNKNOWN` for None, and for one that is not there."""
+        """Return the row of a name; `UNKNOWN` for None and for missing names."""
         return UNKNOWN if managed_ledger is None else self._name_rows.get(managed_ledger, UNKNOWN)
 
     def missing_of(self, managed_ledger: str | None) -> tuple[MissingLedger, ...]:
-        """Return the ledgers of one managed ledger that the bucket knows of and cannot deliver, ascending by id."""
+        """Return the ledgers of one managed ledger that are known but cannot be read, ascending by id."""
         gaps = self._gaps_of(self.row_of(managed_ledger)) if managed_ledger is not None else self.gaps[:0]
         return tuple(
             missing_of_row(gap, managed_ledger, self.places[gap["place"]])
@@ -169,13 +169,13 @@ class Catalog:
         )
 
     def unplaced(self) -> list[int]:
-        """Return the ids of the ledgers of which nothing tells the topic; those that are being written left out."""
+        """Return the ids of the ledgers whose topic is unknown, without those that are being written."""
         gaps = self._gaps_of(UNKNOWN)
         found: list[int] = gaps["ledger_id"][gaps["kind"] != GapKind.BEING_WRITTEN].tolist()
         return found
 
     def being_written(self, managed_ledger: str | None) -> int:
-        """Return how many ledgers of one managed ledger, or of one that nobody can tell, seem to be written just now."""
+        """Return how many ledgers of one managed ledger, or of an unknown one, are probably being written."""
         rows = {UNKNOWN, self.row_of(managed_ledger)}
         return sum(int((self._gaps_of(row)["kind"] == GapKind.BEING_WRITTEN).sum()) for row in rows)
 
@@ -195,13 +195,13 @@ class Catalog:
             yield self.ref(row)
 
     def copies_of(self, managed_ledger: str | None, ledger_id: int) -> list[LedgerRef]:
-        """Return all copies of one ledger of one managed ledger, that to be read first; empty when there is none."""
+        """Return all copies of one ledger of one managed ledger, first the one to read; empty without any."""
         rows = self._rows_of(managed_ledger)
         ids = self.ledgers["ledger_id"]
         return [self.ref(row) for row in _equal_run(rows, ledger_id, lambda row: int(ids[row]))]
 
     def all_of(self, ledger_id: int) -> list[LedgerRef]:
-        """Return every ledger of this id, of whatever topic, and all its copies."""
+        """Return every ledger of this id, of all topics, with all copies."""
         ids, by_id = self.ledgers["ledger_id"], self._by_id
         found = _equal_run(range(by_id.size), ledger_id, lambda place: int(ids[by_id[place]]))
         return [self.ref(row) for row in sorted(by_id[found.start : found.stop].tolist())]
@@ -211,8 +211,8 @@ class Catalog:
     ) -> LedgerRef:
         """Return the ledger of this id, its newest complete copy unless ``uuid`` names another.
 
-        Raises `NotFoundError`, `MissingLedgerError` for one that the bucket knows of and cannot deliver, and `AmbiguousLedgerError` when
-        several topics have such a ledger and ``managed_ledgers`` names none.
+        Raises `NotFoundError`, `MissingLedgerError` for a ledger that is known but cannot be read, and `AmbiguousLedgerError` when
+        several topics have a ledger of this id and ``managed_ledgers`` names none.
         """
         refs = self.all_of(ledger_id)
         if managed_ledgers is not None:
@@ -229,11 +229,11 @@ class Catalog:
         return refs[0]
 
     def ref(self, row: int) -> LedgerRef:
-        """Make the value of one row of ``ledgers``."""
+        """Return the value of one row of ``ledgers``."""
         return self.ref_of(self.ledgers[row])
 
     def ref_of(self, ledger: np.void) -> LedgerRef:
-        """Make the value of one row of ``ledgers`` or ``lost``."""
+        """Return the value of one row of ``ledgers`` or ``lost``."""
         return ref_of_row(ledger, self.names[int(ledger["name"])], self.places[int(ledger["place"])])
 
     def _rows_of(self, managed_ledger: str | None) -> range:
@@ -256,7 +256,7 @@ class Catalog:
 
 
 def _equal_run(places: range, value: int, value_at: Callable[[int], int]) -> range:
-    """Return those of ``places`` that have ``value``, where values ascend; looks at a few of them only."""
+    """Return those of ``places`` that have ``value``, by bisection: values ascend."""
     low = bisect_left(places, value, key=value_at)
     high = bisect_right(places, value, lo=low, key=value_at)
     return places[low:high]

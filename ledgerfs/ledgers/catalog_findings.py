@@ -1,4 +1,4 @@
-"""What a catalog tells whatever the dialects of its ledgers: copies that contradict each other, keys that are nobody's."""
+"""Findings of a catalog that are the same for every dialect: copies that contradict each other, keys of no dialect."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ _NAMES_SHOWN = 5
 
 
 def check_copies(catalog: Catalog) -> Iterator[Finding]:
-    """Yield what is to be said of each copy that is not read."""
+    """Yield a finding for each copy that is not read."""
     for row in np.flatnonzero(catalog.ledgers["copy"] > 0):
         yield _copy(catalog, int(row))
 
@@ -26,7 +26,7 @@ def check_unlisted(catalog: Catalog) -> Iterator[Finding]:
 
 
 def other_keys(catalog: Catalog, kind: str, what: str) -> Iterator[Finding]:
-    """Yield a remark of the keys of one kind, if there are any; ``what`` says in words what they are."""
+    """Yield a remark about the keys of one kind, if there are any; ``what`` describes them in words."""
     count = catalog.others.counts.get(kind, 0)
     if count:
         names = catalog.others.names[kind]
@@ -36,7 +36,7 @@ def other_keys(catalog: Catalog, kind: str, what: str) -> Iterator[Finding]:
 
 
 def severity_of(error: LedgerfsError) -> Severity:
-    """Return how bad it is that an object could not be read: deleted since the listing, refused by the store, or broken."""
+    """Return the severity of an object that could not be read: deleted since the listing, refused by the store, or broken."""
     if isinstance(error, ObjectNotFoundError):
         return Severity.REMARK
     if isinstance(error, AccessDeniedError | StoreError):
@@ -45,7 +45,7 @@ def severity_of(error: LedgerfsError) -> Severity:
 
 
 def _copy(catalog: Catalog, row: int) -> Finding:
-    """Tell of a copy that is not read: a remark where its index agrees with that of the one that is, else damage."""
+    """Return the finding of a copy that is not read: a remark if its index agrees with that of the one that is, otherwise damage."""
     copy, read = catalog.ref(row), catalog.ref(row - int(catalog.ledgers["copy"][row]))
     if copy.agrees_with(read):
         return _about(copy, Severity.REMARK, "extra-copy", "a further copy of this ledger; another one is read")

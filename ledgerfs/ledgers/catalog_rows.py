@@ -1,4 +1,4 @@
-"""Ledgers as rows of a table: what every dialect tells of a ledger, and room for what only its own dialect knows.
+"""Ledgers as rows of a table: columns that every dialect fills, and room for columns of its own.
 
 A million ledgers are one numpy table of some 260 bytes a row, not a million objects.
 """
@@ -8,7 +8,6 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from ledgerfs.formats.uuid_halves import uuid_from_halves
 from ledgerfs.ledgers.dialects_known import dialect_rows
 from ledgerfs.ledgers.ledger_ref import CatalogState, LedgerRef
 
@@ -39,18 +38,30 @@ LEDGER = np.dtype(
         ("own", f"V{OWN_BYTES}"),
     ]
 )
-"""A ledger: row of a catalog. What the columns mean, `LedgerRef` tells."""
+"""A ledger: row of a catalog. `LedgerRef` describes the columns."""
+
+
+def uuid_from_halves(most: int, least: int) -> str:
+    """Return the text of a uuid from its two unsigned 64-bit halves."""
+    digits = f"{most:016x}{least:016x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def uuid_halves(uuid: str) -> tuple[int, int]:
+    """Return the two unsigned 64-bit halves of a uuid's text."""
+    value = int(uuid.replace("-", ""), 16)
+    return value >> 64, value & 0xFFFF_FFFF_FFFF_FFFF
 
 
 def own_columns(rows: Table, own: np.dtype[np.void]) -> Table:
-    """Return a dialect's own columns of its rows, which can be written to; they take all the room there is."""
+    """Return a dialect's own columns of its rows, as a writable view; they take all of ``own``."""
     found: Table = rows["own"].view(own)
     return found
 
 
 def ref_of_row(row: np.void, managed_ledger: str | None, place: str) -> LedgerRef:
-    """Make the value of one row of `LEDGER`, whose name and place in the bucket are known."""
-    # All fields at once: one by one, each would be an object of numpy's first.
+    """Return the value of one row of `LEDGER`, given its name and its place in the bucket."""
+    # All fields at once: one by one, each would be a numpy object first.
     values = cast("tuple[Any, ...]", row.item())
     high, low, ledger_id, _, _, copy, dialect, state, ordered, first, last, length, stored, expected, cuts, *rest = (
         values
@@ -77,7 +88,7 @@ def ref_of_row(row: np.void, managed_ledger: str | None, place: str) -> LedgerRe
 
 
 def is_sound(rows: Table | np.void) -> npt.NDArray[np.bool_]:
-    """Return for rows of `LEDGER` whether all agrees that is told of them."""
+    """Return for rows of `LEDGER` whether their state is sound."""
     sound: npt.NDArray[np.bool_] = rows["state"] == CatalogState.SOUND
     return sound
 

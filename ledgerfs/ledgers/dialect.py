@@ -1,4 +1,4 @@
-"""The seam between dialects: how ledgers lie in a bucket. All above it knows only `Catalog`, `LedgerRef`, `LedgerReader` and findings."""
+"""The seam between dialects: how ledgers are stored. All rooms above know only `Catalog`, `LedgerRef`, `LedgerReader` and findings."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.objects import ObjectStat
 
 Progress = Callable[[str, int, int | None], None]
-"""Called as (what is being done, how much of it is done, how much there is or None)."""
+"""Called as (the step, how much of it is done, how much there is or None)."""
 
 OpenLedger = Callable[[LedgerRef], LedgerReader]
 """Returns the reader of a row of the catalog."""
@@ -25,13 +25,13 @@ OpenLedger = Callable[[LedgerRef], LedgerReader]
 
 @dataclass(slots=True)
 class Names:
-    """Texts of a catalog that is being made (managed ledgers, or places), each once, in the order seen."""
+    """Texts of a catalog that is being made (managed ledgers, or places), each once, in the order they came."""
 
     texts: list[Any] = field(default_factory=list)
     _rows: dict[Any, int] = field(default_factory=dict)
 
     def row_of(self, text: str | None) -> int:
-        """Return the row of a text, which is added if need be."""
+        """Return the row of a text, which is added if it is new."""
         row = self._rows.setdefault(text, len(self.texts))
         if row == len(self.texts):
             self.texts.append(text)
@@ -39,10 +39,10 @@ class Names:
 
 
 class Listing(Protocol):
-    """What one dialect makes of a listing as its pages come."""
+    """The objects of one dialect in a listing, taken as its pages come."""
 
     def take(self, page: Sequence[ObjectStat]) -> list[ObjectStat]:
-        """Take what is this dialect's; return the rest."""
+        """Take the objects of this dialect; return the rest."""
         ...
 
     def may_be_behind(self, key: str) -> bool:
@@ -51,7 +51,7 @@ class Listing(Protocol):
 
 
 class FoundLedgers(NamedTuple):
-    """What a dialect found: rows of `LEDGER`, whose names and places are rows of the `Names` that it was given, and what else there is."""
+    """The rows of `LEDGER` that a dialect found, whose names and places are rows of the given `Names`, and its other objects."""
 
     ledgers: Table
     remains: Remains
@@ -59,24 +59,24 @@ class FoundLedgers(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RepairRequest:
-    """What a user wants repaired.
+    """What a user wants to repair.
 
     Attributes
     ----------
     store
-        Where the bucket's objects are, without a cache.
+        The bucket's store, without a cache.
     catalog
-        The bucket as it was listed just now: nothing is ever decided by what was known of it.
+        The bucket as it was listed just now: no repair is decided by a kept catalog.
     open_ledger
         Returns a reader that asks the store itself for every byte.
     managed_ledger
-        Of ledgers whose topic nothing tells, as the user says it; None where nobody does.
+        The user's name for the managed ledger of ledgers whose topic is unknown; None without one.
     ledgers
-        The ledger ids that are looked at; None for all.
+        The ledger ids to look at; None for all.
     older_than_s
-        How old an object has to be before nobody may be about to go on with it.
+        Age in seconds from which on an object is not being written any more.
     metadata
-        Whether the user metadata of every object is asked for, a request each.
+        Whether to ask for the user metadata of every object, with a request for each.
 
     """
 
@@ -91,7 +91,7 @@ class RepairRequest:
 
 
 class LedgerCheck(Protocol):
-    """What was found in one ledger that was read in full."""
+    """The result of reading one ledger in full."""
 
     @property
     def ref(self) -> LedgerRef:
@@ -100,7 +100,7 @@ class LedgerCheck(Protocol):
 
     @property
     def findings(self) -> Sequence[Finding]:
-        """What is wrong with it."""
+        """The findings in it."""
         ...
 
     @property
@@ -115,7 +115,7 @@ class LedgerCheck(Protocol):
 
     @property
     def digest(self) -> blake2b | None:
-        """Of all records, where one was given."""
+        """The digest of all records, if one was given."""
         ...
 
 
@@ -129,15 +129,15 @@ class Dialect(Protocol):
 
     @property
     def is_in_folders(self) -> bool:
-        """Whether ledgers may be in folders of the bucket, so that these are listed as well."""
+        """Whether ledgers may be in folders of the bucket: then these are listed, too."""
         ...
 
     def begin_listing(self) -> Listing:
-        """Return what takes the pages of a listing."""
+        """Return the object that takes the pages of a listing."""
         ...
 
     def kind_of_other(self, key: str) -> str | None:
-        """Return what a key is that is no ledger's, in a word of this dialect; None for what it does not know."""
+        """Return the kind of a key that belongs to no ledger, in a word of this dialect; None if it is unknown."""
         ...
 
     def load(
@@ -148,38 +148,38 @@ class Dialect(Protocol):
         places: Names,
         progress: Progress | None,
     ) -> FoundLedgers:
-        """Return the ledgers of a listing that `begin_listing` made; what ``previous`` knows of unchanged ones is not asked for again."""
+        """Return the ledgers of a listing that `begin_listing` made; those that are unchanged in ``previous`` are not read again."""
         ...
 
     def completed(self, catalog: Catalog) -> Catalog:
-        """Return the catalog with what only can be told of this dialect's remains when all ledgers of the bucket are known."""
+        """Return the catalog, completed by this dialect's remains where that needs all ledgers of the bucket."""
         ...
 
     def gaps(self, catalog: Catalog, now_ms: int) -> Iterator[tuple[Any, ...]]:
-        """Yield what is missing by what this dialect left, as rows of `GAP`; ``now_ms`` is the time of the listing, ms since 1970 UTC."""
+        """Yield the missing ledgers that this dialect's objects show, as rows of `GAP`; ``now_ms`` is the time of the listing."""
         ...
 
     def open_ledger(self, ref: LedgerRef, offsets: LearnedOffsets | None = None) -> LedgerReader:
-        """Return a reader, which starts with what is known of offsets, and adds to it; nothing is requested before it is used."""
+        """Return a reader, which uses the known offsets and adds to them; it sends no request before it is used."""
         ...
 
     def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterable[Finding]:
-        """Yield what listing and catalog alone tell to be wrong; reads no entries."""
+        """Yield the findings of listing and catalog alone; reads no entries."""
         ...
 
     def check_ledger(self, ledger: LedgerReader, on_read: OnRead, digest: blake2b | None = None) -> LedgerCheck:
-        """Read a ledger in full; ``on_read`` is told of bytes as they are read, ``digest`` is fed with the records of a whole one."""
+        """Read a ledger in full; ``on_read`` is called as bytes are read, ``digest`` is updated with the records of a whole ledger."""
         ...
 
     def remarks(self, catalog: Catalog) -> Iterable[Finding]:
-        """Yield what is to be said of the bucket when all ledgers were read in full."""
+        """Yield remarks on the bucket, after all ledgers were read in full."""
         ...
 
     @property
     def repaired_kinds(self) -> frozenset[str]:
-        """The kinds of findings of which `repairs` tells everything."""
+        """The kinds of findings that `repairs` covers completely."""
         ...
 
     def repairs(self, request: RepairRequest) -> Iterable[Repair]:
-        """Yield what is wrong with what lies in the bucket, each with what can be done about it; changes nothing."""
+        """Yield what is wrong with the objects in the bucket, each with its repair; changes nothing."""
         ...

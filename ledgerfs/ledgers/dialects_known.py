@@ -1,6 +1,6 @@
-"""The dialects there are, by number: what rows of a catalog say, also of one that another process kept.
+"""The dialects by number, and how they read rows of a catalog, also of one that another process kept.
 
-A dialect is a package of `ledgerfs.dialects`, loaded when a bucket has something of it: this room knows only their names.
+A dialect is a package of `ledgerfs.dialects`, loaded when a bucket has objects of it: this room knows only its name.
 """
 
 from functools import cache
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from ledgerfs.ledgers.remains import Kept, Remains
 
 NAMES = ("pulsar_blob", "mapfile")
-"""A number stays with its name for good: catalogs on disk have it."""
+"""The number of a name never changes: catalogs on disk have it."""
 
 
 AUTO = "auto"
-"""In place of a name: every dialect takes what it knows by its name, since a bucket may hold several."""
+"""Instead of a name: every dialect takes its own objects, by their keys, since a bucket may hold several dialects."""
 
 
 class DialectRows(Protocol):
@@ -29,7 +29,7 @@ class DialectRows(Protocol):
 
     @property
     def KEPT_TABLES(self) -> "Mapping[str, np.dtype[np.void]]":  # noqa: N802  (a constant of the module)
-        """The tables of its `Kept`, and of what kind their rows are."""
+        """{table of its `Kept`: type of the rows}."""
         ...
 
     @property
@@ -40,23 +40,23 @@ class DialectRows(Protocol):
     def objects_of(
         self, row: tuple[Any, ...], own: bytes, managed_ledger: str | None, place: str
     ) -> tuple[tuple[str, ObjectStat], ...]:
-        """Return the objects of a ledger, each with its role, from its row and the dialect's own columns of that."""
+        """Return the objects of a ledger, each with its role, from its row and the dialect's own columns."""
         ...
 
     def key_of_missing(self, uuid: str, ledger_id: int, managed_ledger: str | None, place: str, kind: int) -> str:
-        """Return the key of the object that tells of a missing ledger; ``kind`` is a `GapKind`."""
+        """Return the key of the object that shows a missing ledger; ``kind`` is a `GapKind`."""
         ...
 
     def kept(self, remains: "Remains") -> "Kept":
-        """Return what is kept of remains for the next process."""
+        """Return remains as they are kept for the next process."""
         ...
 
     def remains_of_kept(self, kept: "Kept") -> "Remains":
-        """Return them again; raises `ValueError` for what contradicts itself."""
+        """Return the remains again; raises `ValueError` for invalid tables."""
         ...
 
 
 @cache
 def dialect_rows(number: int) -> DialectRows:
-    """Return what a dialect makes of rows of a catalog."""
+    """Return the module ``rows`` of a dialect."""
     return cast("DialectRows", import_module(f"ledgerfs.dialects.{NAMES[number]}.rows"))

@@ -13,17 +13,17 @@ class FileReader(Protocol):
         ...
 
     def read(self, start: int, end: int) -> bytes:
-        """Return bytes ``start`` to ``end``, which are inside the content; what is behind them may be fetched ahead."""
+        """Return bytes ``start`` to ``end``, which are inside the content; bytes after them may be fetched ahead."""
         ...
 
     def read_into(self, start: int, buffer: memoryview) -> None:
-        """Fill ``buffer`` with the bytes from ``start`` on, which the content has; otherwise as `read`."""
+        """Fill ``buffer`` with the bytes from ``start`` on, which are inside the content; otherwise as `read`."""
         ...
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Return the bytes of each range, and fetch little else."""
+        """Return the bytes of each range; fetches little else."""
         ...
 
     def send(self, start: int, end: int, descriptor: int) -> None:
-        """Write bytes ``start`` to ``end`` to a file descriptor, in the kernel where it can do that."""
+        """Write bytes ``start`` to ``end`` to a file descriptor, by the kernel if it can do that."""
         ...

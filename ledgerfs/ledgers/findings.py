@@ -1,4 +1,4 @@
-"""What a verification says."""
+"""Findings: the result of a verification."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -11,7 +11,7 @@ class Severity(Enum):
     DAMAGE = "damage"
     """Data is lost or unreadable, to us or to a broker."""
     UNCHECKED = "unchecked"
-    """The store did not let us look: nothing is known."""
+    """The store did not let us read it: its state is unknown."""
     REMARK = "remark"
     """Worth knowing; everything is readable."""
 
@@ -30,9 +30,9 @@ class Finding:
     kind
         Short stable name, such as ``checksum-mismatch``; ``docs/operating/verify.md`` lists them.
     key, offset
-        Object and byte in it; None where the finding is about the whole object, or the whole bucket.
+        Object and byte offset in it; None if the finding is about the whole object, or the whole bucket.
     ledger_id, topic
-        Whose it is, where that is known.
+        Ledger and topic, if they are known.
 
     """
 
@@ -87,7 +87,7 @@ class Report:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything could be looked at."""
+        """Whether everything could be checked."""
         return not any(finding.severity is Severity.UNCHECKED for finding in self.findings)
 
     def as_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One ledger of a bucket, as far as the catalog tells."""
+"""One ledger of a bucket, as the catalog has it."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -11,14 +11,14 @@ from ledgerfs.storage.objects import ObjectStat
 
 
 class CatalogState(IntEnum):
-    """What a catalog can tell of a ledger without reading its entries."""
+    """State of a ledger that a catalog knows without reading its entries."""
 
     SOUND = 0
-    """All that it tells of itself agrees."""
+    """Index, sizes and metadata agree."""
     DAMAGED = 1
-    """Something contradicts: entries are missing or unreadable."""
+    """They contradict each other: entries are missing or unreadable."""
     LOST = 2
-    """Something tells of it, and its bytes are gone."""
+    """The bucket shows that there was such a ledger, but its bytes are gone."""
     GROWING = 3
     """It is not closed: more entries may come."""
 
@@ -30,21 +30,21 @@ class LedgerRef:
     Attributes
     ----------
     dialect
-        Number of the dialect that it lies there in (`ledgerfs.ledgers.dialects_known`).
+        Number of the dialect that it is stored in (`ledgerfs.ledgers.dialects_known`).
     uuid
-        Of this copy of it: that of the offload attempt.
+        Uuid of this copy: that of the offload attempt.
     managed_ledger
-        Name of the managed ledger; None where nothing in the bucket tells it.
+        Name of the managed ledger; None if nothing in the bucket names it.
     copy
         0 for the copy to read; others are further uploads of the same ledger.
     first_entry, last_entry
         Ids of its entries.
     length
-        Bytes of all entries; -1 where nothing tells.
+        Bytes of all entries; -1 if unknown.
     stored, expected
-        Bytes that they take in the store, and that the ledger itself says they take; -1 for bytes that are gone, or not told.
+        Bytes that they take in the store, and that they should take by the ledger's own metadata; -1 if lost, or unknown.
     cuts
-        At how many entries reading can begin at little cost (`LedgerReader.cuts`).
+        Number of entries at which reading can begin at little cost (`LedgerReader.cuts`).
     created_ms
         Creation of the ledger in BookKeeper, ms since 1970 UTC, or None.
     changed_ms
@@ -52,7 +52,7 @@ class LedgerRef:
     is_ordered
         Whether a broker wrote it, so that its entries are nearly in the order of their publish times. What was imported has any order.
     objects
-        What it lies in, each with its role; the first one has the entries.
+        Its objects, each with its role; the first one has the entries.
 
     """
 
@@ -85,7 +85,7 @@ class LedgerRef:
 
     @property
     def is_sound(self) -> bool:
-        """Whether all that is told of it agrees: false means that entries are missing or unreadable."""
+        """Whether its state is sound: false means that entries are missing or unreadable."""
         return self.state is CatalogState.SOUND
 
     @property
@@ -105,22 +105,22 @@ class LedgerRef:
 
     @property
     def key(self) -> str:
-        """What errors name: the object that has the entries, else the ledger's id."""
+        """The key for errors: that of the object with the entries, or the ledger's id."""
         return self.objects[0][1].key if self.objects else f"ledger {self.ledger_id}"
 
     @property
     def version(self) -> str:
-        """What changes whenever anything does that the ledger is read from."""
+        """A text that changes whenever an object does that the ledger is read from."""
         return " ".join((self.uuid, *(f"{stat.size}/{stat.modified_ms}/{stat.version}" for _, stat in self.objects)))
 
     def object(self, role: str) -> ObjectStat:
-        """Return one of its objects by its role; raises `CorruptLedgerError` for one without."""
+        """Return one of its objects by its role; raises `CorruptLedgerError` if it has none."""
         for name, stat in self.objects:
             if name == role:
                 return stat
         raise CorruptLedgerError(f"the ledger has no {role} object", key=self.key)
 
     def agrees_with(self, other: "LedgerRef") -> bool:
-        """Whether two copies of one ledger claim the same entries, bytes and creation, where both tell that."""
+        """Whether two copies of one ledger claim the same entries and bytes, and the same creation if both have it."""
         created = {self.created_ms, other.created_ms} - {None}
         return (self.last_entry, self.length) == (other.last_entry, other.length) and len(created) <= 1

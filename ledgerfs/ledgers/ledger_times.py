@@ -1,12 +1,12 @@
-"""Between which times the messages of each ledger were published, as far as the catalog tells.
+"""Limits of the publish times of each ledger, as far as the catalog knows them.
 
-Three things are known. No message of a ledger was published before the ledger was created: a broker creates it first, and an import says
-that it was created when the earliest of its rows was published. The messages of a ledger that a broker wrote were published before the
-same broker created the next one. And the clocks of those who told these times differ by no more than the slack.
+They follow from three facts. No message of a ledger was published before the ledger was created: a broker creates it first, and an import
+takes the earliest publish time of its rows as the creation. The messages of a ledger that a broker wrote were published before the same
+broker created the next one. And the clocks behind these times differ by no more than the slack.
 
-A ledger that ledgerfs made of rows or records, or copied from another topic or id, has no end: its messages are of any time, and it says
-nothing of those beside it. Where the creations of the other ones do not all ascend (copies by earlier versions, several clusters), ids are
-no order in time, and no ledger of the topic has an end.
+A ledger that ledgerfs made of rows or records, or copied from another topic or id, has no end: its messages are of any time, and it limits
+no other ledger. If the creations of the other ledgers do not all ascend (copies by earlier versions, several clusters), ids are not in the
+order of time, and no ledger of the topic has an end.
 """
 
 from collections.abc import Iterable
@@ -32,15 +32,15 @@ class TimeRange:
 
     @property
     def has_limits(self) -> bool:
-        """Whether there is anything that is not in the range."""
+        """Whether the range has a start or an end."""
         return self.start_ms is not None or self.end_ms is not None
 
     def is_behind(self, time_ms: int) -> bool:
-        """Whether the range begins when everything published up to this time, as far as clocks told, is over."""
+        """Whether the range begins after this time, even if clocks are off by the slack."""
         return self.start_ms is not None and time_ms + self.slack_ms < self.start_ms
 
     def is_before(self, time_ms: int) -> bool:
-        """Whether the range has ended when anything published from this time on, as far as clocks told, begins."""
+        """Whether the range ends before this time, even if clocks are off by the slack."""
         return self.end_ms is not None and time_ms - self.slack_ms >= self.end_ms
 
 
@@ -51,13 +51,13 @@ class LedgerTimes:
     Attributes
     ----------
     earliest, latest
-        No message of the ledger was published before, none after, but for the slack; the least and the greatest integer where nothing is
-        known.
+        No message of the ledger was published before the one, or after the other, except for the slack; the least and the greatest
+        integer if unknown.
     is_known
         Whether its creation is known.
     is_in_order
-        Whether it stands in the order of time among the ledgers of its topic, so that what a place in it tells of everything before and
-        behind holds for its neighbours, too.
+        Whether it is in the order of time among the ledgers of its topic: then a time within it also limits the ledgers before and
+        after it.
 
     """
 
@@ -68,12 +68,12 @@ class LedgerTimes:
 
     @classmethod
     def of(cls, created_ms: Int64, is_ordered: Mask, topics: Int64) -> "LedgerTimes":
-        """Tell the limits for ledgers of several topics.
+        """Return the limits for ledgers of several topics.
 
         Parameters
         ----------
         created_ms
-            When each ledger was created; 0 and less where that is not known.
+            When each ledger was created, ms since 1970 UTC; 0 or less if unknown.
         is_ordered
             Which ledgers a broker wrote (`LedgerRef.is_ordered`).
         topics
@@ -83,14 +83,14 @@ class LedgerTimes:
         size = created_ms.size
         is_known = created_ms > 0
         tells = is_known & is_ordered
-        # Ranks instead of times, so that those of one topic can be lifted above those of all topics before.
+        # Ranks instead of times, so that those of one topic can be raised above those of all earlier topics.
         rank = np.unique(created_ms, return_inverse=True)[1].reshape(-1) + topics * (size + 1)
         before = _shifted(np.maximum.accumulate(np.where(tells, rank, -1)), -1, 1)
         behind = _shifted(np.minimum.accumulate(np.where(tells, rank, _HIGHEST)[::-1])[::-1], _HIGHEST, -1)
         is_between = (before < rank) & (rank < behind)
-        # Of equal times, those of two ledgers of one topic are none that ascend.
+        # Equal times of two ledgers of one topic do not ascend.
         is_proof = tells & is_between
-        # A single one that does not ascend proves that ids are no order in time in that topic.
+        # A single one that does not ascend proves that ids are not in the order of time in that topic.
         is_astray = np.isin(topics, topics[tells & ~is_between])
         is_in_order = is_ordered & ~is_astray
         places = np.arange(size)
@@ -102,19 +102,19 @@ class LedgerTimes:
 
     @classmethod
     def of_table(cls, table: Table, topics: Int64) -> "LedgerTimes":
-        """Tell the limits for rows of `LEDGER`."""
+        """Return the limits for rows of `LEDGER`."""
         return cls.of(table["created_ms"].astype(np.int64), table["ordered"].astype(bool), topics)
 
     @classmethod
     def of_refs(cls, refs: Iterable[LedgerRef]) -> "LedgerTimes":
-        """Tell the limits for all ledgers of one topic."""
+        """Return the limits for all ledgers of one topic."""
         told = [(ref.created_ms or 0, ref.is_ordered) for ref in refs]
         created = np.array([one for one, _ in told], np.int64)
         return cls.of(created, np.array([one for _, one in told], bool), np.zeros(created.size, np.int64))
 
     @classmethod
     def unknown(cls, size: int) -> "LedgerTimes":
-        """Tell nothing of some ledgers."""
+        """Return no limits for ``size`` ledgers."""
         nothing = np.zeros(size, bool)
         return cls(np.full(size, _LOWEST), np.full(size, _HIGHEST), nothing, nothing)
 
@@ -129,7 +129,7 @@ class LedgerTimes:
 
 
 def _shifted(values: Int64, first: int, step: int) -> Int64:
-    """Return for each place the value of the one before (``step`` 1) or behind it (-1)."""
+    """Return for each row the value of the row before it (``step`` 1) or after it (-1)."""
     shifted = np.full_like(values, first)
     if step > 0:
         shifted[1:] = values[:-1]
@@ -139,7 +139,7 @@ def _shifted(values: Int64, first: int, step: int) -> Int64:
 
 
 def _of_same_topic(created_ms: Int64, topics: Int64, places: Int64, unknown: int) -> Int64:
-    """Return for each ledger the creation of the one at the place that it is told, if that is one of its topic."""
+    """Return for each ledger the creation of the ledger in row ``places``, if that is of the same topic; ``unknown`` otherwise."""
     if not places.size:
         return places
     is_place = (places >= 0) & (places < places.size)
@@ -148,5 +148,5 @@ def _of_same_topic(created_ms: Int64, topics: Int64, places: Int64, unknown: int
 
 
 def _limit(time_ms: int) -> int:
-    """Return a time as one that a column holds, and that is no limit which stands for none."""
+    """Return a time clipped to what a column can hold, without the values that mean no limit."""
     return min(max(time_ms, _LOWEST + 1), _HIGHEST)

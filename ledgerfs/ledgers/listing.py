@@ -1,4 +1,4 @@
-"""Listing a bucket: every dialect takes what is its own, and all of it becomes one catalog."""
+"""Listing a bucket: every dialect takes its own objects, and all of them become one catalog."""
 
 import time
 from collections.abc import Sequence
@@ -25,9 +25,9 @@ _SYSTEM_FOLDERS = frozenset({"lost+found", "System Volume Information"})
 def list_bucket(
     store: ObjectStore, dialects: Sequence[Dialect], previous: Catalog | None = None, progress: Progress | None = None
 ) -> Catalog:
-    """Return the catalog of a bucket: one listing, and what dialects have to read of ledgers that ``previous`` does not know.
+    """Return the catalog of a bucket, by one listing and by reading the metadata of ledgers that ``previous`` does not have.
 
-    Raises `NotFoundError` (no such bucket), `AccessDeniedError`, `StoreError`; what is damaged raises nothing.
+    Raises `NotFoundError` (no such bucket), `AccessDeniedError`, `StoreError`; damaged objects raise nothing.
     """
     listed_ms = int(time.time() * 1000)
     survey = _Survey(store, dialects, progress)
@@ -49,7 +49,7 @@ def list_bucket(
 
 
 class _Survey:
-    """What dialects take of the pages of a listing, and what none of them does."""
+    """The objects that dialects take from the pages of a listing, and those that none of them takes."""
 
     def __init__(self, store: ObjectStore, dialects: Sequence[Dialect], progress: Progress | None) -> None:
         self.listings: list[Listing] = [dialect.begin_listing() for dialect in dialects]
@@ -62,7 +62,7 @@ class _Survey:
         self._seen = 0
 
     def take(self, page: Sequence[ObjectStat]) -> None:
-        """Take a page of the bucket itself; folders are looked into where a dialect has ledgers in folders."""
+        """Take a page of the bucket itself; folders are listed if a dialect has ledgers in folders."""
         looks = any(dialect.is_in_folders for dialect in self._dialects)
         for stat in self._not_taken(page):
             if stat.refused:
@@ -76,7 +76,7 @@ class _Survey:
         return tuple(AccessDeniedError(stat.refused, key=stat.key) for stat in (*self._denied, *links))
 
     def _take_folder(self, folder: str) -> bool:
-        """Take what is in a folder and those below it; return whether there was anything, else the folder is one key of nobody's."""
+        """Take the objects in a folder and below it; return whether a dialect took any. If not, the folder is one key of no dialect."""
         is_ours, rest = False, OtherKeys()
         links: list[ObjectStat] = []
         for page in self._store.list_folder(folder):

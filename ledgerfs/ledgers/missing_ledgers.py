@@ -1,7 +1,7 @@
-"""Ledgers that a bucket knows of and cannot deliver, as values and as rows of a table.
+"""Missing ledgers, which are known in a bucket but cannot be read, as values and as rows of a table.
 
-A topic that lacks one is half a topic: whoever reads it is told so before the first row (`missing_error`). Of some ledgers the bucket does
-not even know the topic; whoever reads any topic is told how many these are (`unplaced_text`).
+Reading a topic that lacks one raises before the first row (`missing_error`). The topic of some ledgers is unknown; reading any topic warns
+of how many these are (`unplaced_text`).
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ import numpy as np
 
 from ledgerfs.errors import MissingLedgerError
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.formats.uuid_halves import uuid_from_halves
+from ledgerfs.ledgers.catalog_rows import uuid_from_halves
 from ledgerfs.ledgers.dialects_known import dialect_rows
 
 _MOST_NAMED = 3
@@ -21,7 +21,7 @@ UNKNOWN = -1
 
 
 class GapKind(IntEnum):
-    """Why a ledger cannot be delivered; the first ones tell most."""
+    """Why a ledger cannot be read; the most precise reasons come first."""
 
     DATA_LOST = 0
     INDEX_UNREADABLE = 1
@@ -29,9 +29,9 @@ class GapKind(IntEnum):
     CONTRADICTED = 3
     """Two copies of the ledger have different entries; one of them is read, and hides the other."""
     UNREADABLE = 4
-    """What is there of it is no ledger that can be read: a part of one, damaged, or of a kind that is not known."""
+    """Its objects are not a readable ledger: incomplete, damaged, or of an unknown kind."""
     BEING_WRITTEN = 5
-    """It is not whole, and so young, or of a job that has published nothing, that somebody may be at work on it."""
+    """It is not whole, but so young, or of a job that has published nothing, that it may still be written."""
 
 
 GAP = np.dtype(
@@ -50,7 +50,7 @@ GAP = np.dtype(
         ("modified_ms", "i8"),  # of the object that tells of the ledger
     ]
 )
-"""What is missing: row of `ledgerfs.ledgers.catalog.Catalog.gaps`."""
+"""A missing ledger: row of `ledgerfs.ledgers.catalog.Catalog.gaps`."""
 
 _REASONS = {
     GapKind.DATA_LOST: "its index is there, its data object is gone",
@@ -63,22 +63,22 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class MissingLedger:
-    """A ledger of a topic that cannot be delivered, or not as a whole.
+    """A ledger of a topic that cannot be read, or not as a whole.
 
     Attributes
     ----------
     dialect
-        Number of the dialect that tells of it (`ledgerfs.ledgers.dialects_known`).
+        Number of the dialect that shows it (`ledgerfs.ledgers.dialects_known`).
     uuid, key
-        Of the upload; the object that tells of it.
+        Uuid of the upload, and key of the object that shows it.
     entries, bytes
-        What it has, by its index; None where there is none.
+        Its entries and their bytes, by its index; None without an index.
     kind
-        Why; `why` tells it in words.
+        Why it is missing; `why` says it in words.
     is_beside
-        Whether another copy of the ledger is there: with ``on_corrupt="skip"`` that one is read.
+        Whether another copy of the ledger exists: with ``on_corrupt="skip"`` that one is read.
     created_ms, modified_ms
-        Creation of the ledger, None where nobody knows; when the object was written; ms since 1970 UTC.
+        Creation of the ledger, None if unknown; when the object was written; ms since 1970 UTC.
 
     """
 
@@ -100,12 +100,12 @@ class MissingLedger:
         return _REASONS[self.kind]
 
     def as_json(self) -> dict[str, Any]:
-        """Return what users are told, as values that JSON knows."""
+        """Return its description for users, as values that JSON knows."""
         return {name: getattr(self, name) for name in ("ledger_id", "key", "entries", "bytes", "why")}
 
 
 def missing_of_row(gap: np.void, managed_ledger: str | None, place: str) -> MissingLedger:
-    """Make the value of one row of `GAP`."""
+    """Return the value of one row of `GAP`."""
     high, low, ledger_id, _, _, dialect, kind, is_beside, last_entry, length, created_ms, modified_ms = cast(
         "tuple[Any, ...]", gap.item()
     )
@@ -139,7 +139,7 @@ def missing_error(topic: str, missing: Sequence[MissingLedger]) -> MissingLedger
 
 
 def unplaced_text(url: str, unplaced: Sequence[int], being_written: int) -> str:
-    """Return the warning of a bucket with ledgers (their ids) of which nothing tells the topic, or that somebody may be writing."""
+    """Return the warning for a bucket with ledgers whose topic is unknown (``unplaced``: their ids), or that are being written."""
     parts = []
     if unplaced:
         shown = ", ".join(map(str, unplaced[:_MOST_NAMED])) + (", …" if len(unplaced) > _MOST_NAMED else "")

@@ -1,4 +1,4 @@
-"""Reading one ledger: what every dialect's reader can do, and nothing of how its ledgers lie in a store."""
+"""Reading one ledger: what the reader of every dialect can do, however its ledgers are stored."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ OnRead = Callable[[int], None]
 """Called with the bytes of entries that were read since the last call."""
 
 OnDamage = Callable[[int, int, CorruptLedgerError], None]
-"""Called for entries that cannot be read as (first id, last id, why)."""
+"""Called for entries that cannot be read, with (first id, last id, error)."""
 
 
 class Entry(NamedTuple):
@@ -33,14 +33,14 @@ class Entry(NamedTuple):
 
 
 class Glance(NamedTuple):
-    """The first bytes of an entry, perhaps all, and how many it has."""
+    """The first bytes of an entry, or all of them, and how many it has."""
 
     front: memoryview
     size: int
 
 
 class Span(NamedTuple):
-    """Entries ``first`` to ``last``, both included, of a ledger, and what is told of those that cannot be read."""
+    """Entries ``first`` to ``last``, both included, of a ledger, and what to call for those that cannot be read."""
 
     ledger: "LedgerReader"
     first: int
@@ -50,14 +50,14 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """How a ledger was written, as far as a copy of it can be written in the same way.
+    """How a ledger was written, so that a copy of it can be written in the same way.
 
     Attributes
     ----------
     block_size
-        Bytes of its blocks; None where it has none.
+        Bytes of its blocks; None if it has no blocks.
     largest_block
-        Bytes of its largest block, in which its largest entry fits; None where it has none.
+        Bytes of its largest block, which its largest entry fits into; None if it has no blocks.
 
     """
 
@@ -66,11 +66,11 @@ class Origin:
 
 
 class LedgerReader(Protocol):
-    """Read access to one ledger. Stateless to its callers: any number of threads may read anywhere at once."""
+    """Read access to one ledger. It has no position: any number of threads may read anywhere at once."""
 
     @property
     def ref(self) -> LedgerRef:
-        """What the catalog knows of the ledger."""
+        """The ledger in the catalog."""
         ...
 
     @property
@@ -95,7 +95,7 @@ class LedgerReader(Protocol):
 
     @property
     def is_remote(self) -> bool:
-        """Whether its bytes come from afar and are kept on the way, so that asking once more may bring others."""
+        """Whether its bytes come from a remote store and are cached, so that reading them once more may give others."""
         ...
 
     def cuts(self) -> Cuts:
@@ -107,24 +107,24 @@ class LedgerReader(Protocol):
         ...
 
     def batches(self, first: int, last: int, on_damage: OnDamage | None = None) -> "Iterator[EntryBatch]":
-        """Yield the same entries in whole buffers, for bulk work. With ``on_damage``, which is told, damaged ones are left out."""
+        """Yield the same entries in whole buffers, for bulk work. With ``on_damage``, damaged ones are left out, and it is called."""
         ...
 
     @property
     def stream(self) -> "Stream":
-        """What reads ledgers of this kind one after the other; equal for all that one call of it can take."""
+        """The function that reads several ledgers one after the other; equal for all ledgers that one call can take."""
         ...
 
     def glance(self, entry: int, size: int) -> Glance:
-        """Return the first ``size`` bytes of an entry that is a cut, for little more than reading so much; raises `CorruptLedgerError`."""
+        """Return the first ``size`` bytes of an entry that is a cut, at little more cost than that read; raises `CorruptLedgerError`."""
         ...
 
     def reread(self) -> None:
-        """Forget what is kept of the ledger's bytes: they were damaged, and are to be asked for once more."""
+        """Drop the cached bytes of the ledger: they were damaged, and will be read again."""
         ...
 
     def metadata(self) -> LedgerMetadata | None:
-        """Return what BookKeeper knew of the ledger; None where nothing tells."""
+        """Return BookKeeper's metadata of the ledger; None without any."""
         ...
 
     def origin(self) -> Origin:
@@ -132,17 +132,17 @@ class LedgerReader(Protocol):
         ...
 
     def user_metadata(self) -> Mapping[str, str] | None:
-        """Return the user metadata of its objects, which costs a request; None where there is none."""
+        """Return the user metadata of its objects, which costs a request; None without any."""
         ...
 
     def records(self) -> FileReader | None:
-        """Return the ledger's ``.entries`` file, opened; None where it has to be rendered."""
+        """Return a reader of the ledger's ``.entries`` file; None if the file has to be rendered."""
         ...
 
     def describe(self) -> dict[str, Any]:
-        """Return all that the bucket tells of the ledger, as values that JSON knows."""
+        """Return all that is known of the ledger, as values that JSON knows."""
         ...
 
 
 Stream = Callable[[Sequence[Span]], "Iterator[tuple[int, EntryBatch]]"]
-"""Reads spans of several ledgers one after the other, the next ones fetched ahead: yields (number of the span, entries of it)."""
+"""Reads spans of several ledgers one after the other, and fetches the next ones ahead: yields (number of the span, its entries)."""

@@ -1,4 +1,4 @@
-"""What else than ledgers is in a bucket: what interrupted or damaged ones left behind, and keys that are nobody's."""
+"""Objects of a bucket that are not whole ledgers: those of interrupted or damaged ones, and keys of no dialect."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from ledgerfs.ledgers.catalog_rows import Table
 
 
 class Unreadable(NamedTuple):
-    """What tells that there is a ledger of this id, and cannot be read: the copy's uuid, the object's key, and why."""
+    """An object that shows a ledger of this id and cannot be read: the copy's uuid, the object's key, and why."""
 
     ledger_id: int
     uuid: str
@@ -21,23 +21,23 @@ class Unreadable(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What is kept of remains for the next process: a value that JSON knows, and tables by their names."""
+    """Remains as they are kept for the next process: a value that JSON knows, and tables by their names."""
 
     told: Any
     tables: dict[str, Table]
 
 
 class Remains(Protocol):
-    """What is left in a bucket of ledgers of one dialect that are not whole."""
+    """The objects of ledgers of one dialect that are not whole."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing."""
+        """Whether there are none."""
         ...
 
     @property
     def is_lasting(self) -> bool:
-        """Whether a kept catalog tells the same; false where the bucket has to be listed again to know."""
+        """Whether a kept catalog may have them; false if the bucket has to be listed again to know them."""
         ...
 
     def renamed(self, new_row: npt.NDArray[np.int32]) -> "Remains":
@@ -45,25 +45,25 @@ class Remains(Protocol):
         ...
 
     def why_not(self, ledger_id: int) -> str | None:
-        """Return why there is no ledger of this id, if these tell of it; raises the error that kept one from being read."""
+        """Return why there is no ledger of this id, None if that is unknown; raises the error of one that could not be read."""
         ...
 
     def unreadable(self) -> Iterator[Unreadable]:
-        """Yield what tells of ledgers and cannot be read."""
+        """Yield the objects that show ledgers and cannot be read."""
         ...
 
     def ledger_ids(self) -> Iterator[int]:
-        """Yield the ids of all ledgers that these tell of."""
+        """Yield the ids of all ledgers that these objects show."""
         ...
 
     def counts(self) -> dict[str, int]:
-        """Return how much there is of what, in words for users."""
+        """Return {kind in words for users: how many}."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class OtherKeys:
-    """Keys that are none of a ledger's: how many of each kind, and the first names."""
+    """Keys that belong to no ledger: how many of each kind, and the first names."""
 
     counts: dict[str, int] = field(default_factory=dict)
     names: dict[str, list[str]] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class OtherKeys:
             names.append(key)
 
     def join(self, other: "OtherKeys") -> None:
-        """Count what another one counted."""
+        """Add the counts of another one."""
         for kind, count in other.counts.items():
             self.counts[kind] = self.counts.get(kind, 0) + count
             names = self.names.setdefault(kind, [])

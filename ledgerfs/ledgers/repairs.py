@@ -1,4 +1,4 @@
-"""What a repair is: a thing found, and what would be done about it."""
+"""Repairs as values: a finding, and the action that would repair it."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -10,7 +10,7 @@ NOTHING = "nothing"
 
 
 class Action(Protocol):
-    """Something that changes the bucket."""
+    """A change of the bucket."""
 
     @property
     def name(self) -> str:
@@ -23,24 +23,24 @@ class Action(Protocol):
         ...
 
     def run(self, store: RawStore) -> None:
-        """Do it, unless what it was planned upon has changed: then `StaleObjectError`; raises whatever the store does."""
+        """Do it; raises `StaleObjectError` if the objects have changed since it was planned, and errors of the store."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """One thing found, and what can be done.
+    """One finding, and what can be done about it.
 
     Attributes
     ----------
     kind
-        What was found, in the words of `verify` where it finds the same.
+        Kind of the finding, the same as in `verify` if it finds the same.
     reason
-        Why that would be done, or why nothing is.
+        Why the action would be done, or why there is none.
     action
         What would be done; None for nothing.
     severity
-        How bad it is as long as it is not done; a remark where that is no damage.
+        How bad it is until it is repaired; a remark if it is not damage.
 
     """
 

@@ -1,8 +1,8 @@
-"""How long rows hold: which ledgers of a topic they depend on besides their own, and what tells that these are still the same.
+"""How long rows are valid: the ledgers of a topic that they depend on besides their own, and whether these are still the same.
 
-A ledger may come late: not only behind the others, but between or before them. It changes rows of others where these were joined from parts
+A ledger may come late: not only after the others, but between or before them. It changes rows of other ledgers that were joined from parts
 in several ledgers, lacked parts, or belonged to a transaction without an outcome. Everything that is made of rows and kept (views, exports,
-lakes) goes by the rule that stands here.
+lakes) follows the rule of this module.
 """
 
 from bisect import bisect_left, bisect_right
@@ -21,15 +21,15 @@ _FIRST, _LAST = 0, 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What rows depend on besides the ledgers that they are in.
+    """The ledgers that rows depend on besides those that they are in.
 
     Attributes
     ----------
     first, last
-        Ids of ledgers, both ends included: any ledger that comes there, goes, or is replaced may change the rows. None where there is no
-        such range.
+        Ids of ledgers, both ends included: any ledger between them that is added, removed or replaced may change the rows. None without
+        such a range.
     sources
-        Ids of ledgers that the rows came from besides their own, ascending: without these, they could not be made again.
+        Ids of the ledgers besides their own that the rows were made from, ascending: without these, they could not be made again.
 
     """
 
@@ -39,12 +39,12 @@ class Basis:
 
     @property
     def is_final(self) -> bool:
-        """Whether ledgers that are uploaded later, before or behind, can change nothing."""
+        """Whether no ledger that is uploaded later, before or after, can change the rows."""
         return self.first is None
 
     @classmethod
     def of(cls, ids: tuple[int, int, int], found: "Unsettled", sources: Iterable[int]) -> "Basis":
-        """Return the basis of the rows of some ledgers, by the ids of the one before them, the first, and the last."""
+        """Return the basis of the rows of some ledgers, given the ids of the ledger before them, the first, and the last."""
         before, first, last = ids
         ranges = []
         if found.open_transactions:
@@ -61,12 +61,12 @@ class Basis:
 
     @classmethod
     def unknown(cls) -> "Basis":
-        """Return the basis of rows of which nothing is known: any ledger may change them."""
+        """Return the basis of rows that any ledger may change."""
         return cls(_FIRST, _LAST)
 
     @classmethod
     def parse(cls, told: Any) -> "Basis":  # noqa: ANN401  (JSON)
-        """Read what JSON made of one's fields; raises ``ValueError`` or ``TypeError`` for anything else."""
+        """Return the basis of its fields as JSON; raises ``ValueError`` or ``TypeError`` for anything else."""
         first, last, sources = told
         if first is None or last is None:
             return cls(sources=tuple(map(int, sources)))
@@ -75,20 +75,20 @@ class Basis:
 
 @dataclass(frozen=True, slots=True)
 class Unsettled:
-    """What reading came by that later ledgers may change.
+    """What reading found that later ledgers may change.
 
     Attributes
     ----------
     open_transactions
-        Whether a message was of a transaction without an outcome behind it.
+        Whether a message belonged to a transaction without a marker after it.
     incomplete
         Whether a chunked message lacked parts, or a part was of a message that had ended before reading began.
     awaits_parts
-        Whether one of them waited for more at the end of the topic.
+        Whether a chunked message waited for more parts at the end of the topic.
     joined_since
-        Where a message was joined from several ledgers, the first of these; None if none was.
+        The first of the ledgers that a message was joined from; None if none was joined from several.
     told_across
-        Where markers in other ledgers told what became of transactions: between which ids other markers of theirs could come.
+        If outcomes came from markers in other ledgers: the ids between which other markers of these transactions could come.
 
     """
 
@@ -100,9 +100,9 @@ class Unsettled:
 
 
 class TopicState:
-    """The ledgers of a topic as they are, told for any range of ids by a short text that changes with each of them.
+    """The current ledgers of a topic: for any range of ids a short text that changes with each of them.
 
-    Digests are sums of those of the ledgers, so that a topic of many ledgers tells as many ranges at no more cost.
+    Its digests are sums of those of the ledgers, so that many ranges of a topic with many ledgers cost little.
     """
 
     def __init__(self, refs: Iterable[LedgerRef]) -> None:
@@ -111,7 +111,7 @@ class TopicState:
         self._refs = ordered
 
     def of(self, basis: Basis) -> str:
-        """Return the state of the ledgers that rows depend on; empty for none."""
+        """Return the state of the ledgers that rows depend on; empty without any."""
         if basis.first is None or basis.last is None:
             return ""
         low, high = bisect_left(self.ids, basis.first), bisect_right(self.ids, basis.last)
@@ -129,11 +129,11 @@ class TopicState:
         return frozenset(self.ids)
 
     def holds(self, basis: Basis, state: str) -> bool:
-        """Whether rows that were made in a state are what they would be now."""
+        """Whether rows that were made in this state are still valid."""
         return basis.is_final or self.of(basis) == state
 
     def can_remake(self, basis: Basis) -> bool:
-        """Whether all ledgers are there that rows came from, so that making them anew loses none."""
+        """Whether all ledgers that rows were made from still exist, so that making them again loses no row."""
         return all(source in self.present for source in basis.sources)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Moments as users give them, and get them."""
+"""Times as users give them and see them."""
 
 from datetime import UTC, date, datetime, time
 from fractions import Fraction
@@ -9,19 +9,19 @@ Moment = str | datetime | date | int | None
 """ISO 8601 text, a time, a day (its midnight, UTC), or ms since 1970 UTC; None for no limit."""
 
 _EARLIEST_MS, _LATEST_MS = 1_262_304_000_000, 7_258_118_400_000
-"""2010, before there was any Pulsar, and 2200."""
+"""2010, before the first Pulsar, and 2200."""
 
 _OTHER_UNITS = {"seconds": Fraction(1000), "microseconds": Fraction(1, 1000), "nanoseconds": Fraction(1, 1_000_000)}
-"""Of times, and how many ms each is."""
+"""{unit of time: its ms}."""
 
 CLOCK_SLACK_MS = 10 * 60 * 1000
-"""How much earlier than an entry before it one may be published: producers' clocks differ."""
+"""How much earlier than a previous entry one may be published, ms: producers' clocks differ."""
 
 
 def milliseconds_of(moment: Moment) -> int | None:
-    """Return ms since 1970 UTC; texts and times are of UTC unless they say otherwise.
+    """Return ms since 1970 UTC; texts and times without a zone are UTC.
 
-    Raises `InvalidOptionError` for anything else, and for numbers that no Pulsar can mean, most often of another unit. 0 is the beginning.
+    Raises `InvalidOptionError` for anything else, and for impossible numbers, which most often are of another unit. 0 is accepted.
     """
     if moment is None:
         return None
@@ -33,14 +33,14 @@ def milliseconds_of(moment: Moment) -> int | None:
         moment = datetime.combine(moment, time(), UTC)
     if not isinstance(moment, datetime):
         raise InvalidOptionError(
-            f"a {type(moment).__name__} is no time; expected ISO 8601 text, a datetime, a date, or whole ms since 1970",
+            f"a {type(moment).__name__} is not a time; expected ISO 8601 text, a datetime, a date, or whole ms since 1970",
             key=repr(moment),
         )
     return round((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def time_of(milliseconds: int | None) -> datetime | None:
-    """Return a time of UTC from ms since 1970; None for None, and for what no calendar holds."""
+    """Return a time of UTC from ms since 1970; None for None, and for times outside Python's calendar."""
     if milliseconds is None:
         return None
     try:
@@ -50,7 +50,7 @@ def time_of(milliseconds: int | None) -> datetime | None:
 
 
 def iso_time(milliseconds: int | None) -> str | None:
-    """Return a time as ISO 8601 with milliseconds, UTC; None for None, and for what no calendar holds."""
+    """Return a time as ISO 8601 with milliseconds, UTC; None for None, and for times outside Python's calendar."""
     time = time_of(milliseconds)
     return None if time is None else time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -62,7 +62,7 @@ def _plausible(number: int) -> int:
         if _EARLIEST_MS <= number * per_ms < _LATEST_MS:
             meant = int(number * per_ms)
             raise InvalidOptionError(f"looks like {unit}; expected ms since 1970, such as {meant}", key=str(number))
-    reason = "no time of a Pulsar in ms since 1970, which are those of 2010 to 2200; leave it out for no limit"
+    reason = "not a time from 2010 to 2200 in ms since 1970; leave it out for no limit"
     raise InvalidOptionError(reason, key=str(number))
 
 

@@ -1,4 +1,4 @@
-"""What a bucket holds of each topic, summed up from the catalog's tables."""
+"""The ledgers, entries and bytes of each topic, summed up from the catalog's tables."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,20 +17,20 @@ _NEVER = int(np.iinfo(np.int64).max)
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """What a bucket holds of one topic.
+    """The ledgers, entries and bytes of one topic.
 
     Attributes
     ----------
     name
-        ``persistent://tenant/namespace/topic``; the managed ledger's own name where it is no topic.
+        ``persistent://tenant/namespace/topic``; the managed ledger's own name if it belongs to no topic.
     ledgers, entries, bytes
-        Counted once, however many copies there are; bytes of the entries.
+        Each ledger is counted once, with any number of copies; bytes of the entries.
     created_ms
         Creation of the oldest ledger, ms since 1970 UTC, or None.
     uploaded_ms
         Upload of the newest ledger, ms since 1970 UTC.
     missing
-        Ledgers that cannot be delivered (`Catalog.missing_of`), which are not counted above.
+        Ledgers that cannot be read (`Catalog.missing_of`), which are not counted above.
 
     """
 
@@ -55,12 +55,12 @@ class TopicInfo:
 
     @property
     def uploaded(self) -> datetime | None:
-        """``uploaded_ms`` as a time of UTC; None for what no calendar holds."""
+        """``uploaded_ms`` as a time of UTC; None outside Python's calendar."""
         return time_of(self.uploaded_ms)
 
 
 class TopicInfos(list[TopicInfo]):
-    """A list of them, which a notebook shows as a table under its caption."""
+    """A list of `TopicInfo`, which a notebook shows as a table with a caption."""
 
     __slots__ = ("_caption",)
 
@@ -107,7 +107,7 @@ def topic_infos(names: Sequence[str | None], ledgers: Table, missing: Table) -> 
 
 
 def _sums(ledgers: Table) -> dict[int, tuple[int, int, int, int, int]]:
-    """Return by row of a name: ledgers, entries, bytes, the first creation and the last upload."""
+    """Return {row of a name: (ledgers, entries, bytes, first creation, last upload)}."""
     is_primary = ledgers["copy"] == 0
 
     def column(name: str) -> npt.NDArray[np.int64]:

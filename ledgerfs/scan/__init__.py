@@ -1,1 +1,1 @@
-"""Entries as rows: scans of topics, what a range of time needs, outcomes of transactions, one message by its id."""
+"""Entries as rows: scans of topics, pruning by time, outcomes of transactions, one message by its id."""

@@ -1,4 +1,4 @@
-"""Parts of chunked messages that stand before the place where reading began."""
+"""Parts of chunked messages in entries before the place where reading began."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -9,20 +9,20 @@ from ledgerfs.scan.topic_entries import Place, Reach, read_entries
 
 
 class EarlierChunks:
-    """Looks back for a decoder: from the nearest cut on at first, then from twice as many each time, to the beginning of the topic.
+    """Reads earlier entries for a decoder: from the nearest cut on at first, then from twice as many each time, to the topic's beginning.
 
-    A part of a topic so has the rows that the whole topic has there. A message without a first part costs reading all that is before, about
-    twice, but once only, however many such messages there are.
+    So a part of a topic has the same rows as the whole topic has there. A message without a first part costs reading everything before it,
+    about twice, but only once for all such messages.
 
     Parameters
     ----------
     most_bytes
-        Of stored bytes, behind which nothing more is looked at; None for no such limit.
+        Stored bytes after which reading back ends; None for no limit.
 
     Attributes
     ----------
     is_cut
-        Whether that limit ended it.
+        Whether that limit ended the search.
 
     """
 
@@ -38,7 +38,7 @@ class EarlierChunks:
         self._step = 1
 
     def __call__(self) -> bool:
-        """Give the decoder the chunks that wait at the start, of more entries than before; return whether there were more."""
+        """Give the decoder the chunks that wait at ``start``, from more entries than before; return whether there were more entries."""
         further = list(islice(self._cuts, self._step))
         if not further:
             return False

@@ -1,9 +1,9 @@
-"""Several streams of rows merged into one by publish time; no row of a stream ever passes another one of the same stream.
+"""Several streams of rows merged into one by publish time; the rows of each stream keep their order.
 
-The next row is always the one published first of the streams' next rows, and of equal ones that of the first such stream. A row whose
-publish time is before that of a row ahead of it so comes directly behind that: it counts as published when the latest of all rows up to it
-was. By these times each stream ascends, so whole windows are merged at once: up to the least of the times that the windows end with,
-nothing can come any more that belongs before.
+The next row is always the one with the least publish time among the streams' next rows; of equal ones, that of the first such stream. So a
+row that was published before the previous row of its stream comes directly after that: it is ordered by the greatest publish time up to it.
+By these times each stream ascends, so whole windows are merged at once: up to the least of the times at which the windows end, no earlier
+row can follow.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,19 +15,19 @@ import pyarrow as pa
 from ledgerfs.formats.array_types import Int64
 
 _MOST_BYTES = 64 << 20
-"""Of rows that are put together at once: a batch of more is given in parts, so that no column comes near the 2 GiB that it may have."""
+"""Most bytes of rows that are joined at once: a larger batch is yielded in parts, so that no column gets near its limit of 2 GiB."""
 
 _LONG_RUN = 256
-"""Rows of one stream in succession that are given as they are, uncopied, where they are so many on average."""
+"""If runs of rows of one stream have this length on average, they are yielded without a copy."""
 
 
 def merged_by_publish_time(streams: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of streams that have the column ``publish_time``; of each stream one batch is held at a time."""
+    """Yield the rows of streams, which need the column ``publish_time``; one batch of each stream is held at a time."""
     windows = [window for window in map(_Window, streams) if window.refill()]
     while len(windows) > 1:
         last = min(range(len(windows)), key=lambda number: windows[number].times[-1])
         until = windows[last].times[-1]
-        # Equal times in streams behind this one have to wait for those that this one still may have.
+        # Equal times in later streams have to wait for those that this one may still have.
         taken = [window.take(until, including=number <= last) for number, window in enumerate(windows)]
         yield from _interleaved([rows for rows, _ in taken], np.concatenate([times for _, times in taken]))
         windows = [window for window in windows if window.times.size or window.refill()]
@@ -38,12 +38,12 @@ def merged_by_publish_time(streams: Sequence[Iterator[pa.RecordBatch]]) -> Itera
 
 @dataclass(slots=True)
 class _Window:
-    """What was read of a stream and is not given yet.
+    """Rows of a stream that are read and not yielded yet.
 
     Attributes
     ----------
     times
-        Of each row the greatest publish time up to it, µs since 1970.
+        The greatest publish time up to each row, µs since 1970.
 
     """
 
@@ -53,7 +53,7 @@ class _Window:
     latest: int = -(2**63)
 
     def refill(self) -> bool:
-        """Read the next batch that has rows; return whether there is one."""
+        """Read the next batch with rows; return whether there is one."""
         for batch in self.stream:
             if batch.num_rows:
                 times = batch.column("publish_time").cast(pa.int64()).to_numpy()
@@ -72,14 +72,14 @@ class _Window:
 
 
 def _interleaved(parts: Sequence[pa.RecordBatch], times: Int64) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of all parts by ``times``, those of one part after the other; equal ones come in the order of the parts."""
+    """Yield the rows of all parts by ``times``, which has those of one part after the other; equal ones in the order of the parts."""
     owners = np.repeat(np.arange(len(parts)), [part.num_rows for part in parts])[np.argsort(times, kind="stable")]
     given = np.zeros(len(parts), np.int64)
     pending = [owners]
     while pending:
         rows = pending.pop()
         counts = np.bincount(rows, minlength=len(parts))
-        # Each part ascends, so what comes next of it stands side by side.
+        # Each part ascends, so its next rows are contiguous.
         slices = [
             part.slice(start, count) for part, start, count in zip(parts, given.tolist(), counts.tolist(), strict=True)
         ]
@@ -95,7 +95,7 @@ def _interleaved(parts: Sequence[pa.RecordBatch], times: Int64) -> Iterator[pa.R
 
 
 def _runs(parts: Sequence[pa.RecordBatch], owners: Int64, begins: Int64) -> Iterator[pa.RecordBatch]:
-    """Yield rows of parts as slices of these; ``owners`` tells of each row which part has it, ``begins`` where that changes."""
+    """Yield rows of parts as slices; ``owners`` has the part of each row, ``begins`` the rows where that changes."""
     given = [0] * len(parts)
     for owner, length in zip(owners[begins].tolist(), np.diff(np.append(begins, owners.size)).tolist(), strict=True):
         yield parts[owner].slice(given[owner], length)
@@ -103,7 +103,7 @@ def _runs(parts: Sequence[pa.RecordBatch], owners: Int64, begins: Int64) -> Iter
 
 
 def _mixed(parts: Sequence[pa.RecordBatch], owners: Int64) -> pa.RecordBatch:
-    """Return rows of parts as one batch; ``owners`` tells of each row which part has it."""
+    """Return rows of parts as one batch; ``owners`` has the part of each row."""
     places = np.empty(owners.size, np.int64)
     places[np.argsort(owners, kind="stable")] = np.arange(owners.size)
     table = pa.Table.from_batches([part for part in parts if part.num_rows]).combine_chunks()

@@ -1,4 +1,4 @@
-"""One message by its id, for little more than what reading its entry costs."""
+"""One message by its id, for little more than the cost of reading its entry."""
 
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -23,20 +23,20 @@ from ledgerfs.scan.scan import make_scan
 from ledgerfs.scan.topic_entries import Place, Reach, read_entries
 
 MOST_BYTES_AROUND = 1 << 30
-"""How far before and behind a part of a chunked message its other parts are looked for, bytes of entries beside its own."""
+"""Bytes of entries in which the other parts of a chunked message are looked for, before the named part, and after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message: a row of the message table in Python's values (``docs/reference/messages.md`` tells what each is).
+    """One message: a row of the message table as Python values (``docs/reference/messages.md`` describes each).
 
     Attributes
     ----------
     id
         As Pulsar prints it: ``ledger:entry:partition``, and ``:index`` in a batch; the partition is -1 outside partitioned topics.
-        A chunked message has that of its last part.
+        A chunked message has the id of its last part.
     publish_time, event_time, broker_time, deliver_at_time
-        UTC; None also for what no calendar holds.
+        UTC; None also for a time outside Python's calendar.
     properties
         Names and values in their order, duplicates kept.
 
@@ -74,7 +74,7 @@ class Message:
 
     @classmethod
     def of(cls, row: pa.RecordBatch) -> "Message":
-        """Make the value of a table of one row and all `COLUMNS`."""
+        """Return the message of a table with one row and all `COLUMNS`."""
         (values,) = python_rows(row)
         partition = -1 if values["partition"] is None else values["partition"]
         index = "" if values["batch_index"] is None else f":{values['batch_index']}"
@@ -82,7 +82,7 @@ class Message:
 
 
 class TopicLedgers(Protocol):
-    """A topic of a bucket, as far as its ledgers go."""
+    """The ledgers of a topic of a bucket."""
 
     @property
     def name(self) -> str:
@@ -96,7 +96,7 @@ class TopicLedgers(Protocol):
 
     @property
     def missing(self) -> tuple[MissingLedger, ...]:
-        """Ledgers of it that the bucket knows of and cannot deliver."""
+        """Its ledgers that are known but cannot be read."""
         ...
 
     def ledger(self, ledger_id: int) -> LedgerReader:
@@ -117,7 +117,7 @@ def read_message(
     check_checksums: bool = True,
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
 ) -> Message:
-    """Return one message of a topic, whatever became of its transaction. Raises as `Topic.message` tells."""
+    """Return one message of a topic, whatever the state of its transaction. Raises the errors of `Topic.message`."""
     identity = MessageId.of(given)
     scan = make_scan(
         topic.name,
@@ -138,14 +138,14 @@ def read_message(
     if chunk_at(entries, 0) is None:
         if identity.first:
             raise identity.not_found(
-                "the entry is no part of a chunked message, of which an id names the first and the last part"
+                "the entry is not a part of a chunked message, which an id with a first and a last part names"
             )
         table = decoder.decode(batch, identity.ledger_id, entries, keep)
     else:
         table = _join(topic, identity, decoder, chunked_id_at(batch, entries, 0))
     if not table.num_rows:
         raise identity.not_found(
-            "the entry is encrypted, and left out" if on_encrypted == "skip" else "the entry has no message"
+            "the entry is encrypted, and skipped" if on_encrypted == "skip" else "the entry has no message"
         )
     row = identity.row(table.column("batch_index").to_pylist(), table.column("partition")[0].as_py())
     return Message.of(table.slice(row, 1))
@@ -165,10 +165,10 @@ def _ledger_of(topic: TopicLedgers, identity: MessageId) -> LedgerReader:
 
 
 def _join(topic: TopicLedgers, identity: MessageId, decoder: TopicDecoder, chunked_id: bytes) -> pa.RecordBatch:
-    """Read the chunked message of which an entry is a part, from that part on; what is before is looked for when it is missed."""
+    """Read the chunked message of a part, from that part on; earlier parts are looked for when they are needed."""
     ledgers = topic.ledgers
     start = _place(ledgers, identity.first or identity.last, identity)
-    # Damage among the entries around is not this message's; what is wrong with the joined message is.
+    # Damage of other entries does not concern this message; damage of the joined message does.
     joiner = decoder.beginner()
     joiner.chunks.earlier = earlier = EarlierChunks(ledgers, start, joiner, MOST_BYTES_AROUND)
     decoder.chunks = joiner.chunks
@@ -180,7 +180,7 @@ def _join(topic: TopicLedgers, identity: MessageId, decoder: TopicDecoder, chunk
         ledger_id = ledgers[place.number].ref.ledger_id
         table = decoder.decode(batch, ledger_id, entries, keep & chunks_of(chunked_id, batch, entries))
         if table.num_rows:
-            # An id of first and last part names both.
+            # An id with a first and a last part has to fit both.
             if identity.first and (ledger_id, table.column("entry_id")[0].as_py()) != identity.last:
                 raise identity.not_found(
                     f"no chunked message begins at {identity.first[0]}:{identity.first[1]} and ends here"
@@ -198,9 +198,9 @@ def _join(topic: TopicLedgers, identity: MessageId, decoder: TopicDecoder, chunk
     if is_cut or earlier.is_cut:
         raise identity.not_found(
             f"the entry is a part of a chunked message whose other parts are not all within {MOST_BYTES_AROUND} bytes before it and {most} "
-            "behind it; a scan of the topic looks further"
+            "after it; a scan of the topic looks further"
         )
-    raise identity.not_found("the entry is a part of a chunked message of which the topic lacks other parts")
+    raise identity.not_found("the entry is a part of a chunked message, and the topic lacks other parts of it")
 
 
 def _place(ledgers: list[LedgerReader], position: tuple[int, int], identity: MessageId) -> Place:

@@ -1,8 +1,8 @@
 """Ids of messages as Pulsar prints them, and as people shorten them.
 
-Pulsar prints ``ledger:entry:partition`` for a message of its own, ``ledger:entry:partition:index`` for one of a batch (the partition is -1
-outside partitioned topics), and ``first;last`` for a chunked message. Here ``ledger:entry`` and ``ledger:entry:index`` are ids, too. So the
-last of three parts is the index in the batch; where the entry is no batch it may also be the partition.
+Pulsar prints ``ledger:entry:partition`` for a message outside a batch, ``ledger:entry:partition:index`` for one of a batch (the partition
+is -1 outside partitioned topics), and ``first;last`` for a chunked message. Here ``ledger:entry`` and ``ledger:entry:index`` are ids, too.
+So the third of three parts is the index in the batch; if the entry is not a batch, it may also be the partition.
 """
 
 import re
@@ -22,13 +22,13 @@ class MessageId:
     Attributes
     ----------
     partition
-        Of the topic; None where the id does not tell.
+        Of the topic; None if the id does not have it.
     index
-        In the batch; None where the id does not tell.
+        In the batch; None if the id does not have it.
     is_ambiguous
-        Whether ``index`` is the last of three parts, and perhaps the partition instead.
+        Whether ``index`` is the last of three parts, and may be the partition instead.
     first
-        Ledger and entry of a chunked message's first part, where the id has it.
+        Ledger and entry of a chunked message's first part; None if the id does not have it.
 
     """
 
@@ -41,7 +41,7 @@ class MessageId:
 
     @classmethod
     def of(cls, given: Any) -> "MessageId":  # noqa: ANN401  (checked)
-        """Read a text, or a tuple of the same numbers; raises `InvalidNameError` for anything else."""
+        """Parse a text, or a tuple of the same numbers; raises `InvalidNameError` for anything else."""
         if isinstance(given, Sequence) and not isinstance(given, str | bytes):
             given = ":".join(str(part) for part in given)
         first, semicolon, last = given.partition(";") if isinstance(given, str) else ("", "", "")
@@ -49,7 +49,7 @@ class MessageId:
         begin = _PARTS.fullmatch(first) if semicolon else None
         if found is None or (semicolon and begin is None):
             raise InvalidNameError(
-                "no id of a message; expected ledger:entry, ledger:entry:index, or as Pulsar prints it, ledger:entry:partition:index",
+                "not a message id; expected ledger:entry, ledger:entry:index, or as Pulsar prints it, ledger:entry:partition:index",
                 key=str(given),
             )
         third, fourth = (None if text in {None, "-1"} else int(text) for text in found.groups()[2:])
@@ -65,7 +65,7 @@ class MessageId:
 
     @property
     def last(self) -> tuple[int, int]:
-        """Ledger and entry; of a chunked message those of its last part, or of whichever was named."""
+        """Ledger and entry; for a chunked message those of its last part, or of the part that was named."""
         return self.ledger_id, self.entry_id
 
     def __str__(self) -> str:
@@ -73,9 +73,9 @@ class MessageId:
         return ":".join(str(part) for part in parts if part is not None)
 
     def row(self, indexes: Sequence[int | None], partition: int | None) -> int:
-        """Return which message of an entry is meant, given the index of each (None: no batch) and the topic's partition.
+        """Return the row of the message in its entry, given the index of each row (None outside batches) and the topic's partition.
 
-        Raises `NotFoundError` when there is none, `InvalidNameError` when the id does not tell which one.
+        Raises `NotFoundError` if there is no such message, `InvalidNameError` if the id does not say which one of a batch.
         """
         if self.partition is not None and self.partition != partition:
             raise self.not_found("it is not of this partition")
@@ -95,5 +95,5 @@ class MessageId:
         return indexes.index(self.index)
 
     def not_found(self, reason: str) -> NotFoundError:
-        """Return the error for a message that is not there."""
+        """Return the error for a message that does not exist."""
         return NotFoundError(reason, key=f"message {self}")

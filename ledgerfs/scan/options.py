@@ -1,4 +1,4 @@
-"""What the options of a scan are called: here, where nothing heavy is imported, since those check names who read no messages yet."""
+"""The names of a scan's options: in a module that imports nothing heavy, since names are checked before messages are read."""
 
 from collections.abc import Iterable, Mapping
 from os import PathLike
@@ -12,7 +12,7 @@ OnEncrypted = Literal["raise", "null", "skip"]
 OnCorrupt = Literal["raise", "skip"]
 Order = Literal["partition", "publish_time"]
 PrivateKeys = Mapping[str, str | bytes | PathLike[str]]
-"""Each by its name in Pulsar: PEM, or the path of a PEM file."""
+"""{name of the key in Pulsar: PEM, or the path of a PEM file}."""
 
 
 class MessageOptions(TypedDict, total=False):
@@ -36,17 +36,17 @@ class ScanOptions(MessageOptions, total=False):
 
 
 MESSAGE_OPTIONS = tuple(MessageOptions.__annotations__)
-"""Of `Topic.message`."""
+"""Options of `Topic.message`."""
 
 SCAN_OPTIONS = ("columns", *ScanOptions.__annotations__)
-"""Of `Topic.scan`, and all that hands its options on to it; `Topic.scan` itself also has ``order``."""
+"""Options of `Topic.scan`, and of everything that passes options on to it; `Topic.scan` itself also has ``order``."""
 
 ORDERS: tuple[Order, ...] = ("partition", "publish_time")
-"""Of `Topic.scan` of a partitioned topic."""
+"""Values of ``order`` for a partitioned topic."""
 
 
 def require_known(given: Iterable[str], known: Iterable[str] = SCAN_OPTIONS) -> None:
-    """Raise `InvalidOptionError` for the first name that is no option; it names the nearest one."""
+    """Raise `InvalidOptionError` for the first unknown name, with the nearest known one."""
     names = tuple(known)
     for name in given:
         if name not in names:
@@ -54,21 +54,21 @@ def require_known(given: Iterable[str], known: Iterable[str] = SCAN_OPTIONS) -> 
 
 
 def require_of_parts(options: Mapping[str, Any]) -> None:
-    """Raise `InvalidOptionError` for what a part of a topic, such as a file of a view or the work of a task, cannot be asked for."""
+    """Raise `InvalidOptionError` for options that a part of a topic, such as a file of a view or a task's share, cannot have."""
     if options.get("transactions") == "readable":
         raise InvalidOptionError(
-            "what is readable ends at the first open transaction of the whole topic, which a part of it does not know; ask for it "
-            "of a scan, of `head` or of `count`",
+            "readable messages end at the first open transaction of the whole topic, which a part of it does not know; use it with a "
+            "scan, `head` or `count`",
             key="transactions='readable'",
         )
 
 
 def require_of_files(options: Mapping[str, Any]) -> None:
-    """Raise `InvalidOptionError` for options that tables as files cannot have: what is damaged must not look whole."""
+    """Raise `InvalidOptionError` for options that tables as files cannot have: a damaged one must not look whole."""
     require_known(options)
     require_of_parts(options)
     if options.get("on_corrupt", "raise") != "raise":
         raise InvalidOptionError(
-            "a file of the tree is whole or an error; topic.scan(on_corrupt='skip') reads around damage",
+            "a file of the tree is whole or an error; topic.scan(on_corrupt='skip') skips damaged entries",
             key=f"on_corrupt={options['on_corrupt']!r}",
         )

@@ -1,7 +1,6 @@
 """A partitioned topic read as one table: its partitions one after the other, or merged by publish time.
 
-Each partition is a scan of its own. Chunked messages are joined within a partition, and transactions have their outcomes, and their first
-open one, in each.
+Each partition is a scan of its own: chunked messages are joined, and outcomes of transactions are looked for, within a partition.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,14 +20,14 @@ from ledgerfs.scan.options import Order
 from ledgerfs.scan.scan import Scan, schema_table
 
 PartitionLedgers = tuple[str, Sequence[LedgerReader], Sequence[MissingLedger]]
-"""Of a partition: its name, its ledgers, and those that the bucket cannot deliver."""
+"""Name of a partition, its ledgers, and its ledgers that cannot be read."""
 
 
 @dataclass(slots=True)
 class PartitionedScan:
-    """A table of several partitions that is read when it is iterated, each time anew; an Arrow stream as `Scan` is.
+    """A table of several partitions that is read by each iteration; an Arrow stream as `Scan` is.
 
-    Memory is bounded by what one scan takes; by as much for each partition where they are merged. `to_reader`, `to_table` and `to_pandas`
+    Memory is bounded by that of one scan; if partitions are merged, by that for each of them. `to_reader`, `to_table` and `to_pandas`
     are those of `Scan`.
 
     Attributes
@@ -36,13 +35,13 @@ class PartitionedScan:
     whole
         A scan of no ledgers with the name of the topic, and the options.
     partitions
-        A scan for each, by their numbers, from one catalog. After an iteration ``basis`` of each tells what its rows depend on.
+        The scan of each, ordered by number, from one catalog. After an iteration, ``basis`` of each is what its rows depend on.
     order
-        ``partition``: one after the other. ``publish_time``: the next row is, of the first rows of each partition that have not come yet,
-        the one that was published first, and of equal ones that of the lower partition. Either way the rows of a partition keep their
-        order, so times go back where they go back in a partition.
+        ``partition``: one after the other. ``publish_time``: the next row is the one with the least publish time among the next rows of
+        all partitions; of equal ones, that of the lowest partition. Either way the rows of a partition keep their order, so times go
+        back where they go back in a partition.
     on_read
-        Called as entries are read, for those who show progress.
+        Called with the bytes of entries as they are read, to show progress.
 
     """
 
@@ -59,7 +58,7 @@ class PartitionedScan:
         return list(names_shown(self))
 
     def _repr_html_(self) -> str:
-        """Return the schema; nothing is read."""
+        """Return the schema as HTML; nothing is read."""
         return schema_table(self)
 
     @classmethod
@@ -67,12 +66,12 @@ class PartitionedScan:
         """Return the scan of some partitions, with the options of ``whole``, a scan of no ledgers."""
         names, options = whole.schema.names, whole.options
         if not names:
-            # Rows without columns are the same in any order.
+            # Rows without columns are equal in any order.
             order = "partition"
         if order == "publish_time" and "publish_time" not in names:
             options = replace(options, columns=(*names, "publish_time"))
         scans = [
-            # What is known of transactions is known by places in their partition.
+            # Known outcomes are by places in their partition.
             replace(whole, topic=topic, ledgers=ledgers, missing=missing, options=options, known_outcomes={})
             for topic, ledgers, missing in partitions
         ]
@@ -80,7 +79,7 @@ class PartitionedScan:
 
     @property
     def topic(self) -> str:
-        """Name of the partitioned topic; the column ``topic`` has those of the partitions."""
+        """Name of the partitioned topic; the column ``topic`` has the names of the partitions."""
         return self.whole.topic
 
     @property
@@ -95,12 +94,12 @@ class PartitionedScan:
 
     @property
     def incomplete(self) -> list[Incomplete]:
-        """After an iteration: chunked messages of which parts are missing, of all partitions."""
+        """After an iteration: chunked messages that lack parts, of all partitions."""
         return [one for scan in self.partitions for one in scan.incomplete]
 
     @property
     def missing(self) -> tuple[MissingLedger, ...]:
-        """Ledgers of all partitions that the bucket cannot deliver; they raise `MissingLedgerError` as those of a `Scan` do."""
+        """Ledgers of all partitions that cannot be read; they raise `MissingLedgerError` as those of a `Scan` do."""
         return tuple(one for scan in self.partitions for one in scan.missing)
 
     @property
@@ -110,7 +109,7 @@ class PartitionedScan:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         self._begin()
-        # Batches of the columns wanted: the publish time may be read only to merge by it.
+        # Batches with the requested columns: the publish time may be read only for merging.
         names = self.schema.names
         if self.order == "publish_time":
             return (batch.select(names) for batch in merged_by_publish_time([iter(scan) for scan in self.partitions]))
@@ -127,13 +126,13 @@ class PartitionedScan:
     __arrow_c_stream__ = Scan.__arrow_c_stream__
 
     def require_all(self) -> None:
-        """Raise `MissingLedgerError` where any partition lacks ledgers and nobody asked for the rest."""
+        """Raise `MissingLedgerError` if any partition lacks ledgers, unless ``on_corrupt`` is "skip"."""
         lacking = [one for scan in self.partitions if scan.options.on_corrupt != "skip" for one in scan.missing]
         if lacking:
             raise missing_error(self.topic, lacking)
 
     def _begin(self) -> None:
-        """Require all ledgers of all partitions, before the first row of any, and forget what an earlier iteration told."""
+        """Require all ledgers of all partitions, before the first row of any, and reset the results of an earlier iteration."""
         self.require_all()
         for scan in self.partitions:
             scan.skipped, scan.incomplete, scan.basis, scan.on_read = [], [], Basis.unknown(), self.on_read

@@ -1,4 +1,4 @@
-"""Columns of the message table as values of Python, for the few rows that somebody looks at."""
+"""Columns of the message table as Python values, for few rows that people look at."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from ledgerfs.ledgers.time_arguments import time_of
 
 
 def python_values(column: pa.Array) -> list[Any]:
-    """Return a column's values; a time that Python's calendar does not hold, though Arrow's does, is None."""
+    """Return a column's values; a time outside Python's calendar, which Arrow's has, is None."""
     if not pa.types.is_timestamp(column.type):
         values: list[Any] = column.to_pylist()
         return values

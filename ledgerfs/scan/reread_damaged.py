@@ -1,4 +1,4 @@
-"""Entries whose checksums are wrong are asked for once more before they are damage: a bit may have flipped on the way, or in a cache."""
+"""Entries with wrong checksums are read once more before they count as damaged: a bit may have flipped on the way, or in a cache."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -24,9 +24,9 @@ class Walked(NamedTuple):
 def walk_entries(
     decoder: TopicDecoder, ledgers: Sequence[LedgerReader], found: Iterable[tuple[Place, EntryBatch]]
 ) -> Iterator[Walked]:
-    """Walk the metadata of entries; raises `CorruptMessageError`, or has the decoder skip, what is damaged in the store itself.
+    """Walk the metadata of entries; those that are damaged in the store itself raise `CorruptMessageError`, or are skipped by the decoder.
 
-    What caches keep of an object is dropped when an entry of it is damaged, so that nobody finds the same there again.
+    When an entry is damaged, the cached bytes of its object are dropped, so that no later read gets them.
     """
     for place, batch in found:
         ledger = ledgers[place.number]
@@ -44,7 +44,7 @@ def walk_entries(
 
 
 def _walk(decoder: TopicDecoder, ledger: LedgerReader, batch: EntryBatch) -> tuple[Int64Table, Mask] | None:
-    """Return what a walk returns; None where something is damaged, and the store can be asked once more."""
+    """Return what a walk returns; None if an entry is damaged, and the store can be asked once more."""
     told = len(decoder.skipped)
     try:
         walked = decoder.walk(batch, ledger.ref.ledger_id)

@@ -1,7 +1,7 @@
 """A topic, or some ledgers of it, read as a table: a stream of Arrow record batches of bounded size.
 
-Ledgers come in the order of the topic and entries in the order of the ledger, so messages do too. What a reader of Pulsar would not see
-(markers, messages of transactions that were not committed) is left out unless it is asked for.
+Ledgers come in the order of the topic and entries in the order of the ledger, so messages do too. Entries that a reader of Pulsar would not
+see (markers, messages of transactions that were not committed) are left out unless they are asked for.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,7 +41,7 @@ _CHOICES = {
 
 @dataclass(slots=True)
 class Scan:
-    """A table that is read when it is iterated, each time anew.
+    """A table that is read by each iteration.
 
     It is an Arrow stream (``__arrow_c_stream__``): ``pa.table(scan)``, ``pl.DataFrame(scan)``, ``duckdb.from_arrow(scan.to_reader())``.
     Memory is bounded by a few windows of 8 MiB and what they decompress to, however long the topic is.
@@ -49,28 +49,28 @@ class Scan:
     Attributes
     ----------
     ledgers, part
-        All ledgers of the topic, and which of their entries are wanted, None for all. The others are only asked for what belongs to
-        messages of these: earlier parts of chunked messages, later outcomes of transactions. A chunked message is where its last part is,
-        so parts that do not overlap never have the same message.
+        All ledgers of the topic, and which of their entries to read, None for all. Others are read only for the messages of these: for
+        earlier parts of chunked messages, and later outcomes of transactions. A chunked message belongs to its last part, so parts of a
+        topic that do not overlap never have the same message.
     transactions
-        ``committed``; ``readable``, which ends before the first message of a transaction that is open, as Pulsar's reader does; or ``all``.
+        ``committed``; ``readable``, which ends before the first message of an open transaction, as Pulsar's reader does; or ``all``.
     clock_slack_ms
-        How much earlier than a message before it one may be published; entries that then cannot be in the range of time are not read.
+        How much earlier than a previous message one may be published; entries that cannot be in the range of time even so are not read.
     limits
-        Between which times each ledger's messages were published; None to ask all ledgers when it matters.
+        Limits of the publish times of each ledger; None to find them from the ledgers when they are needed.
     known_outcomes
-        TransactionOutcomes of transactions that scans of the same ledgers found before; what this one finds is added.
+        Outcomes of transactions that earlier scans of the same ledgers found; this scan adds its own.
     on_read
-        Called as entries are read, for those who show progress.
+        Called as entries are read, to show progress.
     skipped
         After an iteration: entries left out because of ``on_corrupt="skip"``.
     incomplete
-        After an iteration: chunked messages of which parts are missing. One that only waits for parts at the end of what was read is told
+        After an iteration: chunked messages that lack parts. A message that waits for parts at the end of the entries is among them only
         if that is the end of the topic.
     basis
-        After a whole iteration: which ledgers the rows depend on besides those that they are in (`ledgerfs.ledgers.row_dependencies`).
+        After a whole iteration: the ledgers that the rows depend on besides their own (`ledgerfs.ledgers.row_dependencies`).
     missing
-        Ledgers of the topic that the bucket cannot deliver. Unless ``on_corrupt`` is "skip", an iteration raises `MissingLedgerError` for
+        Ledgers of the topic that cannot be read. Unless ``on_corrupt`` is "skip", an iteration raises `MissingLedgerError` for
         them before its first batch.
 
     """
@@ -99,7 +99,7 @@ class Scan:
         return list(names_shown(self))
 
     def _repr_html_(self) -> str:
-        """Return the schema; nothing is read."""
+        """Return the schema as HTML; nothing is read."""
         return schema_table(self)
 
     def __post_init__(self) -> None:
@@ -108,10 +108,10 @@ class Scan:
 
     @property
     def is_final(self) -> bool:
-        """After a whole iteration: whether no ledger that is uploaded later, before, between or behind the others, can change the rows.
+        """After a whole iteration: whether no ledger that is uploaded later, before, between or after the others, can change the rows.
 
-        False where a transaction had no outcome, a chunked message lacked parts, or one was joined from several ledgers, between which
-        others may come; and where the topic lacks ledgers.
+        False if a transaction had no outcome, a chunked message lacked parts, or was joined from several ledgers, between which
+        others may come; or if the topic lacks ledgers.
         """
         return self.basis.is_final and not self.missing
 
@@ -122,20 +122,20 @@ class Scan:
 
     @property
     def times(self) -> TimeRange:
-        """The range of time that is wanted."""
+        """The range of publish times to read."""
         return TimeRange(self.options.start_ms, self.options.end_ms, self.clock_slack_ms)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         if self.schema.names:
             return self._read(self.options)
-        # A decoder tells the number of rows by their columns; of this one, which costs next to nothing, only that number is passed on.
+        # A decoder needs a column to count rows; this one costs almost nothing, and only its length is used.
         return (batch.select([]) for batch in self._read(replace(self.options, columns=("ledger_id",))))
 
     def count(self) -> int:
-        """Return the number of messages; no column is built for it, and nothing decompressed or decrypted.
+        """Return the number of messages, without building columns, decompressing or decrypting.
 
-        Encrypted messages therefore count without their keys, too (unless ``on_encrypted`` is "null" or "skip", which change how many
-        rows there are: then what there are keys for is decrypted). Raises as an iteration does, and leaves behind the same.
+        So encrypted messages are counted without their keys, too. Only with ``on_encrypted`` "null" or "skip", which change the number of
+        rows, messages are decrypted with the keys given. Raises as an iteration does, and sets the same attributes.
         """
         counted = replace(self, options=replace(self.options, columns=()), decrypt=self._decrypt_to_count())
         messages: int = sum(batch.num_rows for batch in counted)
@@ -145,7 +145,7 @@ class Scan:
     # These four need no more than batches and their schema: `PartitionedScan` has them, too.
 
     def to_reader(self: "RecordBatches") -> pa.RecordBatchReader:
-        """Return the stream as pyarrow's reader, for those who take nothing else (DuckDB)."""
+        """Return the stream as a pyarrow reader, for libraries that need one (DuckDB)."""
         return pa.RecordBatchReader.from_batches(self.schema, iter(self))
 
     def to_table(self: "RecordBatches") -> pa.Table:
@@ -203,40 +203,40 @@ class Scan:
         return Reach.of(range(len(self.ledgers))) if self.part is None else self.part
 
     def _basis(self, found: Unsettled, told_by: set[int]) -> Basis:
-        """Return what the rows depend on, by what reading them came by."""
+        """Return the ledgers that the rows depend on, by what reading them found."""
         numbers = self._part.ledgers
         if not numbers:
             return Basis()
         own = [self.ledgers[number].ref.ledger_id for number in numbers]
         joined = set(self._joined_ids(found.joined_since))
         if joined.issubset(own) and joined and len(joined) == own[-1] - min(joined) + 1:
-            # No ledger has an id between theirs.
+            # There is no id between theirs for another ledger.
             found = replace(found, joined_since=None)
         sources = told_by | joined
         before = self.ledgers[numbers[0] - 1].ref.ledger_id if found.open_transactions and numbers[0] else 0
         return Basis.of((before, own[0], own[-1]), found, sorted(sources - set(own)))
 
     def _joined_ids(self, since: int | None) -> Iterator[int]:
-        """Yield the ids of the ledgers that a message was joined from, the last ones first."""
+        """Yield the ids of the ledgers that messages were joined from, the last ones first."""
         number = self._part.ledgers[-1]
         while since is not None and number >= 0 and (one := self.ledgers[number].ref.ledger_id) >= since:
             yield one
             number -= 1
 
     def require_all(self) -> None:
-        """Raise `MissingLedgerError` where the topic lacks ledgers and nobody asked for the rest."""
+        """Raise `MissingLedgerError` if the topic lacks ledgers, unless ``on_corrupt`` is "skip"."""
         if self.missing and self.options.on_corrupt != "skip":
             raise missing_error(self.topic, self.missing)
 
     def _reach(self) -> Reach:
-        """Return where to begin and where to stop."""
+        """Return the entries to read."""
         part = self._part
         reach = TimePruning(self.ledgers, part, self.times, self.limits, self.options.check_checksums).reach()
-        # An open transaction before the range ends what is readable, too.
+        # An open transaction before the range of time ends readable messages, too.
         return Reach(part.start, reach.stop) if self.transactions == "readable" else reach
 
     def _decrypt_to_count(self) -> Decrypt | None:
-        """How many messages a batch has stands outside of what is encrypted, so it is left as it is."""
+        """Return a function that does not decrypt: the number of messages of a batch is outside the encrypted payload."""
         if self.options.on_encrypted != "raise":
             return self.decrypt
         return lambda keys, iv, payload: bytes(payload)  # noqa: ARG005  (as every Decrypt)
@@ -271,20 +271,20 @@ def make_scan(
     private_keys: Any = None,  # noqa: ANN401  (a mapping of PEM texts or paths)
     **options: Any,  # noqa: ANN401  (fields of DecodeOptions)
 ) -> Scan:
-    """Return a scan from the arguments that users give; raises `InvalidOptionError` for a column, a time or a choice that is none."""
+    """Return a scan from the arguments that users give; raises `InvalidOptionError` for an invalid column, time or choice."""
     require_known(options)
     given = {"transactions": transactions, **options}
     for name, choices in _CHOICES.items():
         if given.get(name, choices[0]) not in choices:
-            raise InvalidOptionError(f"one of {', '.join(choices)}", key=f"{name}={given[name]!r}")
+            raise InvalidOptionError(f"expected one of {', '.join(choices)}", key=f"{name}={given[name]!r}")
     for name in ("include_markers", "check_checksums"):
         if not isinstance(options.get(name, True), bool):
-            raise InvalidOptionError("True or False", key=f"{name}={options[name]!r}")
+            raise InvalidOptionError("expected True or False", key=f"{name}={options[name]!r}")
     if isinstance(clock_slack_ms, bool) or not isinstance(clock_slack_ms, int) or clock_slack_ms < 0:
-        raise InvalidOptionError("whole milliseconds, 0 or more", key=f"clock_slack_ms={clock_slack_ms!r}")
+        raise InvalidOptionError("expected whole milliseconds, 0 or more", key=f"clock_slack_ms={clock_slack_ms!r}")
     most = options.get("max_message_bytes", 1)
     if isinstance(most, bool) or not isinstance(most, int) or most < 1:
-        raise InvalidOptionError("a number of bytes, 1 or more", key=f"max_message_bytes={most!r}")
+        raise InvalidOptionError("expected a number of bytes, 1 or more", key=f"max_message_bytes={most!r}")
     if columns is None and transactions == "all":
         columns = (*DEFAULT_COLUMNS, "txn_state")
     schema_of(columns)
@@ -294,7 +294,7 @@ def make_scan(
 
 
 def _gives_up(decoder: TopicDecoder) -> bool:
-    """Tell the decoder that nothing more comes; return whether a chunked message was waiting for more."""
+    """Tell the decoder that no entries follow; return whether a chunked message was waiting for parts."""
     told = len(decoder.chunks.incomplete)
     return len(decoder.chunks.finish()) > told
 
@@ -302,7 +302,7 @@ def _gives_up(decoder: TopicDecoder) -> bool:
 def _decrypt_with(private_keys: Any) -> Decrypt | None:  # noqa: ANN401
     if private_keys is None:
         return None
-    # cryptography, which this imports, is an extra that only encrypted topics need.
+    # This imports cryptography, an extra that only encrypted topics need.
     from ledgerfs.messages.decode.decryption import Decryptor, EncryptedDataKey, PrivateKeys
 
     decryptor = Decryptor(PrivateKeys.of(private_keys))

@@ -1,10 +1,10 @@
-"""Which entries of a topic can be in a range of time, told without reading those that cannot.
+"""Which entries of a topic can be in a range of time, found without reading those that cannot.
 
-Whole ledgers are left out by what the catalog tells of their times (`ledgerfs.ledgers.ledger_times`): all before the first that may have
-messages of the range, and all behind the last. Of those two, blocks are left out: a ledger that a broker wrote is nearly ordered by time,
-so the publish time of a block's first entry, for one small read, says something of all before and behind it there. Blocks are halved with
-such reads until the rest is not worth another. What was imported has any order, and is read whole. Reading more than necessary is never
-wrong, since rows are filtered; what is not known for sure (damage, other clusters' times) cuts nothing off.
+Whole ledgers are left out by their times in the catalog (`ledgerfs.ledgers.ledger_times`): all before the first that may have messages of
+the range, and all after the last. Of these two, blocks are left out: a ledger that a broker wrote is nearly ordered by time, so the publish
+time of a block's first entry, which costs one small read, limits those before and after it. The blocks are bisected by such reads until the
+rest is not worth another one. An imported ledger may have any order, and is read whole. Reading too much is never wrong, since rows are
+filtered; anything uncertain (damage, times of other clusters) leaves nothing out.
 """
 
 from bisect import bisect_right
@@ -23,10 +23,10 @@ from ledgerfs.messages.decode.entry_fields import first_local_time
 from ledgerfs.scan.topic_entries import Place, Reach
 
 _GLANCE = 4096
-"""Bytes of a first look at a block; nearly always the first entry's metadata, if not all of it."""
+"""Bytes of the first read at a block: almost always all metadata of its first entry, and often all of the entry."""
 
 _WORTH_A_GLANCE = 2 << 20
-"""Bytes that take about as long to read as a request takes to be answered."""
+"""Bytes that take about as long to read as the store needs to answer a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,11 @@ class TimePruning:
     Attributes
     ----------
     ledgers
-        All of the topic.
+        All ledgers of the topic.
     part
-        The entries that are wanted at all.
+        The entries to consider.
     limits
-        Of all ledgers; None to ask each of them.
+        Limits of the publish times of all ledgers; None to find them from the ledgers.
     check_checksums
         Whether a publish time is trusted only if its entry's CRC32C is right.
 
@@ -53,7 +53,7 @@ class TimePruning:
     check_checksums: bool = True
 
     def reach(self) -> Reach:
-        """Return where all entries stand that can be in the range."""
+        """Return a reach with all entries of the part that can be in the range."""
         wanted = self.part.ledgers
         if not self.times.has_limits or not wanted:
             return self.part
@@ -67,11 +67,11 @@ class TimePruning:
         return Reach(start, max(start, stop))
 
     def _start(self, ledgers: range, limits: LedgerTimes) -> Place:
-        """Return before which block of the first ledgers there is nothing of the range."""
+        """Return the place of a block in the first ledgers before which no entry is in the range."""
         first, high = ledgers.start, ledgers.start + 1
         if self.times.start_ms is None or not self.ledgers[first].ref.is_ordered:
             return Place(first, 0)
-        # Ledgers behind it whose creation is not known are searched with it.
+        # Ledgers after it whose creation is unknown are searched with it.
         while (
             high in ledgers and limits.is_in_order[high - 1] and limits.is_in_order[high] and not limits.is_known[high]
         ):
@@ -81,7 +81,7 @@ class TimePruning:
         return blocks.place(found[0])
 
     def _stop(self, ledgers: range, limits: LedgerTimes) -> Place:
-        """Return from which block of the last ledgers on there is nothing of the range."""
+        """Return the place of a block in the last ledgers from which on no entry is in the range."""
         low, last = ledgers.stop - 1, ledgers.stop - 1
         if self.times.end_ms is None or not self.ledgers[last].ref.is_ordered:
             return Place(ledgers.stop, 0)
@@ -96,7 +96,7 @@ class TimePruning:
 
 @dataclass(slots=True)
 class _Blocks:
-    """The blocks of some ledgers, numbered through, and the times at which they begin."""
+    """The blocks of some ledgers, numbered across them, and the publish times at which they begin."""
 
     ledgers: Sequence[LedgerReader]
     numbers: range
@@ -111,7 +111,7 @@ class _Blocks:
         self._worth = max(2, _WORTH_A_GLANCE // max(1, size))
 
     def place(self, block: int) -> Place:
-        """Return where a block begins; behind the last one, where the next ledger does."""
+        """Return where a block begins; after the last one, where the next ledger begins."""
         if block == self._starts[-1]:
             return Place(self.numbers.stop, 0)
         row = bisect_right(self._starts, block) - 1
@@ -119,7 +119,7 @@ class _Blocks:
         return Place(number, int(self.ledgers[number].cuts()[block - self._starts[row]]))
 
     def halve(self, part: Reach, is_below: Callable[[int], bool]) -> tuple[int, int]:
-        """Return two blocks of a part with too little between them for another look; ``is_below`` the first, not the second, or an end."""
+        """Bisect a part: return two blocks, close enough for no further read, or an end; ``is_below`` the first, and not the second."""
         low, high = self._first_from(part.start), self._first_from(part.stop)
         while high - low >= self._worth:
             middle = (low + high) // 2
@@ -127,7 +127,7 @@ class _Blocks:
         return low, high
 
     def _first_from(self, place: Place) -> int:
-        """Return the first block that does not begin before a place; 0 or the number of blocks where that is in none of these ledgers."""
+        """Return the first block that does not begin before a place; 0, or the number of blocks, if that is in none of these ledgers."""
         if place.number not in self.numbers:
             return 0 if place.number < self.numbers.start else self._starts[-1]
         start = self._starts[place.number - self.numbers.start]
@@ -142,7 +142,7 @@ class _Blocks:
         try:
             look = _look(ledger, number, _GLANCE, check_checksums=self.check_checksums)
             if not look.is_whole and (look.time_ms is None or is_cut(look.time_ms)):
-                # A damaged time must not hide a block: what would cut has to be whole, and sound.
+                # A damaged time must not hide a block: before it cuts, the whole entry has to be read, and sound.
                 look = _look(ledger, number, look.size, check_checksums=self.check_checksums)
         except CorruptLedgerError:
             return False
@@ -151,7 +151,7 @@ class _Blocks:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What is seen of a block's first entry: its publish time if that can be told, its size, whether all of that was seen."""
+    """The first bytes of a block's first entry: its publish time if known, its size, and whether all of it was read."""
 
     time_ms: int | None
     size: int
@@ -162,7 +162,7 @@ def _look(ledger: LedgerReader, block: int, size: int, *, check_checksums: bool)
     first = int(ledger.cuts()[block])
     glance = ledger.glance(first, size)
     is_whole = len(glance.front) == glance.size
-    # Metadata stands before the payload, so the front of an entry is enough to tell its time, but not its checksum.
+    # The metadata precedes the payload, so the first bytes of an entry have its time; its checksum needs all of them.
     batch = EntryBatch(first, glance.front, np.array([0]), np.array([len(glance.front)]))
     options = DecodeOptions(include_markers=True, check_checksums=check_checksums and is_whole, on_corrupt="skip")
     entries, sound = TopicDecoder("", options).walk(batch, ledger.ref.ledger_id)

@@ -1,4 +1,4 @@
-"""The entries of a topic, one ledger behind the other."""
+"""The entries of a topic, one ledger after the other."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -11,7 +11,7 @@ from ledgerfs.messages.decode.entries import Skipped
 
 
 class Place(NamedTuple):
-    """Where an entry is: its ledger's position among those of the topic, and its id in there. Places order as the topic does."""
+    """Where an entry is: the position of its ledger in the topic, and its id. Places order as the topic does."""
 
     number: int
     entry: int
@@ -25,12 +25,12 @@ class Reach(NamedTuple):
 
     @classmethod
     def of(cls, ledgers: range) -> "Reach":
-        """Return all entries of ledgers that follow each other."""
+        """Return all entries of consecutive ledgers."""
         return cls(Place(ledgers.start, 0), Place(ledgers.stop, 0))
 
     @property
     def ledgers(self) -> range:
-        """The ledgers that it has entries of."""
+        """The positions of the ledgers that it has entries of."""
         return range(self.start.number, self.stop.number + (self.stop.entry > 0))
 
 
@@ -39,11 +39,11 @@ def read_entries(
 ) -> Iterator[tuple[Place, EntryBatch]]:
     """Yield the entries of ``reach`` a window at a time, each with the place of its first one.
 
-    The next ledger is on its way while the end of one is read. Damaged records raise `CorruptLedgerError`, unless there is a list
-    ``skipped``: then that gets a note, and reading goes on with the next cut.
+    The next ledger is fetched while the end of one is read. Damaged records raise `CorruptLedgerError`, unless there is a list
+    ``skipped``: then they are added to that, and reading goes on with the next cut.
     """
     spans = [(number, span) for number, span in _spans(ledgers, reach, skipped) if span.first <= span.last]
-    # Ledgers of one kind are read together; what reads them is asked for span by span, since that costs nothing.
+    # Ledgers with equal streams are read together; comparing the streams of all spans costs nothing.
     for stream, group in groupby(spans, key=lambda one: one[1].ledger.stream):
         numbers, together = zip(*group, strict=True)
         for i, batch in stream(together):

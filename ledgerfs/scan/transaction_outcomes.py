@@ -1,8 +1,8 @@
-"""Outcomes of transactions: their markers may stand in a later ledger than their messages, or nowhere yet.
+"""Outcomes of transactions: their markers may be in a later ledger than their messages, or not written yet.
 
-What became of a message is told by the first marker of its transaction behind it, however far away. Where none comes up to the topic's
-end, the last marker before it tells, in its own ledger or in the one before that: a message that the end of its transaction overtook comes
-soon behind it. Without either, the transaction is open. All of that depends on where the message stands in its topic, never on where
+The outcome of a message is that of the first marker of its transaction after it, however far away. If there is none up to the topic's end,
+it is that of the last marker before it, in its own ledger or the previous one: the end of a transaction may overtake its last messages,
+which follow soon after it. Without either, the transaction is open. All of that depends on the message's place in its topic, never on where
 reading began.
 """
 
@@ -39,12 +39,12 @@ _END = Position(2**63 - 1, 2**63 - 1)
 
 
 class TransactionOutcome(NamedTuple):
-    """What became of the messages of a transaction from one position on, up to that of the marker that tells it.
+    """The outcome of the messages of a transaction from one position on, up to that of the marker.
 
     Attributes
     ----------
     at
-        Of the marker; behind everything where there is none up to the topic's end.
+        Position of the marker; after everything if there is none up to the topic's end.
 
     """
 
@@ -54,28 +54,28 @@ class TransactionOutcome(NamedTuple):
 
 
 Known = MutableMapping[Transaction, tuple[TransactionOutcome, ...]]
-"""What is known of each transaction."""
+"""{transaction: its known outcomes}."""
 
 
 class TransactionOutcomes:
-    """What became of transactions, read ahead only as far as it takes to know: a topic without transactions costs nothing.
+    """The outcomes of transactions, for which entries are read ahead only as far as needed: a topic without transactions costs nothing.
 
     Parameters
     ----------
     ledgers
-        All of the topic.
+        All ledgers of the topic.
     known
-        What is known already, and what will be.
+        The known outcomes; new ones are added.
 
     Attributes
     ----------
     any_open
-        Whether a message was asked for whose transaction has no outcome behind it up to the topic's end.
+        Whether the transaction of a requested message has no marker after the message, up to the topic's end.
     sources
-        Ids of the ledgers whose markers told the outcomes that were asked for.
+        Ids of the ledgers with the markers of the requested outcomes.
     across
-        The least and the greatest id of ledgers between which others may come with further markers: those of messages, and of the markers
-        that told their outcomes; None if there is no room for any.
+        The least and the greatest id of the ledgers with requested messages and their markers, between which other ledgers may come with
+        further markers; None if there is no id between them.
 
     """
 
@@ -84,7 +84,7 @@ class TransactionOutcomes:
         self.sources: set[int] = set()
         self.across: tuple[int, int] | None = None
         self._ledgers = ledgers
-        # Damage is told where a scan itself comes by it; here it is only passed.
+        # The scan reports damage when it reads these entries itself; here it is only skipped.
         self._skipped: list[Skipped] | None = [] if is_damage_skipped else None
         self._known = known
         self._ahead: Iterator[tuple[Place, EntryBatch]] | None = None
@@ -93,7 +93,7 @@ class TransactionOutcomes:
         self._markers: LRUCache[int, dict[Transaction, list[tuple[int, str]]]] = LRUCache(_LEDGERS_BEFORE)
 
     def look_ahead(self, place: Place, entries: Int64Table, rows: EntryRows) -> None:
-        """Find the outcomes of the messages ``rows``, reading on from where it ended before; at first from ``place``."""
+        """Find the outcomes of the messages ``rows``; reads on from where the last call ended, at first from ``place``."""
         ledger_id = self._ledgers[place.number].ref.ledger_id
         positions = (Position(ledger_id, place.entry + row) for row in rows.tolist())
         wanted = list(zip(transactions_at(entries, rows), positions, strict=True))
@@ -102,7 +102,7 @@ class TransactionOutcomes:
             self._since = Position(ledger_id, place.entry)
             self._ahead = self._entries_from(place)
         while unknown:
-            assert self._ahead is not None  # noqa: S101  (of the first unknown one)
+            assert self._ahead is not None  # noqa: S101  (set for the first unknown one)
             found = next(self._ahead, None)
             if found is None:
                 for transaction, _ in unknown:
@@ -113,7 +113,7 @@ class TransactionOutcomes:
                 (one, position) for one, position in unknown if one not in told or self._find(one, position) is None
             }
         self._without_end = {
-            (one, position): self._told_before(one, place.number, position)
+            (one, position): self._outcome_before(one, place.number, position)
             for one, position in wanted
             if (outcome := self._find(one, position)) is not None and outcome.at == _END
         }
@@ -129,7 +129,7 @@ class TransactionOutcomes:
         return outcome.state
 
     def are_visible(self, place: Place, entries: Int64Table, rows: EntryRows) -> list[bool]:
-        """Return for each row of a transaction whether it is of a committed one, or is a marker itself."""
+        """Return for each row of a transaction whether that is committed, or the row is a marker."""
         ledger_id = self._ledgers[place.number].ref.ledger_id
         found = zip(rows.tolist(), markers_at(entries, rows), transactions_at(entries, rows), strict=True)
         return [
@@ -138,7 +138,7 @@ class TransactionOutcomes:
         ]
 
     def first_open(self, place: Place, entries: Int64Table, rows: EntryRows) -> int | None:
-        """Return the first of the rows that is a message of an open transaction; None for none."""
+        """Return the first of the rows that is a message of an open transaction; None without one."""
         ledger_id = self._ledgers[place.number].ref.ledger_id
         found = zip(rows.tolist(), markers_at(entries, rows), transactions_at(entries, rows), strict=True)
         return next(
@@ -162,7 +162,7 @@ class TransactionOutcomes:
         return None
 
     def _take(self, place: Place, batch: "EntryBatch") -> set[Transaction]:
-        """Remember the markers among some entries ahead; return whose they are."""
+        """Remember the markers among some entries ahead; return their transactions."""
         ledger_id = self._ledgers[place.number].ref.ledger_id
         told = set()
         for row, transaction, state in outcomes_in(walk_metadata(batch)):
@@ -172,12 +172,12 @@ class TransactionOutcomes:
         return told
 
     def _since_last(self, transaction: Transaction, at: Position) -> Position:
-        """Return from where on a transaction has no other marker before ``at``, as far back as was read."""
+        """Return the position from which on a transaction has no other marker before ``at``, as far back as was read."""
         before = (one.at for one in self._known.get(transaction, ()) if one.at < at)
         return max((self._since, *(Position(last.ledger_id, last.entry_id + 1) for last in before)))
 
     def _add(self, transaction: Transaction, outcome: TransactionOutcome) -> None:
-        """Remember an outcome once, however many have read so far."""
+        """Remember an outcome, unless another scan has added it."""
         known = self._known.get(transaction, ())
         same = next((one for one in known if one[1:] == outcome[1:]), None)
         if same is None:
@@ -185,8 +185,8 @@ class TransactionOutcomes:
         elif outcome.since < same.since:
             self._known[transaction] = tuple(outcome if one is same else one for one in known)
 
-    def _told_before(self, transaction: Transaction, number: int, position: Position) -> str:
-        """Return what the last marker before a message tells, in its own ledger and the one before."""
+    def _outcome_before(self, transaction: Transaction, number: int, position: Position) -> str:
+        """Return the outcome of the last marker before a message, in its own ledger or the previous one."""
         for one in range(number, max(-1, number - _LEDGERS_BEFORE), -1):
             told = [
                 state
@@ -199,7 +199,7 @@ class TransactionOutcomes:
         return OPEN
 
     def _markers_in(self, number: int) -> dict[Transaction, list[tuple[int, str]]]:
-        """Return the markers of a ledger: for each transaction their entries, and what they tell."""
+        """Return the markers of a ledger: {transaction: [(entry, outcome)]}."""
         found = self._markers.get(number)
         if found is None:
             found = self._markers[number] = {}
@@ -209,7 +209,7 @@ class TransactionOutcomes:
         return found
 
     def _entries_from(self, place: Place) -> "Iterator[tuple[Place, EntryBatch]]":
-        """Yield all entries from a place to the topic's end; few ledgers at a time at first, since an outcome is seldom far away."""
+        """Yield all entries from a place to the topic's end; few ledgers at a time at first, since markers are seldom far away."""
         start, ledgers = place, 1
         while start.number < len(self._ledgers):
             stop = Place(min(start.number + ledgers, len(self._ledgers)), 0)

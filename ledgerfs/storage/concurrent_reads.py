@@ -1,4 +1,4 @@
-"""Several reads under way at a time, their results in order, and never more of them in memory than a window holds."""
+"""Several reads under way at a time, their results in order, with no more in memory than a window holds."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator
@@ -28,7 +28,7 @@ def read_in_loop(
     iterator = iter(requests)
     window = _start_window(loop, read, iterator)
     while window is not None:
-        # The next window is under way while the caller works on this one.
+        # The next window is read while the caller works on this one.
         following = _start_window(loop, read, iterator)
         try:
             yield from window.result()

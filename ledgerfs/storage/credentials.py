@@ -1,6 +1,6 @@
-"""What is a credential: one table of names, and one idea of where credentials stand in a URL.
+"""What is a credential: one table of names, and one rule for where credentials are in a URL.
 
-Whoever shows options, URLs or what other libraries said of them, refuses them, or tells buckets apart by them, asks here.
+Everything that shows options, URLs or errors of other libraries, refuses options, or distinguishes buckets by them, uses this module.
 """
 
 import json
@@ -16,38 +16,38 @@ _SECRET_WORDS = frozenset(
     {"authorization", "bearer", "cookie", "cookies", "credential", "credentials", "pass", "passcode", "passphrase", "passwd"}
     | {"password", "passwords", "pwd", "sas", "secret", "secrets", "sig", "signature", "token", "tokens"}
 )  # fmt: skip
-"""A name with such a word is that of a credential, wherever the word stands: ``fs.s3a.proxy.password``, ``sas_token``."""
+"""A name with one of these words, anywhere in it, is that of a credential: ``fs.s3a.proxy.password``, ``sas_token``."""
 
 _SECRET_PAIRS = frozenset(
     {("access", "key"), ("account", "key"), ("api", "key"), ("conn", "str"), ("connection", "string")}
     | {("customer", "key"), ("private", "key"), ("private", "keys"), ("secret", "key"), ("shared", "key")}
 )  # fmt: skip
-"""So is one with two such words behind each other: ``aws_access_key_id``, ``fs.azure.account.key.<host>``."""
+"""So is a name with two of these words in succession: ``aws_access_key_id``, ``fs.azure.account.key.<host>``."""
 
 _LAST_WORDS = frozenset({"auth", "key"})
-"""So is one that ends in such a word: ``key``, ``encryption.key``; ``key_prefix`` is none."""
+"""So is a name that ends in one of these words: ``key``, ``encryption.key``; but not ``key_prefix``."""
 
 _OPEN_KEYS = frozenset({"kms", "ordering", "partition", "primary", "public", "sort"})
-"""Words before ``key`` that nobody has to hide."""
+"""Words before ``key`` that make it public."""
 
 _DESCRIBING = frozenset(
     {"algorithm", "binding", "class", "enabled", "endpoint", "expiry", "file", "filename", "mechanism", "method", "path", "provider"}
     | {"providers", "timeout", "ttl", "type", "uri", "url"}
 )  # fmt: skip
-"""Names that end in such a word tell about a credential, or where it is: ``fs.s3a.aws.credentials.provider``, ``token_url``."""
+"""A name that ends in one of these words describes a credential, or where it is: ``fs.s3a.aws.credentials.provider``, ``token_url``."""
 
 LOGIN_NAMES = frozenset({"username", "user_name"})
-"""Names of logins: refused and hidden as credentials are, though they may tell whose folder it is."""
+"""Names of logins: refused and hidden like credentials, although they may distinguish folders."""
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
 _OF_BUCKET = re.compile(r"^(?:spark\.hadoop\.)?fs\.s3a\.bucket\.[^.]+\.")
-"""What stands in front of a setting of one bucket, whose name may be anything."""
+"""The prefix of a setting for one bucket, whose name may be anything."""
 
 _HOSTS_CONTAINER = frozenset({"abfs", "abfss", "jceks", "wasb", "wasbs"})
-"""Schemes of URLs that have something else where others have a user: ``abfss://container@account.dfs.core.windows.net``."""
+"""Schemes whose URLs have a container where others have a user: ``abfss://container@account.dfs.core.windows.net``."""
 
 _PLAIN_NAMES = frozenset({"file", "local", "persistent", "non-persistent"})
-"""Schemes of names that have neither users nor queries: there ``?`` is a character as any other."""
+"""Schemes of names without users and queries, in which ``?`` is an ordinary character."""
 
 _PLACE = re.compile(
     r"""
@@ -69,7 +69,7 @@ _VALUES = {
     "name": re.compile(r""""[^"]*"|'[^']*'|[^\s,;&'")\]}]+"""),
     "header": re.compile(r"(?:[A-Za-z0-9-]+ )?\S+"),
 }
-"""How far a value reaches that is given to a name in quotes, to one without, and to a header."""
+"""The extent of a value that is given to a name in quotes, to one without quotes, and to a header."""
 
 _PARAMETER = re.compile(r"(?:^|[?&;])(?P<name>[^=&;?]+)=")
 
@@ -87,17 +87,17 @@ def is_credential(name: str) -> bool:
 
 
 def find_credential(options: Mapping[str, Any]) -> str | None:
-    """Return the name of the first option that holds a credential, by its name or within its value, at any depth; None if none does.
+    """Return the name of the first option that holds a credential, by its name or in its value, at any depth; None without one.
 
-    What stands in a value counts, too: a URL with a user in front of its host or with a signature behind it, texts of JSON, lists.
+    A value is searched, too: for a URL with a user before its host or a signature in its query, and in JSON texts and lists.
     """
     return next(_credentials_in(options, ""), None)
 
 
 def without_credentials(text: str) -> str:
-    """Return a URL, or a text with URLs and options in it, with what may be a credential replaced by ``***``.
+    """Return a URL, or a text with URLs and options in it, with all that may be a credential replaced by ``***``.
 
-    That is what stands before the ``@`` of a host, the whole query of a URL, and what is given to the name of a credential
+    That is the user before the ``@`` of a host, the whole query of a URL, and the value given to the name of a credential
     (``secret=…``, ``"secret": …``).
     """
     text = _PLACE.sub(_hidden_place, text)
@@ -132,7 +132,7 @@ def _parsed(text: str) -> Any:  # noqa: ANN401  (whatever JSON knows)
 
 
 def _holds_credential(text: str) -> bool:
-    """Whether a text has a credential in it: of a URL the user and what parameters are named so, else ``name=…`` and ``"name": …``."""
+    """Whether a text has a credential in it: in a URL a user or a parameter of such a name, elsewhere ``name=…`` and ``"name": …``."""
     for found in _PLACE.finditer(text):
         user, _, query = _parts_of_url(found["scheme"], found["rest"]) if found["scheme"] else (found["login"], "", "")
         if user or any(is_credential(unquote(one["name"])) for one in _PARAMETER.finditer(query)):
@@ -148,32 +148,32 @@ def _hidden_place(found: re.Match[str]) -> str:
 
 
 def _given_to_credentials(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where the values stand that a text gives to names of credentials."""
-    behind = 0
+    """Yield start and end of the values that a text gives to names of credentials."""
+    after = 0
     for found in _ASSIGNMENT.finditer(text):
         kind = found.lastgroup or "name"
-        if found.start() < behind or not is_credential(found[kind]):
+        if found.start() < after or not is_credential(found[kind]):
             continue
         value = _VALUES[kind].match(text, found.end())
         if value is not None:
-            behind = value.end()
+            after = value.end()
             yield value.span()
 
 
 def _hidden_query(query: str) -> str:
-    """Return a query without what it says; a quote at its end belongs to the text around the URL."""
+    """Return a query with its content hidden; a quote at its end belongs to the text around the URL."""
     said = query.rstrip("'\")]},;:")
     return f"?{HIDDEN}{query[len(said) :]}" if len(said) > 1 else query
 
 
 def _parts_of_url(scheme: str, rest: str) -> tuple[str, str, str]:
-    """Return the user, what follows up to the query, and the query with its ``?``, of what stands behind ``scheme://``."""
+    """Split the part of a URL after ``scheme://`` into the user, the text up to the query, and the query with its ``?``."""
     if scheme.lower() in _PLAIN_NAMES:
         return "", rest, ""
     authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
     user, at, _ = authority.rpartition("@")
     if not at and "@" in rest and re.search(r":(?!\d*$)[^\]]*\Z", authority):
-        # No port: a password with a slash in it, which should have been written as %2F.
+        # Not a port: a password with a slash in it, which should have been written as %2F.
         user, at, _ = rest.rpartition("@")
     if at and scheme.lower() in _HOSTS_CONTAINER and ":" not in user:
         user, at = "", ""

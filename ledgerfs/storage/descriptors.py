@@ -4,7 +4,7 @@ import errno
 import os
 import select
 
-# Descriptors that sendfile does not write to, such as files opened for appending.
+# Errors of descriptors that sendfile cannot write to, such as files opened for appending.
 _SENDFILE_CANNOT = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 _CHUNK = 1 << 20
 
@@ -25,9 +25,9 @@ def wait_until_writable(descriptor: int) -> None:
 
 
 def copy_range(source: int, start: int, end: int, descriptor: int) -> int:
-    """Let the kernel copy bytes ``start`` to ``end`` of file ``source``; where it cannot, read and write.
+    """Let the kernel copy bytes ``start`` to ``end`` of file ``source``; if it cannot, read and write them.
 
-    Returns how many bytes were copied: fewer only when the file ends before. Raises `OSError` of either descriptor as it is.
+    Returns how many bytes were copied: fewer only when the file ends before. An `OSError` of either descriptor is raised unchanged.
     """
     at = start
     while at < end:

@@ -1,4 +1,4 @@
-"""What can go wrong between us and a store, told in our own errors.
+"""Failures of a store, as our own errors.
 
 fsspec's filesystems raise what their client libraries raise, often without an errno. Those libraries are
 optional, so their exceptions are known by the names of their classes.
@@ -51,40 +51,40 @@ BUSY = frozenset({errno.EREMOTEIO, errno.EBUSY, errno.EAGAIN})
 
 
 def short_body(key: str, start: int, wanted: int, got: int) -> WrongBodyError:
-    """Return the error for a body of ``got`` bytes where ``wanted`` were asked for from byte ``start`` on."""
+    """Return the error for a body of ``got`` bytes in answer to a request for ``wanted`` bytes from byte ``start`` on."""
     return WrongBodyError(f"the store sent {got} bytes where {wanted} were asked for", key=key, offset=start)
 
 
 def short_object(key: str, start: int, size: int) -> StoreError:
-    """Return the error for bytes that an object of ``size`` bytes does not have; asking again changes nothing."""
+    """Return the error for bytes beyond the end of an object of ``size`` bytes; a retry would not help."""
     return StoreError(f"the object ends before what was asked for: it has {size} bytes", key=key, offset=start)
 
 
 def replaced(key: str, start: int | None = None) -> StaleObjectError:
-    """Return the error for an object that is of another version than asked for."""
+    """Return the error for an object of another version than the requested one."""
     return StaleObjectError("the object was replaced; open it again", key=key, offset=start)
 
 
 def names_of(error: BaseException) -> frozenset[str]:
-    """Return the names of an error's class and of those it is made from."""
+    """Return the names of an error's class and of its base classes."""
     return frozenset(cls.__name__ for cls in type(error).__mro__)
 
 
 def answer_of(error: BaseException) -> Mapping[str, Any]:
-    """Return what botocore made of the store's answer; s3fs raises errors of its own with the original as their cause."""
+    """Return the store's answer as botocore parsed it; s3fs raises errors of its own with botocore's as their cause."""
     answer = getattr(error.__cause__ or error, "response", None)
     return answer if isinstance(answer, dict) else {}
 
 
 def status_of(error: BaseException) -> int | None:
-    """Return the HTTP status of the answer, where there was one: each library has it in another place."""
+    """Return the HTTP status of the answer, if there was one; each library has it in another attribute."""
     places = (answer_of(error).get("ResponseMetadata", {}).get("HTTPStatusCode"),)
     places += tuple(getattr(error, name, None) for name in ("status", "status_code", "code"))
     return next((status for status in places if isinstance(status, int)), None)
 
 
 def translate(error: BaseException, key: str, offset: int | None = None) -> LedgerfsError:
-    """Return our error for whatever a filesystem raised about object (or bucket) ``key``."""
+    """Return our error for any error that a filesystem raised about object (or bucket) ``key``."""
     if isinstance(error, LedgerfsError):
         return error
     names = names_of(error)

@@ -1,7 +1,7 @@
 """A way to one fsspec filesystem that survives forks, threads and pickling.
 
 fsspec's asynchronous filesystems refuse to work in a forked child, and its synchronous ones are made for one thread each.
-So what is kept is how to make the filesystem; fsspec's own instance cache finds the one at hand.
+So the handle keeps how to make the filesystem; fsspec's own instance cache returns the existing one.
 """
 
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ class FsspecHandle:
 
     @classmethod
     def of(cls, fs: Any) -> "FsspecHandle":  # noqa: ANN401  (fsspec is not typed)
-        """Return the handle of a filesystem, whatever loop or thread it was made for."""
+        """Return the handle of a filesystem, for any loop and thread."""
         options = {name: value for name, value in fs.storage_options.items() if name not in {"asynchronous", "loop"}}
         handle = cls(type(fs), tuple(fs.storage_args), options)
         if handle.is_kind("s3fs.core", "S3FileSystem"):
-            # botocore's default of 10 connections would make every window of concurrent reads wait in line, and tries of its own below
-            # ours would multiply with them.
+            # With botocore's default of 10 connections, concurrent reads would wait for each other, and its own retries would multiply
+            # with ours.
             config = {
                 "max_pool_connections": _MAX_POOL_CONNECTIONS,
                 "retries": {"max_attempts": 0},
@@ -36,11 +36,11 @@ class FsspecHandle:
 
     @property
     def fs(self) -> Any:  # noqa: ANN401  (fsspec is not typed)
-        """The filesystem of this process and, where it is synchronous, of this thread."""
+        """The filesystem for this process and, if it is synchronous, for this thread."""
         return self.cls(*self.args, **self.options)
 
     def is_kind(self, module: str, name: str) -> bool:
-        """Whether the filesystem is of the class ``module.name``, or of one made from it, without importing it."""
+        """Whether the filesystem is of the class ``module.name`` or a subclass, without importing it."""
         return any(base.__module__ == module and base.__name__ == name for base in self.cls.__mro__)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""The end of a try that a store lets hang: before its answer, or in the middle of a body."""
+"""The time-out of a try that hangs: before the store's answer, or in the middle of a body."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,7 +10,7 @@ from ledgerfs.storage.sent_requests import Asked
 
 
 class Silence:
-    """A time-out that begins anew with every word of the store."""
+    """A time-out that starts again with all that the store sends."""
 
     __slots__ = ("_heard", "_loop", "_patience", "_timeout")
 
@@ -21,9 +21,9 @@ class Silence:
         self._heard = self._loop.time()
 
     def broken(self) -> None:
-        """Tell that something came."""
+        """Start the time-out again, since the store sent something."""
         now = self._loop.time()
-        # A body comes in hundreds of pieces; moving the time-out for each would cost more than it is worth.
+        # A body comes in hundreds of pieces; moving the time-out for each would cost too much.
         if now - self._heard > self._patience / 4:
             self._timeout.reschedule(now + self._patience)
             self._heard = now
@@ -31,7 +31,7 @@ class Silence:
 
 @asynccontextmanager
 async def bounded(tries: Tries, asked: Asked) -> AsyncIterator[Silence]:
-    """Bound one try: by the patience with a silent store, and by the time that is left in all."""
+    """Bound one try: by the idle timeout (`Tries.patience`), and by the time that is left for the request."""
     patience = tries.patience
     whole, quiet = asyncio.timeout(tries.rest), asyncio.timeout(patience)
     try:

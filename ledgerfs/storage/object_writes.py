@@ -1,6 +1,6 @@
-"""The write side of the seam to storage: what offloading asks of an object store.
+"""The write side of the seam to storage: what writing ledgers needs of an object store.
 
-An object appears whole or not at all, and never in the place of another one: whoever comes second gets `ObjectExistsError`. Keys are as in
+An object appears whole or not at all, and never replaces another one: the second of two writers gets `ObjectExistsError`. Keys are as in
 `ledgerfs.storage.object_store`.
 """
 
@@ -14,16 +14,16 @@ from ledgerfs.storage.objects import ObjectStat
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedUpload:
-    """An upload that somebody began and did not end; nobody sees it in a listing, and it takes space.
+    """An upload that was begun and not ended: it takes space, and no listing shows it.
 
     Attributes
     ----------
     key
-        The object that it was to become.
+        The object that it would become.
     token
         The store's name for the upload.
     begun_ms
-        When it began, ms since 1970 UTC; where the store does not tell, when it was last written to.
+        When it began, ms since 1970 UTC; if the store does not tell, when it was last written to.
 
     """
 
@@ -33,33 +33,33 @@ class UnfinishedUpload:
 
 
 class Upload(Protocol):
-    """One object on its way into a store, part by part. For one thread.
+    """One object that is uploaded part by part. For one thread.
 
-    Nothing is sent before the first part ends. Whoever begins an upload completes or aborts it.
+    Nothing is sent before the first part ends. Every upload has to be completed or aborted.
     """
 
     def write(self, data: Buffer) -> None:
-        """Add bytes to the present part; they are copied, or gone, when this returns."""
+        """Add bytes to the current part; they are copied, or sent, when this returns."""
         ...
 
     def replace_front(self, data: bytes) -> None:
-        """Put bytes in the place of the first ones of the present part."""
+        """Overwrite the first bytes of the current part."""
         ...
 
     def end_part(self) -> None:
-        """End the present part, and begin to send it; the next write begins another. Raises what sending earlier parts raised."""
+        """End the current part, and begin to send it; the next write begins another. Raises the error of an earlier part that failed."""
         ...
 
     def complete(self) -> ObjectStat:
-        """Wait for all parts, and make them the object.
+        """Wait for all parts, and make the object of them.
 
-        Returns what the store has then, its size and the number of its parts checked. Raises `ObjectExistsError` when there is such an
-        object by now, and `StoreError`, after which nothing is there, or, with `UncertainWriteError`, perhaps the object.
+        Returns the object that the store then has, its size and number of parts checked. Raises `ObjectExistsError` if the object exists by
+        now, and `StoreError`, after which there is no object; after its subclass `UncertainWriteError` there may be one.
         """
         ...
 
     def abort(self) -> None:
-        """Give the upload up and free what the store holds of it; logs when the store does not let us. May be called at any time."""
+        """Give the upload up and free its parts in the store; logs a failure to do so. May be called at any time."""
         ...
 
 
@@ -68,7 +68,7 @@ class WritableStore(Protocol):
 
     @property
     def smallest_part(self) -> int:
-        """Bytes that every part of an upload has at least, but for the last."""
+        """Least bytes of every part of an upload, except the last."""
         ...
 
     @property
@@ -78,7 +78,7 @@ class WritableStore(Protocol):
 
     @property
     def keeps_metadata(self) -> bool:
-        """Whether objects keep user metadata, which a broker looks for."""
+        """Whether objects keep user metadata, which a broker requires."""
         ...
 
     @property
@@ -87,7 +87,7 @@ class WritableStore(Protocol):
         ...
 
     def make_folder(self) -> None:
-        """Make the folder that was opened, where the store has such things; a bucket of an object store is for its owner to make."""
+        """Make the folder that was opened, if the store has folders; a bucket of an object store is for its owner to make."""
         ...
 
     def begin_upload(self, key: str, metadata: Mapping[str, str], part_size: int) -> Upload:
@@ -95,21 +95,21 @@ class WritableStore(Protocol):
         ...
 
     def put(self, key: str, data: bytes, metadata: Mapping[str, str]) -> ObjectStat:
-        """Write a small object at once; raises as `Upload.complete`."""
+        """Write a small object in one request; raises as `Upload.complete`."""
         ...
 
     def delete(self, key: str) -> None:
-        """Delete an object; one that is not there is no error."""
+        """Delete an object; a missing one is not an error."""
         ...
 
     def set_metadata(self, stat: ObjectStat, metadata: Mapping[str, str]) -> None:
-        """Give an object, of exactly this version, other user metadata; its bytes stay. Raises `UnsupportedWriteError` where it cannot."""
+        """Change the user metadata of an object of exactly this version; its bytes stay. Raises `UnsupportedWriteError` if it cannot."""
         ...
 
     def unfinished_uploads(self) -> Iterator[UnfinishedUpload]:
-        """Yield the uploads that were begun and not ended, by whomever."""
+        """Yield the uploads that were begun and not ended, by any writer."""
         ...
 
     def end_unfinished(self, upload: UnfinishedUpload) -> None:
-        """Abort an upload of somebody else; one that is not there any more is no error."""
+        """Abort an upload of another writer; one that has ended meanwhile is not an error."""
         ...

@@ -1,4 +1,4 @@
-"""Objects of a store as values: what a listing tells, what is asked for, and the bytes that come."""
+"""Objects of a store as values: an entry of a listing, a request for bytes, and the bytes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,33 +9,33 @@ if TYPE_CHECKING:
 
 
 class Pending(Protocol):
-    """A read that was begun."""
+    """A read under way."""
 
     def result(self) -> "Buffer":
-        """Wait for the bytes; raises what reading them raised."""
+        """Wait for the bytes; raises the error of the read."""
         ...
 
     def cancel(self) -> object:
-        """Tell that nobody wants them any more."""
+        """Give the bytes up."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectStat:
-    """What a listing tells of an object.
+    """One object in a listing.
 
     Attributes
     ----------
     key
-        Relative to the opened bucket; ends with ``/`` for a folder, of which nothing else is known.
+        Relative to the opened bucket; that of a folder ends with ``/``, and its other fields are unknown.
     size
         Bytes.
     modified_ms
-        Last modification, ms since 1970 UTC; 0 where the store does not tell.
+        Last modification, ms since 1970 UTC; 0 if the store does not tell.
     version
-        The ETag, or what stands in its place in this store: changes whenever the object does. Empty where the store has nothing.
+        The ETag, or this store's equivalent: changes whenever the object does. Empty if the store has none.
     refused
-        Why nobody can tell what is in a folder, or behind a link that may lead to one: nothing else is known of it. Empty for all others.
+        Why what is in a folder, or at the end of a link that may lead to one, cannot be told; nothing else is known of it. Otherwise empty.
 
     """
 
@@ -48,7 +48,7 @@ class ObjectStat:
 
 @dataclass(frozen=True, slots=True)
 class ObjectHead:
-    """What the store tells of one object when asked for it; ``metadata`` is None in stores that keep no user metadata."""
+    """The answer to a HEAD of one object; ``metadata`` is None in stores that keep no user metadata."""
 
     stat: ObjectStat
     metadata: Mapping[str, str] | None
@@ -56,9 +56,9 @@ class ObjectHead:
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """Bytes ``start`` (included) to ``end`` (excluded) of an object; with ``version``, of that version or not at all.
+    """Bytes ``start`` (included) to ``end`` (excluded) of an object; with ``version``, only of that version.
 
-    ``is_kept`` says whether they are worth a place in memory afterwards: what passes over many bytes once would push out all others.
+    ``is_kept`` says whether a cache may keep them: one pass over many bytes would push all others out of it.
     """
 
     key: str

@@ -1,4 +1,4 @@
-"""Object stores over fsspec: any filesystem, with shorter paths for S3 and local folders."""
+"""The object store for a filesystem of fsspec: S3 and local folders have their own, all others a generic one."""
 
 from typing import Any
 
@@ -12,11 +12,11 @@ __all__ = ["open_store"]
 
 
 def open_store(fs: Any, root: str) -> RawStore:  # noqa: ANN401  (fsspec is not typed)
-    """Return the store over folder ``root`` of an fsspec filesystem; raises `InvalidOptionError` for one of ours that makes no sense."""
+    """Return the store over folder ``root`` of an fsspec filesystem; raises `InvalidOptionError` for an invalid option of ledgerfs."""
     handle = FsspecHandle.of(fs)
     root = root.rstrip("/")
     if handle.is_kind("s3fs.core", "S3FileSystem"):
-        # What this and the last one import is of no use to who opens a folder.
+        # This import, and that of the generic store, are slow, and folders do not need them.
         from ledgerfs.storage.s3.store import S3Store
 
         return S3Store(handle, root)
@@ -28,8 +28,8 @@ def open_store(fs: Any, root: str) -> RawStore:  # noqa: ANN401  (fsspec is not 
 
 
 def _follows_links(handle: FsspecHandle) -> bool:
-    """Return what a user says of links in a folder, which fsspec takes and passes over."""
+    """Return the option to follow links in a folder, which fsspec accepts and ignores."""
     said = handle.options.get(FOLLOW_LINKS, False)
     if not isinstance(said, bool):
-        raise InvalidOptionError("true or false", key=f"{FOLLOW_LINKS}={said}")
+        raise InvalidOptionError("expected true or false", key=f"{FOLLOW_LINKS}={said}")
     return said

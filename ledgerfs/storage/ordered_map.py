@@ -1,4 +1,4 @@
-"""Work in a few threads, results in order, never more of them waiting than the threads can soon use."""
+"""Work in a few threads, with results in order, and few calls ahead of the caller."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -11,9 +11,9 @@ Result = TypeVar("Result")
 
 
 def ordered_map(call: Callable[[Item], Result], items: Iterable[Item], threads: int, name: str) -> Iterator[Result]:
-    """Yield ``call(item)`` for each item; an exception of a call is raised in its place, and ends the work.
+    """Yield ``call(item)`` for each item; an exception of a call is raised in place of its result, and ends the work.
 
-    Memory is bounded by four results a thread. When the caller stops early, calls that have not begun never begin.
+    Memory is bounded by four results for each thread. When the caller stops early, waiting calls do not begin.
     """
     iterator = iter(items)
     with ThreadPoolExecutor(threads, thread_name_prefix=name) as pool:

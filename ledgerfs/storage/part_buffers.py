@@ -1,6 +1,6 @@
-"""Memory for parts, used again: pages that a process gets anew cost more to touch first than to fill from a fast store.
+"""Reused memory for parts: the first touch of a fresh page costs more than filling it from a fast store.
 
-A buffer comes back by itself when nothing refers to it any more: no view, no array over it.
+A buffer returns by itself when no view and no array refers to it any more.
 """
 
 import weakref
@@ -11,7 +11,7 @@ from ledgerfs.storage.fork_lock import ForkLock
 
 _SIZE = 8 << 20
 _IDLE = 16
-"""Buffers that wait for the next reader, at most; others go back to the system."""
+"""Most buffers that wait for the next reader; others are freed."""
 
 _idle: list["np.ndarray[tuple[int], np.dtype[np.uint8]]"] = []
 _lock = ForkLock()

@@ -1,4 +1,4 @@
-"""Threads that read for stores whose filesystem blocks the caller, shared by all such stores of a process."""
+"""Threads that read for stores whose filesystem blocks, shared by all such stores of a process."""
 
 import os
 from collections.abc import Callable
@@ -16,7 +16,7 @@ Read = Callable[[ReadRequest], Buffer]
 
 
 class ReadingThreads:
-    """A few threads, made when they are needed first, and made anew in a forked child, which inherits none."""
+    """A few threads, made on first use, and made again in a forked child, which inherits none."""
 
     __slots__ = ("_lock", "_name", "_pool", "_process", "_threads")
 
@@ -30,7 +30,7 @@ class ReadingThreads:
     def start(
         self, work: Callable[Arguments, Result], *arguments: Arguments.args, **named: Arguments.kwargs
     ) -> Future[Result]:
-        """Do ``work`` in one of the threads. Cancelling keeps it from beginning; what is under way goes on, for nobody."""
+        """Do ``work`` in one of the threads. Cancelling keeps waiting work from beginning; running work goes on."""
         return self._here().submit(work, *arguments, **named)
 
     def _here(self) -> ThreadPoolExecutor:
@@ -42,7 +42,7 @@ class ReadingThreads:
 
 
 def read_at_once(read: Read, request: ReadRequest) -> "Future[Buffer]":
-    """Read here and now, where that takes less than handing it to a thread."""
+    """Read in this thread, where that takes less time than passing it to another one."""
     future: Future[Buffer] = Future()
     future.set_running_or_notify_cancel()
     try:
@@ -53,6 +53,6 @@ def read_at_once(read: Read, request: ReadRequest) -> "Future[Buffer]":
 
 
 FOLDER_THREADS = ReadingThreads(2, "ledgerfs-folder")
-"""A page cache is not made faster by more; one thread alone would keep a cold disk waiting between two reads."""
+"""More threads do not make a page cache faster; one alone would let a cold disk wait between two reads."""
 
 FILESYSTEM_THREADS = ReadingThreads(16, "ledgerfs-filesystem")

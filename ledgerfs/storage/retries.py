@@ -1,7 +1,7 @@
 """Which failed requests are sent again, how soon, and until when.
 
-The bound is one of time, not of tries: a store that refuses quickly is asked often, one that hangs a few times, and both end in an error
-while somebody still waits for it. The clock is the monotonic one, so that setting the time of day changes nothing.
+Time is bounded, not the number of tries: a store that refuses quickly is asked often, one that hangs a few times, and both end in an error
+before users give up. The clock is the monotonic one, so that setting the time of day changes nothing.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ from ledgerfs.storage.failures import BROKEN_BODY, BUSY, TIMEOUT, UNREACHABLE, a
 
 Result = TypeVar("Result")
 OnRetry = Callable[[Exception, int, float, float], None]
-"""Is told the error, the number of the try, seconds since the first one, and seconds until the next."""
+"""Called with the error, the number of the try, seconds since the first one, and seconds until the next."""
 
 TIMEOUT_VARIABLE = "LEDGERFS_STORE_TIMEOUT"
 _TIMEOUT_SECONDS = 60.0
-# A store that never answered is more likely not there than restarting, and a wrong endpoint has to be told soon.
+# A store that never answered is more likely missing than restarting, and a wrong endpoint must be reported soon.
 _FIRST_CONTACT_SECONDS = 5.0
 _SECONDS_PER_BYTE = 4 / (1 << 20)
 _FIRST_DELAY = 0.1
@@ -40,11 +40,11 @@ _TRANSIENT_CODES = frozenset(
         "XAmzContentSHA256Mismatch",
     }
 )
-_UNPARSED = frozenset({"ResponseParserError"})  # what a proxy says in place of an overloaded store
+_UNPARSED = frozenset({"ResponseParserError"})  # for the answer of a proxy before an overloaded store
 
 
 def store_timeout() -> float:
-    """Return how long one request may be tried, seconds: ``LEDGERFS_STORE_TIMEOUT``, or 60."""
+    """Return how many seconds one request may be tried: ``LEDGERFS_STORE_TIMEOUT``, or 60."""
     try:
         seconds = float(os.environ.get(TIMEOUT_VARIABLE, ""))
     except ValueError:
@@ -55,7 +55,7 @@ def store_timeout() -> float:
 class Tries:
     """The tries of one request for ``size`` bytes.
 
-    Each MiB adds four seconds to the bound, so that many large reads over a thin line are slow and not impossible.
+    Each MiB adds four seconds to the bound, so that large reads over a slow connection are possible.
     """
 
     __slots__ = ("_began", "_bound", "_clock", "_first_contact", "_timeout", "number")
@@ -72,35 +72,35 @@ class Tries:
 
     @property
     def seconds(self) -> float:
-        """How long it took until now."""
+        """Seconds since the first try began."""
         return self._clock() - self._began
 
     @property
     def patience(self) -> float:
-        """How long the store may send nothing before the try is given up: a quarter of the bound, for a hang leaves time for others."""
+        """Seconds that the store may send nothing before a try is given up: a quarter of the bound, to leave time for other tries."""
         return max(0.0, min(self._timeout / 4, self._bound - self.seconds))
 
     @property
     def rest(self) -> float:
-        """Seconds that are left in all."""
+        """Seconds that are left for the request."""
         return max(0.0, self._bound - self.seconds)
 
     def delay_after(self, error: Exception) -> float | None:
-        """Return the seconds to wait before the next try, which begins by that; None when there is to be none."""
+        """Return the seconds to wait before the next try, and count it; None if there is no further try."""
         if not is_transient(error):
             return None
         bound = self._first_contact if _is_unconnected(error) else self._bound
         # Jitter, so that many readers do not return at once; exponents end where the longest delay is reached anyway.
         delay = min(_LONGEST_DELAY, _FIRST_DELAY * 2.0 ** min(self.number - 1, 16)) * random.uniform(0.5, 1.0)  # noqa: S311
         delay = max(delay, min(_retry_after(error), self._timeout / 4))
-        # A try that is cut short would only put a time-out in the place of the error that tells more.
+        # A try that is cut short would only replace the error with a less helpful time-out.
         if self.seconds + delay + min(self._timeout, bound) / 4 >= bound:
             return None
         self.number += 1
         return delay
 
     def given_up(self, last: Exception, error: LedgerfsError) -> LedgerfsError:
-        """Return our error for the last one, with word of how often was tried where trying was the remedy."""
+        """Return our error for the last one, with the number of tries if there were several."""
         if self.number == 1 or not is_transient(last):
             return error
         reason = f"{error.reason}; tried {self.number} times in {self.seconds:.0f} s"
@@ -110,7 +110,7 @@ class Tries:
 def retry(
     attempt: Callable[[], Result], tries: Tries, on_retry: OnRetry, sleep: Callable[[float], None] = time.sleep
 ) -> Result:
-    """Return what ``attempt`` returns, as soon as it does; raises its last error."""
+    """Call ``attempt`` until it returns; raises its last error when no try is left."""
     while True:
         number = tries.number
         try:
@@ -129,7 +129,7 @@ async def retry_async(
     on_retry: OnRetry,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> Result:
-    """Do as `retry` in an event loop."""
+    """Do the same as `retry` in an event loop."""
     while True:
         number = tries.number
         try:
@@ -143,7 +143,7 @@ async def retry_async(
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same request may succeed when it is sent again."""
+    """Whether the same request may succeed later."""
     if isinstance(error, LedgerfsError):
         return isinstance(error, WrongBodyError | StoreTimeoutError)
     if isinstance(error, FileNotFoundError | PermissionError):
@@ -158,7 +158,7 @@ def is_transient(error: BaseException) -> bool:
 
 
 def _is_unconnected(error: BaseException) -> bool:
-    """Whether not even a connection came about. botocore has one name for that and for a connection that broke, and keeps the cause."""
+    """Whether no connection was made. botocore has one class for that and for a broken connection, but keeps the cause."""
     inner = getattr(error, "kwargs", None)
     cause = inner.get("error") if isinstance(inner, dict) else None
     names = names_of(error) | (names_of(cause) if isinstance(cause, BaseException) else frozenset())
@@ -172,7 +172,7 @@ def _code_of(error: BaseException) -> str:
 
 
 def _retry_after(error: BaseException) -> float:
-    """Return the seconds that the store asked for; a time of day is not asked for, since clocks differ and jump."""
+    """Return the seconds to wait that the store asked for; a time of day is ignored, since clocks differ and jump."""
     headers = answer_of(error).get("ResponseMetadata", {}).get("HTTPHeaders", {})
     try:
         return max(0.0, float(headers.get("retry-after", 0)))

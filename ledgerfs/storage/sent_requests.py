@@ -1,6 +1,6 @@
-"""Every request to a store, counted when it is sent and told on the logger ``ledgerfs.store`` when it is done.
+"""Every request to a store, counted when it is sent and logged as ``ledgerfs.store`` when it is done.
 
-Keys, errors and the bucket's URL are all that is told; credentials are in none of them. Ranges are as in `ReadRequest`, without their end.
+Only keys, errors and the bucket's URL are logged, without credentials. Ranges are as in `ReadRequest`, without their end.
 """
 
 import logging
@@ -15,13 +15,13 @@ from ledgerfs.storage.traffic import Traffic
 
 logger = logging.getLogger("ledgerfs.store")
 
-# After this long somebody wonders why nothing happens.
+# After so many seconds users wonder why nothing happens.
 _WARN_AFTER_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a store is asked for: ``GET``, ``HEAD``, ``LIST``, ``PUT``, ``POST``, ``DELETE``, of which object, of which bytes."""
+    """A request to a store: ``GET``, ``HEAD``, ``LIST``, ``PUT``, ``POST`` or ``DELETE``, the object, and the bytes."""
 
     operation: str
     key: str
@@ -30,7 +30,7 @@ class Asked:
 
     @classmethod
     def to_read(cls, request: ReadRequest) -> "Asked":
-        """Return the GET of some bytes."""
+        """Return the GET for a read."""
         return cls("GET", request.key, request.start, request.end)
 
     def __str__(self) -> str:
@@ -43,11 +43,11 @@ class Asked:
 
     @property
     def offset(self) -> int | None:
-        """Where in the object an error of this request is; None when it is about the whole of it."""
+        """Byte offset for errors of this request; None when it is about the whole object."""
         return self.start if self.operation == "GET" else None
 
     def tell_retry(self, error: Exception, number: int, seconds: float, delay: float) -> None:
-        """Say that try ``number`` failed, ``seconds`` after the first one began, and when the next one follows."""
+        """Log that try ``number`` failed, ``seconds`` after the first one began, and that the next follows after ``delay`` seconds."""
         level = logging.INFO if seconds < _WARN_AFTER_SECONDS else logging.WARNING
         if logger.isEnabledFor(level):
             reason = _outcome(error, self.key)
@@ -55,7 +55,7 @@ class Asked:
 
 
 class Sent:
-    """One request under way, for ``with``. Whoever receives bytes sets ``received``, as they come."""
+    """One request under way, for ``with``. The receiver of the bytes counts them in ``received``."""
 
     __slots__ = ("_asked", "_began", "_number", "_traffic", "received")
 

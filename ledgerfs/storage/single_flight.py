@@ -1,4 +1,4 @@
-"""Work that several threads want at once is done by one of them; the others wait for its result."""
+"""Work that several threads need at the same time is done by one of them; the others wait for its result."""
 
 import os
 from collections.abc import Callable, Hashable
@@ -11,7 +11,7 @@ Result = TypeVar("Result")
 
 
 class SingleFlight(Generic[Result]):
-    """Calls under way, by a key that says what they are for. A forked child waits for none of its parent's."""
+    """Calls under way, by a key for their work. A forked child does not wait for those of its parent."""
 
     __slots__ = ("_flights", "_lock")
 
@@ -20,7 +20,7 @@ class SingleFlight(Generic[Result]):
         self._lock = ForkLock()
 
     def run(self, key: Hashable, work: Callable[[], Result]) -> Result:
-        """Return what ``work`` returns, called by this thread or by one that came before; its errors are raised in all of them."""
+        """Return what ``work`` returns, called by this thread or an earlier one; its errors are raised in all of them."""
         name = (os.getpid(), key)
         while True:
             with self._lock:
@@ -32,7 +32,7 @@ class SingleFlight(Generic[Result]):
             try:
                 return flight.result()
             except CancelledError:
-                # The other thread was interrupted (Ctrl-C), which is no answer for this one.
+                # The other thread was interrupted (Ctrl-C), which must not end this one.
                 continue
 
     def _fly(self, name: tuple[int, Hashable], flight: "Future[Result]", work: Callable[[], Result]) -> Result:

@@ -1,8 +1,7 @@
-"""What tells one bucket from another, so that what is kept of it on disk is found again by other processes, and never taken for another's.
+"""The identity of a bucket: by it processes find what is kept of the bucket on disk, and never that of another one.
 
-A URL is not enough: the same ``s3://tier`` lies behind many endpoints, and the same container in many accounts. So all options of the
-filesystem count, and those variables of the environment that name a place. Credentials are left out, by their names and nothing else: with
-another key a bucket stays the same one.
+A URL is not enough: many endpoints have an ``s3://tier``, and many accounts the same container. So all options of the filesystem count, and
+the environment variables that name a place. Only credentials are left out, by their names: with another key a bucket stays the same one.
 """
 
 import hashlib
@@ -32,10 +31,10 @@ _TUNING = frozenset(
     {"batch_size", "blocksize", "block_size", "default_block_size", "default_cache_type", "default_fill_cache", "listings_expiry_time"}
     | {"max_concurrency", "max_paths", "max_pool_connections", "retries", "use_listings_cache"}
 )  # fmt: skip
-"""Options that say how fast a bucket is read, and nothing of which one it is."""
+"""Options that change how fast a bucket is read, but not which one it is."""
 
 _NOTHING: tuple[object, ...] = (None, {}, [], ())
-"""Values that are as if an option were not given."""
+"""Values that mean the same as no option."""
 
 _CONNECTION = re.compile(r"conn(ection)?_str(ing)?\Z", re.IGNORECASE)
 _USER = re.compile(r"(?<=://)[^\s/?#]*@")
@@ -43,10 +42,10 @@ _QUERY = re.compile(r"(?<=[?&])([^=&#]+)=[^&#]*")
 
 
 def identity_of(fs: Any, root: str) -> str | None:  # noqa: ANN401  (fsspec is not typed)
-    """Return the identity of the folder ``root`` of an fsspec filesystem; None for what no other process sees, or cannot be told.
+    """Return the identity of the folder ``root`` of an fsspec filesystem; None for one in memory, or with options that have no identity.
 
-    It is the bucket's URL, for people to read, and the SHA-256 of all that tells it from others: equal for equal buckets, in whatever order
-    and with whatever defaults their options are given. Neither has a credential in it. One that is None is equal to no other.
+    It is the bucket's URL, for people to read, and the SHA-256 of all that distinguishes it: equal for equal buckets, with their options in
+    any order, and with or without defaults. Neither contains a credential. None is not equal to any other identity.
     """
     try:
         described = _filesystem(fs)
@@ -69,8 +68,8 @@ def _filesystem(fs: AbstractFileSystem) -> dict[str, Any]:
 
 
 def _named(cls: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ANN401  (a class, whose `__init__` mypy would not have looked at)
-    """Return all arguments of a filesystem by their names, but for those that are as they are without being given."""
-    # Of the class itself, not of fsspec's metaclass, which takes anything.
+    """Return all arguments of a filesystem by their names, except those that equal their default."""
+    # The signature of the class itself, not of fsspec's metaclass, which takes anything.
     parameters = dict(list(inspect.signature(cls.__init__).parameters.items())[1:])
     names = [name for name, one in parameters.items() if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
     given = {
@@ -99,7 +98,7 @@ def _mapping(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _value(name: str, value: Any) -> Any:  # noqa: ANN401  (whatever options hold)
-    """Return a value as JSON knows it; raises `TypeError` for what no other process can tell to be the same."""
+    """Return a value as JSON has it; raises `TypeError` for objects that another process cannot compare."""
     if isinstance(value, AbstractFileSystem):
         return _filesystem(value)
     if isinstance(value, Mapping):
@@ -116,13 +115,13 @@ def _value(name: str, value: Any) -> Any:  # noqa: ANN401  (whatever options hol
 
 
 def _connection(text: str) -> dict[str, str]:
-    """Return what a connection string of Azure says, such as ``AccountName``, without its keys."""
+    """Return the fields of a connection string of Azure, such as ``AccountName``, without its keys."""
     parts = (part.partition("=") for part in text.split(";") if part)
     return {name: value for name, _, value in parts if not is_credential(name)}
 
 
 def _address(text: str) -> str:
-    """Return a text, as a URL without its password and without what its query gives to names of credentials; a path stays as it is."""
+    """Return a text; if it is a URL, without its password and the credentials in its query."""
     if "://" not in text:
         return text
     text = _USER.sub(lambda found: found[0].partition(":")[0].removesuffix("@") + "@", text)

@@ -1,4 +1,4 @@
-"""What a store was asked for, what came back, and what of it was used: the numbers behind ``--stats`` and ``fs.stats()``."""
+"""Counts of requests to a store, of bytes received, and of bytes used: the numbers of ``--stats`` and ``fs.stats()``."""
 
 from dataclasses import asdict, dataclass, fields
 
@@ -12,13 +12,13 @@ class TrafficStats:
     Attributes
     ----------
     requests
-        Requests sent to the store: each GET, HEAD and page of a listing, and each try of one again.
+        Requests sent to the store: each GET, HEAD and page of a listing, and each retry.
     bytes_asked, bytes_received
-        Bytes of objects that the requests named, and that came.
+        Bytes of objects that were requested, and that were received.
     retries
-        Requests that repeat one that failed; they are among ``requests``.
+        Requests that repeat a failed one; they are among ``requests``.
     bytes_used
-        Bytes that were handed to readers, wherever they came from.
+        Bytes that readers got, from the store, memory or disk.
     hits
         Reads that were answered from memory or disk.
     waits
@@ -55,12 +55,12 @@ class Traffic:
         return (type(self), ())
 
     def count(self, **amounts: int) -> None:
-        """Add to the counters that are named, by the names of `TrafficStats`."""
+        """Add to counters, by the names of `TrafficStats`."""
         with self._lock:
             for name, amount in amounts.items():
                 self._counts[name] += amount
 
     def stats(self) -> TrafficStats:
-        """Return all counters of one moment."""
+        """Return all counters at one moment."""
         with self._lock:
             return TrafficStats(**self._counts)

@@ -1,4 +1,4 @@
-"""fsspec's filesystem of a URL, whatever that raises told in our own errors."""
+"""fsspec's filesystem for a URL; its errors become ours."""
 
 import re
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "abfs": "azure", 
 
 
 def filesystem_of(url: str, storage_options: Mapping[str, Any]) -> tuple[Any, str]:
-    """Return the filesystem, and its own path of what the URL names, which need not be there.
+    """Return the filesystem, and its own path for the URL, which need not exist.
 
-    Raises `UnusableUrlError` for what `require_url` refuses, and where no filesystem can open it, else what a store raises
+    Raises `UnusableUrlError` as `require_url` does, and if no filesystem can open the URL; otherwise the errors of a store
     (`AccessDeniedError`, `StoreError`, …).
     """
     require_url(url)
@@ -26,7 +26,7 @@ def filesystem_of(url: str, storage_options: Mapping[str, Any]) -> tuple[Any, st
         fs, root = fsspec.core.url_to_fs(url, **storage_options)
     except ImportError as error:
         extra = _EXTRAS.get(url.partition("://")[0])
-        hint = f"pip install 'ledgerfs[{extra}]'" if extra else "install the library that it names"
+        hint = f"pip install 'ledgerfs[{extra}]'" if extra else "install that library"
         raise UnusableUrlError(f"{error}; {hint}", key=key) from error
     except OSError as error:
         raise translate(error, key) from error
@@ -36,14 +36,14 @@ def filesystem_of(url: str, storage_options: Mapping[str, Any]) -> tuple[Any, st
 
 
 def require_url(url: str) -> None:
-    """Raise `UnusableUrlError` for what fsspec would take for a folder here, and nobody means: nothing, ``-``, ``s3:/tier``."""
+    """Raise `UnusableUrlError` for texts that fsspec would take for a local folder by mistake: an empty one, ``-``, ``s3:/tier``."""
     if not url.strip():
         raise UnusableUrlError("the URL, or path, is empty")
     if url == "-":
-        raise UnusableUrlError("no stream is taken here; what is called - is ./-", key=url)
+        raise UnusableUrlError("no stream is taken here; a folder called - is ./-", key=url)
     match = _ONE_SLASH.match(url)
     if match is not None:
         raise UnusableUrlError(
-            f"one slash too few: {match[1]}://…; a folder that is called {match[1]}: is ./{match[1]}:",
+            f"one slash too few: {match[1]}://…; a folder called {match[1]}: is ./{match[1]}:",
             key=match[1] + ":",
         )

@@ -1,7 +1,7 @@
 """Rows from JSON lines, as `ledgerfs export --format jsonl` writes them.
 
-pyarrow reads most of them. Blocks with properties, whose names need not be known and may be there twice, and those that pyarrow will not
-read, are read line by line: that keeps everything, and tells the line of an error.
+pyarrow reads most of them. Blocks with properties, whose names may be unknown and may occur twice, and blocks that pyarrow refuses, are
+read line by line: that keeps everything, and errors name the line.
 """
 
 import io
@@ -19,7 +19,7 @@ from ledgerfs.messages.encode.text_columns import TEXT_COLUMNS, TWO_VALUES, from
 
 _BLOCK = 8 << 20
 _HEAD = 64 << 10
-"""Names that occur so far in a block are most likely all that do."""
+"""Bytes of a block in which most likely all of its names occur."""
 _LONGEST_LINE = 256 << 20
 
 _WITHOUT_PROPERTIES = pa.schema([(name, kind) for name, kind in TEXT_COLUMNS.items() if name != "properties"])
@@ -29,7 +29,7 @@ _LINE_TYPES = {**TEXT_COLUMNS, "properties": PROPERTIES_TYPE}
 JSON_SCHEMA = pa.schema(
     [(name, column.type) for name, column in from_texts({n: pa.array([], t) for n, t in _LINE_TYPES.items()}).items()]
 )
-"""The columns of all files of JSON lines, whatever their objects have."""
+"""The columns of every file of JSON lines, even if its objects have fewer."""
 
 
 def json_rows(source: BinaryIO) -> Iterator[pa.RecordBatch]:
@@ -61,17 +61,17 @@ def _blocks(source: BinaryIO) -> Iterator[bytes]:
 
 
 def _by_pyarrow(block: bytes) -> pa.RecordBatch | None:
-    """Return the rows of a block, or None where it has to be read line by line."""
+    """Return the rows of a block, or None if it has to be read line by line."""
     head = block[:_HEAD]
     if b'"properties"' in head or not block.strip():
         return None
-    # A column that no line has would cost as much as any other.
+    # A column that no line has would cost as much as the others.
     named = pa.schema([field for field in _WITHOUT_PROPERTIES if f'"{field.name}"'.encode() in head])
     for schema in (named, _WITHOUT_PROPERTIES):
         options = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
         try:
             table = pa.json.read_json(io.BytesIO(block), read_options=_READ, parse_options=options)
-            table.validate(full=True)  # texts may be anything until then
+            table.validate(full=True)  # texts may be invalid UTF-8 until then
             return _complete(table)
         except ValueError:
             continue
@@ -79,7 +79,7 @@ def _by_pyarrow(block: bytes) -> pa.RecordBatch | None:
 
 
 def _complete(table: pa.Table) -> pa.RecordBatch | None:
-    """Return the rows with all columns; None if one of them does not say whether it has a value: a tombstone says that it is one."""
+    """Return the rows with all columns; None if a row has no value at all, not even the null of a tombstone."""
     columns = {name: pa.nulls(table.num_rows, kind) for name, kind in _LINE_TYPES.items()}
     columns |= zip(table.column_names, (column.combine_chunks() for column in table.columns), strict=True)
     if pc.any(pc.and_(columns["value"].is_null(), columns["value_base64"].is_null())).as_py():
@@ -118,7 +118,7 @@ def _fields_of(text: bytes, line: int) -> dict[str, Any]:
         raise LineError(line, "not a JSON object")
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        raise LineError(line, "a name that is there twice")
+        raise LineError(line, "a name that occurs twice")
     for name, value in fields.items():
         if name not in TEXT_COLUMNS:
             raise LineError(line, f"no such column: {name}; accepted are {', '.join(TEXT_COLUMNS)}")
@@ -134,7 +134,7 @@ def _fields_of(text: bytes, line: int) -> dict[str, Any]:
 def _require_one_value(fields: dict[str, Any], line: int) -> None:
     in_base64 = fields.get("value_base64") is not None
     if "value" not in fields and not in_base64:
-        raise LineError(line, 'no value; that of a tombstone is "value":null')
+        raise LineError(line, 'no value; a tombstone has "value":null')
     if fields.get("value") is not None and in_base64:
         raise LineError(line, TWO_VALUES)
 
@@ -147,17 +147,17 @@ def _require_int64(name: str, value: object, line: int) -> None:
     if TEXT_COLUMNS[name] != pa.int64() or value is None:
         return
     if not _is_integer(value) or not -(2**63) <= value < 2**63:
-        raise LineError(line, f"{name}: {json.dumps(value)[:80]} is no integer of 64 bits")
+        raise LineError(line, f"{name}: {json.dumps(value)[:80]} is not an integer of 64 bits")
 
 
 def _properties_of(pairs: object, line: int) -> list[tuple[str, str]]:
     if not isinstance(pairs, tuple) or not all(isinstance(item, str) for _, item in pairs):
-        raise LineError(line, "its properties are no object of texts")
+        raise LineError(line, "its properties are not an object of texts")
     return list(pairs)
 
 
 def _check(line: int, fields: dict[str, Any]) -> None:
-    """Raise for a line whose values do not fit their columns."""
+    """Raise `LineError` for a line whose values do not fit their columns."""
     for name, value in fields.items():
         try:
             from_texts({name: pa.array([value], _LINE_TYPES[name])})

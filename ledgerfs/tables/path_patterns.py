@@ -1,6 +1,6 @@
-"""Paths that may be patterns (``*``, ``?``, ``[…]``), in trees whose names may hold these characters as well: a topic may be ``orders*``.
+"""Paths that may be patterns (``*``, ``?``, ``[…]``), in trees whose names may contain these characters, too: a topic may be ``orders*``.
 
-What is there as it is written is meant as it is written. Otherwise a path that a listing told would read, or remove, other topics.
+A path that exists is taken literally. Otherwise a path from a listing would read, or remove, other topics.
 """
 
 import glob
@@ -11,14 +11,14 @@ _MAGIC = re.compile(r"[*?\[]")
 
 
 def is_pattern(path: str) -> bool:
-    """Whether a path would be a pattern, were there nothing of that name."""
+    """Whether a path is a pattern, if nothing of that name exists."""
     return _MAGIC.search(path) is not None
 
 
 def with_literal_beginning(path: str, exists: Callable[[str], bool]) -> str:
-    """Return a pattern that takes its beginning literally, as far as that is there: ``orders[*]/*.entries`` for ``orders*/*.entries``.
+    """Return a pattern whose beginning is literal as far as it exists: ``orders[*]/*.entries`` for ``orders*/*.entries``.
 
-    So a file that is gone from ``orders*`` is not looked for in ``orders``.
+    So a file that was deleted from ``orders*`` is not looked for in ``orders``.
     """
     parts = path.split("/")
     literal = 0

@@ -1,6 +1,6 @@
-"""Files of rows that are to become messages: Parquet, Arrow, JSON lines and CSV, one or a folder of them.
+"""Files of rows to write as messages: Parquet, Arrow, JSON lines and CSV, one or a folder of them.
 
-What `ledgerfs export` wrote can be read, and whatever else has columns of those names. Memory is bounded by some MiB of rows, or by one
+They are those that `ledgerfs export` writes, and all others with columns of those names. Memory is bounded by some MiB of rows, or by one
 batch of an Arrow file.
 """
 
@@ -27,12 +27,12 @@ from ledgerfs.tables.path_patterns import is_pattern, with_literal_beginning
 
 _ROWS = 1 << 15
 _BYTES = 4 << 20
-"""A batch of a Parquet file has at most so many rows, and about so many bytes."""
+"""Most rows of a batch of a Parquet file, and about its most bytes."""
 
 _CSV_BLOCK = 16 << 20
 _READ_AHEAD = 8 << 20
 _COUNTED_FILES = 100
-"""Rows are counted beforehand in no more files than this: it takes a look into each."""
+"""Most files whose rows are counted beforehand, since each has to be opened for that."""
 
 _LEADING_NUMBER = re.compile(r"[0-9]+")
 _LONGEST_REASON = 500
@@ -40,18 +40,18 @@ _LONGEST_REASON = 500
 
 @dataclass(frozen=True, slots=True)
 class RowFile:
-    """Rows in one file, or in several that are read one behind the other.
+    """Rows in one file, or in several that are read one after the other.
 
     Attributes
     ----------
     paths
         The files, in order.
     schema
-        Columns of all of them, but for those that messages do not have.
+        Columns of all of them, without `ignored_columns`.
     ignored_columns
-        Names of those.
+        Names of columns that messages do not have.
     rows
-        How many rows there are; None where only reading them tells.
+        How many rows there are; None if they have to be read to know.
 
     """
 
@@ -62,7 +62,7 @@ class RowFile:
     _fs: Any
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Read the rows. Raises `InvalidRowsError`, which names the file, and the line if that is known, and errors of the store."""
+        """Yield the rows. Raises `InvalidRowsError`, which names the file, and the line if it is known, and errors of the store."""
         for path in self.paths:
             with _naming(path), closing(_opened(self._fs, path)) as file:
                 if file.schema != self.schema:
@@ -73,23 +73,23 @@ class RowFile:
 
 
 def open_rows(path: str, **storage_options: Any) -> RowFile:  # noqa: ANN401  (fsspec's)
-    """Open a file of rows, a folder of them, or all that a pattern names (``*``, ``?``, ``[…]``), by name; numbers in front count as such.
+    """Open a file of rows, a folder of them, or all files of a pattern (``*``, ``?``, ``[…]``), by name; leading numbers order as numbers.
 
     Parameters
     ----------
     path
-        A local path or any URL that fsspec opens. The suffix tells what a file is: ``.parquet``; ``.arrow``, ``.feather``, ``.ipc``;
-        ``.jsonl``, ``.ndjson``, ``.json`` (an object a line); ``.csv`` (with a header). Names that begin with ``.`` or ``_`` are passed
-        over; whatever else is in a folder, or fits a pattern, is read, or an error.
+        A local path or any URL that fsspec opens. The suffix names the kind of file: ``.parquet``; ``.arrow``, ``.feather``, ``.ipc``;
+        ``.jsonl``, ``.ndjson``, ``.json`` (an object on each line); ``.csv`` (with a header). Names that begin with ``.`` or ``_`` are
+        ignored; everything else in a folder, or that matches a pattern, is read, or raises an error.
     storage_options
         For the filesystem.
 
     Raises
     ------
     NotFoundError
-        No such file, or none of rows in the folder.
+        No such file, or no file of rows in the folder.
     InvalidRowsError
-        A suffix that tells nothing, or a file that is not what its suffix says; a folder in the folder, or a link to nothing.
+        An unknown suffix, or a file that is not of that kind; a folder in the folder, or a link to nothing.
 
     """
     fs, root = filesystem_of(path, storage_options)
@@ -111,7 +111,7 @@ def _paths(fs: Any, root: str, path: str) -> list[str]:  # noqa: ANN401
         _require_kind(root)
         return [root]
     listed = {info["name"].rstrip("/"): info for info in infos}
-    # Stores may list a folder in itself, as an object; the folders above what is found are read by that.
+    # Stores may list a folder in itself, as an object; folders above the found files are read with these.
     folders = {str(PurePosixPath(root)), *(str(parent) for name in listed for parent in PurePosixPath(name).parents)}
     found = [name for name in listed if name not in folders and not _is_hidden(name, above)]
     for name in sorted(found):
@@ -122,7 +122,7 @@ def _paths(fs: Any, root: str, path: str) -> list[str]:  # noqa: ANN401
 
 
 def _above_pattern(pattern: str) -> str:
-    """Return the folders in front of a pattern's first special character, which were named, hidden or not."""
+    """Return the folders before a pattern's first special character, which the user named, hidden or not."""
     parts = pattern.split("/")
     return "/".join(parts[: next(i for i, part in enumerate(parts) if is_pattern(part))])
 
@@ -132,20 +132,24 @@ def _is_hidden(path: str, above: str) -> bool:
 
 
 def _require_file(fs: Any, path: str, kind: str, asked: str) -> None:  # noqa: ANN401
-    """Raise for what a folder or pattern shows and nothing would read: rows could be missing, and nobody would know."""
+    """Raise `InvalidRowsError` for what a folder or pattern lists and cannot be read: otherwise rows could be missing without an error."""
     name = without_credentials(path)
     folder = without_credentials(asked).rstrip("/")
-    if kind != "file" and not fs.isfile(path):  # a link is what it leads to
+    if kind != "file" and not fs.isfile(path):  # links are followed
         if not fs.isdir(path):
-            raise InvalidRowsError("no file, or a link to none", key=name)
-        example = "" if is_pattern(asked) else f", as '{folder}/**/*.parquet' does"
-        raise InvalidRowsError(f"a folder, which is not read; a pattern can name the files in it{example}", key=name)
-    _require_kind(path, "" if is_pattern(asked) else f"; a pattern takes some files only: '{folder}/*.parquet'")
+            raise InvalidRowsError("not a file, nor a link to one", key=name)
+        example = "" if is_pattern(asked) else f", such as '{folder}/**/*.parquet'"
+        raise InvalidRowsError(f"a folder, which is not read; name the files in it by a pattern{example}", key=name)
+    _require_kind(
+        path, "" if is_pattern(asked) else f"; name some of the files by a pattern, such as '{folder}/*.parquet'"
+    )
 
 
 def _require_kind(path: str, hint: str = "") -> None:
     if PurePosixPath(path).suffix.lower() not in _KINDS:
-        raise InvalidRowsError(f"what file is this? Known are {', '.join(_KINDS)}{hint}", key=without_credentials(path))
+        raise InvalidRowsError(
+            f"unknown kind of file; known are {', '.join(_KINDS)}{hint}", key=without_credentials(path)
+        )
 
 
 def _by_number(path: str) -> tuple[float, str]:
@@ -165,7 +169,7 @@ def _count(fs: Any, paths: Sequence[str]) -> int | None:  # noqa: ANN401
 
 @contextmanager
 def _naming(path: str) -> Iterator[None]:
-    """Turn what a library raises about a file into our error."""
+    """Turn errors of libraries about a file into ours."""
     name = without_credentials(path)
     try:
         yield
@@ -176,14 +180,14 @@ def _naming(path: str) -> Iterator[None]:
     except (pa.ArrowException, ValueError, EOFError) as error:
         raise InvalidRowsError(" ".join(str(error).split())[:_LONGEST_REASON], key=name) from error
     except OSError as error:
-        if error.errno is None:  # pyarrow's, of the file's content
+        if error.errno is None:  # pyarrow's, about the file's content
             raise InvalidRowsError(" ".join(str(error).split())[:_LONGEST_REASON], key=name) from error
         raise translate(error, name) from error
 
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """One open file: what it holds, and how it is read."""
+    """One open file: its schema, its rows, and how they are read."""
 
     schema: pa.Schema
     ignored: Sequence[str]
@@ -207,7 +211,7 @@ def _opened(fs: Any, path: str) -> _Opened:  # noqa: ANN401
 
 
 def _parquet(source: Any) -> _Opened:  # noqa: ANN401
-    # Buffered beforehand, row groups would stay in memory whole.
+    # With buffering beforehand, whole row groups would stay in memory.
     file = pa.parquet.ParquetFile(source, buffer_size=_READ_AHEAD, pre_buffer=False)
     schema, ignored = _split(file.schema_arrow)
     meta = file.metadata
@@ -274,7 +278,7 @@ _KINDS: Mapping[str, Callable[[Any], _Opened]] = MappingProxyType(
 
 
 def _split(schema: pa.Schema) -> tuple[pa.Schema, tuple[str, ...]]:
-    """Return the columns that may be of messages, and the names of the others."""
+    """Return the columns without `IGNORED_COLUMNS`, and the names of those."""
     wanted = [field for field in schema if field.name not in IGNORED_COLUMNS]
     return pa.schema(wanted), tuple(name for name in schema.names if name in IGNORED_COLUMNS)
 

@@ -1,6 +1,6 @@
 """Messages as one file: Parquet, JSON lines, Arrow or CSV.
 
-What is written depends on the rows alone, not on how they were cut into batches, so that the same messages always give the same bytes.
+The bytes depend on the rows alone, not on how they were cut into batches: the same messages always make the same file.
 Memory is bounded by one row group.
 """
 
@@ -20,10 +20,10 @@ from ledgerfs.messages.text.json_values import base64_texts, properties, text_or
 
 GROUP_ROWS = 1 << 20
 GROUP_BYTES = 64 << 20
-"""A row group of Parquet, or a batch of an Arrow file, has at most so many rows and bytes of Arrow data (or one row that has more)."""
+"""Most rows, and most bytes of Arrow data, of a row group of Parquet or a batch of an Arrow file (or one row that has more)."""
 
 _BYTES_OF_A_ROW = 128
-"""What a row takes besides its texts and bytes, about."""
+"""About the bytes of a row besides its texts and binary values."""
 
 _WITHOUT_STATISTICS = ("value", "properties")
 _ASCENDING = ("entry_id", "publish_time", "sequence_id", "broker_index", "broker_time")
@@ -55,20 +55,20 @@ class TableWriter(Protocol):
         ...
 
     def flush(self) -> None:
-        """Write what is still held in memory: it becomes a row group of its own, however small."""
+        """Write the rows that are still in memory, as a row group of their own, however small."""
         ...
 
     def close(self) -> None:
-        """Write the rest, after which the file is whole; the sink stays open."""
+        """Write the rest, which completes the file; the sink stays open."""
         ...
 
     def abandon(self) -> None:
-        """Let go of the sink after an error. What was written is no whole file, even if it looks like one."""
+        """Release the sink after an error. The file is not complete, even if it looks so."""
         ...
 
 
 def open_table(schema: pa.Schema, sink: BinaryIO, kind: str) -> TableWriter:
-    """Begin a file of one of `TABLE_KINDS`, which nobody else writes to; arguments as for `write_table`."""
+    """Begin a file of one of `TABLE_KINDS`, which has no other writer; arguments as for `write_table`."""
     return _WRITERS[kind](schema, sink)
 
 
@@ -78,9 +78,9 @@ def write_table(batches: Iterable[pa.RecordBatch], schema: pa.Schema, sink: Bina
     Parameters
     ----------
     batches, schema
-        Messages with columns of `MESSAGE_SCHEMA`. Without any, the file is that of an empty table.
+        Messages with columns of `MESSAGE_SCHEMA`. Without any, the file is an empty table.
     sink
-        What is written to; it is not closed. When an error ends the writing, what was written is no whole file, even if it looks like one.
+        The file, which is not closed. After an error it is not complete, even if it looks so.
     kind
         One of `TABLE_KINDS`.
 
@@ -184,7 +184,7 @@ _WRITERS: Mapping[str, Callable[[pa.Schema, BinaryIO], TableWriter]] = MappingPr
 )
 
 TABLE_KINDS: Mapping[str, str] = MappingProxyType({kind: f".{kind}" for kind in _WRITERS})
-"""The kinds of files, and the suffix of each."""
+"""{kind of file: its suffix}."""
 
 
 def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -192,14 +192,14 @@ def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 class _Groups:
-    """Rows in groups, cut by their own sizes wherever the batches begin and end."""
+    """Rows in groups, cut by their own sizes, not by the batches that they come in."""
 
     def __init__(self) -> None:
         self._parts: list[pa.RecordBatch] = []
         self._rows = self._size = 0
 
     def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Take more rows, and yield the groups that are full; for a caller that takes all of them."""
+        """Take more rows, and yield the groups that are full; the caller has to take all of them."""
         ends = _row_ends(batch)
         start = 0
         while start < batch.num_rows:
@@ -217,7 +217,7 @@ class _Groups:
             start = stop
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """Yield what is left, if anything is."""
+        """Yield the remaining rows, if there are any."""
         if self._parts:
             group = pa.concat_batches(self._parts)
             self._parts, self._rows, self._size = [], 0, 0
@@ -225,7 +225,7 @@ class _Groups:
 
 
 def _row_ends(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """Return for each row how many bytes it and those before it take in memory, about."""
+    """Return for each row about how many bytes it and all rows before it take in memory."""
     ends = np.arange(1, batch.num_rows + 1, dtype=np.int64) * _BYTES_OF_A_ROW
     for column in batch.columns:
         if pa.types.is_map(column.type):
@@ -250,7 +250,7 @@ def _from_first(offsets: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
 
 
 def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the columns as text and numbers: as `json_lines` has them, but that strings are as they are."""
+    """Return the columns as text and numbers, as in `json_lines`, but with strings as they are."""
     columns: dict[str, pa.Array] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if name == "value":

@@ -1,4 +1,4 @@
-"""Byte ranges in memory: what was asked for comes back, nothing is fetched twice, the budget holds, whoever leaves disturbs nobody."""
+"""Byte ranges in memory: reads return their bytes, nothing is fetched twice, the budget holds, a cancelled read disturbs no other."""
 
 import os
 import random

@@ -47,7 +47,7 @@ def test_a_folder_that_was_removed_is_made_again(tmp_path):
 
 @pytest.fixture
 def no_folder(tmp_path):
-    """A path at which no folder can be made, whoever runs this."""
+    """A path at which no user can make a folder."""
     (tmp_path / "file").write_text("mine")
     return tmp_path / "file"
 

@@ -473,7 +473,7 @@ def test_any_flipped_byte_is_noticed(whole_piece, folder, caplog):
         data = bytearray(whole_piece)
         data[at] ^= 1 << at % 8
         assert is_dropped(folder, place(folder, data)), at
-    assert "not as it was written" in caplog.text
+    assert "is damaged" in caplog.text
     assert DiskRanges(folder, BUDGET).read("a", 500, 500 + SIZE) is None
     place(folder, whole_piece)
     assert DiskRanges(folder, BUDGET).read("a", 500, 500 + SIZE) == bytes_of("a", 500, 500 + SIZE)
@@ -947,7 +947,7 @@ def test_a_full_disk_is_told_once_and_left_in_peace_for_a_while(small_disk, capl
     for start in range(1000, 100_000, 1000):
         put(ranges, "a", start, start + 100)
     wait_for_sweeps()
-    assert warnings_of(caplog) == [f"what is read cannot be kept in {disk}/cache: No space left on device"]
+    assert warnings_of(caplog) == [f"byte ranges cannot be kept in {disk}/cache: No space left on device"]
     assert parts(disk / "cache") == []
     (disk / "filler").unlink()
     put(ranges, "a", 1000, 1100)
@@ -1021,7 +1021,7 @@ def test_a_folder_that_is_read_only_is_read(small_disk, never_pause, always_look
         ranges.forget("c")
     assert ranges.find("a", 0, 3000) == [(0, 1000)]
     assert len(warnings_of(caplog)) == 2
-    assert f"what is read cannot be kept in {disk}/cache: Read-only file system" in warnings_of(caplog)
+    assert f"byte ranges cannot be kept in {disk}/cache: Read-only file system" in warnings_of(caplog)
 
 
 def test_a_folder_that_cannot_be_made_is_told_once(tmp_path, never_pause, caplog):
@@ -1032,7 +1032,7 @@ def test_a_folder_that_cannot_be_made_is_told_once(tmp_path, never_pause, caplog
         assert ranges.find("a", 0, 100) == []
         assert ranges.read("a", 0, 100) is None
         ranges.forget("a")
-    assert warnings_of(caplog) == [f"what is read cannot be kept in {tmp_path}/file/cache: Not a directory"]
+    assert warnings_of(caplog) == [f"byte ranges cannot be kept in {tmp_path}/file/cache: Not a directory"]
     assert (tmp_path / "file").read_bytes() == b"mine"
 
 

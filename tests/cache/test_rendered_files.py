@@ -203,7 +203,7 @@ def test_a_flipped_byte_is_never_served(at, tmp_path, caplog):
     path_of(tmp_path).write_bytes(data)
     with caplog.at_level(logging.WARNING, "ledgerfs.cache"):
         assert content_of(files_of(tmp_path).open(KEY, render())) == CONTENT
-    assert "made anew" in caplog.text
+    assert "made again" in caplog.text
     assert content_of(files_of(tmp_path).open(KEY, render(b"never"))) == CONTENT
 
 

@@ -162,7 +162,7 @@ def test_sizes_as_people_write_them(text: str, size: int | None) -> None:
     if size is not None:
         assert Size().convert(text, None, None) == size
         return
-    with pytest.raises(click.BadParameter, match="is no size"):
+    with pytest.raises(click.BadParameter, match="invalid size"):
         Size().convert(text, None, None)
 
 

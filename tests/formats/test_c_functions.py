@@ -1,6 +1,6 @@
 import pytest
 
-from ledgerfs.formats.c_functions import address_of, c_library
+from ledgerfs.formats.kernel import address_of, c_library
 
 
 @pytest.mark.parametrize(

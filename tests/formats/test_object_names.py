@@ -1,11 +1,8 @@
-import uuid
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.formats.pulsar_blob.object_names import KeyKind, LedgerKey, kind_of_key, parse_ledger_key
-from ledgerfs.formats.uuid_halves import uuid_from_halves, uuid_halves
 
 UUID = "0b1f9e2c-7a44-4c0e-9d3f-00112233aabb"
 MAX_INT64 = 2**63 - 1
@@ -120,15 +117,3 @@ def test_parsed_keys_are_built_back_to_the_same_text(start, middle, digits, end)
         assert kind_of_key(key) not in {KeyKind.DATA, KeyKind.INDEX}
     else:
         assert key == (parsed.index_key if parsed.is_index else parsed.data_key)
-
-
-@quick
-@given(st.uuids())
-def test_uuid_halves_are_those_of_the_number(value):
-    assert uuid_halves(str(value)) == (value.int >> 64, value.int & (2**64 - 1))
-    assert uuid_from_halves(*uuid_halves(str(value))) == str(value)
-
-
-@pytest.mark.parametrize("number", [0, 1, 2**63, 2**64 - 1, 2**64, 2**127, 2**128 - 1])
-def test_uuid_of_extreme_halves_is_that_of_the_number(number):
-    assert uuid_from_halves(number >> 64, number & (2**64 - 1)) == str(uuid.UUID(int=number))

@@ -1,6 +1,7 @@
 """The catalog: what it counts, what it costs, what it does with all that a bucket may hold."""
 
 import pickle
+import uuid
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -8,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ledgerfs import open_bucket
 from ledgerfs.dialects.pulsar_blob.columns import match_rows
@@ -23,7 +26,7 @@ from ledgerfs.errors import (
 )
 from ledgerfs.formats.pulsar_blob.object_names import KeyKind
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.catalog_rows import LEDGER
+from ledgerfs.ledgers.catalog_rows import LEDGER, uuid_from_halves, uuid_halves
 from ledgerfs.ledgers.listing import FOREIGN, list_bucket
 from ledgerfs.storage.objects import ReadRequest
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
@@ -295,3 +298,15 @@ def test_rows_are_matched_by_uuid_and_ledger() -> None:
     assert match_rows(left, right).tolist() == expected
     assert match_rows(left[:0], right).size == 0
     assert match_rows(left, right[:0]).tolist() == [-1] * 500
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.uuids())
+def test_uuid_halves_are_those_of_the_number(value: uuid.UUID) -> None:
+    assert uuid_halves(str(value)) == (value.int >> 64, value.int & (2**64 - 1))
+    assert uuid_from_halves(*uuid_halves(str(value))) == str(value)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2**63, 2**64 - 1, 2**64, 2**127, 2**128 - 1])
+def test_uuid_of_extreme_halves_is_that_of_the_number(number: int) -> None:
+    assert uuid_from_halves(number >> 64, number & (2**64 - 1)) == str(uuid.UUID(int=number))

@@ -460,14 +460,14 @@ def test_an_initialization_vector_of_wrong_length(rsa_key, size):
 def unusable_keys(key):
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     lines = pem_of(key).splitlines(keepends=True)
-    yield "no private key", public
-    yield "no private key", b""
-    yield "no private key", "no PEM"
-    yield "no private key", b"".join(lines).decode().replace("=", "\ud800").replace("A", "\ud800")
-    yield "no private key", b"".join(lines[:2] + lines[3:])
-    yield "no private key", b"".join(lines[1:-1])
-    yield "no private key", b"".join(lines[:-1])
-    yield "no private key", b"".join(lines).replace(lines[2], b"!" + lines[2][1:])
+    yield "not a private key", public
+    yield "not a private key", b""
+    yield "not a private key", "no PEM"
+    yield "not a private key", b"".join(lines).decode().replace("=", "\ud800").replace("A", "\ud800")
+    yield "not a private key", b"".join(lines[:2] + lines[3:])
+    yield "not a private key", b"".join(lines[1:-1])
+    yield "not a private key", b"".join(lines[:-1])
+    yield "not a private key", b"".join(lines).replace(lines[2], b"!" + lines[2][1:])
     yield "password", pem_of(key, secret=b"secret")
     yield "password", pem_of(key, serialization.PrivateFormat.TraditionalOpenSSL, b"secret")
     yield "neither RSA nor EC", pem_of(ed25519.Ed25519PrivateKey.generate())
@@ -508,7 +508,7 @@ def test_a_path_as_text_is_not_opened(rsa_key, tmp_path):
     path = tmp_path / "private.pem"
     path.write_bytes(pem_of(rsa_key))
     text = failure(PrivateKeys.of, {"mine": str(path)})
-    assert "has to be a Path" in text
+    assert "as a Path" in text
     assert str(path) not in text
 
 

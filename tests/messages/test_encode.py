@@ -40,7 +40,7 @@ def entries_of(
 
 
 def rescanned(batches: Iterable[EntryBatch]) -> EntryBatch:
-    """What a reader finds in the records, one buffer behind the other."""
+    """What a reader finds in the records, one buffer after the other."""
     pieces = [bytes(b.buffer[b.offsets[0] - 12 : b.offsets[-1] + b.lengths[-1]]) for b in batches]
     buffer = memoryview(b"".join(pieces))
     count = sum(map(len, batches))
@@ -351,7 +351,7 @@ MAP = MESSAGE_SCHEMA.field("properties").type
         *(
             (
                 {"value": ["v"] * 4, name: [1, 2, time, None]},
-                f"row 2: its {name} cannot be one: a time of {time} ms is {text}",
+                f"row 2: its {name} is invalid: a time of {time} ms is {text}",
             )
             for name in ("publish_time", "event_time", "deliver_at_time")
             for time, text in TIMES_THAT_ARE_NONE

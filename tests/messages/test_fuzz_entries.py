@@ -75,7 +75,7 @@ def mutated(entry: bytes, dice: random.Random) -> bytes:
 
 
 def guarded(entries: list[bytes], filler: bytes) -> EntryBatch:
-    """Return entries with filler before, between and behind them."""
+    """Return entries with filler before, between and after them."""
     guard = (filler * GUARD)[:GUARD]
     lengths = np.array([len(entry) for entry in entries], np.int64)
     offsets = np.cumsum(lengths) - lengths + GUARD * np.arange(1, len(entries) + 1)

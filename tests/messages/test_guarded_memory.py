@@ -1,6 +1,6 @@
 """Hostile entries between pages that nobody may touch: a byte read outside an entry, or written outside a buffer, kills the process.
 
-Each entry lies in a slot of its own that may only be read, either right behind a forbidden page or right before one; and so end all tables
+Each entry lies in a slot of its own that may only be read, either right after a forbidden page or right before one; and so end all tables
 and buffers that the decoder makes. The work is done in a process of its own, which notes each case before it tries it.
 """
 
@@ -29,7 +29,7 @@ from ledgerfs.messages.codecs.decompression import decompress
 from ledgerfs.messages.decode.entries import DecodeOptions, TopicDecoder
 from ledgerfs.messages.decode.payloads import Workspace
 from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
-from ledgerfs.messages.kernels import memory
+from ledgerfs.messages.kernels import arrays
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, MessageMetadataRecord
 from ledgerfs.messages.text.json_lines import json_lines
 from tests.messages.test_fuzz_entries import decrypt_with, golden_entries, mutated
@@ -48,7 +48,7 @@ _C.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 class Slots:
-    """Pieces of memory, each with forbidden pages before and behind it; a piece touches those at one of its ends."""
+    """Pieces of memory, each with forbidden pages before and after it; a piece touches those at one of its ends."""
 
     def __init__(self, sizes: Sequence[int], *, at_end: bool = True) -> None:
         pages = [-(-size // PAGE) * PAGE for size in sizes]
@@ -115,7 +115,7 @@ def guarded_outputs() -> Iterator[list[Slots]]:
 
     with pytest.MonkeyPatch.context() as patch:
         for name, guarded in (("empty", guarded_empty), ("empty_table", guarded_table)):
-            original = getattr(memory, name)
+            original = getattr(arrays, name)
             for module in [module for key, module in sys.modules.items() if key.startswith("ledgerfs.messages")]:
                 if getattr(module, name, None) is original:
                     patch.setattr(module, name, guarded)
@@ -160,7 +160,7 @@ def claims(dice: random.Random, numbers: Sequence[int], places: Sequence[int]) -
 
 
 def lying(entry: bytes, dice: random.Random) -> bytes:
-    """Return an entry with other claims behind its metadata, and its payload changed and compressed anew."""
+    """Return an entry with other claims after its metadata, and its payload changed and compressed again."""
     at = 6 + int.from_bytes(entry[2:6], "big") if entry[:2] == b"\x0e\x02" else 0
     at += 6 if entry[at : at + 2] == b"\x0e\x01" else 0
     end = at + 4 + int.from_bytes(entry[at : at + 4], "big")

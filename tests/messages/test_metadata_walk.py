@@ -1,4 +1,4 @@
-"""Frames and metadata of every kind of damage: an answer in the status, and no look behind the entry."""
+"""Frames and metadata with every kind of damage: the status tells it, and nothing after the entry is read."""
 
 import struct
 import subprocess

@@ -123,7 +123,7 @@ def test_metadata_is_kept_byte_for_byte_but_for_compression(made, codec):
 
 
 def fields_of(head: bytes) -> list[bytes]:
-    """Return the fields of metadata as they are, but for those of compression; a slow reading of the wire format."""
+    """Return the fields of metadata as they are, except those of compression, by a slow parser of the wire format."""
     fields, at = [], 0
 
     def number(at: int) -> tuple[int, int]:

@@ -62,7 +62,7 @@ def test_golden_topics_read_the_same(golden_url, topic, codec):
 
 
 def test_what_was_sent_in_batches_is_what_was_sent_without(golden_url):
-    """One topic was sent both ways by Java's client: but for the times and the order of fields, the entries are the same."""
+    """One topic was sent both ways by Java's client: the entries are the same, except for times and the order of fields."""
     of_client = {"publish_time_ms", "producer_name", "schema_version", "sequence_id"}
     for alone, together in zip(
         golden_ledgers(golden_url, "json"), golden_ledgers(golden_url, "json-batched"), strict=True

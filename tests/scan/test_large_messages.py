@@ -344,7 +344,7 @@ def test_a_part_of_a_topic_refuses_what_began_before_it(tmp_path):
 
 
 def test_many_joined_messages_of_one_window_come_in_pieces(tmp_path):
-    """Their last parts stand side by side; more than what waits for them is not in memory but for the one that is joined."""
+    """Their last parts are contiguous; only their waiting parts are in memory, and the one message that is joined."""
     size = 40 * MIB
     messages = [parts_of(bytes([i]) * size + b"end", 4 * MIB, b"%d" % i) for i in range(8)]
     url = url_of(tmp_path, [part for one in messages for part in one[:-1]], [one[-1] for one in messages])

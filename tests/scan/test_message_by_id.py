@@ -132,7 +132,7 @@ def test_ids_of_every_kind(text: object, parts: tuple[object, ...]) -> None:
      (), (26,), (26, 3.5), ("26", "-3"), b"26:3", (1, 2, 3, 4, 5), "9" * 20 + ":0"],
 )  # fmt: skip
 def test_what_is_no_id_is_told(bucket: Bucket, wrong: object) -> None:
-    with pytest.raises(InvalidNameError, match="no id of a message"):
+    with pytest.raises(InvalidNameError, match="not a message id"):
         bucket.topic(f"{GOLDEN}plain").message(wrong)
 
 
@@ -282,5 +282,5 @@ def test_the_search_for_parts_ahead_is_bounded(tmp_path: Path, monkeypatch: pyte
     topic = topic_with(tmp_path, [chunk(0), *[message(i) for i in range(9)]], [chunk(1), chunk(2)])
     assert topic.message("1:0").id == "2:1:-1"
     monkeypatch.setattr(message_by_id, "MOST_BYTES_AROUND", 10)
-    with pytest.raises(NotFoundError, match=r"part of a chunked message .* 60 behind it"):
+    with pytest.raises(NotFoundError, match=r"part of a chunked message .* 60 after it"):
         topic.message("1:0", max_message_bytes=50)

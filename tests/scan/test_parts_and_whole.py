@@ -83,7 +83,7 @@ def test_a_last_part_that_was_sent_twice_is_no_message_that_lacks_parts(tmp_path
 
 
 def test_a_message_behind_the_abort_of_its_transaction_is_aborted(tmp_path: Path) -> None:
-    """Also where the part begins behind the marker, as far as the ledger before its own."""
+    """Also if the part begins after the marker, as far back as the ledger before its own."""
     ends = [in_transaction(1, marker_type=ABORT), in_transaction(1, 2, marker_type=COMMIT)]
     late = [in_transaction(2), in_transaction(3, 2)]
     topic = topic_with(tmp_path, [in_transaction(0), in_transaction(0, 2)], [*ends, message(5)], late, late)
@@ -178,7 +178,7 @@ def test_a_part_of_a_topic_is_not_asked_for_what_is_readable(tmp_path: Path) -> 
 
 
 def test_a_marker_that_comes_late_between_changes_what_is_exported(tmp_path: Path) -> None:
-    """An id of a transaction that was used again has two outcomes; the first marker behind a message tells its own."""
+    """An id of a transaction that was used again has two outcomes; that of a message is the first marker after it."""
     folder, out = tmp_path / "bucket", tmp_path / "out"
     folder.mkdir()
     topic = topic_with(folder, [in_transaction(0)], *[[message(9)]] * 3, [in_transaction(1, marker_type=ABORT)])

@@ -188,7 +188,7 @@ REFUSED = {
     "a credential within": ({"storage__client_kwargs": '{"aws_secret_access_key": "not-to-be-shown"}'}, "credentials"),
     "no number": ({"batch": "many"}, "batch=many: not a whole number"),
     "no messages": ({"batch": "0"}, "1 or more messages"),
-    "no size": ({"blockSize": "64MB?"}, "blockSize=64MB?: '64MB?' is no size"),
+    "no size": ({"blockSize": "64MB?"}, "blockSize=64MB?: invalid size '64MB?'"),
     "no codec": ({"compression": "brotli"}, "no compression is called 'brotli'"),
     "no ledger's id": ({"ledgerId": "-1"}, "a ledger id is a number"),
     "overwriting": ({"mode": "overwrite"}, "ledgers are never written over"),

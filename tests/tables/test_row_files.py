@@ -90,13 +90,13 @@ def test_paths(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("sub", "a folder, which is not read; a pattern can name the files in it"),
+        ("sub", "a folder, which is not read; name the files in it by a pattern"),
         ("sub.jsonl", "a folder, which is not read"),
         ("link", "a folder, which is not read"),
-        ("gone.jsonl", "no file, or a link to none"),
-        ("fifo.jsonl", "no file, or a link to none"),
-        ("a.jsonl.gz", "what file is this"),
-        ("notes.txt", "what file is this"),
+        ("gone.jsonl", "not a file, nor a link to one"),
+        ("fifo.jsonl", "not a file, nor a link to one"),
+        ("a.jsonl.gz", "unknown kind of file"),
+        ("notes.txt", "unknown kind of file"),
     ],
 )
 def test_nothing_is_left_out(tmp_path: Path, name: str, text: str, pattern: str) -> None:
@@ -129,7 +129,7 @@ def test_folders_in_folders_of_another_filesystem() -> None:
     fs.pipe({"/marked/a.jsonl": b'{"value":"a"}', "/marked/sub/b.jsonl": b'{"value":"b"}'})
     try:
         assert len(open_rows("memory://marked/**").paths) == 2
-        with pytest.raises(InvalidRowsError, match=r"marked/sub: a folder.* as 'memory://marked/\*\*/\*.parquet' does"):
+        with pytest.raises(InvalidRowsError, match=r"marked/sub: a folder.* such as 'memory://marked/\*\*/\*.parquet'"):
             open_rows("memory://marked/")
     finally:
         fs.rm("/marked", recursive=True)
@@ -212,14 +212,14 @@ def test_json_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (b"{", "line 3: Expecting"),
         (b"[]", "line 3: not a JSON object"),
         (b'{"value":"a","colour":1}', "line 3: no such column: colour; accepted are value"),
-        (b'{"key":"a"}', "line 3: no value; that of a tombstone"),
+        (b'{"key":"a"}', "line 3: no value; a tombstone has"),
         (b'{"value":{"a":1}}', "line 3: value: "),
         (b'{"value":"a","sequence_id":"x"}', "line 3: sequence_id: "),
         (b'{"value":"a","event_time":"noon"}', "line 3: event_time: "),
         (b'{"value_base64":"*"}', "line 3: value_base64: "),
         (b'{"value":"1","value_base64":"Mg=="}', "line 3: a row with both a value and value_base64"),
         *(
-            (f'{{"value":"a","{name}":{number}}}'.encode(), f"line 3: {name}: .* is no integer of 64 bits")
+            (f'{{"value":"a","{name}":{number}}}'.encode(), f"line 3: {name}: .* is not an integer of 64 bits")
             for name in ("sequence_id", "ledger_id")
             for number in ("1.5", "1.0", "1e400", "true", '"7"', str(2**63), str(2**64 - 1), str(-(2**63) - 1))
         ),
@@ -238,8 +238,8 @@ def test_json_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             )
         ),
         (b'{"value":' + b"[" * 200_000 + b"]" * 200_000 + b"}", "line 3: maximum recursion depth"),
-        (b'{"value":"a","properties":{"a":1}}', "line 3: its properties are no object of texts"),
-        (b'{"value":"a","value":"b"}', "line 3: a name that is there twice"),
+        (b'{"value":"a","properties":{"a":1}}', "line 3: its properties are not an object of texts"),
+        (b'{"value":"a","value":"b"}', "line 3: a name that occurs twice"),
         (b'{"value":"\xff"}', "line 3: 'utf-8' codec"),
     ],
 )
@@ -284,7 +284,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
     for path in (tmp_path / "no.parquet", tmp_path / "empty", tmp_path / "*.parquet"):
         with pytest.raises(NotFoundError, match=str(path).replace("*", r"\*")):
             open_rows(str(path))
-    with pytest.raises(InvalidRowsError, match=r"what file is this\? Known are .parquet"):
+    with pytest.raises(InvalidRowsError, match=r"unknown kind of file; known are .parquet"):
         open_rows(str(tmp_path / "x.txt"))
     with pytest.raises(LedgerfsError):
         open_rows("nothing://x/y.parquet")

@@ -19,9 +19,8 @@ from ledgerfs.dialects.mapfile.loading import End, Loaded, Unloaded, load_folder
 from ledgerfs.dialects.mapfile.reader import MapFileReader
 from ledgerfs.dialects.mapfile.remains import MapFileRemains, PartialLedger, remains_of, require_top
 from ledgerfs.errors import AccessDeniedError, CorruptLedgerError, CorruptMetadataError, LedgerfsError, StoreError
-from ledgerfs.formats.uuid_halves import uuid_from_halves, uuid_halves
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.catalog_rows import LEDGER, Table
+from ledgerfs.ledgers.catalog_rows import LEDGER, Table, uuid_from_halves, uuid_halves
 from ledgerfs.ledgers.dialect import FoundLedgers, Names, OpenLedger, Progress, RepairRequest
 from ledgerfs.ledgers.findings import Finding
 from ledgerfs.ledgers.ledger_ref import CatalogState, LedgerRef

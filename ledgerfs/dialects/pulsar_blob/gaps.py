@@ -9,9 +9,8 @@ from ledgerfs.dialects.pulsar_blob.columns import NUMBER
 from ledgerfs.dialects.pulsar_blob.remains import remains_of
 from ledgerfs.dialects.pulsar_blob.same_ids import SameIds
 from ledgerfs.errors import ObjectNotFoundError
-from ledgerfs.formats.uuid_halves import uuid_halves
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.catalog_rows import agree
+from ledgerfs.ledgers.catalog_rows import agree, uuid_halves
 from ledgerfs.ledgers.missing_ledgers import UNKNOWN, GapKind
 
 UPLOAD_MS = 10 * 60 * 1000

@@ -13,7 +13,7 @@ from ledgerfs.formats.bookkeeper.proto.ledger_metadata_pb2 import LedgerMetadata
 from ledgerfs.formats.record_header import records_size
 
 MANAGED_LEDGER_KEY = "pulsar/managed-ledger"
-# Sizes of the tree are 64-bit: a ledger whose entries and record headers would not fit one is a lie.
+# File sizes are 64-bit: a ledger whose records would take more is not one.
 _MAX_FILE_BYTES = 2**63 - 1
 _REQUIRED = ("write_quorum", "ensemble_size", "length", "last_entry", "state")
 
@@ -36,7 +36,7 @@ class DigestType(IntEnum):
 
 
 MOVED_KEY = "ledgerfs/moved"
-"""Of custom metadata, which brokers hand on as it is."""
+"""Key in the custom metadata, which brokers keep as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +87,15 @@ class LedgerMetadata:
 
     @property
     def is_in_place(self) -> bool:
-        """Whether a broker wrote the ledger for this topic, under this id, so that its creation stands between those of its neighbours.
+        """Whether a broker wrote the ledger for this topic, with this id, so that it was created between its neighbours.
 
-        No bookie ever had what was written from rows, or from records of which no metadata was known; what was copied from elsewhere is
+        Ledgers that ledgerfs wrote from rows, or from records without metadata, name no bookies. Copies under another topic or id are
         marked (`moved`).
         """
         return any(one.bookies for one in self.ensembles) and MOVED_KEY not in dict(self.custom)
 
     def moved(self) -> "LedgerMetadata":
-        """Return the metadata of the ledger's entries as another ledger: of another topic, or with another id."""
+        """Return the metadata for a copy of the ledger under another topic or id."""
         return self if MOVED_KEY in dict(self.custom) else replace(self, custom=(*self.custom, (MOVED_KEY, b"true")))
 
     @property
@@ -110,7 +110,7 @@ class LedgerMetadata:
 def parse_ledger_metadata(data: bytes, *, key: str | None = None, offset: int = 0) -> LedgerMetadata:
     """Parse a bare ``LedgerMetadataFormat`` message.
 
-    Raises `CorruptMetadataError`, naming ``key`` and ``offset``, when the bytes are no such message, lack a required field, or give
+    Raises `CorruptMetadataError`, naming ``key`` and ``offset``, when the bytes are not such a message, lack a required field, or give
     the ledger no entries, a negative length, or more bytes than 63 bits can count.
     """
     try:

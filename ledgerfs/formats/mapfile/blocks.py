@@ -1,8 +1,8 @@
 """Blocks of a SequenceFile: many records, whose keys are compressed together, and so are their values.
 
 ``int32`` -1, the file's marker, vint number of records, then four parts, each a vint size and a stream: the keys' lengths (vints), the
-keys, the values' lengths (vints), the values. What each stream holds follows from the number of records and the values' lengths, so it is
-inflated to just that, and no claim is believed that its stream cannot bear out.
+keys, the values' lengths (vints), the values. The size of each stream's content follows from the number of records and the values' lengths.
+It is inflated to exactly that size; a claim that its stream is too short for is refused before anything is allocated.
 """
 
 import re
@@ -42,7 +42,7 @@ class Block:
     start
         Index of its first byte in the window's buffer.
     records
-        How many it has, at least one.
+        Number of its records, at least one.
     key_lengths, keys, value_lengths, values
         Its streams. The values alone may go on after the window.
 
@@ -64,8 +64,8 @@ class Block:
 def find_block(window: Window, start: int, sync: bytes) -> Block | int:
     """Find the streams of the block that begins at index ``start``, without inflating any.
 
-    Where the window ends before the sizes of all streams, returns how many bytes the block takes from ``start`` on, at least.
-    Raises `CorruptLedgerError` (of an index, `CorruptIndexError`) where no block begins, and for one that would end after the file.
+    If the window ends before the sizes of all streams, returns a lower bound of the bytes that the block takes from ``start`` on.
+    Raises `CorruptLedgerError` (in an index, `CorruptIndexError`) if no block begins there, or it would end after the file.
     """
     buffer, at = window.buffer, start + len(SYNC_ESCAPE) + SYNC_BYTES
     begin = buffer[start : start + len(SYNC_ESCAPE)]
@@ -97,7 +97,7 @@ def find_block(window: Window, start: int, sync: bytes) -> Block | int:
 def block_keys(window: Window, block: Block, codec: Codec) -> Int64:
     """Return the keys of a block, shape (records,), without inflating its values.
 
-    Raises the same errors for broken streams, and keys that are not of eight bytes.
+    Raises the errors of `find_block` for broken streams, and for keys that are not of eight bytes.
     """
     count = block.records
     lengths = inflate_part(window, block.key_lengths, codec, count, count)
@@ -108,7 +108,7 @@ def block_keys(window: Window, block: Block, codec: Codec) -> Int64:
 
 
 def inflate_part(window: Window, part: BlockPart, codec: Codec, least: int, most: int) -> bytes:
-    """Return the ``least`` to ``most`` bytes that one stream of a block holds; raises the same errors for any other size."""
+    """Return the ``least`` to ``most`` bytes that one stream of a block holds; raises the errors of `find_block` for any other size."""
     try:
         return inflate(window.buffer[part.start : part.end], codec, least, most)
     except DecompressionError as error:
@@ -116,7 +116,7 @@ def inflate_part(window: Window, part: BlockPart, codec: Codec, least: int, most
 
 
 def _length(window: Window, at: int, what: str) -> tuple[int, int] | None:
-    """Return a number that no Java array exceeds, and the index after it; None where the window ends before."""
+    """Return a number from 0 to Java's longest array, and the index after it; None if the window ends before."""
     read = read_vint(window.buffer[at : at + MAX_VINT_BYTES], 0)
     if read is None:
         return None
@@ -127,17 +127,17 @@ def _length(window: Window, at: int, what: str) -> tuple[int, int] | None:
 
 
 def _needed(window: Window, start: int, at: int) -> int:
-    """Return the bytes of a block up to the number at ``at``, which the window cuts; raises where it is the file that ends there."""
+    """Return how many bytes from ``start`` on are needed to read the number at ``at``; raises if the file ends before."""
     needed = max(at, len(window.buffer)) + 1 - start
     window.check_inside("a block", start, needed)
     return needed
 
 
 def find_sync(buffer: memoryview, sync: bytes, start: int) -> int | None:
-    """Return the first index from ``start`` on at which a marker begins, with the -1 before it, or None: for a reader without an index.
+    """Return the first index from ``start`` on where a marker begins, with the -1 before it, or None: for a reader without an index.
 
-    A block begins there, or, where nothing is in blocks, a record right after it. A value that holds the same bytes, such as one that is a
-    part of the same file, cannot be told from it; a walk from the start of the file, or from a position of the index, is not deceived.
+    A block begins there, or, in files without blocks, a record begins after it. A value that holds the same bytes, such as a part of the
+    same file, looks like a marker; only a walk from the start of the file, or from a position of the index, can tell them apart.
     """
     found = re.compile(re.escape(SYNC_ESCAPE + sync)).search(buffer, start)
     return None if found is None else found.start()

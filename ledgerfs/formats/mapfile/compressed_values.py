@@ -1,7 +1,7 @@
-"""The values of records that are compressed one by one, inflated into one buffer by a kernel.
+"""Values that are compressed one by one, inflated into one buffer by a kernel.
 
-It calls zlib's own functions, those that Python's module `zlib` is linked to: a call from Python for each value would take longer than most
-values, and give up the interpreter's lock, and wait for it, for each. Where they are not exported, Python does the same, a call a value.
+It calls the functions of zlib that Python's module `zlib` is linked to. A call from Python for each value would take longer than most
+values do, and would release and take the interpreter's lock each time. Where the functions are not exported, Python does that all the same.
 """
 
 import ctypes
@@ -19,22 +19,21 @@ from numba import types
 from numba.extending import intrinsic
 
 from ledgerfs.formats.array_types import Int64
-from ledgerfs.formats.c_functions import address_of, c_library
-from ledgerfs.formats.kernel import kernel
+from ledgerfs.formats.kernel import address_of, c_library, kernel
 from ledgerfs.formats.mapfile.header import Codec
 from ledgerfs.formats.mapfile.records import read_only
 from ledgerfs.formats.memory_loads import load_int32
 
 
 class InflateStop(IntEnum):
-    """Why there are not more values."""
+    """Why `inflate_values` ended."""
 
     COMPLETE = 0
-    """All that were asked for."""
+    """All requested values are inflated."""
     FULL = 1
     """There is no room for the next value."""
     BROKEN = 2
-    """The next value is no stream, or not just one."""
+    """The next value is not exactly one valid stream."""
     WRONG_LENGTH = 3
     """The next value claims another length than its stream has."""
 
@@ -50,7 +49,7 @@ class InflatedValues:
     starts, sizes
         Where in ``buffer`` the bytes of each value are (without its length), shape (values,).
     stop
-        Why there are not more.
+        Why there are no more.
 
     """
 
@@ -61,9 +60,9 @@ class InflatedValues:
 
 
 def inflate_values(buffer: memoryview, starts: Int64, sizes: Int64, codec: Codec, room: int) -> InflatedValues:
-    """Inflate the values whose streams lie at ``starts`` in ``buffer``, with ``sizes``, as many as fit into ``room`` bytes.
+    """Inflate the values whose streams are at ``starts`` in ``buffer``, ``sizes`` bytes each: as many as fit into ``room`` bytes.
 
-    Allocates ``room`` bytes, of which no more are touched than there are values.
+    Allocates ``room`` bytes, and touches only those that values fill.
     """
     if _zlib() is None:
         return _inflate_in_python(buffer, starts, sizes, codec, room)
@@ -75,7 +74,7 @@ def inflate_values(buffer: memoryview, starts: Int64, sizes: Int64, codec: Codec
 
 
 def _inflate_in_python(buffer: memoryview, starts: Int64, sizes: Int64, codec: Codec, room: int) -> InflatedValues:
-    """Do the same where zlib's functions are not to be had."""
+    """Do the same without zlib's C functions."""
     made, stop = bytearray(), InflateStop.COMPLETE
     placed, lengths = [], []
     for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
@@ -108,16 +107,16 @@ def _zlib() -> ctypes.CDLL | None:
     return library
 
 
-# The structure ``z_stream`` as words of eight bytes: input and its size, what was read of it, output and its room, and zlib's own.
+# The structure ``z_stream`` as words of eight bytes: input, its size, bytes read of it, output, its room, and zlib's own fields.
 _STREAM_WORDS = 14
 _NEXT_IN, _AVAIL_IN, _NEXT_OUT, _AVAIL_OUT = 0, 1, 3, 4
 
 
 @contextmanager
 def _inflater(codec: Codec) -> Iterator[tuple[Int64, Int64]]:
-    """Give what `_inflate` needs: addresses of C functions, and a stream, which is for one thread."""
+    """Yield the addresses of the C functions that `_inflate` calls, and a stream for one thread."""
     library = _zlib()
-    assert library is not None  # noqa: S101  (the caller has looked)
+    assert library is not None  # noqa: S101  (the caller has checked)
     stream = np.zeros(_STREAM_WORDS, np.int64)
     version = zlib.ZLIB_RUNTIME_VERSION.encode()
     if library.inflateInit2_(stream.ctypes.data, codec.window_bits, version, stream.nbytes) != 0:
@@ -170,7 +169,7 @@ def _finish(typingctx, function, stream):  # type: ignore[no-untyped-def]  # noq
 
 
 def _call(builder: Any, function: Any, stream: Any, *numbers: Any) -> Any:  # noqa: ANN401  (llvmlite's)
-    """Call a C function of a stream and integers that returns one."""
+    """Call a C function that takes a stream and integers, and returns an integer."""
     i32, pointer = ir.IntType(32), ir.IntType(8).as_pointer()
     kind = ir.FunctionType(i32, [pointer, *(i32 for _ in numbers)]).as_pointer()
     return builder.call(builder.inttoptr(function, kind), [builder.inttoptr(stream, pointer), *numbers])

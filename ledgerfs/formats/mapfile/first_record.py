@@ -1,7 +1,7 @@
 """The ledger's metadata: the value of key -1, the first record of the data, read from a few KiB and without numba.
 
-A catalog of many ledgers needs no more of each. So only the beginnings of compressed streams are inflated, whose checksums are at their
-ends: what is damaged without contradicting itself is found by whoever reads the records.
+A catalog of many ledgers needs only this of each. Compressed streams are inflated at their beginnings only, and their checksums are at
+their ends: damage that still parses is found when the records are read.
 """
 
 import struct
@@ -15,7 +15,7 @@ from ledgerfs.formats.mapfile.window import Window
 METADATA_KEY = -1
 
 MAX_METADATA_BYTES = 1 << 20
-"""More than any metadata: a hundred bytes for each change of bookies."""
+"""Larger than any metadata, which takes a hundred bytes for each change of bookies."""
 
 _RECORD = struct.Struct(">iiq")
 
@@ -23,8 +23,8 @@ _RECORD = struct.Struct(">iiq")
 def read_metadata_value(window: Window, header: SequenceHeader) -> bytes | int:
     """Return the bytes of the ledger's metadata, for `parse_ledger_metadata`; ``window`` has the first bytes of the file.
 
-    Where they are not all in it, returns how many bytes it has to have at least.
-    Raises `CorruptLedgerError` where the first record is broken, cut short, or not the metadata.
+    If the window ends before the metadata does, returns how many bytes it needs at least.
+    Raises `CorruptLedgerError` if the first record is broken, cut short, or not the metadata.
     """
     if header.size >= window.file_size:
         raise window.corrupt("cut short: a header without records", header.size)
@@ -39,7 +39,7 @@ def read_metadata_value(window: Window, header: SequenceHeader) -> bytes | int:
 
 
 def _first_record(window: Window, header: SequenceHeader) -> tuple[int, int, BlockPart] | int:
-    """Return the key, where its record begins, and where its value is."""
+    """Return the key, where its record begins, and where its value is; or how many bytes the window needs."""
     buffer, at = window.buffer, header.size
     while buffer[at : at + 4] == SYNC_ESCAPE:
         if at + 4 + SYNC_BYTES > len(buffer):
@@ -57,7 +57,7 @@ def _first_record(window: Window, header: SequenceHeader) -> tuple[int, int, Blo
 
 
 def _first_of_block(window: Window, header: SequenceHeader) -> tuple[int, int, BlockPart] | int:
-    """Return the first key, where its block begins, and where the block's values are."""
+    """Return the first key, where its block begins, and where the block's values are; or how many bytes the window needs."""
     block = find_block(window, header.size, header.sync)
     if isinstance(block, int):
         return block + header.size
@@ -68,7 +68,7 @@ def _first_of_block(window: Window, header: SequenceHeader) -> tuple[int, int, B
 
 
 def _value(window: Window, part: BlockPart, codec: Codec | None) -> bytes | int:
-    """Return the first value of those that begin where ``part`` does."""
+    """Return the first value in ``part``, without its length; or how many bytes the window needs."""
     given = _start(window, part, codec, 4)
     length = int.from_bytes(given, "big", signed=True) if len(given) == 4 else 0
     if not 0 <= length <= MAX_METADATA_BYTES:
@@ -82,7 +82,7 @@ def _value(window: Window, part: BlockPart, codec: Codec | None) -> bytes | int:
 
 
 def _start(window: Window, part: BlockPart, codec: Codec | None, size: int) -> bytes:
-    """Return the first ``size`` bytes of a stream, or as many as the window has of it."""
+    """Return the first ``size`` bytes that a stream holds, or fewer if the window ends before."""
     stream = window.buffer[part.start : part.end]
     if codec is None:
         return bytes(stream[:size])

@@ -1,4 +1,4 @@
-"""The header of a SequenceFile: how its records are compressed, and the marker that comes again and again between them.
+"""The header of a SequenceFile: how its records are compressed, and the marker that is repeated between them.
 
 ``SEQ`` 06, class names of keys and values, two booleans (compressed, in blocks), the codec's class name if compressed, metadata pairs,
 16 random bytes. Each text is a vint length and UTF-8.
@@ -13,10 +13,10 @@ from ledgerfs.formats.buffers import Buffer
 from ledgerfs.formats.mapfile.window import Role, Window
 
 FIRST_BYTES = 4 << 10
-"""As much of a file as holds its header in all likelihood: 140 bytes where Pulsar wrote it."""
+"""Bytes of a file that almost always hold its header, which takes 140 bytes where Pulsar wrote it."""
 
 MAX_HEADER_BYTES = 64 << 10
-"""More than any header; there is room for some metadata, of which Pulsar writes none."""
+"""Larger than any header, with room for some metadata (Pulsar writes none)."""
 
 SYNC_BYTES = 16
 MAX_VINT_BYTES = 9
@@ -35,7 +35,7 @@ class RecordCompression(Enum):
 
 
 class Codec(Enum):
-    """The codecs that are read, by their class in Java; each is zlib's deflate."""
+    """The codecs that ledgerfs reads, by their Java class; each is zlib's deflate."""
 
     DEFAULT = "org.apache.hadoop.io.compress.DefaultCodec"
     DEFLATE = "org.apache.hadoop.io.compress.DeflateCodec"
@@ -43,7 +43,7 @@ class Codec(Enum):
 
     @property
     def window_bits(self) -> int:
-        """What zlib has to be told of the stream's frame: zlib's own, or gzip's."""
+        """The argument by which zlib knows the stream's frame: its own, or gzip's."""
         return 31 if self is Codec.GZIP else 15
 
 
@@ -58,7 +58,7 @@ class SequenceHeader:
     compression
         What is compressed on its own.
     codec
-        How; None where nothing is compressed.
+        Its codec; None if nothing is compressed.
     sync
         The file's own marker, 16 random bytes.
     size
@@ -77,9 +77,9 @@ class SequenceHeader:
 def parse_header(window: Window) -> SequenceHeader | None:
     """Parse the header of a file, of which ``window`` has the first bytes.
 
-    Returns None where it goes on after the window; `MAX_HEADER_BYTES`, or the whole file if it is smaller, are always enough.
-    Raises `CorruptLedgerError` (of an index, `CorruptIndexError`), and `UnsupportedFormatError` for versions, classes and codecs that are
-    not read, by name.
+    Returns None if the header goes on after the window; `MAX_HEADER_BYTES`, or the whole file if it is smaller, are always enough.
+    Raises `CorruptLedgerError` (in an index, `CorruptIndexError`), and `UnsupportedFormatError` with the name of a version, class or codec
+    that ledgerfs does not read.
     """
     try:
         return _parse(_Cursor(window))
@@ -97,7 +97,7 @@ class _MoreBytesError(Exception):
 
 
 class _Cursor:
-    """What is read of a window, from its first byte on."""
+    """A position in a window, which moves as fields are read."""
 
     def __init__(self, window: Window) -> None:
         self.window = window
@@ -142,7 +142,7 @@ def _parse(cursor: _Cursor) -> SequenceHeader:
 
 
 def _classes(cursor: _Cursor) -> tuple[str, str]:
-    """Return the classes of keys and values; raises unless they are those of Pulsar."""
+    """Return the classes of keys and values; raises unless they are those that Pulsar writes."""
     window = cursor.window
     if cursor.take(3) != b"SEQ":
         raise window.corrupt("not a SequenceFile: it does not begin with SEQ", 0)

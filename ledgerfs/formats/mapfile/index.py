@@ -1,8 +1,8 @@
-"""The ``index`` of a MapFile: where in its data some of the keys are, always in blocks.
+"""The ``index`` of a MapFile: where some of the keys are in its data. It is a SequenceFile of blocks itself.
 
 An entry ``key, position`` says that a walk which begins at ``position`` comes to the key, not that the key is the first there: in data that
-is in blocks, keys before it may be in the same block. The first entry is that of key -1; there is one for 128 records at most, and for
-128 or more where a block has more. All of it can be had from the data, too.
+is in blocks, keys before it may be in the same block. The first entry is that of key -1. There is one for every 128 records, or for more
+if a block has more. The data alone tells all of it, too.
 """
 
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ class MapFileIndex:
     Attributes
     ----------
     keys
-        Ascending, shape (entries,); none where the writer of the file ended before it closed it.
+        Ascending, shape (entries,); empty if the writer ended before it closed the file.
     positions
-        Bytes in the data, ascending, shape (entries,): where to begin for each key.
+        Byte offsets in the data, ascending, shape (entries,): where to begin for each key.
 
     """
 
@@ -41,12 +41,12 @@ class MapFileIndex:
 def parse_index(data: bytes | memoryview, *, data_size: int, key: str | None = None) -> MapFileIndex:
     """Parse a whole index, of data of ``data_size`` bytes.
 
-    Raises `CorruptIndexError` for what is broken or cut short, and for keys or positions that do not ascend, or are outside of the data;
-    `UnsupportedFormatError` for classes, versions and codecs that are not read, and for an index that is not in blocks.
-    Nothing is allocated beyond what ``data`` could inflate to.
+    Raises `CorruptIndexError` for an index that is broken or cut short, and for keys or positions that do not ascend, or are outside of the
+    data; `UnsupportedFormatError` for classes, versions and codecs that ledgerfs does not read, and for an index that is not in blocks.
+    Allocates no more than ``data`` could inflate to.
     """
     window = Window(memoryview(data), 0, len(data), Role.INDEX, key)
-    # Of a whole file both are found, or an error is raised: there are no more bytes to wait for.
+    # The window is the whole file, so neither header nor block asks for more bytes: they are complete, or an error is raised.
     header = cast("SequenceHeader", parse_header(window))
     if header.codec is None or header.compression is not RecordCompression.BLOCK:
         raise UnsupportedFormatError(f"an index with compression {header.compression.name}, not BLOCK", key=key)
@@ -74,7 +74,7 @@ def _positions(window: Window, block: Block, codec: Codec) -> Int64:
 
 
 def _check(window: Window, index: MapFileIndex, data_size: int) -> None:
-    """Raise unless keys and positions ascend, and every position is one in the data."""
+    """Raise `CorruptIndexError` unless keys and positions ascend, and every position is in the data."""
     for name, values in (("key", index.keys), ("position", index.positions)):
         wrong = np.flatnonzero(values[1:] <= values[:-1])
         if wrong.size:

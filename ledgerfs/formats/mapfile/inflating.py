@@ -1,4 +1,4 @@
-"""Streams of zlib, inflated to no more than they are expected to hold."""
+"""Streams of zlib, inflated to no more bytes than expected."""
 
 import zlib
 
@@ -7,14 +7,14 @@ from ledgerfs.formats.buffers import Buffer
 from ledgerfs.formats.mapfile.header import Codec
 
 MOST_OF_A_BYTE = 1032
-"""How many bytes deflate can make of one at most."""
+"""Most bytes that one byte of deflate can expand to."""
 
 
 def inflate(stream: Buffer, codec: Codec, least: int, most: int) -> bytes:
-    """Return what ``stream``, which has to be one whole stream, holds: ``least`` to ``most`` bytes.
+    """Return the ``least`` to ``most`` bytes that one whole stream holds.
 
-    Raises `DecompressionError` for broken streams and all other sizes; never takes much more memory than ``most``, or than such a stream
-    could hold.
+    Raises `DecompressionError` for broken streams and all other sizes. Takes little more memory than ``most`` bytes, or than a stream of
+    this length can hold if that is less.
     """
     if least > MOST_OF_A_BYTE * len(stream):
         raise DecompressionError(f"{len(stream)} compressed bytes, which cannot hold {least}")
@@ -32,9 +32,9 @@ def inflate(stream: Buffer, codec: Codec, least: int, most: int) -> bytes:
 
 
 def inflate_start(stream: Buffer, codec: Codec, size: int) -> bytes:
-    """Return the first ``size`` bytes of what ``stream``, of which there may be a part only, holds, or as many as it tells.
+    """Return the first ``size`` bytes that a stream, which may be cut, holds; fewer if it ends before.
 
-    Raises `DecompressionError` for broken streams; what is not looked at may be broken all the same.
+    Raises `DecompressionError` for streams that are broken in the part that is read.
     """
     try:
         return zlib.decompressobj(codec.window_bits).decompress(stream, size)

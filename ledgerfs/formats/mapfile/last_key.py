@@ -1,4 +1,4 @@
-"""The last key of a file: the proof that nothing is missing at its end. Without numba, since every ledger of a catalog is looked at so."""
+"""The last key of a file, which proves that nothing is missing at its end. Without numba, since a catalog reads it of every ledger."""
 
 import struct
 
@@ -10,10 +10,10 @@ _LENGTHS = struct.Struct(">iiq")
 
 
 def keys_to_end(window: Window, start: int, header: SequenceHeader) -> tuple[int, int]:
-    """Return the first and the last key of the records from index ``start`` on to the end of the file, which is that of the window.
+    """Return the first and last key of the records from index ``start`` to the end of the file; the window ends there, too.
 
-    ``start`` is where a record, a block, or a marker begins. Raises `CorruptLedgerError` where the file is cut short or broken, where keys
-    do not follow by one, and where there is no record. Values are not looked at.
+    A record, a block or a marker begins at ``start``. Raises `CorruptLedgerError` if the file is cut short or broken, if keys are not
+    consecutive, and if there is no record. Values are not read.
     """
     in_blocks = header.compression is RecordCompression.BLOCK
     first = last = None
@@ -43,7 +43,7 @@ def _block(window: Window, at: int, header: SequenceHeader) -> tuple[int, int, i
 
 
 def _record(window: Window, at: int, header: SequenceHeader) -> tuple[int | None, int | None, int]:
-    """Return the key of a record, twice, and where it ends; None for a marker."""
+    """Return the key of a record, as first and as last, and where the record ends; a marker has None for keys."""
     buffer = window.buffer
     if buffer[at : at + len(SYNC_ESCAPE)] == SYNC_ESCAPE:
         end = at + len(SYNC_ESCAPE) + SYNC_BYTES

@@ -1,4 +1,4 @@
-"""Paths of a bucket that Pulsar's filesystem offloader wrote: which object is what, told by its path alone.
+"""Paths of a bucket that Pulsar's filesystem offloader wrote: what each object is, by its path alone.
 
 A ledger is a folder, ``tenant/namespace/persistent/<encoded topic>/<ledger id>-<uuid>`` (legacy V1 topics: with a cluster), with the
 objects ``data`` and ``index``. Hadoop leaves checksums beside them on local file systems. The uuid is that of one offload attempt.
@@ -24,9 +24,9 @@ class FileKind(Enum):
     INDEX = "index"
     """Where in the data some of the records are."""
     CHECKSUM = "checksum"
-    """What Hadoop's local file system writes beside each file."""
+    """A checksum that Hadoop's local file system writes beside each file."""
     OTHER = "other"
-    """Nothing of a ledger's."""
+    """Not an object of a ledger."""
 
 
 KINDS = {
@@ -62,7 +62,7 @@ class MapFileLedger:
 
     @property
     def checksum_keys(self) -> tuple[str, str]:
-        """Paths of Hadoop's checksums of data and index, which are there on local file systems only."""
+        """Paths of Hadoop's checksums of data and index, which exist on local file systems only."""
         return f"{self.folder}/.data.crc", f"{self.folder}/.index.crc"
 
 
@@ -77,7 +77,7 @@ class MapFileKey:
 def parse_ledger_folder(path: str) -> MapFileLedger | None:
     """Return the parts of the path of a ledger's folder, or None when ``path`` is not exactly one.
 
-    The path begins with the tenant. Its topic may be encoded in another way than Java does it: `topic_names` knows what is such a topic.
+    The path begins with the tenant. Its topic may be encoded in another way than Java does it: `topic_names` handles those.
     """
     managed_ledger, _, name = path.rpartition("/")
     parsed = parse_ledger_name(name)

@@ -1,7 +1,7 @@
-"""The records of a SequenceFile that are not in blocks, found in whole buffers by a numba kernel; and the values of blocks.
+"""The records of a SequenceFile without blocks, found in whole buffers by a numba kernel; and the values of blocks.
 
-A record is ``int32`` length, ``int32`` length of the key (8), key, value. Where a length of -1 stands, the file's marker follows. A value
-is a ``BytesWritable``: ``int32`` length and its bytes, or, compressed by itself, a zlib stream of that. Importing this module imports numba
+A record is ``int32`` length, ``int32`` length of the key (8), key, value. After a length of -1 the file's marker follows. A value
+is a ``BytesWritable``: ``int32`` length and its bytes, or, compressed by itself, a zlib stream of both. Importing this module imports numba
 (half a second); `first_record` and `index` do without it.
 """
 
@@ -23,17 +23,17 @@ class RecordStop(IntEnum):
     """Why a scan ended."""
 
     COMPLETE = 0
-    """As many records as were asked for."""
+    """All requested records were found."""
     MORE_BYTES = 1
     """The next record, or its lengths, or a marker, ends after the buffer."""
     WRONG_SYNC = 2
-    """What follows a length of -1 is not the file's marker."""
+    """After a length of -1 there is not the file's marker."""
     WRONG_LENGTH = 3
-    """A record claims a length that none has."""
+    """A record claims an impossible length."""
     WRONG_KEY_LENGTH = 4
-    """A key that is not of eight bytes."""
+    """A key is not of eight bytes."""
     WRONG_VALUE_LENGTH = 5
-    """A value claims another length than its record leaves it."""
+    """A value claims another length than its record has for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,9 @@ class RecordScan:
     position
         Index in the buffer where the next record, or a marker before it, begins.
     needed
-        Bytes that the buffer has to have from ``position`` on for the next record to be complete, as far as its length is seen
-        (`RecordStop.MORE_BYTES`); else 0.
+        For `RecordStop.MORE_BYTES`, the bytes that the buffer needs from ``position`` on for the next record, or its length; 0 otherwise.
     stop
-        Why there are not more.
+        Why there are no more.
     found
         The wrong length; 0 for every other stop.
 
@@ -72,7 +71,7 @@ def scan_records(
 ) -> RecordScan:
     """Find the records in ``buffer`` from index ``start`` on, up to ``count`` of them.
 
-    Looks at no byte outside the buffer and allocates 24 bytes for each record that it could hold.
+    Reads no byte outside the buffer, and allocates 24 bytes for each record that could be in it.
     """
     data = read_only(buffer)
     capacity = max(0, data.size - start) // SMALLEST_RECORD + 1
@@ -92,19 +91,19 @@ def scan_records(
 
 
 def read_value_sizes(lengths: bytes, count: int) -> tuple[Int64, int]:
-    """Return the sizes that ``count`` vints tell, shape (count,), and their sum.
+    """Return ``count`` sizes, shape (count,), which ``lengths`` holds as vints, and their sum.
 
-    The sum is -1 where ``lengths`` are not just so many vints, or one is no size of a ``BytesWritable``.
+    The sum is -1 if ``lengths`` is not exactly that many vints, or one of them is not a size of a ``BytesWritable``.
     """
     sizes = np.empty(count, np.int64)
     return sizes, int(_read_sizes(read_only(lengths), sizes))
 
 
 def place_values(values: bytes, sizes: Int64) -> tuple[Int64, Int64, int]:
-    """Find the bytes of each ``BytesWritable`` in ``values``, of which ``sizes`` are the sizes and ``values`` the sum.
+    """Find the bytes of each ``BytesWritable`` in ``values``, which are ``sizes`` bytes long and fill it.
 
-    Returns starts in ``values`` and sizes of the bytes alone, shapes as ``sizes``, and the number of the first value that tells another
-    size than ``sizes`` do, or -1.
+    Returns starts in ``values`` and sizes of the bytes alone, shapes as ``sizes``, and the number of the first value that claims another
+    size than ``sizes`` has, or -1.
     """
     starts, lengths = np.empty_like(sizes), np.empty_like(sizes)
     wrong = int(_place(read_only(values), sizes, starts, lengths))
@@ -148,7 +147,7 @@ def _scan(data, start, marker, is_compressed, keys, starts, sizes):  # type: ign
 
 @inlined_kernel
 def _after_markers(data, at, marker):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return where the length of a record is, from ``at`` on, and 0; or where it is not, and why."""
+    """Return where the length of the next record is, from ``at`` on, and 0; or where reading ended, and a `RecordStop`."""
     while at + 4 <= data.size:
         if load_int32(data, at) != -1:  # type: ignore[call-arg]
             return at, 0
@@ -170,7 +169,7 @@ def _read_sizes(data, sizes):  # type: ignore[no-untyped-def]  # noqa: ANN001, A
         size = np.int64(np.int8(data[at]))
         at += 1
         if -116 <= size < -112:
-            # As `read_vint` has it; an int32 that is not negative takes four bytes at most.
+            # As in `read_vint`; an int32 that is not negative takes four bytes at most.
             following = -112 - size
             if at + following > data.size:
                 return -1

@@ -1,6 +1,6 @@
-"""From one record to the next through a file's data, whatever is compressed in it: stretches of records, ready to be handed out.
+"""From one record to the next through a file's data, with any compression: batches of consecutive records with plain values.
 
-A reader fetches a window of some MiB, calls `read_records` until it wants more bytes than the window has, and fetches the next from there.
+A reader fetches a window of some MiB, calls `read_records` until that needs more bytes than the window has, and fetches the next window.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from ledgerfs.formats.mapfile.records import (
 from ledgerfs.formats.mapfile.window import Window
 
 DEFAULT_LIMIT = 1 << 30
-"""Bytes of the largest block, or value, that is read: Pulsar writes blocks of 1 MB and one entry, and entries of 5 MiB."""
+"""Bytes of the largest block or value that is read. Pulsar writes blocks of 1 MB and up to one entry more; entries have up to 5 MiB."""
 
 _RECORD_HEADER = 16
 """Two lengths and a key."""
@@ -36,9 +36,9 @@ class Records:
     Attributes
     ----------
     buffer
-        The bytes that hold the values: of the window itself where nothing is compressed.
+        The bytes that hold the values: the window's own buffer if nothing is compressed.
     keys
-        Shape (records,), as they are in the file: whoever reads them sees that they ascend. -1 has the ledger's metadata.
+        Shape (records,), as they are in the file: the caller checks that they ascend. The value of -1 is the ledger's metadata.
     starts, sizes
         Where in ``buffer`` each value is, bytes, shape (records,).
     places
@@ -63,12 +63,12 @@ class Step:
     Attributes
     ----------
     records
-        None where the window has no whole one from the start on, and at the end of the file.
+        None if the window has no whole record from the start on, and at the end of the file.
     position
         Index in the window's buffer where the next record or block begins.
     needed
-        How many bytes from ``position`` on a window has to have, at least, to read on; 0 where this window may hold more, and at the end
-        of the file.
+        How many bytes from ``position`` on a window needs at least to read on; 0 if this window may hold more records, and at the end of
+        the file.
 
     """
 
@@ -80,13 +80,13 @@ class Step:
 def read_records(
     window: Window, start: int, header: SequenceHeader, *, limit: int = DEFAULT_LIMIT, count: int | None = None
 ) -> Step:
-    """Return the next records from index ``start`` on: one block of them, or as many as are in the window, but no more than ``count``.
+    """Return the next records from index ``start`` on: one block of them, or as many as are in the window, up to ``count``.
 
-    ``start`` is where a record or block, or a marker before it, begins. Where values are compressed one by one, as many records are
-    returned as fit into four times their compressed bytes, or ``limit``. ``count`` does not cut blocks.
+    A record or block, or a marker before it, begins at ``start``. If values are compressed one by one, the records returned are those that
+    fit into four times their compressed bytes, or into ``limit``. ``count`` does not cut blocks.
 
-    Raises `CorruptLedgerError` with the offset for an invalid record, and for one that would end after the file, as soon as its length
-    tells; the records before it are returned first. Raises `UnsupportedFormatError` for a value or block of more than ``limit`` bytes.
+    Raises `CorruptLedgerError` with the offset for an invalid record, and for one whose length says that it ends after the file; the
+    records before it are returned first. Raises `UnsupportedFormatError` for a value or block of more than ``limit`` bytes.
     """
     if window.offset + start >= window.file_size:
         return Step(None, start, 0)
@@ -103,7 +103,7 @@ def read_records(
 
 
 def _nothing(window: Window, scan: RecordScan, limit: int) -> Step:
-    """Return the step that finds no whole record, or raise why there is none."""
+    """Return the step of a scan that found no whole record, or raise the error for why there is none."""
     at = scan.position
     if scan.stop is RecordStop.MORE_BYTES:
         if window.offset + at >= window.file_size:
@@ -164,7 +164,9 @@ def _read_block(window: Window, start: int, sync: bytes, codec: Codec, limit: in
     sizes, total = read_value_sizes(lengths, block.records)
     if total < 0:
         raise window.corrupt("invalid lengths of values", block.value_lengths.start)
-    if total <= MOST_OF_A_BYTE * (block.values.end - block.values.start):  # more is a lie, and told as one
+    if total <= MOST_OF_A_BYTE * (
+        block.values.end - block.values.start
+    ):  # a larger claim is false: inflating raises that
         _check_limit(window, "a block", start, total, limit)
     values = inflate_part(window, block.values, codec, total, total)
     starts, sizes, wrong = place_values(values, sizes)

@@ -1,4 +1,4 @@
-"""A part of a file that somebody fetched: its bytes, and where they are from, so that what is wrong in them can be told by its offset."""
+"""A fetched part of a file: its bytes, and its offset in the file, which errors name."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -20,7 +20,7 @@ class Window:
     Attributes
     ----------
     buffer
-        The bytes, of which those before an index of interest may be anything.
+        The bytes.
     offset
         Where in the file they begin.
     file_size
@@ -39,12 +39,12 @@ class Window:
     key: str | None = None
 
     def corrupt(self, reason: str, at: int) -> CorruptObjectError:
-        """Return the error for what is wrong at index ``at`` of the buffer."""
+        """Return the error for damage at index ``at`` of the buffer."""
         kind = CorruptIndexError if self.role is Role.INDEX else CorruptLedgerError
         return kind(reason, key=self.key, offset=self.offset + at)
 
     def check_inside(self, what: str, start: int, size: int) -> None:
-        """Raise the error of a truncated file, or of a lying length, when the file has not ``size`` bytes from index ``start`` on."""
+        """Raise the error of a truncated file, or a false length, if the file has fewer than ``size`` bytes from index ``start`` on."""
         rest = self.file_size - self.offset - start
         if size > rest:
             raise self.corrupt(f"cut short: {what} takes {size} bytes or more, and {rest} are left of the file", start)

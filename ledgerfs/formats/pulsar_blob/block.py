@@ -9,7 +9,7 @@ from ledgerfs.errors import CorruptLedgerError, UnsupportedFormatError
 
 BLOCK_HEADER_BYTES = 128
 MIN_HEADER_BYTES = 28
-"""The bytes of a block header that mean something; the rest is zero."""
+"""The bytes of a block header that have fields; the rest is zero."""
 
 _MAGIC = 0xFBDBABCB
 _STREAMING_MAGIC = 0x26A66D32
@@ -41,8 +41,8 @@ class BlockHeader:
 def parse_block_header(data: bytes | memoryview, *, key: str | None = None, offset: int = 0) -> BlockHeader:
     """Parse the header at the start of ``data``, which stands at byte ``offset`` of object ``key``.
 
-    Raises `CorruptLedgerError` for short data, another magic or lengths that no block has, and `UnsupportedFormatError` for the magic
-    of PIP-76 streaming blocks.
+    Raises `CorruptLedgerError` for short data, another magic or impossible lengths, and `UnsupportedFormatError` for the magic of PIP-76
+    streaming blocks.
     """
     if len(data) < MIN_HEADER_BYTES:
         raise CorruptLedgerError(
@@ -71,7 +71,7 @@ def build_block_header(header: BlockHeader) -> bytes:
 
 
 def build_padding(length: int) -> bytes:
-    """Return ``length`` bytes of padding; its pattern starts anew in each block."""
+    """Return ``length`` bytes of padding, whose pattern starts again in each block."""
     return (_PADDING * (length // 4 + 1))[:length]
 
 
@@ -93,12 +93,12 @@ def trailing_padding(tail: bytes | memoryview) -> int:
             matching += int(differs.argmax())
             break
         matching += piece.size
-    # The run has to begin with the pattern's first byte: its last byte, FE DC DE AD [phase], fixes its length modulo 4.
+    # The run has to begin with the pattern's first byte. Its last byte, FE DC DE AD [phase], gives its length modulo 4.
     return max(0, matching - (matching - phase - 1) % 4)
 
 
 def first_wrong_padding(data: bytes | memoryview) -> int | None:
-    """Return the index of the first byte of ``data`` that is not padding (which starts with it), or None when all of it is."""
+    """Return the index of the first byte that is not padding, or None when all of ``data`` is; padding begins where ``data`` does."""
     actual = np.frombuffer(data, np.uint8)
     differs = actual != np.resize(np.frombuffer(_PADDING, np.uint8), actual.size)
     return int(differs.argmax()) if differs.any() else None

@@ -9,7 +9,7 @@ from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata, build_le
 from ledgerfs.formats.pulsar_blob.block import MIN_HEADER_BYTES
 
 MAX_INDEX_BYTES = 8 << 20
-"""More than any index: 50,000 blocks (Azure's limit of parts) take 1 MB. What is larger is not read at all."""
+"""Larger than any index: 50,000 blocks (Azure's limit of parts) take 1 MB. A larger one is not read at all."""
 
 _MAGIC = 0xDE47DE47
 _STREAMING_MAGIC = 0x3D1FB0BC
@@ -19,7 +19,7 @@ _BLOCK = struct.Struct(">qiq")
 
 @dataclass(frozen=True, slots=True)
 class IndexedBlock:
-    """One block as the index tells it: its first entry, the number of the upload's part, the offset of its header in the data object."""
+    """One block in the index: its first entry, the number of the upload's part, the byte offset of its header in the data object."""
 
     first_entry: int
     part: int
@@ -41,7 +41,7 @@ class OffloadIndex:
     blocks
         Ascending by first entry and offset; never empty.
     oddity
-        What is wrong with the index object's own length, which readers ignore; None in every index that Pulsar wrote.
+        Why the index object's own length is wrong, which readers ignore; None in every index that Pulsar wrote.
 
     """
 
@@ -58,7 +58,7 @@ class OffloadIndex:
 
     @property
     def is_plausible(self) -> bool:
-        """Whether a data object of ``data_length`` bytes can hold every entry: which finds truncated offloads without reading data."""
+        """Whether a data object of ``data_length`` bytes can hold every entry. This finds truncated offloads without reading data."""
         last = self.blocks[-1].offset
         return (self.padding == 0 if last == 0 else self.padding >= 0) and last + self.header_length <= self.data_length
 
@@ -66,9 +66,9 @@ class OffloadIndex:
 def parse_index(data: bytes, *, key: str | None = None) -> OffloadIndex:
     """Parse a whole index object.
 
-    Nothing is allocated beyond the size of ``data``. Raises `CorruptIndexError` (magic, lengths, counts, order of the blocks),
+    Allocates no more than the size of ``data``. Raises `CorruptIndexError` (magic, lengths, counts, order of the blocks),
     `CorruptMetadataError` (the embedded metadata) and `UnsupportedFormatError` (PIP-76 streaming index), each with key and offset.
-    An offload that Pulsar truncated, and reported as successful, parses: its index is well formed, but not `OffloadIndex.is_plausible`.
+    The index of an offload that Pulsar truncated, and reported as successful, parses, but is not `OffloadIndex.is_plausible`.
     """
     magic, declared_length, data_length, header_length, count, metadata_length = _header_fields(data, key)
     if magic != _MAGIC:

@@ -1,4 +1,4 @@
-"""Keys of a bucket: which object is what, told by its name alone.
+"""Keys of a bucket: what each object is, by its name alone.
 
 Pulsar's keys are flat (``docs/formats/pulsar-blob.md``): ``<uuid>-ledger-<id>`` is a data object, the same with ``-index`` its index.
 The uuid is that of one offload attempt, so one ledger can have several pairs.
@@ -27,7 +27,7 @@ class KeyKind(Enum):
     GCS_PART = "gcs-part"
     """A part that jclouds left behind when it emulated a multipart upload on Google Cloud Storage."""
     FOREIGN = "foreign"
-    """Nothing of Pulsar's."""
+    """Not an object of Pulsar."""
 
 
 @dataclass(frozen=True, slots=True)

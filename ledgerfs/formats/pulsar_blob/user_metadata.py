@@ -1,7 +1,7 @@
 """User metadata of the objects, as Pulsar's broker writes and checks it (``docs/formats/pulsar-blob.md``).
 
-The broker refuses objects without the version key, so a copy that dropped user metadata is readable to us and not to it.
-Stores differ in the case of the keys, so keys are compared without it.
+The broker refuses objects without the version key: ledgerfs can read a copy that lost its user metadata, the broker cannot.
+Stores differ in the case of the keys, so their case is ignored.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _ROLE_KEY = "role"
 _MANAGED_LEDGER_KEY = "managedledgername"
 
 GROUP_KEY = "ledgerfs-group"
-"""Name in the user metadata of data objects that a job of ours wrote together (`ledgerfs.dialects.pulsar_blob.ledger_group`)."""
+"""Key in the user metadata of data objects that one job of ours wrote together (`ledgerfs.dialects.pulsar_blob.ledger_group`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def parse_user_metadata(metadata: Mapping[str, str]) -> OffloadUserMetadata:
 
 
 def group_of(metadata: Mapping[str, str]) -> str | None:
-    """Return what tells the job that wrote an object together with others; None for none."""
+    """Return the name of the group that an object was written in (`GROUP_KEY`); None if it has none."""
     return {key.lower(): value for key, value in metadata.items()}.get(GROUP_KEY) or None
 
 

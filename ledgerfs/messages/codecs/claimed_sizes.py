@@ -1,9 +1,8 @@
-"""What payloads claim to decompress to, believed as far as their bytes bear it out.
+"""The uncompressed sizes that payloads claim, checked before memory is allocated for them.
 
 Pulsar limits what is stored, not what that decompresses to: its readers take messages of a hundred times the limit. So does this one, up
-to a ceiling. What is claimed up to `BELIEVED` bytes is allocated at once. For more, nothing is allocated before the payload itself was
-measured, in a small and constant memory; but for ZLIB, whose library takes memory as output comes, and SNAPPY, which makes 22 times as
-much of a payload at most.
+to a ceiling. A claim of up to `BELIEVED` bytes is allocated at once. For a larger one the payload is measured first, in a small and
+constant memory; except with ZLIB, whose library takes memory as output comes, and SNAPPY, which expands a payload 22 times at most.
 """
 
 import numpy as np
@@ -16,10 +15,10 @@ from ledgerfs.messages.codecs.decompression import LARGEST, Compression
 from ledgerfs.messages.kernels.arrays import borrowed
 
 BELIEVED = 5 << 20
-"""Bytes; few messages are larger, and none that is not compressed unless a broker was told to take it."""
+"""Bytes; few messages are larger, and none without compression unless the broker's limit was raised."""
 
 COST_OF_MESSAGE = 256
-"""What each message of a large batch counts for at least, bytes: its row takes that much, however small it is."""
+"""Bytes that each message of a large batch is counted as at least: its row takes that much memory."""
 
 _MOST_OF_A_BYTE: dict[int, int] = {
     Compression.LZ4: 255,
@@ -27,15 +26,15 @@ _MOST_OF_A_BYTE: dict[int, int] = {
     Compression.ZSTD: 1 << 15,
     Compression.SNAPPY: 22,
 }
-"""How many bytes no codec can exceed for each that is stored: ZSTD's shortest block is 4 bytes long, and 128 KiB at most."""
+"""Most bytes that each stored byte can expand to. (ZSTD's shortest block is 4 bytes long, and makes 128 KiB at most.)"""
 
 _PIECE = 128 << 10
 
 
 def check_claim(codec: int, payload: memoryview, size: int, limit: int) -> None:
-    """See that a payload has the ``size`` bytes that it claims, unless they are few.
+    """Check that a payload decompresses to the ``size`` bytes that it claims; a small claim is not checked.
 
-    Raises `DecompressionError` if it has not, and `MessageTooLargeError` if it may have them, and they are more than ``limit``.
+    Raises `DecompressionError` if it does not, and `MessageTooLargeError` if it may, but claims more than ``limit`` bytes.
     """
     if size <= min(limit, BELIEVED) or codec not in _MOST_OF_A_BYTE:
         return
@@ -56,7 +55,7 @@ def check_claim(codec: int, payload: memoryview, size: int, limit: int) -> None:
 
 
 def check_size(size: int, limit: int, subject: str) -> None:
-    """Raise `MessageTooLargeError` for more than ``limit`` bytes, or more than anybody can read."""
+    """Raise `MessageTooLargeError` for more than ``limit`` bytes, or more than a column can hold."""
     if size > LARGEST:
         raise MessageTooLargeError(f"{subject} has {size} bytes, more than the {LARGEST} that a column can hold")
     if size > limit:
@@ -64,12 +63,12 @@ def check_size(size: int, limit: int, subject: str) -> None:
 
 
 def too_large(what: str, needed: int, limit: int) -> MessageTooLargeError:
-    """Return the error that tells what the option has to be raised to."""
+    """Return the error, which names the value of the option that is needed."""
     return MessageTooLargeError(f"{what}, more than the limit of {limit}; max_message_bytes={needed} lets it through")
 
 
 def most_messages(limit: int) -> int:
-    """Return how many messages a batch may have that claims to be large."""
+    """Return the most messages that a batch with a large claim may have."""
     return max(BELIEVED, limit) // COST_OF_MESSAGE
 
 
@@ -80,9 +79,9 @@ def _array(payload: memoryview) -> npt.NDArray[np.uint8]:
 
 
 def _size_of_zstd(payload: memoryview, size: int) -> int:
-    """Return what frames decompress to, or something larger than ``size`` as soon as it is more."""
+    """Return the bytes that frames decompress to; counting ends when it is more than ``size``."""
     made, piece = 0, bytearray(_PIECE)
-    # Pulsar's clients, which decompress at once, know no limit of the window.
+    # Pulsar's clients decompress in one call, which has no limit for the window.
     decompressor = zstandard.ZstdDecompressor(max_window_size=LARGEST + 1)
     try:
         with decompressor.stream_reader(payload, read_across_frames=True, closefd=False) as reader:
@@ -97,7 +96,7 @@ def _size_of_zstd(payload: memoryview, size: int) -> int:
 
 @kernel
 def _size_of_lz4(data):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return what a block decompresses to by the lengths of its sequences; -1 for one that breaks off."""
+    """Return the bytes that a block decompresses to, by the lengths of its sequences; -1 if it is cut."""
     data = borrowed(data)  # type: ignore[call-arg]
     at = made = 0
     while at < data.size:
@@ -114,7 +113,7 @@ def _size_of_lz4(data):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
 
 @kernel
 def _lz4_length(data, at, length):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return a length that goes on in the bytes from ``at`` if its four bits are all set, and the place behind them."""
+    """Return a length, which continues in the bytes from ``at`` if its four bits are all set, and the index after it."""
     more = length == 15
     while more and at < data.size:
         length += np.int64(data[at])

@@ -1,4 +1,4 @@
-"""Compression of payloads as Pulsar's Java client does it: the other way of `decompression`."""
+"""Compression of payloads as Pulsar's Java client does it: the inverse of `decompression`."""
 
 import zlib
 
@@ -10,14 +10,14 @@ from ledgerfs.errors import InvalidOptionError
 from ledgerfs.messages.codecs.decompression import Compression
 
 ZSTD_LEVEL = 3
-"""Of Java's client; the library's default too, but that is for it to change."""
+"""Level of Java's client. It is the library's default too, which may change."""
 
 
 def compress(codec: Compression, plain: bytes | memoryview) -> bytes:
-    """Return the payload that a message of this codec has; `decompress` needs the size of ``plain`` to read it.
+    """Return the compressed payload; `decompress` needs the size of ``plain`` to read it.
 
-    A ZLIB stream is finished, as C++ clients do, and not only flushed as Java's: both are read everywhere, and this one is checked by its
-    reader.
+    A ZLIB stream is finished, as C++ clients do it, not only flushed, as Java's does: all clients read both, and only a finished one has a
+    checksum.
     """
     match codec:
         case Compression.LZ4:
@@ -33,7 +33,7 @@ def compress(codec: Compression, plain: bytes | memoryview) -> bytes:
 
 
 def codec_named(name: str) -> Compression:
-    """Return the codec of this name, in small letters or not; `InvalidOptionError` tells the names that there are."""
+    """Return the codec of this name, in any case; raises `InvalidOptionError` with the known names."""
     try:
         return Compression[name.upper()]
     except KeyError:

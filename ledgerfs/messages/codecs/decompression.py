@@ -1,7 +1,7 @@
 """Decompression of payloads (Pulsar's ``CompressionCodec``), by the codecs' own libraries.
 
-A payload claims how large it will be; nothing larger than the limit is ever allocated, and what comes out has to be exactly that large.
-How far a large claim is believed, `ledgerfs.messages.codecs.claimed_sizes` tells.
+A payload claims its uncompressed size, and has to decompress to exactly that. Nothing larger than the limit is allocated.
+`ledgerfs.messages.codecs.claimed_sizes` checks large claims.
 """
 
 import zlib
@@ -18,7 +18,7 @@ MAX_STORED_BYTES = 5 << 20
 """Pulsar's default of ``maxMessageSize``: bytes of the largest payload that a broker stores, compressed or not."""
 
 LARGEST = 2**31 - 1
-"""Bytes of the largest payload that any codec takes, and that a column of Arrow holds."""
+"""Bytes of the largest payload that every codec takes, and that a column of Arrow holds."""
 
 
 class Compression(IntEnum):
@@ -58,24 +58,24 @@ def _lz4(payload: memoryview, size: int) -> bytes:
 
 
 def _zlib(payload: memoryview, size: int) -> bytes:
-    """Inflate a stream that Java's client never ends, or that others end; one byte more than claimed would tell a lie."""
+    """Inflate a stream, which Java's client does not finish; one byte more than claimed is accepted, to notice a false claim."""
     return zlib.decompressobj().decompress(payload, size + 1)
 
 
 def _zstd(payload: memoryview, size: int) -> bytes:
     if not payload:
-        return b""  # the library's own function takes no frame at all for no bytes
+        return b""  # as the C function, which Pulsar's clients and our kernels call, takes it
     # The library allocates what the frame claims, whatever limit it is given.
     if zstandard.frame_content_size(payload) not in {-1, size}:
         raise DecompressionError(
             f"a ZSTD frame of {zstandard.frame_content_size(payload)} bytes where {size} are claimed"
         )
-    # And to that function, which Pulsar's clients and our kernels call, it is an error if more follows.
+    # The C function also fails for data after the frame.
     return zstandard.ZstdDecompressor().decompress(payload, max_output_size=max(size, 1), allow_extra_data=False)
 
 
 def _snappy(payload: memoryview, size: int) -> bytes:
-    # A raw stream begins with its own length, for which the library allocates, or ends the process if it cannot.
+    # A raw stream begins with its own length. The library allocates that, and ends the process if it cannot.
     claimed = cramjam.snappy.decompress_raw_len(payload)
     if claimed != size:
         raise DecompressionError(f"a SNAPPY stream of {claimed} bytes where {size} are claimed")

@@ -1,6 +1,6 @@
-"""LZ4 and ZSTD from inside a kernel, the other way of `native_decompression`: as `compress` does it, without a call from Python each.
+"""LZ4 and ZSTD from inside a kernel, the inverse of `native_decompression`: as `compress` does it, without calls from Python.
 
-The bytes of ZSTD are the same as there. Those of LZ4 need not be: its package calls another function, which finds less in short payloads.
+ZSTD makes the same bytes as there. LZ4 may make others: its package calls another function, which compresses short payloads less.
 """
 
 import ctypes
@@ -11,8 +11,7 @@ from functools import cache
 import numpy as np
 
 from ledgerfs.formats.array_types import Int64
-from ledgerfs.formats.c_functions import address_of, c_library
-from ledgerfs.formats.kernel import kernel
+from ledgerfs.formats.kernel import address_of, c_library, kernel
 from ledgerfs.messages.codecs.compress import ZSTD_LEVEL
 from ledgerfs.messages.codecs.decompression import Compression
 from ledgerfs.messages.codecs.native_decompression import call_lz4, call_zstd
@@ -23,14 +22,14 @@ _LEVEL_PARAMETER = 100
 
 
 def native_compressors() -> frozenset[Compression]:
-    """Return the codecs that `put_compressed` knows: no compression is one of them."""
+    """Return the codecs that `put_compressed` knows, `Compression.NONE` included."""
     found = {Compression.NONE: True, Compression.LZ4: _lz4() is not None, Compression.ZSTD: _zstd() is not None}
     return frozenset(codec for codec, is_there in found.items() if is_there)
 
 
 @contextmanager
 def compressor_functions(codec: Compression) -> Iterator[Int64]:
-    """Give what `put_compressed` needs: addresses of C functions, and a ZSTD context, which is for one thread."""
+    """Yield the addresses of the C functions that `put_compressed` calls, and of a ZSTD context for one thread."""
     lz4, zstd = _lz4(), _zstd()
     context = 0
     if codec == Compression.ZSTD and zstd is not None:
@@ -48,13 +47,13 @@ def compressor_functions(codec: Compression) -> Iterator[Int64]:
 
 @kernel
 def most_compressed(size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Return the bytes that ``size`` bytes, of which no codec can make less, may take at most."""
+    """Return the most bytes that ``size`` bytes take compressed, even if they do not compress."""
     return size + size // 255 + 80
 
 
 @kernel
 def put_compressed(functions, codec, source, at, size, target, to):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
-    """Compress ``source[at : at + size]`` to ``target[to:]``, which has room for `most_compressed`; return the place behind it, or -1."""
+    """Compress ``source[at : at + size]`` to ``target[to:]``, which has room for `most_compressed`; return the index after it, or -1."""
     if codec == 0:
         copy_bytes(target, to, source, at, size)  # type: ignore[call-arg]
         return to + size

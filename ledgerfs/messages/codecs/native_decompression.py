@@ -1,7 +1,7 @@
 """LZ4 and ZSTD from inside a kernel: the codecs' own C functions, without a call from Python for each payload.
 
-The functions are those inside the extension modules of the packages ``lz4`` and ``zstandard``, which export them. Where a build hides
-them, and for the other codecs, `ledgerfs.messages.codecs.decompression` does the same, a call a payload.
+The functions are those inside the extension modules of the packages ``lz4`` and ``zstandard``, which export them. If a build hides
+them, and for the other codecs, `ledgerfs.messages.codecs.decompression` does the same with a call for each payload.
 """
 
 import ctypes
@@ -16,8 +16,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from ledgerfs.formats.array_types import Int64
-from ledgerfs.formats.c_functions import address_of, c_library
-from ledgerfs.formats.kernel import kernel
+from ledgerfs.formats.kernel import address_of, c_library, kernel
 from ledgerfs.messages.codecs.decompression import Compression
 
 
@@ -29,7 +28,7 @@ def native_codecs() -> frozenset[int]:
 
 @contextmanager
 def native_functions(*, with_zstd: bool) -> Iterator[Int64]:
-    """Give what `decompress_into` needs: addresses of C functions, and a ZSTD context, which is for one thread."""
+    """Yield the addresses of the C functions that `decompress_into` calls, and of a ZSTD context for one thread."""
     lz4, zstd = _lz4(), _zstd()
     context = 0
     if with_zstd and zstd is not None:
@@ -46,7 +45,7 @@ def native_functions(*, with_zstd: bool) -> Iterator[Int64]:
 
 @kernel
 def decompress_into(functions, codec, source, at, end, target, to, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
-    """Decompress ``source[at:end]`` to ``target[to : to + size]``, and nowhere else; return whether it became just that."""
+    """Decompress ``source[at:end]`` to ``target[to : to + size]``; return whether it is exactly that long. Writes nothing else."""
     if codec == 1:
         return call_lz4(functions[0], source, at, end - at, target, to, size) == size  # type: ignore[call-arg]
     return call_zstd(functions[1], functions[2], source, at, end - at, target, to, size) == size  # type: ignore[call-arg]

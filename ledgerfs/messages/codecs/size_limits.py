@@ -1,5 +1,5 @@
-"""Limits of messages that signatures and commands tell: here, where no codec is imported, since they are read before any message is."""
+"""Limits of messages that signatures and commands show: in a module of their own, since commands must not import codecs for them."""
 
 DEFAULT_MAX_MESSAGE_BYTES = 1 << 30
-"""The ceiling: half of what a column of Arrow can hold. 5 MiB of ZSTD may become 160 GiB, and no process is to end by one message; the
-largest one takes up to three times its size for a moment."""
+"""The default limit: half of what a column of Arrow can hold. 5 MiB of ZSTD may become 160 GiB, and one message must not end the process;
+the the largest one takes up to three times its size for a moment."""

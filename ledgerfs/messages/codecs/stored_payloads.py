@@ -1,4 +1,4 @@
-"""Many payloads compressed one behind the other, by a kernel where the codec's library can be called from one."""
+"""Many payloads compressed one after the other, by a kernel if it can call the codec's library."""
 
 import numpy as np
 
@@ -12,16 +12,15 @@ from ledgerfs.messages.codecs.native_compression import (
     native_compressors,
     put_compressed,
 )
-from ledgerfs.messages.kernels.arrays import borrowed
-from ledgerfs.messages.kernels.memory import empty
+from ledgerfs.messages.kernels.arrays import borrowed, empty
 
 
 def stored_payloads(
     codec: Compression, plain: Bytes, plain_at: Int64, limit: int, codecs: Int64
 ) -> tuple[Bytes, Int64]:
-    """Compress the payloads that ``plain`` has between the offsets ``plain_at``; return all of them, and the offsets between them.
+    """Compress the payloads in ``plain``, which the offsets ``plain_at`` separate; return the compressed bytes, and their offsets.
 
-    One that would grow, beyond ``limit`` bytes, stays plain: it has no bytes in the result, and its place in ``codecs`` is that of none.
+    A payload that would grow, to more than ``limit`` bytes, stays plain: it has no bytes in the result, and 0 in ``codecs``.
     """
     if codec in native_compressors():
         sizes = np.diff(plain_at)
@@ -46,7 +45,7 @@ def stored_payloads(
 
 @kernel
 def _compress(functions, codec, plain, plain_at, limit, codecs, out, stored_at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-    """Compress each payload; return the number of one that the library refuses, or -1."""
+    """Compress each payload; return the index of the first that the library refuses, or -1."""
     plain, out = borrowed(plain), borrowed(out)  # type: ignore[call-arg]
     to = 0
     for i in range(plain_at.size - 1):

@@ -1,9 +1,9 @@
 """Second step: from entries to messages (Pulsar's ``SingleMessageMetadata``).
 
-A message is a few integers again: which entry it is of, which of a batch, and where its metadata, key and payload are. Entries that are
-no batch are one message each. Where no entry is a batch and none is compressed, nothing is copied: the columns of the messages are those of
-the entries. Else the split leaves the payloads of all messages one behind the other, which is what their column needs, while those of one
-batch are still in the CPU's cache: compressed ones are decompressed on the way.
+A message is a few integers again: its entry, its index in the batch, and where its metadata, key and payload are. Entries that are
+not batches are one message each. If no entry is a batch and none is compressed, nothing is copied: the columns of the messages are those of
+the entries. Otherwise the split copies the payloads of all messages one after the other, as their column needs them, while those of one
+batch are still in the CPU's cache; it decompresses them on the way.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,18 +20,17 @@ from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.messages.codecs.decompression import LARGEST, Compression
 from ledgerfs.messages.codecs.native_decompression import decompress_into, native_functions
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status
-from ledgerfs.messages.kernels.arrays import borrowed, copy_bytes
-from ledgerfs.messages.kernels.memory import empty, empty_table
+from ledgerfs.messages.kernels.arrays import borrowed, copy_bytes, empty, empty_table
 from ledgerfs.messages.kernels.wire import ABSENT, field_map, uint32_be, walk_fields
 from ledgerfs.messages.proto.message_metadata_pb2 import MessageMetadataRecord
 
 _NOTHING = np.zeros(0, np.uint8)
 SMALLEST_MESSAGE = 6
-"""Bytes that a message of a batch takes at least: the size of its metadata, and its payload's size in it."""
+"""Least bytes of a message in a batch: the size of its metadata, and its payload's size in it."""
 
 
 class MessageField(IntEnum):
-    """Columns of the messages; the value that stands for "not there" in brackets."""
+    """Columns of the messages; in brackets the value for a missing field."""
 
     ENTRY = 0  # position in the table of entries
     BATCH_INDEX = 1  # (ABSENT)
@@ -66,7 +65,7 @@ BATCHED_FIELDS = field_map(
     counts={1: MessageField.PROPERTIES},
 )
 
-# Columns that a message takes from its entry when it is alone; the last four also where a message of a batch has no other word.
+# Columns that a message outside a batch takes from its entry; one of a batch takes the last four if it does not set them itself.
 _OF_ENTRY = {
     MessageField.METADATA_AT: Meta.METADATA_AT,
     MessageField.METADATA_END: Meta.METADATA_END,
@@ -84,7 +83,7 @@ _OF_ENTRY = {
 }
 _OF_ENTRY_PAIRS = np.array([[int(message), int(meta)] for message, meta in _OF_ENTRY.items()])
 
-_UNSAID = {
+_DEFAULTS = {
     MessageField.PAYLOAD_SIZE: -1,
     MessageField.PROPERTIES: 0,
     MessageField.KEY_AT: ABSENT,
@@ -92,9 +91,9 @@ _UNSAID = {
     MessageField.ORDERING_KEY_AT: ABSENT,
     MessageField.COMPACTED_OUT: 0,
 }
-"""What a message of a batch is that does not say it, nor has it from its entry; sizes mean nothing where there is no place."""
-_UNSAID_PAIRS = np.array([[int(column), value] for column, value in _UNSAID.items()])
-_MAPS = (_OF_ENTRY_PAIRS, _UNSAID_PAIRS, BATCHED_FIELDS)
+"""Values of the other columns, if a message of a batch does not set them. Sizes are undefined where the position is `ABSENT`."""
+_DEFAULT_PAIRS = np.array([[int(column), value] for column, value in _DEFAULTS.items()])
+_MAPS = (_OF_ENTRY_PAIRS, _DEFAULT_PAIRS, BATCHED_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +105,13 @@ class Messages:
     columns
         Arrays by `MessageField`, one number a message each.
     one_an_entry
-        Whether message i is of entry i, for all of them.
+        Whether every entry is exactly one message.
     heads
         The bytes that the columns of metadata and keys point into.
     payloads
         The bytes that the column of payloads points into.
     are_packed
-        Whether ``payloads`` are those of the messages one behind the other, from its first byte on.
+        Whether ``payloads`` holds the payloads of the messages one after the other, from its first byte on.
 
     """
 
@@ -130,10 +129,10 @@ class Messages:
 
 
 def split_batches(data: Bytes, entries: Int64Table, *, with_payloads: bool = True) -> Messages:
-    """Return the messages of the entries in ``entries``, whose payloads lie in ``data``, plain or compressed by a native codec.
+    """Return the messages of the entries in ``entries``, whose payloads are in ``data``, plain or compressed by a native codec.
 
-    Sets the status of an entry that is not the batch that it promises, or does not decompress to what it claims, and leaves its messages
-    out. Allocates no more than the payloads hold or claim; without ``with_payloads`` only what metadata and keys take.
+    For an entry that is not the batch that its metadata promises, or does not decompress to the size it claims, the status is set and its
+    messages are left out. Allocates no more than the payloads hold or claim; without ``with_payloads`` only what metadata and keys take.
     """
     is_batch, codecs = entries[Meta.BATCH_SIZE] != ABSENT, entries[Meta.COMPRESSION]
     kept = _kept_of_batches(data, entries)
@@ -158,7 +157,7 @@ def split_batches(data: Bytes, entries: Int64Table, *, with_payloads: bool = Tru
 
 
 def plain_sizes(entries: Int64Table) -> Int64:
-    """Return how many bytes each payload has, or claims to have when it is decompressed."""
+    """Return the bytes of each payload; of a compressed one the uncompressed bytes that it claims."""
     stored = entries[Meta.PAYLOAD_END] - entries[Meta.PAYLOAD_AT]
     sizes: Int64 = np.where(entries[Meta.COMPRESSION] == 0, stored, entries[Meta.UNCOMPRESSED_SIZE])
     return sizes
@@ -170,9 +169,9 @@ def _head_sizes(entries: Int64Table) -> Int64:
 
 
 def split_unopened(data: Bytes, entries: Int64Table) -> Messages:
-    """Return the messages without a look at the payloads, which may still be compressed: entry and batch index only.
+    """Return the messages without reading the payloads, which may still be compressed: entry and batch index only.
 
-    A batch that claims more messages than its bytes could hold, or those that it claims to decompress to, sets the status of its entry.
+    The status is set for a batch that claims more messages than its uncompressed bytes could hold.
     """
     is_batch = entries[Meta.BATCH_SIZE] != ABSENT
     kept = _kept_of_batches(data, entries)
@@ -187,7 +186,7 @@ def split_unopened(data: Bytes, entries: Int64Table) -> Messages:
 
 
 def _kept_of_batches(data: Bytes, entries: Int64Table) -> dict[int, list[int]]:
-    """Return the indexes of the messages that compaction kept, by the batch's position, and set how many the batch has now."""
+    """Return {row of the batch: indexes of the messages that compaction kept}, and set how many messages the batch has now."""
     kept = {}
     for row in np.flatnonzero(entries[Meta.KEPT_OF_BATCH] != ABSENT).tolist():
         at, end = entries[[Meta.METADATA_AT, Meta.METADATA_END], row].tolist()
@@ -211,10 +210,10 @@ def _name_kept(messages: Messages, kept: Mapping[int, list[int]]) -> None:
 
 
 def _counts(entries: Int64Table, room: Int64, is_batch: npt.NDArray[np.bool_]) -> Int64:
-    """Return how many messages each entry has, after a look at whether there is room for them."""
+    """Return how many messages each entry has; sets the status of batches that are too short for theirs."""
     claimed, kept = entries[Meta.BATCH_SIZE], entries[Meta.KEPT_OF_BATCH]
     batch_size = np.where(kept == ABSENT, claimed, kept)
-    # Compacted or not: to the kernel, an entry whose own size is negative is no batch.
+    # A negative claim is wrong for compacted batches, too: the kernel takes such an entry for one message.
     entries[Meta.STATUS][is_batch & ((claimed < 0) | (batch_size > room))] = Status.BROKEN_BATCH
     is_valid = entries[Meta.STATUS] == Status.VALID
     return np.where(is_valid, np.where(is_batch, batch_size, 1), 0)
@@ -233,7 +232,7 @@ def _alone(data: Bytes, entries: Int64Table) -> Messages:
 
 @kernel
 def _split(data, entries, table, maps, buffers, wanted, functions):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-    """Fill the columns of all messages, heads and payloads; return how many messages there are."""
+    """Fill the columns of all messages, heads and payloads; return the number of messages."""
     data, entries, functions = borrowed(data), borrowed(entries), borrowed(functions)  # type: ignore[call-arg]
     maps = (borrowed(maps[0]), borrowed(maps[1]), borrowed(maps[2]))
     heads, payloads, scratch = borrowed(buffers[0]), borrowed(buffers[1]), borrowed(buffers[2])
@@ -263,30 +262,30 @@ def _split(data, entries, table, maps, buffers, wanted, functions):  # type: ign
 
 @kernel
 def _take_over(data, size, entries, i, made, used, maps, wanted):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-    """Fill one row from an entry that is a message alone, whose payload of ``size`` bytes is in its place; return the places behind it."""
+    """Fill one row from an entry that is one message, whose payload of ``size`` bytes is copied already; return the indexes after it."""
     table, heads = made[0], made[1]
     of_entry = maps[0]
-    row, head, behind = used
+    row, head, after = used
     table[:, row] = 0
     for k in range(of_entry.shape[0]):
         table[of_entry[k, 0], row] = entries[of_entry[k, 1], i]
     table[0, row] = i
     table[1, row] = entries[18, i]
-    table[4, row] = behind
+    table[4, row] = after
     table[5, row] = size
     if wanted[0]:
         head = _move_head(data, table, row, heads, head)
-    return row + 1, head, behind + size
+    return row + 1, head, after + size
 
 
 @kernel
 def _split_batch(source, at, end, entries, i, made, used, maps, wanted):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-    """Fill rows, heads and payloads from the messages of a batch; return the places behind them.
+    """Fill rows, heads and payloads from the messages of a batch; return the indexes after them.
 
-    For what is not the batch that it promises, these are where they were.
+    For an entry that is not the batch that its metadata promises, returns the given ones.
     """
     table, heads, payloads = made
-    row, head, behind = used
+    row, head, after = used
     count = entries[18, i] if entries[39, i] < 0 else entries[39, i]
     _fill(entries, i, table, row, row + count, maps[0], maps[1])
     for k in range(count):
@@ -299,18 +298,18 @@ def _split_batch(source, at, end, entries, i, made, used, maps, wanted):  # type
             _fill(entries, i, table, row, row + 1, maps[0], maps[1])
             continue
         if wanted[1]:
-            copy_bytes(payloads, behind, source, table[4, row], table[5, row])  # type: ignore[call-arg]
-            table[4, row] = behind
-            behind += table[5, row]
+            copy_bytes(payloads, after, source, table[4, row], table[5, row])  # type: ignore[call-arg]
+            table[4, row] = after
+            after += table[5, row]
         if wanted[0]:
             head = _move_head(source, table, row, heads, head)
         row += 1
-    return row, head, behind
+    return row, head, after
 
 
 @inlined_kernel
 def _move_head(source, table, row, heads, head):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Copy a message's metadata to ``heads[head:]``, and let its columns point there; return the place behind it."""
+    """Copy a message's metadata to ``heads[head:]``, and let its columns point there; return the index after it."""
     at, end = table[2, row], table[3, row]
     copy_bytes(heads, head, source, at, end - at)  # type: ignore[call-arg]
     for column in (2, 3, 7, 11):
@@ -320,10 +319,10 @@ def _move_head(source, table, row, heads, head):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _fill(entries, i, table, start, stop, of_entry, unsaid):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-    """Set the columns of some messages of a batch to what they are unless a message says something else."""
-    for k in range(unsaid.shape[0]):
-        table[unsaid[k, 0], start:stop] = unsaid[k, 1]
+def _fill(entries, i, table, start, stop, of_entry, defaults):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    """Set the columns of some messages of a batch to their defaults, and to the fields of their entry."""
+    for k in range(defaults.shape[0]):
+        table[defaults[k, 0], start:stop] = defaults[k, 1]
     for k in range(of_entry.shape[0] - 4, of_entry.shape[0]):
         table[of_entry[k, 0], start:stop] = entries[of_entry[k, 1], i]
     table[0, start:stop] = i
@@ -331,7 +330,7 @@ def _fill(entries, i, table, start, stop, of_entry, unsaid):  # type: ignore[no-
 
 @inlined_kernel
 def _walk_message(data, at, end, table, row, fields):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-    """Fill one row from a message of a batch; return the position behind the message, or -1."""
+    """Fill one row from a message of a batch; return the index after the message, or -1."""
     if at + 4 > end:
         return -1
     size = uint32_be(data, at)

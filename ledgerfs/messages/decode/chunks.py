@@ -1,8 +1,8 @@
 """Chunked messages, joined (PIP-37).
 
-A large message is several entries, one behind the other but with those of other producers between them, and they may go on in the next
-ledger. Parts are kept until the last one comes. How many bytes may wait is bounded: a message whose parts were dropped for that is followed
-on all the same, so that it is known for certain whether it lacks parts or is too large.
+A large message is several entries in order, with entries of other producers between them, and may continue in the next ledger. Its parts
+are kept until the last one comes. The bytes of waiting parts are bounded: a message whose parts were dropped is still followed, so that it
+is known whether it lacks parts or is too large.
 """
 
 from collections import OrderedDict
@@ -15,19 +15,19 @@ from ledgerfs.messages.codecs.decompression import LARGEST
 from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
 
 LEAST_WAITING_BYTES = 256 << 20
-"""What may wait at least, in all messages together; more if one message may be larger."""
+"""Least bound of the bytes that wait in all messages together; it is higher if one message may be larger."""
 
 MAX_ENDED = 10_000
-"""Of how many messages that ended a part that is stored once more is known again; of an older one it is told as one that lacks parts."""
+"""How many ended messages are remembered: a repeated part of one is ignored. A repeated part of an older one is reported as incomplete."""
 
 _LONGEST_ID = 256
 _COST_OF_PART = 64
-"""What keeping a part costs beside its bytes, of which it may have none."""
+"""Bytes that a kept part costs besides its own, even if it is empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Incomplete:
-    """A chunked message of which parts are missing: where its first part stands, how many parts came, how many there are."""
+    """A chunked message that lacks parts: where its first part is, how many parts came, and how many it has."""
 
     ledger_id: int
     entry_id: int
@@ -45,7 +45,7 @@ class Joined:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A message until its last part comes; ``total`` bytes came of it, which ``parts`` has unless it was dropped."""
+    """A message that waits for parts; ``total`` bytes of it came, which are in ``parts`` unless they were dropped."""
 
     ledger_id: int
     entry_id: int
@@ -56,7 +56,7 @@ class _Waiting:
     parts: list[bytes] | None = field(default_factory=list)
 
     def take(self, payload: bytes | None) -> int:
-        """Add the next part; return by how much the bytes that it wants to keep grew."""
+        """Add the next part; return by how many bytes `cost` grew."""
         payload, self.is_sealed = payload or b"", self.is_sealed or payload is None
         self.came += 1
         self.total += len(payload)
@@ -66,7 +66,7 @@ class _Waiting:
 
     @property
     def cost(self) -> int:
-        """Bytes that it takes, or would if it had not been dropped."""
+        """Bytes that it takes, or would take if its parts had not been dropped."""
         return self.total + self.came * _COST_OF_PART
 
 
@@ -77,14 +77,14 @@ class ChunkJoiner:
     Attributes
     ----------
     max_message_bytes
-        The largest message to join. So many bytes, or `LEAST_WAITING_BYTES`, may wait in all messages together.
+        The largest message to join. This many bytes, or `LEAST_WAITING_BYTES` if that is more, may wait in all messages together.
     incomplete
-        Messages of which a part was missing.
+        Messages that lack parts.
     earlier
-        Called for a part whose first part is not known, where reading began in the middle of a topic: adds earlier parts by `recall`, and
+        Called for a part whose first part is unknown, since reading began in the middle of a topic: adds earlier parts by `recall`, and
         returns whether there were any.
     joined_since
-        Of all messages that were joined from several ledgers, the first ledger; None if there is no such message.
+        The first ledger of all messages that were joined from several ledgers; None if there is no such message.
     ended_before
         Whether a part was left out whose message had ended before reading began.
 
@@ -98,7 +98,7 @@ class ChunkJoiner:
     _waiting: dict[bytes, _Waiting] = field(default_factory=dict)
     _kept: "OrderedDict[bytes, _Waiting]" = field(default_factory=OrderedDict)
     _ended: "OrderedDict[bytes, bool]" = field(default_factory=OrderedDict)
-    """Messages that are whole or given up, and whether their first part was seen."""
+    """Messages that are joined or given up: whether their first part was seen."""
     _wanted: int = 0
     _most_wanted: int = 0
     waiting_bytes: int = field(init=False, default=0)
@@ -107,13 +107,13 @@ class ChunkJoiner:
     def add(
         self, position: tuple[int, int], chunked_id: bytes, chunk: int, chunks: int, payload: bytes | None
     ) -> Joined | None:
-        """Take one part, whose entry is at ``position`` (ledger, entry); return the whole message with the last one.
+        """Add one part, whose entry is at ``position`` (ledger, entry); return the whole message if it is the last part.
 
-        A payload of None is one that could not be decrypted. As Pulsar's consumer does: a first part begins anew, a repeated one is
-        ignored, a gap gives the message up. Raises `MessageTooLargeError` with the last part of a message that could not be kept.
+        A payload of None could not be decrypted. As in Pulsar's consumer, a first part starts the message again, a repeated part is
+        ignored, and a gap gives the message up. Raises `MessageTooLargeError` at the last part of a message that could not be kept.
         """
         if len(chunked_id) > _LONGEST_ID:
-            # Pulsar's are short; others may be megabytes, of which thousands would be remembered.
+            # Pulsar's are short. Others may have megabytes, and thousands are remembered.
             chunked_id = sha256(chunked_id).digest()
         if chunk == 0:
             self._give_up(chunked_id)
@@ -123,7 +123,7 @@ class ChunkJoiner:
             return None
         waiting = self._find(chunked_id)
         if waiting is None:
-            self._miss(position, chunked_id, chunks)
+            self._leave_out(position, chunked_id, chunks)
             return None
         if chunk != waiting.came:
             if chunk > waiting.came:
@@ -138,7 +138,7 @@ class ChunkJoiner:
         return self._whole(waiting)
 
     def recall(self, older: "ChunkJoiner") -> None:
-        """Take over what waits in a joiner that read what is before, and which messages ended there; what began anew since stays."""
+        """Add the waiting and ended messages of a joiner that read earlier entries; messages that are known here stay as they are."""
         for chunked_id, waiting in older._waiting.items():  # noqa: SLF001  (of the same class)
             if chunked_id not in self._waiting and chunked_id not in self._ended:
                 self._waiting[chunked_id] = waiting
@@ -148,24 +148,24 @@ class ChunkJoiner:
                 self._wanted += waiting.cost
         self._most_wanted = max(self._most_wanted, self._wanted, older._most_wanted)  # noqa: SLF001
         for chunked_id, is_first_seen in older._ended.items():  # noqa: SLF001
-            # Of one whose first part was not seen, more may be before.
+            # If the first part was not seen, more parts may be in still earlier entries.
             if is_first_seen and chunked_id not in self._waiting and chunked_id not in self._ended:
                 self._end(chunked_id)
 
     def finish(self) -> list[Incomplete]:
-        """Give up what still waits, and return all that never became whole."""
+        """Give up the messages that still wait, and return all incomplete ones."""
         for chunked_id in list(self._waiting):
             self._give_up(chunked_id)
         return self.incomplete
 
     def _find(self, chunked_id: bytes) -> _Waiting | None:
-        """Return the message that a part is of; looks before the place where reading began, until more is known of it."""
+        """Return the waiting message of a part; reads earlier entries, as far as it takes to know the message."""
         waiting = self._waiting.get(chunked_id)
         while waiting is None and chunked_id not in self._ended and self.earlier is not None and self.earlier():
             waiting = self._waiting.get(chunked_id)
         return waiting
 
-    def _miss(self, position: tuple[int, int], chunked_id: bytes, chunks: int) -> None:
+    def _leave_out(self, position: tuple[int, int], chunked_id: bytes, chunks: int) -> None:
         """Leave out a part that no message waits for."""
         if chunked_id in self._ended:
             self.ended_before = True
@@ -189,7 +189,7 @@ class ChunkJoiner:
             self.waiting_bytes += grown
             if waiting.total > min(self.max_message_bytes, LARGEST):
                 self._drop(chunked_id)
-        # The last part is followed by none that has to wait.
+        # After the last part the message does not wait any more.
         while self.waiting_bytes > self._most_bytes and waiting.came < waiting.chunks:
             self._drop(next(iter(self._kept)))
 
@@ -204,7 +204,7 @@ class ChunkJoiner:
         raise too_large(what, self._most_wanted, self._most_bytes)
 
     def _drop(self, chunked_id: bytes) -> None:
-        """Let go of the bytes of a message; the message itself is followed on."""
+        """Drop the bytes of a message, which is still followed."""
         waiting = self._kept.pop(chunked_id)
         waiting.parts = None
         self.waiting_bytes -= waiting.cost
@@ -216,7 +216,7 @@ class ChunkJoiner:
             self.incomplete.append(Incomplete(waiting.ledger_id, waiting.entry_id, waiting.came, waiting.chunks))
 
     def _end(self, chunked_id: bytes, *, is_first_seen: bool = True) -> None:
-        """Remember that a message is whole or given up, so that its further parts are not told again."""
+        """Remember that a message is joined or given up, so that its further parts are not reported again."""
         self._ended[chunked_id] = is_first_seen
         if len(self._ended) > MAX_ENDED:
             self._ended.popitem(last=False)

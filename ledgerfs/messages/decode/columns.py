@@ -1,4 +1,4 @@
-"""Last step but one: the columns of the message table, each built from the tables of integers when it is asked for."""
+"""Third step: the requested columns of the message table, built from the tables of integers."""
 
 import base64
 import binascii
@@ -27,7 +27,7 @@ from ledgerfs.messages.kernels.gather import (
 from ledgerfs.messages.kernels.wire import ABSENT
 
 StateOf = Callable[[tuple[int, int], int, int], str]
-"""Tells what became of a transaction's message: called with the transaction, the ledger and the entry."""
+"""Called with a transaction, a ledger and an entry; returns the state of that message of the transaction."""
 
 _LONGEST_CONSTANT = 256
 _PROPERTY_OF_MESSAGE, _PROPERTY_OF_BATCHED = 4, 1
@@ -35,7 +35,7 @@ _PROPERTY_OF_MESSAGE, _PROPERTY_OF_BATCHED = 4, 1
 
 @dataclass(frozen=True, slots=True)
 class MessageColumns:
-    """Builds Arrow arrays of the messages, one column at a time. What no message has costs nothing."""
+    """Builds Arrow arrays of the messages, one column at a time. A column that no message sets costs nothing."""
 
     topic: str
     ledger_id: int
@@ -177,7 +177,7 @@ class MessageColumns:
         return of_entries if self.messages.one_an_entry else take(of_entries, self.messages[MessageField.ENTRY])
 
     def _repeating(self, name: str, column: Meta) -> pa.Array:
-        """Return a column of text or bytes that entries have, mostly all the same."""
+        """Return a column of text or bytes of the entries, most of which have equal values."""
         at, size = self.entries[column], self.entries[column + 1]
         valid, gather = at >= 0, _GATHER[name]
         if not valid.any():

@@ -1,6 +1,6 @@
-"""Columns that hold one value over and over: topic, ledger, and every field that nobody set.
+"""Columns that repeat one value: topic, ledger, and every field that no message sets.
 
-Arrow's arrays never change, so a longer one made before serves as any shorter one, for nothing.
+Arrow's arrays are immutable, so a shorter one is a slice of a longer one that was made before.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ _SMALLEST = 1 << 12
 
 @dataclass(slots=True)
 class ConstantColumns:
-    """Arrays of one value by the name of their column, kept for the next batch."""
+    """Arrays of one value, by the name of their column, kept for the next batch."""
 
     _arrays: dict[str, tuple[object, pa.Array]] = field(default_factory=dict)
 
@@ -25,7 +25,7 @@ class ConstantColumns:
         return self.array(name, value, length, lambda size: _repeated(value, kind, size))
 
     def array(self, name: str, value: object, length: int, make: Callable[[int], pa.Array]) -> pa.Array:
-        """Return ``length`` items of what ``make`` makes of ``value`` for a column of this name."""
+        """Return ``length`` items of a column of this name that repeats ``value``; ``make`` builds the array if none is kept."""
         known, kept = self._arrays.get(name, (None, None))
         if kept is None or len(kept) < length or known != value:
             kept = make(max(_SMALLEST, length))

@@ -1,7 +1,7 @@
 """Decryption of end-to-end encrypted messages, as Pulsar's Java client (``MessageCryptoBc``) writes them.
 
 A producer draws an AES data key, wraps it with the public key of every reader, and puts the wrapped keys and an initialization vector in
-the metadata of each message. The payload is AES-GCM with its tag behind it. RSA keys wrap by OAEP with SHA-1, EC keys by BouncyCastle's
+the metadata of each message. The payload is AES-GCM, its tag at the end. RSA keys wrap by OAEP with SHA-1, EC keys by BouncyCastle's
 ``ECIES``; the C++ and Go clients know RSA only, and wrap alike.
 """
 
@@ -31,26 +31,26 @@ _PrivateKey: TypeAlias = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 _IV_SIZE = 12
 _DATA_KEY_SIZES = frozenset((16, 24, 32))
 _CACHED_DATA_KEYS = 1024
-"""A producer keeps its data key for hours, so that this is as many producers, or months of one."""
+"""A producer keeps its data key for hours, so this is enough for as many producers, or for months of one."""
 
 _SHA1 = SHA1()  # noqa: S303 - what Pulsar's clients wrap with
 _OAEP = padding.OAEP(padding.MGF1(_SHA1), _SHA1, label=None)
 
 _EXPLICIT = (
-    "the private key {name} spells out the parameters of its curve, as keys do that are made as Pulsar's guide has it (-param_enc "
-    "explicit). cryptography 47 and newer can read that, the one installed here cannot; or convert the key: openssl ec -in … "
+    "the private key {name} has explicit parameters of its curve, as keys made by Pulsar's guide do (-param_enc explicit); "
+    "the installed cryptography cannot read that: install cryptography 47 or newer, or convert the key: openssl ec -in … "
     "-param_enc named_curve -out …"
 )
 
 _ECIES_MAC_KEY_SIZE = 16
 _ECIES_MAC_SIZE = 20
 _ECIES_LENGTH_TAG = bytes(8)
-"""The size in bits of the encoding parameter, of which Pulsar uses none."""
+"""The size in bits of the encoding parameter, which Pulsar does not use."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncryptedDataKey:
-    """One of a message's ``encryption_keys``: the data key, wrapped with the public key of that name."""
+    """One of a message's ``encryption_keys``: the data key, wrapped with the public key of this name."""
 
     name: str
     value: bytes = field(repr=False)
@@ -59,7 +59,7 @@ class EncryptedDataKey:
 class PrivateKeys:
     """The private keys of a reader by their names.
 
-    Pickles hold the keys, so that they reach the workers of Spark; ``repr`` and error texts hold the names only.
+    Pickles contain the keys, so that they reach the workers of Spark; ``repr`` and error texts contain the names only.
     """
 
     __slots__ = ("_keys", "_pem")
@@ -75,7 +75,7 @@ class PrivateKeys:
         Raises
         ------
         DecryptionError
-            A file cannot be read, or holds no unprotected RSA or EC private key.
+            A file cannot be read, or is not an RSA or EC private key without a password.
 
         """
         return cls({name: _pem_of(name, source) for name, source in keys.items()})
@@ -89,7 +89,7 @@ class PrivateKeys:
         return name in self._keys
 
     def unwrap(self, wrapped: EncryptedDataKey) -> bytes | None:
-        """Return the data key, or None if the private key of that name does not fit; ``KeyError`` if there is none."""
+        """Return the data key, or None if the private key of that name does not fit; raises ``KeyError`` without such a key."""
         key = self._keys[wrapped.name]
         if isinstance(key, rsa.RSAPrivateKey):
             return _unwrap_oaep(key, wrapped.value)
@@ -123,12 +123,12 @@ class Decryptor:
     def decrypt(
         self, wrapped: Sequence[EncryptedDataKey], initialization_vector: bytes, ciphertext: bytes | memoryview
     ) -> bytes:
-        """Return the payload in the clear: still compressed, and of a batch as a whole; of a chunked message one chunk.
+        """Return the decrypted payload, still compressed: of one message, a whole batch, or one chunk.
 
         Parameters
         ----------
         wrapped
-            The message's ``encryption_keys``. As in Pulsar, any of them will do.
+            The message's ``encryption_keys``. As in Pulsar, one of them is enough.
         initialization_vector
             The message's ``encryption_param``.
         ciphertext
@@ -139,7 +139,7 @@ class Decryptor:
         EncryptedMessageError
             No private key of these names is given.
         DecryptionError
-            None of those given fits, or the message was changed.
+            No given key fits, or the message was changed.
 
         """
         if len(initialization_vector) != _IV_SIZE:
@@ -219,17 +219,17 @@ def _pem_of(name: str, source: str | bytes | os.PathLike[str]) -> bytes:
 
 
 def _load(name: str, pem: bytes) -> _PrivateKey:
-    """Parse a key; the parser's own messages quote what it read, so none of them is passed on."""
+    """Parse a key. The parser's own messages quote the key, so they are not passed on."""
     try:
         key = load_pem_private_key(pem, password=None)
     except TypeError:
-        reason = f"the private key {name!r} is protected by a password; give it without (openssl pkey -in … -out …)"
+        reason = f"the private key {name!r} is protected by a password; remove it (openssl pkey -in … -out …)"
     except (ValueError, UnsupportedAlgorithm) as error:
         if "explicit parameters are unsupported" in str(error):
             raise DecryptionError(_EXPLICIT.format(name=repr(name))) from None
-        reason = f"what is given as {name!r} is no private key in PEM; the path of a file has to be a Path"
+        reason = f"the key given as {name!r} is not a private key in PEM; give the path of a file as a Path"
     else:
         if isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey):
             return key
-        reason = f"the private key {name!r} is neither RSA nor EC; Pulsar encrypts for no others"
+        reason = f"the private key {name!r} is neither RSA nor EC, the kinds that Pulsar encrypts for"
     raise DecryptionError(reason)

@@ -1,7 +1,7 @@
 """Entries to the message table: walk the metadata, make payloads plain, split batches, build columns.
 
-The steps work on tables of integers over one buffer. Where nothing has to be decrypted, joined or decompressed, no byte is copied before
-the columns themselves; where no column needs a payload, none is opened.
+The steps work on tables of integers over one buffer. If nothing has to be decrypted, joined or decompressed, the columns are the first copy
+of any byte; if no column needs a payload, none is opened.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,14 +23,14 @@ from ledgerfs.messages.decode.entry_checksum import EntryState, check_entries
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status, walk_metadata
 from ledgerfs.messages.decode.payloads import Decrypt, EntryError, PlainPayloads, Workspace
 from ledgerfs.messages.decode.table_schema import schema_of
-from ledgerfs.messages.kernels.portions import spans
+from ledgerfs.messages.kernels.arrays import spans
 from ledgerfs.messages.kernels.wire import ABSENT
 
 _STATUS_TEXT = {
     Status.BROKEN_FRAME: "its frame claims more bytes than the entry has",
-    Status.BROKEN_METADATA: "its message metadata is no protobuf message",
+    Status.BROKEN_METADATA: "its message metadata is not a protobuf message",
     Status.MISSING_FIELD: "its message metadata lacks producer name, sequence id or publish time",
-    Status.IMPOSSIBLE_TIME: "its publish time is one that no calendar holds",
+    Status.IMPOSSIBLE_TIME: "its publish time is outside the calendar",
     Status.BROKEN_BATCH: "its payload is not the batch that its metadata promises",
 }
 _PORTION = 8 << 20
@@ -46,7 +46,7 @@ class DecodeOptions:
     Attributes
     ----------
     columns
-        Names of `MESSAGE_SCHEMA` in the order wanted; None for the default ones. What is not asked for is not built.
+        Names of `MESSAGE_SCHEMA`, in order; None for the default ones. Other columns are not built.
     start_ms, end_ms
         Keep messages published from ``start_ms`` on and before ``end_ms``, ms since 1970 UTC.
     include_markers
@@ -54,12 +54,12 @@ class DecodeOptions:
     check_checksums
         Compare the CRC32C of every entry that has one.
     max_message_bytes
-        The largest payload to decompress, and to join of chunks.
+        The largest payload to decompress, or to join from chunks.
     on_encrypted
-        ``raise``, or ``null`` (keep the row without its value), or ``skip``; where there is no private key of the names that a message is
-        encrypted for.
+        For messages without a private key of the names that they are encrypted for: ``raise``, ``null`` (keep the row without its value),
+        or ``skip``.
     on_corrupt
-        ``raise``, or ``skip`` what cannot be read, or is too large, and report it.
+        For entries that are damaged or too large: ``raise``, or ``skip`` (and report them).
 
     """
 
@@ -75,7 +75,7 @@ class DecodeOptions:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Entries that were left out because they are damaged or too large: their ids, both ends included, and why."""
+    """Entries that were left out because they are damaged or too large: first and last id, and the reason."""
 
     ledger_id: int
     first_entry: int
@@ -85,16 +85,16 @@ class Skipped:
 
 @dataclass(slots=True)
 class TopicDecoder:
-    """Decodes the entries of one topic, in their order; chunked messages go on from one call to the next.
+    """Decodes the entries of one topic, in their order; chunked messages continue from one call to the next.
 
     Attributes
     ----------
     decrypt
-        Decrypts payloads; None where there are no private keys.
+        Decrypts payloads; None without private keys.
     state_of
-        Tells what became of a transaction's message at a ledger and entry, for the column ``txn_state``.
+        Returns the state of a transaction's message at a ledger and entry, for the column ``txn_state``.
     skipped
-        What was left out with ``on_corrupt="skip"``.
+        Entries that were left out with ``on_corrupt="skip"``.
     schema
         Schema of the tables.
 
@@ -114,7 +114,7 @@ class TopicDecoder:
         self.chunks = ChunkJoiner(self.options.max_message_bytes)
 
     def walk(self, batch: EntryBatch, ledger_id: int) -> tuple[Int64Table, Mask]:
-        """First half: return the metadata of a batch's entries, and which of them are sound messages of users."""
+        """First half: return the metadata of the entries, and which of them are sound messages of users."""
         entries = walk_metadata(batch)
         status = entries[Meta.STATUS]
         wrong = np.flatnonzero(status != Status.VALID).tolist()
@@ -128,9 +128,9 @@ class TopicDecoder:
         return entries, sound
 
     def portions(self, entries: Int64Table, keep: Mask) -> Iterator[Mask]:
-        """Split the entries in ``keep`` so that what a portion decompresses to, by its own claims, is bounded (to about 8 MiB).
+        """Split the entries in ``keep`` into portions of about 8 MiB each, by the uncompressed sizes that they claim.
 
-        A larger message is a portion alone.
+        A larger message is a portion by itself.
         """
         waiting = min(self.chunks.waiting_bytes, LARGEST)
         if waiting <= _PORTION and not entries[Meta.COMPRESSION].any():
@@ -141,7 +141,7 @@ class TopicDecoder:
         stored = entries[Meta.PAYLOAD_END, rows] - entries[Meta.PAYLOAD_AT, rows]
         claimed = np.clip(entries[Meta.UNCOMPRESSED_SIZE, rows], 0, most)
         sizes = np.where(entries[Meta.COMPRESSION, rows] == 0, stored, claimed)
-        # Any part may be the last one, whose message then has what waited.
+        # Any part may be the last one, and its message then has all waiting parts.
         if waiting > _PORTION:
             sizes[(entries[Meta.CHUNKS, rows] > 1) & (entries[Meta.CHUNK, rows] > 0)] += waiting
         for start, stop in spans(sizes, _PORTION):
@@ -184,18 +184,18 @@ class TopicDecoder:
         return pa.RecordBatch.from_arrays([columns.build(name) for name in self.schema.names], schema=self.schema)
 
     def beginner(self) -> "TopicDecoder":
-        """Return a decoder of the same topic that has read nothing yet, and reports nothing."""
+        """Return a decoder of the same topic with empty state, which skips damaged entries and reports to its own list."""
         return replace(self, skipped=[], options=replace(self.options, on_corrupt="skip"))
 
     def take_chunks(self, batches: Iterable[EntryBatch], ledger_id: int) -> None:
-        """Read the chunks of a ledger, for the messages that it does not end."""
+        """Read only the chunks of a ledger, for chunked messages that end later."""
         for batch in batches:
             entries, keep = self.walk(batch, ledger_id)
             payloads = _payloads(batch, ledger_id, entries, keep & (entries[Meta.CHUNKS] > 1))
             payloads.open(self.decrypt, self.options.on_encrypted, self.chunks)
 
     def fail(self, ledger_id: int, entry_id: int, reason: str, kind: EntryError = CorruptMessageError) -> None:
-        """Raise for an entry that is damaged or too large, or remember that it was left out."""
+        """Raise the error for an entry that is damaged or too large; with ``on_corrupt="skip"`` add it to `skipped` instead."""
         if self.options.on_corrupt == "raise":
             raise kind.of(ledger_id, entry_id, reason)
         self.skipped.append(Skipped(ledger_id, entry_id, entry_id, reason))
@@ -216,7 +216,7 @@ def _payloads(batch: EntryBatch, ledger_id: int, entries: Int64Table, keep: Mask
 
 
 def _where(keep: Mask, entries: Int64Table) -> Int64Table:
-    """Return the entries in ``keep``; where they stand side by side, without a copy."""
+    """Return the entries in ``keep``, without a copy if they are consecutive."""
     rows = np.flatnonzero(keep)
     if rows.size and rows[-1] - rows[0] + 1 == rows.size:
         return entries[:, rows[0] : rows[-1] + 1]
@@ -224,7 +224,7 @@ def _where(keep: Mask, entries: Int64Table) -> Int64Table:
 
 
 def _wrong_checksums(batch: EntryBatch) -> dict[int, str]:
-    """Return row and reason of each entry whose checksum is not that of its bytes."""
+    """Return {row: reason} of the entries with a wrong checksum."""
     result = check_entries(batch)
     wrong = np.flatnonzero(result.states == EntryState.MISMATCH).tolist()
     return {row: f"its CRC32C is {result.computed[row]:08x}, it says {result.stored[row]:08x}" for row in wrong}

@@ -1,7 +1,7 @@
 """The frame of an entry, and the check of its CRC32C (``docs/formats/entries.md``).
 
 An entry is ``[0E02 | int32 size | broker entry metadata] [0E01 | uint32 crc] message``; both parts in brackets are optional. The checksum
-covers all that stands behind it.
+covers all that follows it.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class EntryState(IntEnum):
 
     VALID = 0
     NO_CHECKSUM = 1
-    """Old clients write none; nothing to compare."""
+    """Old clients write no checksum."""
     MISMATCH = 2
     BROKEN_FRAME = 3
     """The frame claims more bytes than the entry has."""
@@ -32,7 +32,7 @@ class EntryState(IntEnum):
 class ChecksumResult:
     """The states of a batch's entries, and the checksums of each: arrays of shape (entries,).
 
-    ``stored`` and ``computed`` mean something where the state is ``VALID`` or ``MISMATCH``.
+    ``stored`` and ``computed`` are set if the state is ``VALID`` or ``MISMATCH``.
     """
 
     states: npt.NDArray[np.uint8]

@@ -1,4 +1,4 @@
-"""What a scan asks of the table of entries that a decoder's walk returns: the one place beside the decoder that knows its columns."""
+"""Fields that a scan needs of the table that `TopicDecoder.walk` returns: only this module and the decoder know the table's columns."""
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ _OUTCOME_OF_MARKER = {21: "committed", 22: "aborted"}
 
 
 def rows_in_transactions(entries: Int64Table, keep: Mask) -> EntryRows:
-    """Return which of the entries in ``keep`` are of a transaction; half of an id makes none."""
+    """Return which of the entries in ``keep`` belong to a transaction, with both halves of its id."""
     has_both = (_column(entries, Meta.TRANSACTION_LEAST) != ABSENT) & (
         _column(entries, Meta.TRANSACTION_MOST) != ABSENT
     )
@@ -29,7 +29,7 @@ def transactions_at(entries: Int64Table, rows: EntryRows) -> list[Transaction]:
 
 
 def markers_at(entries: Int64Table, rows: EntryRows) -> list[bool]:
-    """Return for each row whether it is a marker of the broker's."""
+    """Return for each row whether it is a marker of the broker."""
     is_marker: list[bool] = (_column(entries, Meta.MARKER)[rows] != ABSENT).tolist()
     return is_marker
 
@@ -44,12 +44,12 @@ def outcomes_in(entries: Int64Table) -> list[tuple[int, Transaction, str]]:
 
 
 def publish_times(entries: Int64Table) -> npt.NDArray[np.int64]:
-    """Return when each entry was published, ms since 1970 UTC; by its own cluster, where it is a replicated one."""
+    """Return when each entry was published, ms since 1970 UTC; a replicated one has the time of its own cluster."""
     return _column(entries, Meta.PUBLISH_TIME)
 
 
 def first_local_time(entries: Int64Table) -> int | None:
-    """Return when the first entry was published, ms; None for a replicated one, which has its time from another cluster."""
+    """Return when the first entry was published, ms since 1970 UTC; None for a replicated one, which has the time of another cluster."""
     if _column(entries, Meta.REPLICATED_FROM_AT)[0] != ABSENT:
         return None
     return int(_column(entries, Meta.PUBLISH_TIME)[0])
@@ -62,7 +62,7 @@ def chunk_at(entries: Int64Table, row: int) -> tuple[int, int] | None:
 
 
 def chunked_id_at(batch: EntryBatch, entries: Int64Table, row: int) -> bytes:
-    """Return what all chunks of one message have in common."""
+    """Return the id that all chunks of one message share (``uuid`` in its metadata)."""
     start = max(0, int(_column(entries, Meta.CHUNKED_ID_AT)[row]))
     return bytes(batch.buffer[start : start + int(_column(entries, Meta.CHUNKED_ID_SIZE)[row])])
 

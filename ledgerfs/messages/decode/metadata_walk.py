@@ -2,7 +2,7 @@
 
 A column of the table, ``table[Meta.…]``, is a field of all entries; a field of bytes is two columns, where it begins in the buffer and how
 long it is.
-Nothing is copied. Unknown fields are skipped; an entry that breaks a bound, or lacks what every message has, says so in its status.
+Nothing is copied. Unknown fields are skipped. The status of an entry tells if it breaks a bound, or lacks a field that every message has.
 """
 
 from enum import IntEnum
@@ -13,8 +13,7 @@ from google.protobuf.message import DecodeError
 
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.messages.kernels.arrays import borrowed
-from ledgerfs.messages.kernels.memory import empty_table
+from ledgerfs.messages.kernels.arrays import borrowed, empty_table
 from ledgerfs.messages.kernels.wire import ABSENT, field_map, uint32_be, walk_fields
 from ledgerfs.messages.proto.message_metadata_pb2 import MessageMetadataRecord
 
@@ -37,7 +36,7 @@ class Status(IntEnum):
 
 
 class Meta(IntEnum):
-    """Columns of the table; in brackets the value that stands for "not there" where it is not 0."""
+    """Columns of the table; in brackets the value for a missing field, if it is not 0."""
 
     STATUS = 0  # a `Status`
     METADATA_AT = 1
@@ -151,13 +150,13 @@ def walk_metadata(batch: EntryBatch) -> Int64Table:
 
 
 def _look_closer(data: npt.NDArray[np.uint8], table: Int64Table) -> None:
-    """Set the status of entries that seem to lack a field."""
+    """Correct the status of entries that seem to lack a field."""
     for row in np.flatnonzero(table[Meta.STATUS] == Status.MISSING_FIELD).tolist():
         table[Meta.STATUS, row] = _missing_or_not(data[table[Meta.METADATA_AT, row] : table[Meta.METADATA_END, row]])
 
 
 def _missing_or_not(metadata: npt.NDArray[np.uint8]) -> Status:
-    """Return the status of an entry that seems to lack a field: 2⁶³, which a field of 64 bits can be, is `ABSENT` to the kernel."""
+    """Return the status of an entry that seems to lack a field: it may have the value 2⁶³, which the kernel takes for `ABSENT`."""
     try:
         message = MessageMetadataRecord.FromString(metadata.tobytes())
     except DecodeError:
@@ -211,6 +210,6 @@ def _walk_entry(data, at, end, table, i, broker, message):  # type: ignore[no-un
 
 
 def transactions_of(entries: Int64Table) -> list[tuple[int, int] | None]:
-    """Return for each entry its transaction's id as (most, least) significant half; None where it is in none: it takes both halves."""
+    """Return for each entry its transaction's id as (most, least) significant half; None without both halves."""
     pairs = zip(entries[Meta.TRANSACTION_MOST].tolist(), entries[Meta.TRANSACTION_LEAST].tolist(), strict=True)
     return [None if ABSENT in (most, least) else (most, least) for most, least in pairs]

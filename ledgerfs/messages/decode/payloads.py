@@ -1,8 +1,8 @@
-"""Between the walk and the split: payloads made plain. Decrypted, joined where they are chunks, decompressed: in this order.
+"""Between the walk and the split: payloads are made plain. They are decrypted, joined if they are chunks, and decompressed, in this order.
 
-What has to be made is put behind the entries in a workspace, and the table's columns of the payload then point there. What LZ4 or ZSTD
-compressed stays as it is: the split decompresses it, a payload at a time, into memory that the CPU's cache still holds when it is split.
-An entry whose payload cannot be made plain is a failure of that entry alone.
+A new payload is added after the entries in a workspace, and the table's columns of the payload then point there. Payloads of LZ4 and ZSTD
+stay compressed: the split decompresses them one at a time, into memory that is still in the CPU's cache when it splits them.
+If a payload cannot be made plain, only its own entry fails.
 """
 
 from collections.abc import Callable, Iterable
@@ -31,14 +31,14 @@ from ledgerfs.messages.proto.message_metadata_pb2 import MessageMetadataRecord
 Decrypt = Callable[[list[tuple[str, bytes]], bytes, memoryview], bytes]
 """Called with the wrapped keys (name, value), the initialization vector, and the ciphertext.
 
-Raises `EncryptedMessageError` where no private key of these names is given, another `LedgerfsError` where one does not decrypt.
+Raises `EncryptedMessageError` if no private key of these names is given, another `LedgerfsError` if decryption fails.
 """
 
 EntryError: TypeAlias = type[CorruptMessageError] | type[MessageTooLargeError]
 
 
 class Failure(NamedTuple):
-    """An entry whose payload is not to be had: its row, why, and what kind of error that is."""
+    """An entry whose payload cannot be read: its row, the reason, and the class of the error."""
 
     row: int
     reason: str
@@ -46,7 +46,7 @@ class Failure(NamedTuple):
 
 
 class Workspace:
-    """A buffer, and pieces added behind it; offsets count through all of it."""
+    """A buffer, and pieces added after it; offsets count through all of them."""
 
     def __init__(self, buffer: memoryview) -> None:
         self._pieces: list[bytes | memoryview] = [buffer]
@@ -68,9 +68,9 @@ class Workspace:
         return memoryview(self._pieces[piece])[start - origin : end - origin]
 
     def bytes(self) -> Bytes:
-        """Return all of it as one array; without a copy where nothing was added."""
+        """Return all of it as one array, without a copy if nothing was added."""
         if len(self._pieces) > 1:
-            # The pieces may be large, and are let go.
+            # The pieces may be large, so they are freed.
             self._pieces, self._starts = [memoryview(b"".join(self._pieces))], [0]
         return np.frombuffer(self._pieces[0], np.uint8)
 
@@ -86,7 +86,7 @@ class PlainPayloads:
     keep
         Which entries are whole messages with plain payloads.
     sealed
-        Which entries nobody has a key for.
+        Which entries cannot be decrypted, since no key is given.
     failures
         Each entry whose payload is broken, or too large.
 
@@ -105,9 +105,9 @@ class PlainPayloads:
         self.sealed = np.zeros(self.ids.size, bool)
 
     def open(self, decrypt: Decrypt | None, on_encrypted: str, chunks: ChunkJoiner) -> None:
-        """Decrypt what is encrypted, and join what is chunked: of that the last part is kept, with the payload of all.
+        """Decrypt encrypted payloads, and join chunks: the last one is kept, with the payload of all.
 
-        Where no key is given for a message, or for a part of one, it is raised for, nulled or left out as ``on_encrypted`` says.
+        If no key is given for a message, or a part of one, ``on_encrypted`` decides: raise, null its value, or skip it.
         """
         encrypted = np.flatnonzero(self.entries[Meta.ENCRYPTION_KEYS] > 0)
         if decrypt is None and on_encrypted != "raise":
@@ -119,7 +119,7 @@ class PlainPayloads:
         if on_encrypted == "skip":
             self.keep &= ~self.sealed
         elif self.sealed.any():
-            # Without its key a batch is one message, and nothing of its payload can be read.
+            # Without its key a batch is one message, whose payload cannot be read.
             for column, value in ((Meta.BATCH_SIZE, ABSENT), (Meta.COMPRESSION, 0), (Meta.VALUE_IS_NULL, 1)):
                 self.entries[column, self.sealed] = value
 
@@ -144,7 +144,7 @@ class PlainPayloads:
                 self._replace(row, joined.payload)
 
     def decompress(self, limit: int) -> None:
-        """Decompress what no kernel decompresses, and find what is larger than ``limit`` bytes, or does not have what it claims."""
+        """Decompress payloads that no kernel can; those larger than ``limit`` bytes, or than they claim, are failures."""
         codecs, sizes = self.entries[Meta.COMPRESSION], self.entries[Meta.UNCOMPRESSED_SIZE]
         is_compressed = (codecs != 0) & self.keep
         if not is_compressed.any():
@@ -156,7 +156,7 @@ class PlainPayloads:
             self._decompress(row, limit)
 
     def count(self, limit: int) -> None:
-        """Find batches that claim to be large, and to have more messages than ``limit`` bytes are to be allocated for."""
+        """Fail batches with a large claim whose rows would take more than ``limit`` bytes."""
         most = most_messages(limit)
         is_large = (self.entries[Meta.COMPRESSION] != 0) & (self.entries[Meta.UNCOMPRESSED_SIZE] > BELIEVED)
         for row in np.flatnonzero(is_large & (self.entries[Meta.BATCH_SIZE] > most) & self.keep).tolist():
@@ -198,7 +198,7 @@ class PlainPayloads:
             text = bytes(self.work.view(*_between(entry, Meta.METADATA_AT, Meta.METADATA_END)))
             metadata = MessageMetadataRecord.FromString(text)
         except DecodeError:
-            self._fail(row, "its encryption keys are no protobuf messages")
+            self._fail(row, "its encryption keys are not protobuf messages")
             return
         keys = [(key.name.decode("utf-8", "replace"), key.wrapped) for key in metadata.encryption_key]
         if decrypt is None:
@@ -227,14 +227,14 @@ class PlainPayloads:
 
 
 def no_key_for(names: Iterable[str], given: Iterable[str] = ()) -> str:
-    """Return the reason why a message that is encrypted for some keys cannot be read with those that are given."""
+    """Return the reason why a message, encrypted for keys of these names, cannot be read with the given ones."""
     wanted = " or ".join(dict.fromkeys(map(repr, names)))
     if not wanted:
         return "the message names no key that it is encrypted for"
     keys = ", ".join(map(repr, given)) or "none"
     return (
         f"the message is encrypted for {wanted}, the private keys given are: {keys}; "
-        "on_encrypted chooses what becomes of such messages"
+        "on_encrypted says what to do with such messages"
     )
 
 

@@ -39,13 +39,13 @@ DEFAULT_COLUMNS = tuple(name for name in MESSAGE_SCHEMA.names if name not in _DE
 
 
 def schema_of(columns: Sequence[str] | None) -> pa.Schema:
-    """Return the schema of the columns asked for, in that order; raises `InvalidOptionError` for one that is not there."""
+    """Return the schema of these columns, in this order; raises `InvalidOptionError` for an unknown one."""
     if isinstance(columns, str):
-        raise InvalidOptionError("a list of names, no text", key=f"columns={columns!r}")
+        raise InvalidOptionError("expected a list of names, not a text", key=f"columns={columns!r}")
     names = DEFAULT_COLUMNS if columns is None else tuple(columns)
     unknown = [name for name in names if name not in MESSAGE_SCHEMA.names]
     if unknown:
         raise InvalidOptionError(f"no such column; there are {', '.join(MESSAGE_SCHEMA.names)}", key=unknown[0])
     if len(set(names)) < len(names):
-        raise InvalidOptionError("a column is asked for twice", key=", ".join(names))
+        raise InvalidOptionError("a column is named twice", key=", ".join(names))
     return pa.schema([MESSAGE_SCHEMA.field(name) for name in names])

@@ -1,8 +1,7 @@
 """Rows to entries (``docs/formats/entries.md``), a kernel over whole columns: where to cut, and what to write.
 
-Kernels take the rows as one tuple, whose places are named in `ledgerfs.messages.encode.kernel_rows`: six columns of bytes, each as (data,
-offsets, valid), then numbers, properties, and whether keys are base64. Which fields are set, and in which order, is as Java's client
-does it.
+Kernels take the rows as one tuple, which `ledgerfs.messages.encode.kernel_rows` describes: six columns of bytes, each as (data,
+offsets, valid), then numbers, properties, and whether keys are base64. The fields, and their order, are those of Java's client.
 """
 
 import numpy as np
@@ -20,10 +19,10 @@ from ledgerfs.messages.kernels.wire_writing import (
 )
 
 ROOM_OF_MESSAGE = 56
-"""Bytes that a message takes at most besides its texts: frame, tags and sizes, and numbers of up to ten bytes."""
+"""Most bytes of a message besides its texts: frame, tags and sizes, and numbers of up to ten bytes."""
 ROOM_OF_PROPERTY = 18
 ROOM_OF_ENTRY = 160
-"""Bytes that an entry takes at most besides its messages and texts: record header, checksum, and its own fields."""
+"""Most bytes of an entry besides its messages and texts: record header, checksum, and its own fields."""
 
 
 @inlined_kernel
@@ -58,10 +57,10 @@ def _size(text, i):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
 
 @kernel
 def cut_entries(rows, batch, limit, starts, is_end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Fill ``starts`` with the first row of each entry and the row behind the last one; return how many entries, and the room they need.
+    """Fill ``starts`` with the first row of each entry and the row after the last one; return how many entries, and the room they need.
 
-    Messages of one entry share what an entry has but once, are at most ``batch``, and need at most ``limit`` bytes of room unless it is a
-    single one. The last entry is left out where more rows could belong to it: unless it is full or ``is_end``.
+    Messages of one entry have the fields that an entry has only once in common, are at most ``batch``, and need at most ``limit`` bytes of
+    room unless there is only one. The last entry is left out if more rows could belong to it: unless it is full or ``is_end``.
     """
     rows = _lent(rows)
     count = entries = first = size = room = 0
@@ -102,7 +101,7 @@ def _room_of_entry(rows, i):  # type: ignore[no-untyped-def]  # noqa: ANN001, AN
 
 @inlined_kernel
 def _shares_entry(rows, i):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Whether a row has the publish time, delivery time, producer, schema version and origin of the one before."""
+    """Whether a row has the publish time, delivery time, producer, schema version and origin of the previous one."""
     published, _, _, delivered = rows[6]
     if published[i] != published[i - 1] or delivered[i] != delivered[i - 1]:
         return False
@@ -135,7 +134,7 @@ def _is_as_before(text, i):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN
 
 @kernel
 def write_payloads(rows, starts, out, offsets):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Write the payloads of entries one behind the other, and fill in where each begins and the last one ends."""
+    """Write the payloads of entries one after the other, and fill in where each begins and the last one ends."""
     rows, out = _lent(rows), borrowed(out)  # type: ignore[call-arg]
     at = 0
     offsets[0] = 0
@@ -146,7 +145,7 @@ def write_payloads(rows, starts, out, offsets):  # type: ignore[no-untyped-def] 
 
 @inlined_kernel
 def _write_payload(out, at, rows, first, stop):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Write messages as a batch; one alone as it is."""
+    """Write messages as a batch; a single one without its frame."""
     data, offsets, valid = rows[0]
     is_batch = stop - first > 1
     for i in range(first, stop):
@@ -204,10 +203,10 @@ def _write_properties(out, at, field, properties, i):  # type: ignore[no-untyped
 
 @kernel
 def write_entries(rows, starts, first_entry, codecs, plain, stored, out, offsets, lengths):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
-    """Write the records of entries, and fill in place and length of each; return where the last one ends.
+    """Write the records of entries, and fill in offset and length of each; return where the last one ends.
 
-    ``codecs`` has the compression of each. Where it is one, the payload is in ``stored``, which is (data, offsets), and takes as many bytes
-    uncompressed as it has by the offsets in ``plain``.
+    ``codecs`` has the compression of each. If it is not 0, the payload is in ``stored``, which is (data, offsets), and its uncompressed
+    size is that between the offsets in ``plain``.
     """
     rows, out = _lent(rows), borrowed(out)  # type: ignore[call-arg]
     data = borrowed(stored[0])
@@ -217,14 +216,14 @@ def write_entries(rows, starts, first_entry, codecs, plain, stored, out, offsets
         head = at + 12 + 10
         if codecs[entry] != 0:
             plain_size = plain[entry + 1] - plain[entry]
-            behind = _write_metadata(out, head, rows, first, stop, codecs[entry], plain_size)
+            body = _write_metadata(out, head, rows, first, stop, codecs[entry], plain_size)
             begin, size = stored[1][entry], stored[1][entry + 1] - stored[1][entry]
-            copy_bytes(out, behind, data, begin, size)
-            end = behind + size
+            copy_bytes(out, body, data, begin, size)
+            end = body + size
         else:
-            behind = _write_metadata(out, head, rows, first, stop, 0, _size(rows[0], first))
-            end = _write_payload(out, behind, rows, first, stop)
-        _write_frame(out, at, first_entry + entry, head, behind, end)
+            body = _write_metadata(out, head, rows, first, stop, 0, _size(rows[0], first))
+            end = _write_payload(out, body, rows, first, stop)
+        _write_frame(out, at, first_entry + entry, head, body, end)
         offsets[entry] = at + 12
         lengths[entry] = end - at - 12
         at = end
@@ -232,20 +231,20 @@ def write_entries(rows, starts, first_entry, codecs, plain, stored, out, offsets
 
 
 @inlined_kernel
-def _write_frame(out, at, entry_id, head, behind, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-    """Write what stands before the metadata in ``out[head:behind]`` of the record that ends at ``end``."""
+def _write_frame(out, at, entry_id, head, body, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    """Write what comes before the metadata in ``out[head:body]`` of the record that ends at ``end``."""
     write_int32_be(out, at, end - at - 12)
     write_int32_be(out, at + 4, entry_id >> 32)
     write_int32_be(out, at + 8, entry_id)
     out[at + 12] = 0x0E
     out[at + 13] = 0x01
-    write_int32_be(out, head - 4, behind - head)
+    write_int32_be(out, head - 4, body - head)
     write_int32_be(out, at + 14, np.int64(crc32c(out, head - 4, end)))
 
 
 @inlined_kernel
 def _write_metadata(out, at, rows, first, stop, codec, plain_size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, C901, PLR0917
-    """Write the metadata of an entry; that of a batch has key and ordering key of its first message, as Java's client does it."""
+    """Write the metadata of an entry; a batch has key and ordering key of its first message there, as Java's client writes it."""
     published, sequence, event, delivered = rows[6]
     is_batch = stop - first > 1
     at = _write_text(out, at, 1, rows[3], first)

@@ -1,6 +1,6 @@
-"""Columns that rows may have which are to become messages, and each as one Arrow type, whichever it came as.
+"""Columns of rows that become messages: which there may be, and each converted to one Arrow type.
 
-Names are those of the message table (`ledgerfs.messages.decode.table_schema`), so that what was exported imports again.
+Names are those of the message table (`ledgerfs.messages.decode.table_schema`), so that an export can be imported again.
 """
 
 import json
@@ -36,7 +36,7 @@ INPUT_COLUMNS: Mapping[str, str] = MappingProxyType(
         "replicated_from": _BYTES,
     }
 )
-"""What a column holds, by its name."""
+"""{column: what it may hold}."""
 
 IGNORED_COLUMNS = (
     "topic",
@@ -49,12 +49,12 @@ IGNORED_COLUMNS = (
     "txn_id",
     "txn_state",
 )
-"""Columns of the message table that tell where a message was, or what became of it: a new place gives new ones."""
+"""Columns of the message table that tell where a message was stored, and its state there. New messages get new ones."""
 
 PROPERTIES_TYPE = pa.map_(pa.string(), pa.string())
 
 _FIRST_TIME, _LAST_TIME = 1 - 2**63 // 1000, 253_402_300_799_999
-"""ms since 1970: the first that a 64-bit count of microseconds holds, as which times are read, and the end of the year 9999."""
+"""ms since 1970: the first time that a 64-bit count of microseconds (the table's type) holds, and the end of the year 9999."""
 
 
 class InputColumns:
@@ -68,12 +68,12 @@ class InputColumns:
     Raises
     ------
     InvalidRowsError
-        A column that means nothing here, stands there twice, or has a type that does not fit; or no ``value``.
+        A column is unknown, there twice, or of a wrong type; or ``value`` is missing.
 
     Attributes
     ----------
     ignored
-        Names of columns that the rows have and messages do not.
+        Names of `IGNORED_COLUMNS` that the rows have.
 
     """
 
@@ -86,14 +86,13 @@ class InputColumns:
         _check_names(names)
         self._plans = {name: _Plan.of(name, schema.field(name).type) for name in names}
         if [plan.target for plan in self._plans.values()].count("key_bytes") > 1:
-            raise InvalidRowsError("a column of bytes beside key_bytes; one of them is enough", key="key")
+            raise InvalidRowsError("a column of bytes and also key_bytes; give one of them", key="key")
 
     def plain(self, rows: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
-        """Return the columns that messages have, without those that are all null.
+        """Return the columns of the messages, without those that are all null.
 
         Bytes and texts are ``large_binary``; ``key_bytes`` are in base64; times are int64, ms; properties are a map of strings.
-        Raises `InvalidRowsError`, for which ``first_row`` is the number of the first row, and `InvalidRowsError` for other columns than the
-        schema's.
+        Raises `InvalidRowsError` for an invalid row (``first_row`` is the number of the first), and for other columns than the schema's.
         """
         if not rows.schema.equals(self.schema, check_metadata=False):
             raise InvalidRowsError(
@@ -133,7 +132,7 @@ def _check_keys(keys: pa.Array, key_bytes: pa.Array, first_row: int) -> None:
 
 
 def require_time(ms: int) -> None:
-    """Raise `ValueError` for a time, ms since 1970 UTC, that would not be read as it was written, or is meant in µs or ns."""
+    """Raise `ValueError` for a time, ms since 1970 UTC, that cannot be read back, or is probably meant in µs or ns."""
     if ms > _LAST_TIME:
         unit = "microseconds" if ms // 1000 <= _LAST_TIME else "nanoseconds"
         hint = f"; perhaps these are {unit}" if ms < 2**63 else ""
@@ -147,7 +146,7 @@ Builder = Callable[[pa.Array], pa.Array]
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What becomes of a column: one of this name, by this function."""
+    """How a column is converted: the new name, and the function."""
 
     target: str
     build: Builder
@@ -160,7 +159,7 @@ class _Plan:
 
 
 def _builder(name: str, kind: pa.DataType) -> Builder:
-    """Return the function that makes a column plain; raises for a type that does not fit."""
+    """Return the function that converts a column; raises `InvalidRowsError` for a wrong type."""
     if pt.is_dictionary(kind):
         build = _builder(name, kind.value_type)
         return lambda column: build(column.dictionary_decode())
@@ -209,7 +208,7 @@ def _integers(column: pa.Array) -> pa.Array:
 
 
 def _timestamps(column: pa.Array) -> pa.Array:
-    """Return times; what is less than a ms, which no message can say, is dropped."""
+    """Return times rounded down to ms, which is what messages have."""
     kind = pa.timestamp("ms", column.type.tz)
     return _milliseconds(column.cast(options=pc.CastOptions(kind, allow_time_truncate=True)))
 
@@ -235,7 +234,7 @@ def _maps(column: pa.Array) -> pa.Array:
 
 
 def _structs(column: pa.Array) -> pa.Array:
-    """Return the fields of structs as properties; a field that is null is none."""
+    """Return the fields of structs as properties, without those that are null."""
     names, width, rows = [field.name for field in column.type], column.type.num_fields, len(column)
     if not width:
         return pa.array([None] * rows, PROPERTIES_TYPE)
@@ -250,14 +249,14 @@ def _structs(column: pa.Array) -> pa.Array:
 
 
 def _json_objects(column: pa.Array) -> pa.Array:
-    """Return objects that are written as JSON; a name may be there twice. A Python object each, unlike all other columns."""
+    """Return properties from JSON objects, in which a name may occur twice. Unlike other columns, this makes Python objects of rows."""
     return pa.array([None if text is None else _pairs_of(text) for text in column.to_pylist()], PROPERTIES_TYPE)
 
 
 def _pairs_of(text: str) -> list[tuple[str, str]]:
     pairs = json.loads(text, object_pairs_hook=tuple)
     if not isinstance(pairs, tuple) or not all(isinstance(item, str) for _, item in pairs):
-        raise ValueError(f"{text[:80]} is no JSON object of texts")
+        raise ValueError(f"{text[:80]} is not a JSON object of texts")
     return list(pairs)
 
 
@@ -266,14 +265,14 @@ def _built(build: Builder, name: str, column: pa.Array, first_row: int) -> pa.Ar
         made = build(column)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
         row = _first_bad(build, column)
-        raise InvalidRowsError.of(first_row + row, f"its {name} cannot be one: {error}") from error
+        raise InvalidRowsError.of(first_row + row, f"its {name} is invalid: {error}") from error
     if name == "properties":
         _check_properties(made, first_row)
     return made
 
 
 def _first_bad(build: Builder, column: pa.Array) -> int:
-    """Return the row because of which a column cannot be built, in as many steps as its length has bits."""
+    """Return the first row that cannot be converted, by bisection."""
     low, high = 0, len(column)
     while high - low > 1:
         middle = (low + high) // 2
@@ -287,7 +286,7 @@ def _first_bad(build: Builder, column: pa.Array) -> int:
 
 
 def _check_properties(maps: pa.Array, first_row: int) -> None:
-    """Raise for a property without a value, which no message can have."""
+    """Raise `InvalidRowsError` for a property without a value, which messages cannot have."""
     first, last = maps.offsets[0].as_py(), maps.offsets[-1].as_py()
     items = maps.items.slice(first, last - first)
     if not items.null_count:

@@ -1,6 +1,6 @@
-"""Rows as the kernels of `encode_kernels` take them: arrays over Arrow's own buffers, nothing copied but offsets of maps.
+"""Rows as the kernels of `encode_kernels` take them: arrays over Arrow's own buffers, without copies except the offsets of maps.
 
-A column of bytes is (data, offsets, valid); one that is not there has no valid row.
+A column of bytes is (data, offsets, valid); a missing column has no valid row.
 """
 
 from typing import Any
@@ -25,9 +25,9 @@ def kernel_rows(rows: pa.RecordBatch, first_row: int, publish_time_ms: int, prod
     rows
         The rows.
     first_row
-        Number of the first one, which is the sequence id of a row without one.
+        Number of the first row: rows without a sequence id get their number.
     publish_time_ms, producer_name
-        For rows that have none.
+        For rows without them.
 
     """
     columns = dict(zip(rows.schema.names, rows.columns, strict=True))
@@ -108,7 +108,7 @@ def _valid(column: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the array as kernels take it: one kind of array, one compilation."""
+    """Return the array as the one type that kernels are compiled for."""
     array.flags.writeable = False
     return array
 

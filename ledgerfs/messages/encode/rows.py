@@ -1,8 +1,7 @@
 """Rows to entries, the other direction of `decode`: batches as Pulsar's Java client makes them (``docs/formats/entries.md``).
 
-Where one entry ends and the next one begins is found first, by one kernel; entries of some MiB of rows are then made together, which other
-threads may do: that part needs no lock of the interpreter but for a call of the codec for each entry. How rows are cut into record batches
-changes nothing in the entries.
+One kernel finds where each entry begins. Then the entries of some MiB of rows are made together, by other threads if wanted: that needs the
+interpreter's lock only for codecs that are called from Python. How rows are cut into record batches changes nothing in the entries.
 """
 
 import time
@@ -23,11 +22,11 @@ from ledgerfs.messages.codecs.stored_payloads import stored_payloads
 from ledgerfs.messages.encode.encode_kernels import ROOM_OF_ENTRY, cut_entries, write_entries, write_payloads
 from ledgerfs.messages.encode.input_columns import InputColumns, require_time
 from ledgerfs.messages.encode.kernel_rows import KernelRows, kernel_rows, publish_times_of_rows, value_sizes
-from ledgerfs.messages.kernels.memory import empty
+from ledgerfs.messages.kernels.arrays import empty
 
 _PORTION_BYTES = 4 << 20
 _PORTION_ROWS = 1 << 15
-"""Entries are made of so much at a time: enough that calls cost nothing, little enough that a few portions fit into memory."""
+"""Size of a portion: large enough that calls cost nothing, small enough that several fit into memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class EncodeOptions:
     Attributes
     ----------
     batch
-        At most so many messages an entry; 1: each message is an entry of its own, unbatched.
+        Most messages of an entry; with 1, each message is an entry of its own, without a batch.
     compression
         ``none``, ``lz4``, ``zlib``, ``zstd`` or ``snappy``.
     producer_name
@@ -45,7 +44,7 @@ class EncodeOptions:
     max_entry_bytes
         The largest entry, in bytes; a batch ends before it would be larger.
     publish_time_ms
-        For rows without a publish time, ms since 1970 UTC; None for the time at which the encoder is made.
+        For rows without a publish time, ms since 1970 UTC; None for the time when the encoder is made.
 
     """
 
@@ -57,13 +56,13 @@ class EncodeOptions:
 
     def __post_init__(self) -> None:
         if not 1 <= self.batch <= LARGEST:
-            raise InvalidOptionError("1 or more messages", key=f"batch={self.batch}")
+            raise InvalidOptionError("expected 1 or more messages", key=f"batch={self.batch}")
         if not ROOM_OF_ENTRY <= self.max_entry_bytes <= LARGEST // 2:
             raise InvalidOptionError(
-                f"{ROOM_OF_ENTRY} to {LARGEST // 2} bytes", key=f"max_entry_bytes={self.max_entry_bytes}"
+                f"expected {ROOM_OF_ENTRY} to {LARGEST // 2} bytes", key=f"max_entry_bytes={self.max_entry_bytes}"
             )
         if not self.producer_name:
-            raise InvalidOptionError("a producer has a name", key="producer_name")
+            raise InvalidOptionError("is empty", key="producer_name")
         if self.publish_time_ms is not None:
             try:
                 require_time(self.publish_time_ms)
@@ -73,16 +72,16 @@ class EncodeOptions:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Rows whose entries are known, but for their bytes.
+    """Rows that are cut into entries, whose bytes are not made yet.
 
     Attributes
     ----------
     rows
         Arrays for the kernels.
     starts
-        The first row of each entry, and the row behind the last one.
+        The first row of each entry, and the row after the last one.
     room
-        Bytes that the entries take at most, uncompressed.
+        Most bytes of the entries, uncompressed.
     first_row, first_entry
         Number of the first row, and id of the first entry.
     codec, limit
@@ -100,7 +99,7 @@ class Portion:
 
 
 InOrder = Callable[[Callable[[Portion], EntryBatch], Iterable[Portion]], Iterator[EntryBatch]]
-"""What calls a function with each of some portions, and yields the results in that order: `map`, or that of an executor of threads."""
+"""Calls a function with each portion, and yields the results in that order: `map`, or the ``map`` of an executor of threads."""
 
 
 class MessageEncoder:
@@ -109,27 +108,29 @@ class MessageEncoder:
     Parameters
     ----------
     schema
-        Of all rows; `INPUT_COLUMNS` tells which columns there may be.
+        Of all rows; `INPUT_COLUMNS` has the possible columns.
     options
         How rows become entries.
     in_order
-        What makes portions of entries: `map`, or the ``map`` of a `ThreadPoolExecutor`, which makes several at a time.
+        Makes the portions: `map`, or the ``map`` of a `ThreadPoolExecutor`, which makes several at a time.
     ahead
-        How many portions may be under way while the caller has the entries of an earlier one. With `map` none is.
+        How many portions may be under way while the caller has the entries of an earlier one; 0 with `map`.
 
     Raises
     ------
     InvalidOptionError
-        A column or an option that is none.
+        An invalid option.
+    InvalidRowsError
+        An invalid column.
 
     Attributes
     ----------
     ignored_columns
-        Columns of the rows that tell where messages were, and are not used.
+        Columns of the rows that are not used (`IGNORED_COLUMNS`).
     messages, entries
-        How many rows were taken, and how many entries are cut from them, so far.
+        How many rows were taken so far, and how many entries are cut from them.
     earliest_publish_ms
-        The earliest publish time of them; None before the first one.
+        Their earliest publish time, ms since 1970 UTC; None before the first one.
 
     """
 
@@ -149,9 +150,9 @@ class MessageEncoder:
         self.earliest_publish_ms: int | None = None
 
     def encode(self, rows: pa.RecordBatch) -> Iterator[EntryBatch]:
-        """Take rows, and yield what entries are finished, in order.
+        """Take rows, and yield the entries that are finished, in order.
 
-        The records lie one behind the other in the buffer, each with its 12-byte header in front, so that
+        The records are contiguous in the buffer, each with its 12-byte header, so
         ``buffer[offsets[0] - 12 : offsets[-1] + lengths[-1]]`` is a piece of a file of records. Buffers belong to the caller.
 
         Raises `InvalidRowsError`, which names the row, counted from 0 over all calls.
@@ -172,7 +173,7 @@ class MessageEncoder:
             yield from self._under_way.popleft()
 
     def _start(self, *, is_end: bool) -> Iterator[EntryBatch]:
-        """Begin to make the entries of the rows that wait, but for the last one if more rows may belong to it."""
+        """Begin to make the entries of the waiting rows, except the last one if more rows may belong to it."""
         portion = self._cut(is_end=is_end)
         if portion is not None:
             self._under_way.append(iter(self._in_order(_entries_of, [portion])))
@@ -200,7 +201,7 @@ class MessageEncoder:
         return portion
 
     def _check(self, rows: KernelRows, stop: int) -> None:
-        """Raise for what no entry can hold, before memory is taken for it; and note the earliest time."""
+        """Raise `InvalidRowsError` for rows that do not fit into an entry, before memory is allocated; note the earliest publish time."""
         sizes = value_sizes(rows)[:stop]
         largest = self._options.max_entry_bytes if self._codec == Compression.NONE else LARGEST // 2
         for row in np.flatnonzero(sizes > largest)[:1].tolist():
@@ -218,7 +219,7 @@ def _parts(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _joined(parts: list[pa.RecordBatch]) -> pa.RecordBatch | None:
-    """Return parts, which need not have the same columns, as one; None without a row."""
+    """Return parts, which may have different columns, as one; None without any row."""
     if not parts:
         return None
     if len(parts) == 1:
@@ -263,9 +264,9 @@ def _entries_of(portion: Portion) -> EntryBatch:
 
 
 def _compressed(portion: Portion, codecs: Int64) -> tuple[Int64, npt.NDArray[np.uint8], Int64]:
-    """Return where each plain payload would be, and all compressed ones with where each of those is.
+    """Return the offsets of the plain payloads, the compressed payloads, and the offsets of those.
 
-    A payload that would grow beyond what an entry may have stays plain, and its codec becomes that for none.
+    A payload that compression would make too large for an entry stays plain, and its codec is set to 0.
     """
     plain_at = np.empty(codecs.size + 1, np.int64)
     plain = empty(portion.room, np.uint8)

@@ -1,6 +1,6 @@
-"""Columns of the message table from texts, as JSON lines and CSV files have them (the other way of `ledgerfs.messages.text.json_lines`).
+"""Columns of the message table from texts, as JSON lines and CSV files have them (the inverse of `ledgerfs.messages.text.json_lines`).
 
-Bytes are in base64 in a column of their name with ``_base64`` behind it; ``value`` may be in either. Times are ISO 8601, or ms since 1970
+Bytes are in base64, in a column of their name followed by ``_base64``; ``value`` may be in either. Times are ISO 8601, or ms since 1970
 UTC. Properties are JSON objects.
 """
 
@@ -30,7 +30,7 @@ TEXT_COLUMNS: Mapping[str, pa.DataType] = MappingProxyType(
         **dict.fromkeys(("ledger_id", "entry_id", "batch_index", "partition", "broker_index"), _INTEGER),
     }
 )
-"""The columns that files of texts may have, and each one's type before it is converted."""
+"""{column that files of texts may have: its type before it is converted}."""
 
 _MILLISECONDS = re.compile(r"-?[0-9]+\Z")
 _DATE = re.compile(r"[+-]?[0-9]{4,6}-[0-9]{2}-[0-9]{2}")
@@ -40,7 +40,7 @@ _NO_ZONE = re.compile(r"Z\Z")
 def from_texts(columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
     """Return columns by the names of the message table, without those that messages do not have.
 
-    Raises `ValueError` (which `pyarrow.ArrowInvalid` is) for a text that is not what its column needs, and for a row that has two values.
+    Raises `ValueError` (`pyarrow.ArrowInvalid` is one) for a text that is invalid for its column, and for a row with two values.
     """
     made: dict[str, pa.Array] = {}
     for name, column in columns.items():
@@ -87,7 +87,7 @@ def _times(column: pa.Array) -> pa.Array:
 
 
 def _microseconds(text: str) -> int:
-    """Return a time that pyarrow does not read: a count of ms, one without a zone, or of a year that has six digits."""
+    """Return a time that pyarrow cannot parse: a count of ms, a time without a zone, or one of a year with six digits."""
     if _MILLISECONDS.match(text):
         require_time(int(text))
         return int(text) * 1000
@@ -96,7 +96,7 @@ def _microseconds(text: str) -> int:
     except pa.ArrowInvalid:
         if not _DATE.match(text):
             raise
-        # numpy wraps silently; of years that have six digits, ms are never as many.
+        # numpy overflows silently; a valid time of six-digit years never has as many ms.
         plain = _NO_ZONE.sub("", text)
         require_time(int(np.datetime64(plain, "ms").astype(np.int64)))
         return int(np.datetime64(plain, "us").astype(np.int64))

@@ -1,7 +1,7 @@
 """CRC32C (Castagnoli) inside a numba kernel, so that checking an entry costs no call.
 
-On x86-64 the CPU has an instruction for it (SSE4.2, 8 bytes every cycle, but each result takes 3: so three stretches at a time are
-under way, and are put together by a table); elsewhere eight tables do eight bytes a step. Both are checked against published vectors and
+On x86-64 the CPU has an instruction for it (SSE4.2, 8 bytes every cycle, but with a latency of 3 cycles: so three stretches are computed
+at a time, and combined by a table); elsewhere eight tables do eight bytes a step. Both are checked against published vectors and
 another library.
 """
 
@@ -42,7 +42,7 @@ _STRETCH = 128
 
 
 def _shift_tables() -> "np.ndarray[Any, np.dtype[np.uint32]]":
-    """Return what a state becomes by `_STRETCH` zero bytes, one table for each byte of the state, shape (4, 256)."""
+    """Return the state after `_STRETCH` zero bytes, one table for each byte of the state before, shape (4, 256)."""
     states = np.arange(256, dtype=np.uint32)[None, :] << (8 * np.arange(4, dtype=np.uint32))[:, None]
     for _ in range(_STRETCH):
         states = (states >> np.uint32(8)) ^ _TABLES[0][states & 0xFF]
@@ -97,7 +97,7 @@ def _crc_byte(crc, byte):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN20
 
 @kernel
 def _shifted(state):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return a state as it is `_STRETCH` bytes later, but for those bytes."""
+    """Return the state after `_STRETCH` zero bytes."""
     low = _SHIFTED[0, state & np.uint64(0xFF)] ^ _SHIFTED[1, (state >> np.uint64(8)) & np.uint64(0xFF)]
     high = _SHIFTED[2, (state >> np.uint64(16)) & np.uint64(0xFF)] ^ _SHIFTED[3, state >> np.uint64(24)]
     return np.uint64(low ^ high)

@@ -1,4 +1,4 @@
-"""Numbers and times in digits, for kernels: one function tells the size of the text, another one writes it."""
+"""Numbers and times in digits, for kernels: one function returns the size of the text, another one writes it."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from ledgerfs.formats.kernel import kernel
 _TEN = np.uint64(10)
 _DAY_MS = 86_400_000
 _YEAR_0, _YEAR_10000 = -719_528 * _DAY_MS * 1000, 2_932_897 * _DAY_MS * 1000
-"""Microseconds since 1970 of the first year that is written with four digits, and of the first one behind those."""
+"""Microseconds since 1970 of the first year that is written with four digits, and of the first one after those."""
 
 
 @kernel
@@ -43,7 +43,7 @@ def write_number(out, to, size, value):  # type: ignore[no-untyped-def]  # noqa:
 
 @kernel
 def _write_digits(out, to, count, value):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Write the last ``count`` digits of a number that is not negative; return the position behind them."""
+    """Write the last ``count`` digits of a number that is not negative; return the index after them."""
     rest = np.uint64(value)
     for i in range(to + count - 1, to - 1, -1):
         out[i] = ord("0") + np.uint8(rest % _TEN)
@@ -55,7 +55,7 @@ def _write_digits(out, to, count, value):  # type: ignore[no-untyped-def]  # noq
 def _date_of(days):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return year, month and day in the Gregorian calendar of a count of days since 1970-01-01.
 
-    Years are counted from March, so that the day that comes and goes is the last one, in eras of 400 years (146,097 days).
+    Years are counted from March, so that the leap day is the last one, in eras of 400 years (146,097 days).
     """
     shifted = days + 719_468
     era = shifted // 146_097

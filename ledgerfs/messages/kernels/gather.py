@@ -1,4 +1,4 @@
-"""Last step: bytes and numbers that lie about in a buffer, put one behind the other as Arrow wants them."""
+"""Last step: bytes and numbers are copied from places in a buffer to the contiguous columns of Arrow."""
 
 from typing import Any
 
@@ -10,8 +10,7 @@ from ledgerfs.errors import CorruptObjectError
 from ledgerfs.formats.array_types import Bytes, Int64, Mask
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.memory_loads import load_int64
-from ledgerfs.messages.kernels.arrays import borrowed, copy_bytes
-from ledgerfs.messages.kernels.memory import empty
+from ledgerfs.messages.kernels.arrays import borrowed, copy_bytes, empty
 from ledgerfs.messages.kernels.wire import ABSENT, read_varint, skip_fixed
 
 _LARGEST_COLUMN = 2**31 - 1
@@ -22,14 +21,14 @@ _MOST_MICROSECONDS = 2**63 // 1000
 def gather_bytes(data: Bytes, at: Int64, size: Int64, valid: Mask | None = None) -> pa.Array:
     """Return a binary array of ``data[at[i] : at[i] + size[i]]``, null where not ``valid``.
 
-    The caller sees to it that the ranges are inside ``data``. Raises `CorruptObjectError` for more than an array can hold.
+    The caller has checked that the ranges are inside ``data``. Raises `CorruptObjectError` for more bytes than an array can hold.
     """
     offsets, target = _gather(data, at, size, valid)
     return pa.Array.from_buffers(pa.binary(), at.size, [_bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(target)])
 
 
 def packed_bytes(data: Bytes, size: Int64, valid: Mask | None = None) -> pa.Array:
-    """Return a binary array of bytes that lie one behind the other already, ``size[i]`` bytes each; nothing is copied."""
+    """Return a binary array of items that are contiguous in ``data``, ``size[i]`` bytes each; nothing is copied."""
     offsets = empty(size.size + 1, np.int32)
     _lay_out(size, _ALL, offsets)
     return pa.Array.from_buffers(pa.binary(), size.size, [_bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(data)])
@@ -71,7 +70,7 @@ def are_equal(data: Bytes, at: Int64, size: Int64) -> bool:
 
 
 def gather_times(milliseconds: Int64, *, zero_is_null: bool = False) -> pa.Array:
-    """Return times; null where absent, and for what no 64-bit count of microseconds holds."""
+    """Return times; null where absent, and where a 64-bit count of microseconds overflows."""
     microseconds, valid = empty(milliseconds.size, np.int64), empty(milliseconds.size, np.bool_)
     _to_microseconds(milliseconds, 0 if zero_is_null else ABSENT, microseconds, valid)
     return masked(microseconds, valid, pa.timestamp("us", tz="UTC"))
@@ -90,10 +89,10 @@ def masked(values: "npt.NDArray[Any]", valid: Mask | None, kind: pa.DataType) ->
 
 
 def require_countable(total: int) -> None:
-    """Raise `CorruptObjectError` for more bytes, or items, than the offsets of an array can count."""
+    """Raise `CorruptObjectError` for more bytes or items than the offsets of an array can count."""
     if not 0 <= total <= _LARGEST_COLUMN:
         raise CorruptObjectError(
-            f"{total} bytes in one column of one batch of messages, which repeat what their entry says"
+            f"{total} bytes in one column of one batch of messages, which repeat a field of their entry"
         )
 
 
@@ -117,7 +116,7 @@ def _decoded(text: bytes | None) -> str | None:
 
 @kernel
 def _lay_out(size, valid, offsets):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Fill in where each item begins; return where the last one ends, or -1 for too much."""
+    """Fill in where each item begins; return where the last one ends, or -1 if that is too large."""
     total = np.int64(0)
     offsets[0] = 0
     for i in range(size.size):
@@ -178,7 +177,7 @@ def _take(values, positions, taken):  # type: ignore[no-untyped-def]  # noqa: AN
 
 @kernel
 def _find_properties(data, at, end, fields, offsets, places):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-    """Find key and value of each property, in metadata that was walked before, so that its fields fit."""
+    """Find key and value of each property, in metadata whose bounds an earlier walk has checked."""
     data, places = borrowed(data), borrowed(places)  # type: ignore[call-arg]
     for i in range(at.size):
         row = np.int64(offsets[i])
@@ -190,28 +189,28 @@ def _find_properties(data, at, end, fields, offsets, places):  # type: ignore[no
                 if tag >> 3 == fields[i]:
                     _find_pair(data, start, start + size, places, row)
                     row += 1
-            position = _behind_field(data, position, end[i], tag & 7)
+            position = _after_field(data, position, end[i], tag & 7)
 
 
 @kernel
 def _find_pair(data, at, end, places, row):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Fill a row from a property; what breaks its bounds ends it."""
+    """Fill a row from a property, up to the first field that breaks its bounds."""
     while 0 <= at < end:
         tag, at = read_varint(data, at, end)
         if at < 0:
             return
-        behind = _behind_field(data, at, end, tag & 7)
-        if behind >= 0 and (tag == 0x0A or tag == 0x12):  # noqa: PLR1714  (numba compiles this, not a membership)
+        after = _after_field(data, at, end, tag & 7)
+        if after >= 0 and (tag == 0x0A or tag == 0x12):  # noqa: PLR1714  (numba compiles this, not a membership)
             column = 0 if tag == 0x0A else 2
             size, start = read_varint(data, at, end)
             places[row, column] = start
             places[row, column + 1] = size
-        at = behind
+        at = after
 
 
 @kernel
-def _behind_field(data, at, end, wire_type):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return the position behind the value of a field, or -1."""
+def _after_field(data, at, end, wire_type):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Return the index after the value of a field, or -1."""
     if at < 0:
         return -1
     if wire_type == 0:

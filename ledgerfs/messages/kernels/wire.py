@@ -1,6 +1,6 @@
-"""Protobuf's wire format for kernels: one walk over the fields of a message, which a small map of columns steers.
+"""Protobuf's wire format for kernels: one walk over the fields of a message, steered by a small map of columns.
 
-Nothing is read outside ``at … end``, whatever the bytes claim; a position of -1 stands for "does not fit".
+Nothing is read outside ``at … end``, whatever the bytes claim; a position of -1 means that a field does not fit.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.memory_loads import load_uint32
 
 ABSENT = -(2**63)
-"""Value of a column whose field is not in the message, where 0 could be."""
+"""Value of a column whose field is missing, if 0 is a possible value."""
 
 _SKIPPED = -1
 _COUNTED = 64
@@ -26,7 +26,7 @@ def field_map(
     places: Mapping[int, int] | None = None,
     counts: Mapping[int, int] | None = None,
 ) -> Columns:
-    """Return what `walk_fields` does with each field, as an array by tag; fields in no map are skipped.
+    """Return what `walk_fields` does with each field, as an array by tag; all other fields are skipped.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def field_map(
 
 @inlined_kernel
 def read_varint(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Return the varint at ``at`` as a wrapped int64, and the position behind it or -1."""
+    """Return the varint at ``at`` as a wrapped int64, and the index after it or -1."""
     if at < end and data[at] < 0x80:
         return np.int64(data[at]), at + 1
     return _read_long_varint(data, at, end)
@@ -108,7 +108,7 @@ def walk_fields(data, at, end, table, row, actions):  # type: ignore[no-untyped-
 
 @inlined_kernel
 def skip_fixed(at, end, wire_type):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Return the position behind a field of fixed size, or -1 (groups are not used by anybody)."""
+    """Return the index after a field of fixed size, or -1 (groups are not used in Pulsar)."""
     if wire_type == 1 and at + 8 <= end:
         return at + 8
     if wire_type == 5 and at + 4 <= end:

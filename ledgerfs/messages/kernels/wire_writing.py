@@ -1,6 +1,6 @@
-"""Protobuf's wire format written by kernels: the other direction of `ledgerfs.messages.kernels.wire`.
+"""Protobuf's wire format written by kernels: the inverse of `ledgerfs.messages.kernels.wire`.
 
-The caller has seen to it that there is room. Each function returns the position behind what it wrote.
+The caller has checked that there is room. Each function returns the index after what it wrote.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ from ledgerfs.formats.kernel import inlined_kernel
 from ledgerfs.messages.kernels.arrays import copy_bytes
 
 MAX_VARINT = 10
-"""Bytes of the longest varint, which that of a negative number is."""
+"""Bytes of the longest varint: every negative number takes as many."""
 
 _SEVEN = np.uint64(7)
 _LOW_BITS = np.uint64(0x7F)

@@ -1,7 +1,7 @@
 """Messages as JSON lines: one object a message, as an array of bytes made by kernels column by column.
 
-Fields come in the order of the columns. What is null is left out, except ``value``, which is null for a tombstone. Bytes are in base64,
-under the column's name with ``_base64`` behind it; a ``value`` that is UTF-8 is a plain string. Properties are an object, in which a name
+Fields come in the order of the columns. Nulls are left out, except ``value``, which is null for a tombstone. Bytes are in base64,
+under the column's name followed by ``_base64``; a ``value`` that is UTF-8 is a plain string. Properties are an object, in which a name
 that occurs twice in the message occurs twice; without properties it is left out. Times are ISO 8601, UTC, to the ms; years before 0 and
 after 9999 have a sign and six digits.
 """
@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from ledgerfs.formats.array_types import Bytes
 from ledgerfs.formats.kernel import kernel
-from ledgerfs.messages.kernels.arrays import copy_bytes
-from ledgerfs.messages.kernels.memory import empty
+from ledgerfs.messages.kernels.arrays import copy_bytes, empty
 from ledgerfs.messages.text.json_values import (
     ABSENT,
     Values,
@@ -35,7 +34,7 @@ ROWS_AT_ONCE = 4096
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """One member of the objects: what stands before and after its value, and the values."""
+    """One member of the objects: the text before and after its value, and the values."""
 
     before: Bytes
     after: Bytes
@@ -43,7 +42,7 @@ class _Field:
 
     @classmethod
     def of(cls, name: str, values: Values, quote: str = "") -> "_Field":
-        """Return a field of a name; ``quote`` stands around its values."""
+        """Return the field of this name, with ``quote`` around its values."""
         before = f",{json.dumps(name, ensure_ascii=False)}:{quote}"
         return cls(np.frombuffer(before.encode(), np.uint8), np.frombuffer(quote.encode(), np.uint8), values)
 
@@ -68,7 +67,7 @@ def json_lines(batch: pa.RecordBatch) -> pa.Buffer:
 
 
 def _fields_of(name: str, column: pa.Array) -> Iterator[_Field]:
-    """Yield what a column becomes: nothing where all of it is null, and up to three kinds of ``value``."""
+    """Yield the fields of a column: none if all of it is null, and up to three for ``value``."""
     if name == "value":
         plain, encoded = text_or_base64(column)
         yield _Field.of(name, plain, quote='"')
@@ -99,7 +98,7 @@ def _add_sizes(totals, around, sizes):  # type: ignore[no-untyped-def]  # noqa: 
 
 @kernel
 def _places_of(sizes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return where each line begins and the last one ends: the first field's comma becomes the brace, and ``}`` and newline follow."""
+    """Return where each line begins and the last one ends. The first field's comma becomes the brace, and ``}`` and newline follow."""
     places = np.zeros(sizes.size + 1, np.int64)
     for i in range(sizes.size):
         places[i + 1] = places[i] + max(sizes[i], 1) + 2
@@ -108,7 +107,7 @@ def _places_of(sizes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
 
 @kernel
 def _frame(out, at, before, after, sizes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Write what stands before and after each value, move ``at`` behind it, and return where the values go."""
+    """Write the text before and after each value, move ``at`` after it, and return where the values go."""
     values = np.empty(at.size, np.int64)
     for i in range(at.size):
         if sizes[i] >= 0:

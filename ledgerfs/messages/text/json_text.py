@@ -1,7 +1,7 @@
 """Bytes as JSON text, for kernels: strings escaped, other bytes in base64.
 
-One function tells the size of the text and another one writes it. Text goes eight bytes a step; only words with a control character, or
-with something beyond ASCII, are looked at byte by byte.
+One function returns the size of the text and another one writes it. Text is read eight bytes a step; only words with a control character,
+or outside ASCII, are read byte by byte.
 """
 
 from typing import Any
@@ -20,14 +20,14 @@ _LETTERS = _ONES * np.uint64(ord("a"))
 _QUOTES = _ONES * np.uint64(ord('"'))
 _BACKSLASHES = _ONES * np.uint64(ord("\\"))
 _TO_SPACE = _ONES * np.uint64(0x80 - 0x20)
-"""Added to seven bits, sets the eighth where they are no control character."""
+"""Added to the low seven bits of each byte, sets its eighth bit unless it is a control character."""
 
 _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 def _short_escapes() -> "np.ndarray[tuple[int], np.dtype[np.uint8]]":
-    """Return for each byte the letter that stands behind a backslash for it, or 0."""
+    """Return for each byte the letter that follows a backslash in its escape, or 0."""
     letters = np.zeros(256, np.uint8)
     for plain, letter in zip('"\\\b\f\n\r\t', '"\\bfnrt', strict=True):
         letters[ord(plain)] = ord(letter)
@@ -40,7 +40,7 @@ _EXTRA = np.where(_SHORT > 0, 1, np.where(np.arange(256) < 0x20, 5, 0))
 _CONTROL_EXTRA = np.where(np.arange(256) < 0x20, _EXTRA, 0)
 
 _UTF8_STATES = (
-    # what the next byte may be: (first, last, state behind it)
+    # possible next bytes: (first, last, state after them)
     ((0x00, 0x7F, 0), (0xC2, 0xDF, 2), (0xE0, 0xE0, 3), (0xE1, 0xEC, 4), (0xED, 0xED, 5), (0xEE, 0xEF, 4),
      (0xF0, 0xF0, 6), (0xF1, 0xF3, 7), (0xF4, 0xF4, 8)),
     (),
@@ -133,7 +133,7 @@ def _specials(word):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
 
 @kernel
 def _extra_and_state(word, state):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return how many bytes the escapes of a word add, and the state of the UTF-8 automaton behind it."""
+    """Return how many bytes the escapes of a word add, and the state of the UTF-8 automaton after it."""
     quotes, controls = _specials(word)
     extra = _count_bits(quotes)  # type: ignore[call-arg, var-annotated]
     if controls | (word & _HIGH_BITS) | state != 0:
@@ -161,7 +161,7 @@ def escaped_size(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001
 
 @kernel
 def _short_word(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return the one to seven bytes of ``data[at:end]`` as the first of a word, and plain letters behind them."""
+    """Return the one to seven bytes of ``data[at:end]`` as the first bytes of a word, with plain letters after them."""
     word = _LETTERS
     if at + 8 <= data.size:
         beyond = ~np.uint64(0) << np.uint64(8 * (end - at))
@@ -173,10 +173,10 @@ def _short_word(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001,
 
 @kernel
 def write_escaped(out, to, data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Write what `escaped_size` measured at ``out[to]``; return the position behind it.
+    """Write what `escaped_size` measured at ``out[to]``; return the index after it.
 
-    What stands before and behind each special character of a word is stored as a whole word, and what is too much is overwritten: there is
-    room as long as another word is still to come.
+    The text before and after each special character of a word is stored as a whole word, and the surplus is overwritten: there is room as
+    long as another word follows.
     """
     while at + 16 <= end:
         word = _load_word(data, at)  # type: ignore[call-arg, var-annotated]

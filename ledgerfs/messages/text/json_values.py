@@ -1,6 +1,6 @@
-"""Columns of the message table as JSON values: how long each is, and where to write it.
+"""Columns of the message table as JSON values: how long each is, and how it is written.
 
-No Python object is made for a message: a column is two numba loops, one that measures and one that writes to given places.
+No Python object is made for a message: a column is two kernels, one that measures and one that writes to given places.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from ledgerfs.messages.kernels.digits import number_size, time_size, write_numbe
 from ledgerfs.messages.text.json_text import escaped_size, write_base64, write_escaped
 
 ABSENT = -1
-"""Size of a value that is not there."""
+"""Size of a missing value."""
 
 _NOT_TEXT = -2
 _NULL = np.frombuffer(b"null", np.uint8)
@@ -34,7 +34,7 @@ class Values:
     sizes
         Bytes of each, or `ABSENT`.
     write
-        Called with an array of bytes and the place in it of each value; writes those that are not absent.
+        Called with an array of bytes and the index in it of each value; writes those that are not absent.
 
     """
 
@@ -128,7 +128,7 @@ def _valid(column: pa.Array) -> Mask:
 
 
 def _view(column: pa.Array, buffer: int, kind: type[np.generic], more: int = 0) -> npt.NDArray[np.generic]:
-    """Return the items of a buffer that belong to the column, which may be a slice; read only, whatever the buffer is."""
+    """Return the items of a buffer that belong to the column, which may be a slice, as a read-only array."""
     found = column.buffers()[buffer]
     if found is None or not found.size:
         return _read_only(np.zeros(len(column) + more, kind))
@@ -143,7 +143,7 @@ def _variable_width(column: pa.Array) -> tuple[npt.NDArray[np.generic], npt.NDAr
 
 
 def _read_only(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-    """Return the array as kernels take it: one kind of array, one compilation."""
+    """Return the array as the one type that kernels are compiled for."""
     array.flags.writeable = False
     return array
 

@@ -1,1 +1,1 @@
-"""What may become of entries on their way into a ledger: payloads compressed anew, batches taken apart."""
+"""Changes of entries on their way into a ledger: payloads compressed again, batches split."""

@@ -1,4 +1,4 @@
-"""What transforms do first with entries: see that they are sound, make payloads plain."""
+"""The first step of transforms: check that entries are sound, make payloads plain."""
 
 import numpy as np
 
@@ -11,11 +11,11 @@ from ledgerfs.messages.decode.payloads import PlainPayloads, Workspace
 from ledgerfs.messages.kernels.wire import ABSENT
 
 NO_LEDGER = 0
-"""A transform does not know the ledger that its entries are of."""
+"""Ledger id of the entries: a transform does not know it."""
 
 
 def sound_entries(batch: EntryBatch) -> Int64Table:
-    """Return the metadata of the entries; raise for the first that a reader of messages would refuse, its checksum included."""
+    """Return the metadata of the entries; raise `CorruptMessageError` for the first that is damaged, by its checksum too."""
     reader = TopicDecoder("", DecodeOptions(include_markers=True, on_corrupt="skip"))
     entries, _ = reader.walk(batch, NO_LEDGER)
     for skipped in reader.skipped:
@@ -24,21 +24,21 @@ def sound_entries(batch: EntryBatch) -> Int64Table:
 
 
 def corrupt_entry(entry_id: int, reason: str) -> CorruptMessageError:
-    """Return the error for an entry of a ledger whose id whoever catches it may know."""
+    """Return the error for an entry; the caller may know its ledger."""
     return CorruptMessageError(reason, key=f"entry {entry_id}")
 
 
 def are_transparent(entries: Int64Table) -> Mask:
-    """Return which entries hold, compressed or not, all of a user's message or batch, for everybody to read."""
+    """Return which entries are a whole message or batch of a user that is not encrypted; it may be compressed."""
     is_whole = entries[Meta.CHUNKS] <= 1
     transparent: Mask = (entries[Meta.ENCRYPTION_KEYS] == 0) & (entries[Meta.MARKER] == ABSENT) & is_whole
     return transparent
 
 
 def opened_payloads(batch: EntryBatch, entries: Int64Table, rows: Int64, limit: int) -> PlainPayloads:
-    """Return the payloads of some entries, plain but for those that a kernel decompresses; raise for the first that cannot be.
+    """Return the payloads of some entries, plain except those that a kernel decompresses; raise for the first that cannot be read.
 
-    Those claim no more than ``limit`` bytes, and have what they claim.
+    Compressed ones claim no more than ``limit`` bytes, and large claims are checked.
     """
     table = np.ascontiguousarray(entries[:, rows])
     payloads = PlainPayloads(Workspace(batch.buffer), table, batch.ids_of(rows), NO_LEDGER)

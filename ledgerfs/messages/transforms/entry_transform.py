@@ -1,8 +1,8 @@
-"""What may become of entries on their way into a ledger: PIP-17's "massage the data".
+"""Changes of entries on their way into a ledger: PIP-17's "massage the data".
 
-A transform takes entries as they are stored, and gives entries as they are to be stored; nothing that a reader sees of a message is lost,
-but for the ids where entries are split. One that is damaged is an error that names it, never passed on: so who writes a ledger with a
-transform knows that all of it can be read.
+A transform takes stored entries, and returns the entries to store instead. Nothing that a reader sees of a message is lost, except the ids
+if entries are split. A damaged entry raises an error that names it, and is never passed on: so all entries that a transform returned can
+be read.
 """
 
 from collections.abc import Iterator
@@ -15,27 +15,27 @@ from ledgerfs.messages.transforms.unbatch import Unbatch
 
 
 class EntryTransform(Protocol):
-    """Makes entries of entries.
+    """Makes new entries from entries.
 
-    In what it takes and gives, records are contiguous: each entry stands behind its 12-byte record header.
+    In the batches that it takes and returns, records are contiguous, each entry after its 12-byte record header.
     """
 
     @property
     def keeps_ids(self) -> bool:
-        """Whether each entry stays an entry, of the same id."""
+        """Whether each entry stays one entry with the same id."""
         ...
 
     def __call__(self, batch: EntryBatch, first_entry: int) -> Iterator[EntryBatch]:
-        """Yield the entries that take the place of those of ``batch``, ids from ``first_entry`` on: perhaps none, perhaps ``batch`` itself.
+        """Yield the entries that replace those of ``batch``, with ids from ``first_entry`` on: perhaps none, perhaps ``batch`` itself.
 
-        For one thread at a time. Raises `CorruptMessageError`, whose key names the entry by its id in ``batch``, perhaps after other
-        entries; what was given of the batch before is sound.
+        For one thread at a time. Raises `CorruptMessageError`, whose key names the entry by its id in ``batch``; entries that were yielded
+        before are sound.
         """
         ...
 
 
 def recompress(codec: str) -> EntryTransform:
-    """Return the transform that compresses payloads by the codec of this name, or by none.
+    """Return the transform that compresses payloads by the codec of this name (``none``: decompresses them).
 
     It keeps no state: threads may each have a batch of their own at work.
     """
@@ -43,8 +43,8 @@ def recompress(codec: str) -> EntryTransform:
 
 
 def unbatch(codec: str = "none") -> EntryTransform:
-    """Return the transform that makes an entry of each message of a batch, its payload compressed by the codec of this name.
+    """Return the transform that makes each message of a batch an entry, with its payload compressed by the codec of this name.
 
-    It keeps no state, either.
+    It keeps no state: threads may each have a batch of their own at work.
     """
     return Unbatch(codec_named(codec))

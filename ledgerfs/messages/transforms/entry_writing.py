@@ -1,7 +1,6 @@
-"""Kernels that write parts of entries: fields, what is kept of a message, frame and record header around it.
+"""Kernels that write parts of entries: fields, the kept fields of a message, frame and record header around it.
 
-What they write to has room for all of it; the caller has seen to that. What they read was walked before, so its fields fit; nothing is read
-outside ``at … end`` all the same.
+The caller has checked that the output has room. The input was walked before, so its fields fit; still nothing is read outside ``at … end``.
 """
 
 from collections.abc import Iterable
@@ -19,7 +18,7 @@ _HIGHEST_FIELD = 40
 
 
 def dropped_fields(numbers: Iterable[int], texts: Iterable[int] = ()) -> npt.NDArray[np.bool_]:
-    """Return what `put_kept_fields` leaves out, as an array by tag: fields that hold a varint, and fields that hold bytes."""
+    """Return the fields that `put_kept_fields` drops, as an array by tag: ``numbers`` hold a varint, ``texts`` hold bytes."""
     drops = np.zeros(8 * _HIGHEST_FIELD, np.bool_)
     drops[[8 * field for field in numbers]] = True
     drops[[8 * field + 2 for field in texts]] = True
@@ -28,14 +27,14 @@ def dropped_fields(numbers: Iterable[int], texts: Iterable[int] = ()) -> npt.NDA
 
 @inlined_kernel
 def next_field(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Return the tag of the field at ``at``, where its value begins (behind the size, if it has one), and where it ends, or -1."""
+    """Return the tag of the field at ``at``, where its value begins (after the size, if it has one), and where it ends, or -1."""
     tag, at = read_varint(data, at, end)
     if at < 0 or tag < 8:
         return tag, at, -1
     wire_type = tag & 7
     if wire_type == 0:
-        _, behind = read_varint(data, at, end)
-        return tag, at, behind
+        _, after = read_varint(data, at, end)
+        return tag, at, after
     if wire_type == 2:
         size, at = read_varint(data, at, end)
         fits = at >= 0 and 0 <= size <= end - at
@@ -45,16 +44,16 @@ def next_field(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, 
 
 @kernel
 def put_kept_fields(out, to, data, at, end, drops):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
-    """Copy the fields of the message in ``data[at:end]`` but for some, byte for byte; return the place behind them."""
+    """Copy the fields of the message in ``data[at:end]`` except those in ``drops``, byte for byte; return the index after them."""
     kept_from = at
     while at < end:
-        tag, _, behind = next_field(data, at, end)
-        if behind < 0:
+        tag, _, after = next_field(data, at, end)
+        if after < 0:
             break
         if tag < drops.size and drops[tag]:
             to = put_stretch(out, to, data, kept_from, at)
-            kept_from = behind
-        at = behind
+            kept_from = after
+        at = after
     return put_stretch(out, to, data, kept_from, at)
 
 
@@ -67,7 +66,7 @@ def put_stretch(out, to, data, at, end):  # type: ignore[no-untyped-def]  # noqa
 
 @inlined_kernel
 def put_varint(out, to, value):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Write an int64 as protobuf does, in up to ten bytes; return the place behind it."""
+    """Write an int64 as protobuf does, in up to ten bytes; return the index after it."""
     rest = np.uint64(value)
     while rest >= np.uint64(0x80):
         out[to] = np.uint8(rest & np.uint64(0x7F)) | np.uint8(0x80)
@@ -79,28 +78,28 @@ def put_varint(out, to, value):  # type: ignore[no-untyped-def]  # noqa: ANN001,
 
 @inlined_kernel
 def put_number(out, to, field, value):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Write a field that holds a varint; return the place behind it."""
+    """Write a field that holds a varint; return the index after it."""
     return put_varint(out, put_varint(out, to, 8 * field), value)
 
 
 @inlined_kernel
 def put_text(out, to, field, data, at, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
-    """Write a field that holds bytes; return the place behind it."""
+    """Write a field that holds bytes; return the index after it."""
     to = put_varint(out, put_varint(out, to, 8 * field + 2), size)
     return put_stretch(out, to, data, at, at + size)
 
 
 @inlined_kernel
 def put_integer(out, to, value, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Write an integer of ``size`` bytes, big-endian; return the place behind it."""
+    """Write an integer of ``size`` bytes, big-endian; return the index after it."""
     for k in range(size):
         out[to + k] = np.uint8((value >> (8 * (size - 1 - k))) & 0xFF)
     return to + size
 
 
 @inlined_kernel
-def behind_broker_metadata(data, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Return where an entry goes on that was walked before: at its checksum, if it has one."""
+def after_broker_metadata(data, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Return the index after the broker's metadata of an entry that was walked before: of its checksum, if it has one."""
     if data[at] == 0x0E and data[at + 1] == 0x02:
         return at + 6 + uint32_be(data, at + 2)
     return at
@@ -108,7 +107,7 @@ def behind_broker_metadata(data, at):  # type: ignore[no-untyped-def]  # noqa: A
 
 @inlined_kernel
 def put_checksum_frame(out, to, has_checksum):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Begin a message: leave room for its checksum, if it shall have one, and for its metadata's size; return the place behind them."""
+    """Begin a message: leave room for its checksum, if it has one, and for its metadata's size; return the index after them."""
     if has_checksum:
         to = put_integer(out, to, 0x0E01, 2) + 4
     return to + 4
@@ -116,7 +115,7 @@ def put_checksum_frame(out, to, has_checksum):  # type: ignore[no-untyped-def]  
 
 @inlined_kernel
 def finish_record(out, start, metadata_at, metadata_end, end, has_checksum, entry_id):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
-    """Fill in what could not be known at first of a record in ``out[start:end]``."""
+    """Fill in the sizes and the checksum of the record in ``out[start:end]``."""
     put_integer(out, metadata_at - 4, metadata_end - metadata_at, 4)
     if has_checksum:
         put_integer(out, metadata_at - 8, np.int64(crc32c(out, metadata_at - 4, end)), 4)
@@ -125,11 +124,11 @@ def finish_record(out, start, metadata_at, metadata_end, end, has_checksum, entr
 
 @inlined_kernel
 def put_record_header(out, to, length, entry_id):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Write what stands before an entry in a ledger; return the place behind it."""
+    """Write the record header of an entry; return the index after it."""
     return put_integer(out, put_integer(out, to, length, 4), entry_id, 8)
 
 
 @inlined_kernel
 def put_as_it_is(out, to, data, at, length, entry_id):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
-    """Write an entry as it is, with its record header; return the place behind it."""
+    """Write an entry as it is, with its record header; return the index after it."""
     return put_stretch(out, put_record_header(out, to, length, entry_id), data, at, at + length)

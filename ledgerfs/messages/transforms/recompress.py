@@ -1,8 +1,8 @@
 """A transform of entries: payloads compressed by another codec.
 
-An entry stays the same entry: compression (field 8), size of the plain payload (9), payload and checksum are new; all else of the
-metadata, fields that nobody knows too, is kept byte for byte in its order, and so is what the broker put in front. What is encrypted, cut
-into chunks (the whole was compressed before it was cut), or a broker's marker stays as it is, and what has the codec already.
+An entry stays the same entry: compression (field 8), size of the plain payload (9), payload and checksum are new. The rest of the metadata,
+unknown fields included, is kept byte for byte in its order, and so is the broker's metadata. An entry stays as it is if it is encrypted, a
+chunk (the whole message was compressed before it was cut), or a broker's marker, or has the codec already.
 """
 
 from collections.abc import Iterator
@@ -27,9 +27,7 @@ from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
 from ledgerfs.messages.decode.batch_split import plain_sizes
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta
 from ledgerfs.messages.decode.payloads import PlainPayloads
-from ledgerfs.messages.kernels.arrays import borrowed
-from ledgerfs.messages.kernels.memory import empty
-from ledgerfs.messages.kernels.portions import spans
+from ledgerfs.messages.kernels.arrays import borrowed, empty, spans
 from ledgerfs.messages.kernels.wire import ABSENT
 from ledgerfs.messages.transforms.entry_opening import (
     are_transparent,
@@ -38,7 +36,7 @@ from ledgerfs.messages.transforms.entry_opening import (
     sound_entries,
 )
 from ledgerfs.messages.transforms.entry_writing import (
-    behind_broker_metadata,
+    after_broker_metadata,
     finish_record,
     next_field,
     put_as_it_is,
@@ -48,7 +46,7 @@ from ledgerfs.messages.transforms.entry_writing import (
 
 _PORTION = 16 << 20
 _NEW_HEAD = 32
-"""Bytes that the record header and the two new fields take at most."""
+"""Most bytes of the record header and the two new fields."""
 _DONE, _NOT_DECOMPRESSED = 0, 1
 
 
@@ -65,7 +63,7 @@ class Recompress:
         return True
 
     def __call__(self, batch: EntryBatch, first_entry: int) -> Iterator[EntryBatch]:
-        """Yield the entries that take the place of those of ``batch``; `CorruptMessageError` for the first that is damaged."""
+        """Yield the entries that replace those of ``batch``; raises `CorruptMessageError` for the first that is damaged."""
         entries = sound_entries(batch)
         changes = are_transparent(entries) & (entries[Meta.COMPRESSION] != self.codec)
         if not changes.any() and first_entry == batch.first_entry:
@@ -94,7 +92,7 @@ class _Portion:
         made_by = codec
         if codec not in native_compressors():
             _compress_all(payloads, codec)
-            made_by = Compression.NONE  # the kernel only copies what is made
+            made_by = Compression.NONE  # the payloads are compressed already: the kernel copies them
         table, size = payloads.entries, self._most_bytes(payloads.entries)
         is_zstd = table[Meta.COMPRESSION] == Compression.ZSTD
         is_packed = table[Meta.COMPRESSION] != 0
@@ -115,9 +113,9 @@ class _Portion:
         return EntryBatch(first_entry, out.data[:used].toreadonly(), places[0], places[1], is_framed=True)
 
     def _most_bytes(self, table: Int64Table) -> int:
-        """Return what the entries take at most: those that change in place of their payloads as they are, all with new heads."""
+        """Return the most bytes that the entries take: with new heads, and for those that change with compressed payloads."""
         stored = table[Meta.PAYLOAD_END] - table[Meta.PAYLOAD_AT]
-        # What is made by now may be larger than what is plain.
+        # A payload that is compressed already may be larger than the plain one.
         payloads = np.maximum(most_compressed_sizes(table[Meta.UNCOMPRESSED_SIZE]), stored)
         return int((self.batch.lengths + _NEW_HEAD).sum() + payloads.sum())
 
@@ -129,7 +127,7 @@ def most_compressed_sizes(sizes: Int64) -> Int64:
 
 
 def _compress_all(payloads: PlainPayloads, codec: Compression) -> None:
-    """Compress payloads by a codec that no kernel knows: a call each."""
+    """Compress payloads by a codec that no kernel knows, with a call for each."""
     table = payloads.entries
     for row in range(payloads.ids.size):
         packed, at, end, size = table[
@@ -147,7 +145,7 @@ def _compress_all(payloads: PlainPayloads, codec: Compression) -> None:
 
 @kernel
 def _write(data, source, table, buffers, functions, wanted):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-    """Write all entries as records; return the bytes written, and row and reason of the one that could not be."""
+    """Write all entries as records; return the bytes written, and row and reason of the one that failed."""
     data, table = borrowed(data), borrowed(table)  # type: ignore[call-arg]
     offsets, lengths, changes = borrowed(source[0]), borrowed(source[1]), borrowed(source[2])
     out, places, scratch = borrowed(buffers[0]), borrowed(buffers[1]), borrowed(buffers[2])
@@ -159,9 +157,9 @@ def _write(data, source, table, buffers, functions, wanted):  # type: ignore[no-
         if not changes[i]:
             to = put_as_it_is(out, to, data, offsets[i], lengths[i], first + i)
         else:
-            has_checksum = behind_broker_metadata(data, offsets[i]) < table[1, row] - 4
+            has_checksum = after_broker_metadata(data, offsets[i]) < table[1, row] - 4
             metadata_at = put_stretch(out, to + 12, data, offsets[i], table[1, row])
-            # To a batch that is not compressed Java's client adds no size.
+            # Java's client adds no size to a batch without compression.
             size = table[17, row] if codec != 0 or table[18, row] == ABSENT else -1
             payload_at = _put_metadata(out, metadata_at, data, table[1, row], table[2, row], codec, size)
             if table[16, row] == 0:
@@ -184,12 +182,12 @@ def _write(data, source, table, buffers, functions, wanted):  # type: ignore[no-
 
 @kernel
 def _put_metadata(out, to, data, at, end, codec, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-    """Copy metadata with other compression, where Java's client has it: behind the fields of lower numbers."""
+    """Copy metadata with other compression, in the place where Java's client has it: after the fields of lower numbers."""
     kept_from = at
     is_said = False
     while at < end:
-        tag, _, behind = next_field(data, at, end)
-        if behind < 0:
+        tag, _, after = next_field(data, at, end)
+        if after < 0:
             break
         if not is_said and tag >= 64:
             to = _put_compression(out, put_stretch(out, to, data, kept_from, at), codec, size)
@@ -197,8 +195,8 @@ def _put_metadata(out, to, data, at, end, codec, size):  # type: ignore[no-untyp
             is_said = True
         if tag in (64, 72):
             to = put_stretch(out, to, data, kept_from, at)
-            kept_from = behind
-        at = behind
+            kept_from = after
+        at = after
     to = put_stretch(out, to, data, kept_from, at)
     return to if is_said else _put_compression(out, to, codec, size)
 

@@ -1,10 +1,10 @@
 """A transform of entries: every message of a batch becomes an entry of its own.
 
-A batch is what our reader takes for one: `messages_in_batch` is there, be it 1. Its messages are split by the reader's own kernel, so they
-are what a reader of the batch sees, without those that compaction took out. Each gets the batch's metadata, byte for byte, but for what
-only a message of a batch can say (key, properties, ordering key), what it says otherwise (event time, sequence id, null value and key), and
-what describes the batch. What the broker put in front stays, with the index that is the message's. What is no batch, or encrypted, or a
-marker, keeps its bytes; ids are new. Fields that nobody knows are kept of a batch's metadata; of its messages' there is no place for them.
+An entry is a batch if our reader takes it for one: it has `messages_in_batch`, even if that is 1. The reader's own kernel splits it, so its
+messages are those that a reader sees, without those that compaction removed. Each gets the batch's metadata, byte for byte, except fields
+that belong to a message (key, properties, ordering key), that the message sets itself (event time, sequence id, null value and key), or
+that describe the batch. The broker's metadata stays, with the message's own index. An entry that is not a batch, or encrypted, or a marker,
+keeps its bytes; ids are new. Unknown fields of a batch's metadata are kept; those of its messages have no place in the new metadata.
 """
 
 from collections.abc import Iterator
@@ -20,8 +20,7 @@ from ledgerfs.messages.codecs.native_compression import compressor_functions, mo
 from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
 from ledgerfs.messages.decode.batch_split import MessageField, Messages, plain_sizes, split_batches
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status
-from ledgerfs.messages.kernels.memory import empty
-from ledgerfs.messages.kernels.portions import spans
+from ledgerfs.messages.kernels.arrays import empty, spans
 from ledgerfs.messages.kernels.wire import ABSENT
 from ledgerfs.messages.transforms.entry_opening import (
     are_transparent,
@@ -34,7 +33,7 @@ from ledgerfs.messages.transforms.unbatch_kernels import Fronts, collect_fronts,
 _PORTION = 8 << 20
 _PIECE = 16 << 20
 _NEW_FIELDS = 128
-"""Bytes that all of a message may take at most but for what is counted: record header, frame, and fields of numbers."""
+"""Most bytes of a message besides those that are counted: record header, frame, and fields of numbers."""
 _NO_BATCH = -1
 
 
@@ -47,11 +46,11 @@ class Unbatch:
 
     @property
     def keeps_ids(self) -> bool:
-        """Where there are batches, what follows moves back."""
+        """False: entries after a batch get higher ids."""
         return False
 
     def __call__(self, batch: EntryBatch, first_entry: int) -> Iterator[EntryBatch]:
-        """Yield the entries that take the place of those of ``batch``; `CorruptMessageError` for the first that is damaged."""
+        """Yield the entries that replace those of ``batch``; raises `CorruptMessageError` for the first that is damaged."""
         entries = sound_entries(batch)
         opens = are_transparent(entries) & (entries[Meta.BATCH_SIZE] != ABSENT)
         if not opens.any() and first_entry == batch.first_entry:
@@ -90,7 +89,7 @@ class Unbatch:
 
 @dataclass(frozen=True, slots=True)
 class _Payloads:
-    """Payloads of messages: where they are, their sizes when plain, and the codec that is yet to compress them."""
+    """Payloads of messages: where they are, their plain sizes, and the codec that will compress them."""
 
     codec: Compression
     data: Bytes
@@ -100,13 +99,13 @@ class _Payloads:
     compress_by: Compression
 
     def most_bytes(self) -> Int64:
-        """Return what each takes at most when it is compressed."""
+        """Return the most bytes that each takes compressed."""
         most: Int64 = most_compressed(self.sizes)
         return most
 
 
 def _payloads(messages: Messages, codec: Compression) -> _Payloads:
-    """Return the payloads of messages; compressed, a call each, where no kernel can."""
+    """Return the payloads of messages; already compressed, with a call for each, if no kernel can do it."""
     at, sizes = np.array(messages[MessageField.PAYLOAD_AT]), np.array(messages[MessageField.PAYLOAD_SIZE])
     if codec in native_compressors():
         return _Payloads(codec, read_only_view(messages.payloads), at, sizes, sizes, codec)
@@ -119,7 +118,7 @@ def _payloads(messages: Messages, codec: Compression) -> _Payloads:
 
 @dataclass(frozen=True, slots=True)
 class _Units:
-    """What some entries become: of each unit the entry that it is, or the message of a batch."""
+    """The new entries of some entries: each unit is an entry as it is, or one message of a batch."""
 
     batch: EntryBatch
     data: Bytes
@@ -131,7 +130,7 @@ class _Units:
     payloads: _Payloads
 
     def most_bytes(self) -> Int64:
-        """Return the bytes that each unit takes at most."""
+        """Return the most bytes that each unit takes."""
         of_entry = self.messages[MessageField.ENTRY]
         own = self.messages[MessageField.METADATA_END] - self.messages[MessageField.METADATA_AT]
         most = self.batch.lengths[self.rows] + _NEW_FIELDS
@@ -140,7 +139,7 @@ class _Units:
         return most
 
     def written(self, first: int, last: int, first_entry: int, out: Bytes) -> EntryBatch:
-        """Return units as entries, written to ``out``, which has room for what they take at most."""
+        """Return units as entries, written to ``out``, which has room for their `most_bytes`."""
         places = np.empty((2, last - first), np.int64)
         payloads, messages = self.payloads, np.asarray(self.messages.columns)
         with compressor_functions(payloads.compress_by) as makers:

@@ -1,4 +1,4 @@
-"""The kernels of `unbatch`: what messages of a batch share is collected once, then each is written with what is its own."""
+"""The kernels of `unbatch`: the metadata that messages of a batch share is collected once, then each is written with its own."""
 
 from dataclasses import dataclass
 
@@ -8,11 +8,10 @@ from ledgerfs.formats.array_types import Bytes, Int64
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.messages.codecs.native_compression import put_compressed
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta
-from ledgerfs.messages.kernels.arrays import borrowed
-from ledgerfs.messages.kernels.memory import empty
+from ledgerfs.messages.kernels.arrays import borrowed, empty
 from ledgerfs.messages.kernels.wire import ABSENT
 from ledgerfs.messages.transforms.entry_writing import (
-    behind_broker_metadata,
+    after_broker_metadata,
     dropped_fields,
     finish_record,
     next_field,
@@ -31,10 +30,10 @@ _OF_BATCH = dropped_fields(numbers=[2, 8, 9, 11, 12, 17, 24, 25, 30, 31], texts=
 
 @dataclass(frozen=True, slots=True)
 class Fronts:
-    """What messages of a batch share: of each batch, a column of ``places`` tells where.
+    """The metadata that messages of a batch share: a column of ``places`` for each batch.
 
-    The rows: start (-1 where there is none) and end in ``data`` of what the broker put in front, start and end of the metadata's fields,
-    and whether there is a checksum.
+    The rows: start (-1 without it) and end in ``data`` of the broker's metadata, start and end of the message metadata's fields, and
+    whether there is a checksum.
     """
 
     data: Bytes
@@ -49,7 +48,7 @@ class Fronts:
 
 
 def collect_fronts(data: Bytes, offsets: Int64, table: Int64Table) -> Fronts:
-    """Return what the messages share of the batches that begin at ``offsets``."""
+    """Return the shared metadata of the batches that begin at ``offsets``."""
     out = empty(int((table[Meta.METADATA_END] - offsets).sum()), np.uint8)
     places = np.empty((5, offsets.size), np.int64)
     _collect(data, offsets, table, (_OF_BROKER, _OF_BATCH), out, places)
@@ -57,7 +56,7 @@ def collect_fronts(data: Bytes, offsets: Int64, table: Int64Table) -> Fronts:
 
 
 def read_only_view(data: Bytes) -> Bytes:
-    """Return a view that may not be written to: kernels are compiled for each kind of array."""
+    """Return a read-only view: the one type that kernels are compiled for."""
     view = data.view()
     view.flags.writeable = False
     return view
@@ -69,7 +68,7 @@ def _collect(data, offsets, table, drops, out, places):  # type: ignore[no-untyp
     of_broker, of_batch = borrowed(drops[0]), borrowed(drops[1])
     to = 0
     for i in range(offsets.size):
-        at = behind_broker_metadata(data, offsets[i])
+        at = after_broker_metadata(data, offsets[i])
         places[0, i] = -1
         if at > offsets[i]:
             places[0, i] = to
@@ -87,18 +86,18 @@ def write_units(sources, units, tables, buffers, makers, wanted):  # type: ignor
     Parameters
     ----------
     sources
-        The bytes of entries, of the messages' metadata, of what batches share, and of payloads.
+        The bytes of entries, of the messages' metadata, of the shared metadata, and of payloads.
     units
-        Of each unit the entry, and the message or -1; of each entry start and length; of each message place and size of its payload, and
-        the size of that when it is plain.
+        For each unit the entry, and the message or -1; for each entry start and length; for each message start and size of its payload,
+        and its plain size.
     tables
-        Of the entries that are batches, of the messages, and of what batches share.
+        Of the entries that are batches, of the messages, and of the shared metadata.
     buffers
-        What is written, and the columns of start and length of each unit in that.
+        The output, and the columns of start and length of each unit in it.
     makers
         Functions that compress.
     wanted
-        Codec that is said, codec to compress by, and id of the first unit.
+        Codec for the metadata, codec to compress by, and id of the first unit.
 
     """
     sources = (borrowed(sources[0]), borrowed(sources[1]), borrowed(sources[2]), borrowed(sources[3]))  # type: ignore[call-arg]
@@ -124,7 +123,7 @@ def write_units(sources, units, tables, buffers, makers, wanted):  # type: ignor
 
 @kernel
 def _put_message(out, start, sources, tables, m, payload, makers, wanted):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-    """Write a message of a batch as an entry; return the place behind it, or -1 if it cannot be compressed."""
+    """Write a message of a batch as an entry; return the index after it, or -1 if it cannot be compressed."""
     entries, messages, fronts = tables
     codec, made_by, entry_id = wanted
     i = messages[0, m]
@@ -143,7 +142,7 @@ def _put_message(out, start, sources, tables, m, payload, makers, wanted):  # ty
 
 @inlined_kernel
 def _put_broker_metadata(out, start, data, fronts, entries, i, index):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-    """Write what the broker put in front, with the index of one message: the batch has that of its last."""
+    """Write the broker's metadata with the index of one message; the batch has that of its last message."""
     to = put_stretch(out, start + 6, data, fronts[0, i], fronts[1, i])
     if entries[6, i] != ABSENT:
         to = put_number(out, to, 2, entries[6, i] - entries[18, i] + 1 + index)
@@ -157,13 +156,13 @@ def _put_texts(out, to, data, messages, m):  # type: ignore[no-untyped-def]  # n
     at, end = messages[2, m], messages[3, m]
     remaining = messages[6, m]
     while remaining > 0 and at < end:
-        tag, value, behind = next_field(data, at, end)
-        if behind < 0:
+        tag, value, after = next_field(data, at, end)
+        if after < 0:
             break
         if tag == 10:
-            to = put_text(out, to, 4, data, value, behind - value)
+            to = put_text(out, to, 4, data, value, after - value)
             remaining -= 1
-        at = behind
+        at = after
     if messages[7, m] >= 0:
         to = put_text(out, to, 6, data, messages[7, m], messages[8, m])
     if messages[11, m] >= 0:
@@ -173,7 +172,7 @@ def _put_texts(out, to, data, messages, m):  # type: ignore[no-untyped-def]  # n
 
 @inlined_kernel
 def _put_numbers(out, to, messages, m, codec, plain_size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-    """Write the fields of numbers; like Java's client, the payload's size also where it is not compressed."""
+    """Write the fields of numbers; as Java's client does, with the payload's size even without compression."""
     to = put_number(out, to, 2, messages[14, m])
     if codec != 0:
         to = put_number(out, to, 8, codec)

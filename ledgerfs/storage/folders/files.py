@@ -1,6 +1,6 @@
-"""Opening the files of a folder that is a bucket: regular files, and none that a link leads to unless that was asked for.
+"""Opening the files of a folder that is a bucket: regular files only, and links only with an option.
 
-Whoever may write to the folder could else have any file of the machine read as an object, by a link to it.
+Otherwise anybody who may write to the folder could have any file of the machine read as an object, by a link to it.
 """
 
 import errno
@@ -8,9 +8,10 @@ import os
 from stat import S_ISLNK, S_ISREG
 
 from ledgerfs.errors import AccessDeniedError, StoreError
+from ledgerfs.storage.objects import ObjectStat
 
 FOLLOW_LINKS = "follow_links"
-"""The storage option that asks for it."""
+"""The storage option for it."""
 
 LINK_REFUSED = (
     f"a link, which is not followed out of the bucket's folder; the storage option {FOLLOW_LINKS}=true has it followed"
@@ -19,14 +20,14 @@ LINK_REFUSED = (
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _FOLDER_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW
 _IS_LINK = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK})
-"""What the kernel says of links that it is not to follow."""
+"""Errors of the kernel for links that it must not follow."""
 
 
 def open_object(root: str, key: str, *, follow_links: bool) -> int:
     """Return a descriptor of a regular file, to read.
 
-    The folder itself may be a link: whoever named it meant it. Raises `AccessDeniedError` for links and what else is no file, `StoreError`
-    for a followed link that leads nowhere, and `OSError`.
+    The folder itself may be a link, since the user named it. Raises `AccessDeniedError` for links and everything else that is not a regular
+    file, `StoreError` for a followed link that leads nowhere, and `OSError`.
     """
     descriptor = _open_followed(f"{root}/{key}", key) if follow_links else _open_beneath(root, key)
     try:
@@ -39,7 +40,7 @@ def open_object(root: str, key: str, *, follow_links: bool) -> int:
 
 
 def stat_object(root: str, key: str, *, follow_links: bool) -> os.stat_result:
-    """Return what there is to know of a file; raises as `open_object`, but for what is no regular file."""
+    """Return the status of a file of any kind except a link; raises as `open_object`."""
     if follow_links:
         return _stat_followed(f"{root}/{key}", key)
     parent, name = _parent_of(root, key)
@@ -53,8 +54,14 @@ def stat_object(root: str, key: str, *, follow_links: bool) -> os.stat_result:
     return found
 
 
+def stat_of_file(key: str, stat: os.stat_result) -> ObjectStat:
+    """Return a file as an object; when it is replaced or written to, its version changes."""
+    version = f"{stat.st_ino:x}-{stat.st_mtime_ns:x}-{stat.st_size:x}"
+    return ObjectStat(key, stat.st_size, stat.st_mtime_ns // 1_000_000, version)
+
+
 def _refused(key: str) -> AccessDeniedError:
-    """Return the error for an object that is a link, or behind one, wherever that leads."""
+    """Return the error for an object that is a link, or in a folder that is one, wherever that leads."""
     return AccessDeniedError(LINK_REFUSED, key=key)
 
 
@@ -73,7 +80,7 @@ def _stat_followed(path: str, key: str) -> os.stat_result:
 
 
 def _not_there(path: str, key: str, error: FileNotFoundError) -> OSError:
-    """Return the error for what cannot be found: a link that leads nowhere is there still, so its object was not deleted."""
+    """Return the error for a file that was not found; a link that leads nowhere still exists, so its object was not deleted."""
     return StoreError("a link that leads nowhere", key=key) if os.path.islink(path) else error  # noqa: PTH114  (text in)
 
 
@@ -91,7 +98,7 @@ def _open_beneath(root: str, key: str) -> int:
 
 
 def _parent_of(root: str, key: str) -> tuple[int | None, str]:
-    """Return a descriptor of the folder that a key is in, and the file's name there; None and a whole path for one of the bucket itself."""
+    """Return a descriptor of the folder that a key is in, and the file's name there; for a key without folders, None and the whole path."""
     *folders, name = key.split("/")
     if not folders:
         return None, f"{root}/{name}"

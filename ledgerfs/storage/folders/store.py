@@ -1,4 +1,4 @@
-"""A local folder as an object store, without the detour of a Python file object a read."""
+"""A local folder as an object store, without a Python file object for each read."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -11,8 +11,7 @@ from ledgerfs.errors import BucketNotFoundError, LedgerfsError
 from ledgerfs.formats.buffers import Buffer
 from ledgerfs.storage.descriptors import copy_range
 from ledgerfs.storage.failures import replaced, short_body, translate
-from ledgerfs.storage.folders.files import LINK_REFUSED, open_object, stat_object
-from ledgerfs.storage.folders.stat import stat_of_file
+from ledgerfs.storage.folders.files import LINK_REFUSED, open_object, stat_object, stat_of_file
 from ledgerfs.storage.folders.writes import LocalWrites, is_part
 from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.storage.part_buffers import part_buffer
@@ -29,7 +28,7 @@ _PAGE = 4096
 class LocalStore:
     """The files of one folder. Folders keep no user metadata.
 
-    Links are listed as what they are, which is as long as the path in them, and cannot be read unless ``follow_links`` says so.
+    Links are listed as they are (their size is that of the path in them), and cannot be read unless ``follow_links`` is true.
     """
 
     __slots__ = ("_follow_links", "_root", "traffic")
@@ -52,7 +51,7 @@ class LocalStore:
         return LocalWrites(self._root, self.traffic)
 
     def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
-        """Yield the files of the folder, but for those that are being written."""
+        """Yield the files of the folder, except those that are being written."""
         try:
             with Sent(Asked("LIST", self.url), self.traffic), os.scandir(self._root) as entries:
                 page: list[ObjectStat] = []
@@ -70,7 +69,7 @@ class LocalStore:
             raise translate(error, self.url) from error
 
     def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
-        """Yield the files of a folder and of those in it; links to folders are not followed, unless all are."""
+        """Yield the files of a folder and of those in it; links to folders are followed only with ``follow_links``."""
         waiting, seen = [folder], set()
         while waiting:
             key = waiting.pop()
@@ -78,13 +77,13 @@ class LocalStore:
             try:
                 with Sent(Asked("LIST", key), self.traffic), os.scandir(path) as entries:
                     stat = os.stat(path)  # noqa: PTH116  (a hot path)
-                    # Links that are followed may lead in circles.
+                    # Followed links may lead in circles.
                     if (stat.st_dev, stat.st_ino) in seen:
                         continue
                     seen.add((stat.st_dev, stat.st_ino))
                     found = [self._stat_of_entry(entry, key) for entry in entries if not is_part(entry.name)]
             except (FileNotFoundError, NotADirectoryError):
-                # Deleted since it was listed, or a pipe, a socket, a device.
+                # Deleted since it was listed, or a pipe, socket or device.
                 continue
             except PermissionError as error:
                 yield [ObjectStat(key, 0, 0, "", f"access denied: {error.strerror}")]
@@ -124,7 +123,7 @@ class LocalStore:
         return FOLDER_THREADS.start(self._read_part, request)
 
     def _read_part(self, request: ReadRequest) -> Buffer:
-        """Read as `read` does, into memory that is used again."""
+        """Read as `read` does, into reused memory."""
         buffer = part_buffer(request.end - request.start)
         with self._opened(request) as (source, sent):
             try:
@@ -138,7 +137,7 @@ class LocalStore:
         return buffer.toreadonly()
 
     def send(self, request: ReadRequest, descriptor: int) -> None:
-        """Let the kernel copy from file to descriptor; where it cannot, read and write."""
+        """Let the kernel copy from file to descriptor; if it cannot, read and write."""
         with self._opened(request) as (source, sent):
             sent.received = copy_range(source, request.start, request.end, descriptor)
             if sent.received != request.end - request.start:
@@ -154,7 +153,7 @@ class LocalStore:
 
     @contextmanager
     def _opened(self, request: ReadRequest) -> Iterator[tuple[int, Sent]]:
-        """Open the file of the version asked for, as one request."""
+        """Open the file, if it is of the requested version, as one request."""
         with Sent(Asked.to_read(request), self.traffic) as sent:
             try:
                 descriptor = open_object(self._root, request.key, follow_links=self._follow_links)
@@ -175,10 +174,10 @@ class LocalStore:
         except OSError:
             if _is_folder(entry):
                 return ObjectStat(f"{key}/", 0, 0, "")
-            # A dangling or forbidden link, or a file deleted since: listed, and told when it is read.
+            # A dangling or forbidden link, or a file deleted since: it is listed, and reading it raises.
             return ObjectStat(key, 0, 0, "gone", "a link that cannot be followed" if entry.is_symlink() else "")
         if not (is_link or S_ISREG(stat.st_mode)):
-            # Folders, and pipes, sockets and devices, which are not ours to open.
+            # Folders, and pipes, sockets and devices, which must not be opened.
             return ObjectStat(f"{key}/", 0, 0, "")
         found = stat_of_file(key, stat)
         return replace(found, refused=LINK_REFUSED) if is_link and not _leads_to_file(entry) else found

@@ -1,6 +1,6 @@
-"""Writing to a local folder: under another name until it is whole, then linked to its own, which fails where there is such a file.
+"""Writing to a local folder: under another name until the file is whole, then linked to its own name, which fails if that exists.
 
-One that is there with the same bytes counts as written, as in S3: most likely an earlier run did it, and was interrupted.
+A file that exists with the same bytes counts as written, as in S3: most likely an earlier, interrupted run wrote it.
 """
 
 import errno
@@ -17,8 +17,7 @@ from ledgerfs.errors import AccessDeniedError, BucketNotFoundError, ObjectExists
 from ledgerfs.formats.buffers import Buffer
 from ledgerfs.storage.descriptors import write_all
 from ledgerfs.storage.failures import translate
-from ledgerfs.storage.folders.files import open_object
-from ledgerfs.storage.folders.stat import stat_of_file
+from ledgerfs.storage.folders.files import open_object, stat_of_file
 from ledgerfs.storage.object_writes import UnfinishedUpload
 from ledgerfs.storage.objects import ObjectStat
 from ledgerfs.storage.sent_requests import Asked, Sent
@@ -32,7 +31,7 @@ _CANNOT_LINK = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK
 
 
 def is_part(name: str) -> bool:
-    """Whether a file is an object on its way, which is no object yet."""
+    """Whether a file is a part, which is not an object yet."""
     return _PART_NAME.match(name) is not None
 
 
@@ -51,18 +50,18 @@ class LocalWrites:
         self._traffic = traffic
 
     def make_folder(self) -> None:
-        """Make the folder, but none above it."""
+        """Make the folder, but not its parents."""
         try:
             Path(self._root).mkdir(exist_ok=True)
         except FileNotFoundError as error:
             raise BucketNotFoundError(
-                "the folder cannot be made: there is none to make it in", key=self._root
+                "the folder cannot be made: its parent folder does not exist", key=self._root
             ) from error
         except OSError as error:
             raise translate(error, self._root) from error
 
     def begin_upload(self, key: str, metadata: Mapping[str, str], part_size: int) -> "LocalUpload":  # noqa: ARG002
-        """Return an upload; its file is made when the first bytes come."""
+        """Return an upload, which makes its file at the first write."""
         return LocalUpload(self._root, key, self._traffic)
 
     def put(self, key: str, data: bytes, metadata: Mapping[str, str]) -> ObjectStat:  # noqa: ARG002
@@ -80,11 +79,11 @@ class LocalWrites:
         self._unlink(key, key)
 
     def set_metadata(self, stat: ObjectStat, metadata: Mapping[str, str]) -> None:  # noqa: ARG002
-        """Refuse: files have none."""
+        """Refuse: files have no user metadata."""
         raise UnsupportedWriteError("a folder keeps no user metadata", key=stat.key)
 
     def unfinished_uploads(self) -> Iterator[UnfinishedUpload]:
-        """Yield the parts of files that are being written, or were when their writer ended."""
+        """Yield the parts of files that are being written, or whose writer ended before they were whole."""
         try:
             with Sent(Asked("LIST", self._root), self._traffic), os.scandir(self._root) as entries:
                 for entry in entries:
@@ -132,7 +131,7 @@ class LocalUpload:
         self._sent += len(data)
 
     def replace_front(self, data: bytes) -> None:
-        """Write again where the part begins."""
+        """Overwrite the beginning of the part."""
         try:
             if self._descriptor is not None:
                 os.pwrite(self._descriptor, data, self._begin)
@@ -144,12 +143,12 @@ class LocalUpload:
         self._begin = self._sent
 
     def complete(self) -> ObjectStat:
-        """Have the file on the disk, then give it its name; the name of its folder's entry is on the disk, too, before this returns."""
+        """Sync the file to the disk, then give it its name, and sync the folder."""
         try:
             with Sent(Asked("PUT", self._key, 0, self._sent), self._traffic):
                 return self._link()
         except FileExistsError as error:
-            raise ObjectExistsError("there is such a file already; it is not written over", key=self._key) from error
+            raise ObjectExistsError("the file exists already; it is not overwritten", key=self._key) from error
         except OSError as error:
             raise translate(error, self._key) from error
 
@@ -180,25 +179,25 @@ class LocalUpload:
         return stat_of_file(self._key, stat)
 
     def _rename(self) -> os.stat_result:
-        """Rename where the file system has no links: two writers at once may both succeed, the later one's file stays."""
+        """Rename, on file systems without links: two writers at once may both succeed, and the later file stays."""
         if os.path.lexists(self._path):
             return self._same()
         self._part.rename(self._path)
         return self._path.lstat()
 
     def _same(self) -> os.stat_result:
-        """Return the file that is there if it has the same bytes; raises `FileExistsError`."""
+        """Return the file that is there if it has the same bytes; raises `FileExistsError` otherwise."""
         other = FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self._path))
         try:
             opened = open_object(str(self._path.parent), self._path.name, follow_links=False)
         except (FileNotFoundError, AccessDeniedError) as error:
-            # It has been removed since, or is no file.
+            # It has been removed since, or is not a file.
             raise other from error
         with os.fdopen(opened, "rb", buffering=0) as there, self._part.open("rb", buffering=0) as part:
             stat = os.fstat(there.fileno())
             if stat.st_size != self._sent or not _is_same(there, part):
                 raise other
-            # Whoever wrote it may have been killed before it was on the disk.
+            # Its writer may have been killed before it was on the disk.
             os.fsync(there.fileno())
         return stat
 

@@ -1,4 +1,4 @@
-"""What fsspec's filesystems tell of a path, each in words of its own, as one object."""
+"""The information of fsspec's filesystems on a path, with keys that differ from one to the next, as an `ObjectStat`."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,13 +11,13 @@ _VERSION_KEYS = ("ETag", "etag", "generation", "md5Hash", "content_md5", "uid")
 
 
 def stat_of_info(info: Mapping[str, Any]) -> ObjectStat:
-    """Return what a filesystem tells of a path."""
+    """Return the object that a filesystem's ``info`` or ``ls`` describes."""
     key = str(info["name"]).rstrip("/").rpartition("/")[2]
     if info.get("type") == "directory":
         return ObjectStat(f"{key}/", 0, 0, "")
     modified = next((seconds_of(info[name]) for name in _TIME_KEYS if info.get(name) is not None), 0.0)
     size = int(info.get("size") or 0)
-    # Listings and single look-ups of one filesystem differ in quotes and in how they write a time.
+    # Listings and single look-ups of one filesystem differ in quotes and in the format of times.
     time = f"{modified:.6f}/{size}" if modified else ""
     version = next((str(info[name]).strip('"') for name in _VERSION_KEYS if info.get(name)), time)
     is_link = info.get("type") == "link" or (info.get("islink") and info.get("type") != "file")
@@ -25,7 +25,7 @@ def stat_of_info(info: Mapping[str, Any]) -> ObjectStat:
 
 
 def seconds_of(moment: Any) -> float:  # noqa: ANN401  (each filesystem has its own)
-    """Return a time as seconds since 1970 UTC; 0 for what is none."""
+    """Return a time as seconds since 1970 UTC; 0 for an invalid text."""
     if isinstance(moment, datetime):
         return moment.timestamp()
     if isinstance(moment, str):

@@ -1,7 +1,7 @@
 """Any fsspec filesystem as an object store: Google Cloud Storage, Azure, memory, SFTP, a cache in front of another one.
 
-A read cannot name a version here, since fsspec has no word for it: the version is compared when a read comes out short, and by the caller
-when what was read contradicts itself. Nor can a try be interrupted: how long one hangs is up to the filesystem.
+A read cannot name a version here, since fsspec has no argument for it: the version is compared when a read is too short, and by the caller
+when the bytes contradict themselves. A try cannot be interrupted: its time-out is up to the filesystem.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -52,7 +52,7 @@ class FsspecStore:
 
     @property
     def is_remote(self) -> bool:
-        """Whether reads go anywhere else than to memory."""
+        """True, except for a filesystem in memory."""
         return not self._in_memory
 
     @property
@@ -61,7 +61,7 @@ class FsspecStore:
         return FsspecWrites(self._handle, self._root, self.traffic)
 
     def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
-        """Yield the filesystem's own listing, asked anew: fsspec lists whole folders."""
+        """Yield the filesystem's own listing, without its cache; fsspec lists whole folders."""
         items = self._ask(Asked("LIST", self.url), lambda _: self._listed())
         yield [stat for item in items if (stat := self._sized(item)).key.startswith(prefix)]
 
@@ -101,7 +101,7 @@ class FsspecStore:
         return ObjectHead(replace(stat_of_info({**info, "name": key}), key=key), metadata)
 
     def read(self, request: ReadRequest) -> bytes:
-        """Read one range, tried again when it breaks."""
+        """Read one range, with retries."""
         if request.end <= request.start:
             return b""
         return self._ask(Asked.to_read(request), lambda sent: self._cat(request, sent))
@@ -116,18 +116,20 @@ class FsspecStore:
         write_all(descriptor, self.read(request))
 
     def read_many(self, requests: Iterable[ReadRequest]) -> Iterator[bytes | LedgerfsError]:
-        """Read in threads: also asynchronous filesystems, since some of them only wrap one that is not."""
+        """Read in threads, even with asynchronous filesystems, since some of them wrap a synchronous one."""
         if self._in_memory:
             return (self._outcome(request) for request in requests)
         return read_in_threads(self.read, requests)
 
     def _sized(self, info: Mapping[str, Any]) -> ObjectStat:
-        """Return the listed object; one of a listing without sizes (HTTP) is asked for by itself."""
+        """Return the listed object; if the listing has no sizes (HTTP), with a request for the object itself."""
         if info.get("type") == "directory" or info.get("size") is not None:
             return stat_of_info(info)
         single = self._info(str(info["name"]), info["name"])
         if single.get("size") is None:
-            raise StoreError("this store tells no sizes, without which nothing can be read", key=str(info["name"]))
+            raise StoreError(
+                "this store does not tell the sizes of objects, which reading needs", key=str(info["name"])
+            )
         return stat_of_info({**info, **single, "name": info["name"]})
 
     def _outcome(self, request: ReadRequest) -> bytes | LedgerfsError:
@@ -137,7 +139,7 @@ class FsspecStore:
             return error
 
     def _ask(self, asked: Asked, exchange: Callable[[Sent], Result]) -> Result:
-        """Make one request, tried again as `retries` has it; all errors are ours."""
+        """Make one request, with the retries of `retries`; all errors are ours."""
         tries = Tries(asked.size, is_first_contact=not self._has_answered)
 
         def attempt() -> Result:
@@ -199,7 +201,7 @@ class FsspecStore:
         return data
 
     def _wrong_length(self, request: ReadRequest, got: int) -> LedgerfsError:
-        """Return the error for a body of another length than asked for, which may be because the object is another one by now."""
+        """Return the error for a body of the wrong length; the object may have been replaced."""
         try:
             stat = self.head(request.key).stat
         except LedgerfsError as error:

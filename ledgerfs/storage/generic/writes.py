@@ -1,7 +1,7 @@
 """Writing to any filesystem of fsspec: one upload from the first byte to the last, as each filesystem does it.
 
-fsspec has no word for "only if there is none": there is a look before, and where an object appears only when its file is closed, another
-one then. What is half written may show under its key until it is removed; nobody takes a data object without an index for a ledger.
+fsspec cannot create an object only if it does not exist: so that is checked before the upload and, if the object appears only when its file
+is closed, once more then. A half-written object may be listed until it is removed; without an index a data object is no ledger.
 """
 
 import logging
@@ -26,7 +26,7 @@ _METADATA_OPTION = {
     ("gcsfs.core", "GCSFileSystem"): "metadata",
     ("adlfs.spec", "AzureBlobFileSystem"): "metadata",
 }
-"""What each filesystem calls the user metadata of an object that is written."""
+"""Each filesystem's option for the user metadata of an object that is written."""
 
 
 class FsspecWrites:
@@ -46,11 +46,11 @@ class FsspecWrites:
 
     @property
     def keeps_metadata(self) -> bool:
-        """Whether it is known how this filesystem takes user metadata."""
+        """Whether this filesystem's option for user metadata is known."""
         return self._option is not None
 
     def make_folder(self) -> None:
-        """Make the folder where there is none, but in object stores, whose top folders are buckets."""
+        """Make the folder if it does not exist; not in object stores, whose top folders are buckets."""
         if self.keeps_metadata:
             return
         try:
@@ -59,7 +59,7 @@ class FsspecWrites:
             raise translate(error, self._root) from error
 
     def begin_upload(self, key: str, metadata: Mapping[str, str], part_size: int) -> "FsspecUpload":  # noqa: ARG002
-        """Return an upload; the filesystem hears of it when its first part ends."""
+        """Return an upload, which opens its file when the first part ends."""
         path, fs = f"{self._root}/{key}", self._handle.fs
         if self._option is None:
             return FsspecUpload(fs, path, key, {}, self._traffic)
@@ -95,20 +95,20 @@ class FsspecWrites:
             raise translate(error, key) from error
 
     def set_metadata(self, stat: ObjectStat, metadata: Mapping[str, str]) -> None:  # noqa: ARG002
-        """Refuse: fsspec has no word for it."""
+        """Refuse: fsspec cannot do it."""
         raise UnsupportedWriteError("ledgerfs cannot change user metadata in this store", key=stat.key)
 
     def unfinished_uploads(self) -> Iterator[UnfinishedUpload]:
-        """Yield none: fsspec does not tell."""
+        """Yield none: fsspec does not list them."""
         return iter(())
 
     def end_unfinished(self, upload: UnfinishedUpload) -> None:
-        """Refuse: there are none that are known."""
-        raise UnsupportedWriteError("this store does not tell of unfinished uploads", key=upload.key)
+        """Refuse: no unfinished upload is known."""
+        raise UnsupportedWriteError("unfinished uploads of this store are unknown", key=upload.key)
 
 
 class FsspecUpload:
-    """`Upload` through one file that is open for writing; ``is_hidden`` where nothing of that shows before it is closed."""
+    """`Upload` through one file that is open for writing; ``is_hidden`` if the object appears only when that is closed."""
 
     __slots__ = ("_file", "_fs", "_is_hidden", "_key", "_options", "_part", "_path", "_sent", "_traffic")
 
@@ -134,11 +134,11 @@ class FsspecUpload:
 
     @property
     def is_begun(self) -> bool:
-        """Whether there may be something of it in the store."""
+        """Whether a part of it may be in the store."""
         return self._file is not None
 
     def is_gone(self) -> bool:
-        """Whether the store says that there is no such object."""
+        """Whether the store says that the object does not exist."""
         try:
             self._head()
         except ObjectNotFoundError:
@@ -169,7 +169,7 @@ class FsspecUpload:
         self._part = bytearray()
 
     def complete(self) -> ObjectStat:
-        """Close the file, and see whether all of it is there."""
+        """Close the file, and check the size of the object."""
         if self._part or self._file is None:
             self.end_part()
         try:
@@ -187,27 +187,27 @@ class FsspecUpload:
         return stat
 
     def abort(self) -> None:
-        """Drop the file without closing it, which would complete it, and remove what there is of it."""
+        """Drop the file without closing it, which would complete it, and remove the object."""
         file, self._file = self._file, None
         if file is None:
             return
-        with suppress(Exception):  # many have no such thing, each in its own way
+        with suppress(Exception):  # many filesystems cannot discard a file, and each raises another error
             file.discard()
         with suppress(Exception):
             file.closed = True
         if self._is_hidden:
-            # What is there is another writer's.
+            # The object is another writer's.
             return
         try:
             if not self._has_index():
                 self._fs.rm_file(self._path)
         except FileNotFoundError:
             return
-        except Exception as error:  # noqa: BLE001  (whatever a filesystem raises)
+        except Exception as error:  # noqa: BLE001  (filesystems raise anything)
             _log.warning("%s: half of it may stay: %s", self._key, translate(error, self._key))
 
     def _has_index(self) -> bool:
-        """Whether another writer has made this a ledger meanwhile."""
+        """Whether another writer has added the index of this data object meanwhile."""
         self._fs.invalidate_cache(self._path.rpartition("/")[0])
         return bool(self._fs.exists(f"{self._path}-index"))
 
@@ -216,7 +216,7 @@ class FsspecUpload:
             self._head()
         except ObjectNotFoundError:
             return
-        raise ObjectExistsError("there is such an object already; it is not written over", key=self._key)
+        raise ObjectExistsError("the object exists already; it is not overwritten", key=self._key)
 
     def _head(self) -> ObjectHead:
         self._fs.invalidate_cache(self._path.rpartition("/")[0])

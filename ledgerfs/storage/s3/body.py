@@ -1,4 +1,4 @@
-"""The body of a ranged GET: exactly the bytes that were asked for, of the version that was asked for, or an error."""
+"""The body of a ranged GET: exactly the requested bytes of the requested version, or an error."""
 
 import re
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ _PIECE = 1 << 20
 
 
 def check_answer(answer: Mapping[str, Any], request: ReadRequest) -> None:
-    """Refuse, before a byte of it is read, a body that is not what was asked for.
+    """Check by the headers that a body has the requested bytes, before any of it is read.
 
-    Raises `StaleObjectError`, `WrongBodyError`, and `StoreError` for an object that is shorter than what was asked for.
+    Raises `StaleObjectError`, `WrongBodyError`, and `StoreError` for an object that ends before the requested bytes.
     """
     if request.version and answer.get("ETag", request.version) != request.version:
         raise replaced(request.key, request.start)
@@ -30,7 +30,7 @@ def check_answer(answer: Mapping[str, Any], request: ReadRequest) -> None:
 
 def _check_range(content_range: str | None, request: ReadRequest) -> None:
     if content_range is None:
-        # The whole object, which may be what was asked for; its length tells.
+        # The whole object, which may be what was requested: that is so if the lengths are equal.
         if request.start > 0:
             raise _ignored(request, "the whole object")
         return
@@ -50,7 +50,7 @@ def _ignored(request: ReadRequest, got: str) -> WrongBodyError:
 
 
 async def read_body(body: Any, request: ReadRequest, sent: Sent, silence: Silence) -> bytes:  # noqa: ANN401  (aiobotocore's)
-    """Read a body to its end, but never more than one piece beyond what was asked for."""
+    """Read a body to its end, but at most one piece more than requested."""
     wanted = request.end - request.start
     pieces: list[bytes] = []
     while sent.received <= wanted and (piece := await body.read(_PIECE)):

@@ -1,6 +1,6 @@
-"""botocore's own client, made of what s3fs was given.
+"""botocore's own client, made from the options of s3fs.
 
-Where that is more than botocore knows (a session or a connector of its own), there is no such client, and s3fs's is used.
+If botocore does not know all of them (a session or a connector), s3fs's own client is used.
 """
 
 import os
@@ -14,7 +14,7 @@ _ONLY_AIOHTTP = frozenset({"connector_args", "http_session_cls"})
 
 
 class S3Client:
-    """botocore's client for what an s3fs filesystem is for, made on first use, and anew in a forked child."""
+    """botocore's client for the endpoint of an s3fs filesystem, made on first use, and again in a forked child."""
 
     __slots__ = ("_lean", "_lock", "_process")
 
@@ -24,13 +24,13 @@ class S3Client:
         self._lock = ForkLock()
 
     def of(self, fs: Any) -> LeanGet:  # noqa: ANN401  (s3fs is not typed)
-        """Return the client, and a way around most of it."""
+        """Return the client's `LeanGet`."""
         with self._lock:
             if self._lean is None or self._process != os.getpid():
                 self._lean = LeanGet(_make_client(fs))
                 self._process = os.getpid()
             if not hasattr(fs, "_kwargs_helper"):
-                # s3fs makes it with its own session, which a process that only reads bytes, such as a forked child, never opens.
+                # s3fs makes it with its own session, which a process that only reads bytes, such as a forked child, does not open.
                 from s3fs.utils import ParamKwargsHelper
 
                 fs._kwargs_helper = ParamKwargsHelper(self._lean.client)  # noqa: SLF001
@@ -38,7 +38,7 @@ class S3Client:
 
 
 def is_known_to_botocore(options: dict[str, Any]) -> bool:
-    """Whether botocore alone understands what s3fs was given."""
+    """Whether botocore alone supports the options of s3fs."""
     return not options.get("session") and not _ONLY_AIOHTTP & set(options.get("config_kwargs") or ())
 
 
@@ -59,7 +59,7 @@ def _make_client(fs: Any) -> Any:  # noqa: ANN401
     if fs.anon:
         config["signature_version"] = UNSIGNED
         client = {name: value for name, value in client.items() if name not in secrets}
-    fs.connect()  # loads what s3fs asks when it makes arguments
+    fs.connect()  # loads the operations, by which s3fs makes arguments
     session = Session(**fs.kwargs)
     # s3fs's session has read botocore's descriptions of S3 already.
     session.register_component("data_loader", fs.session.get_component("data_loader"))

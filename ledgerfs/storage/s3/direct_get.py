@@ -1,8 +1,8 @@
-"""GETs that botocore signs and sends, without all that its client does around each request.
+"""GETs that botocore signs and sends, without the other work of its client for each request.
 
-The client validates, resolves, emits events and parses for some milliseconds of Python a request, in which no other thread runs. A ranged
-GET needs an address, a signature and the connection. Whatever is not plain (other signatures, redirects to another region, keys of
-encryption) is left to the client.
+The client validates, resolves, emits events and parses: some milliseconds of Python for each request, in which no other thread runs. A
+ranged GET needs an address, a signature and the connection. All special cases (other signatures, redirects to another region, encryption
+keys) are left to the client.
 """
 
 import re
@@ -17,7 +17,7 @@ _MESSAGE = re.compile(rb"<Message>([^<]*)</Message>")
 
 
 class LeanGet:
-    """The GETs of one client of botocore. Safe in threads."""
+    """The GETs of one botocore client. Safe in threads."""
 
     __slots__ = ("_base", "_is_used", "_region", "client")
 
@@ -30,7 +30,7 @@ class LeanGet:
         self._is_used = client.meta.config.signature_version in {"s3v4", UNSIGNED}
 
     def get_object(self, arguments: dict[str, str]) -> dict[str, Any]:
-        """Return what botocore's ``get_object`` returns of a body and its headers; raises as it."""
+        """Return body and headers as botocore's ``get_object`` does; raises the same errors."""
         if not (self._is_used and set(arguments) <= _PLAIN) or not re.fullmatch(r"[a-z0-9.-]+", arguments["Bucket"]):
             answer: dict[str, Any] = self.client.get_object(**arguments)
             return answer
@@ -39,7 +39,7 @@ class LeanGet:
             return _answer_of(response)
         if response.status_code in _ERRORS or response.status_code >= 500:
             raise _error_of(response)
-        # Another region, or a server that wants something else: the client knows what.
+        # Another region, or a server with other demands: the client handles them.
         response.raw.close()
         self._is_used = False
         return self.get_object(arguments)
@@ -53,13 +53,13 @@ class LeanGet:
             headers["If-Match"] = arguments["IfMatch"]
         url = self._url(arguments["Bucket"], arguments["Key"])
         request = AWSRequest(method="GET", url=url, headers=headers, stream_output=True)
-        credentials = self.client._request_signer._credentials  # noqa: SLF001  (there is no other way to those it uses)
+        credentials = self.client._request_signer._credentials  # noqa: SLF001  (there is no public way to them)
         if credentials is not None:
             S3SigV4Auth(credentials, "s3", self._region).add_auth(request)
         return self.client._endpoint.http_session.send(request.prepare())  # noqa: SLF001  (with its proxies and certificates)
 
     def _url(self, bucket: str, key: str) -> str:
-        """Return an object's address, in the style that the client has for the bucket."""
+        """Return an object's address, in the client's style (path or virtual host) for the bucket."""
         base = self._base.get(bucket)
         if base is None:
             signed = self.client.generate_presigned_url(
@@ -83,7 +83,7 @@ def _answer_of(response: Any) -> dict[str, Any]:  # noqa: ANN401
 
 
 def _error_of(response: Any) -> Exception:  # noqa: ANN401
-    """Return botocore's error for an answer that is one."""
+    """Return botocore's error for an error answer."""
     from botocore.exceptions import ClientError
 
     body = response.raw.read(_MOST_OF_AN_ERROR)

@@ -1,7 +1,7 @@
-"""What an S3 object has besides its bytes and its user metadata, and how that survives when the object is copied onto itself.
+"""The properties of an S3 object besides its bytes and user metadata, and how they survive when the object is copied onto itself.
 
-S3 changes user metadata only by a copy, and a copy has of the rest what its request says: without a word it is encrypted as the bucket has
-it by default, of no content type, and, in parts, without tags. What no request can say is a reason not to copy.
+S3 changes user metadata only by a copy, and a copy has only the other properties that its request names: otherwise it has the bucket's
+default encryption, no content type and, if copied in parts, no tags. An object with a property that no request can name is not copied.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ _CARRIED = (
     "StorageClass",
     "WebsiteRedirectLocation",
 )
-"""By the names that botocore has for them, in the answer to a HEAD as in a request to copy."""
+"""By botocore's names, which are the same in the answer to a HEAD and in a request to copy."""
 
 _UNKNOWN_TO_STORE = frozenset({"NotImplemented", "XNotImplemented"})
 
@@ -39,7 +39,7 @@ class S3Properties:
     Attributes
     ----------
     headers
-        Arguments of a request that makes an object with the same encryption, storage class and headers.
+        Arguments of a request for an object with the same encryption, storage class and headers.
     tags
         Names and values, as botocore has them.
 
@@ -50,12 +50,12 @@ class S3Properties:
 
     @property
     def tagging(self) -> dict[str, str]:
-        """Arguments of a request that makes an object with the same tags."""
+        """Arguments of a request for an object with the same tags."""
         return {"Tagging": urlencode(self.tags)} if self.tags else {}
 
     def missing_in(self, other: "S3Properties") -> list[str]:
-        """Return the names of what another object lacks of these, or has otherwise."""
-        # A key of the bucket's makes requests cheaper, and nothing else.
+        """Return the names of the properties that another object lacks, or that differ there."""
+        # The bucket key only makes requests cheaper.
         told = self.headers.items() - {("BucketKeyEnabled", True)}
         names = sorted(name for name, value in told if other.headers.get(name) != value)
         return names if sorted(self.tags) == sorted(other.tags) else [*names, "tags"]
@@ -64,7 +64,7 @@ class S3Properties:
 def read_properties(store: S3Requests, key: str, version: str) -> S3Properties:
     """Ask for the properties of an object of version ``version`` (``""``: any), with a HEAD and a GET of its tags.
 
-    Raises `UnsupportedWriteError` where it has something that a copy would lose, `AccessDeniedError` where its tags are not for us to read,
+    Raises `UnsupportedWriteError` if a copy would lose something, `AccessDeniedError` if reading its tags is not allowed, and
     `StaleObjectError` for another version.
     """
     match: dict[str, Any] = {"IfMatch": version} if version else {}
@@ -83,7 +83,7 @@ def _require_copyable(key: str, head: Mapping[str, Any]) -> None:
     elif head.get("MissingMeta"):
         reason = f"{head['MissingMeta']} of its user metadata cannot be read"
     elif head.get("ExpiresString") and not head.get("Expires"):
-        reason = f"its header Expires is no time: {head['ExpiresString']!r}"
+        reason = f"its header Expires is not a time: {head['ExpiresString']!r}"
     if reason is not None:
         raise UnsupportedWriteError(
             f"user metadata cannot be changed without a loss: {reason}; copy the object with it", key=key
@@ -98,7 +98,7 @@ def _tags_of(store: S3Requests, key: str) -> tuple[tuple[str, str], ...]:
     except (AccessDeniedError, StoreError) as error:
         cause = error.__cause__ or error
         if status_of(cause) == 501 or answer_of(cause).get("Error", {}).get("Code") in _UNKNOWN_TO_STORE:
-            return ()  # a store that knows no tags
+            return ()  # a store without tags
         kind: type[LedgerfsError] = type(error)
         reason = f"user metadata cannot be changed without a loss: its tags cannot be read (s3:GetObjectTagging): {error.reason}"
         raise kind(reason, key=key) from error

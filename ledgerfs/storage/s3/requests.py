@@ -1,7 +1,7 @@
-"""What all writing to S3-speaking stores is made of: requests, and how to create an object only where there is none.
+"""The requests for writing to S3-speaking stores, and how to create an object only if it does not exist.
 
-``If-None-Match: *`` has the store itself refuse the second one of two writers. Some stores do not know it, and of those not all say so; so
-there is a look before, too (`require_absent`), and what an answer leaves open is settled by asking for the object.
+With ``If-None-Match: *`` the store itself refuses the second of two writers. Some stores do not support it, and not all of those say so; so
+the object is asked for before, too (`require_absent`), and once more when an answer leaves it open whether it was written.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ _UNKNOWN_CONDITION = frozenset({"NotImplemented", "InvalidArgument", "Unsupporte
 
 
 class S3Requests(Protocol):
-    """What this module needs of the store."""
+    """The requests that writing needs of the store."""
 
     def request(
         self,
@@ -27,7 +27,7 @@ class S3Requests(Protocol):
         is_wanted: Callable[[], bool] = lambda: True,
         **arguments: Any,  # noqa: ANN401  (botocore's)
     ) -> dict[str, Any]:
-        """Make one request, tried again as long as it is wanted."""
+        """Make one request, with retries as long as it is wanted."""
         ...
 
     def head(self, key: str) -> ObjectHead:
@@ -44,9 +44,9 @@ class S3Requests(Protocol):
 
 
 def create(store: S3Requests, asked: Asked, operation: str, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Make a request that creates an object where there is none; raises `ObjectExistsError` where there is one.
+    """Make a request that creates an object if it does not exist; raises `ObjectExistsError` if it does.
 
-    The caller has looked before.
+    The caller has called `require_absent` before.
     """
     try:
         return store.request(asked, operation, IfNoneMatch="*", **arguments)
@@ -60,7 +60,7 @@ def create(store: S3Requests, asked: Asked, operation: str, **arguments: Any) ->
 
 
 def require_absent(store: S3Requests, key: str) -> None:
-    """Raise `ObjectExistsError` if there is such an object."""
+    """Raise `ObjectExistsError` if the object exists."""
     try:
         store.head(key)
     except ObjectNotFoundError:
@@ -69,18 +69,18 @@ def require_absent(store: S3Requests, key: str) -> None:
 
 
 def exists(key: str) -> ObjectExistsError:
-    """Return the error for an object that is there already."""
-    return ObjectExistsError("there is such an object already; it is not written over", key=key)
+    """Return the error for an object that exists already."""
+    return ObjectExistsError("the object exists already; it is not overwritten", key=key)
 
 
 def uncertain(key: str, error: LedgerfsError) -> UncertainWriteError:
-    """Return the error for a write of which nobody knows whether it was done."""
+    """Return the error for a write that may or may not have been done."""
     reason = f"it is not known whether this was written; `ledgerfs verify` tells when the store can be reached: {error.reason}"
     return UncertainWriteError(reason, key=key)
 
 
 def etag_of_parts(etags: list[str]) -> str | None:
-    """Return the ETag of an object made of parts with these ETags, where they are digests; None elsewhere (encryption by key)."""
+    """Return the ETag of an object made of parts with these ETags; None if they are not digests (encryption by key)."""
     digests = [etag.strip('"') for etag in etags]
     try:
         joined = b"".join(bytes.fromhex(digest) for digest in digests)
@@ -92,6 +92,6 @@ def etag_of_parts(etags: list[str]) -> str | None:
 
 
 def is_unknown_condition(error: LedgerfsError) -> bool:
-    """Whether a store refused a request because it does not know the condition in it."""
+    """Whether a store refused a request because it does not support the condition in it."""
     cause = error.__cause__ or error
     return status_of(cause) == 501 or answer_of(cause).get("Error", {}).get("Code") in _UNKNOWN_CONDITION

@@ -1,9 +1,9 @@
 """S3 through the clients of s3fs and botocore, at the level of their requests.
 
-Above that level s3fs cannot ask for one version of an object (``If-Match``), shows no user metadata with a body, keeps every listing for
-ever, and tries again on its own, around what botocore tries again. Credentials, endpoints, options of
-requests and the event loop stay s3fs's; what a failed request becomes is decided here. Many small reads go through s3fs's event loop,
-single and large ones through botocore in threads, which costs less (`ledgerfs.storage.s3.transfers`).
+Above that level s3fs cannot ask for one version of an object (``If-Match``), returns no user metadata with a body, keeps every listing for
+ever, and has its own retries around those of botocore. Credentials, endpoints, options of requests and the event loop are those of s3fs;
+failed requests are handled here. Many small reads go through s3fs's event loop, single and large ones through botocore in threads, which
+costs less (`ledgerfs.storage.s3.transfers`).
 """
 
 import asyncio
@@ -67,11 +67,11 @@ class S3Store:
         return key if name.startswith(self._prefix) and key and "/" not in key else None
 
     def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
-        """Yield a page of the listing at a time; keys behind a further ``/`` are one folder each."""
+        """Yield a page of the listing at a time; keys with a further ``/`` are listed as their folder."""
         return self._pages(prefix, "/")
 
     def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
-        """Yield a page of the listing at a time, whatever folders keys are in."""
+        """Yield a page of the listing at a time, with the keys of all folders."""
         try:
             yield from self._pages(folder, "")
         except AccessDeniedError as error:
@@ -94,7 +94,7 @@ class S3Store:
         return self._wait_for(self._head(key))
 
     def read(self, request: ReadRequest) -> bytes:
-        """One ranged GET with ``If-Match``, tried again when it breaks."""
+        """One ranged GET with ``If-Match``, with retries."""
         future = self.start(request)
         try:
             data = future.result()
@@ -129,9 +129,9 @@ class S3Store:
         is_wanted: Callable[[], bool] = lambda: True,
         **arguments: Any,  # noqa: ANN401
     ) -> dict[str, Any]:
-        """Make one request that is no read, with botocore's name for it, and wait for its answer; it is tried again as `retries` has it.
+        """Make one request that is not a read, by botocore's name for it, with the retries of `retries`, and wait for its answer.
 
-        Raises only our errors; what the store answered is their cause. What is not wanted any more is not tried again.
+        Raises only our errors; the store's answer is their cause. A request that is not wanted any more is not tried again.
         """
         client = self._client
         if client is None:
@@ -145,7 +145,7 @@ class S3Store:
 
         def attempt() -> dict[str, Any]:
             if not is_wanted():
-                raise StoreError("given up, since nobody wants it any more", key=asked.key)
+                raise StoreError("given up, since it is not wanted any more", key=asked.key)
             with Sent(asked, self.traffic, tries.number), self._noting_answers():
                 try:
                     answer: dict[str, Any] = method(**self._arguments(fs, method, **self._named(arguments)))
@@ -166,7 +166,7 @@ class S3Store:
         return await self._ask(asked, exchange)
 
     def _named(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments with the object's whole name in its bucket, if they are about one."""
+        """Return the arguments with the object's whole name in its bucket, if they name an object."""
         names: dict[str, Any] = {
             name: self._prefix + arguments[name] for name in ("Key", "Prefix") if name in arguments
         }
@@ -276,7 +276,7 @@ class S3Store:
             body.close()
 
     async def _out_of_range(self, request: ReadRequest) -> LedgerfsError:
-        """Return the error for a range that the object does not have: it may be another object by now."""
+        """Return the error for a range beyond the end of the object, which may have been replaced."""
         try:
             stat = (await self._head(request.key)).stat
         except LedgerfsError as error:
@@ -288,10 +288,10 @@ class S3Store:
         return short_body(request.key, request.start, request.end - request.start, 0)
 
     async def _ask(self, asked: Asked, exchange: Exchange[Result]) -> Result:
-        """Make one request, tried again as `retries` has it; all errors are ours."""
+        """Make one request, with the retries of `retries`; all errors are ours."""
         try:
             fs = self._handle.fs
-            # Not part of a try: it loads botocore's descriptions of S3, which takes its time once.
+            # Not part of a try: it loads botocore's descriptions of S3 once, which takes time.
             await fs.set_session()
         except Exception as error:
             raise translate(error, asked.key, asked.offset) from error
@@ -307,7 +307,7 @@ class S3Store:
                 return await exchange(fs, sent, silence)
 
     async def _call(self, fs: Any, operation: str, **arguments: Any) -> Any:  # noqa: ANN401
-        """Send one request with the options that s3fs adds to each (payer, keys of encryption), and without its retries."""
+        """Send one request with the options that s3fs adds to each (payer, encryption keys), without its retries."""
         method = getattr(await fs.get_s3(self._bucket), operation)
         try:
             return await method(**self._arguments(fs, method, **arguments))
@@ -333,14 +333,14 @@ class S3Store:
         return [
             ObjectStat(item["Key"][skip:], item["Size"], _milliseconds(item["LastModified"]), item.get("ETag", ""))
             for item in page.get("Contents", [])
-            # The prefix itself, as an empty object, is what some tools make of a folder.
+            # Some tools make a folder as an empty object with the prefix as its key.
             if item["Key"] != self._prefix
         ]
 
 
 def _translated(error: Exception) -> Exception:
-    """Return the operating system's error for one of botocore, as s3fs has it; others as they are."""
-    # s3fs is there when there is a filesystem of it, and otherwise may not be installed.
+    """Return the `OSError` for an error of botocore, as s3fs does it; others unchanged."""
+    # s3fs may not be installed, but is if there is a filesystem of it.
     from s3fs.errors import translate_boto_error
 
     translated: Exception = translate_boto_error(error)

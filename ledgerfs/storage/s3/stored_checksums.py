@@ -1,7 +1,7 @@
-"""A checksum that a store has kept of an object, and sends with its body: what it means when the two differ.
+"""Checksums that a store keeps of objects, and sends with their bodies: what a wrong one means.
 
-botocore compares them. A bit that flipped on the way flips elsewhere the next time, so the body is asked for again. A body that is wrong
-twice in the same way is what the store has: no asking again changes that.
+botocore compares them. A bit that flipped on the way will not flip again, so the body is requested again. If it is wrong twice in the same
+way, the store has it so, and no retry helps.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from ledgerfs.storage.objects import ReadRequest
 
 
 class StoredChecksum:
-    """What became of the tries of one read."""
+    """The comparisons in the tries of one read."""
 
     __slots__ = ("_last", "_request")
 
@@ -24,16 +24,16 @@ class StoredChecksum:
 
     @contextmanager
     def compared(self, answer: Mapping[str, Any]) -> Iterator[None]:
-        """Let the body of an answer be read; raises our error for one that is wrong as the last one was.
+        """Read the body of an answer in this context; raises our error for a body that is wrong in the same way as the last one.
 
-        That is `CorruptObjectError` for a whole object, and `StoreError` for a part of one: some stores send the checksum of all of it.
+        That is `CorruptObjectError` for a whole object. For a part it is `StoreError`, since some stores send the whole object's checksum.
         """
         try:
             yield
         except Exception as error:
             if "FlexibleChecksumError" not in names_of(error):
                 raise
-            # It names the checksum that came and the one of the bytes that came.
+            # The error's text has the checksum that was sent and that of the bytes.
             found = str(error)
             if found == self._last:
                 raise self._same_again(answer) from error

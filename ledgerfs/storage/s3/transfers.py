@@ -1,6 +1,6 @@
-"""GETs of objects' bytes by botocore's own client, in threads: half of what they cost a processor in an event loop.
+"""GETs of objects' bytes by botocore's own client, in threads, for half of the processor time of an event loop.
 
-A body goes from the socket to where it stays, in memory that is used again (`part_buffers`).
+A body goes from the socket into reused memory (`part_buffers`) without another copy.
 """
 
 import time
@@ -27,7 +27,7 @@ RunTransfer = Callable[["Transfer"], Buffer]
 
 
 class Transfer:
-    """One read under way in a thread; its future may be cancelled at any time, which ends it at the next piece."""
+    """One read under way in a thread; cancelling its future ends it at the next piece."""
 
     __slots__ = ("future", "request")
 
@@ -36,24 +36,24 @@ class Transfer:
         self.future: Future[Buffer] = Future()
 
     def begin(self, read: RunTransfer) -> "Future[Buffer]":
-        """Run ``read`` in a thread, and give its result or error to the future."""
+        """Run ``read`` in a thread; the future gets its result or error."""
         _THREADS.start(self._run, read)
         return self.future
 
     def sleep(self, seconds: float) -> None:
-        """Wait between two tries, no longer than somebody wants the bytes."""
+        """Wait between two tries, or until the read is cancelled."""
         until = time.monotonic() + seconds
         while (rest := until - time.monotonic()) > 0 and not self.future.cancelled():
             time.sleep(min(rest, _STEP_SECONDS))
 
     def receive(self, answer: dict[str, Any], sent: Sent, tries: Tries) -> Buffer:
-        """Read the body of botocore's answer, if it is the one that was asked for."""
+        """Read the body of botocore's answer, after a check of its headers."""
         body = answer["Body"]
         try:
             check_answer(answer, self.request)
             return self._read_body(body, sent, tries)
         except BaseException:
-            # What is left of it would be in the way of the connection's next answer.
+            # The rest of the body would come before the connection's next answer.
             body.close()
             raise
 
@@ -76,7 +76,7 @@ class Transfer:
 
     def _check(self, tries: Tries) -> None:
         if self.future.cancelled():
-            raise _Left
+            raise _Cancelled
         if not tries.rest:
             reason = "the store did not send all of it in time"
             raise StoreTimeoutError(reason, key=self.request.key, offset=self.request.start)
@@ -86,7 +86,7 @@ class Transfer:
             return
         try:
             data = read(self)
-        except BaseException as error:  # noqa: BLE001  (raised by whoever waits)
+        except BaseException as error:  # noqa: BLE001  (raised in the thread that waits)
             if self.future.set_running_or_notify_cancel():
                 self.future.set_exception(error)
         else:
@@ -95,13 +95,13 @@ class Transfer:
 
 
 def _source_of(body: Any) -> Any:  # noqa: ANN401  (botocore's, or http.client's)
-    """Return what reads from the socket into memory of ours: the response below urllib3's, which copies everything twice.
+    """Return the response below urllib3's, which reads from the socket into our memory; urllib3 copies everything twice.
 
-    There is no public way to it; where it is not found, or has no length to hold on to, the body itself will do.
+    There is no public way to it. If it is not found, or has no length, the body itself is returned.
     """
     response = getattr(getattr(body, "_raw_stream", None), "_fp", None)
     return response if isinstance(response, HTTPResponse) and response.length is not None else body
 
 
-class _Left(Exception):  # noqa: N818  (nobody is there to see it)
-    """Nobody wants the bytes any more."""
+class _Cancelled(Exception):  # noqa: N818  (nobody catches it by name)
+    """The read was cancelled."""

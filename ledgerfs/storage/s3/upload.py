@@ -1,4 +1,4 @@
-"""One upload in parts to an S3-speaking store: several parts under way, each in memory that the next ones use again."""
+"""One upload in parts to an S3-speaking store: several parts under way, in memory that later parts reuse."""
 
 import logging
 from collections import deque
@@ -20,7 +20,7 @@ _UNDER_WAY = 3
 """Parts that are sent while another one is filled: four in memory."""
 
 _LARGE_PART = 32 << 20
-"""Bytes from which on one part less is under way, so that all of them together leave room for whatever reads what is written."""
+"""From this many bytes on, one part fewer is under way, to leave memory for reading what is written."""
 
 _THREADS = ReadingThreads(16, "ledgerfs-upload")
 _PATIENCE_SECONDS = 5.0
@@ -64,7 +64,7 @@ class S3Upload:
             self._part[: len(data)] = data
 
     def end_part(self) -> None:
-        """Give the part to a thread; waits for the oldest one when enough are under way."""
+        """Let a thread send the part; waits for the oldest one when enough are under way."""
         part = self._part
         if part is None:
             return
@@ -82,7 +82,7 @@ class S3Upload:
             self._finish_parts()
 
     def complete(self) -> ObjectStat:
-        """Complete the upload, unless there is such an object; settle by a look what the answer leaves open."""
+        """Complete the upload, unless the object exists; if the answer leaves it open whether it was done, ask for the object."""
         self.end_part()
         self._finish_parts()
         etags = [self._etags[number] for number in range(1, self._numbers + 1)]
@@ -101,12 +101,12 @@ class S3Upload:
         if failure is None:
             self._is_over = True
         else:
-            # An earlier try did it, and this is nothing; or the same object came from elsewhere, and the parts are left.
+            # An earlier try did it, and there is nothing to end; or another writer wrote the same object, and our parts are left.
             self.abort()
         return stat
 
     def abort(self) -> None:
-        """Let the parts under way end, for a while, and have the store drop them all."""
+        """Wait a while for the parts under way, and let the store drop all parts."""
         under_way, self._under_way = list(self._under_way), deque()
         for future in under_way:
             future.cancel()
@@ -118,7 +118,7 @@ class S3Upload:
         self._end(self._token)
 
     def _end(self, token: str) -> None:
-        """Have the store drop the upload."""
+        """Let the store drop the upload."""
         try:
             self._store.request(Asked("DELETE", self._key), "abort_multipart_upload", Key=self._key, UploadId=token)
         except ObjectNotFoundError:
@@ -127,7 +127,7 @@ class S3Upload:
             _log.warning("an unfinished upload stays in the store, until `ledgerfs repair` ends it: %s", error)
 
     def _complete(self, etags: list[str]) -> str | None:
-        """Ask for the object; return what the store calls its version."""
+        """Send the request that completes the upload; return the version of the object."""
         parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, 1)]
         asked, arguments = Asked("POST", self._key), {"UploadId": self._token, "MultipartUpload": {"Parts": parts}}
         try:
@@ -162,27 +162,27 @@ class S3Upload:
                 raise self._ended_elsewhere() from error
             self._etags[number] = answer["ETag"]
             if self._is_ended:
-                # It came after the end, which did not wait for it, and to some stores that brings the upload back.
+                # The part arrived after `abort`, which did not wait for it; in some stores that restores the upload.
                 self._end(token)
         return part
 
     def _finish_parts(self) -> None:
-        """Wait for all parts, and keep no memory for others."""
+        """Wait for all parts, and free their memory."""
         while self._under_way:
             self._take()
         self._free.clear()
 
     def _take(self) -> None:
-        """Wait for the oldest part; Ctrl-C leaves it to `abort`, which waits for it, too."""
+        """Wait for the oldest part; after Ctrl-C, `abort` still waits for it."""
         part = self._under_way[0].result()
         self._under_way.popleft()
         if len(part) == self._part_size:
             self._free.append(part)
 
     def _completed(self, etags: list[str], failure: LedgerfsError | None, made: str | None) -> ObjectStat:
-        """Return the object if it is the one that was to be completed, whatever the store said of that; else raise.
+        """Return the object if it is that of this upload, even if the store answered with an error; otherwise raise.
 
-        One that the store called ``made`` when it completed this upload, and of which parts are missing, is removed.
+        An object of version ``made``, which the store returned for this upload, is removed if it lacks parts.
         """
         try:
             stat = self._store.head(self._key).stat
@@ -206,7 +206,7 @@ class S3Upload:
             _log.warning("%s stays without an index, until `ledgerfs repair` removes it: %s", self._key, error)
 
     def _is_ours(self, stat: ObjectStat, failure: LedgerfsError | None, made: str | None) -> bool:
-        """Whether an object is made of the parts, where its ETag is no digest of theirs: if the store called it so, or by their number."""
+        """Whether an object is made of the parts, if its ETag is not a digest of theirs: by the version or the number of parts."""
         if made is not None:
             return _is_named(stat, made)
         count = stat.version.strip('"').rpartition("-")[2]
@@ -219,5 +219,5 @@ def _is_named(stat: ObjectStat, made: str | None) -> bool:
 
 
 def _wait(futures: list[Future[bytearray]]) -> None:
-    """Wait some seconds for what cannot be interrupted."""
+    """Wait some seconds for requests that cannot be interrupted."""
     wait([future for future in futures if not future.cancelled()], timeout=_PATIENCE_SECONDS)

@@ -1,4 +1,4 @@
-"""Writing to S3-speaking stores: uploads in parts, and small objects at once, neither ever in the place of another object."""
+"""Writing to S3-speaking stores: uploads in parts, and small objects in one request; neither overwrites another object."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -32,14 +32,14 @@ class S3Writes:
         self._store = store
 
     def make_folder(self) -> None:
-        """Do nothing: there are no folders."""
+        """Do nothing: S3 has no folders."""
 
     def begin_upload(self, key: str, metadata: Mapping[str, str], part_size: int) -> S3Upload:
-        """Return an upload; the store hears of it when its first part ends."""
+        """Return an upload, which begins in the store when its first part ends."""
         return S3Upload(self._store, key, metadata, part_size)
 
     def put(self, key: str, data: bytes, metadata: Mapping[str, str]) -> ObjectStat:
-        """One PUT, the answer of which is checked, and which is settled by a look where there is none."""
+        """One PUT, whose answer is checked; without an answer, the object is asked for."""
         asked = Asked("PUT", key, 0, len(data))
         arguments = {"Key": key, "Body": data, "Metadata": dict(metadata), "ContentType": "application/octet-stream"}
         try:
@@ -74,10 +74,10 @@ class S3Writes:
             return
 
     def set_metadata(self, stat: ObjectStat, metadata: Mapping[str, str]) -> None:
-        """Copy the object onto itself, in parts if it is too large for one copy, with all that it has besides (`s3_properties`).
+        """Copy the object onto itself with all its properties (`S3Properties`), in parts if it is too large for one copy.
 
-        Who may read it (its ACL) is the exception, which S3 does not copy. Raises `UnsupportedWriteError` for an object that would lose
-        something, `StaleObjectError` for one of another version, and `StoreError` where the store kept less than it was told.
+        Only the ACL is lost, which S3 does not copy. Raises `UnsupportedWriteError` for an object that would lose something else,
+        `StaleObjectError` for another version, and `StoreError` if the store dropped properties.
         """
         kept = read_properties(self._store, stat.key, stat.version)
         new: dict[str, Any] = {"Metadata": dict(metadata), **kept.headers, **kept.tagging}
@@ -93,11 +93,11 @@ class S3Writes:
                 told["TaggingDirective"] = "REPLACE"
             self._store.request(Asked("PUT", stat.key), "copy_object", Key=stat.key, **told)
         if lost := kept.missing_in(read_properties(self._store, stat.key, "")):
-            reason = f"its user metadata is changed, and the store did not keep what it was told of {', '.join(lost)}"
+            reason = f"its user metadata is changed, but the store did not keep its {', '.join(lost)}"
             raise StoreError(reason, key=stat.key)
 
     def unfinished_uploads(self) -> Iterator[UnfinishedUpload]:
-        """Yield what the store lists of them; raises `StoreError` where it does not."""
+        """Yield the unfinished uploads that the store lists; raises `StoreError` if it cannot list them."""
         marker: dict[str, Any] = {}
         while True:
             page = self._store.request(Asked("LIST", "uploads"), "list_multipart_uploads", Prefix="", **marker)
@@ -118,7 +118,7 @@ class S3Writes:
             return
 
     def _is_there(self, key: str, data: bytes, error: LedgerfsError) -> bool:
-        """Whether the object is what was to be put, although the store said otherwise, or nothing: an earlier try may have done it."""
+        """Whether the object has these bytes despite an error or no answer: an earlier try may have put it."""
         try:
             stat = self._store.head(key).stat
             return stat.size == len(data) and self._store.read(ReadRequest(key, 0, stat.size, stat.version)) == data
@@ -150,7 +150,7 @@ class S3Writes:
             raise
 
     def _put_in_place_of(self, stat: ObjectStat, made: dict[str, Any]) -> None:
-        """Complete an upload, unless the object that it replaces is another one by now; not all stores know the condition."""
+        """Complete an upload, unless the object that it replaces has changed; not all stores support the condition."""
         if stat.version and self._store.head(stat.key).stat.version != stat.version:
             raise replaced(stat.key)
         asked = Asked("POST", stat.key)
