@@ -199,7 +199,7 @@ def test_a_store_that_is_not_there_is_unreachable_soon(
         list(store.list_pages())
     # A store that answered before is waited for: it may be restarting.
     assert (time.monotonic() - began > 1.0) is answered_before
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 60
 
 
 def test_reads_begin_together_and_their_futures_tell_bytes_or_our_error(filled: tuple[ObjectStore, Any, str]) -> None:
@@ -219,6 +219,6 @@ def test_a_forked_child_begins_reads_of_its_own(filled: tuple[ObjectStore, Any, 
     child = os.fork()
     if child == 0:
         with contextlib.suppress(BaseException):
-            os._exit(0 if store.start(ReadRequest("a", 3, 9)).result(timeout=20) == BODY[3:9] else 1)
+            os._exit(0 if store.start(ReadRequest("a", 3, 9)).result(timeout=60) == BODY[3:9] else 1)
         os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
