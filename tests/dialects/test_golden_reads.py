@@ -38,11 +38,6 @@ def records_by_hand(data: bytes) -> list[bytes]:
     return records
 
 
-@pytest.fixture(scope="module")
-def bucket(golden_url: str) -> Bucket:
-    return open_bucket(golden_url)
-
-
 def test_each_entries_file_is_its_records_byte_for_byte(bucket: Bucket, golden: Path) -> None:
     seen = 0
     for ref in bucket.catalog.refs():
