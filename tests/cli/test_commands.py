@@ -209,7 +209,7 @@ def test_credentials_are_never_printed(s3: S3Server, proxy: FaultProxy) -> None:
 
 
 def test_ctrl_c_leaves_no_traceback(s3_golden: str, proxy: FaultProxy, s3: S3Server) -> None:
-    proxy.faults = [Fault("slow", matches=lambda method, path, headers: method == "GET")]
+    proxy.faults = [Fault("hang", matches=lambda method, path, headers: method == "GET")]
     command = [LEDGERFS, "verify", s3_golden]
     process = subprocess.Popen(command, env={**os.environ, **s3_env(proxy)}, stdout=-1, stderr=-1)
     while not proxy.seen:

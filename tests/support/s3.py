@@ -80,7 +80,7 @@ class Fault:
     matches: Callable[[str, str, Any], bool] = lambda method, path, headers: method == "GET" and "range" in headers
     after: int = 0
     every: int = 1
-    action: Callable[[], None] | None = None
+    action: Callable[[], object] | None = None
     met: int = 0
 
     def meets(self, handler: BaseHTTPRequestHandler) -> bool:

@@ -8,11 +8,8 @@ long has to come first: `longest_first`.
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-SHARES = {
-    "tests/spark/": "Spark's",
-    "tests/cli/test_spark_commands.py": "commands with Spark",
-    "tests/test_docs.py": "commands with Spark",
-}
+from tests.support.needs import FOLDERS
+
 LONG = ("spark", "mount", "fault", "process", "long")
 
 
@@ -20,8 +17,10 @@ class Shares(LoadFileScheduling):
     """How xdist shares tests out."""
 
     def _split_scope(self, nodeid: str) -> str:
-        of_spark = (share for path, share in SHARES.items() if nodeid.startswith(path))
-        return next(of_spark, None) or super()._split_scope(nodeid)
+        file = super()._split_scope(nodeid)
+        if file.startswith("tests/spark/"):
+            return "tests/spark"
+        return "others that start Spark" if FOLDERS.get(file) == "spark" else file
 
 
 def longest_first(items: list[pytest.Item]) -> None:
