@@ -95,7 +95,8 @@ def test_dir_names_what_is_documented_and_no_internals(bucket: ledgerfs.Bucket) 
         assert [name for name in hidden if not hasattr(cls, name)] == []
 
 
-def test_a_notebook_shows_a_bucket_without_listing_it(bucket: ledgerfs.Bucket, golden_url: str) -> None:
+def test_a_notebook_shows_a_bucket_without_listing_it(golden_url: str) -> None:
+    bucket = ledgerfs.open_bucket(golden_url)
     assert golden_url in bucket._repr_html_()
     assert bucket.stats().requests == 0
     assert Tables(bucket._repr_html_()).rows == [[]]
