@@ -15,7 +15,12 @@ demo: $(READY)
 	BIN=$(BIN) scripts/demo
 
 # What needs no Spark, no mount, no process, no store that fails, and not long: for in between.
-check: $(READY) lint
+check: $(READY)
+	scripts/compile_kernels $(BIN)
+	$(MAKE) --no-print-directory -j 2 lint quick
+
+.PHONY: quick
+quick: $(READY)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not (spark or mount or process or fault or long)"
 
 test: $(READY) lint

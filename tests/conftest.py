@@ -1,27 +1,39 @@
 """Fixtures that all tests share: the golden bucket on disk and on a real S3-speaking server."""
 
 import logging
+import signal
 import subprocess
 import tarfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ledgerfs import Bucket, open_bucket
 from ledgerfs.cache.block_cache import process_cache
 from tests.support.needs import needs_of, processes_started
 from tests.support.s3 import FaultProxy, S3Server
+from tests.support.shares import Shares, longest_first
 
 GOLDEN_ARCHIVE = Path(__file__).parent / "data" / "golden" / "pulsar-s3.tar.xz"
 GOLDEN_MAPFILES = GOLDEN_ARCHIVE.with_name("pulsar-filesystem.tar.xz")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark each test with what it needs, by which `make check` leaves it out."""
     for item in items:
         for need in needs_of(item):
             item.add_marker(need)
+    if hasattr(config, "workerinput"):  # xdist's, of one process of several
+        longest_first(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Shares | None:
+    """Have processes share the tests as `Shares` does, where they share them by files."""
+    return Shares(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +43,13 @@ def _starts_what_it_says(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if request.node.get_closest_marker("process") is None:
         assert processes_started() == started, "it starts processes: mark it with `pytest.mark.process`"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _ctrl_c_is_heard() -> None:
+    """Have programs that tests start hear Ctrl-C, also where a shell runs the tests in the background, which has all of them ignore it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -60,7 +79,8 @@ def _cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
         patch.delenv("LEDGERFS_CATALOG_MAX_AGE", raising=False)
         patch.delenv("LEDGERFS_CACHE_BYTES", raising=False)
         # A store that always fails is given up sooner than users would like.
-        patch.setenv("LEDGERFS_STORE_TIMEOUT", "24")
+        # A store that is only slow, as on a machine that stands still for a while, fails no test. Where faults stay, tests set less.
+        patch.setenv("LEDGERFS_STORE_TIMEOUT", "240")
         yield
 
 
@@ -94,6 +114,12 @@ def golden_mapfiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def golden_url(golden: Path) -> str:
     return f"file://{golden}/bucket"
+
+
+@pytest.fixture(scope="module")
+def bucket(golden_url: str) -> Bucket:
+    """The golden bucket, opened; modules that have another one shadow it."""
+    return open_bucket(golden_url)
 
 
 @pytest.fixture(scope="session")

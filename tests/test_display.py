@@ -8,7 +8,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pandas as pd
-import pytest
 
 import ledgerfs
 from ledgerfs.bucket.bucket import _FOR_OTHER_ROOMS as _HIDDEN_OF_BUCKET
@@ -42,11 +41,6 @@ class Tables(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self.rows:
             self.rows[-1][-1] += data
-
-
-@pytest.fixture
-def bucket(golden_url: str) -> ledgerfs.Bucket:
-    return ledgerfs.open_bucket(golden_url)
 
 
 def test_every_repr_is_a_short_line(bucket: ledgerfs.Bucket, golden_url: str) -> None:
@@ -101,7 +95,8 @@ def test_dir_names_what_is_documented_and_no_internals(bucket: ledgerfs.Bucket) 
         assert [name for name in hidden if not hasattr(cls, name)] == []
 
 
-def test_a_notebook_shows_a_bucket_without_listing_it(bucket: ledgerfs.Bucket, golden_url: str) -> None:
+def test_a_notebook_shows_a_bucket_without_listing_it(golden_url: str) -> None:
+    bucket = ledgerfs.open_bucket(golden_url)
     assert golden_url in bucket._repr_html_()
     assert bucket.stats().requests == 0
     assert Tables(bucket._repr_html_()).rows == [[]]

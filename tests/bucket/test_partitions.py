@@ -23,11 +23,6 @@ SIZES = [1, 1 << 10, 3 << 20, 64 << 20, 1 << 30]
 OPTIONS: dict[str, Any] = {"on_encrypted": "null"}
 
 
-@pytest.fixture(scope="module")
-def bucket(golden: Path) -> Bucket:
-    return open_bucket(str(golden / "bucket"))
-
-
 def sent(plan: PartitionPlan) -> Iterator[Partition]:
     return (pickle.loads(pickle.dumps(partition)) for partition in plan)
 

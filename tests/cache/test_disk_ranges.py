@@ -27,6 +27,7 @@ from ledgerfs.cache.disk_ranges import DEFAULT_DISK_BYTES, DiskRanges
 from ledgerfs.cache.part_file import part_file
 from ledgerfs.cache.range_piece import BLOCK
 from ledgerfs.errors import InvalidOptionError
+from tests.support.children import status_in_child
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -87,26 +88,12 @@ def wait_for(process):
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
-def in_child(function):
-    """Run ``function`` in a forked child, and return its exit status."""
-    child = os.fork()
-    if child == 0:
-        signal.alarm(30)
-        status = 1
-        try:
-            function()
-            status = 0
-        finally:
-            os._exit(status)
-    return wait_for(child)
-
-
 def in_time(function, *arguments):
     """Return what a function returns that must not hang."""
     results = []
     thread = threading.Thread(target=lambda: results.append(function(*arguments)), daemon=True)
     thread.start()
-    thread.join(10)
+    thread.join(60)
     assert results, "it hangs, or failed"
     return results[0]
 
@@ -614,11 +601,15 @@ def test_descriptors_are_closed(folder, whole_piece, always_look, never_pause):
 # Many at once, and some of them killed
 
 
+ENOUGH = 100_000
+"""Bytes that are to be read at least, however little a busy machine gets done in some seconds."""
+
+
 def hammer(ranges, seed, deadline, longest=40_000):
-    """Put and read at random until then; return how many bytes were read, all of them right."""
+    """Put and read at random until then, or until enough was read; return how many bytes were, all of them right."""
     chance = random.Random(seed)
     read = 0
-    while time.monotonic() < deadline:
+    while (now := time.monotonic()) < deadline or (read <= ENOUGH and now < deadline + 60):
         identity = str(chance.randrange(6))
         start = chance.randrange(100_000)
         end = start + chance.randrange(1, longest)
@@ -656,7 +647,7 @@ def test_processes_and_threads_that_share_a_small_folder_read_what_was_put(folde
     for process in processes:
         process.join(60)
     assert [process.exitcode for process in processes] == [0] * number
-    assert min(counts.get(timeout=10) for _ in processes) > 100_000
+    assert min(counts.get(timeout=60) for _ in processes) > ENOUGH
     # Each thread may be one piece beyond, and one piece may be counted while another process takes it out.
     assert budget // 2 < most <= budget + 2 * number * 2 * 40_960
     DiskBudget(folder, budget).sweep()
@@ -669,7 +660,7 @@ def test_many_threads_with_one_instance_read_what_was_put(folder):
     deadline = time.monotonic() + 1
     with ThreadPoolExecutor(8) as pool:
         counted = list(pool.map(lambda seed: hammer(ranges, seed, deadline), range(8)))
-    assert min(counted) > 100_000
+    assert min(counted) > ENOUGH
 
 
 def writer(folder, seed):
@@ -718,7 +709,9 @@ def test_what_a_killed_writer_left_is_not_served_and_taken_over_or_swept(folder,
     with monkeypatch.context() as patched:
         patched.setattr(disk_ranges, "write_piece", write_half)
         for identity in ("a", "b"):
-            assert in_child(lambda name=identity: put(DiskRanges(folder, BUDGET), name, 0, 1000)) == -signal.SIGKILL
+            assert (
+                status_in_child(lambda name=identity: put(DiskRanges(folder, BUDGET), name, 0, 1000)) == -signal.SIGKILL
+            )
     assert len(parts(folder)) == 2
     ranges = DiskRanges(folder, BUDGET)
     assert ranges.find("a", 0, 1000) == ranges.find("b", 0, 1000) == []
@@ -737,7 +730,7 @@ def test_nobody_waits_for_one_who_writes_the_same(folder):
         began = time.monotonic()
         put(ranges, "a", 0, 100)
         DiskBudget(folder, BUDGET).sweep()
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 60
         assert path.exists()
         put(ranges, "a", 200, 300)
     assert ranges.find("a", 0, 1000) == [(200, 300)]
@@ -785,7 +778,7 @@ def test_a_forked_child_goes_on_by_itself(folder):
         assert ranges.read("c", 0, 100) == bytes_of("c", 0, 100)
 
     try:
-        assert in_child(child) == 0
+        assert status_in_child(child) == 0
     finally:
         stop.set()
         busy.join()
@@ -890,7 +883,7 @@ def test_a_killed_sweep_is_made_up_for(folder, monkeypatch):
     put(DiskRanges(folder, BUDGET), "a", 0, 40_000)
     with monkeypatch.context() as patched:
         patched.setattr(disk_sweep, "_pieces", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-        assert in_child(DiskBudget(folder, 100_000).sweep) == -signal.SIGKILL
+        assert status_in_child(DiskBudget(folder, 100_000).sweep) == -signal.SIGKILL
     assert (folder / "written").stat().st_size == 10
     DiskRanges(folder, 100_000).find("a", 0, 100)
     wait_for_sweeps()
@@ -1001,7 +994,7 @@ def test_files_that_may_not_be_so_large_are_not_kept(folder, never_pause):
         put(ranges, "a", 0, 1000)
         assert ranges.read("a", 0, 1000) == bytes_of("a", 0, 1000)
 
-    assert in_child(child) == 0
+    assert status_in_child(child) == 0
 
 
 def test_a_folder_that_is_read_only_is_read(small_disk, never_pause, always_look, caplog):

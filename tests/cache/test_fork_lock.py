@@ -1,11 +1,11 @@
 import os
-import signal
 import threading
 from contextlib import contextmanager
 
 import pytest
 
 from ledgerfs.storage.fork_lock import ForkLock
+from tests.support.children import status_in_child
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform has no fork"),
@@ -18,7 +18,7 @@ def finishes(function):
     ended = []
     thread = threading.Thread(target=lambda: (function(), ended.append(True)), daemon=True)
     thread.start()
-    thread.join(timeout=10)
+    thread.join(timeout=60)
     return bool(ended)
 
 
@@ -34,21 +34,6 @@ def taken_at_once(lock):
     return taken.wait(timeout=0.1)
 
 
-def status_in_child(function):
-    """Fork, run ``function`` in the child, and return its exit status: 0, 1 after an exception, -SIGALRM when it hung."""
-    pid = os.fork()
-    if pid == 0:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(10)
-        status = 1
-        try:
-            function()
-            status = 0
-        finally:
-            os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
 @contextmanager
 def held_by_another_thread(lock, inner=0):
     """Hold ``lock`` in another thread, which took and released it ``inner`` times more while it held it."""
@@ -59,16 +44,16 @@ def held_by_another_thread(lock, inner=0):
             for _ in range(inner):
                 take_twice(lock)
             held.set()
-            let_go.wait(timeout=30)
+            let_go.wait(timeout=60)
 
     holder = threading.Thread(target=hold, daemon=True)
     holder.start()
-    assert held.wait(timeout=10)
+    assert held.wait(timeout=60)
     try:
         yield
     finally:
         let_go.set()
-        holder.join(timeout=10)
+        holder.join(timeout=60)
 
 
 def take_twice(lock):
@@ -93,8 +78,8 @@ def test_other_threads_wait_until_the_outermost_release(inner):
     with held_by_another_thread(lock, inner):
         contender.start()
         assert not taken.wait(timeout=0.1)
-    assert taken.wait(timeout=10)
-    contender.join(timeout=10)
+    assert taken.wait(timeout=60)
+    contender.join(timeout=60)
 
 
 def test_exception_releases_it():
@@ -155,7 +140,7 @@ def test_two_threads_of_a_child_that_take_it_first_exclude_each_other(monkeypatc
     def hold():
         with lock:
             held.set()
-            let_go.wait(timeout=30)
+            let_go.wait(timeout=60)
 
     rival = threading.Thread(target=hold, daemon=True)
     make_lock = threading.RLock

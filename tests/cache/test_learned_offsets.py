@@ -130,7 +130,7 @@ def test_thread_that_learns_a_neighbour_meanwhile_waits(place):
 
     learned.learn(*((PausingItem(10), 2 * STEP) if place == "search" else (10, PausingOffset(2 * STEP))))
     assert rival.ident is not None
-    rival.join(timeout=10)
+    rival.join(timeout=60)
     assert len(known_pairs(learned)) == 2
 
 
@@ -144,7 +144,7 @@ def test_threads_that_learn_and_look_up_at_once_see_only_true_pairs():
     def hammer(seed):
         order = [item ^ (seed % 2) for item in range(items)]
         random.Random(seed // 4).shuffle(order)
-        together.wait(timeout=30)
+        together.wait(timeout=60)
         for item in order:
             learned.learn(item, truth[item])
             before, after = learned.at_or_before(item), learned.at_or_after(item)
@@ -161,7 +161,7 @@ def test_threads_that_learn_and_look_up_at_once_see_only_true_pairs():
         for thread in hammers:
             thread.start()
         for thread in hammers:
-            thread.join(timeout=30)
+            thread.join(timeout=60)
     assert sorted(ended) == list(range(threads))
     known = known_pairs(learned)
     assert all(

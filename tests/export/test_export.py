@@ -30,11 +30,6 @@ COMMIT = 21
 BROKEN = frame(metadata(), b"value")[:-1] + b"?"
 
 
-@pytest.fixture(scope="module")
-def bucket(golden_url: str) -> Bucket:
-    return open_bucket(golden_url)
-
-
 def message(i: int, **fields: object) -> bytes:
     return frame(metadata(sequence_id=i, publish_time_ms=CREATED_MS + i, **fields), b"value %d" % i)
 

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -513,15 +514,17 @@ def test_interrupted_while_waiting(s3_golden: str, proxy: FaultProxy, place: Pla
 
 def test_nothing_is_mounted_for_a_command_that_was_killed(s3: S3Server, golden: Path, proxy: FaultProxy, place: Place) -> None:  # fmt: skip
     s3.make_golden_bucket("killed", golden)
-    proxy.faults.append(Fault("slow", matches=lambda *_: True))
+    killed = threading.Event()
+    proxy.faults.append(Fault("", matches=lambda *_: True, action=lambda: killed.wait(PATIENCE)))
     options = s3_options(proxy)
     options += ["--log-file", str(place.log)]
     with subprocess.Popen([LEDGERFS, "mount", "s3://killed", str(place.path), *options]) as process:
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
         until(lambda: children.read_text().split(), "no daemon was started")
         place.processes += map(int, children.read_text().split())
-        until(lambda: proxy.seen or proxy.faults[0].met, "the daemon asks for nothing")
+        until(lambda: proxy.faults[0].met, "the daemon asks for nothing")
         process.kill()
+    killed.set()
     place.expect_end()
     assert "the command that wanted it is gone" in place.log.read_text()
 

@@ -96,7 +96,7 @@ def test_a_file_becomes_a_ledger_by_all_that_tools_do(mount: Mount, bucket: Plac
     mount.run(WAYS[way].format(to=FILE))
     wanted = (folder / ("large" if "blocks" in way else "small")).read_bytes()
     # Where it was written it is seen at once; the end of a process is not waited for by whoever waits for the process's parent.
-    wait_until(lambda: mount.output(f"ls {TOPIC}").split() == ["1.entries", "20.entries"], 10)
+    wait_until(lambda: mount.output(f"ls {TOPIC}").split() == ["1.entries", "20.entries"])
     assert mount.output(f"stat -c %s {FILE}").split() == [str(len(wanted))]
     assert (mount.path / FILE).read_bytes() == wanted
     assert records_of(bucket)[20] == wanted
@@ -150,7 +150,7 @@ assert way == "no close" or os.path.getsize(to) == len(open(to, "rb").read()) > 
 @pytest.mark.parametrize("way", ["odd chunks", "other threads", "a copy closed", "a child closes", "sync", "no close"])
 def test_a_file_becomes_a_ledger_by_all_that_programs_do(mount: Mount, bucket: Place, folder: Path, way: str) -> None:
     subprocess.run([sys.executable, "-c", WRITER, folder / "small", mount.path / FILE, way], check=True, timeout=60)
-    wait_until(lambda: 20 in records_of(bucket), 10)
+    wait_until(lambda: 20 in records_of(bucket))
     assert records_of(bucket)[20] == RECORDS
 
 
@@ -297,14 +297,14 @@ def begun(command: list[str], mount: Mount, size: int = 102400) -> "subprocess.P
     assert process.stdin is not None
     process.stdin.write(RECORDS[:size])
     process.stdin.flush()
-    wait_until(lambda: (mount.path / FILE).exists() and (mount.path / FILE).stat().st_size == size, 20)
+    wait_until(lambda: (mount.path / FILE).exists() and (mount.path / FILE).stat().st_size == size)
     return process
 
 
 def let_go(process: "subprocess.Popen[bytes]") -> None:
     assert process.stdin is not None
     process.stdin.close()
-    process.wait(20)
+    process.wait(60)
 
 
 THREADS = """
@@ -328,10 +328,10 @@ def test_of_a_writer_that_is_killed_nothing_appears(mount: Mount, bucket: Place,
     }
     process = begun(commands[program], mount)
     process.send_signal(number)
-    process.wait(20)
+    process.wait(60)
     let_go(process)
     assert process.returncode == -number
-    wait_until(lambda: not (mount.path / FILE).exists(), 10)
+    wait_until(lambda: not (mount.path / FILE).exists())
     assert records_of(bucket) == {1: FIRST}
     assert any("its writer was killed" in line for line in mount.log)
 
@@ -341,9 +341,9 @@ def test_of_a_child_that_is_killed_and_a_shell_that_goes_on_nothing_appears(moun
         ["bash", "-c", f"exec 3<&0; (cat <&3 & echo $! > ../child; wait $!; cat ../rest; true) > {FILE}"], mount
     )
     os.kill(int((mount.path.parent / "child").read_text()), signal.SIGKILL)
-    process.wait(20)
+    process.wait(60)
     let_go(process)
-    wait_until(lambda: not (mount.path / FILE).exists(), 10)
+    wait_until(lambda: not (mount.path / FILE).exists())
     assert records_of(bucket) == {1: FIRST}
 
 
@@ -352,7 +352,7 @@ def test_of_a_child_that_is_killed_and_a_shell_that_goes_on_nothing_appears(moun
 )
 def test_of_a_shell_that_fails_nothing_appears(mount: Mount, bucket: Place, command: str) -> None:
     mount.run(command, 1)
-    wait_until(lambda: not (mount.path / FILE).exists(), 10)
+    wait_until(lambda: not (mount.path / FILE).exists())
     assert records_of(bucket) == {1: FIRST}
 
 
@@ -391,7 +391,7 @@ def test_what_is_being_written_when_the_mount_ends_is_dropped(folder: Path, tmp_
         process = begun(["cp", "/dev/stdin", FILE], mount)
         mount.codes = {0, 1}
         mount.process.terminate()
-        mount.process.wait(20)
+        mount.process.wait(60)
     let_go(process)
     assert process.returncode == 1
     assert records_of(place) == {1: FIRST}
@@ -406,8 +406,7 @@ def store(
         s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data)
     (tmp_path / "large").symlink_to(folder / "large")
     (tmp_path / "small").symlink_to(folder / "small")
-    env = {"LEDGERFS_STORE_TIMEOUT": "4"}
-    with mounted(tmp_path, place.url, proxy.options, is_writable=True, block_size=BLOCK, env=env) as made:
+    with mounted(tmp_path, place.url, proxy.options, is_writable=True, block_size=BLOCK) as made:
         yield made, place
 
 
@@ -416,10 +415,11 @@ def test_a_store_that_fails_is_told_when_the_file_is_closed(store: tuple[Mount, 
     for kind, number in (("500", errno.EIO), ("403", errno.EACCES)):
         for file in ("small", "large"):
             proxy.faults = [Fault(kind, matches=lambda method, path, headers: method in {"PUT", "POST"})]
-            done = mount.run(f"cp ../{file} {FILE}", 1)
+            with mount.impatient(4):
+                done = mount.run(f"cp ../{file} {FILE}", 1)
             assert number_of(done) == number
             proxy.faults = []
-            wait_until(lambda: not (mount.path / FILE).exists(), 10)
+            wait_until(lambda: not (mount.path / FILE).exists())
             assert records_of(place) == {1: FIRST}
     # Nothing is left of it when the store is well again.
     mount.run(f"cp ../large {FILE}; cmp ../large {FILE}")
@@ -434,7 +434,7 @@ def test_the_store_is_sent_parts_while_the_file_is_written(store: tuple[Mount, P
     file = os.open(mount.path / FILE, os.O_WRONLY | os.O_CREAT)
     data = records(big_entries(4))
     os.write(file, data[: 3 * BLOCK])
-    wait_until(lambda: any(seen.method == "PUT" for seen in proxy.seen), 20)
+    wait_until(lambda: any(seen.method == "PUT" for seen in proxy.seen))
     assert len(place.clean.refresh().ledgers) == 1
     os.write(file, data[3 * BLOCK :])
     os.close(file)
@@ -447,13 +447,13 @@ def test_the_mount_answers_while_a_file_is_completed(store: tuple[Mount, Place],
 
     def hold() -> None:
         sent.set()
-        answered.wait(30)
+        answered.wait(120)
 
     proxy.faults = [Fault("", matches=lambda method, path, headers: method == "PUT", action=hold)]
     copying = threading.Thread(target=mount.run, args=(f"cp ../small {FILE}",))
     copying.start()
     try:
-        assert sent.wait(20)
+        assert sent.wait(60)
         assert (mount.path / TOPIC / "1.entries").read_bytes() == FIRST
         assert mount.output(f"ls {TOPIC}").split() == ["1.entries"]
         assert len(place.clean.refresh().ledgers) == 1, "who reads has waited for who writes"

@@ -254,7 +254,7 @@ class SlowFolder(RemoteFolder):
 
     def list_pages(self, prefix: str = "") -> Any:
         self.listings += 1
-        assert self.may_list.wait(20)
+        assert self.may_list.wait(120)
         return super().list_pages(prefix)
 
 
@@ -282,7 +282,7 @@ def test_nobody_waits_for_a_listing(folder: Path) -> None:
                 assert mounted.totals()[0] == 2
                 mounted.release(handle)
 
-            pool.submit(use).result(timeout=5)
+            pool.submit(use).result(timeout=60)
         assert store.listings == listings + 1
     finally:
         store.may_list.set()

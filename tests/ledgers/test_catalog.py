@@ -2,7 +2,7 @@
 
 import pickle
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -143,16 +143,19 @@ def test_one_index_that_the_store_fails_at_hides_no_others(
     proxy: FaultProxy, s3: S3Server, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "6")
-    made = [offload([b"x"], i, uuid=i) for i in (1, 2)]
-    for one in made:
-        for key, data in one.objects.items():
+    kinds = ("500", "short", "cut")
+    for i in range(len(kinds) + 1):
+        for key, data in offload([b"x"], i, uuid=i).objects.items():
             s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data)
+
+    def is_index_of(ledger_id: int) -> Callable[[str, str, Any], bool]:
+        return lambda method, path, headers: f"-ledger-{ledger_id}-index" in path
+
+    proxy.faults = [Fault(kind, matches=is_index_of(i)) for i, kind in enumerate(kinds)]
     options = {**proxy.options, "config_kwargs": {"retries": {"max_attempts": 1}}}
-    for kind in ("500", "short", "cut"):
-        proxy.faults = [Fault(kind, matches=lambda method, path, headers: f"{made[0].uuid}-ledger-1-index" in path)]
-        catalog = open_bucket(f"s3://{s3_bucket}", options).catalog
-        assert [ref.ledger_id for ref in catalog.refs()] == [2], kind
-        assert len(remains_of(catalog).bad_indexes) == 1
+    catalog = open_bucket(f"s3://{s3_bucket}", options).catalog
+    assert [ref.ledger_id for ref in catalog.refs()] == [len(kinds)]
+    assert [bad.key.ledger_id for bad in remains_of(catalog).bad_indexes] == list(range(len(kinds)))
 
 
 def test_nothing_in_a_bucket_is_fatal_and_all_of_it_is_told(tmp_path: Path) -> None:

@@ -26,7 +26,8 @@ from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
 from tests.support.entries import TOPIC, frame, metadata
 
 SECONDS = 9
-PATIENCE = 40
+PATIENCE = 120
+ENOUGH_TRIED, ENOUGH_ROWS = 100, 30
 LARGEST = 3_000
 GUARD = 64
 # What stands around an entry: nothing, what looks like the end of a varint, of a batch, of a property, and never-ending varints.
@@ -124,7 +125,7 @@ def decrypt_with(golden: Path) -> Decrypt:
 
 
 def work(golden: Path, seed: int, note: Path) -> None:
-    """Try cases until the time is over; leave a note of the case at work."""
+    """Try cases until the time is over, and enough were tried; leave a note of the case at work."""
     entries = golden_entries(golden)
     decrypt = decrypt_with(golden)
     tried = rows = 0
@@ -132,7 +133,7 @@ def work(golden: Path, seed: int, note: Path) -> None:
         if tried == 0:
             outcome_of(guarded(some, b"\0"), options, None)  # compiles
             stop = time.monotonic() + SECONDS
-        if time.monotonic() > stop:
+        if time.monotonic() > stop and tried > ENOUGH_TRIED and rows > ENOUGH_ROWS:
             break
         key = decrypt if tried % 2 else None
         note.write_text(json.dumps({"entries": [entry.hex() for entry in some], "options": options, "key": tried % 2}))
@@ -155,8 +156,8 @@ def test_damaged_entries_are_an_answer_or_our_error_whatever_stands_around_them(
         pytest.fail(f"hangs with {note.read_text()}")
     assert done.returncode == 0, f"{done.stderr[-2000:]}\nwith {note.read_text()}"
     counts = json.loads(note.read_text())
-    assert counts["tried"] > 100
-    assert counts["rows"] > 30
+    assert counts["tried"] > ENOUGH_TRIED
+    assert counts["rows"] > ENOUGH_ROWS
 
 
 def test_an_encryption_key_that_is_no_message_is_our_error_that_names_the_entry():

@@ -304,20 +304,24 @@ def work(golden: Path, seed: int, first: int, last: int, note: Path) -> None:
     note.write_text(json.dumps({"tried": last - first, "rows": rows}))
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_nothing_is_read_outside_an_entry_or_written_outside_a_buffer(golden, tmp_path, seed):
-    """Seeds that 3 divides are tried without the native codecs."""
-    note = tmp_path / "case.json"
-    command = [sys.executable, "-X", "faulthandler", "-m", "tests.messages.test_guarded_memory"]
-    command += [str(golden), str(seed), "0", str(CASES), str(note)]
+def counts_of(module, *arguments, note):
+    """Run a module of tests as a program, which a wrong read ends, and return what it counted; ``note`` has the case at work."""
+    command = [sys.executable, "-X", "faulthandler", "-m", module, *map(str, arguments), str(note)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     except subprocess.TimeoutExpired:
         pytest.fail(f"hangs with {note.read_text()}")
     about = note.read_text() if note.exists() else "nothing yet"
     assert done.returncode == 0, f"exit code {done.returncode} with {about}\n{done.stderr[-3000:]}"
-    assert json.loads(about)["tried"] == CASES
-    assert json.loads(about)["rows"] > CASES
+    return json.loads(about)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_nothing_is_read_outside_an_entry_or_written_outside_a_buffer(golden, tmp_path, seed):
+    """Seeds that 3 divides are tried without the native codecs."""
+    counts = counts_of("tests.messages.test_guarded_memory", golden, seed, 0, CASES, note=tmp_path / "case.json")
+    assert counts["tried"] == CASES
+    assert counts["rows"] > CASES
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ The machinery is that of `test_guarded_memory`: the work is done in a process of
 
 import json
 import random
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from ledgerfs.messages.transforms.entry_transform import EntryTransform
 from ledgerfs.messages.transforms.recompress import Recompress
 from ledgerfs.messages.transforms.unbatch import Unbatch
 from tests.messages.test_fuzz_entries import golden_entries
-from tests.messages.test_guarded_memory import LIMIT, PATIENCE, case_of, check_guards, guarded_outputs, placed
+from tests.messages.test_guarded_memory import LIMIT, case_of, check_guards, counts_of, guarded_outputs, placed
 from tests.support.transforms import rows_of
 
 CASES = 500
@@ -83,16 +82,7 @@ def work(golden: Path, seed: int, note: Path) -> None:
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_hostile_entries_become_what_reads_the_same_or_our_error(golden, tmp_path, seed):
     """Seeds that 3 divides are tried without the native codecs."""
-    note = tmp_path / "case.json"
-    command = [sys.executable, "-X", "faulthandler", "-m", "tests.messages.test_transforms_fuzz"]
-    command += [str(golden), str(seed), str(note)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    except subprocess.TimeoutExpired:
-        pytest.fail(f"hangs with {note.read_text()}")
-    about = note.read_text() if note.exists() else "nothing yet"
-    assert done.returncode == 0, f"exit code {done.returncode} with {about}\n{done.stderr[-3000:]}"
-    counts = json.loads(about)
+    counts = counts_of("tests.messages.test_transforms_fuzz", golden, seed, note=tmp_path / "case.json")
     assert counts["made"] > CASES // 10, counts
     assert counts["compared"] > CASES // 20, counts
 

@@ -30,11 +30,6 @@ GOLDEN = "persistent://public/golden/"
 COMMIT, ABORT = 21, 22
 
 
-@pytest.fixture(scope="module")
-def bucket(golden_url: str) -> Bucket:
-    return open_bucket(golden_url)
-
-
 def topic_with(folder: Path, *entries: list[bytes], name: str = "orders") -> Topic:
     made = [
         offload(one, i, uuid=i, block_size=1 << 20, name=f"public/default/persistent/{name}")

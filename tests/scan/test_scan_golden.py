@@ -20,11 +20,6 @@ PLAIN = "persistent://public/golden/plain"
 ENCRYPTED = "persistent://public/golden/encrypted"
 
 
-@pytest.fixture(scope="module")
-def bucket(golden_url: str) -> Bucket:
-    return open_bucket(golden_url)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("window", [None, 100, 4096])
 def test_every_topic_is_what_the_java_reader_returned(

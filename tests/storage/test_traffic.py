@@ -50,7 +50,7 @@ def test_a_pickle_is_empty_and_a_child_counts_on() -> None:
         if child == 0:
             counting = threading.Thread(target=lambda: traffic.count(hits=1))
             counting.start()
-            counting.join(5)
+            counting.join(60)
             os._exit(0 if not counting.is_alive() and traffic.stats().hits == 2 else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert traffic.stats().hits == 1

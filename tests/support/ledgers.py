@@ -12,6 +12,7 @@ from ledgerfs.formats.pulsar_blob.index import IndexedBlock, OffloadIndex, build
 
 CREATED_MS = 1_700_000_000_000
 NAME = "public/default/persistent/orders"
+BOOKIES = ("127.0.0.1:3181",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,29 @@ def record(entry_id: int, entry: bytes) -> bytes:
     return struct.pack(">iq", len(entry), entry_id) + entry
 
 
+def ledger_metadata(
+    entries: Sequence[bytes],
+    name: str | None,
+    created_ms: int | None,
+    *,
+    last_entry: int | None = None,
+    bookies: tuple[str, ...] = BOOKIES,
+) -> LedgerMetadata:
+    """Return what BookKeeper would know of a closed ledger with these entries, or of one that ends with ``last_entry``."""
+    return LedgerMetadata(
+        length=sum(map(len, entries)),
+        last_entry=len(entries) - 1 if last_entry is None else last_entry,
+        ensemble_size=1,
+        write_quorum=1,
+        ack_quorum=1,
+        state=3,
+        digest_type=3,
+        created_ms=created_ms,
+        ensembles=(Ensemble(0, bookies),),
+        custom=() if name is None else ((MANAGED_LEDGER_KEY, name.encode()), ("application", b"pulsar")),
+    )
+
+
 def offload(
     entries: Sequence[bytes],
     ledger_id: int = 1,
@@ -42,7 +66,7 @@ def offload(
     name: str | None = NAME,
     uuid: int | str = 1,
     created_ms: int | None = CREATED_MS,
-    bookies: tuple[str, ...] = ("127.0.0.1:3181",),
+    bookies: tuple[str, ...] = BOOKIES,
 ) -> Offload:
     """Write ``entries`` as Pulsar does: blocks of ``block_size`` bytes, padded, but for the last, which is cut to measure.
 
@@ -62,18 +86,7 @@ def offload(
         data += b"".join(record(i, entries[i]) for i in range(first, entry))
         data += build_padding(length - size)
         blocks.append(IndexedBlock(first, len(blocks) + 1, start))
-    metadata = LedgerMetadata(
-        length=sum(map(len, entries)),
-        last_entry=len(entries) - 1,
-        ensemble_size=1,
-        write_quorum=1,
-        ack_quorum=1,
-        state=3,
-        digest_type=3,
-        created_ms=created_ms,
-        ensembles=(Ensemble(0, bookies),),
-        custom=() if name is None else ((MANAGED_LEDGER_KEY, name.encode()), ("application", b"pulsar")),
-    )
+    metadata = ledger_metadata(entries, name, created_ms, bookies=bookies)
     index = build_index(OffloadIndex(len(data), BLOCK_HEADER_BYTES, metadata, tuple(blocks)))
     records = b"".join(record(i, entry) for i, entry in enumerate(entries))
     text = str(UUID(int=uuid)) if isinstance(uuid, int) else uuid

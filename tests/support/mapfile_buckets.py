@@ -6,14 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
-from ledgerfs.formats.bookkeeper.ledger_metadata import (
-    MANAGED_LEDGER_KEY,
-    Ensemble,
-    LedgerMetadata,
-    build_ledger_metadata,
-)
+from ledgerfs.formats.bookkeeper.ledger_metadata import build_ledger_metadata
 from tests.support.entries import frame, metadata
-from tests.support.ledgers import CREATED_MS, NAME, record
+from tests.support.ledgers import CREATED_MS, NAME, ledger_metadata, record
 from tests.support.mapfiles import MapFileWriter, ledger_records
 
 LONG_AGO = CREATED_MS / 1000 + 86_400
@@ -66,19 +61,7 @@ def mapfile(
     created_ms: int = CREATED_MS,
 ) -> MadeMapFile:
     """Write entries as a MapFile, whose metadata says that it is of ``told`` (None for nobody), and ends with ``last_entry``."""
-    owner = name if told == "" else told
-    known = LedgerMetadata(
-        length=sum(map(len, entries)),
-        last_entry=len(entries) - 1 if last_entry is None else last_entry,
-        ensemble_size=1,
-        write_quorum=1,
-        ack_quorum=1,
-        state=3,
-        digest_type=3,
-        created_ms=created_ms,
-        ensembles=(Ensemble(0, ("127.0.0.1:3181",)),),
-        custom=() if owner is None else ((MANAGED_LEDGER_KEY, owner.encode()), ("application", b"pulsar")),
-    )
+    known = ledger_metadata(entries, name if told == "" else told, created_ms, last_entry=last_entry)
     records = ledger_records(build_ledger_metadata(known), entries)
     data, index = (writer or MapFileWriter()).files(records)
     return MadeMapFile(ledger_id, str(UUID(int=ledger_id if uuid is None else uuid)), name, tuple(entries), data, index)

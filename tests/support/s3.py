@@ -80,7 +80,7 @@ class Fault:
     matches: Callable[[str, str, Any], bool] = lambda method, path, headers: method == "GET" and "range" in headers
     after: int = 0
     every: int = 1
-    action: Callable[[], None] | None = None
+    action: Callable[[], object] | None = None
     met: int = 0
 
     def meets(self, handler: BaseHTTPRequestHandler) -> bool:
@@ -205,9 +205,7 @@ class FaultProxy:
         sent = b"" if fault in {"half", "reset"} else handler.rfile.read(length)
         if fault == "halved":
             sent = sent[: length // 2]
-        if fault == "hang":
-            self._stopped.wait(60)
-        if fault == "late":
+        if fault in {"hang", "late"}:
             self._wait_for_leaving(handler)
         if fault.startswith("done-") or fault == "late":
             self._forward(handler, sent)
@@ -237,7 +235,7 @@ class FaultProxy:
             headers, body = _SPOILT[fault](headers, body)
         self._send(handler, status, headers, body, claimed if fault in {"short", "stall"} else len(body))
         if fault == "stall":
-            self._stopped.wait(60)
+            self._wait_for_leaving(handler)
 
     def _wait_for_leaving(self, handler: BaseHTTPRequestHandler) -> None:
         """Wait until the client has closed the connection."""

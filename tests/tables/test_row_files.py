@@ -10,7 +10,6 @@ import pyarrow.parquet
 import pytest
 
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.errors import InvalidRowsError, LedgerfsError, NotFoundError
 from ledgerfs.export.export import export_topic
 from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
@@ -23,11 +22,6 @@ from tests.support.s3 import S3Server
 
 COLUMNS = tuple(INPUT_COLUMNS)
 KINDS = ("parquet", "arrow", "jsonl", "csv")
-
-
-@pytest.fixture(scope="module")
-def bucket(golden_url: str) -> Bucket:
-    return open_bucket(golden_url)
 
 
 def imported(rows: RowFile, **options: Any) -> list[dict[str, Any]]:

@@ -11,7 +11,6 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import CorruptLedgerError
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS, MESSAGE_SCHEMA, schema_of
@@ -20,11 +19,6 @@ from ledgerfs.tables.table_files import TABLE_KINDS, write_table
 from tests.support.json_lines import slow_fields, slow_lines, slow_value
 
 PLAIN = "persistent://public/golden/plain"
-
-
-@pytest.fixture(scope="module")
-def bucket(golden_url: str) -> Bucket:
-    return open_bucket(golden_url)
 
 
 def written(batches: list[pa.RecordBatch], schema: pa.Schema, kind: str) -> bytes:

@@ -897,7 +897,6 @@ def test_memory_is_a_bucket_too() -> None:
 def test_a_store_that_refuses_is_unchecked_and_one_that_goes_away_ends_it(
     s3: S3Server, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "2")
     made = offload(entries(3))
     names = {VERSION_KEY: "1", "managedledgername": NAME}
     s3.client.put_object(Bucket=s3_bucket, Key=data_key(made), Body=made.data, Metadata=names)
@@ -915,6 +914,7 @@ def test_a_store_that_refuses_is_unchecked_and_one_that_goes_away_ends_it(
             ("unfinished-upload", "nothing"),
         ]
         proxy.faults = [Fault("reset", matches=lambda method, path, headers: method == "HEAD")]
+        monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "2")
         with pytest.raises(StoreUnreachableError):
             plan_repair(open_bucket(url, options), older_than_s=0)
     finally:

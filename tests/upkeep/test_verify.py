@@ -260,7 +260,9 @@ def test_a_lying_header_length_costs_no_memory(tmp_path: Path) -> None:
     assert peak < 8 << 20
 
 
-def test_a_store_that_goes_away_ends_the_verification(s3: S3Server, s3_bucket: str) -> None:
+def test_a_store_that_goes_away_ends_the_verification(
+    s3: S3Server, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for i in (1, 2, 3):
         for key, data in offload([b"x"], i, uuid=i).objects.items():
             s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data)
@@ -269,6 +271,7 @@ def test_a_store_that_goes_away_ends_the_verification(s3: S3Server, s3_bucket: s
     bucket = open_bucket(f"s3://{s3_bucket}", {**proxy.options, "config_kwargs": config})
     bucket.load_catalog()
     proxy.faults = [Fault("reset", matches=lambda method, path, headers: True)]
+    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "2")
     with pytest.raises(StoreUnreachableError):
         verify(bucket)
     proxy.stop()

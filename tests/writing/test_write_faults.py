@@ -338,10 +338,10 @@ def test_a_part_that_came_short_gets_no_index(part: int, world: World, data: byt
 def test_what_the_store_does_after_it_was_given_up_makes_no_half_ledger(
     step: str, world: World, data: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", str(SECONDS))
     world.proxy.faults = [Fault("late", matches=STEPS[step])]
     began = time.monotonic()
-    with suppress(LedgerfsError):
+    with monkeypatch.context() as patch, suppress(LedgerfsError):
+        patch.setenv("LEDGERFS_STORE_TIMEOUT", str(SECONDS))
         write(world.hasty, data, block_size=BLOCK)
     assert time.monotonic() - began < MOST_SECONDS
     world.proxy.faults = []
