@@ -162,6 +162,19 @@ def proxy(s3: S3Server) -> Iterator[FaultProxy]:
     made.stop()
 
 
+@pytest.fixture(scope="session")
+def quick_java(golden_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The options with which Java starts soon: those of every Spark session from now on."""
+    # Spark, which this imports, is of no use to most tests.
+    from tests.support.spark_java import IN_HASTE, java_options
+
+    options = java_options(golden_url, tmp_path_factory.mktemp("java"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_SUBMIT_OPTS", options)
+        patch.setenv("SPARK_LAUNCHER_OPTS", IN_HASTE)
+        yield options
+
+
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 512 KiB."""

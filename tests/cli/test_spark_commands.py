@@ -14,6 +14,8 @@ import pytest
 from tests.support.commands import LEDGERFS, output, run
 from tests.support.s3 import CREDENTIALS, ENVIRONMENT, Fault, FaultProxy, S3Server
 
+pytestmark = pytest.mark.usefixtures("quick_java")
+
 SESSION = ("--master", "local[2]", "--conf", "spark.ui.enabled=false", "--conf", "spark.driver.host=127.0.0.1")
 # What the JVM itself says of the modules that Spark's start script adds.
 _OF_JAVA = "WARNING: Using incubator modules"

@@ -3,9 +3,15 @@
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _quick_java(quick_java: str) -> None:
+    """Have all of these tests start Java with it."""
 
 
 @pytest.fixture(scope="session")
@@ -24,6 +30,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.python.unix.domain.socket.enabled", "true")
+        .config("spark.python.daemon.module", "tests.support.spark_daemon")
+        .config("spark.executorEnv.PYTHONPATH", str(Path(__file__).parent.parent.parent))
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")

@@ -220,7 +220,7 @@ def test_a_task_that_dies_and_is_tried_again_changes_nothing(spark: SparkSession
                 os.kill(os.getpid(), signal.SIGKILL)
             yield batch
 
-    frame_ = read(spark, url, onEncrypted="null", partitionBytes="4MiB", columns="ledger_id,entry_id,batch_index")
+    frame_ = read(spark, url, onEncrypted="null", partitionBytes="16MiB", columns="ledger_id,entry_id,batch_index")
     usual = spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch")
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "50")
     rows = sorted(map(tuple, frame_.collect()), key=repr)

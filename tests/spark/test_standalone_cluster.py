@@ -23,6 +23,7 @@ from tests.support.spark_cluster import (
     SPARK_HOME,
     Cluster,
     build_wheel,
+    copy_kernels,
     environment,
     install_wheel,
     make_environment,
@@ -31,7 +32,10 @@ from tests.support.spark_cluster import (
 )
 
 DRIVER = '''
-"""Count messages, and tell which code read them in which folder: each worker runs its executor in a folder of its own."""
+"""Count messages, and tell which code read them in which folder: each worker runs its executor in a folder of its own.
+
+Topics that are named are read with all columns, by a source that is registered.
+"""
 
 import json
 import os
@@ -50,18 +54,28 @@ def tell(batches):
 
 
 spark = SparkSession.builder.getOrCreate()
-if sys.argv[2:] == ["register"]:
+url, *whole = sys.argv[1:]
+wanted = {}
+if whole:
     import ledgerfs.spark
 
     ledgerfs.spark.register(spark)
-messages = spark.read.format("ledgerfs").options(onEncrypted="null", partitionBytes="8MiB").load(sys.argv[1])
+    # Each executor unpacks the wheel for itself, and compiles what it runs: one of them all columns, both of them those of all topics.
+    wanted = {"columns": "topic"}
+messages = spark.read.format("ledgerfs").options(onEncrypted="null", partitionBytes="8MiB", **wanted).load(url)
 told = messages.mapInArrow(tell, "topic string, code string, folder string").groupBy("topic", "code", "folder").count()
 rows = [row.asDict() for row in told.collect()]
+read = {topic: spark.read.format("ledgerfs").load(url, topic=topic).toArrow().num_rows for topic in whole}
 spark.stop()
 import ledgerfs
 
-print(json.dumps({"driver": ledgerfs.__file__, "rows": rows}))
+print(json.dumps({"driver": ledgerfs.__file__, "rows": rows, "whole": read}))
 '''
+
+# One cluster is enough.
+pytestmark = pytest.mark.xdist_group("standalone cluster")
+
+WHOLE = "persistent://public/golden/batched-zstd"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +96,13 @@ class Installed:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+def installed(tmp_path_factory: pytest.TempPathFactory, golden_url: str) -> Installed:
     folder = tmp_path_factory.mktemp("wheel")
     wheel = build_wheel(folder)
     python = make_environment(folder / "environment")
     install_wheel(wheel, folder / "environment")
+    read_all(golden_url)
+    copy_kernels(folder / "environment")
     return Installed(wheel, folder / "environment", python, make_environment(folder / "bare"))
 
 
@@ -107,6 +123,14 @@ def counts(url: str) -> dict[str, int]:
     bucket = open_bucket(url)
     found = {info.name: bucket.topic(info.name).count(on_encrypted="null") for info in bucket.topics()}
     return {name: count for name, count in found.items() if count}
+
+
+def read_all(url: str) -> None:
+    """Compile here, once for all tests, what the processes of a cluster would each compile."""
+    bucket = open_bucket(url)
+    for info in bucket.topics():
+        for _ in bucket.topic(info.name).scan(on_encrypted="null"):
+            pass
 
 
 def told_by(done: CompletedProcess[str]) -> dict[str, Any]:
@@ -131,7 +155,7 @@ def test_the_wheel_has_what_spark_looks_for(installed: Installed) -> None:
         names = wheel.namelist()
     assert "pyspark_ledgerfs.py" in names
     assert "ledgerfs/spark/source/data_source.py" in names
-    assert "ledgerfs/spark/quiet-log4j2.properties" in names
+    assert "ledgerfs/spark/runtime/quiet-log4j2.properties" in names
     tops = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
     assert tops == {"ledgerfs", "pyspark_ledgerfs.py"}
 
@@ -167,7 +191,8 @@ def test_the_wheel_as_py_files(
     shutil.copy(installed.wheel, tmp_path / "ledgerfs.zip")
     submit = [str(SPARK_HOME / "bin" / "spark-submit"), *cluster.submit_options]
     files = ["--py-files", str(tmp_path / "ledgerfs.zip")]
-    done = cluster.run([*submit, *files, driver, golden_url, "register"], installed.bare_python)
+    done = cluster.run([*submit, *files, driver, golden_url, WHOLE], installed.bare_python)
+    assert told_by(done)["whole"] == {WHOLE: counts(golden_url)[WHOLE]}
     for code in check(done, golden_url, cluster.work):
         assert Path(code).parts[-3:] == ("ledgerfs.zip", "ledgerfs", "__init__.py")
 

@@ -2,6 +2,8 @@
 
 import os
 import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -54,6 +56,14 @@ def install_wheel(wheel: Path, environment: Path) -> None:
         os.utime(path, (0x60000000, 0x60000000))
 
 
+def copy_kernels(environment: Path) -> None:
+    """Copy the kernels that are compiled in this repository to where an environment has the wheel: their code is the same."""
+    for path in (ROOT / "ledgerfs").rglob("*.nb[ci]"):
+        to = _site_packages(environment) / path.relative_to(ROOT)
+        to.parent.mkdir(exist_ok=True)
+        shutil.copy(path, to)
+
+
 def _site_packages(environment: Path) -> Path:
     (found,) = environment.glob("lib/python*/site-packages")
     return found
@@ -91,7 +101,7 @@ class Cluster:
         """Run a driver; ``python`` is that of the workers."""
         conf = {
             "PYSPARK_PYTHON": str(python),
-            "PYSPARK_SUBMIT_ARGS": " ".join([*self.submit_options, "pyspark-shell"]),
+            "PYSPARK_SUBMIT_ARGS": shlex.join([*self.submit_options, "pyspark-shell"]),
             **(env or {}),
         }
         done = subprocess.run(
@@ -103,10 +113,12 @@ class Cluster:
     @property
     def submit_options(self) -> list[str]:
         """What ``spark-submit`` is to be told: all of the cluster, and no job before all of it is there."""
+        java = os.environ.get("SPARK_SUBMIT_OPTS", "")
         settings = {
             "spark.cores.max": "2",
             "spark.executor.cores": "1",
             "spark.executor.memory": "512m",
+            "spark.executor.extraJavaOptions": java,
             "spark.driver.memory": "512m",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
@@ -178,8 +190,12 @@ def environment(mark: str = "none") -> dict[str, str]:
     """Return what machines of a cluster have: Spark, but neither a Python that has ledgerfs nor anybody's credentials."""
     gone = ("PYSPARK_", "PYTHON", "VIRTUAL_ENV", "SPARK_", "AWS_ACCESS", "AWS_SECRET", "HADOOP_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(gone)}
+    # How Java starts is nothing that a machine has to have.
+    java = {name: os.environ[name] for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS") if name in os.environ}
     return {
         **kept,
+        **java,
+        "SPARK_DAEMON_JAVA_OPTS": java.get("SPARK_SUBMIT_OPTS", ""),
         "PATH": os.defpath if "JAVA_HOME" in kept else f"{os.defpath}:{os.environ['PATH']}",
         "SPARK_HOME": str(SPARK_HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
