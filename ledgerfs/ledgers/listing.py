@@ -71,7 +71,7 @@ class _Survey:
                 self._add_other(stat.key)
 
     def unlisted(self) -> tuple[AccessDeniedError, ...]:
-        """Return why what is in some folders is not known, though ledgers may be."""
+        """Return the errors of folders that may have ledgers and could not be listed."""
         links = (stat for stat in self._links if any(one.may_be_behind(stat.key) for one in self.listings))
         return tuple(AccessDeniedError(stat.refused, key=stat.key) for stat in (*self._denied, *links))
 

@@ -46,7 +46,7 @@ class ObjectStore(Protocol):
     def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
         """Yield all objects in a folder (its key ends with ``/``) and in those below it; empty folders only if the store has them.
 
-        A folder among them that may not be listed is one object, whose ``refused`` says why; the others are listed all the same.
+        A folder among them that may not be listed is one object, whose ``refused`` says why; the others are still listed.
         """
         ...
 

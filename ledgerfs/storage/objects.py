@@ -35,7 +35,7 @@ class ObjectStat:
     version
         The ETag, or this store's equivalent: changes whenever the object does. Empty if the store has none.
     refused
-        Why what is in a folder, or at the end of a link that may lead to one, cannot be told; nothing else is known of it. Otherwise empty.
+        Why the content of a folder, or of a link that may lead to one, is unknown; its other fields are unknown, too. Otherwise empty.
 
     """
 

@@ -184,7 +184,7 @@ class LocalStore:
 
 
 def _is_folder(entry: "os.DirEntry[str]") -> bool:
-    """Whether something of which nothing more can be told is a folder: names may be listed where nothing else may be asked."""
+    """Whether an entry without a status is a folder: where names may be listed, their status may still be denied."""
     try:
         return entry.is_dir(follow_symlinks=False)
     except OSError:
@@ -192,7 +192,7 @@ def _is_folder(entry: "os.DirEntry[str]") -> bool:
 
 
 def _leads_to_file(entry: "os.DirEntry[str]") -> bool:
-    """Whether a link leads to a file, so that no folder is behind it."""
+    """Whether a link leads to a file, and so not to a folder."""
     try:
         return entry.is_file()
     except OSError:
