@@ -16,6 +16,7 @@ from ledgerfs.errors import (
     StoreError,
     StoreTimeoutError,
     StoreUnreachableError,
+    UncertainWriteError,
     UnusableUrlError,
     WrongBodyError,
 )
@@ -63,6 +64,12 @@ def short_object(key: str, start: int, size: int) -> StoreError:
 def replaced(key: str, start: int | None = None) -> StaleObjectError:
     """Return the error for an object of another version than the requested one."""
     return StaleObjectError("the object was replaced; open it again", key=key, offset=start)
+
+
+def uncertain(key: str, error: LedgerfsError) -> UncertainWriteError:
+    """Return the error for a write that may or may not have been done."""
+    reason = f"it is not known whether this was written; `ledgerfs verify` tells when the store can be reached: {error.reason}"
+    return UncertainWriteError(reason, key=key)
 
 
 def names_of(error: BaseException) -> frozenset[str]:

@@ -11,12 +11,11 @@ from typing import Any
 
 from ledgerfs.errors import LedgerfsError, ObjectExistsError, ObjectNotFoundError, StoreError, UnsupportedWriteError
 from ledgerfs.formats.buffers import Buffer
-from ledgerfs.storage.failures import translate
+from ledgerfs.storage.failures import translate, uncertain
 from ledgerfs.storage.fsspec_handle import FsspecHandle
 from ledgerfs.storage.generic.info import stat_of_info
 from ledgerfs.storage.object_writes import UnfinishedUpload
 from ledgerfs.storage.objects import ObjectHead, ObjectStat
-from ledgerfs.storage.s3.requests import uncertain
 from ledgerfs.storage.sent_requests import Asked, Sent
 from ledgerfs.storage.traffic import Traffic
 

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ledgerfs.errors import LedgerfsError, ObjectExistsError, ObjectNotFoundError, StoreError, UncertainWriteError
+from ledgerfs.errors import LedgerfsError, ObjectExistsError, ObjectNotFoundError, StoreError
 from ledgerfs.storage.failures import answer_of, status_of
 from ledgerfs.storage.objects import ObjectHead, ReadRequest
 from ledgerfs.storage.sent_requests import Asked
@@ -71,12 +71,6 @@ def require_absent(store: S3Requests, key: str) -> None:
 def exists(key: str) -> ObjectExistsError:
     """Return the error for an object that exists already."""
     return ObjectExistsError("the object exists already; it is not overwritten", key=key)
-
-
-def uncertain(key: str, error: LedgerfsError) -> UncertainWriteError:
-    """Return the error for a write that may or may not have been done."""
-    reason = f"it is not known whether this was written; `ledgerfs verify` tells when the store can be reached: {error.reason}"
-    return UncertainWriteError(reason, key=key)
 
 
 def etag_of_parts(etags: list[str]) -> str | None:

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ledgerfs.errors import LedgerfsError, ObjectExistsError, ObjectNotFoundError, StoreError
-from ledgerfs.storage.failures import replaced
+from ledgerfs.storage.failures import replaced, uncertain
 from ledgerfs.storage.object_writes import UnfinishedUpload
 from ledgerfs.storage.objects import ObjectStat, ReadRequest
 from ledgerfs.storage.s3.properties import read_properties
-from ledgerfs.storage.s3.requests import S3Requests, create, is_unknown_condition, require_absent, uncertain
+from ledgerfs.storage.s3.requests import S3Requests, create, is_unknown_condition, require_absent
 from ledgerfs.storage.s3.upload import S3Upload
 from ledgerfs.storage.sent_requests import Asked
 
