@@ -17,10 +17,10 @@ from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.cache.offset_file import shared_offset_file
 from ledgerfs.dialects.opening import open_dialects
 from ledgerfs.display import names_shown, printable
-from ledgerfs.errors import UnplacedLedgersWarning
+from ledgerfs.errors import InvalidOptionError, UnplacedLedgersWarning, UnsupportedWriteError
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialect import Dialect, Progress
-from ledgerfs.ledgers.dialects_known import AUTO
+from ledgerfs.ledgers.dialects_known import AUTO, NAMES, dialect_rows
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.listing import list_bucket
 from ledgerfs.ledgers.missing_ledgers import unplaced_text
@@ -34,8 +34,8 @@ from ledgerfs.storage.traffic import TrafficStats
 _T = TypeVar("_T")
 
 _FOR_OTHER_ROOMS = frozenset(
-    {"attached", "dialect_of", "dialects", "listed_catalog", "raw_store", "reader", "readers_of", "store", "uncached_reader"}
-    | {"survey", "warn_of_unplaced"}
+    {"attached", "dialect_of", "dialects", "list_all", "list_to_write", "listed_catalog", "raw_store", "reader", "readers_of"}
+    | {"store", "survey", "uncached_reader", "warn_of_unplaced"}
 )  # fmt: skip
 """Names that are not part of the public API."""
 
@@ -71,6 +71,8 @@ class Bucket:
         "_raw_store",
         "_readers",
         "_warned",
+        "_whole",
+        "_whole_file",
         "store",
     )
 
@@ -89,14 +91,18 @@ class Bucket:
         self._options = (cache_dir, dict(scan_options or {}), catalog_max_age, identity, dialect)
         self._max_age = max_age_of(catalog_max_age)
         self._dialects = open_dialects(self.store, dialect)
-        self._catalog_file, offsets = None, None
+        self._catalog_file, self._whole_file, offsets = None, None, None
         if identity is not None:
             folder = cache_folder("catalogs", cache_dir)
-            self._catalog_file, offsets = CatalogFile(folder, identity), shared_offset_file(folder, identity)
+            # What is learned of a ledger is true whatever others the bucket is read with; a catalog is not.
+            self._catalog_file = CatalogFile(folder, identity, [one.number for one in self._dialects])
+            self._whole_file = CatalogFile(folder, identity, range(len(NAMES)))
+            offsets = shared_offset_file(folder, identity)
         self._readers = ReaderPool(self._open_ledger, offsets)
         self._lock = ForkLock()
         self._listing = ForkLock()
         self._catalog: Catalog | None = None
+        self._whole: Catalog | None = None
         self._expired = False
         self._is_listed = False
         self._attached: dict[object, Any] = {}
@@ -138,6 +144,12 @@ class Bucket:
         return scan_options
 
     @property
+    def dialect(self) -> str:
+        """What the bucket is read in, as `open_bucket` was told."""
+        dialect: str = self._options[4]
+        return dialect
+
+    @property
     def catalog(self) -> Catalog:
         """The table of all ledgers; the first use costs a listing, and a GET for each index that no process has read before."""
         return self.load_catalog()
@@ -168,6 +180,33 @@ class Bucket:
         """List the bucket as `refresh` does, for whoever tells of folders that may not be listed, and decides nothing by the rest."""
         with self._listing:
             return self._survey(progress)
+
+    def list_to_write(self, progress: Progress | None = None) -> Catalog:
+        """List the bucket again, in every dialect: by this is decided what may be written.
+
+        Raises `UnsupportedWriteError` for a bucket that is read only in dialects that ledgerfs does not write, else as `refresh`.
+        """
+        if not any(dialect_rows(one.number).IS_WRITABLE for one in self._dialects):
+            reason = "ledgerfs does not write ledgers in this dialect, and others are not looked at; open the bucket without it"
+            raise UnsupportedWriteError(reason, key=f"dialect={self.dialect}")
+        return self.list_all(progress)
+
+    def list_all(self, progress: Progress | None = None) -> Catalog:
+        """List the bucket again, in every dialect, whichever it is read in; raises as `refresh`."""
+        if self.dialect == AUTO:
+            return self.refresh(progress)
+        with self._listing:
+            listed_ms = int(time.time() * 1000)
+            # What it is read in is listed again when it is next used.
+            self.expire()
+            if self._whole is None and self._whole_file is not None:
+                self._whole = self._whole_file.load()
+            catalog = list_bucket(self.store, open_dialects(self.store), self._whole, progress)
+            catalog.require_listed()
+            self._whole = catalog
+            if self._whole_file is not None:
+                self._whole_file.save(catalog, listed_ms)
+            return catalog
 
     @property
     def listed_catalog(self) -> Catalog | None:
@@ -259,9 +298,9 @@ class Bucket:
         return self._readers.reader(ref)
 
     def uncached_reader(self, ref: LedgerRef) -> LedgerReader:
-        """Return a reader of one row of the catalog that asks the store for every byte, past all caches."""
+        """Return a reader of one row of the catalog, in any dialect, that asks the store for every byte, past all caches."""
         store = BucketStore(self._raw_store, None, self.expire, cache=BlockCache(0))
-        return _dialect_of(open_dialects(store, self._options[4]), ref).open_ledger(ref)
+        return _dialect_of(open_dialects(store), ref).open_ledger(ref)
 
     @property
     def dialects(self) -> tuple[Dialect, ...]:
@@ -294,7 +333,12 @@ class Bucket:
 
 
 def _dialect_of(dialects: Sequence[Dialect], ref: LedgerRef) -> Dialect:
-    return next(dialect for dialect in dialects if dialect.number == ref.dialect)
+    for dialect in dialects:
+        if dialect.number == ref.dialect:
+            return dialect
+    raise InvalidOptionError(
+        "the bucket was opened to be read in another dialect than this ledger's", key=f"dialect={NAMES[ref.dialect]}"
+    )
 
 
 def _disk_ranges(cache_dir: str | None) -> DiskRanges | None:

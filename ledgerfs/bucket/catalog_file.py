@@ -1,13 +1,14 @@
 """The catalog of a bucket as a file: raw tables, so that a million ledgers load as fast as the disk reads them.
 
-Bad indexes are not in it: the next listing finds them again, and a catalog with bad indexes is never used without a listing.
+Each choice of dialects has a file of its own. Bad indexes are not in it: the next listing finds them again, and a catalog with bad indexes is
+never used without a listing.
 """
 
 import json
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import NamedTuple
 
@@ -63,13 +64,16 @@ class CatalogFile:
         The folder of the file.
     identity
         The bucket's (`Bucket.identity`).
+    dialects
+        Numbers of those that it is listed in: in others it has other ledgers.
 
     """
 
     __slots__ = ("_file", "_last")
 
-    def __init__(self, folder: CacheFolder, identity: str) -> None:
-        self._file = KeptFile(folder, "catalog", identity, _LAYOUT)
+    def __init__(self, folder: CacheFolder, identity: str, dialects: Sequence[int]) -> None:
+        listed_in = ",".join(NAMES[number] for number in sorted(dialects))
+        self._file = KeptFile(folder, "catalog", f"{identity} {listed_in}", _LAYOUT)
         self._last: ListedCatalog | None = None
 
     def load(self, max_age: float | None = None) -> Catalog | None:

@@ -27,7 +27,7 @@ class NamedTopic:
         return [*partitions_of(catalog, self.managed_ledger)]
 
 
-def wanted_ledgers(catalog: Catalog, topics: Sequence[str] | None = None, pattern: str | None = None) -> Mask:
+def wanted_ledgers(catalog: Catalog, topics: Sequence[str] | str | None = None, pattern: str | None = None) -> Mask:
     """Return which rows of the catalog are ledgers of some topics, each ledger once.
 
     Parameters
@@ -35,7 +35,7 @@ def wanted_ledgers(catalog: Catalog, topics: Sequence[str] | None = None, patter
     catalog
         The bucket's.
     topics
-        Names, as `named_topic` takes them: that of a partitioned topic means all its partitions. None for all topics.
+        Names, or one name, as `named_topic` takes them: that of a partitioned topic means all its partitions. None for all topics.
     pattern
         A regular expression, which the whole name (``persistent://…``, or without that) has to match; instead of ``topics``.
 
@@ -46,7 +46,7 @@ def wanted_ledgers(catalog: Catalog, topics: Sequence[str] | None = None, patter
     InvalidNameError
         An invalid name.
     InvalidOptionError
-        Both are given; an invalid regular expression.
+        Both are given; no name at all; an invalid regular expression.
 
     """
     is_wanted: Mask = catalog.ledgers["copy"] == 0
@@ -58,20 +58,26 @@ def wanted_ledgers(catalog: Catalog, topics: Sequence[str] | None = None, patter
     return is_wanted
 
 
-def wanted_names(catalog: Catalog, topics: Sequence[str] | None = None, pattern: str | None = None) -> set[str | None]:
+def wanted_names(
+    catalog: Catalog, topics: Sequence[str] | str | None = None, pattern: str | None = None
+) -> set[str | None]:
     """Return the managed ledgers of `wanted_ledgers`, also those whose ledgers are all missing; raises as that."""
     if topics is None and pattern is None:
         return set(catalog.managed_ledgers)
     if topics is not None and pattern is not None:
         raise InvalidOptionError("either topics or a pattern of their names", key=pattern)
-    return _named(catalog, topics) if topics is not None else _matching(catalog, pattern or "")
+    if topics is None:
+        return _matching(catalog, pattern or "")
+    if not topics:
+        raise InvalidOptionError("no topic is named; leave it out for all of them", key=f"topics={topics!r}")
+    return _named(catalog, [topics] if isinstance(topics, str) else topics)
 
 
 def named_topic(catalog: Catalog, name: str) -> NamedTopic:
     """Return the topic of this name: the one with ledgers of exactly that name, otherwise the partitioned one.
 
     A name of no topic may be that of a managed ledger; it never hides a topic of the same spelling. Raises `NotFoundError`, with the
-    nearest names, and `InvalidNameError`.
+    nearest names and the number of ledgers of unknown topic, and `InvalidNameError`.
     """
     if name == UNKNOWN_DIRECTORY and catalog.has(None):
         return NamedTopic(None)
@@ -89,7 +95,18 @@ def named_topic(catalog: Catalog, name: str) -> NamedTopic:
     near = [topic_of(one) for one in nearest_names(managed_ledger, catalog.managed_ledgers)]
     *others, last = near or [""]
     meant = f"; did you mean {', '.join(others)}{' or ' if others else ''}{last}?" if near else ""
-    raise NotFoundError(f"no ledger of this topic in the bucket{meant}", key=topic_of(managed_ledger))
+    raise NotFoundError(
+        f"no ledger of this topic in the bucket{_unplaced(catalog)}{meant}", key=topic_of(managed_ledger)
+    )
+
+
+def _unplaced(catalog: Catalog) -> str:
+    """Return in words how many ledgers may be of a topic that is not known; nothing where there are none."""
+    count = len(catalog.unplaced())
+    if not count:
+        return ""
+    some = "the topic of 1 ledger there" if count == 1 else f"the topics of {count:,} ledgers there"
+    return f", but nothing tells {some} (`ledgerfs verify` names {'it' if count == 1 else 'them'})"
 
 
 def partitions_of(catalog: Catalog, managed_ledger: str) -> list[str]:

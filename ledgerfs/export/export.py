@@ -20,6 +20,7 @@ from ledgerfs.export.identity import told_bucket
 from ledgerfs.formats.local_paths import LocalPath, local_path
 from ledgerfs.formats.topic_names import split_partition
 from ledgerfs.ledgers.dialect import Progress
+from ledgerfs.ledgers.dialects_known import AUTO
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.ledger_times import LedgerTimes
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
@@ -175,7 +176,7 @@ def _ledgers_of(scan: Scan, ending: str = "") -> list[_Ledger]:
 
 
 def _ending_of(partition: Scan) -> str:
-    """Return the ending of a partition's file names: the number as in the partition's name, since ``-01`` is not ``-1``."""
+    """Return the ending of a partition's file names."""
     return f"-partition-{split_partition(partition.topic)[1]}"
 
 
@@ -243,6 +244,8 @@ def _contents_of(topic: Topic, scan: Scan, kind: str, private_keys: Iterable[str
     return {
         "bucket": told_bucket(topic.bucket),
         "topic": topic.name,
+        # Folders of earlier versions say nothing where all dialects were read.
+        **({} if topic.bucket.dialect == AUTO else {"dialect": topic.bucket.dialect}),
         # A topic of the same name without partitions has other files.
         **({"partitions": "all"} if topic.is_partitioned else {}),
         "format": kind,

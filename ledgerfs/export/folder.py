@@ -26,7 +26,7 @@ from ledgerfs.ledgers.row_dependencies import Basis, TopicState
 RECORD_NAME = ".ledgerfs-export.json"
 LOCK_NAME = ".ledgerfs-export.lock"
 
-_NAME = re.compile("[0-9]+(-partition-[0-9]{1,9})?")
+_NAME = re.compile("[0-9]+(-partition-[0-9]{1,10})?")
 """A file's name without its suffix: the ledger's id, and the partition if the topic is partitioned."""
 
 _VERSION = 2

@@ -20,7 +20,8 @@ UNKNOWN_DIRECTORY = "_unknown"
 
 # Pulsar's NamedEntity accepts exactly these characters in tenants, clusters and namespaces.
 _ENTITY = re.compile(r"[-=:.\w]+\Z", re.ASCII)
-_PARTITION = re.compile(r"(.*)-partition-([0-9]{1,9})", re.DOTALL)
+_PARTITION = re.compile(r"(.*)-partition-(0|[1-9][0-9]{0,9})", re.DOTALL)
+_LAST_PARTITION = 2**31 - 1
 _HIDDEN = {"%2E": ".", "%2E%2E": ".."}
 _RESERVED = (OTHER_DIRECTORY, UNKNOWN_DIRECTORY)
 
@@ -161,10 +162,11 @@ def managed_ledger_of(topic: str) -> str:
 def split_partition(name: str) -> tuple[str, str | None]:
     """Split the name of a partition, of a topic or managed ledger: return the partitioned topic's name and the partition's number as text.
 
-    Any other name is returned whole, with None.
+    Any other name is returned whole, with None. As in Pulsar's ``TopicName.getPartitionIndex``, a number is an ``int`` of Java, written as
+    Java does it: ``-partition-01`` belongs to the name of a topic without partitions.
     """
     found = _PARTITION.fullmatch(name)
-    return (name, None) if found is None else (found[1], found[2])
+    return (name, None) if found is None or int(found[2]) > _LAST_PARTITION else (found[1], found[2])
 
 
 def _visible(component: str) -> str:

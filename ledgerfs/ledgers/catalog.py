@@ -161,7 +161,8 @@ class Catalog:
 
     def missing_of(self, managed_ledger: str | None) -> tuple[MissingLedger, ...]:
         """Return the ledgers of one managed ledger that are known but cannot be read, ascending by id."""
-        gaps = self._gaps_of(self.row_of(managed_ledger)) if managed_ledger is not None else self.gaps[:0]
+        # An unknown name owns nothing, least of all the ledgers of unknown topic.
+        gaps = self.gaps[:0] if (row := self.row_of(managed_ledger)) == UNKNOWN else self._gaps_of(row)
         return tuple(
             missing_of_row(gap, managed_ledger, self.places[gap["place"]])
             for gap in gaps

@@ -58,7 +58,7 @@ def confirm(bucket: Bucket, expected: Sequence[Expected]) -> list[LedgerfsError 
 
     New ledgers with an error are removed again. Raises the store's errors, and `UncertainWriteError` if removing fails.
     """
-    taken = TakenIds(bucket.refresh())
+    taken = TakenIds(bucket.list_to_write())
     errors = [standing_error(taken, one.claim, one.uuid) for one in expected]
     wrong = [(one, error) for one, error in zip(expected, errors, strict=True) if one.is_new and error is not None]
     if wrong:
@@ -100,7 +100,7 @@ class Admission:
     def taken(self) -> TakenIds:
         """The ids that the bucket had at the first listing."""
         if self._taken is None:
-            self._taken = TakenIds(self.bucket.refresh(self._progress))
+            self._taken = TakenIds(self.bucket.list_to_write(self._progress))
         return self._taken
 
     def require_listed(self) -> None:

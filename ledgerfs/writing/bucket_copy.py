@@ -146,7 +146,7 @@ def copy_rows(
     table = catalog.ledgers[["length", "last_entry"]][rows]
     total = sum(table["length"].tolist()) + 12 * (sum(table["last_entry"].tolist()) + len(table))
     meter = _Meter(total, progress)
-    copy = _Copy(source, catalog, _with_other_copies(catalog), target, options, TakenIds(target.refresh()), meter)
+    copy = _Copy(source, catalog, _with_other_copies(catalog), target, options, TakenIds(target.list_to_write()), meter)
     numbered = ((number, catalog.ref(row)) for number, row in enumerate(rows.tolist()))
     while some := list(islice(numbered, _LOOKED_AT_TOGETHER)):
         yield from _confirmed(target, copy.run_all(some))

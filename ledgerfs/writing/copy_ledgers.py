@@ -71,7 +71,7 @@ def copy_ledgers(
     source: BucketOrUrl,
     target: BucketOrUrl,
     *,
-    topics: Sequence[str] | None = None,
+    topics: Sequence[str] | str | None = None,
     block_size: int | None = None,
     if_exists: IfExists | str = IfExists.SKIP,
     new_uuid: bool = False,
@@ -94,7 +94,7 @@ def copy_ledgers(
     source, target
         Buckets, or their URLs.
     topics
-        Names; that of a partitioned topic means all its partitions. None for all topics.
+        Names, or one name; that of a partitioned topic means all its partitions. None for all topics.
     block_size
         Of the copies, bytes; None for that of each ledger.
     if_exists
@@ -141,7 +141,7 @@ def copy_ledgers(
     options = CopyOptions(block_size, IfExists.of(if_exists), new_uuid, transform, ledger_id, check)
     target.raw_store.writes.make_folder()
     if unbatch and ledger_id is None:
-        options = replace(options, first_ledger_id=new_own_id([catalog, target.refresh()], managed_ledgers))
+        options = replace(options, first_ledger_id=new_own_id([catalog, target.list_to_write()], managed_ledgers))
     report = _copied(source, catalog, managed_ledgers, target, options, on_ledger=on_ledger, progress=progress)
     if not allow_incomplete:
         report.require_complete()

@@ -35,6 +35,7 @@ from ledgerfs.dialects.pulsar_blob.remains import remains_of
 from ledgerfs.errors import InvalidOptionError, NotFoundError
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.dialects_known import NAMES
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.storage.objects import ObjectStat
 from ledgerfs.storage.store_identity import identity_of
@@ -45,6 +46,7 @@ from tests.support.s3 import FaultProxy, S3Server
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 HOUR = 3600.0
+ALL = range(len(NAMES))
 
 
 class WatchedStore:
@@ -272,7 +274,7 @@ def test_a_damaged_file_is_dropped_wherever_it_is_damaged(damage: str, bucket_fo
     first = opened(bucket_folder)[0].catalog
     path = kept(catalogs)
     whole = path.read_bytes()
-    file = CatalogFile(CacheFolder(catalogs), identity(bucket_folder))
+    file = CatalogFile(CacheFolder(catalogs), identity(bucket_folder), ALL)
     for at in [*range(0, len(whole), 7), *range(len(whole) - 60, len(whole))]:
         damaged = bytearray(whole)
         damaged[at] ^= 1 << at % 8
@@ -315,7 +317,7 @@ def test_a_file_of_another_bucket_is_dropped(bucket_folder: Path, tmp_path: Path
     put_in_folder(other, made(7))
     cost(other)
     foreign = kept(catalogs).read_bytes()
-    name = CatalogFile(CacheFolder(catalogs), identity(bucket_folder))._file.path
+    name = CatalogFile(CacheFolder(catalogs), identity(bucket_folder), ALL)._file.path
     name.write_bytes(foreign)
     bucket, store = opened(bucket_folder, HOUR)
     assert ids(bucket) == [1, 2, 3, 4, 5]
@@ -325,7 +327,7 @@ def test_a_file_of_another_bucket_is_dropped(bucket_folder: Path, tmp_path: Path
 @pytest.mark.parametrize("count", [-1, 1, 2**40])
 def test_a_sealed_file_whose_counts_lie_is_dropped(count: int, bucket_folder: Path, catalogs: Path) -> None:
     catalog = opened(bucket_folder)[0].catalog
-    file = CatalogFile(CacheFolder(catalogs), identity(bucket_folder))
+    file = CatalogFile(CacheFolder(catalogs), identity(bucket_folder), ALL)
 
     def write(sink: Any) -> None:
         rows = [catalog.ledgers.size + count, 0, 0]
@@ -457,7 +459,7 @@ def test_while_another_process_writes_nobody_waits(bucket_folder: Path, catalogs
             os.write(begins, b"x")
             signal.pause()
 
-        CatalogFile(CacheFolder(catalogs), identity(bucket_folder))._file.save(hang)
+        CatalogFile(CacheFolder(catalogs), identity(bucket_folder), ALL)._file.save(hang)
         os._exit(1)
     os.read(begun, 1)
     put_in_folder(bucket_folder, made(9))

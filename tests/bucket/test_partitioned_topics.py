@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from ledgerfs import open_bucket
+from ledgerfs import copy_ledgers, open_bucket
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.topic import Topic
 from ledgerfs.errors import (
@@ -23,9 +23,12 @@ from ledgerfs.errors import (
     NotFoundError,
     UnplacedLedgersWarning,
 )
+from ledgerfs.export.export import export_topic
+from ledgerfs.formats.topic_names import encode_topic
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS
 from ledgerfs.scan.partitioned_scan import PartitionedScan
+from tests.support.commands import run
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, NAME, offload, put_in_folder
 from tests.support.stores import counting_bucket
@@ -100,9 +103,8 @@ def test_what_only_looks_like_a_partition_is_none(tmp_path: Path) -> None:
         url = put_in_folder(tmp_path, offload([message("x")], number, uuid=number + 1, name=name))
     with pytest.raises(NotFoundError):
         open_bucket(url).topic(TOPIC)
-    put(tmp_path, "01", 8, message("b"))
     topic = put(tmp_path, "1", 9, message("a")).topic(TOPIC)
-    assert [one.name[-2:] for one in topic.partitions] == ["01", "-1"]
+    assert [one.name[-2:] for one in topic.partitions] == ["-1"]
 
 
 def test_real_partitions_are_what_each_of_them_is(golden_url: str) -> None:
@@ -384,3 +386,60 @@ def test_one_scan_is_iterated_by_two(bucket: Bucket) -> None:
     assert isinstance(scan, PartitionedScan)
     assert list(zip(scan, scan, strict=True)) != []
     assert [one.decode() for one in scan.to_table()["value"].to_pylist()] == TIME_ORDER
+
+
+@pytest.fixture
+def unplaced(bucket: Bucket, tmp_path: Path) -> Bucket:
+    """The same with a ledger of unknown topic: in a folder nothing but its index told of whom it was."""
+    lost = offload([message("lost")], 26, uuid=26)
+    path = tmp_path / f"{lost.uuid}-ledger-26"
+    path.write_bytes(lost.data)
+    os.utime(path, (CREATED_MS / 1000, CREATED_MS / 1000))
+    return open_bucket(f"file://{tmp_path}")
+
+
+def test_a_ledger_of_unknown_topic_takes_no_partitioned_topic_away(unplaced: Bucket, tmp_path: Path) -> None:
+    with pytest.warns(UnplacedLedgersWarning, match="ids 26"):
+        assert unplaced.topic(TOPIC).count() == 9
+    assert unplaced.topic(TOPIC).is_partitioned
+    assert unplaced.topic(TOPIC).missing == ()
+    with pytest.warns(UnplacedLedgersWarning):
+        report = export_topic(open_bucket(unplaced.store.url).topic(TOPIC), tmp_path / "out", "parquet")
+    assert (report.written, report.rows, report.missing) == (5, 9, ())
+    with pytest.warns(UnplacedLedgersWarning):
+        copied = copy_ledgers(open_bucket(unplaced.store.url), f"file://{tmp_path}/copy", topics=[TOPIC])
+    assert (copied.copied, copied.is_complete) == (5, True)
+    assert b"any topic may lack them" in run("count", str(tmp_path), TOPIC).stderr
+
+
+def test_a_topic_that_is_not_there_does_not_own_what_is_of_unknown_topic(unplaced: Bucket, tmp_path: Path) -> None:
+    told = r"no ledger of this topic in the bucket, but nothing tells the topic of 1 ledger there.*did you mean .*/orders\?"
+    with pytest.raises(NotFoundError, match=told):
+        unplaced.topic("public/default/ordres")
+    with pytest.raises(NotFoundError, match=told):
+        copy_ledgers(unplaced, f"file://{tmp_path}/copy", topics=["public/default/ordres"])
+    assert b"no ledger of this topic" in run("count", str(tmp_path), "public/default/ordres", code=2).stderr
+    assert unplaced.catalog.missing_of("public/default/persistent/ordres") == ()
+    assert not unplaced.catalog.has("public/default/persistent/ordres")
+
+
+@pytest.mark.parametrize("number", ["00", "01", "-1", "+1", "2147483648", "9999999999", "1 "])
+def test_what_pulsar_takes_for_no_partition_is_none(number: str, tmp_path: Path) -> None:
+    """Pulsar's `TopicName.getPartitionIndex` is -1 for them: topics of their own, with rows of their own."""
+    put(tmp_path, 0, 1, message("0a"))
+    name = f"{NAME}-partition-{encode_topic(number)}"
+    bucket = open_bucket(put_in_folder(tmp_path, offload([message("foreign")], 2, uuid=2, name=name)))
+    assert values(bucket.topic(TOPIC)) == ["0a"]
+    other = bucket.topic(f"{TOPIC}-partition-{number}")
+    assert values(other) == ["foreign"]
+    assert other.scan(["partition"]).to_table()["partition"].to_pylist() == [None]
+
+
+def test_the_last_partition_that_pulsar_knows(tmp_path: Path) -> None:
+    put(tmp_path, 0, 1, message("0a"))
+    bucket = put(tmp_path, 2**31 - 1, 2, message("last"))
+    assert values(bucket.topic(TOPIC)) == ["0a", "last"]
+    assert bucket.topic(TOPIC).scan(["partition"]).to_table()["partition"].to_pylist() == [0, 2**31 - 1]
+    for written in (2, 0):
+        assert export_topic(bucket.topic(TOPIC), tmp_path / "out", "parquet").written == written
+    assert (tmp_path / "out" / "2-partition-2147483647.parquet").exists()

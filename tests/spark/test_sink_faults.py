@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,12 +16,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from ledgerfs import open_bucket
-from ledgerfs.errors import RefusedLedgerError, StaleObjectError
+from ledgerfs.errors import InvalidOptionError, LedgerExistsError, RefusedLedgerError, StaleObjectError
+from ledgerfs.spark.lake.state import LakeState
+from ledgerfs.spark.pipelines.export_request import CheckedRequest, ExportRequest
+from ledgerfs.spark.runtime.storage import Storage
 from ledgerfs.spark.source import data_sink
 from ledgerfs.spark.source.data_sink import LedgerSink, WrittenPartition, open_sink
 from ledgerfs.storage.folders.store import LocalStore
 from ledgerfs.storage.objects import ObjectStat
 from ledgerfs.writing.imports import import_rows
+from tests.support.mapfile_buckets import mapfile, messages, put_mapfiles
 from tests.support.s3 import Fault, FaultProxy, S3Server
 from tests.support.writes import Place, folder_place, s3_place
 
@@ -203,6 +208,47 @@ def sink_of(place: Place, monkeypatch: pytest.MonkeyPatch) -> LedgerSink:
 
 def some_rows(*texts: str) -> Batches:
     return iter([pa.record_batch({"value": list(texts)})])
+
+
+@pytest.mark.parametrize("dialect", ["auto", "pulsar_blob"])
+@pytest.mark.parametrize("taken", [7, 8])
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_an_id_that_a_mapfile_has_is_refused(
+    dialect: str, taken: int, when: str, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of the second partition is known when all rows are written."""
+    there = mapfile(messages(taken, 3), taken)
+    options = {"topic": TOPIC, "path": place.url, "ledgerId": "7", "dialect": dialect}
+    if when == "before":
+        put_mapfiles(tmp_path / "bucket", there)
+    if (taken, when) == (7, "before"):
+        with pytest.raises(LedgerExistsError, match="ledger 7"):
+            open_sink(options, SCHEMA, overwrite=False)
+        return
+    sink = open_sink(options, SCHEMA, overwrite=False)
+    written = []
+    for partition in range(2):
+        monkeypatch.setattr(data_sink, "_task", lambda number=partition: (number, 0))
+        written.append(sink.write(some_rows("0", "1")))
+    if when == "meanwhile":
+        put_mapfiles(tmp_path / "bucket", there)
+    with pytest.raises(LedgerExistsError, match=f"ledger {taken}"):
+        sink.commit(written)
+    assert [ref.key for ref in open_bucket(place.url).catalog.refs()] == [f"{there.folder}/data"]
+    assert not [path for path in (tmp_path / "bucket").iterdir() if path.is_file()]
+
+
+def test_a_lake_is_of_one_choice_of_dialects(place: Place) -> None:
+    described = [
+        json.loads(json.dumps(CheckedRequest.of(Storage(place.url, dialect=dialect), ExportRequest()).described))
+        for dialect in ("auto", "mapfile", "pulsar_blob")
+    ]
+    assert "dialect" not in described[0], "as those say that earlier versions made"
+    for one, other in combinations(described, 2):
+        with pytest.raises(InvalidOptionError, match="with other dialect"):
+            LakeState(one).require_same(other, "lake")
+        with pytest.raises(InvalidOptionError, match="with other dialect"):
+            LakeState(other).require_same(one, "lake")
 
 
 @pytest.mark.parametrize("first", ["sink", "import"])

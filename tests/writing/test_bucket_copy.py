@@ -10,9 +10,9 @@ from typing import Any
 import fsspec
 import pytest
 
-from ledgerfs import open_bucket
+from ledgerfs import copy_ledgers, open_bucket
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.errors import CorruptLedgerError, LedgerExistsError, RefusedLedgerError
+from ledgerfs.errors import CorruptLedgerError, InvalidOptionError, LedgerExistsError, RefusedLedgerError
 from ledgerfs.messages.transforms.entry_transform import recompress, unbatch
 from ledgerfs.storage.folders.writes import LocalWrites
 from ledgerfs.upkeep.verification.verify import verify
@@ -159,6 +159,17 @@ def test_some_topics_and_one_that_is_not_there(golden_bucket: Bucket, target: Bu
         "persistent://public/golden/txn",
     ]
     assert copy(golden_bucket, target, managed("nobody")) == []
+
+
+def test_a_text_is_one_topic_and_an_empty_list_is_none(golden_bucket: Bucket, folder: Path) -> None:
+    url = f"file://{folder}"
+    for nothing in ([], (), ""):
+        with pytest.raises(InvalidOptionError, match="no topic is named"):
+            copy_ledgers(golden_bucket, url, topics=nothing)
+    assert not folder.exists() or not any(folder.iterdir())
+    plain = golden_bucket.topic("public/golden/plain")
+    assert copy_ledgers(golden_bucket, url, topics="public/golden/plain").copied == len(plain.ledgers)
+    assert [one.name for one in open_bucket(url).topics()] == [plain.name]
 
 
 def test_half_a_copy_is_taken_up(golden: Path, golden_bucket: Bucket, target: Bucket, folder: Path) -> None:

@@ -7,7 +7,7 @@ killed just then, these stay. Each single ledger appears whole or not at all.
 
 import logging
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -71,8 +71,15 @@ class LedgerGroup:
         return self.key_prefix + str(uuid4())[len(self.key_prefix) :]
 
 
-def publish_all(store: RawStore, group: LedgerGroup, made: Sequence[UnindexedLedger]) -> list[WrittenLedger]:
+def publish_all(
+    store: RawStore,
+    group: LedgerGroup,
+    made: Sequence[UnindexedLedger],
+    require_free: Callable[[], object] = lambda: None,
+) -> list[WrittenLedger]:
     """Put the indexes of all ledgers of a group, a few at a time, in order; costs two listings of the bucket besides.
+
+    ``require_free`` is called with each of the listings, and raises where ledgers of other dialects have one of the ids.
 
     Raises
     ------
@@ -88,10 +95,12 @@ def publish_all(store: RawStore, group: LedgerGroup, made: Sequence[UnindexedLed
 
     """
     try:
+        require_free()
         _require_free(store, group, made)
         written = list(ordered_map(lambda one: publish(store, one), made, _THREADS, "ledgerfs-index"))
         # Another group may have been published at the same time: the one that sees the other gives way.
         _require_all(made, _require_free(store, group, made))
+        require_free()
     except BaseException as error:
         take_back(store, [one.ledger.key for one in made], error)
         raise

@@ -55,7 +55,7 @@ def export(
     storage: Storage | str,
     to: str,
     *,
-    topics: Sequence[str] | None = None,
+    topics: Sequence[str] | str | None = None,
     topics_pattern: str | None = None,
     format: str = "parquet",  # noqa: A002  (what it is called everywhere)
     partition_by: Sequence[str] = (),

@@ -9,6 +9,7 @@ from ledgerfs.bucket.partition_plan import DEFAULT_PARTITION_BYTES, PartitionPla
 from ledgerfs.bucket.wanted_topics import wanted_ledgers
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.export.identity import told_bucket
+from ledgerfs.ledgers.dialects_known import AUTO
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
 from ledgerfs.scan.options import require_of_parts
 from ledgerfs.scan.scan import Scan, make_scan
@@ -40,7 +41,7 @@ class ExportRequest:
 
     format: str = "parquet"
     partition_by: tuple[str, ...] = ()
-    topics: Sequence[str] | None = None
+    topics: Sequence[str] | str | None = None
     topics_pattern: str | None = None
     partition_bytes: int = DEFAULT_PARTITION_BYTES
     scan: Mapping[str, Any] = field(default_factory=dict)
@@ -86,6 +87,8 @@ class CheckedRequest:
         others = {name: value for name, value in scan.items() if name != "columns"}
         described = {
             "bucket": told_bucket(storage.bucket()),
+            # Folders of earlier versions say nothing where all dialects were read.
+            **({} if storage.dialect == AUTO else {"dialect": storage.dialect}),
             "format": request.format,
             "partition_by": request.partition_by,
             **asdict(probe.options),

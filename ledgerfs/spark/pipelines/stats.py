@@ -49,7 +49,7 @@ def stats(
     spark: SparkSession,
     storage: Storage | str,
     *,
-    topics: Sequence[str] | None = None,
+    topics: Sequence[str] | str | None = None,
     topics_pattern: str | None = None,
     by: Sequence[str] = BY,
     partition_bytes: int = DEFAULT_PARTITION_BYTES,

@@ -17,6 +17,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from inspect import signature
 from itertools import chain
 from typing import Any
@@ -127,7 +128,7 @@ class LedgerSink(DataSourceArrowWriter):
         written = [one.ledger for one in told if one.ledger is not None]
         bucket = self._wanted.storage.bucket()
         if written:
-            publish_all(bucket.raw_store, self._group, written)
+            publish_all(bucket.raw_store, self._group, written, partial(_require_free, bucket, written))
             bucket.expire()
         has_failed = any(one.attempt for one in told)
         try:
@@ -160,7 +161,7 @@ def _first_id(bucket: Bucket, wanted: WriteOptions) -> int:
 
     The ids of the others, and whether they are free, are only known when all rows are written (`publish_all`).
     """
-    catalog = bucket.refresh()
+    catalog = bucket.list_to_write()
     if wanted.ledger_id is None:
         return new_own_id([catalog], [wanted.managed_ledger])
     claim = Claim(wanted.managed_ledger, wanted.ledger_id)
@@ -168,6 +169,17 @@ def _first_id(bucket: Bucket, wanted: WriteOptions) -> int:
     if rival is not None:
         raise refused(claim, rival)
     return wanted.ledger_id
+
+
+def _require_free(bucket: Bucket, written: Sequence[UnindexedLedger]) -> None:
+    """Raise `LedgerExistsError` if another ledger than ours, in whatever dialect, has one of the ids."""
+    taken = TakenIds(bucket.list_to_write())
+    for one in written:
+        key = one.ledger.key
+        claim = Claim(one.ledger.metadata.managed_ledger, key.ledger_id)
+        rival = taken.rival(claim, key.uuid)
+        if rival is not None:
+            raise refused(claim, rival)
 
 
 def _task() -> tuple[int, int]:

@@ -31,7 +31,7 @@ def read_messages(
     spark: SparkSession,
     storage: Storage | str,
     *,
-    topics: Sequence[str] | None = None,
+    topics: Sequence[str] | str | None = None,
     topics_pattern: str | None = None,
     columns: Sequence[str] | None = None,
     partition_bytes: int = DEFAULT_PARTITION_BYTES,

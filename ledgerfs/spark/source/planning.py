@@ -45,7 +45,7 @@ def plan(options: ReadOptions, on_missing: OnMissing = lambda _: None) -> Partit
 def look_for_missing(
     bucket: Bucket,
     catalog: Catalog,
-    topics: Sequence[str] | None,
+    topics: Sequence[str] | str | None,
     pattern: str | None,
     scan: Mapping[str, Any],
 ) -> list[MissingLedger]:

@@ -47,7 +47,7 @@ class ReadOptions:
     """
 
     storage: Storage
-    topics: Sequence[str] | None = None
+    topics: Sequence[str] | str | None = None
     pattern: str | None = None
     scan: Mapping[str, Any] = field(default_factory=dict)
     partition_bytes: int = DEFAULT_PARTITION_BYTES

@@ -6,6 +6,7 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import BucketOrUrl, bucket_at
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.ledgers.dialect import Progress, RepairRequest
+from ledgerfs.ledgers.dialects_known import AUTO
 from ledgerfs.ledgers.repairs import Repair
 from ledgerfs.upkeep.repair.carrying_out import RepairPlan
 from ledgerfs.upkeep.verification import Finding, Severity
@@ -57,7 +58,8 @@ def plan_repair(
     """
     managed_ledger = None if topic is None else managed_ledger_of(topic)
     bucket = bucket_at(bucket)
-    catalog = bucket.refresh(progress)
+    # An id that a ledger of another dialect has is no less taken.
+    catalog = bucket.list_all(progress)
     store = bucket.store.store
     request = RepairRequest(
         store=store,
@@ -70,7 +72,8 @@ def plan_repair(
         progress=progress,
     )
     items = [repair for dialect in bucket.dialects for repair in dialect.repairs(request)]
-    items += _unmendable(bucket, ledgers, verify_listed(bucket, catalog, quick=not full, progress=progress).findings)
+    read = catalog if bucket.dialect == AUTO else bucket.load_catalog(progress, listed=True)
+    items += _unmendable(bucket, ledgers, verify_listed(bucket, read, quick=not full, progress=progress).findings)
     return RepairPlan(bucket, tuple(items))
 
 

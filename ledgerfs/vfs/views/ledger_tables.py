@@ -42,6 +42,11 @@ class LedgerSource(Protocol):
         ...
 
     @property
+    def dialect(self) -> str:
+        """In which dialects it is read: in others, topics may have other ledgers."""
+        ...
+
+    @property
     def catalog(self) -> Catalog:
         """Its present ledgers."""
         ...
@@ -112,7 +117,7 @@ class LedgerTables:
         secrets = sorted((name, _content(source)) for name, source in keys.items())
         # A bucket without an identity shares its files with no other one.
         identity = self._source.identity or uuid4().hex
-        return _digest(__version__, _RENDERER, identity, sorted(options.items()), secrets)
+        return _digest(__version__, _RENDERER, identity, self._source.dialect, sorted(options.items()), secrets)
 
 
 @dataclass(frozen=True, slots=True)

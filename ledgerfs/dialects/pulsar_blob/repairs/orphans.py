@@ -121,13 +121,13 @@ def index_metadata(data_metadata: Mapping[str, str] | None, managed_ledger: str)
 
 
 def why_not_known(survey: Survey, key: LedgerKey, walk: DataWalk, name: str | None) -> str | None:
-    """Return why a whole data object cannot be attributed: no topic, or another index of the same ledger contradicts it; else None."""
+    """Return why a whole data object cannot be attributed: no topic, or another copy of the same ledger contradicts it; else None."""
     if name is None:
         return "nothing tells its topic; `--topic` with `--ledger` names it"
     for claim in survey.claims.get(key.ledger_id, []):
         if claim.managed_ledger == name and (claim.entries, claim.length) != (walk.entries, walk.length):
             return (
-                f"it has {walk.entries} entries of {walk.length} bytes; by the index {claim.object('index').key}, this ledger has "
+                f"it has {walk.entries} entries of {walk.length} bytes; by {claim.objects[-1][1].key}, this ledger has "
                 f"{claim.entries} of {claim.length}"
             )
     return None

@@ -33,7 +33,8 @@ class Survey:
     older_than_ms
         A younger object may still be written, and is left alone.
     claims
-        By ledger id, of ledgers of which an object is missing or damaged: the row of every index, also without its data object.
+        By ledger id, of ledgers of which an object is missing or damaged: the row of every copy, also without its data object, and of other
+        dialects.
 
     """
 
@@ -77,7 +78,7 @@ class Survey:
 
     def copies_of(self, ledger_id: int) -> list[LedgerRef]:
         """Return the complete copies of the ledgers of this id, of any topic; only for ids of which an object is missing or damaged."""
-        return [ref for ref in self.claims.get(ledger_id, []) if ref.is_sound]
+        return [ref for ref in self.claims.get(ledger_id, []) if ref.is_sound and ref.dialect == NUMBER]
 
     def index_keys_of(self, ledger_id: int) -> frozenset[str]:
         """Return the keys of all listed indexes of this id, of any topic."""
@@ -109,7 +110,7 @@ def _claims(catalog: Catalog) -> dict[int, list[LedgerRef]]:
     ids = np.concatenate([catalog.lost["ledger_id"], np.array(list(remains_of(catalog).ledger_ids()), np.int64)])
     claims: dict[int, list[LedgerRef]] = {}
     for rows in (catalog.ledgers, catalog.lost):
-        for row in np.flatnonzero(np.isin(rows["ledger_id"], ids) & (rows["dialect"] == NUMBER)).tolist():
+        for row in np.flatnonzero(np.isin(rows["ledger_id"], ids)).tolist():
             claims.setdefault(int(rows["ledger_id"][row]), []).append(catalog.ref_of(rows[row]))
     return claims
 

@@ -1,0 +1,135 @@
+"""A bucket of two dialects, read in both or in one: no choice is answered with what another one found."""
+
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from ledgerfs import open_bucket
+from ledgerfs.bucket.opening import shared_bucket
+from ledgerfs.errors import InvalidOptionError
+from ledgerfs.export.export import export_topic
+from ledgerfs.fsspec_impl import LedgerFileSystem
+from ledgerfs.storage.url_filesystem import filesystem_of
+from ledgerfs.upkeep.verification import verify
+from ledgerfs.vfs.views.ledger_tables import LedgerTables
+from tests.support.commands import output
+from tests.support.ledgers import offload, put_in_folder
+from tests.support.mapfile_buckets import mapfile, messages, put_mapfiles
+
+TOPIC = "persistent://public/default/orders"
+COUNTS = {"auto": 30, "pulsar_blob": 10, "mapfile": 20}
+HOUR = 3600.0
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """Ledger 1 as objects, ledger 2 as a MapFile, of one topic."""
+    put_mapfiles(tmp_path / "bucket", mapfile(messages(2, 20), 2))
+    return put_in_folder(tmp_path / "bucket", offload(messages(1, 10), 1))
+
+
+def by_bucket(url: str, dialect: str) -> int:
+    return open_bucket(url, dialect=dialect, catalog_max_age=HOUR).topic(TOPIC).count()
+
+
+def by_shared_bucket(url: str, dialect: str) -> int:
+    fs, root = filesystem_of(url, {})
+    return shared_bucket(fs, root, None, None, HOUR, dialect=dialect).topic(TOPIC).count()
+
+
+def by_pickle(url: str, dialect: str) -> int:
+    bucket = pickle.loads(pickle.dumps(open_bucket(url, dialect=dialect, catalog_max_age=HOUR)))
+    return int(bucket.topic(TOPIC).count())
+
+
+def by_fsspec(url: str, dialect: str) -> int:
+    fs = LedgerFileSystem(url, target_protocol="file", dialect=dialect, catalog_max_age=HOUR)
+    return sum(pq.read_table(fs.open(name)).num_rows for name in fs.glob("parquet/public/default/orders/*"))
+
+
+@pytest.mark.parametrize("count", [by_bucket, by_shared_bucket, by_pickle, by_fsspec])
+@pytest.mark.parametrize("first", COUNTS)
+def test_a_kept_catalog_is_of_its_dialects(count: Callable[[str, str], int], first: str, url: str) -> None:
+    assert count(url, first) == COUNTS[first]
+    assert {dialect: count(url, dialect) for dialect in COUNTS} == COUNTS
+    assert {dialect: count(url, dialect) for dialect in COUNTS} == COUNTS, "each of its own kept catalog"
+
+
+def test_commands_one_after_the_other(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEDGERFS_CATALOG_MAX_AGE", "3600")
+    for dialect in ("pulsar_blob", "auto", "mapfile"):
+        (told,) = json.loads(output("count", url, TOPIC, "--dialect", dialect, "--json"))
+        assert told["messages"] == COUNTS[dialect]
+
+
+def test_the_choice_of_a_dialect_takes_away_no_topic(tmp_path: Path) -> None:
+    url = put_mapfiles(tmp_path, mapfile(messages(2, 20), 2))
+    assert open_bucket(url, dialect="pulsar_blob", catalog_max_age=HOUR).topics() == []
+    assert [one.entries for one in open_bucket(url, catalog_max_age=HOUR).topics()] == [20]
+
+
+def test_each_choice_has_a_kept_catalog(url: str) -> None:
+    for dialect, entries in COUNTS.items():
+        open_bucket(url, dialect=dialect).load_catalog()
+        Path(url.removeprefix("file://"), "00000000-0000-0000-0000-000000000009-ledger-9").touch()
+        kept = open_bucket(url, dialect=dialect, catalog_max_age=HOUR)
+        assert sum(one.entries for one in kept.topics()) == entries
+
+
+def test_a_ledger_of_a_dialect_that_is_not_read_is_an_error_of_ours(url: str) -> None:
+    (ref,) = open_bucket(url, dialect="mapfile").catalog.refs()
+    other = open_bucket(url, dialect="pulsar_blob")
+    with pytest.raises(
+        InvalidOptionError, match="dialect=mapfile: the bucket was opened to be read in another dialect"
+    ):
+        other.reader(ref)
+    assert not verify(other).is_damaged
+
+
+def test_rows_rendered_of_one_choice_are_not_served_for_another(url: str) -> None:
+    """A part of a chunked message may lie in a ledger of the other dialect."""
+    buckets = [open_bucket(url, dialect=dialect) for dialect in COUNTS]
+    (ref,) = (ref for ref in buckets[0].catalog.refs() if ref.ledger_id == 1)
+    assert len({LedgerTables(bucket, {}).key(ref, "parquet") for bucket in buckets}) == 3
+    assert LedgerTables(open_bucket(url), {}).key(ref, "parquet") == LedgerTables(buckets[0], {}).key(ref, "parquet")
+
+
+def export(url: str, dialect: str, target: Path, **options: Any) -> int:
+    export_topic(open_bucket(url, dialect=dialect).topic(TOPIC), target, "parquet", **options)
+    return sum(pq.read_table(path).num_rows for path in target.glob("*.parquet"))
+
+
+@pytest.mark.parametrize("first", COUNTS)
+def test_an_export_folder_is_of_one_choice(first: str, url: str, tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    for _ in range(2):
+        assert export(url, first, target) == COUNTS[first]
+    for other in COUNTS.keys() - {first}:
+        with pytest.raises(InvalidOptionError, match="with other dialect"):
+            export(url, other, target)
+        assert sum(pq.read_table(path).num_rows for path in target.glob("*.parquet")) == COUNTS[first]
+    other = next(iter(COUNTS.keys() - {first}))
+    assert export(url, other, target, overwrite=True) == COUNTS[other]
+
+
+def test_a_folder_that_does_not_tell_is_of_all_dialects(url: str, tmp_path: Path) -> None:
+    """As those are that earlier versions made."""
+    export(url, "auto", tmp_path / "out")
+    assert "dialect" not in (tmp_path / "out" / ".ledgerfs-export.json").read_text()
+    with pytest.raises(InvalidOptionError, match="with other dialect"):
+        export(url, "mapfile", tmp_path / "out")
+
+
+def test_records_of_a_mapfile(url: str) -> None:
+    """Where the `.entries` file has to be made, `records` says so, and the tree has it."""
+    bucket = open_bucket(url)
+    reader = bucket.ledger(2)
+    assert reader.records() is None
+    assert bucket.ledger(1).records() is not None
+    content = LedgerFileSystem(url, target_protocol="file").cat_file("entries/public/default/orders/2.entries")
+    assert len(content) == reader.records_size
