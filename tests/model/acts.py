@@ -5,6 +5,7 @@ from typing import Protocol
 
 from hypothesis import strategies as st
 
+from ledgerfs.ledgers.dialects_known import NAMES as NAMES_OF_DIALECTS
 from ledgerfs.writing.write import IfExists
 from tests.model import reading, spark_jobs, writing
 from tests.model.brokers import HOUR
@@ -150,6 +151,17 @@ class Read:
         reading.read(world, actor, self.bucket, topic, how=how, times=times, meeting=meeting)
 
 
+@dataclass(frozen=True, slots=True)
+class ReadOneDialect:
+    """A bucket is looked at in one dialect: all its ledgers are objects, none are MapFiles, whatever catalogs are kept."""
+
+    bucket: int
+    dialect: str
+
+    def __call__(self, world: World, actor: Actor, meeting: Meeting | None) -> None:
+        reading.list_topics(world, actor, self.bucket, dialect=self.dialect, meeting=meeting)
+
+
 def _time_of(message: Message) -> int:
     return message.time_ms if isinstance(message, Row) else message.row.time_ms
 
@@ -256,6 +268,7 @@ OFFLOADS = st.builds(Offload, numbers, st.sampled_from(["skip", "skip", "fail"])
 READS = st.builds(
     Read, numbers, _names, st.sampled_from(sorted(reading.READERS)), st.none() | places, st.none() | places
 )
+ONE_DIALECT = st.builds(ReadOneDialect, numbers, st.sampled_from(NAMES_OF_DIALECTS))
 EXPORTS = st.builds(
     Export,
     numbers,

@@ -81,6 +81,10 @@ class NothingIsLost(RuleBasedStateMachine):
     def read(self, who: int, act: Act, between: Between | None) -> None:
         self.do(who, act, between)
 
+    @rule(who=acts.ACTORS, act=acts.ONE_DIALECT, between=acts.MEETINGS)
+    def read_one_dialect(self, who: int, act: Act, between: Between | None) -> None:
+        self.do(who, act, between)
+
     @rule(who=acts.ACTORS, act=acts.EXPORTS, between=acts.MEETINGS)
     def export(self, who: int, act: Act, between: Between | None) -> None:
         self.do(who, act, between)

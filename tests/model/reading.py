@@ -63,6 +63,17 @@ def read(
     )
 
 
+def list_topics(world: World, actor: Actor, number: int, *, dialect: str, meeting: Meeting | None) -> None:
+    """List the topics of a bucket in one dialect, and compare them with what was true meanwhile."""
+    begin = world.models[number].moment
+    with world.acting(actor, meeting):
+        found = {topic.name for topic in actor.bucket(number, dialect).topics() if topic.ledgers}
+    states = world.models[number].history[0 if actor.max_age else begin :]
+    whole = [{copy.content.topic for copy in state.values() if copy.has_data} for state in states]
+    expected = [set()] if dialect == "mapfile" else whole
+    assert found in expected, f"{actor} lists bucket {number} in {dialect}: {found}, and there was {expected[-1]}"
+
+
 def require_true(
     what: str,
     states: Sequence[State],

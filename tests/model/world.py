@@ -10,6 +10,7 @@ from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.pulsar_blob.index import OffloadIndex
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.fsspec_impl import LedgerFileSystem
+from ledgerfs.ledgers.dialects_known import AUTO
 from tests.model.brokers import HOUR, Cluster, Sealed
 from tests.model.bucket_model import BucketModel, Content, Copy, Key, Part, Row, State
 from tests.model.meetings import Meeting, MeetingStore
@@ -76,14 +77,14 @@ class Actor:
     def __str__(self) -> str:
         return self.name
 
-    def bucket(self, number: int) -> Bucket:
-        """Return a bucket as this one has it opened."""
-        if number in self._sessions:
+    def bucket(self, number: int, dialect: str = AUTO) -> Bucket:
+        """Return a bucket as this one has it opened; in a session for all dialects only."""
+        if number in self._sessions and dialect == AUTO:
             return self._sessions[number]
         store, identity = store_of(self.world.places[number])
         watched = MeetingStore(store, _Watch(self, number))
-        bucket = Bucket(watched, str(self.cache), None, self.max_age, identity)
-        if self.is_session:
+        bucket = Bucket(watched, str(self.cache), None, self.max_age, identity, dialect)
+        if self.is_session and dialect == AUTO:
             self._sessions[number] = bucket
         return bucket
 
