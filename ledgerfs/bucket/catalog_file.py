@@ -1,7 +1,7 @@
 """The catalog of a bucket as a file: raw tables, so that a million ledgers load as fast as the disk reads them.
 
-Each choice of dialects has a file of its own. Bad indexes are not in it: the next listing finds them again, and a catalog with bad indexes is
-never used without a listing.
+Each choice of dialects has a file of its own. Bad indexes are not in it: the next listing finds them again, and a catalog with bad indexes
+is never used without a listing.
 """
 
 import json
