@@ -9,9 +9,10 @@ import numpy as np
 
 from ledgerfs.errors import LedgerfsError, ObjectExistsError, ObjectNotFoundError, StoreError
 from ledgerfs.formats.buffers import Buffer
+from ledgerfs.storage.failures import uncertain
 from ledgerfs.storage.objects import ObjectStat
 from ledgerfs.storage.reading_threads import ReadingThreads
-from ledgerfs.storage.s3.requests import S3Requests, create, etag_of_parts, require_absent, uncertain
+from ledgerfs.storage.s3.requests import S3Requests, create, etag_of_parts, require_absent
 from ledgerfs.storage.sent_requests import Asked
 
 _log = logging.getLogger("ledgerfs.store")
