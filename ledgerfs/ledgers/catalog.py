@@ -161,12 +161,13 @@ class Catalog:
 
     def missing_of(self, managed_ledger: str | None) -> tuple[MissingLedger, ...]:
         """Return the ledgers of one managed ledger that are known but cannot be read, ascending by id."""
-        gaps = self._gaps_of(self.row_of(managed_ledger)) if managed_ledger is not None else self.gaps[:0]
-        return tuple(
-            missing_of_row(gap, managed_ledger, self.places[gap["place"]])
-            for gap in gaps
-            if gap["kind"] != GapKind.BEING_WRITTEN
-        )
+        found = self.absent_of(managed_ledger) if managed_ledger is not None else ()
+        return tuple(one for one in found if one.kind is not GapKind.BEING_WRITTEN)
+
+    def absent_of(self, managed_ledger: str | None) -> tuple[MissingLedger, ...]:
+        """Return the same with those that are being written, as a copy of the bucket lacks them; for None those of unknown topic."""
+        gaps = self._gaps_of(self.row_of(managed_ledger))
+        return tuple(missing_of_row(gap, managed_ledger, self.places[gap["place"]]) for gap in gaps)
 
     def unplaced(self) -> list[int]:
         """Return the ids of the ledgers whose topic is unknown, without those that are being written."""
