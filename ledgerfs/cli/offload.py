@@ -1,5 +1,6 @@
 """``ledgerfs offload``: the ledgers of a bucket into another one."""
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 _READ_BYTES = 64 << 20
 """Bytes of the source in memory, half of them read ahead; the rest of half a GiB is for writing."""
+
+_UUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""In the keys of all dialects."""
 
 
 @command()
@@ -61,8 +65,8 @@ def offload(
 
     A broker that uses the copy can serve it: ledgers keep their names, and without --block-size they are the same byte for byte. Run it
     again after an interruption: ledgers of the same topic, id, last entry, length and creation are skipped, except with --unbatch, which
-    makes new ledgers each time. Ledgers that are damaged, missing or contradictory, or different in TARGET, are named and not copied (exit
-    code 1).
+    makes new ledgers each time. Ledgers that are damaged, missing, contradictory or still being written, or different in TARGET, are named
+    and not copied (exit code 1).
 
     \b
     Examples:
@@ -114,12 +118,13 @@ def _summary(report: "CopyReport", *, is_checked: bool) -> str:
 
 
 def _finding_as_json(finding: "Finding") -> dict[str, Any]:
+    uuid = _UUID.search(finding.key or "")
     return {
         "topic": finding.topic,
         "ledger_id": finding.ledger_id,
         "uuid": None,
         "source_ledger_id": finding.ledger_id,
-        "source_uuid": (finding.key or "").partition("-ledger-")[0],
+        "source_uuid": uuid.group() if uuid else None,
         "outcome": "failed",
         "error": finding.message,
     }

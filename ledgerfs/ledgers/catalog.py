@@ -160,14 +160,18 @@ class Catalog:
         return UNKNOWN if managed_ledger is None else self._name_rows.get(managed_ledger, UNKNOWN)
 
     def missing_of(self, managed_ledger: str | None) -> tuple[MissingLedger, ...]:
-        """Return the ledgers of one managed ledger that are known but cannot be read, ascending by id."""
-        # An unknown name owns nothing, least of all the ledgers of unknown topic.
-        gaps = self.gaps[:0] if (row := self.row_of(managed_ledger)) == UNKNOWN else self._gaps_of(row)
-        return tuple(
-            missing_of_row(gap, managed_ledger, self.places[gap["place"]])
-            for gap in gaps
-            if gap["kind"] != GapKind.BEING_WRITTEN
-        )
+        """Return the ledgers of one managed ledger that are known but cannot be read, ascending by id; for None none."""
+        found = () if managed_ledger is None else self.absent_of(managed_ledger)
+        return tuple(one for one in found if one.kind is not GapKind.BEING_WRITTEN)
+
+    def absent_of(self, managed_ledger: str | None) -> tuple[MissingLedger, ...]:
+        """Return the same with those that are being written, as a copy of the bucket lacks them; for None those of unknown topic."""
+        row = self.row_of(managed_ledger)
+        if row == UNKNOWN and managed_ledger is not None:
+            # An unknown name owns nothing, least of all the ledgers of unknown topic.
+            return ()
+        gaps = self._gaps_of(row)
+        return tuple(missing_of_row(gap, managed_ledger, self.places[gap["place"]]) for gap in gaps)
 
     def unplaced(self) -> list[int]:
         """Return the ids of the ledgers whose topic is unknown, without those that are being written."""

@@ -58,6 +58,7 @@ _REASONS = {
     GapKind.INDEX_LOST: "its data object is there, its index is gone",
     GapKind.UNREADABLE: "what is there of it cannot be read as a ledger",
     GapKind.CONTRADICTED: "two copies of it have different entries, and one would hide the other",
+    GapKind.BEING_WRITTEN: "it is being written just now, or its writing ended early",
 }
 
 

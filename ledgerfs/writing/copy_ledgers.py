@@ -14,7 +14,7 @@ from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.ledgers.findings import Finding, Severity
-from ledgerfs.ledgers.missing_ledgers import GapKind
+from ledgerfs.ledgers.missing_ledgers import GapKind, MissingLedger
 from ledgerfs.writing.bucket_copy import CopiedLedger, CopyOptions, CopyOutcome, copy_rows, rows_to_copy
 from ledgerfs.writing.claims import IfExists
 from ledgerfs.writing.own_ids import new_own_id
@@ -40,7 +40,7 @@ class CopyReport:
     failed
         Ledgers that are not in the target, and why.
     missing
-        Findings about ledgers of the source that cannot be read, and so cannot be copied.
+        Findings about ledgers of the source that cannot be read, or are being written, and so cannot be copied.
 
     """
 
@@ -121,7 +121,8 @@ def copy_ledgers(
     Raises
     ------
     IncompleteCopyError
-        At the end, after everything else was copied: ledgers are damaged, missing or contradictory, or the target has different ones.
+        At the end, after everything else was copied: ledgers are damaged, missing, contradictory or being written, or the target has
+        different ones.
     NotFoundError, InvalidNameError, InvalidOptionError
         A topic that the source does not have; an invalid name or option. Nothing is written then.
     StoreUnreachableError, AccessDeniedError, StoreError
@@ -188,17 +189,25 @@ def _transform(codec: str | None, *, unbatch: bool) -> "Callable[[], EntryTransf
 
 
 def _no_ledgers(source: Bucket, catalog: Catalog, managed_ledgers: Sequence[str | None] | None) -> Iterator[Finding]:
-    """Yield findings about missing ledgers without another copy; with ``managed_ledgers`` only those that readers of these miss."""
-    wanted = catalog.managed_ledgers if managed_ledgers is None else managed_ledgers
+    """Yield findings about ledgers without a whole copy, also those that are being written; with ``managed_ledgers`` only about theirs."""
+    # None stands for those of unknown topic, which are of no topic that was asked for.
+    wanted = {*catalog.names, None} if managed_ledgers is None else {*managed_ledgers} - {None}
     # Copies that contradict each other fail when they are copied.
     missing = {
-        one.key: one for name in wanted for one in catalog.missing_of(name) if one.kind is not GapKind.CONTRADICTED
+        one.key: one
+        for name in sorted(wanted, key=lambda name: name or "")
+        for one in catalog.absent_of(name)
+        if one.kind is not GapKind.CONTRADICTED
     }
-    topics = {topic_of(name) for name in wanted}
+    topics = {topic_of(name) for name in managed_ledgers or []}
     for finding in chain.from_iterable(dialect.check_catalog(catalog, source.reader) for dialect in source.dialects):
         is_wanted = managed_ledgers is None or finding.topic in topics or finding.key in missing
         if finding.kind in _NO_LEDGERS and finding.severity is not Severity.REMARK and is_wanted:
             known = missing.pop(finding.key or "", None)
-            yield finding if known is None else replace(finding, topic=known.topic)
+            yield finding if known is None else replace(finding, topic=_known_topic(known) or finding.topic)
     for one in missing.values():
-        yield Finding(Severity.DAMAGE, "missing-ledger", one.why, one.key, None, one.ledger_id, one.topic)
+        yield Finding(Severity.DAMAGE, "missing-ledger", one.why, one.key, None, one.ledger_id, _known_topic(one))
+
+
+def _known_topic(one: MissingLedger) -> str | None:
+    return None if one.topic == topic_of(None) else one.topic

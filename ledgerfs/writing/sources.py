@@ -94,7 +94,7 @@ class RecordFile:
 
 @dataclass(frozen=True, slots=True)
 class OffloadedLedger:
-    """A ledger of a bucket. Every entry's checksum is checked, so that damage is not copied."""
+    """A ledger of a bucket. Every entry's checksum is checked, and all entries against the metadata, so that damage is not copied."""
 
     reader: LedgerReader
 
@@ -111,10 +111,25 @@ class OffloadedLedger:
                 ledger.require_fitting(batch)
 
     def batches(self, ledger: NewLedger) -> "Iterator[EntryBatch]":  # noqa: ARG002  (as `EntrySource` has it)
-        """Yield the entries; raises `CorruptLedgerError` for a wrong checksum."""
+        """Yield the entries; raises `CorruptLedgerError` for a wrong checksum and, at the end, for other totals than the metadata's."""
+        entries = length = 0
         for batch in self.reader.batches(self.reader.first_entry, self.reader.last_entry):
             self._check_sums(batch)
+            entries += len(batch)
+            length += int(batch.lengths.sum())
             yield batch
+        self._check_totals(entries, length)
+
+    def _check_totals(self, entries: int, length: int) -> None:
+        """Compare what was read with the metadata: the copy gets metadata of its own, by which it would be whole."""
+        reader = self.reader
+        told = reader.last_entry - reader.first_entry + 1, reader.length
+        if (entries, length) != told:
+            reason = (
+                f"{entries} entries of {length} bytes are there, the metadata says {told[0]} of {told[1]}; "
+                "`ledgerfs verify` tells more; the ledger is not copied"
+            )
+            raise CorruptLedgerError(reason, key=reader.ref.key)
 
     def _check_sums(self, batch: "EntryBatch") -> None:
         result = check_entries(batch)

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ import pytest
 from ledgerfs import copy_ledgers, open_bucket
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import CorruptLedgerError, InvalidOptionError, LedgerExistsError, RefusedLedgerError
+from ledgerfs.formats.pulsar_blob.index import build_index, parse_index
 from ledgerfs.messages.transforms.entry_transform import recompress, unbatch
 from ledgerfs.storage.folders.writes import LocalWrites
 from ledgerfs.upkeep.verification.verify import verify
@@ -383,6 +385,23 @@ def test_of_copies_that_contradict_each_other_none_is_copied(
     assert all("another copy of the ledger has other entries" in str(one.error) for one in failed)
     assert [one.source.ledger_id for one in found if one.outcome is CopyOutcome.COPIED] == [6]
     assert len(objects_in(folder)) == 2
+
+
+@each_way
+def test_entries_that_are_not_what_the_metadata_says_are_not_copied(
+    options: dict[str, Any], tmp_path: Path, target: Bucket, folder: Path
+) -> None:
+    """The copy has metadata of its own, by which it would be whole."""
+    entries = [frame(metadata(sequence_id=n), b"message" * size) for n, size in enumerate((21, 21, 1))]
+    made = offload(entries, 5, uuid=1, block_size=400)
+    index = parse_index(made.index)
+    shorter = replace(index, metadata=replace(index.metadata, length=index.metadata.length - 1))
+    source = source_of(tmp_path, replace(made, index=build_index(shorter)))
+    assert [one.kind for one in verify(source).findings if one.severity.value == "damage"] == ["wrong-length"]
+    (one,) = copy(source, target, **options)
+    assert isinstance(one.error, CorruptLedgerError)
+    assert "the metadata says 3 of" in str(one.error)
+    assert objects_in(folder) == {}
 
 
 @pytest.mark.parametrize("policy", list(IfExists))

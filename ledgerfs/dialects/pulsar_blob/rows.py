@@ -33,7 +33,7 @@ def objects_of(
 def key_of_missing(uuid: str, ledger_id: int, managed_ledger: str | None, place: str, kind: int) -> str:  # noqa: ARG001  (keys are flat)
     """Return the key of the object that is left: the data object's or the index's."""
     key = LedgerKey(uuid, ledger_id, is_index=False)
-    return key.data_key if kind in {GapKind.INDEX_LOST, GapKind.CONTRADICTED} else key.index_key
+    return key.data_key if kind in {GapKind.INDEX_LOST, GapKind.CONTRADICTED, GapKind.BEING_WRITTEN} else key.index_key
 
 
 def kept(remains: Remains) -> Kept:

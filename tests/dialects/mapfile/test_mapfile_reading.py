@@ -8,14 +8,14 @@ import pytest
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import open_bucket
-from ledgerfs.errors import LedgerfsError, StaleObjectError, UnsupportedFormatError
+from ledgerfs.errors import LedgerfsError, UnsupportedFormatError
 from ledgerfs.formats.mapfile.header import Codec, RecordCompression
 from ledgerfs.formats.mapfile.index import parse_index
 from ledgerfs.ledgers.ledger_ref import CatalogState
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.upkeep.verification import verify
 from tests.support.entries import frame, metadata
-from tests.support.mapfile_buckets import LONG_AGO, MadeMapFile, mapfile, messages, put_file, put_mapfiles
+from tests.support.mapfile_buckets import MadeMapFile, mapfile, messages, put_file, put_mapfiles
 from tests.support.mapfiles import MapFileWriter, header
 from tests.support.remote import RemoteFolder
 
@@ -176,15 +176,6 @@ def test_what_is_not_read_is_named_and_hides_nothing_else(tmp_path: Path) -> Non
         bucket.topic("public/default/orders").scan().to_table()
     assert bucket.topic("public/default/orders").scan(on_corrupt="skip").to_table().num_rows == 5
     assert [one.kind for one in verify(bucket).findings if one.severity.value == "damage"] == ["unreadable-ledger"]
-
-
-def test_a_file_that_changes_under_a_reader_is_stale(tmp_path: Path) -> None:
-    made, other = mapfile(messages(1, 50)), mapfile(messages(1, 50))
-    bucket = open_bucket(put_mapfiles(tmp_path, made))
-    reader = bucket.reader(next(bucket.catalog.refs()))
-    put_file(tmp_path / made.folder / "data", other.data[:-1] + b"?", LONG_AGO + 5)
-    with pytest.raises(StaleObjectError):
-        read_all(reader)
 
 
 def test_large_entries(tmp_path: Path) -> None:

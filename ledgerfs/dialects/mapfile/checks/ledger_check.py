@@ -110,13 +110,21 @@ class MapFileCheck:
             except CorruptLedgerError as error:
                 resync = resync or self.ledger.resync(error, at)
                 place = resync.next_place()
-        if resync is not None:
-            message = f"{resync.error.reason}; entries {max(0, self._next)} to {self.ref.last_entry} cannot be reached"
+        first, last = max(0, self._next), self.ref.last_entry
+        if resync is not None and first <= last:
+            message = f"{resync.error.reason}; entries {first} to {last} cannot be reached"
             self._find(Severity.DAMAGE, "damaged-records", message, resync.error)
-        elif self._next > self.ref.last_entry + 1 or self._at < stat.size:
-            message = f"{stat.size - self._at} bytes or more stand after the last entry, which Pulsar never writes"
-            self._about(Severity.DAMAGE, "trailing-records", message, self._at)
+        elif resync is not None:
+            self._trailing(resync.error.reason, resync.error.offset)
+        elif first > last + 1:
+            self._trailing(f"entries up to {first - 1} are there", self._at)
+        elif self._at < stat.size:
+            self._trailing(f"the file has {stat.size - self._at} more bytes", self._at)
         self._count(stat.size)
+
+    def _trailing(self, what: str, offset: int | None) -> None:
+        message = f"{what}, after the last entry by the metadata, {self.ref.last_entry}, where Pulsar writes nothing"
+        self._about(Severity.DAMAGE, "trailing-records", message, offset)
 
     def _walk(self, place: KeyPlace) -> Iterator[KeyStretch]:
         """Yield the stretches from a place on."""
