@@ -1,11 +1,11 @@
-"""A bucket as a user sees it: topics, ledgers, and the tree."""
+"""A bucket as a user sees it: its topics and ledgers."""
 
-import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from ledgerfs.bucket.catalog_file import CatalogFile, max_age_of
+from ledgerfs.bucket.catalog_file import max_age_of
+from ledgerfs.bucket.current_catalog import CatalogFiles, CurrentCatalog
 from ledgerfs.bucket.reader_pool import ReaderPool
 from ledgerfs.bucket.topic import Topic
 from ledgerfs.bucket.wanted_topics import named_topic
@@ -17,12 +17,11 @@ from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.cache.offset_file import shared_offset_file
 from ledgerfs.dialects.opening import open_dialects
 from ledgerfs.display import names_shown, printable
-from ledgerfs.errors import InvalidOptionError, UnplacedLedgersWarning, UnsupportedWriteError
+from ledgerfs.errors import InvalidOptionError, UnplacedLedgersWarning
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialect import Dialect, Progress
-from ledgerfs.ledgers.dialects_known import AUTO, NAMES, dialect_rows
+from ledgerfs.ledgers.dialects_known import AUTO, NAMES
 from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.ledgers.listing import list_bucket
 from ledgerfs.ledgers.missing_ledgers import unplaced_text
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.ledgers.topic_infos import TopicInfo, TopicInfos
@@ -60,19 +59,12 @@ class Bucket:
         "__weakref__",
         "_attached",
         "_catalog",
-        "_catalog_file",
         "_dialects",
-        "_expired",
-        "_is_listed",
-        "_listing",
         "_lock",
-        "_max_age",
         "_options",
         "_raw_store",
         "_readers",
         "_warned",
-        "_whole",
-        "_whole_file",
         "store",
     )
 
@@ -89,22 +81,15 @@ class Bucket:
         self._raw_store = store
         self.store = BucketStore(store, identity, self.expire, _disk_ranges(cache_dir))
         self._options = (cache_dir, dict(scan_options or {}), catalog_max_age, identity, dialect)
-        self._max_age = max_age_of(catalog_max_age)
         self._dialects = open_dialects(self.store, dialect)
-        self._catalog_file, self._whole_file, offsets = None, None, None
+        files, offsets = None, None
         if identity is not None:
             folder = cache_folder("catalogs", cache_dir)
             # What is learned of a ledger is true whatever others the bucket is read with; a catalog is not.
-            self._catalog_file = CatalogFile(folder, identity, [one.number for one in self._dialects])
-            self._whole_file = CatalogFile(folder, identity, range(len(NAMES)))
-            offsets = shared_offset_file(folder, identity)
+            files, offsets = CatalogFiles.of(folder, identity, self._dialects), shared_offset_file(folder, identity)
+        self._catalog = CurrentCatalog(self.store, dialect, self._dialects, max_age_of(catalog_max_age), files)
         self._readers = ReaderPool(self._open_ledger, offsets)
         self._lock = ForkLock()
-        self._listing = ForkLock()
-        self._catalog: Catalog | None = None
-        self._whole: Catalog | None = None
-        self._expired = False
-        self._is_listed = False
         self._attached: dict[object, Any] = {}
         self._warned: tuple[Catalog | None, set[str | None]] = (None, set())
 
@@ -160,95 +145,34 @@ class Bucket:
         With ``listed`` the bucket is listed even if another process has just done so. Raises `NotFoundError` (no such bucket),
         `AccessDeniedError` (also for a folder in it that may not be listed, since ledgers may be there), `StoreError`.
         """
-        known = self._known_catalog(listed=listed)
-        if known is not None:
-            return known
-        with self._listing:
-            # Another thread may have listed it meanwhile.
-            known = self._known_catalog(listed=listed)
-            return self._list(progress) if known is None else known
+        return self._catalog.load(progress, listed=listed)
 
     def refresh(self, progress: Progress | None = None) -> Catalog:
         """List the bucket again; only new and changed indexes are read. Until it is done, other threads use the old catalog.
 
         Raises as `load_catalog`.
         """
-        with self._listing:
-            return self._list(progress)
+        return self._catalog.refresh(progress)
 
     def survey(self, progress: Progress | None = None) -> Catalog:
         """List the bucket as `refresh` does, for whoever tells of folders that may not be listed, and decides nothing by the rest."""
-        with self._listing:
-            return self._survey(progress)
+        return self._catalog.survey(progress)
 
     def list_to_write(self, progress: Progress | None = None) -> Catalog:
         """List the bucket again, in every dialect: by this is decided what may be written.
 
         Raises `UnsupportedWriteError` for a bucket that is read only in dialects that ledgerfs does not write, else as `refresh`.
         """
-        if not any(dialect_rows(one.number).IS_WRITABLE for one in self._dialects):
-            reason = "ledgerfs does not write ledgers in this dialect, and others are not looked at; open the bucket without it"
-            raise UnsupportedWriteError(reason, key=f"dialect={self.dialect}")
-        return self.list_all(progress)
+        return self._catalog.list_to_write(progress)
 
     def list_all(self, progress: Progress | None = None) -> Catalog:
         """List the bucket again, in every dialect, whichever it is read in; raises as `refresh`."""
-        if self.dialect == AUTO:
-            return self.refresh(progress)
-        with self._listing:
-            listed_ms = int(time.time() * 1000)
-            # What it is read in is listed again when it is next used.
-            self.expire()
-            if self._whole is None and self._whole_file is not None:
-                self._whole = self._whole_file.load()
-            catalog = list_bucket(self.store, open_dialects(self.store), self._whole, progress)
-            catalog.require_listed()
-            self._whole = catalog
-            if self._whole_file is not None:
-                self._whole_file.save(catalog, listed_ms)
-            return catalog
+        return self._catalog.list_all(progress)
 
     @property
     def listed_catalog(self) -> Catalog | None:
         """The catalog that was loaded last, however old; None before that. Costs no request; decide nothing by it."""
-        return self._catalog
-
-    def _known_catalog(self, *, listed: bool) -> Catalog | None:
-        """Return the catalog if it is young enough."""
-        with self._lock:
-            if self._catalog is None and not (self._expired or listed) and self._max_age > 0:
-                self._catalog = self._kept_catalog(self._max_age)
-            is_good = self._catalog is not None and not self._expired and (self._is_listed or not listed)
-            return self._catalog if is_good else None
-
-    def _list(self, progress: Progress | None) -> Catalog:
-        catalog = self._survey(progress)
-        catalog.require_listed()
-        return catalog
-
-    def _survey(self, progress: Progress | None) -> Catalog:
-        with self._lock:
-            listed_ms = int(time.time() * 1000)
-            previous = self._kept_catalog() if self._catalog is None else self._catalog
-            # Objects that are written while the bucket is listed may be missing in the listing.
-            self._expired = False
-        try:
-            catalog = list_bucket(self.store, self._dialects, previous, progress)
-        except BaseException:
-            self._expired = True
-            raise
-        if catalog.unlisted:
-            self._expired = True
-            return catalog
-        with self._lock:
-            self._catalog = catalog
-            self._is_listed = True
-        if self._catalog_file is not None:
-            self._catalog_file.save(catalog, listed_ms)
-        return catalog
-
-    def _kept_catalog(self, max_age: float | None = None) -> Catalog | None:
-        return None if self._catalog_file is None else self._catalog_file.load(max_age)
+        return self._catalog.last
 
     @property
     def raw_store(self) -> RawStore:
@@ -257,7 +181,7 @@ class Bucket:
 
     def expire(self) -> None:
         """Make the next use refresh the catalog."""
-        self._expired = True
+        self._catalog.expire()
 
     def attached(self, make: "Callable[[Bucket], _T]") -> "_T":
         """Return an object that a room above attaches to this bucket for the bucket's life; ``make`` is called once, on first use."""

@@ -1,0 +1,180 @@
+"""The catalog of an opened bucket: listed on first use, kept in memory and on disk, listed again when it is out of date."""
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ledgerfs.bucket.catalog_file import CatalogFile
+from ledgerfs.cache.bucket_store import BucketStore
+from ledgerfs.cache.cache_folder import CacheFolder
+from ledgerfs.dialects.opening import open_dialects
+from ledgerfs.errors import UnsupportedWriteError
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.dialect import Dialect, Progress
+from ledgerfs.ledgers.dialects_known import AUTO, NAMES, dialect_rows
+from ledgerfs.ledgers.listing import list_bucket
+from ledgerfs.storage.fork_lock import ForkLock
+
+
+class CatalogFiles(NamedTuple):
+    """Where a bucket's catalogs are kept on disk: the one it is read with, and the one of all dialects, which writers look at."""
+
+    current: CatalogFile
+    whole: CatalogFile
+
+    @classmethod
+    def of(cls, folder: CacheFolder, identity: str, dialects: Sequence[Dialect]) -> "CatalogFiles":
+        """Return the files of a bucket that is read in these dialects: a catalog answers for no others."""
+        numbers = [dialect.number for dialect in dialects]
+        return cls(CatalogFile(folder, identity, numbers), CatalogFile(folder, identity, range(len(NAMES))))
+
+
+class CurrentCatalog:
+    """The catalog of one bucket, in the dialects it is read in. Safe in threads and after a fork.
+
+    Parameters
+    ----------
+    store
+        The store that is listed.
+    dialect, dialects
+        What the bucket is read in, by name, and opened.
+    max_age
+        How old a catalog may be, in seconds, that another process has listed.
+    files
+        Where catalogs are kept on disk; None to keep nothing there.
+
+    """
+
+    __slots__ = (
+        "_catalog",
+        "_dialect",
+        "_dialects",
+        "_expired",
+        "_files",
+        "_is_listed",
+        "_listing",
+        "_lock",
+        "_max_age",
+        "_store",
+        "_whole",
+    )
+
+    def __init__(
+        self,
+        store: BucketStore,
+        dialect: str,
+        dialects: Sequence[Dialect],
+        max_age: float,
+        files: CatalogFiles | None,
+    ) -> None:
+        self._store = store
+        self._dialect = dialect
+        self._dialects = dialects
+        self._max_age = max_age
+        self._files = files
+        self._lock = ForkLock()
+        self._listing = ForkLock()
+        self._catalog: Catalog | None = None
+        self._whole: Catalog | None = None
+        self._expired = False
+        self._is_listed = False
+
+    @property
+    def last(self) -> Catalog | None:
+        """The catalog that was loaded last, however old; None before that."""
+        return self._catalog
+
+    def expire(self) -> None:
+        """Make the next use list the bucket."""
+        self._expired = True
+
+    def load(self, progress: Progress | None = None, *, listed: bool = False) -> Catalog:
+        """Return the catalog, loaded on first use; with ``listed`` not one that only another process has listed.
+
+        Raises `NotFoundError` (no such bucket), `AccessDeniedError` (also for a folder in which ledgers may be), `StoreError`.
+        """
+        known = self._known(listed=listed)
+        if known is not None:
+            return known
+        with self._listing:
+            # Another thread may have listed it meanwhile.
+            known = self._known(listed=listed)
+            return self._list(progress) if known is None else known
+
+    def refresh(self, progress: Progress | None = None) -> Catalog:
+        """List the bucket again, while other threads use the old catalog; raises as `load`."""
+        with self._listing:
+            return self._list(progress)
+
+    def survey(self, progress: Progress | None = None) -> Catalog:
+        """List the bucket as `refresh` does, but return the catalog even if folders could not be listed."""
+        with self._listing:
+            return self._survey(progress)
+
+    def list_to_write(self, progress: Progress | None = None) -> Catalog:
+        """List the bucket again, in every dialect: what may be written is decided by this.
+
+        Raises `UnsupportedWriteError` for a bucket that is read only in dialects that ledgerfs does not write, otherwise as `load`.
+        """
+        if not any(dialect_rows(one.number).IS_WRITABLE for one in self._dialects):
+            reason = "ledgerfs does not write ledgers in this dialect, and others are not looked at; open the bucket without it"
+            raise UnsupportedWriteError(reason, key=f"dialect={self._dialect}")
+        return self.list_all(progress)
+
+    def list_all(self, progress: Progress | None = None) -> Catalog:
+        """List the bucket again, in every dialect, whichever it is read in; raises as `load`."""
+        if self._dialect == AUTO:
+            return self.refresh(progress)
+        with self._listing:
+            listed_ms = _now_ms()
+            # What it is read in is listed again when it is next used.
+            self.expire()
+            if self._whole is None and self._files is not None:
+                self._whole = self._files.whole.load()
+            catalog = list_bucket(self._store, open_dialects(self._store), self._whole, progress)
+            catalog.require_listed()
+            self._whole = catalog
+            if self._files is not None:
+                self._files.whole.save(catalog, listed_ms)
+            return catalog
+
+    def _known(self, *, listed: bool) -> Catalog | None:
+        """Return the catalog if it is young enough."""
+        with self._lock:
+            if self._catalog is None and not (self._expired or listed) and self._max_age > 0:
+                self._catalog = self._kept(self._max_age)
+            is_good = self._catalog is not None and not self._expired and (self._is_listed or not listed)
+            return self._catalog if is_good else None
+
+    def _list(self, progress: Progress | None) -> Catalog:
+        catalog = self._survey(progress)
+        catalog.require_listed()
+        return catalog
+
+    def _survey(self, progress: Progress | None) -> Catalog:
+        with self._lock:
+            listed_ms = _now_ms()
+            previous = self._kept() if self._catalog is None else self._catalog
+            # Objects that are written while the bucket is listed may be missing in the listing.
+            self._expired = False
+        try:
+            catalog = list_bucket(self._store, self._dialects, previous, progress)
+        except BaseException:
+            self._expired = True
+            raise
+        if catalog.unlisted:
+            self._expired = True
+            return catalog
+        with self._lock:
+            self._catalog = catalog
+            self._is_listed = True
+        if self._files is not None:
+            self._files.current.save(catalog, listed_ms)
+        return catalog
+
+    def _kept(self, max_age: float | None = None) -> Catalog | None:
+        return None if self._files is None else self._files.current.load(max_age)
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
