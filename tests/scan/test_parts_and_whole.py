@@ -215,7 +215,7 @@ def test_a_message_that_is_no_chunk_has_no_first_part(tmp_path: Path) -> None:
     topic = topic_with(tmp_path, [chunk(0, 2), message(1), chunk(1, 2), message(3)])
     assert topic.message("1:0:-1;1:2:-1").value is not None
     for wrong in ("1:0;1:3", "7:0;1:1"):
-        with pytest.raises(NotFoundError, match="no part of a chunked message"):
+        with pytest.raises(NotFoundError, match="not a part of a chunked message"):
             topic.message(wrong)
 
 
