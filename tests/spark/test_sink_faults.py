@@ -287,7 +287,8 @@ def test_a_ledger_that_goes_while_others_are_published_is_no_success(
 
     def list_pages(self: LocalStore, prefix: str = "") -> Iterator[list[ObjectStat]]:
         calls.append(None)
-        if len(calls) == 2:
+        # Before the indexes the bucket is listed twice, of all dialects the second time.
+        if len(calls) == 3:
             for key in sorted(place.objects(), reverse=True):
                 place.clean.raw_store.writes.delete(key)
         return listed(self, prefix)

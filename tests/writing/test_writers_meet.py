@@ -287,15 +287,15 @@ def test_who_is_first_stays_when_a_second_one_comes(
 def test_what_is_removed_before_it_is_confirmed_is_no_success(
     way: Callable[[Views], None], place: Place, views: Views, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listed = Bucket.refresh
+    listed = Bucket.list_to_write
     theirs = views.bucket()
 
-    def refresh(self: Bucket, *arguments: Any) -> Any:
+    def list_to_write(self: Bucket, *arguments: Any) -> Any:
         for key in sorted(place.objects(), reverse=True):
             theirs.raw_store.writes.delete(key)
         return listed(self, *arguments)
 
-    monkeypatch.setattr(Bucket, "refresh", refresh)
+    monkeypatch.setattr(Bucket, "list_to_write", list_to_write)
     with pytest.raises(StaleObjectError, match="removed or replaced"):
         way(views)
     assert place.objects() == set()
@@ -400,27 +400,27 @@ def test_skip_looks_again_at_what_it_relied_on(place: Place, views: Views, monke
     """Removed between the listing and the look at the ledger itself: then it is written. Removed behind both: then it is told."""
     ours, theirs = views.fs(), views.bucket()
     ours.pipe_file(PATH, OUR_RECORDS)
-    listed, calls = Bucket.refresh, []
+    listed, calls = Bucket.list_to_write, []
 
-    def refresh(self: Bucket, *arguments: Any) -> Any:
+    def list_to_write(self: Bucket, *arguments: Any) -> Any:
         catalog = listed(self, *arguments)
         calls.append(None)
         if len(calls) == 1:
             remove_all_of(place, theirs)
         return catalog
 
-    monkeypatch.setattr(Bucket, "refresh", refresh)
+    monkeypatch.setattr(Bucket, "list_to_write", list_to_write)
     ours.pipe_file(PATH, OUR_RECORDS, if_exists="skip")
     assert place.ledgers() == [OUR_RECORDS]
 
-    def refresh_late(self: Bucket, *arguments: Any) -> Any:
+    def list_late(self: Bucket, *arguments: Any) -> Any:
         calls.append(None)
         if len(calls) == 2:
             remove_all_of(place, theirs)
         return listed(self, *arguments)
 
     calls.clear()
-    monkeypatch.setattr(Bucket, "refresh", refresh_late)
+    monkeypatch.setattr(Bucket, "list_to_write", list_late)
     with pytest.raises(StaleObjectError, match="removed or replaced it; write it again"):
         ours.pipe_file(PATH, OUR_RECORDS, if_exists="skip")
 
@@ -634,9 +634,9 @@ def test_what_is_removed_from_a_target_is_not_there_already(
     bucket, target, theirs = open_bucket(source.url), views.bucket(), views.bucket()
     rows = rows_to_copy(bucket.catalog, None, all_copies=True)
     assert {one.outcome for one in copy_rows(bucket, target, rows)} == {CopyOutcome.COPIED}
-    listed, calls = Bucket.refresh, []
+    listed, calls = Bucket.list_to_write, []
 
-    def refresh(self: Bucket, *arguments: Any) -> Any:
+    def list_to_write(self: Bucket, *arguments: Any) -> Any:
         if self is target:
             calls.append(None)
         if when == "in the end" and len(calls) == 2:
@@ -646,7 +646,7 @@ def test_what_is_removed_from_a_target_is_not_there_already(
             remove_all_of(place, theirs)
         return catalog
 
-    monkeypatch.setattr(Bucket, "refresh", refresh)
+    monkeypatch.setattr(Bucket, "list_to_write", list_to_write)
     found = {one.outcome for one in copy_rows(bucket, target, rows)}
     if when == "at once":
         assert found == {CopyOutcome.COPIED}

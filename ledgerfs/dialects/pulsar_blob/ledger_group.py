@@ -79,7 +79,7 @@ def publish_all(
 ) -> list[WrittenLedger]:
     """Put the indexes of all ledgers of a group, a few at a time, in order; costs two listings of the bucket besides.
 
-    ``require_free`` is called with each of the listings, and raises where ledgers of other dialects have one of the ids.
+    ``require_free`` is called after each of these, and raises if ledgers of other dialects have one of the ids.
 
     Raises
     ------
@@ -95,8 +95,8 @@ def publish_all(
 
     """
     try:
-        require_free()
         _require_free(store, group, made)
+        require_free()
         written = list(ordered_map(lambda one: publish(store, one), made, _THREADS, "ledgerfs-index"))
         # Another group may have been published at the same time: the one that sees the other gives way.
         _require_all(made, _require_free(store, group, made))
