@@ -63,7 +63,8 @@ class Admin:
 
     def ledgers(self, topic: str) -> list[dict[str, Any]]:
         """Return what the broker tells of a topic's ledgers, the open one last."""
-        return self.call("GET", f"{_path(topic)}/internalStats")["ledgers"]
+        found: list[dict[str, Any]] = self.call("GET", f"{_path(topic)}/internalStats")["ledgers"]
+        return found
 
     def offload(self, topic: str) -> list[int]:
         """Offload all ledgers but the open one; return their ids."""

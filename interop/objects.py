@@ -28,7 +28,7 @@ def shapes(s3: S3Server) -> dict[int, Shape]:
         for ledger in bucket.topic(topic.name).ledgers:
             codecs = Counter(_codec(bytes(data)) for _, data in ledger.read(0, ledger.last_entry))
             ref = ledger.ref
-            found[ref.ledger_id] = Shape(ref.entries, ref.length, ref.data_length, ref.blocks, codecs)
+            found[ref.ledger_id] = Shape(ref.entries, ref.length, ref.object("data").size, ref.cuts, codecs)
     return found
 
 

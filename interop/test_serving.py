@@ -49,7 +49,8 @@ def before(original: S3Server, truth: Lines) -> dict[int, Shape]:
 @pytest.fixture(scope="module", params=REWRITINGS, ids=lambda rewriting: rewriting.name)
 def rewriting(request: pytest.FixtureRequest) -> Rewriting:
     """The tests of one rewriting follow each other."""
-    return request.param
+    found: Rewriting = request.param
+    return found
 
 
 @pytest.fixture(scope="module")
