@@ -3,6 +3,7 @@
 It is typed beside the folder ``demo`` that ``make demo`` leaves, and with the same bucket named ``tier`` on S3.
 """
 
+import ast
 import os
 import re
 import shlex
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.usefixtures("quick_java")
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 DOCUMENTED_ENDPOINT = "http://127.0.0.1:9000"
+NO_KINDS = {"ledgerfs-verify"}  # the name of a thread
 
 
 @pytest.fixture(scope="module")
@@ -103,10 +105,11 @@ def test_snippets_run_as_documented(text: str, tier: dict[str, str], clone: Path
 
 def test_every_kind_of_finding_is_documented() -> None:
     page = (ROOT / "docs" / "operating" / "verify.md").read_text()
-    checks = [*ROOT.glob("ledgerfs/dialects/*/checks/*.py"), *ROOT.glob("ledgerfs/upkeep/verification/*.py")]
-    text = "".join(path.read_text() for path in checks)
-    kinds = set(re.findall(r'(?:DAMAGE|REMARK|severity|_damage\()(?:, )?\s*"([a-z-]+)"', text))
-    assert len(kinds) > 20
+    places = ("dialects/*/checks/*.py", "dialects/*findings.py", "ledgers/*findings.py", "upkeep/verification/*.py")
+    modules = [ast.parse(path.read_text()) for place in places for path in (ROOT / "ledgerfs").glob(place)]
+    texts = {node.value for module in modules for node in ast.walk(module) if isinstance(node, ast.Constant)}
+    kinds = {text for text in texts if isinstance(text, str) and re.fullmatch("[a-z]+(-[a-z]+)+", text)} - NO_KINDS
+    assert kinds >= {"checksum-mismatch", "contradicting-copy", "data-without-index", "chunk-mismatch"}
     assert [kind for kind in sorted(kinds) if f"`{kind}`" not in page] == []
 
 

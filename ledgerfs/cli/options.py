@@ -1,18 +1,15 @@
 """Arguments and options that commands share: the bucket, the options of its storage, and reports of the traffic with it."""
 
 import json
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.cli.traffic_options import say_stats_at_end, traffic_options
+from ledgerfs.cli.traffic_options import Command, say_stats_at_end, traffic_options
 from ledgerfs.ledgers.dialects_known import AUTO, NAMES
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 CODECS = ("none", "lz4", "zlib", "zstd", "snappy")
 """Names of compressions, here so that a command can offer them without the libraries."""

@@ -1,16 +1,14 @@
 """The options of all commands that read messages, as arguments of `Topic.scan`."""
 
 import functools
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
+from ledgerfs.cli.traffic_options import Command
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.local_paths import local_path
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def scan_options(command: Command) -> Command:

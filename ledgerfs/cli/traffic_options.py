@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+"""The function of a command, to which options are added."""
 
 _LOGGER = logging.getLogger("ledgerfs.store")
 _STATS_WANTED = "ledgerfs.stats_wanted"

@@ -1,19 +1,17 @@
 """Arguments and options that the Spark commands share: the session, and the bucket that its workers open."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from ledgerfs.cli.options import parsed_texts, storage_option, storage_options_of
+from ledgerfs.cli.traffic_options import Command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ledgerfs.spark.runtime.storage import Storage
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 WHAT_IS_NEEDED = "Spark needs pip install 'ledgerfs[spark]' and Java 17 (Debian: openjdk-17-jre-headless)"
 """The advice if it is missing."""
