@@ -1,6 +1,8 @@
 # `make demo` and `make test` set up all they need; a second run installs nothing again.
 VENV := .venv
 BIN := $(VENV)/bin
+# Many processes import the same modules: each would compile them anew.
+unexport PYTHONDONTWRITEBYTECODE
 READY := $(VENV)/.ready
 
 .PHONY: setup demo check test interop lint docs protos bench clean
@@ -16,7 +18,7 @@ demo: $(READY)
 
 # What needs no Spark, no mount, no process, no store that fails, and not long: for in between.
 check: $(READY)
-	scripts/compile_kernels $(BIN)
+	scripts/compile $(BIN)
 	$(MAKE) --no-print-directory -j 2 lint quick
 
 .PHONY: quick

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import click
 
-from ledgerfs.cli.main import cli
+from ledgerfs.cli.group import cli
 
 PLACE = "<!-- every command's help -->"
 WIDTH = 100

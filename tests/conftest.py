@@ -1,8 +1,12 @@
 """Fixtures that all tests share: the golden bucket on disk and on a real S3-speaking server."""
 
+import gc
+import itertools
 import logging
+import os
 import signal
 import subprocess
+import sys
 import tarfile
 import uuid
 from collections.abc import Iterator
@@ -14,10 +18,12 @@ import pytest
 from ledgerfs import Bucket, open_bucket
 from ledgerfs.cache.block_cache import process_cache
 from tests.support.needs import needs_of, processes_started
+from tests.support.programs import Programs
 from tests.support.s3 import FaultProxy, S3Server
 from tests.support.shares import Shares, longest_first
 
 GOLDEN_ARCHIVE = Path(__file__).parent / "data" / "golden" / "pulsar-s3.tar.xz"
+_TESTS = itertools.count()
 GOLDEN_MAPFILES = GOLDEN_ARCHIVE.with_name("pulsar-filesystem.tar.xz")
 
 
@@ -28,6 +34,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(need)
     if hasattr(config, "workerinput"):  # xdist's, of one process of several
         longest_first(items)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what is there before the first test out of every search for garbage: a million objects that stay."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -90,7 +102,7 @@ def _cache_of_the_test(
 ) -> None:
     """Give each test a cache of its own, so that none begins with the catalogs of others; what modules share has the cache of all."""
     process_cache.clear()
-    monkeypatch.setenv("LEDGERFS_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv("LEDGERFS_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "caches" / str(next(_TESTS))))
 
 
 @pytest.fixture(scope="session")
@@ -173,6 +185,14 @@ def quick_java(golden_url: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
         patch.setenv("SPARK_SUBMIT_OPTS", options)
         patch.setenv("SPARK_LAUNCHER_OPTS", IN_HASTE)
         yield options
+
+
+@pytest.fixture(scope="session")
+def java(quick_java: str) -> Iterator[Programs]:
+    """A process that runs programs with Spark one after the other, so that Java starts once."""
+    assert os.environ["SPARK_SUBMIT_OPTS"] == quick_java
+    with Programs({**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}) as programs:
+        yield programs
 
 
 @pytest.fixture

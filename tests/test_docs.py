@@ -10,12 +10,15 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.support.commands import LEDGERFS
 from tests.support.forked import can_be_forked, run_forked
+from tests.support.programs import Programs
 from tests.support.s3 import S3Server, environment_of
 
 pytestmark = pytest.mark.usefixtures("quick_java")
@@ -55,11 +58,35 @@ def clone(demo: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture(scope="module")
+def java(tier: dict[str, str]) -> Iterator[Programs]:
+    """A process that runs commands with Spark, and starts Java for the first one only."""
+    with Programs(tier) as programs:
+        yield programs
+
+
+@pytest.fixture(scope="module")
+def notebooks(tier: dict[str, str]) -> Iterator[Callable[[str], Programs]]:
+    """Gives the process that runs the snippets of a page one after the other, until another page is asked for."""
+    with ExitStack() as last:
+        pages: dict[str, Programs] = {}
+
+        def notebook(page: str) -> Programs:
+            if page not in pages:
+                last.close()
+                pages.clear()
+                pages[page] = last.enter_context(Programs(tier))
+            return pages[page]
+
+        yield notebook
+
+
 def blocks(language: str) -> list[object]:
     found = []
     for page in PAGES:
         texts = re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
-        found += [pytest.param(text, id=f"{page.relative_to(ROOT)}-{i}") for i, text in enumerate(texts)]
+        name = str(page.relative_to(ROOT))
+        found += [pytest.param(name, text, id=f"{name}-{i}") for i, text in enumerate(texts)]
     return found
 
 
@@ -70,37 +97,45 @@ def only_words(line: str) -> list[str]:
     return shlex.split(line, comments=True) if is_plain else []
 
 
-def run(command: list[str], env: dict[str, str], folder: Path) -> None:
-    done = subprocess.run(command, env=env, cwd=folder, capture_output=True, timeout=300, check=False)
+def check(done: subprocess.CompletedProcess[bytes]) -> None:
     assert done.returncode == 0, done
-    assert done.stdout or ">" in command[-1], f"{command} prints nothing"
+    assert done.stdout or ">" in done.args[-1], f"{done.args} prints nothing"
 
 
-def run_line(line: str, env: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run what is typed at a prompt: by a shell, or, if it is the command alone, as a process that has the libraries already."""
+def run_line(line: str, env: dict[str, str], folder: Path, java: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run what is typed at a prompt: by a shell, or, if it is the command alone, in a process that has the libraries already, or Java."""
     words = only_words(line)
-    if not words or not can_be_forked(env):
-        run(["bash", "-c", line], env, folder)
-        return
-    monkeypatch.chdir(folder)
-    done = run_forked(LEDGERFS, tuple(words[1:]), env, timeout=300)
-    assert done.returncode == 0, done
-    assert done.stdout, f"{line} prints nothing"
+    if words[1:2] == ["spark"]:
+        check(java.run(LEDGERFS, *words[1:], folder=folder))
+    elif words and can_be_forked(env):
+        monkeypatch.chdir(folder)
+        check(run_forked(LEDGERFS, tuple(words[1:]), env, timeout=300))
+    else:
+        check(subprocess.run(["bash", "-c", line], env=env, cwd=folder, capture_output=True, timeout=300, check=False))
 
 
-@pytest.mark.parametrize("text", blocks("console"))
+@pytest.mark.parametrize(("page", "text"), blocks("console"))
 def test_commands_run_as_documented(
-    text: str, tier: dict[str, str], clone: Path, monkeypatch: pytest.MonkeyPatch
+    page: str, text: str, tier: dict[str, str], clone: Path, java: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = [line.removeprefix("$ ") for line in text.splitlines() if line.startswith("$ ")]
-    assert lines
+    assert lines, page
     for line in lines:
-        run_line(line.replace(DOCUMENTED_ENDPOINT, tier["AWS_ENDPOINT_URL"]), tier, clone, monkeypatch)
+        run_line(line.replace(DOCUMENTED_ENDPOINT, tier["AWS_ENDPOINT_URL"]), tier, clone, java, monkeypatch)
 
 
-@pytest.mark.parametrize("text", blocks("python"))
-def test_snippets_run_as_documented(text: str, tier: dict[str, str], clone: Path) -> None:
-    run([sys.executable, "-c", text.replace(DOCUMENTED_ENDPOINT, tier["AWS_ENDPOINT_URL"])], tier, clone)
+@pytest.mark.parametrize(("page", "text"), blocks("python"))
+def test_snippets_run_as_documented(
+    page: str,
+    text: str,
+    tier: dict[str, str],
+    clone: Path,
+    notebooks: Callable[[str], Programs],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    snippet = tmp_path_factory.mktemp("snippet") / "snippet.py"
+    snippet.write_text(text.replace(DOCUMENTED_ENDPOINT, tier["AWS_ENDPOINT_URL"]))
+    check(notebooks(page).run(snippet, folder=clone))
 
 
 def test_every_kind_of_finding_is_documented() -> None:

@@ -18,7 +18,7 @@ def main() -> None:
     # With colorama installed numba would end what a terminal gets of every command with an escape sequence.
     os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
     try:
-        from ledgerfs.cli.main import run
+        from ledgerfs.cli.group import run
 
         code = run()
     except KeyboardInterrupt:

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from ledgerfs import open_bucket
-from ledgerfs.cli.main import cli, run
+from ledgerfs.cli.group import cli, run
 from ledgerfs.cli.mount_helper import main as mount_helper
 from ledgerfs.cli.spark.group import spark
 from ledgerfs.errors import InvalidOptionError, LedgerfsError

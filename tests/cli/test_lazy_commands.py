@@ -9,7 +9,7 @@ import pytest
 from click.shell_completion import BashComplete
 
 from ledgerfs.cli.commands import LazyCommand, LazyGroup
-from ledgerfs.cli.main import cli
+from ledgerfs.cli.group import cli
 from ledgerfs.cli.spark.group import spark
 
 HEAVY = {
@@ -52,7 +52,7 @@ except SystemExit as end:
     lines = done.stderr.splitlines()
     assert lines[0] == "exit", lines
     assert lines[1] == "0", lines
-    assert "ledgerfs.cli.main" in lines
+    assert "ledgerfs.cli.group" in lines
     return HEAVY & set(lines)
 
 

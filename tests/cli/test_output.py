@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from ledgerfs.cli.main import run
+from ledgerfs.cli.group import run
 from ledgerfs.cli.output import print_json, progress
 
 NAME = "persistent://a/b/\x1b]0;title\x07[bold]x[/nothing]\x9b31m:smile:"

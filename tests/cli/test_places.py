@@ -7,7 +7,7 @@ import click
 import pytest
 
 from ledgerfs import open_bucket
-from ledgerfs.cli.main import cli, run
+from ledgerfs.cli.group import cli, run
 from ledgerfs.cli.parameter_types import LocalPath
 from ledgerfs.errors import InvalidOptionError, LedgerfsError, UnusableUrlError
 from ledgerfs.export.export import export_topic

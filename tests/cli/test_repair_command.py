@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from ledgerfs.cli.main import exit_code_of
+from ledgerfs.cli.group import exit_code_of
 from ledgerfs.cli.repair import repair
 from ledgerfs.errors import BucketNotFoundError, InvalidNameError
 from tests.support.ledgers import offload, put_in_folder

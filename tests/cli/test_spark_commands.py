@@ -1,4 +1,7 @@
-"""``ledgerfs spark …`` as a user runs it: output, exit codes, and no page of Java whatever happens. Each run starts a JVM."""
+"""``ledgerfs spark …`` as a user runs it: output, exit codes, and no page of Java whatever happens.
+
+A JVM takes long to start. Commands that are about what is printed share one (`Programs`); the others are processes of their own.
+"""
 
 import json
 import os
@@ -12,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import LEDGERFS, output, run
+from tests.support.programs import Programs
 from tests.support.s3 import CREDENTIALS, ENVIRONMENT, Fault, FaultProxy, S3Server
 
 pytestmark = pytest.mark.usefixtures("quick_java")
@@ -19,6 +23,14 @@ pytestmark = pytest.mark.usefixtures("quick_java")
 SESSION = ("--master", "local[2]", "--conf", "spark.ui.enabled=false", "--conf", "spark.driver.host=127.0.0.1")
 # What the JVM itself says of the modules that Spark's start script adds.
 _OF_JAVA = "WARNING: Using incubator modules"
+
+
+def run_in(java: Programs, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[bytes]:
+    """Run ``ledgerfs spark`` there, and see to it that it ends with ``code`` and without a traceback."""
+    done = java.run(LEDGERFS, "spark", *arguments)
+    assert done.returncode == code, done
+    assert b"Traceback" not in done.stderr, done.stderr.decode()
+    return done
 
 
 def said(stderr: bytes) -> list[str]:
@@ -48,15 +60,16 @@ def test_a_module_is_its_command_also_on_s3_with_credentials_of_hadoop(
     assert not any(secret.encode() in done.stdout + done.stderr for secret in CREDENTIALS.values())
 
 
-def test_catalog_is_a_table_of_topics_or_json_of_ledgers(golden_url: str) -> None:
-    head, *lines = output("spark", "catalog", golden_url, *SESSION, "--publish-times").splitlines()
+def test_catalog_is_a_table_of_topics_or_json_of_ledgers(java: Programs, golden_url: str) -> None:
+    shown = run_in(java, "catalog", golden_url, *SESSION, "--publish-times")
+    head, *lines = shown.stdout.decode().splitlines()
     heads = ("topic", "ledgers", "entries", "bytes", "created", "uploaded", "first published", "last published")
     assert head.split() == " ".join(heads).split()
     assert len(lines) == 35
     (plain,) = [line for line in lines if line.startswith("persistent://public/golden/plain ")]
     assert plain.split()[1:5] == ["3", "600", "146.5", "KiB"]
     assert plain.count("2026-11-21 06:00") == 3
-    rows = json.loads(output("spark", "catalog", golden_url, *SESSION, "--by", "ledger", "--json"))
+    rows = json.loads(run_in(java, "catalog", golden_url, *SESSION, "--by", "ledger", "--json").stdout)
     assert len(rows) == 104
     info = json.loads(output("info", golden_url, str(rows[0]["ledger_id"]), "--json"))
     assert {name: rows[0][name] for name in ("topic", "uuid", "entries", "created", "uploaded", "is_sound")} == {
@@ -64,22 +77,20 @@ def test_catalog_is_a_table_of_topics_or_json_of_ledgers(golden_url: str) -> Non
     }
 
 
-def test_stats_are_a_table_or_json(golden_url: str) -> None:
-    lines = output("spark", "stats", golden_url, "public/golden/plain", *SESSION).splitlines()
+def test_stats_are_a_table_or_json(java: Programs, golden_url: str) -> None:
+    lines = run_in(java, "stats", golden_url, "public/golden/plain", *SESSION).stdout.decode().splitlines()
     assert lines[0].split() == ["topic", "day", "producer", "messages", "bytes", "keys"]
     assert sum(int(line.split()[3]) for line in lines[1:]) == 600
-    text = output(
-        "spark", "stats", golden_url, "--topics", ".*golden/plain", "--by", "day", "--start", "2026-01-01", *SESSION, "--json"
-    )  # fmt: skip
-    (day,) = json.loads(text)
+    choice = ("--topics", ".*golden/plain", "--by", "day", "--start", "2026-01-01")
+    (day,) = json.loads(run_in(java, "stats", golden_url, *choice, *SESSION, "--json").stdout)
     assert (day["day"], day["messages"]) == ("2026-11-21", 600)
 
 
-def test_what_is_left_out_is_said_and_is_damage(golden: Path, tmp_path: Path) -> None:
+def test_what_is_left_out_is_said_and_is_damage(java: Programs, golden: Path, tmp_path: Path) -> None:
     folder = tmp_path / "bucket"
     shutil.copytree(golden / "damaged" / "truncated-but-successful", folder)
     command = ("stats", str(folder), *SESSION, "--on-corrupt", "skip", "--by", "topic", "--json")
-    done = run("spark", *command, code=1)
+    done = run_in(java, *command, code=1)
     (row,) = json.loads(done.stdout)
     assert row["messages"] == sum(
         one["messages"] or 0
@@ -98,8 +109,8 @@ def test_damage_that_a_task_meets_is_one_line_that_names_object_and_offset(golde
     assert done.stdout == b""
 
 
-def test_a_bucket_that_does_not_exist_is_one_line() -> None:
-    assert said(run("spark", "verify", "/not/there", *SESSION, code=3).stderr) == [
+def test_a_bucket_that_does_not_exist_is_one_line(java: Programs) -> None:
+    assert said(run_in(java, "verify", "/not/there", *SESSION, code=3).stderr) == [
         "ledgerfs: file:///not/there: no such bucket or folder"
     ]
 
@@ -137,6 +148,7 @@ def test_wrong_usage_is_told_before_a_session_starts(golden_url: str) -> None:
         (("verify", golden_url, "--conf", "nonsense"), b"'nonsense' is not KEY=VALUE"),
         (("verify", golden_url, "--master", "nonsense"), b"'nonsense' is neither"),
         (("verify", ""), b"empty"),
+        (("export", golden_url, "--to", "lake", "-O", "endpoint_url="), b"endpoint_url"),
     ):
         done = run("spark", *arguments, code=2, env={"PATH": ""})
         assert told in done.stderr

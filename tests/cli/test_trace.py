@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import pytest
 
-from ledgerfs.cli.main import cli
+from ledgerfs.cli.group import cli
 from tests.support.commands import run
 from tests.support.s3 import CREDENTIALS, ENVIRONMENT, Fault, FaultProxy
 

@@ -34,8 +34,10 @@ from ledgerfs.spark.pipelines import export as export_module
 from ledgerfs.spark.pipelines.export import export
 from ledgerfs.spark.runtime.storage import Storage
 from ledgerfs.spark.runtime.tasks import distribute
+from tests.support.commands import LEDGERFS
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
+from tests.support.programs import Programs
 from tests.support.s3 import S3Server
 from tests.support.waiting import wait_until
 
@@ -270,22 +272,19 @@ def test_damage_ends_an_export_and_leaves_the_lake_as_it_was(spark: SparkSession
     assert is_whole(out)
 
 
-def test_damage_that_is_skipped_is_told_each_time(bucket: Path, tmp_path: Path) -> None:
+def test_damage_that_is_skipped_is_told_each_time(java: Programs, bucket: Path, tmp_path: Path) -> None:
     put(bucket, 3, message(4), BROKEN, message(5))
     out = tmp_path / "lake"
 
-    def run(*options: str) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "ledgerfs.cli.spark.export", f"file://{bucket}", "--to", str(out), "--master", "local[1]",
-             "--conf", "spark.ui.enabled=false", "--on-corrupt", "skip", *options],
-            capture_output=True, text=True, timeout=300, check=False,
-        )  # fmt: skip
+    def said(*options: str) -> str:
+        session = ("--master", "local[1]", "--conf", "spark.ui.enabled=false")
+        asked = (f"file://{bucket}", "--to", str(out), "--on-corrupt", "skip", *options)
+        done = java.run(LEDGERFS, "spark", "export", *asked, *session)
         assert done.returncode == 1, done
-        return done
+        return done.stderr.decode()
 
-    assert "persistent://public/default/orders: left out 3:1: " in run().stderr
-    again = run("--incremental")
-    assert "persistent://public/default/orders: 1 damaged entries were left out before" in again.stderr
+    assert "persistent://public/default/orders: left out 3:1: " in said()
+    assert "persistent://public/default/orders: 1 damaged entries were left out before" in said("--incremental")
     assert values(out) == [b"value 1", b"value 3", b"value 4", b"value 5"]
 
 

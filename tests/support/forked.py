@@ -193,6 +193,8 @@ if __name__ == "__main__":
 
     for library in LIBRARIES:
         import_module(library)
+    # What numba imports when it loads its first kernel.
+    import_module("numba").njit(lambda number: number)(1)
     gc.freeze()
     _serve(socket.socket(fileno=int(sys.argv[1])))
     assert "ledgerfs" not in sys.modules

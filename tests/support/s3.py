@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-from moto.server import ThreadedMotoServer
+from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app
+from werkzeug.serving import make_server
 
 CREDENTIALS = {"key": "test-access-key-id", "secret": "test-secret-not-to-be-shown"}
 ENVIRONMENT = {"AWS_ACCESS_KEY_ID": CREDENTIALS["key"], "AWS_SECRET_ACCESS_KEY": CREDENTIALS["secret"]}
@@ -31,10 +32,12 @@ class S3Server:
     """moto's server in a thread of this process, and a client to fill it with."""
 
     def __init__(self) -> None:
-        self._server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-        self._server.start()
-        host, port = self._server.get_host_and_port()
-        self.address = (host, port)
+        # moto's own server looks, for each request, for its service among all of Amazon's, which takes longer than what S3 does.
+        app = create_backend_app("s3")
+        self._server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=MotoRequestHandler)
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+        self.address = ("127.0.0.1", self._server.server_port)
         self.client: Any = boto3.client(
             "s3",
             endpoint_url=self.endpoint,
@@ -64,7 +67,9 @@ class S3Server:
         self.make_bucket(name, objects, {key: one["metadata"] for key, one in described.items()})
 
     def stop(self) -> None:
-        self._server.stop()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
 
 
 @dataclass(slots=True)

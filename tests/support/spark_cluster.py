@@ -54,6 +54,7 @@ def install_wheel(wheel: Path, environment: Path) -> None:
     for path in _site_packages(environment).rglob("*.py"):
         # Whole seconds, which an archive keeps: compiled kernels that are packed with it are then not compiled again.
         os.utime(path, (0x60000000, 0x60000000))
+    subprocess.run([python, "-m", "compileall", "-q", str(_site_packages(environment))], check=True, timeout=120)
 
 
 def copy_kernels(environment: Path) -> None:
@@ -71,7 +72,7 @@ def _site_packages(environment: Path) -> Path:
 
 def packed(environment: Path, archive: Path) -> Path:
     """Pack an environment as the documentation tells."""
-    with tarfile.open(archive, "w:gz") as tar:
+    with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
         tar.add(environment, ".")
     return archive
 

@@ -82,15 +82,15 @@ def export(
       ledgerfs spark export s3://tier --topic public/default/orders --to /data/orders --start 2026-11-01
       ledgerfs spark export s3://tier --to s3://lake/all --master spark://host:7077 -O endpoint_url=http://minio:9000
     """
+    to_storage = parsed_options(to_options)
     with running(session, "ledgerfs export") as spark:
         # These import Spark, pyarrow and numba, which are not on every machine.
         from ledgerfs.spark.pipelines.export import run_export
         from ledgerfs.spark.runtime.storage import Storage
 
-        target = Storage(to, parsed_options(to_options))
         done = run_export(
-            spark, storage, target, _request(kind, **wanted), incremental=incremental, overwrite=overwrite
-        )
+            spark, storage, Storage(to, to_storage), _request(kind, **wanted), incremental=incremental, overwrite=overwrite
+        )  # fmt: skip
     is_damaged = _say_what_is_missing(done.topics)
     if as_json:
         print_json(_as_json(done))

@@ -1,0 +1,111 @@
+"""One Python process that runs one program after the other, so that they share what takes long to start: imports, and Java.
+
+Each has its own arguments and folder, its own ``__main__`` and session of Spark, and its own output and exit code. Whatever else a program
+leaves in its process is there for the next one, as in a notebook.
+"""
+
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+from typing import Self
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+class Programs:
+    """The process; it ends at the end of the ``with``."""
+
+    def __init__(self, env: dict[str, str] | None = None) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        # Java keeps the standard error that it is started with: what is new in the files is a program's.
+        paths = [Path(self._folder.name, name) for name in ("stdout", "stderr")]
+        self._files = [path.open("w+b", buffering=0) for path in paths]
+        self._connection, other = socket.socketpair()
+        with other:
+            stdout, stderr = (os.open(file.name, os.O_WRONLY | os.O_APPEND) for file in self._files)
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(other.fileno())],
+                env=env, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, pass_fds=[other.fileno()],
+            )  # fmt: skip
+            os.close(stdout)
+            os.close(stderr)
+
+    def run(
+        self, program: str | Path, *arguments: str, folder: Path = ROOT, timeout: float = 300
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run a file of Python; ``timeout`` is in seconds, and ends the process."""
+        command = [str(program), *arguments]
+        asked = json.dumps({"command": command, "folder": str(folder)}).encode()
+        self._connection.sendall(len(asked).to_bytes(4, "big") + asked)
+        if not select.select([self._connection], [], [], timeout)[0]:
+            self._process.kill()
+            raise subprocess.TimeoutExpired(command, timeout, *self._written())
+        code = self._connection.recv(4)
+        return subprocess.CompletedProcess(
+            command, int.from_bytes(code, "big") if code else self._process.wait(), *self._written()
+        )
+
+    def _written(self) -> list[bytes]:
+        return [file.read() for file in self._files]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+        self._process.wait(60)
+        for file in self._files:
+            file.close()
+        self._folder.cleanup()
+
+
+def _serve(connection: socket.socket) -> None:
+    requests = connection.makefile("rb")
+    while length := requests.read(4):
+        asked = json.loads(requests.read(int.from_bytes(length, "big")))
+        code = _run(asked["command"], asked["folder"])
+        connection.sendall(code.to_bytes(4, "big"))
+
+
+def _run(command: list[str], folder: str) -> int:
+    """Run one program, and return its exit code."""
+    os.chdir(folder)
+    sys.argv[:] = command
+    sys.path[0] = str(Path(command[0]).parent)
+    code: object = 0
+    try:
+        runpy.run_path(command[0], run_name="__main__")
+    except SystemExit as end:
+        code = end.code
+    except BaseException:  # noqa: BLE001  (as Python ends: with a traceback, and 1)
+        traceback.print_exc()
+        code = 1
+    _stop_spark()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if isinstance(code, str):
+        os.write(2, f"{code}\n".encode())
+    return code if isinstance(code, int) else int(code is not None)
+
+
+def _stop_spark() -> None:
+    """Leave the next program Java, but no session."""
+    if "pyspark" in sys.modules:
+        from pyspark.sql import SparkSession
+
+        session = SparkSession.getActiveSession()
+        if session is not None:
+            session.stop()
+
+
+if __name__ == "__main__":
+    _serve(socket.socket(fileno=int(sys.argv[1])))
