@@ -53,9 +53,13 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def clone(demo: Path, tmp_path: Path) -> Path:
-    """A folder with ``demo`` in it, for one snippet alone."""
-    shutil.copytree(demo, tmp_path / "demo", copy_function=os.link)
-    return tmp_path
+    """A folder with ``demo`` in it, for one block of commands alone."""
+    return with_demo(demo, tmp_path)
+
+
+def with_demo(demo: Path, folder: Path) -> Path:
+    shutil.copytree(demo, folder / "demo", copy_function=os.link)
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -66,19 +70,24 @@ def java(tier: dict[str, str]) -> Iterator[Programs]:
 
 
 @pytest.fixture(scope="module")
-def notebooks(tier: dict[str, str]) -> Iterator[Callable[[str], Programs]]:
-    """Gives the process that runs the snippets of a page one after the other, until another page is asked for."""
+def run_snippet(
+    tier: dict[str, str], demo: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str, str], subprocess.CompletedProcess[bytes]]]:
+    """Runs a snippet of a page: as in a notebook, those of a page one after the other in one process and one folder."""
     with ExitStack() as last:
-        pages: dict[str, Programs] = {}
+        pages: dict[str, tuple[Programs, Path]] = {}
 
-        def notebook(page: str) -> Programs:
+        def run(page: str, text: str) -> subprocess.CompletedProcess[bytes]:
             if page not in pages:
                 last.close()
                 pages.clear()
-                pages[page] = last.enter_context(Programs(tier))
-            return pages[page]
+                pages[page] = last.enter_context(Programs(tier)), with_demo(demo, tmp_path_factory.mktemp("page"))
+            notebook, folder = pages[page]
+            snippet = tmp_path_factory.mktemp("snippet") / "snippet.py"
+            snippet.write_text(text)
+            return notebook.run(snippet, folder=folder)
 
-        yield notebook
+        yield run
 
 
 def blocks(language: str) -> list[object]:
@@ -126,16 +135,9 @@ def test_commands_run_as_documented(
 
 @pytest.mark.parametrize(("page", "text"), blocks("python"))
 def test_snippets_run_as_documented(
-    page: str,
-    text: str,
-    tier: dict[str, str],
-    clone: Path,
-    notebooks: Callable[[str], Programs],
-    tmp_path_factory: pytest.TempPathFactory,
+    page: str, text: str, tier: dict[str, str], run_snippet: Callable[[str, str], subprocess.CompletedProcess[bytes]]
 ) -> None:
-    snippet = tmp_path_factory.mktemp("snippet") / "snippet.py"
-    snippet.write_text(text.replace(DOCUMENTED_ENDPOINT, tier["AWS_ENDPOINT_URL"]))
-    check(notebooks(page).run(snippet, folder=clone))
+    check(run_snippet(page, text.replace(DOCUMENTED_ENDPOINT, tier["AWS_ENDPOINT_URL"])))
 
 
 def test_every_kind_of_finding_is_documented() -> None:

@@ -465,6 +465,16 @@ def test_what_is_wrongly_asked_for_leaves_no_folder(spark: SparkSession, golden_
     assert files(out) == {}
 
 
+def test_relative_paths_are_those_of_the_driver_wherever_java_was_started(
+    spark: SparkSession, golden_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tier").symlink_to(golden_url.removeprefix("file://"))
+    monkeypatch.chdir(tmp_path)
+    done = export(spark, "tier", "lake", topics=["public/golden/plain"])
+    assert sum(row.messages for row in done.collect()) == 600
+    assert ds.dataset(tmp_path / "lake").count_rows() == 600
+
+
 # The command.
 
 
@@ -481,7 +491,7 @@ def test_the_command_tells_what_it_did(java: Programs, golden_url: str, tmp_path
     out = tmp_path / "lake"
     arguments = (golden_url, "--topics", ".*/golden/(plain|txn)", "--to", str(out), "--partition-by", "topic,date")
     done = command(java, *arguments)
-    lines = [line.split() for line in done.stdout.splitlines()]
+    lines = [line.split() for line in done.stdout.decode().splitlines()]
     assert lines[0] == ["topic", "files", "messages", "bytes", "kept"]
     assert [line[0] for line in lines[1:]] == ["persistent://public/golden/plain", "persistent://public/golden/txn"]
     assert sum(int(line[1]) for line in lines[1:]) == len(files(out))

@@ -15,6 +15,13 @@ from ledgerfs.spark.source.read_options import read_options
 URL = "s3://tier"
 
 
+def test_relative_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Storage("demo/tier").url == str(tmp_path / "demo" / "tier")
+    for url in (URL, "file:///tier", "simplecache::s3://tier", "/tier", "", " "):
+        assert Storage(url).url == url
+
+
 def options_of(url: str = URL, **settings: str) -> dict[str, object]:
     return S3Settings.of(url, {name.replace("_", "."): value for name, value in settings.items()}).options
 

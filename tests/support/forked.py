@@ -1,7 +1,7 @@
-"""Processes of commands that cost no imports of libraries: they are forked from one that has them.
+"""Processes of commands that cost no imports: they are forked from one that has all modules, and the kernels that are kept.
 
-Each is a process of its own, with its own arguments, environment, folder, files and exit code, and it imports ledgerfs itself, as the
-installed command does. Only the libraries that ledgerfs uses, a second of imports, are there already.
+Each is a process of its own, with its own arguments, environment, folder, files and exit code. What commands import by themselves is what
+``tests/cli/test_lazy_commands.py`` is about.
 """
 
 import atexit
@@ -17,11 +17,25 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from threading import Thread
+from types import ModuleType
 
-# What these say is read once: when the interpreter or a library starts.
-READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC", "FSSPEC", "NUMBA", "OMP", "OPENBLAS", "COVERAGE")
+# What these say is read once: when the interpreter, a library or a module starts.
+READ_AT_START = (
+    "PYTHON",
+    "LC_",
+    "LANG",
+    "LD_",
+    "MALLOC",
+    "FSSPEC",
+    "NUMBA",
+    "OMP",
+    "OPENBLAS",
+    "COVERAGE",
+    "LEDGERFS_CACHE_BYTES",
+)
 LIBRARIES = (
     "click",
     "rich.console",
@@ -49,6 +63,10 @@ LIBRARIES += (
     "multiprocessing.pool",
     "concurrent.futures",
 )
+
+
+ROOMS_OF_OTHERS = ("spark", "fuse_mount", "testing")
+"""Rooms of ledgerfs that the commands which are forked have no use for."""
 
 
 def can_be_forked(environment: dict[str, str]) -> bool:
@@ -187,17 +205,33 @@ def _become(asked: dict[str, object], files: list[int]) -> None:
     time.tzset()
 
 
-if __name__ == "__main__":
-    import gc
-    from importlib import import_module
-
+def _load_everything() -> None:
+    """Import libraries and what commands import of ledgerfs, and load the kernels that are kept on disk."""
     for library in LIBRARIES:
         import_module(library)
-    # What numba imports when it loads its first kernel.
-    import_module("numba").njit(lambda number: number)(1)
+    package = Path(__file__).parent.parent.parent / "ledgerfs"
+    for path in sorted(package.rglob("*.py")):
+        parts = path.relative_to(package.parent).with_suffix("").parts
+        if not set(ROOMS_OF_OTHERS) & set(parts):
+            _load_kernels(import_module(".".join(parts).removesuffix(".__init__")))
+
+
+def _load_kernels(module: ModuleType) -> None:
+    """Load the kernels of a module from the disk, for the types that they were compiled for."""
+    from numba.core.dispatcher import Dispatcher
+
+    for kernel in vars(module).values():
+        if isinstance(kernel, Dispatcher) and kernel.__module__ == module.__name__:
+            for signature, *_ in kernel._cache._cache_file._load_index():
+                kernel.compile(signature)
+
+
+if __name__ == "__main__":
+    import gc
+
+    _load_everything()
     gc.freeze()
     _serve(socket.socket(fileno=int(sys.argv[1])))
-    assert "ledgerfs" not in sys.modules
     # As the installed command begins: with its own folder, not that of whoever starts it.
     sys.path[0] = str(Path(sys.argv[0]).parent)
     from ledgerfs.cli import main

@@ -8,6 +8,7 @@ are printed nowhere.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from cachetools import LRUCache
@@ -34,7 +35,8 @@ class Storage:
     Attributes
     ----------
     url
-        As in `ledgerfs.open_bucket`; ``s3a://`` is S3, too.
+        As in `ledgerfs.open_bucket`; ``s3a://`` is S3, too. A relative path becomes absolute at once, since workers have other working
+        directories.
     options
         The user's, of the URL's filesystem.
     settings
@@ -50,6 +52,11 @@ class Storage:
     cache_dir: str | None = None
     catalog_max_age: float | None = None
     dialect: str = AUTO
+
+    def __post_init__(self) -> None:
+        """Make a relative path absolute."""
+        if self.url.strip() and "://" not in self.url and "::" not in self.url:
+            object.__setattr__(self, "url", str(Path(self.url).absolute()))
 
     def __repr__(self) -> str:
         return f"Storage({without_credentials(self.url)!r})"
