@@ -266,6 +266,7 @@ class _Copy:
     def _claim(self, ref: LedgerRef, ledger_id: int, uuid: str | None) -> Claim:
         """Return the claim for the target; copies that an earlier run brought from the same bucket are no rivals."""
         if self.options.first_ledger_id is not None:
+            self._require_absent(ref)
             return Claim(ref.managed_ledger, ledger_id, IfExists.FAIL)
         copies = [] if uuid is None else self.catalog.copies_of(ref.managed_ledger, ledger_id)
         friends = frozenset(one.uuid for one in copies)
@@ -280,6 +281,15 @@ class _Copy:
             created_ms=ref.created_ms,
             friends=friends,
         )
+
+    def _require_absent(self, ref: LedgerRef) -> None:
+        """Raise `LedgerExistsError` if the target has a ledger under its own id, since the same messages are to get another one."""
+        itself = Claim(
+            ref.managed_ledger, ref.ledger_id, last_entry=ref.last_entry, length=ref.length, created_ms=ref.created_ms
+        )
+        for found in self.there.same(itself):
+            reason = "the target has this ledger under its own id; its messages would be there twice"
+            raise LedgerExistsError(reason, key=found.key)
 
     def _found(self, claim: Claim, uuid: str | None) -> LedgerRef | None:
         """Return the ledger of the target for which this one is skipped; None if it is to be written. Raises `LedgerExistsError`."""

@@ -260,6 +260,20 @@ def test_unbatched_copies_have_the_same_messages_in_new_ledgers(golden_bucket: B
 # What the target has
 
 
+def test_no_ledger_is_unbatched_beside_itself(tmp_path: Path, target: Bucket, folder: Path) -> None:
+    """The same messages under two ids would be there twice."""
+    first, second = (offload([frame(metadata(sequence_id=n), b"%d" % n) for n in range(9)], n) for n in (1, 2))
+    source = put_in_folder(tmp_path, first, second)
+    put_in_folder(folder, first)
+    report = copy_ledgers(source, target, unbatch=True, allow_incomplete=True)
+    assert (report.copied, [one.source.ledger_id for one in report.failed]) == (1, [1])
+    assert isinstance(report.failed[0].error, LedgerExistsError)
+    assert "twice" in str(report.failed[0].error)
+    report = copy_ledgers(source, source, unbatch=True, ledger_id=100, allow_incomplete=True)
+    assert (report.copied, len(report.failed)) == (0, 2)
+    assert open_bucket(source).topic("public/default/orders").count() == 18
+
+
 def test_what_to_do_with_a_ledger_that_is_there(golden_bucket: Bucket, target: Bucket, folder: Path) -> None:
     topics = managed("plain")
     copy(golden_bucket, target, topics)
