@@ -66,9 +66,11 @@ class RepairRequest:
     store
         The bucket's store, without a cache.
     catalog
-        The bucket as it was listed just now: no repair is decided by a kept catalog.
+        The bucket as it was listed just now, in every dialect: no repair is decided by a kept catalog.
+    list_all
+        Lists the bucket once more, in every dialect, for repairs that look again when they are carried out.
     open_ledger
-        Returns a reader that asks the store itself for every byte.
+        Returns a reader, of any dialect, that asks the store itself for every byte.
     managed_ledger
         The user's name for the managed ledger of ledgers whose topic is unknown; None without one.
     ledgers
@@ -82,6 +84,7 @@ class RepairRequest:
 
     store: RawStore
     catalog: Catalog
+    list_all: Callable[[], Catalog]
     open_ledger: OpenLedger
     managed_ledger: str | None
     ledgers: Collection[int] | None

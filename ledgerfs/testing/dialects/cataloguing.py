@@ -134,7 +134,7 @@ class CataloguingTests:
 
     def test_there_is_nothing_to_repair_in_a_sound_bucket(self, whole: OpenedBucket) -> None:
         request = RepairRequest(
-            whole.raw, whole.catalog(), whole.reader, None, None, 0.0, metadata=False, progress=None
+            whole.raw, whole.catalog(), whole.catalog, whole.reader, None, None, 0.0, metadata=False, progress=None
         )
         assert list(whole.dialect.repairs(request)) == []
         assert list(whole.dialect.repairs(replace(request, ledgers=[]))) == []

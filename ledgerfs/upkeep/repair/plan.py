@@ -64,6 +64,7 @@ def plan_repair(
     request = RepairRequest(
         store=store,
         catalog=catalog,
+        list_all=bucket.list_all,
         open_ledger=bucket.uncached_reader,
         managed_ledger=managed_ledger,
         ledgers=ledgers,

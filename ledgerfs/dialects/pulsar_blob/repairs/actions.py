@@ -4,13 +4,14 @@ No store deletes "only if unchanged", so between the check and the deletion ther
 leave young objects alone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ledgerfs.dialects.pulsar_blob.new_ledger import completed_user_metadata
+from ledgerfs.dialects.pulsar_blob.repairs.claimants import claimants
 from ledgerfs.errors import LedgerfsError, ObjectExistsError, ObjectNotFoundError, StaleObjectError, StoreError
-from ledgerfs.formats.pulsar_blob.object_names import parse_ledger_key
+from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.object_writes import UnfinishedUpload
 from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
@@ -38,39 +39,41 @@ class DeleteObject:
 
 @dataclass(frozen=True, slots=True)
 class RebuildIndex:
-    """Puts the index of a data object that has none, if ``known`` are still the only other indexes of its ledger id."""
+    """Puts the index of a data object that has none, if nothing but ``known`` claims its ledger id (`claimants`) when it lists again."""
 
     data: ObjectStat
+    ledger_id: int
     index_key: str
     content: bytes
     metadata: Mapping[str, str]
     known: frozenset[str]
+    list_all: Callable[[], Catalog]
 
     name: ClassVar[str] = "rebuild-index"
     rank: ClassVar[int] = 0
 
     def run(self, store: RawStore) -> None:
-        """Put it, and remove it again if the data object was replaced, or the ledger uploaded, meanwhile."""
+        """Put it, and remove it again unless it is then seen that the data object is the same, and nobody wrote the ledger meanwhile."""
+        self.require_free(store)
+        self.put(store)
+
+    def require_free(self, store: RawStore) -> None:
+        """Raise `StaleObjectError` if the data object was replaced, or a ledger of this id came, since the repair was planned."""
         require_unchanged(store, self.data)
-        self._require_no_other(store)
+        came = claimants(self.list_all(), self.ledger_id) - self.known - {self.index_key}
+        if came:
+            reason = "somebody has written this ledger since the repair was planned; plan it again"
+            raise StaleObjectError(reason, key=min(came).partition(" ")[0])
+
+    def put(self, store: RawStore) -> None:
+        """Put it after `require_free`, which is asked once more then."""
         written = store.writes.put(self.index_key, self.content, self.metadata)
         try:
-            require_unchanged(store, self.data)
-            self._require_no_other(store)
-        except StaleObjectError:
+            self.require_free(store)
+        except BaseException:
             require_unchanged(store, written)
             store.writes.delete(self.index_key)
             raise
-
-    def _require_no_other(self, store: RawStore) -> None:
-        own = parse_ledger_key(self.index_key)
-        for stat in (stat for page in store.list_pages() for stat in page):
-            key = parse_ledger_key(stat.key)
-            if own is None or key is None or not key.is_index or key.ledger_id != own.ledger_id or key == own:
-                continue
-            if stat.key not in self.known:
-                reason = "somebody has uploaded this ledger since the repair was planned; plan it again"
-                raise StaleObjectError(reason, key=stat.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +88,13 @@ class ReplaceIndex:
 
     def run(self, store: RawStore) -> None:
         """Delete the old index and put the new one; if that fails, put the old bytes back."""
-        require_unchanged(store, self.rebuilt.data)
+        self.rebuilt.require_free(store)
         head = require_unchanged(store, self.damaged)
         stat = head.stat
         old = store.read(ReadRequest(stat.key, 0, stat.size, stat.version))
         try:
             store.writes.delete(stat.key)
-            self.rebuilt.run(store)
+            self.rebuilt.put(store)
         except BaseException as error:
             self._put_back(store, old, head.metadata or {}, error)
             raise

@@ -1,4 +1,4 @@
-"""Repairs of indexes without a data object: they are kept, as all that tells of the ledger, unless there is a complete copy."""
+"""Repairs of indexes without a data object: they are kept, since they tell of a ledger, unless there is a complete copy of it."""
 
 from collections.abc import Iterator
 
@@ -36,11 +36,11 @@ def look_at_lost(survey: Survey, lost: LedgerRef) -> Iterator[Repair]:
         return
     if same is not None:
         action = DeleteObject("delete-index", head.stat, lost.object("data").key, survey.stats_of(same))
-        yield found(Severity.REMARK, f"a complete copy of the same ledger is {same.object('data').key}", action)
+        yield found(Severity.REMARK, f"a complete copy of the same ledger is {same.key}", action)
         return
-    reason = f"kept: it is all that tells of this ledger with {lost.entries} entries of {lost.length} bytes"
+    reason = f"kept: there is no complete copy of this ledger with {lost.entries} entries of {lost.length} bytes"
     if copies:
-        other = copies[0].object("index").key
+        other = copies[0].objects[-1][1].key
         reason += f" (the copy {other} has {copies[0].entries} of {copies[0].length}, or was created at another time)"
     advice = "copy the data object from a backup, or offload again while BookKeeper has the ledger"
     yield found(Severity.DAMAGE, f"{reason}; {advice}")

@@ -7,6 +7,7 @@ from ledgerfs.dialects.pulsar_blob.ledger_group import LedgerGroup
 from ledgerfs.dialects.pulsar_blob.new_ledger import completed_user_metadata
 from ledgerfs.dialects.pulsar_blob.remains import DATA_WITHOUT_INDEX
 from ledgerfs.dialects.pulsar_blob.repairs.actions import DeleteObject, RebuildIndex
+from ledgerfs.dialects.pulsar_blob.repairs.claimants import claimants, unknown_ones
 from ledgerfs.dialects.pulsar_blob.repairs.data_walk import DataWalk
 from ledgerfs.dialects.pulsar_blob.repairs.rebuilt_index import rebuilt_index, why_not_whole
 from ledgerfs.dialects.pulsar_blob.repairs.same_bytes import why_not_contained
@@ -43,7 +44,7 @@ def look_at_orphan(survey: Survey, key: LedgerKey) -> Iterator[Repair]:
         difference = why_not_contained(survey, orphan.stat, copy)
         if difference is None:
             deletion = orphan.deletion(*needed)
-            yield orphan.garbage(f"all of it is also in the complete copy {copy.object('data').key}", deletion)
+            yield orphan.garbage(f"all of it is also in the complete copy {copy.key}", deletion)
             return
         differences.append(difference)
     yield from _by_itself(survey, orphan, differences)
@@ -112,7 +113,8 @@ def rebuild(
     """Return the action that puts the index of a whole data object, with the data object's user metadata."""
     content = rebuilt_index(walk, managed_ledger) if content is None else content
     metadata = index_metadata(head.metadata, managed_ledger)
-    return RebuildIndex(head.stat, key.index_key, content, metadata, survey.index_keys_of(key.ledger_id))
+    known = claimants(survey.catalog, key.ledger_id)
+    return RebuildIndex(head.stat, key.ledger_id, key.index_key, content, metadata, known, survey.list_all)
 
 
 def index_metadata(data_metadata: Mapping[str, str] | None, managed_ledger: str) -> dict[str, str]:
@@ -121,7 +123,7 @@ def index_metadata(data_metadata: Mapping[str, str] | None, managed_ledger: str)
 
 
 def why_not_known(survey: Survey, key: LedgerKey, walk: DataWalk, name: str | None) -> str | None:
-    """Return why a whole data object cannot be attributed: no topic, or another copy of the same ledger contradicts it; else None."""
+    """Return why a whole data object cannot be attributed: no topic, or a copy of the same ledger that contradicts it or may; else None."""
     if name is None:
         return "nothing tells its topic; `--topic` with `--ledger` names it"
     for claim in survey.claims.get(key.ledger_id, []):
@@ -130,4 +132,5 @@ def why_not_known(survey: Survey, key: LedgerKey, walk: DataWalk, name: str | No
                 f"it has {walk.entries} entries of {walk.length} bytes; by {claim.objects[-1][1].key}, this ledger has "
                 f"{claim.entries} of {claim.length}"
             )
-    return None
+    unknown = next(iter(unknown_ones(survey.catalog, key.ledger_id)), None)
+    return None if unknown is None else f"a copy of this ledger may be {unknown.key}: {unknown.error.reason}"

@@ -6,9 +6,10 @@ import numpy as np
 
 from ledgerfs.cache.object_window import open_parts
 from ledgerfs.cache.read_ahead import cut_parts
+from ledgerfs.dialects.pulsar_blob.columns import NUMBER
 from ledgerfs.dialects.pulsar_blob.repairs.data_walk import DataWalk
 from ledgerfs.dialects.pulsar_blob.repairs.survey import Survey
-from ledgerfs.errors import CorruptObjectError
+from ledgerfs.errors import CorruptObjectError, UnsupportedFormatError
 from ledgerfs.formats.pulsar_blob.block import MIN_HEADER_BYTES
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.ledgers.ledger_ref import LedgerRef
@@ -18,23 +19,30 @@ from ledgerfs.storage.objects import ObjectStat, ReadRequest
 def why_not_contained(survey: Survey, orphan: ObjectStat, copy: LedgerRef) -> str | None:
     """Return why something may be lost with ``orphan``; None if ``copy`` has all of it.
 
-    The object has to be the first bytes of the copy's data object, or, with blocks of another size, its records the copy's first ones.
+    The object has to be the first bytes of the copy's data object, or, with blocks of another size or in another dialect, its records the
+    copy's first ones.
     """
+    if copy.dialect != NUMBER:
+        return _why_not_among_records(survey, orphan, copy)
     whole = min(orphan.size, copy.object("data").size)
     at = first_difference(_object(survey, orphan, orphan.size), _object(survey, copy.object("data"), whole))
     if at is None:
         return None
     if at >= MIN_HEADER_BYTES:
-        return f"it differs from the complete copy {copy.object('data').key} at byte {at}"
+        return f"it differs from the complete copy {copy.key} at byte {at}"
+    return _why_not_among_records(survey, orphan, copy)
+
+
+def _why_not_among_records(survey: Survey, orphan: ObjectStat, copy: LedgerRef) -> str | None:
     walk = DataWalk(survey.store, orphan)
     reader = survey.open_ledger(copy)
     try:
-        records = _records(reader.batches(0, copy.last_entry))
+        records = _records(reader.batches(copy.first_entry, copy.last_entry))
         at = first_difference(_records(walk.batches()), records)
-    except CorruptObjectError as error:
-        return f"it cannot be compared with the copy {copy.object('data').key}: {error}"
+    except (CorruptObjectError, UnsupportedFormatError) as error:
+        return f"it cannot be compared with the copy {copy.key}: {error}"
     if at is not None:
-        return f"its records differ from those of the complete copy {copy.object('data').key} at byte {at} of them"
+        return f"its records differ from those of the complete copy {copy.key} at byte {at} of them"
     return None
 
 

@@ -1,11 +1,11 @@
 """What all parts of a plan work from: the bucket as it was just listed, the user's options, and the time."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from ledgerfs.dialects.pulsar_blob.columns import NUMBER, key_of
 from ledgerfs.dialects.pulsar_blob.ledger_group import LedgerGroup
 from ledgerfs.dialects.pulsar_blob.remains import remains_of
 from ledgerfs.errors import StaleObjectError
@@ -24,6 +24,8 @@ class Survey:
     ----------
     store
         Where its objects are, without a cache.
+    list_all
+        Lists the bucket once more, in every dialect.
     open_ledger
         Returns a reader that asks the store itself for every byte.
     managed_ledger
@@ -45,6 +47,7 @@ class Survey:
     older_than_ms: int
     now_ms: int
     claims: dict[int, list[LedgerRef]]
+    list_all: Callable[[], Catalog]
     open_ledger: OpenLedger
     progress: Progress | None
 
@@ -59,6 +62,7 @@ class Survey:
             older_than_ms=int(request.older_than_s * 1000),
             now_ms=int(time.time() * 1000),
             claims=_claims(request.catalog),
+            list_all=request.list_all,
             open_ledger=request.open_ledger,
             progress=request.progress,
         )
@@ -77,24 +81,15 @@ class Survey:
         return None
 
     def copies_of(self, ledger_id: int) -> list[LedgerRef]:
-        """Return the complete copies of the ledgers of this id, of any topic; only for ids of which an object is missing or damaged."""
-        return [ref for ref in self.claims.get(ledger_id, []) if ref.is_sound and ref.dialect == NUMBER]
+        """Return the complete copies of this id, of any topic and dialect; only for ids of which an object is missing or damaged."""
+        return [ref for ref in self.claims.get(ledger_id, []) if ref.is_sound]
 
-    def index_keys_of(self, ledger_id: int) -> frozenset[str]:
-        """Return the keys of all listed indexes of this id, of any topic."""
-        lost = (
-            key_of(row) for row in self.catalog.lost if int(row["ledger_id"]) == ledger_id and row["dialect"] == NUMBER
-        )
-        bad = (one.key for one in remains_of(self.catalog).bad_indexes if one.key.ledger_id == ledger_id)
-        whole = (ref.object("index").key for ref in self.catalog.all_of(ledger_id) if ref.dialect == NUMBER)
-        return frozenset([*whole, *(key.index_key for key in (*lost, *bad))])
-
-    def stats_of(self, copy: LedgerRef) -> tuple[ObjectStat, ObjectStat]:
-        """Return what the store tells now of both objects of a copy; raises `StaleObjectError` if a size differs from the listing."""
-        data, index = (self.store.head(stat.key).stat for stat in (copy.object("data"), copy.object("index")))
-        if (data.size, index.size) != (copy.object("data").size, copy.object("index").size):
-            raise StaleObjectError("the object was replaced", key=copy.object("data").key)
-        return data, index
+    def stats_of(self, copy: LedgerRef) -> tuple[ObjectStat, ...]:
+        """Return what the store tells now of the objects of a copy; raises `StaleObjectError` if a size differs from the listing."""
+        stats = tuple(self.store.head(stat.key).stat for _, stat in copy.objects)
+        if [stat.size for stat in stats] != [stat.size for _, stat in copy.objects]:
+            raise StaleObjectError("the object was replaced", key=copy.key)
+        return stats
 
     def has_ledger_of(self, group: LedgerGroup) -> bool:
         """Whether one of the ledgers that a job wrote together is published: then all of them should be."""

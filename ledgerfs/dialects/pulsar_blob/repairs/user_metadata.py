@@ -43,7 +43,8 @@ def lost_metadata(
     refused = None if metadata is None else parse_user_metadata(metadata).broker_refuses
     if refused is None:
         return
-    name = managed_ledger or parse_user_metadata(metadata or {}).managed_ledger or survey.managed_ledger
+    told = managed_ledger or parse_user_metadata(metadata or {}).managed_ledger
+    name, is_told = told or survey.managed_ledger, told is not None
     topic = None if name is None else topic_of(name)
 
     def found(reason: str, action: RestoreMetadata | None = None) -> Repair:
@@ -54,10 +55,17 @@ def lost_metadata(
         yield found(f"left alone: {foreign}; a broker refuses this object")
     elif name is None:
         yield found(f"{refused}; nothing tells its topic; `--topic` with `--ledger` names it")
+    elif (other := _owner(survey, name, ledger_id, is_told=is_told)) is not None:
+        yield found(f"{refused}; nothing tells its topic, and that topic has another ledger {ledger_id}: {other.key}")
     elif not survey.store.writes.can_set_metadata:
         yield found(f"{refused}; ledgerfs cannot change user metadata in this store: copy the object with it")
     else:
         yield found(refused, RestoreMetadata(head.stat, name, role))
+
+
+def _owner(survey: Survey, managed_ledger: str, ledger_id: int, *, is_told: bool) -> LedgerRef | None:
+    """Return the ledger that a topic has under this id, of any dialect, beside one that only the user says to be the topic's."""
+    return None if is_told else next(iter(survey.catalog.copies_of(managed_ledger, ledger_id)), None)
 
 
 def foreign_format(metadata: Mapping[str, str] | None) -> str | None:
