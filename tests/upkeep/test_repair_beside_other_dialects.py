@@ -270,3 +270,14 @@ def test_a_ledger_of_no_known_topic_is_not_named_as_one_that_is_there(
     assert len(plan.to_do) == (0 if has_copy else 2)
     if has_copy:
         assert {f"that topic has another ledger 2: {copy.folder}/data" in item.reason for item in plan.left} == {True}
+
+
+def test_nor_as_one_that_the_same_repair_makes(s3: S3Server, s3_bucket: str) -> None:
+    nameless, lost = offload(MINE, 2, uuid=UUID, name=None), offload(THEIRS, 2, uuid=UUID + 1)
+    told = {"role": "data", "managedledgername": NAME, "s3managedledgeroffloaderformatversion": "1"}
+    for key, data in nameless.objects.items():
+        s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data)
+    s3.client.put_object(Bucket=s3_bucket, Key=offloaded(lost)[0], Body=lost.data, Metadata=told)
+    plan = plan_repair(open_bucket(f"s3://{s3_bucket}", s3.options), topic=TOPIC, ledgers=[2], older_than_s=0)
+    assert [item.action_name for item in plan.to_do] == ["rebuild-index"]
+    assert len([item for item in plan.left if f"another ledger 2: {offloaded(lost)[0]}" in item.reason]) == 2

@@ -85,10 +85,11 @@ class Survey:
         return [ref for ref in self.claims.get(ledger_id, []) if ref.is_sound]
 
     def stats_of(self, copy: LedgerRef) -> tuple[ObjectStat, ...]:
-        """Return what the store tells now of the objects of a copy; raises `StaleObjectError` if a size differs from the listing."""
+        """Return what the store tells now of the objects of a copy; raises `StaleObjectError` if they are not those listed."""
         stats = tuple(self.store.head(stat.key).stat for _, stat in copy.objects)
-        if [stat.size for stat in stats] != [stat.size for _, stat in copy.objects]:
-            raise StaleObjectError("the object was replaced", key=copy.key)
+        for stat, (_, listed) in zip(stats, copy.objects, strict=True):
+            if stat.size != listed.size or listed.version not in {"", stat.version}:
+                raise StaleObjectError("the object was replaced", key=stat.key)
         return stats
 
     def has_ledger_of(self, group: LedgerGroup) -> bool:

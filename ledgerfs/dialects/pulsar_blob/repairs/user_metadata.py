@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from ledgerfs.dialects.pulsar_blob.columns import NUMBER
-from ledgerfs.dialects.pulsar_blob.remains import NO_VERSION_KEY
+from ledgerfs.dialects.pulsar_blob.columns import NUMBER, key_of
+from ledgerfs.dialects.pulsar_blob.remains import NO_VERSION_KEY, remains_of
 from ledgerfs.dialects.pulsar_blob.repairs.actions import RestoreMetadata
 from ledgerfs.dialects.pulsar_blob.repairs.survey import Survey
 from ledgerfs.errors import LedgerfsError, ObjectNotFoundError, StaleObjectError, StoreUnreachableError
@@ -11,6 +11,7 @@ from ledgerfs.formats.pulsar_blob.user_metadata import FORMAT_VERSION, parse_use
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.findings import Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.missing_ledgers import UNKNOWN
 from ledgerfs.ledgers.repairs import Repair
 from ledgerfs.storage.objects import ObjectHead
 from ledgerfs.storage.ordered_map import ordered_map
@@ -55,17 +56,27 @@ def lost_metadata(
         yield found(f"left alone: {foreign}; a broker refuses this object")
     elif name is None:
         yield found(f"{refused}; nothing tells its topic; `--topic` with `--ledger` names it")
-    elif (other := _owner(survey, name, ledger_id, is_told=is_told)) is not None:
-        yield found(f"{refused}; nothing tells its topic, and that topic has another ledger {ledger_id}: {other.key}")
+    elif not is_told and (other := _other_of(survey, name, ledger_id)) is not None:
+        yield found(f"{refused}; nothing tells its topic, and that topic has another ledger {ledger_id}: {other}")
     elif not survey.store.writes.can_set_metadata:
         yield found(f"{refused}; ledgerfs cannot change user metadata in this store: copy the object with it")
     else:
         yield found(refused, RestoreMetadata(head.stat, name, role))
 
 
-def _owner(survey: Survey, managed_ledger: str, ledger_id: int, *, is_told: bool) -> LedgerRef | None:
-    """Return the ledger that a topic has under this id, of any dialect, beside one that only the user says to be the topic's."""
-    return None if is_told else next(iter(survey.catalog.copies_of(managed_ledger, ledger_id)), None)
+def _other_of(survey: Survey, managed_ledger: str, ledger_id: int) -> str | None:
+    """Return the key of a ledger that a topic has under this id, of any dialect, or that a repair may make; None without one."""
+    catalog, remains = survey.catalog, remains_of(survey.catalog)
+    orphans = remains.orphans[remains.orphans["ledger_id"] == ledger_id]
+    row = catalog.row_of(managed_ledger)
+    named = orphans[(orphans["name"] == row) & (row != UNKNOWN)]
+    bad = (one for one in remains.bad_indexes if one.managed_ledger == managed_ledger)
+    keys = [
+        *(ref.key for ref in catalog.copies_of(managed_ledger, ledger_id)),
+        *(key_of(row).data_key for row in named),
+        *(one.key.data_key for one in bad if one.key.ledger_id == ledger_id),
+    ]
+    return next(iter(keys), None)
 
 
 def foreign_format(metadata: Mapping[str, str] | None) -> str | None:
