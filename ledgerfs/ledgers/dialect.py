@@ -69,6 +69,8 @@ class RepairRequest:
         The bucket as it was listed just now, in every dialect: no repair is decided by a kept catalog.
     list_all
         Lists the bucket once more, in every dialect, for repairs that look again when they are carried out.
+    dialects
+        Numbers of the dialects that the bucket is read in: who reads it so sees no copy in another one.
     open_ledger
         Returns a reader, of any dialect, that asks the store itself for every byte.
     managed_ledger
@@ -85,6 +87,7 @@ class RepairRequest:
     store: RawStore
     catalog: Catalog
     list_all: Callable[[], Catalog]
+    dialects: frozenset[int]
     open_ledger: OpenLedger
     managed_ledger: str | None
     ledgers: Collection[int] | None

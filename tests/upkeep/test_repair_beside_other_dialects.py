@@ -100,12 +100,11 @@ def test_no_index_is_made_beside_it_on_s3(s3: S3Server, s3_bucket: str) -> None:
     assert f"complete copy {copy.folder}/data" in plan.items[0].reason
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize(("count", "block_size"), [(10, 1 << 20), (10, 300), (7, 1 << 20)])
-def test_data_that_is_all_in_such_a_copy_is_deleted(count: int, block_size: int, dialect: str, tmp_path: Path) -> None:
+def test_data_that_is_all_in_such_a_copy_is_deleted(count: int, block_size: int, tmp_path: Path) -> None:
     made = offload(MINE[:count], 2, uuid=UUID, block_size=block_size)
     url = bucket_of(tmp_path, made.data, None, mapfile(MINE, 2))
-    plan = planned(url, dialect)
+    plan = planned(url)
     assert done(plan) == ["delete-data"]
     assert (names(tmp_path), values(url), damage(url)) == (set(), {b"M"}, [])
 
@@ -165,17 +164,26 @@ def test_an_unreadable_index_is_replaced_only_beside_an_equal_copy(dialect: str,
     assert (values(equal), damage(equal)) == ({b"M"}, [])
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("has_index", [True, False])
-def test_an_index_without_data_is_deleted_beside_such_a_copy(has_index: bool, dialect: str, tmp_path: Path) -> None:
+def test_an_index_without_data_is_deleted_beside_such_a_copy(has_index: bool, tmp_path: Path) -> None:
     copy = mapfile(MINE, 2)
     url = bucket_of(tmp_path, None, offload(MINE, 2, uuid=UUID).index, copy)
     if not has_index:
         (tmp_path / copy.folder / "index").unlink()
-    plan = planned(url, dialect)
+    plan = planned(url)
     assert done(plan) == ["delete-index"]
     assert f"{copy.folder}/data" in plan.to_do[0].reason
     assert (names(tmp_path), values(url)) == (set(), {b"M"})
+
+
+@pytest.mark.parametrize("lost", ["index", "data"])
+def test_nothing_is_deleted_for_a_copy_that_is_not_read(lost: str, tmp_path: Path) -> None:
+    """Who reads objects only would miss the ledger without a word."""
+    made = offload(MINE, 2, uuid=UUID)
+    left = (made.data, None) if lost == "index" else (None, made.index)
+    plan = planned(bucket_of(tmp_path, *left, mapfile(MINE, 2)), "pulsar_blob")
+    assert plan.to_do == []
+    assert ["not read here" in item.reason for item in plan.left if item.severity.value == "damage"] == [True]
 
 
 @pytest.mark.parametrize("copy", [mapfile(MINE[:9], 2), mapfile(MINE, 2, created_ms=CREATED_MS + 1)])

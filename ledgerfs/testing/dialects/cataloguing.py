@@ -134,7 +134,16 @@ class CataloguingTests:
 
     def test_there_is_nothing_to_repair_in_a_sound_bucket(self, whole: OpenedBucket) -> None:
         request = RepairRequest(
-            whole.raw, whole.catalog(), whole.catalog, whole.reader, None, None, 0.0, metadata=False, progress=None
+            store=whole.raw,
+            catalog=whole.catalog(),
+            list_all=whole.catalog,
+            dialects=frozenset([whole.dialect.number]),
+            open_ledger=whole.reader,
+            managed_ledger=None,
+            ledgers=None,
+            older_than_s=0.0,
+            metadata=False,
+            progress=None,
         )
         assert list(whole.dialect.repairs(request)) == []
         assert list(whole.dialect.repairs(replace(request, ledgers=[]))) == []

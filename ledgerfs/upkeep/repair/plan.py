@@ -65,6 +65,7 @@ def plan_repair(
         store=store,
         catalog=catalog,
         list_all=bucket.list_all,
+        dialects=frozenset(dialect.number for dialect in bucket.dialects),
         open_ledger=bucket.uncached_reader,
         managed_ledger=managed_ledger,
         ledgers=ledgers,

@@ -29,10 +29,15 @@ def look_at_lost(survey: Survey, lost: LedgerRef) -> Iterator[Repair]:
 
     copies = [] if lost.managed_ledger is None else survey.copies_of(lost.ledger_id)
     copies = [copy for copy in copies if copy.managed_ledger == lost.managed_ledger]
-    same = next((copy for copy in copies if copy.agrees_with(lost)), None)
+    agreeing = [copy for copy in copies if copy.agrees_with(lost)]
+    same = min(agreeing, key=lambda copy: copy.dialect not in survey.dialects, default=None)
     left_alone = survey.too_young(head.stat.modified_ms) or foreign_format(head.metadata)
     if left_alone is not None:
         yield found(Severity.DAMAGE if same is None else Severity.REMARK, f"left alone: {left_alone}")
+        return
+    unseen = None if same is None else survey.why_not_seen(same)
+    if unseen is not None:
+        yield found(Severity.DAMAGE, unseen)
         return
     if same is not None:
         action = DeleteObject("delete-index", head.stat, lost.object("data").key, survey.stats_of(same))

@@ -38,11 +38,16 @@ def look_at_orphan(survey: Survey, key: LedgerKey) -> Iterator[Repair]:
         yield orphan.garbage(f"{reason} was lost; naming the ledger (`--ledger {key.ledger_id}`) rebuilds it")
         return
     copies = [copy for copy in survey.copies_of(key.ledger_id) if orphan.name in {None, copy.managed_ledger}]
+    copies.sort(key=lambda copy: copy.dialect not in survey.dialects)
     differences = []
     for copy in copies:
         needed = survey.stats_of(copy)
         difference = why_not_contained(survey, orphan.stat, copy)
         if difference is None:
+            unseen = survey.why_not_seen(copy)
+            if unseen is not None:
+                yield orphan.loss(unseen)
+                return
             deletion = orphan.deletion(*needed)
             yield orphan.garbage(f"all of it is also in the complete copy {copy.key}", deletion)
             return

@@ -26,6 +26,8 @@ class Survey:
         Where its objects are, without a cache.
     list_all
         Lists the bucket once more, in every dialect.
+    dialects
+        Numbers of the dialects that the bucket is read in.
     open_ledger
         Returns a reader that asks the store itself for every byte.
     managed_ledger
@@ -48,6 +50,7 @@ class Survey:
     now_ms: int
     claims: dict[int, list[LedgerRef]]
     list_all: Callable[[], Catalog]
+    dialects: frozenset[int]
     open_ledger: OpenLedger
     progress: Progress | None
 
@@ -63,6 +66,7 @@ class Survey:
             now_ms=int(time.time() * 1000),
             claims=_claims(request.catalog),
             list_all=request.list_all,
+            dialects=request.dialects,
             open_ledger=request.open_ledger,
             progress=request.progress,
         )
@@ -83,6 +87,14 @@ class Survey:
     def copies_of(self, ledger_id: int) -> list[LedgerRef]:
         """Return the complete copies of this id, of any topic and dialect; only for ids of which an object is missing or damaged."""
         return [ref for ref in self.claims.get(ledger_id, []) if ref.is_sound]
+
+    def why_not_seen(self, copy: LedgerRef) -> str | None:
+        """Return why nothing is deleted for the sake of this copy; None if it may be."""
+        if copy.dialect in self.dialects:
+            return None
+        return (
+            f"left alone: the complete copy {copy.key} is in a dialect that is not read here; repair without --dialect"
+        )
 
     def stats_of(self, copy: LedgerRef) -> tuple[ObjectStat, ...]:
         """Return what the store tells now of the objects of a copy; raises `StaleObjectError` if they are not those listed."""
