@@ -1,7 +1,7 @@
 """A bucket as a user sees it: its topics and ledgers."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ledgerfs.bucket.catalog_file import max_age_of
@@ -242,16 +242,19 @@ class Bucket:
         """Return the ledgers of one managed ledger in a catalog of this bucket, ascending by id, each once."""
         return [self._readers.reader(ref) for ref in catalog.refs_of(managed_ledger) if ref.copy == 0]
 
-    def warn_of_unplaced(self, managed_ledger: str | None, catalog: Catalog | None = None) -> None:
-        """Warn (`UnplacedLedgersWarning`) of ledgers that may belong to this topic, once for each catalog and topic."""
-        catalog = self.catalog if catalog is None else catalog
+    def warn_of_unplaced(self, managed_ledgers: Iterable[str | None], catalog: Catalog) -> None:
+        """Warn (`UnplacedLedgersWarning`) of ledgers that may belong to these topics, once for each catalog and topic.
+
+        That are those of unknown topic (None), of which each warning tells, and those of the topics that are being written.
+        """
         with self._lock:
             if self._warned[0] is not catalog:
                 self._warned = (catalog, set())
-            if managed_ledger in self._warned[1]:
-                return
-            self._warned[1].add(managed_ledger)
-        unplaced, being_written = catalog.unplaced(), catalog.being_written(managed_ledger)
+            names = [name for name in managed_ledgers if name not in self._warned[1]]
+            self._warned[1].update(names)
+        if not names:
+            return
+        unplaced, being_written = catalog.unplaced(), catalog.being_written([None, *names])
         if unplaced or being_written:
             warnings.warn(unplaced_text(self.store.url, unplaced, being_written), UnplacedLedgersWarning, stacklevel=3)
 

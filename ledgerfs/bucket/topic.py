@@ -68,7 +68,10 @@ class Topic:
 
     @property
     def partitions(self) -> "list[Topic]":
-        """The partitions of a partitioned topic that have ledgers in the bucket, by their numbers; empty for other topics."""
+        """The partitions of a partitioned topic that have ledgers in the bucket, by their numbers; empty for other topics.
+
+        Among them are those whose ledgers are all `missing`, or just being uploaded.
+        """
         return [Topic(self.bucket, name) for name in self.managed_ledgers] if self.is_partitioned else []
 
     @property
@@ -118,8 +121,8 @@ class Topic:
         """Return the topic as a table that streams: iterate it, or hand it to pyarrow, pandas, Polars or DuckDB.
 
         The scan raises `MissingLedgerError` before its first row if the topic has ledgers that are `missing`, unless ``on_corrupt`` is
-        "skip". Warns (`UnplacedLedgersWarning`) if the bucket has ledgers that may belong to any topic. Raises `InvalidOptionError` for an
-        invalid column, time or choice.
+        "skip". Warns (`UnplacedLedgersWarning`) if the bucket has ledgers that may belong to any topic, or that are just being uploaded to
+        this one. Raises `InvalidOptionError` for an invalid column, time or choice.
 
         Parameters
         ----------
@@ -159,8 +162,7 @@ class Topic:
         )  # fmt: skip
         catalog = self.bucket.catalog
         names = self._managed_ledgers(catalog)
-        for name in names:
-            self.bucket.warn_of_unplaced(name, catalog)
+        self.bucket.warn_of_unplaced(self._named.warned_of(catalog), catalog)
         parts = [(topic_of(name), self.bucket.readers_of(name, catalog), catalog.missing_of(name)) for name in names]
         if self.is_partitioned:
             return PartitionedScan.of(whole, parts, order)
@@ -235,7 +237,11 @@ class Topic:
         )  # fmt: skip
 
     def _managed_ledgers(self, catalog: "Catalog") -> list[str | None]:
-        return NamedTopic(self.managed_ledger, self.is_partitioned).managed_ledgers(catalog)
+        return self._named.managed_ledgers(catalog)
+
+    @property
+    def _named(self) -> NamedTopic:
+        return NamedTopic(self.managed_ledger, self.is_partitioned)
 
     def _partition_of(self, identity: "MessageId") -> "Topic":
         """Return the partition of a message."""

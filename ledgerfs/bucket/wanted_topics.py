@@ -1,7 +1,7 @@
 """Topics of a bucket by name, or by a pattern of names."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,11 +11,12 @@ from ledgerfs.errors import InvalidNameError, InvalidOptionError, NotFoundError
 from ledgerfs.formats.array_types import Mask
 from ledgerfs.formats.topic_names import UNKNOWN_DIRECTORY, managed_ledger_of, split_partition, topic_of
 from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.missing_ledgers import being_written_text
 
 
 @dataclass(frozen=True, slots=True)
 class NamedTopic:
-    """A topic by its name: a managed ledger, or with ``is_partitioned`` all partitions of that name."""
+    """A topic by its name: a managed ledger, or with ``is_partitioned`` all partitions of that name (`partitions_of`)."""
 
     managed_ledger: str | None
     is_partitioned: bool = False
@@ -25,6 +26,10 @@ class NamedTopic:
         if not self.is_partitioned or self.managed_ledger is None:
             return [self.managed_ledger]
         return [*partitions_of(catalog, self.managed_ledger)]
+
+    def warned_of(self, catalog: Catalog) -> list[str | None]:
+        """Return the same, and the name itself: a first ledger of exactly that name may be under way, and nothing else shows it."""
+        return list(dict.fromkeys([self.managed_ledger, *self.managed_ledgers(catalog)]))
 
 
 def wanted_ledgers(catalog: Catalog, topics: Sequence[str] | str | None = None, pattern: str | None = None) -> Mask:
@@ -61,9 +66,9 @@ def wanted_ledgers(catalog: Catalog, topics: Sequence[str] | str | None = None, 
 def wanted_names(
     catalog: Catalog, topics: Sequence[str] | str | None = None, pattern: str | None = None
 ) -> set[str | None]:
-    """Return the managed ledgers of `wanted_ledgers`, also those whose ledgers are all missing; raises as that."""
+    """Return the managed ledgers of `wanted_ledgers`, also those whose ledgers are all missing or being written; raises as that."""
     if topics is None and pattern is None:
-        return set(catalog.managed_ledgers)
+        return set(catalog.known_names)
     if topics is not None and pattern is not None:
         raise InvalidOptionError("either topics or a pattern of their names", key=pattern)
     if topics is None:
@@ -77,7 +82,7 @@ def named_topic(catalog: Catalog, name: str) -> NamedTopic:
     """Return the topic of this name: the one with ledgers of exactly that name, otherwise the partitioned one.
 
     A name of no topic may be that of a managed ledger; it never hides a topic of the same spelling. Raises `NotFoundError`, with the
-    nearest names and the number of ledgers of unknown topic, and `InvalidNameError`.
+    nearest names, the ledgers that are being written, and the number of those of unknown topic, and `InvalidNameError`.
     """
     if name == UNKNOWN_DIRECTORY and catalog.has(None):
         return NamedTopic(None)
@@ -89,15 +94,23 @@ def named_topic(catalog: Catalog, name: str) -> NamedTopic:
         if catalog.has(spelling):
             return NamedTopic(spelling)
     for spelling in spellings:
-        if partitions_of(catalog, spelling):
+        if any(catalog.has(name) for name in partitions_of(catalog, spelling)):
             return NamedTopic(spelling, is_partitioned=True)
     managed_ledger = managed_ledger_of(name)
     near = [topic_of(one) for one in nearest_names(managed_ledger, catalog.managed_ledgers)]
     *others, last = near or [""]
     meant = f"; did you mean {', '.join(others)}{' or ' if others else ''}{last}?" if near else ""
+    may_be = [None, *(name for one in spellings for name in NamedTopic(one, is_partitioned=True).warned_of(catalog))]
     raise NotFoundError(
-        f"no ledger of this topic in the bucket{_unplaced(catalog)}{meant}", key=topic_of(managed_ledger)
+        f"no ledger of this topic in the bucket{_under_way(catalog, may_be)}{_unplaced(catalog)}{meant}",
+        key=topic_of(managed_ledger),
     )
+
+
+def _under_way(catalog: Catalog, names: Iterable[str | None]) -> str:
+    """Return in words which ledgers of some managed ledgers are being written; nothing where there are none."""
+    found = catalog.being_written(names)
+    return f", but {being_written_text(found)}" if found else ""
 
 
 def _unplaced(catalog: Catalog) -> str:
@@ -110,18 +123,18 @@ def _unplaced(catalog: Catalog) -> str:
 
 
 def partitions_of(catalog: Catalog, managed_ledger: str) -> list[str]:
-    """Return the managed ledgers of a partitioned topic's partitions, by their numbers; empty if the bucket has none."""
+    """Return the managed ledgers of a partitioned topic's partitions, by their numbers, also those whose ledgers are all being written."""
     numbered = [(name, split_partition(name)) for name in catalog.names_from(f"{managed_ledger}-partition-")]
     found = [
         (int(number), name)
         for name, (stem, number) in numbered
-        if stem == managed_ledger and number is not None and catalog.has(name)
+        if stem == managed_ledger and number is not None and catalog.knows(name)
     ]
     return [name for _, name in sorted(found)]
 
 
 def _named(catalog: Catalog, topics: Sequence[str]) -> set[str | None]:
-    return {name for topic in topics for name in named_topic(catalog, topic).managed_ledgers(catalog)}
+    return {name for topic in topics for name in named_topic(catalog, topic).warned_of(catalog)}
 
 
 def _matching(catalog: Catalog, pattern: str) -> set[str | None]:
@@ -130,10 +143,10 @@ def _matching(catalog: Catalog, pattern: str) -> set[str | None]:
     except re.error as error:
         raise InvalidOptionError(f"invalid regular expression: {error}", key=pattern) from error
     found = set()
-    for name in catalog.managed_ledgers:
+    for name in catalog.known_names:
         topic = topic_of(name)
         if expression.fullmatch(topic) or expression.fullmatch(topic.removeprefix("persistent://")):
             found.add(name)
-    if not found:
-        raise NotFoundError("no topic of the bucket has such a name", key=pattern)
+    if not any(catalog.has(name) for name in found):
+        raise NotFoundError(f"no topic of the bucket has such a name{_under_way(catalog, found)}", key=pattern)
     return found

@@ -86,7 +86,10 @@ def _all(bucket: "Bucket") -> "list[Topic]":
     # This imports numpy, which --help does not need.
     from ledgerfs.bucket.topic import Topic
 
-    return [Topic(bucket, info.managed_ledger) for info in bucket.topics()]
+    catalog = bucket.catalog
+    # Also of topics that have no other ledger, which no count tells of.
+    bucket.warn_of_unplaced([None, *catalog.known_names], catalog)
+    return [Topic(bucket, name) for name in catalog.managed_ledgers]
 
 
 def _once(topics: "Sequence[Topic]") -> "list[Topic]":

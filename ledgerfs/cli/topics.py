@@ -21,7 +21,7 @@ def topics(bucket: "Bucket", as_json: bool) -> None:
 
     BUCKET is any URL that fsspec knows: s3://tier, gs://…, abfs://…, a local folder. No broker and no ZooKeeper is asked; the names are in
     the bucket. "Oldest" is the creation of the topic's oldest ledger, "newest" the upload of its newest one. Missing ledgers are not
-    counted; standard error tells how many these are, and of how many ledgers the topic is not known.
+    counted; standard error tells how many these are, of how many ledgers the topic is not known, and which seem to be uploaded just now.
 
     \b
     Examples:
@@ -60,5 +60,5 @@ def topics(bucket: "Bucket", as_json: bool) -> None:
     for topic in found:
         if topic.missing:
             say(f"{topic.name}: {topic.missing:,} ledgers are missing")
-    bucket.warn_of_unplaced(None)
+    bucket.warn_of_unplaced([None, *bucket.catalog.known_names], bucket.catalog)
     notice(bucket)

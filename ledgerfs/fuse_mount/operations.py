@@ -115,7 +115,7 @@ class MountedBucket:
         self._totals: tuple[int, int] | None = None
         self._listed = time.monotonic()
         self._is_outdated = False
-        self._unplaced: list[int] = []
+        self._told: tuple[set[int], set[tuple[str, int]]] = (set(), set())
         self._say_unplaced()
 
     @property
@@ -346,11 +346,14 @@ class MountedBucket:
         self.incoming.listed(self._is_known)
 
     def _say_unplaced(self) -> None:
-        """Log the number of ledgers of unknown topic, if it has changed: no directory shows them."""
-        unplaced = self._catalog.unplaced()
-        if unplaced and unplaced != self._unplaced:
-            logger.warning("%s", unplaced_text(self._bucket.store.url, unplaced, 0))
-        self._unplaced = unplaced
+        """Log which ledgers no directory shows, if that has changed: of unknown topic, or just being written in a topic without others."""
+        shown = set(self._catalog.managed_ledgers)
+        hidden = [name for name in self._catalog.known_names if name not in shown]
+        unplaced, being_written = self._catalog.unplaced(), self._catalog.being_written(hidden)
+        told = {*unplaced}, {(one.topic, one.ledger_id) for one in being_written}
+        if any(told) and told != self._told:
+            logger.warning("%s", unplaced_text(self._bucket.store.url, unplaced, being_written))
+        self._told = told
 
     def _list_if_outdated(self) -> None:
         """List the bucket after an object was found replaced or gone, so that another try works; but not too often."""

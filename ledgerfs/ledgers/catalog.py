@@ -4,7 +4,7 @@ A catalog never changes: a refresh makes a new one. A `LedgerRef` is made from a
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -130,12 +130,12 @@ class Catalog:
     @property
     def managed_ledgers(self) -> list[str | None]:
         """The names that have ledgers, even if all are missing, in order."""
-        with_missing = set(self.gaps["name"][self.gaps["kind"] != GapKind.BEING_WRITTEN].tolist())
-        return [
-            name
-            for row, name in enumerate(self.names)
-            if self._starts[row] < self._starts[row + 1] or row in with_missing
-        ]
+        return self._names_with(self.gaps["name"][self.gaps["kind"] != GapKind.BEING_WRITTEN])
+
+    @property
+    def known_names(self) -> list[str | None]:
+        """The same with the names of which ledgers are only being written: there is nothing to read, but something to tell of."""
+        return self._names_with(self.gaps["name"])
 
     def topics(self) -> list[TopicInfo]:
         """Sum up each topic, sorted by managed-ledger name."""
@@ -144,6 +144,11 @@ class Catalog:
     def has(self, managed_ledger: str | None) -> bool:
         """Whether there are ledgers of this name, even if all of them are missing."""
         return len(self._rows_of(managed_ledger)) > 0 or bool(self.missing_of(managed_ledger))
+
+    def knows(self, managed_ledger: str) -> bool:
+        """Whether there are ledgers of this name, even if all of them are missing or being written."""
+        row = self._name_rows.get(managed_ledger)
+        return row is not None and (len(self._rows_of(managed_ledger)) > 0 or self._gaps_of(row).size > 0)
 
     def names_from(self, prefix: str) -> Iterator[str]:
         """Yield the names that begin with ``prefix``, in order, without a search of the others."""
@@ -179,10 +184,18 @@ class Catalog:
         found: list[int] = gaps["ledger_id"][gaps["kind"] != GapKind.BEING_WRITTEN].tolist()
         return found
 
-    def being_written(self, managed_ledger: str | None) -> int:
-        """Return how many ledgers of one managed ledger, or of an unknown one, are probably being written."""
-        rows = {UNKNOWN, self.row_of(managed_ledger)}
-        return sum(int((self._gaps_of(row)["kind"] == GapKind.BEING_WRITTEN).sum()) for row in rows)
+    def being_written(self, managed_ledgers: Iterable[str | None]) -> list[MissingLedger]:
+        """Return the ledgers of some managed ledgers that are probably being written; of None those of unknown topic."""
+        wanted = set(managed_ledgers)
+        found = self.gaps[self.gaps["kind"] == GapKind.BEING_WRITTEN]
+        named = ((gap, None if gap["name"] == UNKNOWN else self.names[gap["name"]]) for gap in found)
+        return [missing_of_row(gap, name, self.places[gap["place"]]) for gap, name in named if name in wanted]
+
+    def _names_with(self, others: npt.NDArray[np.int32]) -> list[str | None]:
+        """Return the names that have ledgers, and those of some other rows, in order."""
+        is_there = np.diff(self._starts) > 0
+        is_there[others[others != UNKNOWN]] = True
+        return [self.names[row] for row in np.flatnonzero(is_there).tolist()]
 
     def _gaps_of(self, row: int) -> Table:
         low, high = np.searchsorted(self.gaps["name"], [row, row + 1])

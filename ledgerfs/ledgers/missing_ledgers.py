@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ledgerfs.display import printable
 from ledgerfs.errors import MissingLedgerError
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.catalog_rows import uuid_from_halves
@@ -139,7 +140,16 @@ def missing_error(topic: str, missing: Sequence[MissingLedger]) -> MissingLedger
     )
 
 
-def unplaced_text(url: str, unplaced: Sequence[int], being_written: int) -> str:
+def being_written_text(being_written: Sequence[MissingLedger]) -> str:
+    """Return in words that some ledgers are being written, and which."""
+    topics = ("unknown topic" if one.topic == topic_of(None) else printable(one.topic) for one in being_written)
+    named = zip(being_written[:_MOST_NAMED], topics, strict=False)
+    shown = "; ".join(f"ledger {one.ledger_id} of {topic}" for one, topic in named)
+    more = "; …" if len(being_written) > _MOST_NAMED else ""
+    return f"{len(being_written):,} ledgers seem to be uploaded just now, and are not read yet ({shown}{more})"
+
+
+def unplaced_text(url: str, unplaced: Sequence[int], being_written: Sequence[MissingLedger]) -> str:
     """Return the warning for a bucket with ledgers whose topic is unknown (``unplaced``: their ids), or that are being written."""
     parts = []
     if unplaced:
@@ -149,5 +159,5 @@ def unplaced_text(url: str, unplaced: Sequence[int], being_written: int) -> str:
             "their index is lost, unreadable or not written yet, so any topic may lack them; `ledgerfs verify` names them"
         )
     if being_written:
-        parts.append(f"{being_written:,} ledgers seem to be uploaded just now, and are not read yet")
+        parts.append(being_written_text(being_written))
     return f"{url}: {'; '.join(parts)}"

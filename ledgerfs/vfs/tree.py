@@ -82,7 +82,7 @@ class Tree:
     catalog
         That state.
 
-    ``on_read`` is called with the managed ledger of each file that is opened, and the catalog.
+    ``on_read`` is called with the managed ledger of each file that is opened, in a tuple, and the catalog.
     """
 
     __slots__ = ("_on_read", "_open_ledger", "_root", "_views", "catalog")
@@ -92,7 +92,7 @@ class Tree:
         catalog: Catalog,
         open_ledger: Callable[[LedgerRef], LedgerReader],
         views: Mapping[str, View],
-        on_read: Callable[[str | None, Catalog], None] = lambda *_: None,
+        on_read: Callable[[tuple[str | None], Catalog], None] = lambda *_: None,
     ) -> None:
         self.catalog = catalog
         self._on_read = on_read
@@ -138,7 +138,7 @@ class Tree:
         node.require_there()
         if node.ref is None:
             raise IsADirectoryPathError("is a directory", key=path)
-        self._on_read(node.ref.managed_ledger, self.catalog)
+        self._on_read((node.ref.managed_ledger,), self.catalog)
         view = self._views[node.path.partition("/")[0]]
         try:
             return OpenFile(view.open(self._open_ledger(node.ref)))

@@ -173,8 +173,7 @@ def _copied(
         if on_ledger is not None:
             on_ledger(one)
     report.missing = list(_no_ledgers(source, catalog, managed_ledgers))
-    for managed_ledger in managed_ledgers or []:
-        source.warn_of_unplaced(managed_ledger, catalog)
+    source.warn_of_unplaced(managed_ledgers or (), catalog)
     return report
 
 

@@ -187,7 +187,7 @@ def test_what_needs_attention_is_said_beside_the_topics(tmp_path: Path) -> None:
     done = run("topics", url)
     assert len(done.stdout.splitlines()) == 2
     assert done.stderr.decode().splitlines() == [
-        f"{url}: 1 ledgers seem to be uploaded just now, and are not read yet",
+        f"{url}: 1 ledgers seem to be uploaded just now, and are not read yet (ledger 2 of unknown topic)",
         f"{url}: also 1 data objects without index; `ledgerfs verify` names them",
     ]
 

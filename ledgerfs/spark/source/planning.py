@@ -51,12 +51,12 @@ def look_for_missing(
 ) -> list[MissingLedger]:
     """Return and log the missing ledgers with ``on_corrupt="skip"``; otherwise raise `MissingLedgerError` if there are any.
 
-    Warns (`UnplacedLedgersWarning`) of ledgers whose topic is not known.
+    Warns (`UnplacedLedgersWarning`) of ledgers whose topic is not known, and of those that are just being uploaded.
     """
-    names = wanted_names(catalog, topics, pattern)
+    names = sorted(wanted_names(catalog, topics, pattern), key=lambda one: one or "")
     missing: list[MissingLedger] = []
-    for name in sorted(names, key=lambda one: one or ""):
-        bucket.warn_of_unplaced(name, catalog)
+    bucket.warn_of_unplaced([None, *names], catalog)
+    for name in names:
         lacking = catalog.missing_of(name)
         if lacking and scan.get("on_corrupt", "raise") != "skip":
             raise missing_error(topic_of(name), lacking)
