@@ -13,9 +13,10 @@ import numpy as np
 from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.dialects.mapfile.checks.catalog_checks import check_catalog
 from ledgerfs.dialects.mapfile.columns import NUMBER, IndexState, kept_version, own_of, pack_own
+from ledgerfs.dialects.mapfile.ends import End
 from ledgerfs.dialects.mapfile.folders import FolderFiles, LedgerFolder, MapFileListing
 from ledgerfs.dialects.mapfile.gaps import find_gaps, is_young
-from ledgerfs.dialects.mapfile.loading import End, Loaded, Unloaded, load_folders, may_grow
+from ledgerfs.dialects.mapfile.loading import Loaded, Unloaded, load_folders, may_grow
 from ledgerfs.dialects.mapfile.reader import MapFileReader
 from ledgerfs.dialects.mapfile.remains import MapFileRemains, PartialLedger, remains_of, require_top
 from ledgerfs.errors import AccessDeniedError, CorruptLedgerError, CorruptMetadataError, LedgerfsError, StoreError

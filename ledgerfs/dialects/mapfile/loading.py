@@ -1,16 +1,16 @@
 """What a catalog needs of ledgers that it has not seen: their metadata, their indexes, and whether their ends are there.
 
-Of each, the beginning of the data and the index are read together, then the end of the data, unless that was read with the beginning. A
-MapFile has no mark of having been written wholly; its last key has to be the last entry of the metadata.
+Of each, the beginning of the data and the index are read together, then the end of the data, unless that was read with the beginning.
+Where the last position of the index does not lead to the end, more of the data is read: as without an index, then all of it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 
 import numpy as np
 
 from ledgerfs.dialects.mapfile.columns import IndexState
+from ledgerfs.dialects.mapfile.ends import End, end_of, leads_to_end, walked_end
 from ledgerfs.dialects.mapfile.folders import FolderFiles
 from ledgerfs.dialects.mapfile.positions import MAX_INDEX_BYTES, cuts_of
 from ledgerfs.errors import (
@@ -26,11 +26,9 @@ from ledgerfs.errors import (
     UnsupportedFormatError,
 )
 from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata, parse_ledger_metadata
-from ledgerfs.formats.mapfile.blocks import find_sync
 from ledgerfs.formats.mapfile.first_record import read_metadata_value
 from ledgerfs.formats.mapfile.header import SequenceHeader, parse_header
 from ledgerfs.formats.mapfile.index import MapFileIndex, parse_index
-from ledgerfs.formats.mapfile.last_key import keys_to_end
 from ledgerfs.formats.mapfile.window import Window
 from ledgerfs.storage.object_store import ObjectStore
 from ledgerfs.storage.objects import ObjectStat, ReadRequest
@@ -40,18 +38,6 @@ HEAD_BYTES = 64 << 10
 
 TAIL_BYTES = 4 << 20
 """Last bytes that are read at most: a few blocks, or as many markers as are tried."""
-
-_MARKERS_TRIED = 8
-
-
-class End(Enum):
-    """What is known of the end of a ledger's data."""
-
-    SEEN = "seen"
-    """The last entry is the last record."""
-    MISSING = "missing"
-    UNKNOWN = "unknown"
-    """It is too far from where a walk can begin; whoever reads it sees whether it is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,54 +81,51 @@ class _Begun:
     head: bytes | None
 
     @property
+    def least_start(self) -> int:
+        """Where the part of the data begins that is walked without an index."""
+        return max(0, self.data.size - TAIL_BYTES)
+
+    @property
     def tail_start(self) -> int:
         """Where the part of the data begins that is walked: at the last position of the index, if that is near enough to the end."""
-        least = max(0, self.data.size - TAIL_BYTES)
-        if self.index is not None and self.index.positions[-1] >= least:
+        if self.index is not None and self.index.positions[-1] >= self.least_start:
             return int(self.index.positions[-1])
-        return least
+        return self.least_start
 
-    def loaded(self, tail: bytes | None) -> Loaded:
-        """Return what is known with the data's last bytes; without them, the end is not."""
-        is_wrong, end = False, End.UNKNOWN
-        if tail is not None:
-            end, is_wrong = self._end(tail)
+    def told(self, tail: bytes) -> Loaded | None:
+        """Return what is known with the data's last bytes; None where they contradict the index, and more of them are needed."""
+        window, index = self._window(tail), self.index
+        if index is None or index.positions[-1] < window.offset:
+            return self.loaded(self._end_of(window))
+        header, last_entry = self.start.header, self.start.metadata.last_entry
+        if leads_to_end(window, int(index.positions[-1]), int(index.keys[-1]), header, last_entry):
+            return self.loaded(End.SEEN)
+        return self.seen(tail)
+
+    def seen(self, tail: bytes) -> Loaded | None:
+        """Return what is known where the index leads to no end; None where the data's last bytes do not show one either."""
+        window = self._window(tail)
+        end = self._end_of(window)
+        if end is End.SEEN or window.offset <= self.start.header.size:
+            return self.loaded(end, is_contradicted=True)
+        return None
+
+    def walked(self, store: ObjectStore) -> Loaded:
+        """Return what all of the data tells; raises what reading it does."""
+        end = walked_end(store, self.data, self.start.header, self.start.metadata.last_entry)
+        return self.loaded(end, is_contradicted=True)
+
+    def loaded(self, end: End, *, is_contradicted: bool = False) -> Loaded:
+        """Return the ledger; its index is wrong where it is contradicted by data that is whole."""
+        is_wrong = is_contradicted and end is End.SEEN
         cuts, state = (1, IndexState.WRONG) if is_wrong else (self.cuts, self.index_state)
         return Loaded(self.files, self.data, self.start.metadata, cuts, state, end)
 
-    def _end(self, tail: bytes) -> tuple[End, bool]:
-        """Return what the last bytes tell of the end, and whether the index is wrong about it."""
-        window = Window(memoryview(tail), self.data.size - len(tail), self.data.size, key=self.data.key)
-        starts = self._starts(window)
-        is_contradicted = False
-        for start, told in starts:
-            try:
-                first, last = keys_to_end(window, start, self.start.header)
-            except CorruptLedgerError:
-                is_contradicted |= told is not None
-                continue
-            if told is not None and not first <= told <= last:
-                is_contradicted = True
-                continue
-            end = End.SEEN if last == self.start.metadata.last_entry else End.MISSING
-            return end, is_contradicted and end is End.SEEN
-        return (End.MISSING if starts else End.UNKNOWN), False
+    def _window(self, tail: bytes) -> Window:
+        return Window(memoryview(tail), self.data.size - len(tail), self.data.size, key=self.data.key)
 
-    def _starts(self, window: Window) -> list[tuple[int, int | None]]:
-        """Return indexes in the window where a walk may begin, the most certain first, and the key that the index says it comes to."""
-        header = self.start.header
-        starts: list[tuple[int, int | None]] = []
-        if self.index is not None and self.index.positions[-1] >= max(window.offset, header.size):
-            starts.append((int(self.index.positions[-1]) - window.offset, int(self.index.keys[-1])))
-        if window.offset <= header.size:
-            return [*starts, (header.size - window.offset, None)]
-        at: int | None = 0
-        while at is not None and len(starts) < _MARKERS_TRIED:
-            at = find_sync(window.buffer, header.sync, at)
-            if at is not None:
-                starts.append((at, None))
-                at += 1
-        return starts
+    def _end_of(self, window: Window) -> End:
+        return end_of(window, self.start.header, self.start.metadata.last_entry)
 
 
 def load_folders(
@@ -181,15 +164,38 @@ def _ended(store: ObjectStore, begun: Iterable[_Begun | Unloaded]) -> Iterator[L
     for one in begun:
         if isinstance(one, Unloaded):
             yield one
-        elif one.head is not None:
-            yield one.loaded(one.head)
-        else:
+        elif one.head is None:
             waiting.append(one)
-    requests = (ReadRequest(one.data.key, one.tail_start, one.data.size, one.data.version, False) for one in waiting)
-    for one, outcome in zip(waiting, store.read_many(requests), strict=True):
+        elif (made := one.told(one.head)) is not None:
+            yield made
+    doubted: list[_Begun] = []
+    for one, tail in _tails(store, [(one, one.tail_start) for one in waiting]):
+        made = Unloaded(one.files, tail) if isinstance(tail, LedgerfsError) else one.told(tail)
+        if made is None:
+            doubted.append(one)
+        else:
+            yield made
+    for one, tail in _tails(store, [(one, one.least_start) for one in doubted]):
+        made = Unloaded(one.files, tail) if isinstance(tail, LedgerfsError) else one.seen(tail)
+        yield _walked(store, one) if made is None else made
+
+
+def _tails(store: ObjectStore, wanted: Sequence[tuple[_Begun, int]]) -> Iterator[tuple[_Begun, bytes | LedgerfsError]]:
+    """Yield ledgers with their data from an offset on, or the error of it; raises `StoreUnreachableError`."""
+    requests = (ReadRequest(one.data.key, start, one.data.size, one.data.version, False) for one, start in wanted)
+    for (one, _), outcome in zip(wanted, store.read_many(requests), strict=True):
         if isinstance(outcome, StoreUnreachableError):
             raise outcome
-        yield Unloaded(one.files, outcome) if isinstance(outcome, LedgerfsError) else one.loaded(outcome)
+        yield one, outcome
+
+
+def _walked(store: ObjectStore, one: _Begun) -> Loaded | Unloaded:
+    try:
+        return one.walked(store)
+    except StoreUnreachableError:
+        raise
+    except LedgerfsError as error:
+        return Unloaded(one.files, error)
 
 
 def _found(store: ObjectStore, files: FolderFiles) -> FolderFiles | Unloaded:
@@ -252,12 +258,12 @@ def _opened(store: ObjectStore, files: FolderFiles, head: bytes, index: bytes | 
     start = read_start(head, data, lambda end: store.read(ReadRequest(data.key, 0, end, data.version, False)))
     if isinstance(index, StoreUnreachableError):
         raise index
-    parsed, cuts, state = _parsed_index(files, data, start.metadata.last_entry, index)
+    parsed, cuts, state = _parsed_index(files, data, start, index)
     return _Begun(files, data, start, parsed, cuts, state, head if len(head) == data.size else None)
 
 
 def _parsed_index(
-    files: FolderFiles, data: ObjectStat, last_entry: int, outcome: bytes | LedgerfsError | None
+    files: FolderFiles, data: ObjectStat, start: Start, outcome: bytes | LedgerfsError | None
 ) -> tuple[MapFileIndex | None, int, IndexState]:
     """Return the index, how many cuts it makes, and what is to be said of it; without one that is right, data is read through."""
     if files.index is None or isinstance(outcome, ObjectNotFoundError):
@@ -268,8 +274,10 @@ def _parsed_index(
         return None, 1, IndexState.WRONG
     try:
         index = parse_index(outcome, data_size=data.size, key=files.index.key)
-        cuts, _ = cuts_of(index, last_entry, key=files.index.key)
+        cuts, _ = cuts_of(index, start.metadata.last_entry, key=files.index.key)
     except (CorruptIndexError, UnsupportedFormatError):
+        return None, 1, IndexState.WRONG
+    if index.positions[0] < start.header.size:
         return None, 1, IndexState.WRONG
     # Only the last of it is needed further.
     last = slice(-1, None)
