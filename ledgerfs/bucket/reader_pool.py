@@ -50,4 +50,7 @@ class ReaderPool:
         if self._offset_file is None or not ref.objects:
             return None
         stat = ref.objects[0][1]
-        return self._offset_file.offsets_of(stat.key.encode(), stat.version.encode()) if stat.version else None
+        if not stat.version:
+            return None
+        # Folders may have names that are no UTF-8.
+        return self._offset_file.offsets_of(stat.key.encode(errors="surrogateescape"), stat.version.encode())
