@@ -33,6 +33,8 @@ class GapKind(IntEnum):
     """Its objects are not a readable ledger: incomplete, damaged, or of an unknown kind."""
     BEING_WRITTEN = 5
     """It is not whole, but so young, or of a job that has published nothing, that it may still be written."""
+    NOTHING_LEFT = 6
+    """What should hold its objects is there, and none of them."""
 
 
 GAP = np.dtype(
@@ -59,6 +61,7 @@ _REASONS = {
     GapKind.INDEX_LOST: "its data object is there, its index is gone",
     GapKind.UNREADABLE: "what is there of it cannot be read as a ledger",
     GapKind.CONTRADICTED: "two copies of it have different entries, and one would hide the other",
+    GapKind.NOTHING_LEFT: "neither its data nor its index is there",
     GapKind.BEING_WRITTEN: "it is being written just now, or its writing ended early",
 }
 

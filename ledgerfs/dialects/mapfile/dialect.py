@@ -219,7 +219,8 @@ class _Findings:
                     self._names.row_of(text)
             stats = [stat for stat in (files.data, files.index) if stat is not None]
             modified_ms = max((stat.modified_ms for stat in stats), default=0)
-            yield PartialLedger(folder, place, name, told, one.error, modified_ms, grows, files.data is not None)
+            has = files.data is not None, files.index is not None
+            yield PartialLedger(folder, place, name, told, one.error, modified_ms, grows, *has)
 
     def _row(self, one: Loaded, name: str) -> tuple[Any, ...]:
         folder, metadata, data = one.files.folder, one.metadata, one.data

@@ -37,10 +37,7 @@ def find_gaps(catalog: Catalog, now_ms: int) -> Iterator[tuple[Any, ...]]:
         folder = partial.folder
         if partial.is_deleted:
             continue
-        if partial.may_grow and is_young(partial.modified_ms, now_ms):
-            kind = GapKind.BEING_WRITTEN
-        else:
-            kind = GapKind.UNREADABLE if partial.has_data or partial.is_refused else GapKind.DATA_LOST
+        kind = _kind_of(partial, now_ms)
         for name in partial.managed_ledgers:
             if _is_whole(catalog, name, folder.ledger_id):
                 continue
@@ -48,3 +45,11 @@ def find_gaps(catalog: Catalog, now_ms: int) -> Iterator[tuple[Any, ...]]:
             place = rows[partial.place_of(name)]
             key = (*uuid_halves(folder.uuid), folder.ledger_id, catalog.row_of(name), place)
             yield (*key, NUMBER, kind, is_beside, UNKNOWN, UNKNOWN, 0, partial.modified_ms)
+
+
+def _kind_of(partial: PartialLedger, now_ms: int) -> GapKind:
+    if partial.may_grow and is_young(partial.modified_ms, now_ms):
+        return GapKind.BEING_WRITTEN
+    if partial.has_data or partial.is_refused:
+        return GapKind.UNREADABLE
+    return GapKind.DATA_LOST if partial.has_index else GapKind.NOTHING_LEFT

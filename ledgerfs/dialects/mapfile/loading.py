@@ -160,6 +160,7 @@ def _begun(store: ObjectStore, folders: Iterable[FolderFiles]) -> Iterator[_Begu
 
 def _ended(store: ObjectStore, begun: Iterable[_Begun | Unloaded]) -> Iterator[Loaded | Unloaded]:
     """Yield ledgers with what is known of their ends, in any order."""
+    made: Loaded | Unloaded | None
     waiting: list[_Begun] = []
     for one in begun:
         if isinstance(one, Unloaded):

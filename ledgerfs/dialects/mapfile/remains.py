@@ -30,8 +30,8 @@ class PartialLedger:
         When the last of what is there was written; 0 where nothing is.
     may_grow
         Whether it looks like one that is written just now: its end is missing.
-    has_data
-        Whether the data is there.
+    has_data, has_index
+        Whether these are there.
 
     """
 
@@ -43,6 +43,7 @@ class PartialLedger:
     modified_ms: int
     may_grow: bool
     has_data: bool
+    has_index: bool
 
     @property
     def is_deleted(self) -> bool:
@@ -69,7 +70,9 @@ class PartialLedger:
         """The object that tells of it."""
         if self.error.key == self.folder.key:
             return self.folder.key
-        return self.folder.data_key if self.has_data else self.folder.index_key
+        if self.has_data:
+            return self.folder.data_key
+        return self.folder.index_key if self.has_index else self.folder.key
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,10 +28,12 @@ def objects_of(
 
 
 def key_of_missing(uuid: str, ledger_id: int, managed_ledger: str | None, place: str, kind: int) -> str:
-    """Return the key of the index where only that is there, else of the data; the folder where the place is that (`LedgerFolder`)."""
+    """Return the key of the index where only that is there, of the folder where neither file is, or the place is that, else of the data."""
     if place.endswith("//"):
         return place[:-2]
     folder = _folder(uuid, ledger_id, managed_ledger, place)
+    if kind == GapKind.NOTHING_LEFT:
+        return folder
     return f"{folder}/index" if kind == GapKind.DATA_LOST else f"{folder}/data"
 
 

@@ -64,7 +64,10 @@ def test_what_a_crash_leaves_is_damage_by_name(left: str, tmp_path: Path) -> Non
     assert len(values(url, on_corrupt="skip")) == 5
     (missing,) = open_bucket(url).catalog.missing_of(NAME)
     assert missing.key.startswith(partial.folder)
-    assert (missing.kind is GapKind.DATA_LOST) == (left in {"nothing", "checksum", "index"})
+    assert (missing.kind is GapKind.DATA_LOST) == (left == "index")
+    if left in {"nothing", "checksum"}:
+        assert missing.kind is GapKind.NOTHING_LEFT
+        assert (missing.why, missing.key) == ("neither its data nor its index is there", partial.folder)
     assert kinds_of(url) == ["partial-ledger"]
     repairs = plan_repair(open_bucket(url)).items
     assert [(one.kind, one.action_name) for one in repairs] == [("partial-ledger", "nothing")]

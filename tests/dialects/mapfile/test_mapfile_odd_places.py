@@ -1,5 +1,6 @@
 """Ledgers that are not where, or not named as, Pulsar writes them: nothing of them is gone without a word."""
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,9 @@ def damage_of(url: str, **options: Any) -> dict[str, str | None]:
         "2",
         f"old-2-{UUID}",
         f"2-{UUID} ",
+        f"\uff12-{UUID}",
+        f"\u00b2-{UUID}",
+        f"\u0662-{UUID}",
     ],
 )
 @pytest.mark.parametrize("left", ["all", "index", "checksum"])
@@ -202,3 +206,21 @@ def test_the_folder_of_a_ledger_instead_of_the_bucket(tmp_path: Path) -> None:
         open_bucket(tmp_path / made.folder).topics()
     (tmp_path / made.folder / "index").unlink()
     assert open_bucket(tmp_path / made.folder).topics() == []
+
+
+def test_a_base_whose_name_is_no_utf_8(tmp_path: Path) -> None:
+    good, other = mapfile(messages(1, 5), 1), mapfile(messages(2, 7), 2)
+    root = tmp_path / "tier"
+    url = put_mapfiles(root, good)
+    put_mapfiles(root, other, base=os.fsdecode(b"b\xff"))
+    bucket = open_bucket(url, cache_dir=str(tmp_path / "cache"))
+    assert bucket.topic(TOPIC).scan().to_table().num_rows == 12
+    assert bucket.ledger(2).describe()["ledger_id"] == 2
+    assert damage_of(url) == {}
+    (tmp_path / "to").mkdir()
+    run("count", url)
+    run("head", url, "orders")
+    run("info", url, "2")
+    run("export", url, "orders", str(tmp_path / "rows"))
+    run("offload", url, str(tmp_path / "to"))
+    assert open_bucket(f"file://{tmp_path / 'to'}").topic(TOPIC).count() == 12
