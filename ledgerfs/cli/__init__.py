@@ -1,8 +1,11 @@
 """The command ``ledgerfs``: thin commands that call the layers above and print with rich."""
 
+import atexit
 import os
 import signal
 import sys
+from contextlib import suppress
+from typing import NoReturn
 
 EXIT_INTERRUPTED = 130
 
@@ -22,9 +25,17 @@ def main() -> None:
 
         code = run()
     except KeyboardInterrupt:
-        os.write(2, b"interrupted\n")
-        code = EXIT_INTERRUPTED
+        _end_at_once()
     sys.exit(code)
+
+
+def _end_at_once() -> NoReturn:
+    """Exit as Python does, except that requests under way in threads end with the process: a store that hangs would be waited for."""
+    os.write(2, b"interrupted\n")
+    with suppress(OSError, ValueError):  # of a reader that is gone, or a closed stream: nobody is there to be told
+        sys.stdout.flush()
+    atexit._run_exitfuncs()  # noqa: SLF001  (there is no public way)
+    os._exit(EXIT_INTERRUPTED)
 
 
 def _interrupt(*_: object) -> None:

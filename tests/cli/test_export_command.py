@@ -164,7 +164,8 @@ def test_killed_in_the_middle_and_run_again(
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(number)
-    _, said = process.communicate(timeout=120)
+    # Sooner than the request that is held back is given up.
+    _, said = process.communicate(timeout=45)
     assert (process.returncode, said) == (code, b"interrupted\n" if number == signal.SIGINT else b"")
     assert [name for name in files(out) if not name.startswith(".")] == ["26.parquet"]
     first = (out / "26.parquet").stat()

@@ -165,3 +165,14 @@ def test_a_cancelled_read_gives_its_connection_back(faulty: Faulty, proxy: Fault
     assert store.start(ReadRequest("a", 3, 9)).result(timeout=60) == BODY[3:9]
     with pytest.raises(CancelledError):
         hanging[0].result()
+
+
+def test_a_cancelled_read_is_not_tried_again(faulty: Faulty, proxy: FaultProxy) -> None:
+    reading = faulty(Fault("503")).start(ReadRequest("a", 3, 9))
+    while len(proxy.seen) < 2:
+        time.sleep(0.01)
+    assert reading.cancel()
+    time.sleep(0.3)  # for one that is under way
+    seen = len(proxy.seen)
+    time.sleep(0.5)
+    assert len(proxy.seen) == seen

@@ -195,8 +195,12 @@ class S3Store:
         tries = Tries(asked.size, is_first_contact=not self._has_answered)
 
         def attempt() -> Buffer:
-            with Sent(asked, self.traffic, tries.number) as sent, self._noting_answers():
-                return transfer.receive(self._answer(fs, lean, request), sent, tries)
+            try:
+                with Sent(asked, self.traffic, tries.number) as sent, self._noting_answers():
+                    return transfer.receive(self._answer(fs, lean, request), sent, tries)
+            except Exception:
+                transfer.require_wanted()  # or no other try is told of
+                raise
 
         try:
             return retry(attempt, tries, asked.tell_retry, transfer.sleep)

@@ -41,10 +41,17 @@ class Transfer:
         return self.future
 
     def sleep(self, seconds: float) -> None:
-        """Wait between two tries, or until the read is cancelled."""
+        """Wait between two tries; a read that is cancelled has no other one."""
         until = time.monotonic() + seconds
-        while (rest := until - time.monotonic()) > 0 and not self.future.cancelled():
+        self.require_wanted()
+        while (rest := until - time.monotonic()) > 0:
             time.sleep(min(rest, _STEP_SECONDS))
+            self.require_wanted()
+
+    def require_wanted(self) -> None:
+        """Raise an error, which is no reason for another try, once the read is cancelled."""
+        if self.future.cancelled():
+            raise _Cancelled
 
     def receive(self, answer: dict[str, Any], sent: Sent, tries: Tries) -> Buffer:
         """Read the body of botocore's answer, after a check of its headers."""
@@ -75,8 +82,7 @@ class Transfer:
         return buffer.toreadonly()
 
     def _check(self, tries: Tries) -> None:
-        if self.future.cancelled():
-            raise _Cancelled
+        self.require_wanted()
         if not tries.rest:
             reason = "the store did not send all of it in time"
             raise StoreTimeoutError(reason, key=self.request.key, offset=self.request.start)
