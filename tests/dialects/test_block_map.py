@@ -25,6 +25,7 @@ entries = st.lists(
 )
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=150)
 @given(entries=entries, block_size=st.integers(200, 700), cuts=st.tuples(st.integers(0), st.integers(0)))
 def test_the_file_is_the_records_whatever_the_entries_end_in(

@@ -13,6 +13,7 @@ from tests.support.golden_samples import records_by_hand
 from tests.support.s3 import S3Server
 
 
+@pytest.mark.long
 def test_the_same_through_s3(s3_golden: str, s3: S3Server, golden: Path) -> None:
     bucket = open_bucket(s3_golden, s3.options)
     for ref in bucket.catalog.refs():

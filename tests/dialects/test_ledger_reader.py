@@ -28,6 +28,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> str:
     return put_in_folder(tmp_path_factory.mktemp("large"), offload(entries, block_size=10 << 20))
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())
 def test_any_range_of_entries_is_what_was_written(

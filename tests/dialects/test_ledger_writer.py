@@ -91,6 +91,7 @@ def ledgers(draw: st.DrawFn) -> tuple[int, list[bytes]]:
     return block_size, entries
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=250)
 @given(ledger=ledgers(), borders=st.lists(st.integers(0, 100), max_size=6))
 def test_any_entries_in_any_batches_are_the_bytes_of_the_other_implementation(

@@ -246,6 +246,7 @@ def test_a_bucket_that_is_not_there_is_no_empty_directory(s3: S3Server) -> None:
             call("entries")
 
 
+@pytest.mark.long
 def test_a_store_that_is_not_there_is_no_missing_file() -> None:
     config = {"retries": {"max_attempts": 0}, "connect_timeout": 0.2}
     options = {**CREDENTIALS, "endpoint_url": "http://127.0.0.1:9", "config_kwargs": config}
@@ -281,6 +282,7 @@ def test_a_folder_filesystem_in_between_works(golden: Path, fs: LedgerFileSystem
     assert LedgerFileSystem(fo="", fs=inner).find("entries") == fs.find("entries")
 
 
+@pytest.mark.long
 def test_a_store_without_sizes_in_its_listing_is_asked_for_each(golden: Path, fs: LedgerFileSystem) -> None:
     handler = partial(SimpleHTTPRequestHandler, directory=f"{golden}/bucket")
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)

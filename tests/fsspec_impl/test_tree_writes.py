@@ -196,6 +196,7 @@ def test_every_way_to_write_makes_a_whole_ledger_that_is_seen_at_once(
     assert (metadata.length, metadata.last_entry) == (sum(map(len, ENTRIES)), 3)
 
 
+@pytest.mark.long
 def test_what_is_put_is_whole_to_verify(copied: LedgerFileSystem, s3_fs: LedgerFileSystem, folder: Path) -> None:
     paths = copied.find("entries")
     assert len(paths) == 5

@@ -270,6 +270,7 @@ def test_an_index_that_vanishes_after_the_listing_is_told(proxy: FaultProxy, s3:
     assert bad.key.ledger_id == 1
 
 
+@pytest.mark.long
 def test_a_million_ledgers_are_a_table_of_columns() -> None:
     table = np.zeros(1_000_000, LEDGER)
     table["uuid_low"] = table["ledger_id"] = np.arange(table.size)

@@ -349,6 +349,7 @@ def decoded(topic: str, batches: list[tuple[int, int, list[bytes]]], **options: 
     return rows
 
 
+@pytest.mark.long
 @SETTINGS
 @given(topic=st.sampled_from(TOPICS), made=topics())
 def test_default_columns(topic, made):
@@ -357,6 +358,7 @@ def test_default_columns(topic, made):
     assert decoded(topic, batches) == expected
 
 
+@pytest.mark.long
 @SETTINGS
 @given(made=topics(), markers=st.booleans())
 def test_all_columns_with_and_without_markers(made, markers):
@@ -365,6 +367,7 @@ def test_all_columns_with_and_without_markers(made, markers):
     assert rows == expected_of(TOPIC, placed, markers=markers)
 
 
+@pytest.mark.long
 @SETTINGS
 @given(made=topics(compacted=False), columns=st.lists(st.sampled_from(ALL), min_size=1, unique=True))
 def test_some_columns_in_any_order(made, columns):
@@ -374,6 +377,7 @@ def test_some_columns_in_any_order(made, columns):
     assert all(list(row) == columns for row in rows)
 
 
+@pytest.mark.long
 @SETTINGS
 @given(made=topics(), data=st.data())
 def test_a_range_of_time(made, data):

@@ -58,6 +58,7 @@ def rows_of(found: Sequence[pa.RecordBatch]) -> list[Row]:
 TIMES = st.lists(st.integers(0, 12), max_size=30)
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(
     times=st.lists(TIMES, max_size=5),

@@ -470,6 +470,7 @@ def test_nothing_shows_before_commit(fs: LedgerFileSystem, place: Place, data: b
     assert fs.exists(FILE)
 
 
+@pytest.mark.long
 def test_a_transaction_shows_all_of_it_at_its_end(
     fs: LedgerFileSystem, place: Place, data: bytes, tmp_path: Path
 ) -> None:

@@ -2,7 +2,7 @@
 
 ``spark``: Spark and Java. ``mount``: a FUSE mount. ``process``: others that it starts. ``fault``: a store that fails, whose retries and
 time-outs take their time. These are found here, by the folder, the fixtures and the code of a test. ``long`` is said by the test itself:
-it takes more than two seconds of a processor.
+it takes more than a second.
 """
 
 import inspect

@@ -118,6 +118,7 @@ def test_every_topic_reads_back_as_it_is_scanned(bucket: Bucket) -> None:
         assert_reads_back(batches, scan.schema)
 
 
+@pytest.mark.long
 def test_all_columns_and_their_nulls_read_back() -> None:
     batch = messages(3000)
     assert_reads_back([batch], batch.schema)

@@ -106,6 +106,7 @@ def test_a_whole_bucket_needs_nothing(golden_url: str) -> None:
     assert planned(golden_url, full=True).items == ()
 
 
+@pytest.mark.long
 def test_a_whole_bucket_on_s3_needs_nothing(s3_golden: str, s3: S3Server) -> None:
     seen: list[tuple[str, int, int | None]] = []
     plan = plan_repair(open_bucket(s3_golden, s3.options), progress=lambda *told: seen.append(told))
@@ -259,6 +260,7 @@ def test_gaps_repeated_entries_and_foreign_bytes_are_never_a_ledger(tmp_path: Pa
         assert orphaned(tmp_path, data).action_name == "nothing", what
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(bit=st.integers(0, 8 * 4000 - 1))
 def test_a_flipped_bit_is_never_rebuilt_wrongly(bit: int, tmp_path: Path) -> None:
@@ -894,6 +896,7 @@ def test_memory_is_a_bucket_too() -> None:
         fs.rm("/rep", recursive=True)
 
 
+@pytest.mark.long
 def test_a_store_that_refuses_is_unchecked_and_one_that_goes_away_ends_it(
     s3: S3Server, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

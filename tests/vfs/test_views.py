@@ -139,6 +139,7 @@ def opened(tmp_path: Path, cache: str) -> Iterator[Callable[..., Bucket]]:
 # What is in them.
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("view", RENDERED_KINDS)
 def test_every_golden_topic_is_there_row_by_row(view: str, golden_url: str, golden: Path) -> None:
     bucket = open_bucket(golden_url)

@@ -125,6 +125,7 @@ def test_in_memory_it_is_the_same(golden: Path, golden_bucket: Bucket, tmp_path:
     assert named == {key: (golden / "bucket" / key).read_bytes() for key in keys}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("prefix", ["", "/some/folder"])
 def test_on_s3_it_is_the_same_with_its_user_metadata(
     prefix: str, golden: Path, s3: S3Server, s3_golden: str, s3_bucket: str
@@ -243,6 +244,7 @@ def test_recompressed_copies_have_the_same_messages_and_ids(codec: str, golden_b
         assert tables[0].equals(tables[1])
 
 
+@pytest.mark.long
 def test_unbatched_copies_have_the_same_messages_in_new_ledgers(golden_bucket: Bucket, target: Bucket) -> None:
     first = new_own_id([golden_bucket.catalog, target.catalog])
     found = copy(golden_bucket, target, transform=unbatch, first_ledger_id=first)

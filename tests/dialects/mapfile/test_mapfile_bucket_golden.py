@@ -60,6 +60,7 @@ def test_every_message_is_what_pulsar_reads(bucket: Bucket, golden_mapfiles: Pat
         assert rows_of(bucket.topic(topic).scan()) == wanted(expected_of(golden_mapfiles, topic)), topic
 
 
+@pytest.mark.long
 def test_every_file_of_entries_is_the_records(
     place: tuple[str, dict[str, Any]], bucket: Bucket, golden_mapfiles: Path
 ) -> None:
@@ -80,6 +81,7 @@ def test_every_file_of_entries_is_the_records(
         assert bytes(reader.read(reader.last_entry, reader.last_entry)[0].data) == read_all(path.read_bytes())[-1][1]
 
 
+@pytest.mark.long
 def test_all_is_well(bucket: Bucket) -> None:
     report = verify(bucket)
     assert [one for one in report.findings if one.kind != "foreign-keys"] == []

@@ -137,6 +137,7 @@ def test_a_file_cut_anywhere_never_lacks_entries_without_a_word(writer: MapFileW
         assert rows <= 40
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.compression.value)
 def test_any_byte_flipped_gives_the_same_entries_or_an_error(writer: MapFileWriter, tmp_path: Path) -> None:
     made = mapfile(messages(1, 12, 30), writer=writer)
@@ -178,6 +179,7 @@ def test_what_is_not_read_is_named_and_hides_nothing_else(tmp_path: Path) -> Non
     assert [one.kind for one in verify(bucket).findings if one.severity.value == "damage"] == ["unreadable-ledger"]
 
 
+@pytest.mark.long
 def test_large_entries(tmp_path: Path) -> None:
     entries = [frame(metadata(sequence_id=i), os.urandom(9 << 20)) for i in range(3)]
     for compression in RecordCompression:

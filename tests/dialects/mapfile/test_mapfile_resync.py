@@ -150,6 +150,7 @@ def test_a_wrong_key_alone(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.long
 def test_values_that_look_like_markers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as a part of the file itself, told apart by its keys; where there are too many, the rest is given up, and told."""
     writer = WRITERS[0]
