@@ -15,22 +15,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import LEDGERFS, output, run
-from tests.support.programs import Programs
+from tests.support.programs import SMALL_SESSION, Programs
 from tests.support.s3 import CREDENTIALS, ENVIRONMENT, Fault, FaultProxy, S3Server
 
 pytestmark = pytest.mark.usefixtures("quick_java")
 
-SESSION = ("--master", "local[2]", "--conf", "spark.ui.enabled=false", "--conf", "spark.driver.host=127.0.0.1")
 # What the JVM itself says of the modules that Spark's start script adds.
 _OF_JAVA = "WARNING: Using incubator modules"
-
-
-def run_in(java: Programs, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[bytes]:
-    """Run ``ledgerfs spark`` there, and see to it that it ends with ``code`` and without a traceback."""
-    done = java.run(LEDGERFS, "spark", *arguments)
-    assert done.returncode == code, done
-    assert b"Traceback" not in done.stderr, done.stderr.decode()
-    return done
 
 
 def said(stderr: bytes) -> list[str]:
@@ -39,7 +30,7 @@ def said(stderr: bytes) -> list[str]:
 
 
 def test_verify_prints_what_the_command_without_spark_does(truncated_url: str) -> None:
-    done = run("spark", "verify", truncated_url, *SESSION, code=1)
+    done = run("spark", "verify", truncated_url, *SMALL_SESSION, code=1)
     assert done.stdout.decode() == output("verify", truncated_url, code=1)
     assert said(done.stderr) == []
 
@@ -51,7 +42,7 @@ def test_a_module_is_its_command_also_on_s3_with_credentials_of_hadoop(
     lines = (f"spark.hadoop.fs.s3a.{name} {value}\n" for name, value in settings.items())
     (tmp_path / "spark-defaults.conf").write_text("".join(lines))
     done = subprocess.run(
-        [sys.executable, "-m", "ledgerfs.cli.spark.verify", s3_golden, *SESSION, "--json", "--conf", "spark.log.level=ERROR"],
+        [sys.executable, "-m", "ledgerfs.cli.spark.verify", s3_golden, *SMALL_SESSION, "--json", "--conf", "spark.log.level=ERROR"],
         env={**os.environ, "SPARK_CONF_DIR": str(tmp_path)}, capture_output=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done
@@ -61,7 +52,7 @@ def test_a_module_is_its_command_also_on_s3_with_credentials_of_hadoop(
 
 
 def test_catalog_is_a_table_of_topics_or_json_of_ledgers(java: Programs, golden_url: str) -> None:
-    shown = run_in(java, "catalog", golden_url, *SESSION, "--publish-times")
+    shown = java.command("catalog", golden_url, "--publish-times")
     head, *lines = shown.stdout.decode().splitlines()
     heads = ("topic", "ledgers", "entries", "bytes", "created", "uploaded", "first published", "last published")
     assert head.split() == " ".join(heads).split()
@@ -69,7 +60,7 @@ def test_catalog_is_a_table_of_topics_or_json_of_ledgers(java: Programs, golden_
     (plain,) = [line for line in lines if line.startswith("persistent://public/golden/plain ")]
     assert plain.split()[1:5] == ["3", "600", "146.5", "KiB"]
     assert plain.count("2026-11-21 06:00") == 3
-    rows = json.loads(run_in(java, "catalog", golden_url, *SESSION, "--by", "ledger", "--json").stdout)
+    rows = json.loads(java.command("catalog", golden_url, "--by", "ledger", "--json").stdout)
     assert len(rows) == 104
     info = json.loads(output("info", golden_url, str(rows[0]["ledger_id"]), "--json"))
     assert {name: rows[0][name] for name in ("topic", "uuid", "entries", "created", "uploaded", "is_sound")} == {
@@ -78,19 +69,19 @@ def test_catalog_is_a_table_of_topics_or_json_of_ledgers(java: Programs, golden_
 
 
 def test_stats_are_a_table_or_json(java: Programs, golden_url: str) -> None:
-    lines = run_in(java, "stats", golden_url, "public/golden/plain", *SESSION).stdout.decode().splitlines()
+    lines = java.command("stats", golden_url, "public/golden/plain").stdout.decode().splitlines()
     assert lines[0].split() == ["topic", "day", "producer", "messages", "bytes", "keys"]
     assert sum(int(line.split()[3]) for line in lines[1:]) == 600
     choice = ("--topics", ".*golden/plain", "--by", "day", "--start", "2026-01-01")
-    (day,) = json.loads(run_in(java, "stats", golden_url, *choice, *SESSION, "--json").stdout)
+    (day,) = json.loads(java.command("stats", golden_url, *choice, "--json").stdout)
     assert (day["day"], day["messages"]) == ("2026-11-21", 600)
 
 
 def test_what_is_left_out_is_said_and_is_damage(java: Programs, golden: Path, tmp_path: Path) -> None:
     folder = tmp_path / "bucket"
     shutil.copytree(golden / "damaged" / "truncated-but-successful", folder)
-    command = ("stats", str(folder), *SESSION, "--on-corrupt", "skip", "--by", "topic", "--json")
-    done = run_in(java, *command, code=1)
+    command = ("stats", str(folder), "--on-corrupt", "skip", "--by", "topic", "--json")
+    done = java.command(*command, code=1)
     (row,) = json.loads(done.stdout)
     assert row["messages"] == sum(
         one["messages"] or 0
@@ -103,14 +94,14 @@ def test_what_is_left_out_is_said_and_is_damage(java: Programs, golden: Path, tm
 def test_damage_that_a_task_meets_is_one_line_that_names_object_and_offset(golden: Path, tmp_path: Path) -> None:
     folder = tmp_path / "bucket"
     shutil.copytree(golden / "damaged" / "truncated-but-successful", folder)
-    done = run("spark", "stats", str(folder), *SESSION, code=1)
+    done = run("spark", "stats", str(folder), *SMALL_SESSION, code=1)
     (line,) = said(done.stderr)
     assert line.startswith("ledgerfs: d5b0d817-e819-4bc6-8610-c87c1c7bd0e8-ledger-201 at byte ")
     assert done.stdout == b""
 
 
 def test_a_bucket_that_does_not_exist_is_one_line(java: Programs) -> None:
-    assert said(run_in(java, "verify", "/not/there", *SESSION, code=3).stderr) == [
+    assert said(java.command("verify", "/not/there", code=3).stderr) == [
         "ledgerfs: file:///not/there: no such bucket or folder"
     ]
 
@@ -159,7 +150,7 @@ def test_ctrl_c_ends_jobs_and_session(s3_golden: str, proxy: FaultProxy) -> None
     proxy.faults = [
         Fault("hang", matches=lambda method, path, headers: method == "GET" and path.endswith("-ledger-26"))
     ]
-    arguments = ["spark", "verify", s3_golden, "-o", f"endpoint_url={proxy.endpoint}", *SESSION]
+    arguments = ["spark", "verify", s3_golden, "-o", f"endpoint_url={proxy.endpoint}", *SMALL_SESSION]
     process = subprocess.Popen(
         [LEDGERFS, *arguments],
         stdout=subprocess.PIPE,

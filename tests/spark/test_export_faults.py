@@ -34,7 +34,6 @@ from ledgerfs.spark.pipelines import export as export_module
 from ledgerfs.spark.pipelines.export import export
 from ledgerfs.spark.runtime.storage import Storage
 from ledgerfs.spark.runtime.tasks import distribute
-from tests.support.commands import LEDGERFS
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
 from tests.support.programs import Programs
@@ -277,11 +276,8 @@ def test_damage_that_is_skipped_is_told_each_time(java: Programs, bucket: Path, 
     out = tmp_path / "lake"
 
     def said(*options: str) -> str:
-        session = ("--master", "local[1]", "--conf", "spark.ui.enabled=false")
         asked = (f"file://{bucket}", "--to", str(out), "--on-corrupt", "skip", *options)
-        done = java.run(LEDGERFS, "spark", "export", *asked, *session)
-        assert done.returncode == 1, done
-        return done.stderr.decode()
+        return java.command("export", *asked, code=1).stderr.decode()
 
     assert "persistent://public/default/orders: left out 3:1: " in said()
     assert "persistent://public/default/orders: 1 damaged entries were left out before" in said("--incremental")

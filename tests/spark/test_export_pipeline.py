@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,6 @@ from ledgerfs.spark.pipelines.export import export, run_export
 from ledgerfs.spark.pipelines.export_request import ExportRequest
 from ledgerfs.spark.runtime.storage import Storage
 from ledgerfs.storage.objects import ObjectStat
-from tests.support.commands import LEDGERFS
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
 from tests.support.programs import Programs
@@ -478,23 +476,14 @@ def test_relative_paths_are_those_of_the_driver_wherever_java_was_started(
 # The command.
 
 
-def command(java: Programs, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[bytes]:
-    master = ("--master", "local[2]", "--conf", "spark.ui.enabled=false", "--conf", "spark.driver.bindAddress=127.0.0.1",
-              "--conf", "spark.driver.host=127.0.0.1")  # fmt: skip
-    done = java.run(LEDGERFS, "spark", "export", *arguments, *master)
-    assert done.returncode == code, done
-    assert b"Traceback" not in done.stderr, done.stderr
-    return done
-
-
 def test_the_command_tells_what_it_did(java: Programs, golden_url: str, tmp_path: Path) -> None:
     out = tmp_path / "lake"
     arguments = (golden_url, "--topics", ".*/golden/(plain|txn)", "--to", str(out), "--partition-by", "topic,date")
-    done = command(java, *arguments)
+    done = java.command("export", *arguments)
     lines = [line.split() for line in done.stdout.decode().splitlines()]
     assert lines[0] == ["topic", "files", "messages", "bytes", "kept"]
     assert [line[0] for line in lines[1:]] == ["persistent://public/golden/plain", "persistent://public/golden/txn"]
     assert sum(int(line[1]) for line in lines[1:]) == len(files(out))
-    told = json.loads(command(java, *arguments, "--incremental", "--json").stdout)
+    told = json.loads(java.command("export", *arguments, "--incremental", "--json").stdout)
     assert told["files"] == []
     assert sum(one["kept"] for one in told["topics"]) == len(files(out))

@@ -17,7 +17,13 @@ import traceback
 from pathlib import Path
 from typing import Self
 
+from tests.support.commands import LEDGERFS
+
 ROOT = Path(__file__).parent.parent.parent
+SMALL_SESSION = (
+    "--master", "local[2]", "--conf", "spark.ui.enabled=false", "--conf", "spark.driver.bindAddress=127.0.0.1",
+    "--conf", "spark.driver.host=127.0.0.1",
+)  # fmt: skip
 
 
 class Programs:
@@ -52,6 +58,13 @@ class Programs:
         return subprocess.CompletedProcess(
             command, int.from_bytes(code, "big") if code else self._process.wait(), *self._written()
         )
+
+    def command(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[bytes]:
+        """Run ``ledgerfs spark`` in a small local session; see to it that it ends with ``code``, and without a traceback."""
+        done = self.run(LEDGERFS, "spark", *arguments, *SMALL_SESSION)
+        assert done.returncode == code, done
+        assert b"Traceback" not in done.stderr, done.stderr.decode()
+        return done
 
     def _written(self) -> list[bytes]:
         return [file.read() for file in self._files]
