@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfs import open_bucket
+from ledgerfs import Bucket, open_bucket
 from ledgerfs.errors import CorruptLedgerError, StoreUnreachableError
 from ledgerfs.formats.pulsar_blob.block import build_padding
 from ledgerfs.formats.pulsar_blob.index import build_index, parse_index
@@ -254,11 +254,18 @@ def test_a_lying_header_length_costs_no_memory(tmp_path: Path) -> None:
         sparse.truncate(lying.data_length)
     bucket = open_bucket(url)
     assert verify(bucket).is_damaged
+    # What threads of earlier tests still take is in one of them, what this takes in each.
+    assert min(_peak_of_verify(bucket) for _ in range(3)) < 8 << 20
+
+
+def _peak_of_verify(bucket: Bucket) -> int:
+    """Return the most bytes that Python holds while a damaged bucket is verified."""
     tracemalloc.start()
-    assert verify(bucket).is_damaged
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 32 << 20
+    try:
+        assert verify(bucket).is_damaged
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.long
