@@ -64,7 +64,7 @@ def _unpaired(catalog: Catalog) -> Iterator[Finding]:
         key, name, has_copy = key_of(orphan), int(orphan["name"]), bool(orphan["has_copy"])
         message = "data object without an index: the upload is unfinished or failed, or the index is lost"
         if not has_copy and catalog.all_of(key.ledger_id):
-            message += "; the bucket has another ledger of this id, of another size or with other first bytes"
+            message += "; the bucket has another ledger of this id, which is not known to be the same one"
         severity = Severity.REMARK if has_copy else Severity.DAMAGE
         topic = topic_of(catalog.names[name]) if name >= 0 else None
         note = message + _copy_note(has_copy)
