@@ -17,16 +17,20 @@ demo: $(READY)
 	BIN=$(BIN) scripts/demo
 
 # What needs no Spark, no mount, no process, no store that fails, and not long: for in between.
-check: $(READY)
-	scripts/compile $(BIN)
+check: $(READY) compiled
 	$(MAKE) --no-print-directory -j 2 lint quick
 
 .PHONY: quick
 quick: $(READY)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not (spark or mount or process or fault or long)"
 
-test: $(READY) lint
+test: $(READY)
+	$(MAKE) --no-print-directory -j 2 lint compiled
 	scripts/test $(BIN)
+
+.PHONY: compiled
+compiled: $(READY)
+	scripts/compile $(BIN)
 
 # Against a real Pulsar. It needs Java 17, Maven and Go, and says so where they are missing; what they fetch is kept in ~/.cache.
 interop: $(READY)-interop
