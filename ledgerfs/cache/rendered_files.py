@@ -9,7 +9,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -47,6 +47,12 @@ class CachedFile:
     def size(self) -> int:
         """Bytes of the content."""
         return self.seal.size
+
+    @property
+    def identity(self) -> Hashable:
+        """The file itself, and when it was written: numbers of files are given again."""
+        stat = os.fstat(self.descriptor)
+        return stat.st_dev, stat.st_ino, stat.st_mtime_ns
 
     def read(self, start: int, end: int) -> bytes:
         """Return bytes ``start`` to ``end``, which have to be inside the content; raises `StaleObjectError` if the file was truncated."""

@@ -86,6 +86,10 @@ class Callbacks(mfusepy.Operations):
             self._mounted.refuse_writing(path)
         return self._mounted.open(path)
 
+    def is_new_to_the_kernel(self, fh: int) -> bool:
+        """Whether the kernel may have other bytes of the file's path."""
+        return self._mounted.is_new_to_the_kernel(fh)
+
     @answering
     def create(self, path: str, mode: int, flags: int) -> int:
         if flags & os.O_ACCMODE != os.O_WRONLY:
@@ -228,6 +232,18 @@ class FuseSession(mfusepy.FUSE):
         self.operations.show(self.operations.getattr(self._text(path), handle), buf.contents)
         return 0
 
+    def open(self, path: bytes, fip: Pointer) -> int:
+        """Have the kernel forget bytes and size of the path unless it has those of this file.
+
+        libfuse's ``auto_cache`` would take a file of the same size and time for the same one.
+        """
+        result = int(super().open(path, fip))
+        if self.operations.is_new_to_the_kernel(fip.contents.fh):
+            _forget_encoded(path)
+        else:
+            fip.contents.keep_cache = 1
+        return result
+
     def read(self, path: bytes | None, buf: Pointer, size: int, offset: int, fip: Pointer) -> int:
         """Have libfuse's buffer filled: a new buffer for each read would cost more than all the rest."""
         buffer = (ctypes.c_ubyte * size).from_address(ctypes.addressof(buf.contents))
@@ -268,7 +284,6 @@ def serve(mounted: MountedBucket, mountpoint: str, url: str, options: dict[str, 
     given = {
         "fsname": "".join(part if part.isprintable() else quote(part, errors="surrogateescape") for part in url),
         "subtype": "ledgerfs",
-        "auto_cache": True,
         "attr_timeout": seconds,
         "entry_timeout": seconds,
         "negative_timeout": 0,
@@ -310,8 +325,12 @@ def _thread() -> int:
 
 def _forget(path: str) -> None:
     """Let the kernel forget its cache of a path. Not while it writes to the file: both would wait for each other."""
+    _forget_encoded(os.fsencode(f"/{path}"))
+
+
+def _forget_encoded(path: bytes) -> None:
     library = mfusepy._libfuse  # noqa: SLF001  (it has no name for this)
-    library.fuse_invalidate_path(ctypes.c_void_p(library.fuse_get_context().contents.fuse), os.fsencode(f"/{path}"))
+    library.fuse_invalidate_path(ctypes.c_void_p(library.fuse_get_context().contents.fuse), path)
 
 
 def _still_there(path: str | None) -> str:

@@ -10,10 +10,12 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from cachetools import LRUCache
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import (
@@ -54,6 +56,9 @@ _TOPIC_DEPTH = 4
 _UNREADABLE = (CorruptObjectError, EncryptedMessageError, MissingLedgerError, UnsupportedFormatError)
 """Errors of opening a file, which ``stat`` does not show."""
 
+_REMEMBERED = 1 << 16
+"""Of so many paths it is known what bytes the kernel may have."""
+
 _OUTDATED_SECONDS = 1.0
 """After an object was found replaced or removed, the bucket is listed again only if the last listing is at least so old."""
 
@@ -86,6 +91,8 @@ class _OpenFile:
     ----------
     shown
         The attributes when it was opened, which ``stat`` still shows if the path is gone.
+    identity
+        What bytes it has.
     is_replaced
         Whether the same path was opened since and had other bytes. The kernel caches bytes by path: those of the old file would be taken
         for the new one's.
@@ -95,7 +102,7 @@ class _OpenFile:
     path: str
     file: OpenFile
     shown: Attributes
-    versions: tuple[str | None, ...]
+    identity: Hashable
     is_replaced: bool = False
 
 
@@ -107,6 +114,8 @@ class MountedBucket:
         self.options = options
         self._handles = itertools.count(1)
         self._open: dict[int, _OpenFile | IncomingFile] = {}
+        self._identities: LRUCache[str, Hashable] = LRUCache(_REMEMBERED)
+        self._lock = threading.Lock()
         self.incoming = IncomingFiles()
         """Files and directories that are shown besides the listed ones."""
         self._refreshing = threading.Lock()
@@ -167,13 +176,21 @@ class MountedBucket:
         except (StaleObjectError, ObjectNotFoundError):
             self._is_outdated = True
             raise
-        ref = node.ref
-        versions = () if ref is None else (ref.uuid, *(stat.version for _, stat in ref.objects))
-        shown = replace(attributes_of(node), size=file.size)
+        shown, identity = replace(attributes_of(node), size=file.size), file.identity
         for other in list(self._open.values()):
             if isinstance(other, _OpenFile) and other.path == path:
-                other.is_replaced |= (other.versions, other.shown.size) != (versions, file.size)
-        return self._keep(_OpenFile(path, file, shown, versions))
+                other.is_replaced |= other.identity != identity
+        return self._keep(_OpenFile(path, file, shown, identity))
+
+    def is_new_to_the_kernel(self, handle: int) -> bool:
+        """Whether what was read last at the path of an open file may be other bytes than it has."""
+        opened = self._open.get(handle)
+        if not isinstance(opened, _OpenFile):
+            return True
+        with self._lock:
+            known = self._identities.get(opened.path)
+            self._identities[opened.path] = opened.identity
+        return known is None or known != opened.identity
 
     def read(self, handle: int, size: int, offset: int) -> bytes:
         """Return bytes of an open file, fewer than asked for only at its end."""
@@ -426,6 +443,8 @@ class MountedBucket:
             raise StaleObjectError("the file was replaced since it was opened; open it again", key=opened.path)
         try:
             yield opened.file
+            if opened.is_replaced:
+                raise StaleObjectError("the file was replaced while it was read; open it again", key=opened.path)
         except (StaleObjectError, ObjectNotFoundError):
             self._is_outdated = True
             raise

@@ -1,6 +1,6 @@
 """The seam between the tree and what its files hold."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Protocol
 
 
@@ -10,6 +10,11 @@ class FileReader(Protocol):
     @property
     def size(self) -> int:
         """Bytes, exactly."""
+        ...
+
+    @property
+    def identity(self) -> Hashable:
+        """What bytes these are: two files of one path whose identities are equal have the same ones."""
         ...
 
     def read(self, start: int, end: int) -> bytes:

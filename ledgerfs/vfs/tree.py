@@ -5,7 +5,7 @@ each state of its catalog, which all of this process share.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from operator import itemgetter
@@ -201,6 +201,11 @@ class OpenFile:
     def size(self) -> int:
         """Bytes, exactly."""
         return self.contents.size
+
+    @property
+    def identity(self) -> Hashable:
+        """What bytes these are: two files of one path whose identities are equal have the same ones."""
+        return self.contents.identity
 
     def read(self, start: int, end: int) -> bytes:
         """Return bytes ``start`` to ``end``, fewer only at the file's end."""

@@ -394,3 +394,41 @@ def test_a_damaged_table_is_no_file_that_patterns_pass_over(tmp_path: Path) -> N
         bucket.put(made)
     with mounted(tmp_path, bucket.url) as mount, pytest.raises(duckdb.Error, match="Input/output error"):
         duckdb.sql(f"SELECT count(*) FROM '{mount.path}/parquet/public/default/orders/*.parquet'").fetchall()
+
+
+def test_an_object_that_was_replaced_is_read_anew_whatever_it_looks_like(tmp_path: Path) -> None:
+    """The same size, and the same index, whose time is the file's: the kernel cannot tell one from the other."""
+    bucket = lossy_folder(tmp_path / "bucket")
+    before, after = (offload([frame(metadata(sequence_id=1), text)], 1, uuid=1) for text in (b"hello", b"jello"))
+    assert (before.index, len(before.data)) == (after.index, len(after.data))
+    bucket.put(before)
+    with mounted(tmp_path, bucket.url) as mount:
+        files = [next((mount.path / view / "public/default/orders").iterdir()) for view in VIEWS]
+        for _ in range(2):
+            read = [file.read_bytes() for file in files]
+        assert read[VIEWS.index("entries")] == before.records
+        new = tmp_path / "new"
+        new.write_bytes(after.data)
+        new.replace(tmp_path / "bucket" / key_of(after))
+        mount.ask("refresh")
+        again = [file.read_bytes() for file in files]
+        assert again[VIEWS.index("entries")] == after.records
+        fs = LedgerFileSystem(fo=str(tmp_path / "bucket"), target_protocol="file", cache_dir=str(tmp_path / "other"))
+        for view, file, one, other in zip(VIEWS, files, read, again, strict=True):
+            assert other == fs.cat_file(f"{view}/public/default/orders/{file.name}")
+            assert one != other
+
+
+def test_a_listing_that_is_asked_for_is_what_is_opened(tmp_path: Path) -> None:
+    """However long the kernel may keep what it was told of a file."""
+    bucket = lossy_folder(tmp_path / "bucket")
+    short, long = (offload([frame(metadata(sequence_id=1), b"m" * size)], 1, uuid=1) for size in (5, 500))
+    bucket.put(short)
+    with mounted(tmp_path, bucket.url, refresh_seconds=3600) as mount:
+        file = mount.path / "entries/public/default/orders/1.entries"
+        assert file.stat().st_size == len(short.records)
+        assert file.read_bytes() == short.records
+        bucket.put(long)
+        mount.ask("refresh")
+        assert file.read_bytes() == long.records
+        assert file.stat().st_size == len(long.records)

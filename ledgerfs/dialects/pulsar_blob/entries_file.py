@@ -1,7 +1,7 @@
 """The opened ``.entries`` file of one ledger: the data object without block headers and padding."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import chain
 from typing import Protocol
 
@@ -52,6 +52,11 @@ class EntriesFile:
     def size(self) -> int:
         """Bytes of all records, by the index alone."""
         return self._ledger.records_size
+
+    @property
+    def identity(self) -> Hashable:
+        """The ledger's objects, in the versions that were listed."""
+        return self._ledger.ref.objects
 
     def read(self, start: int, end: int) -> bytes:
         """Return bytes ``start`` to ``end``, and fetch ahead what follows them."""

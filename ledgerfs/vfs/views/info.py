@@ -1,8 +1,9 @@
 """The view ``info``: index, ledger metadata, blocks and object metadata as one JSON document; made on open, and kept for a while."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 
 from cachetools import LRUCache
 
@@ -28,6 +29,11 @@ class Document:
     def size(self) -> int:
         """Its length, bytes."""
         return len(self.data)
+
+    @property
+    def identity(self) -> Hashable:
+        """A digest of the bytes."""
+        return sha256(self.data).digest()
 
     def read(self, start: int, end: int) -> bytes:
         """Return a part."""

@@ -1,6 +1,6 @@
 """The views ``jsonl``, ``arrow``, ``parquet``: the message table of each ledger as a file, rendered when it is opened first."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -23,6 +23,11 @@ class Rendered:
     def size(self) -> int:
         """Bytes."""
         return self.file.size
+
+    @property
+    def identity(self) -> Hashable:
+        """The file in the cache: it is written once, and one that is rendered again is another."""
+        return self.file.identity
 
     def read(self, start: int, end: int) -> bytes:
         """Read from the cached file."""
