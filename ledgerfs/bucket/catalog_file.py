@@ -26,7 +26,7 @@ from ledgerfs.ledgers.remains import Kept, OtherKeys
 
 _HEADER = Struct("<qQ")  # when it was listed, ms since 1970; bytes of text
 _TABLES = {"ledgers": LEDGER, "lost": LEDGER, "gaps": GAP}
-_LAYOUT = (4, *(kind.descr for kind in _TABLES.values()))
+_LAYOUT = (5, *(kind.descr for kind in _TABLES.values()))
 _NEVER = -1
 _MAX_AGE_VARIABLE = "LEDGERFS_CATALOG_MAX_AGE"
 _COMPARED = 4 << 20

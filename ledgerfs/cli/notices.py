@@ -66,7 +66,7 @@ class LeavesOut(Protocol):
 def say_left_out(scan: LeavesOut) -> bool:
     """Say on standard error what a scan left out, a line for each of the first places; return whether there was damage."""
     for lost in scan.missing[:_MOST_LINES]:
-        say(f"{scan.topic}: left out ledger {lost.ledger_id}: {lost.why} ({lost.key})")
+        say(f"{scan.topic}: left out {lost.name}: {lost.why} ({lost.key})")
     if len(scan.missing) > _MOST_LINES:
         say(f"{scan.topic}: left out {len(scan.missing) - _MOST_LINES:,} more ledgers")
     for one in scan.skipped[:_MOST_LINES]:

@@ -469,7 +469,7 @@ def _info(node: Node) -> dict[str, Any]:
     """Return a path's description; times are seconds since 1970 UTC, as ``fsspec.fuse`` and others read them."""
     ref, missing = node.ref, node.missing
     if missing is not None:
-        times = {"mtime": missing.modified_ms / 1000, "ledger_id": missing.ledger_id, "topic": missing.topic}
+        times = {"mtime": missing.modified_ms / 1000, "ledger_id": missing.known_id, "topic": missing.topic}
         return {"name": node.path, "size": node.size, "type": "file", **times, "missing": missing.why}
     if ref is None:
         return {"name": node.path, "size": 0, "type": "directory"}

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Protocol
 
 from ledgerfs.display import printable
 from ledgerfs.errors import CorruptLedgerError
@@ -21,6 +22,25 @@ class CatalogState(IntEnum):
     """The bucket shows that there was such a ledger, but its bytes are gone."""
     GROWING = 3
     """It is not closed: more entries may come."""
+
+
+class Claims(Protocol):
+    """What two copies of one ledger are compared by: a row of a catalog has it, and so has BookKeeper's metadata."""
+
+    @property
+    def last_entry(self) -> int:
+        """Id of the last entry."""
+        ...
+
+    @property
+    def length(self) -> int:
+        """Bytes of all entries."""
+        ...
+
+    @property
+    def created_ms(self) -> int | None:
+        """Creation of the ledger, ms since 1970 UTC, or None."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +140,7 @@ class LedgerRef:
                 return stat
         raise CorruptLedgerError(f"the ledger has no {role} object", key=self.key)
 
-    def agrees_with(self, other: "LedgerRef") -> bool:
+    def agrees_with(self, other: Claims) -> bool:
         """Whether two copies of one ledger claim the same entries and bytes, and the same creation if both have it."""
         created = {self.created_ms, other.created_ms} - {None}
         return (self.last_entry, self.length) == (other.last_entry, other.length) and len(created) <= 1

@@ -19,6 +19,7 @@ from ledgerfs.ledgers.dialects_known import dialect_rows
 
 _MOST_NAMED = 3
 UNKNOWN = -1
+"""Row of a name, id of a ledger, or number of entries that nothing tells."""
 
 
 class GapKind(IntEnum):
@@ -41,7 +42,7 @@ GAP = np.dtype(
     [
         ("uuid_high", "u8"),
         ("uuid_low", "u8"),
-        ("ledger_id", "i8"),
+        ("ledger_id", "i8"),  # UNKNOWN where nothing tells it
         ("name", "i4"),  # row of Catalog.names; UNKNOWN where nothing tells it
         ("place", "i4"),  # row of Catalog.places
         ("dialect", "i1"),
@@ -72,6 +73,8 @@ class MissingLedger:
 
     Attributes
     ----------
+    ledger_id
+        Its id; -1 where nothing tells it.
     dialect
         Number of the dialect that shows it (`ledgerfs.ledgers.dialects_known`).
     uuid, key
@@ -104,9 +107,20 @@ class MissingLedger:
         """Why it is missing, in words."""
         return _REASONS[self.kind]
 
+    @property
+    def known_id(self) -> int | None:
+        """Its id; None where nothing tells it."""
+        return None if self.ledger_id == UNKNOWN else self.ledger_id
+
+    @property
+    def name(self) -> str:
+        """What to call it, in words."""
+        return "a ledger of unknown id" if self.known_id is None else f"ledger {self.ledger_id}"
+
     def as_json(self) -> dict[str, Any]:
         """Return its description for users, as values that JSON knows."""
-        return {name: getattr(self, name) for name in ("ledger_id", "key", "entries", "bytes", "why")}
+        told = {name: getattr(self, name) for name in ("key", "entries", "bytes", "why")}
+        return {"ledger_id": self.known_id, **told}
 
 
 def missing_of_row(gap: np.void, managed_ledger: str | None, place: str) -> MissingLedger:
@@ -133,7 +147,7 @@ def missing_of_row(gap: np.void, managed_ledger: str | None, place: str) -> Miss
 
 def missing_error(topic: str, missing: Sequence[MissingLedger]) -> MissingLedgerError:
     """Return the error of a read that cannot have all of a topic."""
-    shown = "; ".join(f"ledger {one.ledger_id}: {one.why} ({one.key})" for one in missing[:_MOST_NAMED])
+    shown = "; ".join(f"{one.name}: {one.why} ({one.key})" for one in missing[:_MOST_NAMED])
     more = f"; and {len(missing) - _MOST_NAMED:,} more" if len(missing) > _MOST_NAMED else ""
     ledgers = "ledger of this topic" if len(missing) == 1 else "ledgers of this topic"
     return MissingLedgerError(
@@ -147,7 +161,7 @@ def being_written_text(being_written: Sequence[MissingLedger]) -> str:
     """Return in words that some ledgers are being written, and which."""
     topics = ("unknown topic" if one.topic == topic_of(None) else printable(one.topic) for one in being_written)
     named = zip(being_written[:_MOST_NAMED], topics, strict=False)
-    shown = "; ".join(f"ledger {one.ledger_id} of {topic}" for one, topic in named)
+    shown = "; ".join(f"{one.name} of {topic}" for one, topic in named)
     more = "; …" if len(being_written) > _MOST_NAMED else ""
     return f"{len(being_written):,} ledgers seem to be uploaded just now, and are not read yet ({shown}{more})"
 

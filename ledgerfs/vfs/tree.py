@@ -162,10 +162,11 @@ class Tree:
         topic = self._directory(parts[:-1])
         view = self._views[parts[0]]
         match = _FILE_NAME.match(parts[-1])
-        if isinstance(topic, _Topic) and match is not None and match[3] == view.suffix:
+        if isinstance(topic, _Topic) and parts[-1].endswith(view.suffix):
             for missing in self._missing_of(topic, view):
                 if _missing_name(missing, view) == parts[-1]:
                     return _missing_node("/".join(parts), missing, view)
+        if isinstance(topic, _Topic) and match is not None and match[3] == view.suffix:
             for ref in self.catalog.copies_of(topic.managed_ledger, int(match[1])):
                 if (ref.copy == 0 and match[2] is None) or (ref.copy > 0 and match[2] == ref.uuid):
                     return Node("/".join(parts), ref, view.size(ref))
@@ -238,7 +239,8 @@ def _file_name(ref: LedgerRef, view: View) -> str:
 def _missing_name(missing: MissingLedger, view: View) -> str:
     # A copy that contradicts the one that would be read keeps that one from being read.
     copy = f"@{missing.uuid}" if missing.is_beside and missing.kind != GapKind.CONTRADICTED else ""
-    return f"{missing.ledger_id}{copy}{view.suffix}"
+    ledger = "unknown" if missing.known_id is None else missing.ledger_id
+    return f"{ledger}{copy}{view.suffix}"
 
 
 def _missing_node(path: str, missing: MissingLedger, view: View) -> Node:

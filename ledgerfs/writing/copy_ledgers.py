@@ -205,7 +205,7 @@ def _no_ledgers(source: Bucket, catalog: Catalog, managed_ledgers: Sequence[str 
             known = missing.pop(finding.key or "", None)
             yield finding if known is None else replace(finding, topic=_known_topic(known) or finding.topic)
     for one in missing.values():
-        yield Finding(Severity.DAMAGE, "missing-ledger", one.why, one.key, None, one.ledger_id, _known_topic(one))
+        yield Finding(Severity.DAMAGE, "missing-ledger", one.why, one.key, None, one.known_id, _known_topic(one))
 
 
 def _known_topic(one: MissingLedger) -> str | None:

@@ -33,12 +33,13 @@ OWN = np.dtype(
         ("data_version", f"S{VERSION_BYTES}"),
         ("index_version", f"S{VERSION_BYTES}"),
         ("index_state", "i1"),
-        ("_", f"V{OWN_BYTES - 145}"),
+        ("is_named", "?"),  # the metadata has the managed ledger's name
+        ("_", f"V{OWN_BYTES - 146}"),
     ]
 )
 """What only this dialect knows of a ledger."""
 
-OWN_STRUCT = Struct(f"<qq{VERSION_BYTES}s{VERSION_BYTES}sb")
+OWN_STRUCT = Struct(f"<qq{VERSION_BYTES}s{VERSION_BYTES}sb?")
 
 
 def own_of(rows: Table) -> Table:
@@ -46,10 +47,10 @@ def own_of(rows: Table) -> Table:
     return own_columns(rows, OWN)
 
 
-def pack_own(data: ObjectStat, index: ObjectStat | None, state: IndexState) -> bytes:
+def pack_own(data: ObjectStat, index: ObjectStat | None, state: IndexState, *, is_named: bool) -> bytes:
     """Return the dialect's own columns of a row."""
     size, modified_ms, version = (-1, 0, b"") if index is None else (index.size, index.modified_ms, kept_version(index))
-    return OWN_STRUCT.pack(size, modified_ms, kept_version(data), version, state).ljust(OWN_BYTES, b"\0")
+    return OWN_STRUCT.pack(size, modified_ms, kept_version(data), version, state, is_named).ljust(OWN_BYTES, b"\0")
 
 
 def kept_version(stat: ObjectStat) -> bytes:

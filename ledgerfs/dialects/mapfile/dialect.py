@@ -14,12 +14,19 @@ from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.dialects.mapfile.checks.catalog_checks import check_catalog
 from ledgerfs.dialects.mapfile.columns import NUMBER, IndexState, kept_version, own_of, pack_own
 from ledgerfs.dialects.mapfile.ends import End
-from ledgerfs.dialects.mapfile.folders import FolderFiles, LedgerFolder, MapFileListing
+from ledgerfs.dialects.mapfile.folders import FolderFiles, LedgerFolder, MapFileListing, NameStarts
 from ledgerfs.dialects.mapfile.gaps import find_gaps, is_young
 from ledgerfs.dialects.mapfile.loading import Loaded, Unloaded, load_folders, may_grow
 from ledgerfs.dialects.mapfile.reader import MapFileReader
 from ledgerfs.dialects.mapfile.remains import MapFileRemains, PartialLedger, remains_of, require_top
-from ledgerfs.errors import AccessDeniedError, CorruptLedgerError, CorruptMetadataError, LedgerfsError, StoreError
+from ledgerfs.errors import (
+    AccessDeniedError,
+    CorruptLedgerError,
+    CorruptMetadataError,
+    CorruptObjectError,
+    LedgerfsError,
+    StoreError,
+)
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import LEDGER, Table, uuid_from_halves, uuid_halves
 from ledgerfs.ledgers.dialect import FoundLedgers, Names, OpenLedger, Progress, RepairRequest
@@ -67,15 +74,14 @@ class MapFiles:
         progress: Progress | None,
     ) -> FoundLedgers:
         """Read of each folder that ``previous`` does not know in its present version what makes it a ledger."""
-        known = _KnownRows(previous)
-        rows, unseen = [], []
+        known, found = _KnownRows(previous), _Findings(names, places)
+        unseen = []
         for files in listing.folders():
-            row = known.unchanged(files)
-            if row is None:
+            number = known.unchanged(files)
+            if number is None:
                 unseen.append(files)
             else:
-                rows.append(known.row(row, names, places))
-        found = _Findings(names, places)
+                found.keep(known.row(number), files.folder, known.name_of(number))
         for low in range(0, len(unseen), _CHUNK):
 
             def tell(done: int, before: int = low) -> None:
@@ -84,10 +90,11 @@ class MapFiles:
 
             for one in load_folders(self._store, unseen[low : low + _CHUNK], tell):
                 found.take(one)
-        found.require_the_stores_health(has_others=bool(rows))
-        table = np.concatenate([np.array(rows, LEDGER), np.array(found.rows, LEDGER)])
+        found.require_the_stores_health()
+        starts = found.name_starts()
+        partial = tuple(found.partial(starts))
         return FoundLedgers(
-            table, MapFileRemains(tuple(found.partial()), is_one_ledger={"data", "index"} <= listing.at_top)
+            found.table(starts), MapFileRemains(partial, is_one_ledger={"data", "index"} <= listing.at_top)
         )
 
     def completed(self, catalog: Catalog) -> Catalog:
@@ -160,13 +167,14 @@ class _KnownRows:
             is_same &= _is_same(files.index, int(own["index_size"]), own["index_version"])
         return number if is_same else None
 
-    def row(self, number: int, names: Names, places: Names) -> tuple[Any, ...]:
-        """Return a row with name and place of the new catalog."""
+    def row(self, number: int) -> tuple[Any, ...]:
+        """Return a row, with name and place of the earlier catalog."""
+        return cast("tuple[Any, ...]", self._rows[number].item())
+
+    def name_of(self, number: int) -> str | None:
+        """Return the managed ledger of a row by its metadata; None if that does not name it."""
         assert self._catalog is not None  # noqa: S101  (there are rows)
-        row = self._rows[number].copy()
-        row["name"] = names.row_of(self._catalog.names[int(row["name"])])
-        row["place"] = places.row_of(self._catalog.places[int(row["place"])])
-        return cast("tuple[Any, ...]", row.item())
+        return self._catalog.names[int(self._rows["name"][number])] if self._own["is_named"][number] else None
 
 
 def _is_same(stat: ObjectStat, size: int, version: bytes) -> bool:
@@ -174,76 +182,101 @@ def _is_same(stat: ObjectStat, size: int, version: bytes) -> bool:
 
 
 class _Findings:
-    """What became of folders: rows, and what is left of others."""
+    """What became of folders: rows, and what is left of others.
+
+    Names and places of rows are set when the names that metadata has are known, since those of nameless ledgers are guessed by them.
+    """
 
     def __init__(self, names: Names, places: Names) -> None:
-        self.rows: list[tuple[Any, ...]] = []
         self._names = names
         self._places = places
-        self._unloaded: list[tuple[Unloaded, bool, str | None]] = []
+        self._rows: list[tuple[tuple[Any, ...], LedgerFolder, str | None]] = []
+        self._unloaded: list[tuple[Unloaded, bool]] = []
         self._now_ms = int(time.time() * 1000)
+
+    def keep(self, row: tuple[Any, ...], folder: LedgerFolder, told: str | None) -> None:
+        """Take a row, whose name and place are set later, and its managed ledger by the metadata."""
+        self._rows.append((row, folder, told))
 
     def take(self, one: Loaded | Unloaded) -> None:
         """Take a folder; one that lacks its end, and is young, may be growing, and is no ledger yet."""
-        fault = one.files.folder.fault
+        folder = one.files.folder
         if isinstance(one, Unloaded):
-            self._unloaded.append((one, may_grow(one.error) and not fault, None))
-        elif fault:
-            error = CorruptLedgerError(fault, key=one.data.key)
-            self._unloaded.append((Unloaded(one.files, error), False, one.metadata.managed_ledger))
-        elif one.end is End.MISSING and is_young(one.data.modified_ms, self._now_ms):
-            self._unloaded.append((Unloaded(one.files, _unfinished(one)), True, None))
-        elif (name := _name_of(one)) is None:
-            self._unloaded.append((Unloaded(one.files, _of_another(one)), False, one.metadata.managed_ledger))
+            self._unloaded.append((one, may_grow(one.error) and not folder.fault))
+            return
+        is_written = one.end is End.MISSING and is_young(one.data.modified_ms, self._now_ms) and not folder.fault
+        error = _unfinished(one) if is_written else _contradiction(one)
+        if error is None:
+            self.keep(_row(one), folder, one.metadata.managed_ledger)
         else:
-            self.rows.append(self._row(one, name))
+            self._unloaded.append((Unloaded(one.files, error, one.metadata), is_written))
 
-    def require_the_stores_health(self, *, has_others: bool) -> None:
+    def require_the_stores_health(self) -> None:
         """Raise what the store said if it refused each of all folders."""
-        errors = [one.error for one, *_ in self._unloaded]
-        if errors and not (has_others or self.rows) and all(map(_is_the_stores, errors)):
+        errors = [one.error for one, _ in self._unloaded]
+        if errors and not self._rows and all(map(_is_the_stores, errors)):
             raise errors[0]
 
-    def partial(self) -> Iterator[PartialLedger]:
-        """Yield what is left, when the places of all ledgers are known."""
-        known = list(self._places.texts)
-        for one, grows, told in self._unloaded:
-            files, folder = one.files, one.files.folder
-            place = folder.guessed_place(known)
-            path_tells = not folder.fault or bool(folder.name)
-            name = folder.path.removeprefix(place) if path_tells else None
-            for path in (place, folder.exact_place) if told or folder.fault else (place,):
-                self._places.row_of(path)
-            for text in (name, told):
-                if text is not None:
-                    self._names.row_of(text)
+    def name_starts(self) -> NameStarts:
+        """Return where names begin, by the ledgers whose metadata has them; of other folders that is only needed if there are any."""
+        starts = NameStarts()
+        if self._unloaded or any(told is None for *_, told in self._rows):
+            for _, folder, told in self._rows:
+                place = None if told is None else folder.place_of(told)
+                if told is not None and place is not None:
+                    starts.learn(place, told)
+        return starts
+
+    def table(self, starts: NameStarts) -> Table:
+        """Return the rows of ledgers."""
+        rows = []
+        for row, folder, told in self._rows:
+            name = folder.path.removeprefix(starts.guess(folder)) if told is None else told
+            named = self._names.row_of(name), self._places.row_of(folder.path.removesuffix(name))
+            rows.append((*row[:3], *named, *row[5:]))
+        return np.array(rows, LEDGER)
+
+    def partial(self, starts: NameStarts) -> Iterator[PartialLedger]:
+        """Yield what is left."""
+        for one, grows in self._unloaded:
+            files, folder, metadata = one.files, one.files.folder, one.metadata
+            told = None if metadata is None else metadata.managed_ledger
+            place = None if told is None else folder.place_of(told)
+            place = starts.guess(folder) if place is None else place
+            name = folder.path.removeprefix(place) if folder.is_in_a_topic else None
             stats = [stat for stat in (files.data, files.index) if stat is not None]
             modified_ms = max((stat.modified_ms for stat in stats), default=0)
             has = files.data is not None, files.index is not None
-            yield PartialLedger(folder, place, name, told, one.error, modified_ms, grows, *has)
+            partial = PartialLedger(folder, place, name, metadata, one.error, modified_ms, grows, *has, files.is_empty)
+            for text in partial.managed_ledgers:
+                self._places.row_of(partial.place_of(text))
+                if text is not None:
+                    self._names.row_of(text)
+            yield partial
 
-    def _row(self, one: Loaded, name: str) -> tuple[Any, ...]:
-        folder, metadata, data = one.files.folder, one.metadata, one.data
-        place = folder.path.removesuffix(name)
-        return (
-            *uuid_halves(folder.uuid),
-            folder.ledger_id,
-            self._names.row_of(name),
-            self._places.row_of(place),
-            0,
-            NUMBER,
-            CatalogState.DAMAGED if one.end is End.MISSING else CatalogState.SOUND,
-            metadata.is_in_place,
-            0,
-            metadata.last_entry,
-            metadata.length,
-            data.size,
-            -1,
-            one.cuts,
-            metadata.created_ms or 0,
-            data.modified_ms,
-            pack_own(data, one.files.index, one.index_state),
-        )
+
+def _row(one: Loaded) -> tuple[Any, ...]:
+    """Return a ledger as a row without name and place."""
+    folder, metadata, data = one.files.folder, one.metadata, one.data
+    return (
+        *uuid_halves(folder.uuid),
+        folder.ledger_id,
+        0,
+        0,
+        0,
+        NUMBER,
+        CatalogState.DAMAGED if one.end is End.MISSING else CatalogState.SOUND,
+        metadata.is_in_place,
+        0,
+        metadata.last_entry,
+        metadata.length,
+        data.size,
+        -1,
+        one.cuts,
+        metadata.created_ms or 0,
+        data.modified_ms,
+        pack_own(data, one.files.index, one.index_state, is_named=metadata.managed_ledger is not None),
+    )
 
 
 def _is_the_stores(error: LedgerfsError) -> bool:
@@ -251,19 +284,17 @@ def _is_the_stores(error: LedgerfsError) -> bool:
     return isinstance(error, AccessDeniedError | StoreError)
 
 
-def _name_of(one: Loaded) -> str | None:
-    """Return the managed ledger of a ledger; None where folder and metadata contradict each other."""
-    folder, told = one.files.folder, one.metadata.managed_ledger
-    if told is None:
-        return folder.path.removeprefix(folder.guessed_place(()))
-    return None if folder.place_of(told) is None else told
-
-
 def _unfinished(one: Loaded) -> CorruptLedgerError:
     reason = f"the data ends before entry {one.metadata.last_entry}, the last one: it is being written, or was never finished"
     return CorruptLedgerError(reason, key=one.data.key, offset=one.data.size)
 
 
-def _of_another(one: Loaded) -> CorruptMetadataError:
-    reason = f"the metadata is of {one.metadata.managed_ledger!r}, which is not where the path of the folder ends"
+def _contradiction(one: Loaded) -> CorruptObjectError | None:
+    """Return what is wrong with the place of a folder: it is none of a ledger, or not of the one that the metadata names."""
+    folder, told = one.files.folder, one.metadata.managed_ledger
+    if folder.fault:
+        return CorruptLedgerError(folder.fault, key=one.data.key)
+    if told is None or folder.place_of(told) is not None:
+        return None
+    reason = f"the metadata is of {told!r}, which is not where the path of the folder ends"
     return CorruptMetadataError(reason, key=one.data.key)

@@ -6,9 +6,10 @@ open: that the ledger's own metadata tells.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ledgerfs.formats.mapfile.names import KINDS, FileKind, nearly_a_ledger, parse_ledger_folder, parse_ledger_name
+from ledgerfs.ledgers.missing_ledgers import UNKNOWN
 from ledgerfs.storage.objects import ObjectStat
 
 _PARTS = 5
@@ -26,8 +27,11 @@ class LedgerFolder:
     ----------
     path
         Of the topic's folder: the place in the bucket, and the name of the managed ledger.
+    ledger_id
+        The id by the folder's name; a guess where that is not as Pulsar writes it, and -1 where there is nothing to guess from.
     name
-        Of the ledger's folder, where that is not as Pulsar writes it: then nothing tells the uuid.
+        Path of the ledger's folder below that of the topic, where that is not as Pulsar writes it: then nothing tells the uuid. It is
+        empty where the ledger's files are in the topic's folder itself.
     fault
         What is wrong with name or path, so that it is no ledger, whatever is in it; empty where nothing is.
 
@@ -36,13 +40,19 @@ class LedgerFolder:
     path: str
     ledger_id: int
     uuid: str
-    name: str = ""
+    name: str | None = None
     fault: str = ""
 
     @property
     def key(self) -> str:
         """Path of the ledger's folder."""
-        return f"{self.path}/{self.name or f'{self.ledger_id}-{self.uuid}'}".removeprefix("/")
+        name = f"{self.ledger_id}-{self.uuid}" if self.name is None else self.name
+        return f"{self.path}/{name}".removeprefix("/").removesuffix("/")
+
+    @property
+    def is_in_a_topic(self) -> bool:
+        """Whether the path tells whose it is."""
+        return not self.fault or self.name is not None
 
     @property
     def data_key(self) -> str:
@@ -67,7 +77,7 @@ class LedgerFolder:
         return name if is_name else None
 
     def guessed_place(self, known: Iterable[str]) -> str:
-        """Return where in the bucket its name begins, in all likelihood: where those of other ledgers do, else with four parts."""
+        """Return where in the bucket its name begins, in all likelihood: where those of known ledgers do, else with four parts."""
         likely = [place for place in known if self.name_at(place) is not None]
         return max(likely, key=len, default="/".join(self.path.split("/")[:-4]) + "/").removeprefix("/")
 
@@ -79,12 +89,38 @@ class LedgerFolder:
 
 @dataclass(frozen=True, slots=True)
 class FolderFiles:
-    """A ledger's folder, and what was listed in it, or of it itself."""
+    """A ledger's folder, and what was listed in it, or of it itself; ``has_more``: whether other files in it have bytes."""
 
     folder: LedgerFolder
     data: ObjectStat | None = None
     index: ObjectStat | None = None
     itself: ObjectStat | None = None
+    has_more: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether not one byte is in it, as far as the store let us look."""
+        stats = (stat for stat in (self.data, self.index, self.itself) if stat is not None)
+        return not (self.has_more or any(stat.size or stat.refused for stat in stats))
+
+
+@dataclass(slots=True)
+class NameStarts:
+    """Where in the bucket the names of managed ledgers begin, as the metadata of ledgers tells it; of others that is guessed by these."""
+
+    _by_path: dict[str, str] = field(default_factory=dict)
+    _places: set[str] = field(default_factory=set)
+
+    def learn(self, place: str, managed_ledger: str) -> None:
+        """Learn the place of a name that metadata has; where those of one folder contradict each other, the shortest counts."""
+        path = f"{place}{managed_ledger}"
+        self._by_path[path] = min(place, self._by_path.get(path, place))
+        self._places.add(place)
+
+    def guess(self, folder: LedgerFolder) -> str:
+        """Return where the name of a folder begins: where that of another ledger of the same topic's folder does, if there is one."""
+        place = self._by_path.get(folder.path)
+        return folder.guessed_place(self._places) if place is None else place
 
 
 class MapFileListing:
@@ -97,10 +133,11 @@ class MapFileListing:
 
     """
 
-    __slots__ = ("_found", "at_top")
+    __slots__ = ("_found", "_with_more", "at_top")
 
     def __init__(self) -> None:
         self._found: dict[LedgerFolder, dict[FileKind, ObjectStat]] = {}
+        self._with_more: set[LedgerFolder] = set()
         self.at_top: set[str] = set()
 
     def take(self, page: Sequence[ObjectStat]) -> list[ObjectStat]:
@@ -108,17 +145,23 @@ class MapFileListing:
         return [stat for stat in page if not self._take(stat)]
 
     def may_be_behind(self, key: str) -> bool:
-        """Whether a link stands where the folder of a topic would, or beside folders on the way to ledgers."""
+        """Whether a link stands where the folder of a topic would, or below one, or beside folders on the way to ledgers."""
         above, _, name = key.rpartition("/")
         parts = above.split("/")
-        if (len(parts) >= _PARTS - 2 and parts[-1] == _DOMAIN) or (len(parts) >= _PARTS - 3 and name == _DOMAIN):
+        if _DOMAIN in parts[2:] or (len(parts) >= 2 and name == _DOMAIN):
             return True
         return any(not above or f"{folder.path}/".startswith(f"{above}/") for folder in self._found)
 
     def folders(self) -> list[FolderFiles]:
         """Return what was found."""
         return [
-            FolderFiles(folder, files.get(FileKind.DATA), files.get(FileKind.INDEX), files.get(FileKind.OTHER))
+            FolderFiles(
+                folder,
+                files.get(FileKind.DATA),
+                files.get(FileKind.INDEX),
+                files.get(FileKind.OTHER),
+                folder in self._with_more,
+            )
             for folder, files in self._found.items()
         ]
 
@@ -128,8 +171,13 @@ class MapFileListing:
         folder = None if kind is None else ledger_folder(path)
         if kind is None or folder is None:
             return self._take_odd(stat, path.split("/"), name)
-        self._found.setdefault(folder, {})[kind] = stat
+        self._add(folder, kind, stat)
         return True
+
+    def _add(self, folder: LedgerFolder, kind: FileKind, stat: ObjectStat) -> None:
+        self._found.setdefault(folder, {})[kind] = stat
+        if kind is FileKind.CHECKSUM and stat.size:
+            self._with_more.add(folder)
 
     def _take_odd(self, stat: ObjectStat, parts: list[str], name: str) -> bool:
         """Take what looks like a ledger, and is not as Pulsar writes one: passed over, it would be gone without a word."""
@@ -146,11 +194,12 @@ class MapFileListing:
             if folder is not None:
                 # There is a folder, whatever is in it.
                 self._found.setdefault(folder, {})
+                self._with_more.add(folder)
                 return False
         odd = None if kind is None or not parts else _odd_folder(parts)
         if kind is None or odd is None:
             return False
-        self._found.setdefault(odd, {})[kind] = stat
+        self._add(odd, kind, stat)
         return True
 
 
@@ -162,14 +211,24 @@ def ledger_folder(path: str) -> LedgerFolder | None:
 
 
 def _odd_folder(parts: list[str]) -> LedgerFolder | None:
-    """Return what the path of a folder tells that has a ledger's files in it, and is none of a ledger."""
-    path, name = "/".join(parts[:-1]), parts[-1]
-    parsed = parse_ledger_name(name)
-    if parsed is not None:
-        fault = "the folder of a ledger, which is not in tenant/namespace/persistent/topic"
-        return LedgerFolder(path, *parsed, fault=fault)
-    ledger_id = nearly_a_ledger(name)
-    if ledger_id is None or parts[-3:-2] != [_DOMAIN] or len(parts) < _PARTS:
+    """Return what the path of a folder tells that has a ledger's files in it, and is none of a ledger; None if it is nobody's.
+
+    All that is below the folder of a topic is that topic's, whatever its name.
+    """
+    end, parsed = _end_of_topic(parts), parse_ledger_name(parts[-1])
+    if end is not None and not (parsed and end == len(parts)):
+        below = parts[end:]
+        guesses = (nearly_a_ledger(name) for name in reversed(below))
+        ledger_id = next((guess for guess in guesses if guess is not None), UNKNOWN)
+        fault = "a ledger's files that are not in a folder named <ledger id>-<uuid>, as Pulsar writes it, in that of their topic"
+        return LedgerFolder("/".join(parts[:end]), ledger_id, _NO_UUID, "/".join(below), fault)
+    if parsed is None:
         return None
-    fault = "a ledger's files in a folder that is not named <ledger id>-<uuid> as Pulsar writes it"
-    return LedgerFolder(path, ledger_id, _NO_UUID, name, fault)
+    fault = "the folder of a ledger, which is not in tenant/namespace/persistent/topic"
+    return LedgerFolder("/".join(parts[:-1]), *parsed, fault=fault)
+
+
+def _end_of_topic(parts: list[str]) -> int | None:
+    """Return how many parts of a path are that of a topic's folder; None where it is not below one. Preferred is the parent."""
+    ends = (at + 2 for at in range(2, len(parts) - 1) if parts[at] == _DOMAIN)
+    return min(ends, key=lambda end: abs(len(parts) - 1 - end), default=None)

@@ -23,11 +23,24 @@ def is_young(modified_ms: int, now_ms: int) -> bool:
 
 def has_copy(catalog: Catalog, partial: PartialLedger) -> bool:
     """Whether a whole copy of the ledger is in the bucket, in whatever dialect: for each topic that it may be of."""
-    return all(_is_whole(catalog, name, partial.folder.ledger_id) for name in partial.managed_ledgers)
+    return all(_has_copy_of(catalog, name, partial) for name in partial.managed_ledgers)
 
 
-def _is_whole(catalog: Catalog, managed_ledger: str | None, ledger_id: int) -> bool:
-    return any(copy.is_sound for copy in catalog.copies_of(managed_ledger, ledger_id))
+def _has_copy_of(catalog: Catalog, managed_ledger: str | None, partial: PartialLedger) -> bool:
+    """Whether a topic has a whole ledger of the same id, and the folder's metadata tells that it is the same one.
+
+    The id alone is not enough where there may be entries: two clusters may share a bucket. Nor are sizes, where the id is a guess: many
+    ledgers of a topic may have the same.
+    """
+    metadata, folder = partial.metadata, partial.folder
+    copies = [copy for copy in catalog.copies_of(managed_ledger, folder.ledger_id) if copy.is_sound]
+    if metadata is None:
+        return bool(copies) and partial.is_empty and not (folder.fault or partial.is_refused)
+    is_guess = folder.name is not None
+    return any(
+        copy.agrees_with(metadata) and not (is_guess and None in {copy.created_ms, metadata.created_ms})
+        for copy in copies
+    )
 
 
 def find_gaps(catalog: Catalog, now_ms: int) -> Iterator[tuple[Any, ...]]:
@@ -39,7 +52,7 @@ def find_gaps(catalog: Catalog, now_ms: int) -> Iterator[tuple[Any, ...]]:
             continue
         kind = _kind_of(partial, now_ms)
         for name in partial.managed_ledgers:
-            if _is_whole(catalog, name, folder.ledger_id):
+            if _has_copy_of(catalog, name, partial):
                 continue
             is_beside = bool(catalog.copies_of(name, folder.ledger_id))
             place = rows[partial.place_of(name)]

@@ -18,6 +18,7 @@ from ledgerfs.errors import (
     CorruptIndexError,
     CorruptLedgerError,
     CorruptMetadataError,
+    CorruptObjectError,
     LedgerfsError,
     ObjectNotFoundError,
     StaleObjectError,
@@ -38,6 +39,9 @@ HEAD_BYTES = 64 << 10
 
 TAIL_BYTES = 4 << 20
 """Last bytes that are read at most: a few blocks, or as many markers as are tried."""
+
+_ENDLESS = 2**63 - 1
+"""Size of data of which nothing is to be said to be missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +66,11 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Unloaded:
-    """A ledger's folder that cannot be read as one, and why."""
+    """A ledger's folder that cannot be read as one, why, and its metadata if that could be read."""
 
     files: FolderFiles
     error: LedgerfsError
+    metadata: LedgerMetadata | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +126,10 @@ class _Begun:
         cuts, state = (1, IndexState.WRONG) if is_wrong else (self.cuts, self.index_state)
         return Loaded(self.files, self.data, self.start.metadata, cuts, state, end)
 
+    def unloaded(self, error: LedgerfsError) -> Unloaded:
+        """Return the ledger as one whose end could not be read."""
+        return Unloaded(self.files, error, self.start.metadata)
+
     def _window(self, tail: bytes) -> Window:
         return Window(memoryview(tail), self.data.size - len(tail), self.data.size, key=self.data.key)
 
@@ -155,7 +164,7 @@ def _begun(store: ObjectStore, folders: Iterable[FolderFiles]) -> Iterator[_Begu
         except StoreUnreachableError:
             raise
         except LedgerfsError as error:
-            yield Unloaded(one, error)
+            yield Unloaded(one, error, shown_metadata(head) if isinstance(head, bytes) else None)
 
 
 def _ended(store: ObjectStore, begun: Iterable[_Begun | Unloaded]) -> Iterator[Loaded | Unloaded]:
@@ -171,13 +180,13 @@ def _ended(store: ObjectStore, begun: Iterable[_Begun | Unloaded]) -> Iterator[L
             yield made
     doubted: list[_Begun] = []
     for one, tail in _tails(store, [(one, one.tail_start) for one in waiting]):
-        made = Unloaded(one.files, tail) if isinstance(tail, LedgerfsError) else one.told(tail)
+        made = one.unloaded(tail) if isinstance(tail, LedgerfsError) else one.told(tail)
         if made is None:
             doubted.append(one)
         else:
             yield made
     for one, tail in _tails(store, [(one, one.least_start) for one in doubted]):
-        made = Unloaded(one.files, tail) if isinstance(tail, LedgerfsError) else one.seen(tail)
+        made = one.unloaded(tail) if isinstance(tail, LedgerfsError) else one.seen(tail)
         yield _walked(store, one) if made is None else made
 
 
@@ -196,7 +205,7 @@ def _walked(store: ObjectStore, one: _Begun) -> Loaded | Unloaded:
     except StoreUnreachableError:
         raise
     except LedgerfsError as error:
-        return Unloaded(one.files, error)
+        return one.unloaded(error)
 
 
 def _found(store: ObjectStore, files: FolderFiles) -> FolderFiles | Unloaded:
@@ -297,6 +306,17 @@ def read_start(head: bytes, data: ObjectStat, read: Callable[[int], bytes]) -> S
         if header is not None and isinstance(value, bytes):
             return Start(header, parse_ledger_metadata(value, key=data.key))
         head = read(min(data.size, max(int(value), 2 * len(head))))
+
+
+def shown_metadata(head: bytes) -> LedgerMetadata | None:
+    """Return the metadata that the first bytes of a ledger's data show, also where the record or block that it is in is cut short."""
+    window = Window(memoryview(head), 0, _ENDLESS)
+    try:
+        header = parse_header(window)
+        value = None if header is None else read_metadata_value(window, header)
+        return parse_ledger_metadata(value) if isinstance(value, bytes) else None
+    except (CorruptObjectError, UnsupportedFormatError):
+        return None
 
 
 def may_grow(error: LedgerfsError) -> bool:

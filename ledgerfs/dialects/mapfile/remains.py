@@ -10,6 +10,7 @@ import numpy.typing as npt
 from ledgerfs.dialects.mapfile.columns import NUMBER
 from ledgerfs.dialects.mapfile.folders import LedgerFolder
 from ledgerfs.errors import AccessDeniedError, LedgerfsError, NotFoundError, ObjectNotFoundError, StoreError
+from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata
 from ledgerfs.ledgers.remains import Unreadable
 
 if TYPE_CHECKING:
@@ -24,26 +25,34 @@ class PartialLedger:
     ----------
     place, managed_ledger
         Where in the bucket the name begins, and whose it is, by the path; None where that does not tell.
-    told
-        Whose it is by its metadata, where that contradicts the path.
+    metadata
+        Its metadata; None if that cannot be read.
     modified_ms
         When the last of what is there was written; 0 where nothing is.
     may_grow
         Whether it looks like one that is written just now: its end is missing.
     has_data, has_index
         Whether these are there.
+    is_empty
+        Whether not one byte of it is there.
 
     """
 
     folder: LedgerFolder
     place: str
     managed_ledger: str | None
-    told: str | None
+    metadata: LedgerMetadata | None
     error: LedgerfsError
     modified_ms: int
     may_grow: bool
     has_data: bool
     has_index: bool
+    is_empty: bool
+
+    @property
+    def told(self) -> str | None:
+        """Whose it is by its metadata."""
+        return None if self.metadata is None else self.metadata.managed_ledger
 
     @property
     def is_deleted(self) -> bool:

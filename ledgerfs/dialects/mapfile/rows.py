@@ -18,7 +18,7 @@ def objects_of(
 ) -> tuple[tuple[str, ObjectStat], ...]:
     """Return the data of a row of `LEDGER`, and the index where there is one (`ledgerfs.ledgers.dialects_known.ObjectsOf`)."""
     folder = _folder(uuid_from_halves(row[0], row[1]), row[2], managed_ledger, place)
-    index_size, index_ms, data_version, index_version, _ = OWN_STRUCT.unpack_from(own)
+    index_size, index_ms, data_version, index_version, *_ = OWN_STRUCT.unpack_from(own)
     stored, changed_ms = row[12], row[16]
     data = ("data", ObjectStat(f"{folder}/data", stored, changed_ms, data_version.rstrip(b"\0").decode()))
     if index_size < 0:

@@ -11,7 +11,7 @@ from unicodedata import normalize
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _LEDGER_FOLDER = re.compile(rf"(0|[1-9][0-9]{{0,18}})-({_UUID})\Z", re.ASCII)
-_NEARLY_A_LEDGER = re.compile(rf"\A[+-]?(\d{{1,40}})(?![\dA-Za-z])|(\d{{1,40}})-{_UUID}", re.IGNORECASE)
+_NEARLY_A_LEDGER = re.compile(rf"\A[+-]?(?!{_UUID})(\d{{1,40}})(?![\dA-Za-z])|(\d{{1,40}})-{_UUID}", re.IGNORECASE)
 _MAX_LEDGER_ID = 2**63 - 1
 
 
@@ -96,7 +96,7 @@ def nearly_a_ledger(name: str) -> int | None:
     """Return the ledger id of a name that Pulsar gives to no folder, but that somebody may have made of one; None for any other.
 
     Such are those in upper case, with zeros or a sign before the id, with another uuid or none, with something before or behind, and with
-    digits of other scripts.
+    digits of other scripts. The id is a guess: ``1_0-…`` may have been 1 or 10. A uuid alone has none.
     """
     match = _NEARLY_A_LEDGER.search(normalize("NFKC", name))
     return None if match is None else min(int(match[1] or match[2]), _MAX_LEDGER_ID)

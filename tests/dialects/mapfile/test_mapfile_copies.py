@@ -3,6 +3,7 @@
 import json
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,8 @@ def test_nor_by_any_other_way(tmp_path: Path) -> None:
 
 def test_a_ledger_that_seems_to_be_written_is_not_left_out(tmp_path: Path) -> None:
     """As after `cp -r`, which makes every file new: nobody can tell a writer from a crash."""
-    young = mapfile(messages(2, 20), 2, last_entry=29)
+    whole = mapfile(messages(2, 30), 2)
+    young = replace(whole, data=whole.data[:-60])
     alone = mapfile(messages(3, 20), 3, name="public/default/persistent/payments", last_entry=29)
     url = put_mapfiles(tmp_path / "source", mapfile(messages(1, 5), 1))
     put_mapfiles(tmp_path / "source", young, alone, at=time.time() - 5)
@@ -89,8 +91,13 @@ def test_a_ledger_that_seems_to_be_written_is_not_left_out(tmp_path: Path) -> No
     ] == [(TOPIC, 2, young.uuid), ("persistent://public/default/payments", 3, alone.uuid)]
     assert f"failed  {young.folder}/data: it is being written" in told.stderr.decode()
     run("offload", url, str(tmp_path / "target"), "--topic", TOPIC, code=1)
-    # Beside a whole copy it is nothing that a copy of the bucket lacks.
-    put_in_folder(tmp_path / "source", offload(messages(2, 30), 2, uuid=7))
+    # Beside a whole copy it is nothing that a copy of the bucket lacks; beside another ledger of its id it is.
+    other = offload(messages(2, 29), 2, uuid=7)
+    put_in_folder(tmp_path / "source", other)
+    run("offload", url, str(tmp_path / "not"), "--topic", TOPIC, code=1)
+    for key in other.objects:
+        (tmp_path / "source" / key).unlink()
+    put_in_folder(tmp_path / "source", offload(whole.entries, 2, uuid=7))
     run("offload", url, str(tmp_path / "other"), "--topic", TOPIC)
 
 

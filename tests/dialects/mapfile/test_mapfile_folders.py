@@ -2,6 +2,7 @@
 
 import shutil
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from ledgerfs.errors import (
     StaleObjectError,
     UnplacedLedgersWarning,
 )
+from ledgerfs.formats.mapfile.header import RecordCompression
 from ledgerfs.fsspec_impl.filesystem import LedgerFileSystem
 from ledgerfs.ledgers.ledger_ref import CatalogState
 from ledgerfs.ledgers.missing_ledgers import GapKind
@@ -26,12 +28,15 @@ from ledgerfs.storage.folders.store import LocalStore
 from ledgerfs.storage.objects import ObjectStat
 from ledgerfs.upkeep.repair.plan import plan_repair
 from ledgerfs.upkeep.verification import verify
-from tests.support.ledgers import NAME, offload, put_in_folder
+from ledgerfs.writing.copy_ledgers import copy_ledgers
+from tests.support.ledgers import CREATED_MS, NAME, offload, put_in_folder
 from tests.support.mapfile_buckets import LONG_AGO, mapfile, messages, put_file, put_mapfiles
+from tests.support.mapfiles import MapFileWriter
 from tests.support.s3 import S3Server
 
 TOPIC = "persistent://public/default/orders"
 V1 = "public/cluster-a/default/persistent/orders"
+PAYMENTS = "public/default/persistent/payments"
 
 
 def kinds_of(url: str, **options: Any) -> list[str]:
@@ -54,7 +59,7 @@ def test_what_a_crash_leaves_is_damage_by_name(left: str, tmp_path: Path) -> Non
     elif left == "index":
         put_file(folder / "index", partial.index)
     elif left == "of another":
-        put_mapfiles(tmp_path, mapfile(messages(2, 5), 2, told="public/default/persistent/payments"))
+        put_mapfiles(tmp_path, mapfile(partial.entries, 2, told="public/default/persistent/payments"))
     else:
         put_file(
             folder / "data", {"empty data": b"", "header": partial.data[:138], "no metadata": partial.data[:150]}[left]
@@ -71,11 +76,13 @@ def test_what_a_crash_leaves_is_damage_by_name(left: str, tmp_path: Path) -> Non
     assert kinds_of(url) == ["partial-ledger"]
     repairs = plan_repair(open_bucket(url)).items
     assert [(one.kind, one.action_name) for one in repairs] == [("partial-ledger", "nothing")]
-    # A whole copy of it makes up for that.
+    # A whole copy of it makes up for that if the metadata tells that it is one, or no byte is there that could be of another;
+    # not for the topic that the metadata is of.
     put_mapfiles(tmp_path, mapfile(partial.entries, 2, uuid=77))
-    assert len(values(url)) == 10
-    # But for the topic that the metadata is of, which lacks it still.
-    assert kinds_of(url) == (["partial-ledger"] if left == "of another" else [])
+    is_made_up_for = left in {"nothing", "empty data", "of another"}
+    assert len(values(url, on_corrupt="skip")) == 10
+    assert bool(open_bucket(url).topic(TOPIC).missing) != is_made_up_for
+    assert kinds_of(url) == ([] if left in {"nothing", "empty data"} else ["partial-ledger"])
 
 
 def test_a_ledger_that_was_never_finished(tmp_path: Path) -> None:
@@ -219,9 +226,81 @@ def test_half_an_upload_of_the_one_is_made_up_for_by_the_other(tmp_path: Path) -
     made = mapfile(messages(1, 10), 1)
     put_in_folder(tmp_path, offload(made.entries, 1, uuid=101))
     url = put_mapfiles(tmp_path, made)
-    put_file(tmp_path / made.folder / "data", made.data[:100])
+    for name in ("data", "index"):
+        put_file(tmp_path / made.folder / name, b"")
     assert len(values(url)) == 10
     assert kinds_of(url) == []
+    # Of what has bytes that nobody can read, nothing tells whether it is the same.
+    put_file(tmp_path / made.folder / "data", made.data[:100])
+    with pytest.raises(MissingLedgerError):
+        values(url)
+    assert kinds_of(url) == ["partial-ledger"]
+
+
+UNCOMPRESSED = MapFileWriter(compression=RecordCompression.NONE)
+
+
+@pytest.mark.parametrize("compression", RecordCompression)
+@pytest.mark.parametrize("is_same", [True, False])
+@pytest.mark.parametrize("whole", ["blob", "mapfile"])
+def test_a_whole_ledger_beside_one_that_is_being_written(
+    whole: str, is_same: bool, compression: RecordCompression, tmp_path: Path, s3: S3Server, s3_bucket: str
+) -> None:
+    """It is another attempt at the same ledger, or one of another cluster, whose entries nobody reads: then every reader is told.
+
+    The metadata tells which, also in a first block that is cut.
+    """
+    written = mapfile(messages(8, 300), 8, writer=MapFileWriter(compression=compression))
+    if is_same:
+        entries, created_ms = list(written.entries), CREATED_MS
+    else:
+        entries, created_ms = [written.entries[0]] * 2, CREATED_MS + 86_400_000
+    blob = offload(entries, 8, uuid=77, created_ms=created_ms)
+    other = blob.objects if whole == "blob" else mapfile(entries, 8, uuid=77, created_ms=created_ms).objects
+    half = {f"{written.folder}/data": written.data[: len(written.data) // 2], f"{written.folder}/index": b""}
+    for key, data in {**other, **mapfile(messages(1, 3), 1).objects, **half}.items():
+        s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data)
+    bucket = open_bucket(f"s3://{s3_bucket}", s3.options)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert bucket.topic(TOPIC).count() == len(entries) + 3
+        (tmp_path / "to").mkdir()
+        report = copy_ledgers(bucket, open_bucket(tmp_path / "to"), allow_incomplete=True)
+    assert {one.category for one in told} == (set() if is_same else {UnplacedLedgersWarning})
+    assert [one.ledger_id for one in report.missing] == ([] if is_same else [8])
+    findings = [one for one in verify(bucket).findings if one.kind == "partial-ledger"]
+    assert [one.severity.value for one in findings] == ["remark" if is_same else "damage"]
+
+
+def test_the_metadata_of_what_is_being_written_names_its_topic(tmp_path: Path) -> None:
+    """It may be in the folder of another one: both are told."""
+    url = put_mapfiles(tmp_path, mapfile(messages(1, 5), 1), mapfile(messages(2, 5), 2, name=PAYMENTS))
+    written = mapfile(messages(8, 300), 8, writer=UNCOMPRESSED, told=PAYMENTS)
+    put_file(tmp_path / written.folder / "data", written.data[:6000], None)
+    for topic in (TOPIC, "public/default/payments"):
+        with pytest.warns(UnplacedLedgersWarning, match="uploaded just now"):
+            assert open_bucket(url).topic(topic).count() == 5
+
+
+@pytest.mark.parametrize("base", ["", "x/y/"])
+def test_nameless_ledgers_are_of_the_topic_whose_folder_they_are_in(base: str, tmp_path: Path) -> None:
+    """Also when they were listed before the one whose metadata tells where its name begins, or lie below a base with other topics."""
+    nameless = mapfile(messages(1, 1), 1, name=V1, told=None)
+    url = put_mapfiles(tmp_path / "tier", nameless, mapfile(messages(9, 2), 9, name=NAME), base=base)
+    first = open_bucket(url, cache_dir=str(tmp_path / "cache"))
+    assert sum(one.ledgers for one in first.topics()) == 2
+    put_mapfiles(tmp_path / "tier", mapfile(messages(2, 2), 2, name=V1), base=base)
+    for _ in range(2):
+        bucket = open_bucket(url, cache_dir=str(tmp_path / "cache"))
+        assert {one.managed_ledger: one.ledgers for one in bucket.topics()} == {NAME: 1, V1: 2}
+        assert bucket.topic("persistent://public/cluster-a/default/orders").count() == 3
+    # A partial one beside them, too.
+    put_file(tmp_path / "tier" / base / V1 / f"3-{nameless.uuid}" / "data", b"")
+    assert [one.ledger_id for one in open_bucket(url).catalog.missing_of(V1)] == [3]
+    assert "partial-ledger" in kinds_of(url)
+    # Where metadata in one folder has two names, the longer one counts, in whatever order they were listed.
+    put_mapfiles(tmp_path / "tier", mapfile(messages(4, 2), 4, name=V1, told=V1.removeprefix("public/")), base=base)
+    assert {one.managed_ledger: one.ledgers for one in open_bucket(url).topics()}[V1] == 2
 
 
 def test_the_same_id_of_two_topics(tmp_path: Path) -> None:

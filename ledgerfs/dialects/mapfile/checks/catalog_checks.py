@@ -14,6 +14,7 @@ from ledgerfs.ledgers.catalog_findings import severity_of
 from ledgerfs.ledgers.catalog_rows import is_sound
 from ledgerfs.ledgers.findings import Finding, Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.missing_ledgers import UNKNOWN
 
 
 def check_catalog(catalog: Catalog) -> Iterator[Finding]:
@@ -50,10 +51,15 @@ def _partial(catalog: Catalog, partial: PartialLedger) -> Finding:
     elif isinstance(partial.error, UnsupportedFormatError) or partial.is_refused:
         kind = "unreadable-ledger"
     message = partial.error.reason
+    ledger_id = None if partial.folder.ledger_id == UNKNOWN else partial.folder.ledger_id
     if severity is Severity.DAMAGE and has_copy(catalog, partial):
         severity, message = Severity.REMARK, f"{message}; a complete copy of this ledger is in the bucket"
+    elif severity is not Severity.REMARK and any(
+        catalog.copies_of(name, partial.folder.ledger_id) for name in partial.managed_ledgers
+    ):
+        message += "; the bucket has another ledger of this id, which is not known to be the same one"
     topic = None if partial.managed_ledgers == (None,) else topic_of(partial.managed_ledgers[-1])
-    return Finding(severity, kind, message, partial.key, partial.error.offset, partial.folder.ledger_id, topic)
+    return Finding(severity, kind, message, partial.key, partial.error.offset, ledger_id, topic)
 
 
 def _severity_of_copy(catalog: Catalog, ref: LedgerRef) -> Severity:
