@@ -408,7 +408,7 @@ class LedgerFileSystem(AbstractFileSystem):
 
     def mv(self, path1: str, path2: str, *_: Any, **__: Any) -> None:  # noqa: ANN401, ARG002
         """Refuse: a ledger's topic is in its index object, so renaming is copying and removing, each of which may fail."""
-        raise UnsupportedWriteError("ledgers are not renamed; copy (if_exists='new-copy'), then remove", key=path1)
+        raise UnsupportedWriteError("ledgers are not renamed; copy under another id, then remove", key=path1)
 
     def created(self, path: str) -> datetime:
         """When the ledger was created in BookKeeper; if not known, when it was uploaded."""

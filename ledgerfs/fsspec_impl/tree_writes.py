@@ -51,7 +51,7 @@ class TreeWrites:
     ) -> LedgerUpload:
         """Open a path for writing; raises the errors of the path and its id. ``beside`` are the other files of a transaction."""
         wanted, policy = self._wanted(path, options)
-        _require_no_other(wanted, policy, path, beside)
+        _require_no_other(wanted, path, beside)
         with together(self.bucket) as admission:
             writer = open_writer(admission, wanted, path, policy)
         return LedgerUpload(path, writer, autocommit=autocommit)
@@ -151,11 +151,10 @@ def _added(tell: Callable[[int], None]) -> Progress:
     return progress
 
 
-def _require_no_other(wanted: Wanted, policy: IfExists, path: str, beside: Iterable[LedgerUpload]) -> None:
+def _require_no_other(wanted: Wanted, path: str, beside: Iterable[LedgerUpload]) -> None:
     """Raise `LedgerExistsError` if a transaction writes an id twice, which a listing of the bucket does not show."""
     for one in beside:
-        is_free = policy is IfExists.NEW_COPY and one.ledger.metadata.managed_ledger != wanted.managed_ledger
-        if one.is_pending and one.ledger.key.ledger_id == wanted.ledger_id and not is_free:
+        if one.is_pending and one.ledger.key.ledger_id == wanted.ledger_id:
             reason = f"the same transaction writes ledger {wanted.ledger_id} already, as {one.path}"
             raise LedgerExistsError(f"{reason}; ids are unique in a cluster", key=path)
 

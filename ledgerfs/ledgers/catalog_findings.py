@@ -8,6 +8,7 @@ from ledgerfs.errors import AccessDeniedError, LedgerfsError, ObjectNotFoundErro
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.findings import Finding, Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.same_messages import SameMessages
 
 _NAMES_SHOWN = 5
 
@@ -16,6 +17,18 @@ def check_copies(catalog: Catalog) -> Iterator[Finding]:
     """Yield a finding for each copy that is not read."""
     for row in np.flatnonzero(catalog.ledgers["copy"] > 0):
         yield _copy(catalog, int(row))
+
+
+def check_messages_twice(catalog: Catalog) -> Iterator[Finding]:
+    """Yield a finding for each ledger that was made of another one, if the bucket has the same messages under another id, too."""
+    same_messages = SameMessages(catalog)
+    for ref in same_messages.made():
+        others = same_messages.under_other_ids(ref)
+        # Of several that were made of one, each names an earlier one.
+        other = next((one for one in others if one.origin is None or one.ledger_id < ref.ledger_id), None)
+        if other is not None:
+            message = f"{other.key} has the same messages, under the id {other.ledger_id}; remove one of the two"
+            yield _about(ref, Severity.DAMAGE, "messages-twice", message)
 
 
 def check_unlisted(catalog: Catalog) -> Iterator[Finding]:

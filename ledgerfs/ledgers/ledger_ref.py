@@ -6,6 +6,7 @@ from typing import Protocol
 
 from ledgerfs.display import printable
 from ledgerfs.errors import CorruptLedgerError
+from ledgerfs.formats.bookkeeper.origin import Origin
 from ledgerfs.formats.record_header import records_size
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.storage.objects import ObjectStat
@@ -73,6 +74,8 @@ class LedgerRef:
         Whether a broker wrote it, so that its entries are nearly in the order of their publish times. What was imported has any order.
     objects
         Its objects, each with its role; the first one has the entries.
+    origin
+        The ledger whose messages it has in entries of its own (``offload --unbatch``); None if it is not known to be made of one.
 
     """
 
@@ -92,6 +95,7 @@ class LedgerRef:
     state: CatalogState
     is_ordered: bool
     objects: tuple[tuple[str, ObjectStat], ...]
+    origin: Origin | None = None
 
     def __repr__(self) -> str:
         what = f"ledger {self.ledger_id} of {printable(self.topic)}, copy {self.copy}, {self.uuid}"
@@ -112,6 +116,11 @@ class LedgerRef:
     def entries(self) -> int:
         """Number of entries."""
         return self.last_entry - self.first_entry + 1
+
+    @property
+    def root(self) -> Origin:
+        """The ledger whose messages it has: the one that it was made of, else itself."""
+        return self.origin or Origin(self.ledger_id, self.last_entry, self.length)
 
     @property
     def records_size(self) -> int:

@@ -193,8 +193,7 @@ def together(bucket: Bucket) -> Iterator[Admission]:
 
 def _is_in_the_way(one: Claim, other: Claim) -> bool:
     """Whether a ledger that this call wrote keeps it from writing another one of the same id."""
-    is_beside = other.if_exists is IfExists.NEW_COPY and one.managed_ledger != other.managed_ledger
-    return not (is_beside or (one.length is not None and one.agrees_with(other)))
+    return one.length is None or not one.agrees_with(other)
 
 
 def _taken_back(error: LedgerExistsError) -> LedgerExistsError:

@@ -3,6 +3,8 @@
 Ledgers keep their uuid, so a broker that uses the copy finds them. Ledgers that are there already are left alone, so an interrupted copy
 goes on when it is started again. A ledger is there if the target has one of the same topic, id, last entry, length and, if both are known,
 creation time. Ledgers of other topics do not matter, since two clusters may be copied into one bucket.
+
+A copy under another id names the ledger that it was made of, so that the next copy of the same one, under whatever id, finds its messages.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +24,7 @@ from ledgerfs.errors import (
     CorruptLedgerError,
     LedgerExistsError,
     LedgerfsError,
+    RefusedLedgerError,
     StaleObjectError,
     StoreUnreachableError,
 )
@@ -31,13 +34,15 @@ from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.ledgers.findings import Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.missing_ledgers import GapKind
+from ledgerfs.ledgers.same_messages import SameMessages
 from ledgerfs.storage.ordered_map import ordered_map
 from ledgerfs.writing.admission import Expected, confirm, is_current
 from ledgerfs.writing.claims import Claim, IfExists, TakenIds, refused
 from ledgerfs.writing.copied_properties import copied_metadata, copied_user_metadata, own_block_size
 from ledgerfs.writing.deletion import remove_ledger
+from ledgerfs.writing.own_ids import is_own_id
 from ledgerfs.writing.sources import OffloadedLedger
-from ledgerfs.writing.write import ref_of, require_new_ids, write_ledger
+from ledgerfs.writing.write import measured, ref_of, require_new_ids, write_ledger
 
 if TYPE_CHECKING:
     from ledgerfs.messages.transforms.entry_transform import EntryTransform
@@ -146,7 +151,8 @@ def copy_rows(
     table = catalog.ledgers[["length", "last_entry"]][rows]
     total = sum(table["length"].tolist()) + 12 * (sum(table["last_entry"].tolist()) + len(table))
     meter = _Meter(total, progress)
-    copy = _Copy(source, catalog, _with_other_copies(catalog), target, options, TakenIds(target.list_to_write()), meter)
+    there = TakenIds(target.list_to_write())
+    copy = _Copy(source, catalog, _with_other_copies(catalog), SameMessages(catalog), target, options, there, meter)
     numbered = ((number, catalog.ref(row)) for number, row in enumerate(rows.tolist()))
     while some := list(islice(numbered, _LOOKED_AT_TOGETHER)):
         yield from _confirmed(target, copy.run_all(some))
@@ -205,6 +211,8 @@ class _Copy:
         Of the source, at the beginning.
     contradicted
         Managed ledgers and ids of its ledgers that have other contents in another copy.
+    same_messages
+        Its ledgers that have the same messages under different ids.
     there
         The ids that the target had at the beginning.
 
@@ -213,6 +221,7 @@ class _Copy:
     source: Bucket
     catalog: Catalog
     contradicted: frozenset[tuple[str | None, int]]
+    same_messages: SameMessages
     target: Bucket
     options: CopyOptions
     there: TakenIds
@@ -242,11 +251,10 @@ class _Copy:
         try:
             self._require_agreed(ref)
             claim = self._claim(ref, ledger_id, uuid)
-            found = self._found(claim, uuid)
+            found = self._found(ref, claim, uuid) if first is None else self._made(claim)
             if found is not None:
-                claim = replace(claim, length=found.length, created_ms=found.created_ms or claim.created_ms)
-                expected = Expected(claim, found.uuid, is_new=False)
-                return CopiedLedger(ref, CopyOutcome.SKIPPED, ledger_id, uuid), expected
+                expected = Expected(_claim_of_skipped(claim, found), found.uuid, is_new=False)
+                return CopiedLedger(ref, CopyOutcome.SKIPPED, found.ledger_id, found.uuid), expected
             written = self._write(ref, ledger_id, uuid, tell)
         except StoreUnreachableError:
             raise
@@ -265,9 +273,13 @@ class _Copy:
 
     def _claim(self, ref: LedgerRef, ledger_id: int, uuid: str | None) -> Claim:
         """Return the claim for the target; copies that an earlier run brought from the same bucket are no rivals."""
+        twins = frozenset(one.ledger_id for one in self.same_messages.under_other_ids(ref))
         if self.options.first_ledger_id is not None:
-            self._require_absent(ref)
-            return Claim(ref.managed_ledger, ledger_id, IfExists.FAIL)
+            if twins:
+                named = ", ".join(map(str, sorted(twins)))
+                reason = f"the source has the same messages twice, also in ledger {named}; remove one of the two first"
+                raise RefusedLedgerError(reason, key=ref.key)
+            return Claim(ref.managed_ledger, ledger_id, IfExists.FAIL, created_ms=ref.created_ms, origin=ref.root)
         copies = [] if uuid is None else self.catalog.copies_of(ref.managed_ledger, ledger_id)
         friends = frozenset(one.uuid for one in copies)
         policy = self.options.if_exists
@@ -280,18 +292,27 @@ class _Copy:
             length=ref.length,
             created_ms=ref.created_ms,
             friends=friends,
+            origin=ref.root,
+            twins=twins,
         )
 
-    def _require_absent(self, ref: LedgerRef) -> None:
-        """Raise `LedgerExistsError` if the target has a ledger under its own id, since the same messages are to get another one."""
-        itself = Claim(
-            ref.managed_ledger, ref.ledger_id, last_entry=ref.last_entry, length=ref.length, created_ms=ref.created_ms
-        )
-        for found in self.there.same(itself):
-            reason = "the target has this ledger under its own id; its messages would be there twice"
-            raise LedgerExistsError(reason, key=found.key)
+    def _made(self, claim: Claim) -> LedgerRef | None:
+        """Return the ledger that an earlier run made of the same one, under an id that does for this run; None if it is to be written.
 
-    def _found(self, claim: Claim, uuid: str | None) -> LedgerRef | None:
+        Raises `LedgerExistsError` for one under another id, which is the ledger's own, or was chosen.
+        """
+        found = self.there.with_messages_of(claim)
+        is_any = is_own_id(claim.ledger_id) and all(one.origin is not None for one in found)
+        if self.options.if_exists is IfExists.SKIP and len({one.ledger_id for one in found}) == 1:
+            one = next((one for one in found if is_any or one.ledger_id == claim.ledger_id), None)
+            if one is not None and is_current(self.target.raw_store, one):
+                return one
+        rival = self.there.rival(claim)
+        if rival is not None:
+            raise refused(claim, rival)
+        return None
+
+    def _found(self, ref: LedgerRef, claim: Claim, uuid: str | None) -> LedgerRef | None:
         """Return the ledger of the target for which this one is skipped; None if it is to be written. Raises `LedgerExistsError`."""
         named = None if uuid is None else self.there.copy(claim.ledger_id, uuid)
         if named is not None:
@@ -302,6 +323,8 @@ class _Copy:
             if claim.if_exists is IfExists.FAIL or not is_same:
                 what = "this ledger" if is_same else "another ledger of this name, or half of this one"
                 raise LedgerExistsError(f"the target has {what} already", key=named.key)
+        else:
+            claim = self._with_length(ref, claim)
         rival = self.there.rival(claim)
         if rival is not None:
             raise refused(claim, rival)
@@ -310,21 +333,37 @@ class _Copy:
             same = [one for one in self.there.same(claim) if one.uuid not in claim.friends]
         return next((one for one in same if is_current(self.target.raw_store, one)), None)
 
-    def _write(self, ref: LedgerRef, ledger_id: int, uuid: str | None, tell: Progress) -> WrittenLedger:
+    def _with_length(self, ref: LedgerRef, claim: Claim) -> Claim:
+        """Return the claim with the length that the transform makes; all is read for that, if there is a ledger to compare it with."""
+        if self.options.transform is None or claim.if_exists is IfExists.FAIL:
+            return claim
+        others = (one for one in self.there.refs_of(claim.ledger_id) if one.is_sound and one.uuid not in claim.friends)
+        if not any(replace(claim, length=one.length).agrees_with(one) for one in others):
+            return claim
+        ledger = self._new_ledger(ref, claim.ledger_id, None)
+        _, length = measured(OffloadedLedger(self.source.reader(ref)), ledger)
+        return replace(claim, length=length)
+
+    def _new_ledger(self, ref: LedgerRef, ledger_id: int, uuid: str | None) -> NewLedger:
+        """Return the copy that is to be written. Raises `CorruptLedgerError`, `RefusedLedgerError`."""
         if not ref.is_sound:
             reason = "the ledger is damaged, as `ledgerfs verify` tells; it is not copied"
             raise CorruptLedgerError(reason, key=ref.key)
         reader = self.source.reader(ref)
         transform = None if self.options.transform is None else self.options.transform()
         require_new_ids(ledger_id, ref.ledger_id, keeps_ids=transform is None or transform.keeps_ids)
-        ledger = NewLedger(
+        metadata = copied_metadata(reader, ledger_id, ref.managed_ledger)
+        return NewLedger(
             new_key(ledger_id, uuid),
-            copied_metadata(reader, ledger_id, ref.managed_ledger),
+            metadata if ledger_id == ref.ledger_id else metadata.made_of(ref.root),
             copied_user_metadata(reader, ref.managed_ledger),
             own_block_size(reader) if self.options.block_size is None else self.options.block_size,
             transform,
         )
-        written = write_ledger(self.target, ledger, OffloadedLedger(reader), tell)
+
+    def _write(self, ref: LedgerRef, ledger_id: int, uuid: str | None, tell: Progress) -> WrittenLedger:
+        ledger = self._new_ledger(ref, ledger_id, uuid)
+        written = write_ledger(self.target, ledger, OffloadedLedger(self.source.reader(ref)), tell)
         if self.options.check:
             self._read_back(written)
         return written
@@ -340,3 +379,15 @@ class _Copy:
             remove_ledger(self.target, written.ledger.key)
             reason = f"the copy was not whole when it was read back, and is removed: {wrong[0].message}"
             raise CorruptLedgerError(reason, key=wrong[0].key, offset=wrong[0].offset)
+
+
+def _claim_of_skipped(claim: Claim, found: LedgerRef) -> Claim:
+    """Return the claim by which the next listing has to show a ledger that is there already."""
+    return replace(
+        claim,
+        ledger_id=found.ledger_id,
+        if_exists=IfExists.SKIP if claim.if_exists is IfExists.FAIL else claim.if_exists,
+        last_entry=found.last_entry,
+        length=found.length,
+        created_ms=found.created_ms or claim.created_ms,
+    )

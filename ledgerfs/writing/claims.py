@@ -17,8 +17,10 @@ from ledgerfs.errors import (
     StaleObjectError,
     StoreError,
 )
+from ledgerfs.formats.bookkeeper.origin import Origin
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.same_messages import SameMessages
 from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
@@ -56,6 +58,10 @@ class Claim:
         Whether its entries are new: then no existing ledger is a copy of it, whatever its size.
     friends
         Uuids of further copies that are copied together with this one.
+    origin
+        The ledger of the same topic whose messages it has; None for itself.
+    twins
+        Ids under which the source has the same messages, so that a copy of it has them as well.
 
     """
 
@@ -68,6 +74,15 @@ class Claim:
     created_ms: int | None = None
     is_original: bool = False
     friends: frozenset[str] = frozenset()
+    origin: Origin | None = None
+    twins: frozenset[int] = frozenset()
+
+    @property
+    def root(self) -> Origin | None:
+        """The ledger whose messages it has (`LedgerRef.root`); None for new messages, or if that is not known yet."""
+        if self.origin is not None or self.is_original or self.last_entry is None or self.length is None:
+            return self.origin
+        return Origin(self.ledger_id, self.last_entry, self.length)
 
     def is_same(self, found: LedgerRef) -> bool:
         """Whether a ledger of the bucket is a whole copy of this one, by its index."""
@@ -82,7 +97,7 @@ class Claim:
     def is_rival(self, found: LedgerRef) -> bool:
         """Whether a ledger of the same id keeps this one from being written."""
         if found.managed_ledger != self.managed_ledger:
-            return not self.is_kept and self.if_exists is not IfExists.NEW_COPY
+            return not self.is_kept
         if self.if_exists is IfExists.FAIL:
             return True
         # A damaged ledger is no reason to refuse a whole one.
@@ -96,19 +111,31 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """A ledger that keeps another one out: its key, and its description in words."""
+    """A ledger that keeps another one out.
+
+    Attributes
+    ----------
+    what
+        Its description in words.
+    is_double
+        Whether it has another id, and the same messages.
+
+    """
 
     key: str
     what: str
+    is_of_other_topic: bool = False
+    is_double: bool = False
 
 
 class TakenIds:
     """The taken ledger ids of one listing of a bucket."""
 
-    __slots__ = ("_lost", "_unreadable", "catalog")
+    __slots__ = ("_lost", "_same_messages", "_unreadable", "catalog")
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
+        self._same_messages = SameMessages(catalog)
         self._lost: dict[int, list[LedgerRef]] = {}
         for row in catalog.lost:
             self._lost.setdefault(int(row["ledger_id"]), []).append(catalog.ref_of(row))
@@ -128,6 +155,10 @@ class TakenIds:
         """Return the whole copies of a claimed ledger."""
         return [ref for ref in self.catalog.all_of(claim.ledger_id) if claim.is_same(ref)]
 
+    def with_messages_of(self, claim: Claim) -> list[LedgerRef]:
+        """Return the whole ledgers of any id that have the messages of a claimed one (`Claim.root`)."""
+        return [] if claim.root is None else self._same_messages.of(claim.root, claim.managed_ledger, claim.created_ms)
+
     def rival(self, claim: Claim, uuid: str | None = None) -> Rival | None:
         """Return the rival that keeps a ledger out, None without one; the ledger of ``uuid`` is its own."""
         return next(self._rivals(claim, claim.friends | {uuid}), None)
@@ -135,18 +166,24 @@ class TakenIds:
     def _rivals(self, claim: Claim, friends: frozenset[str | None]) -> Iterator[Rival]:
         for ref in self.refs_of(claim.ledger_id):
             if ref.uuid not in friends and claim.is_rival(ref):
-                is_other = ref.managed_ledger == claim.managed_ledger and claim.if_exists is not IfExists.FAIL
-                yield Rival(ref.key, f"of {ref.topic}{_difference(ref) if is_other else ''}")
+                is_of_other_topic = ref.managed_ledger != claim.managed_ledger
+                is_told = not is_of_other_topic and claim.if_exists is not IfExists.FAIL
+                yield Rival(ref.key, f"of {ref.topic}{_difference(ref) if is_told else ''}", is_of_other_topic)
         for _, uuid, key, error in self._unreadable.get(claim.ledger_id, ()):
             # An index that is damaged for good is no rival; one that cannot be read now may be of any ledger.
             is_meant = claim.if_exists is IfExists.FAIL or isinstance(error, AccessDeniedError | StoreError)
             if not claim.is_kept and uuid not in friends and is_meant:
                 yield Rival(key, "whose index cannot be read")
+        for ref in self.with_messages_of(claim):
+            if ref.ledger_id != claim.ledger_id and ref.ledger_id not in claim.twins:
+                yield Rival(ref.key, f"in ledger {ref.ledger_id} of {ref.topic}", is_double=True)
 
 
 def refused(claim: Claim, rival: Rival) -> LedgerExistsError:
     """Return the error for an id that is taken; nothing was written."""
-    is_for_copies = claim.if_exists is IfExists.FAIL
+    if rival.is_double:
+        return LedgerExistsError(f"{_doubled(claim, rival)}; remove that one first", key=rival.key)
+    is_for_copies = claim.if_exists is IfExists.FAIL and not rival.is_of_other_topic
     advice = ", or ask for a further copy of the same ledger (if_exists='new-copy')" if is_for_copies else ""
     return LedgerExistsError(
         f"the bucket has ledger {claim.ledger_id} already, {rival.what}; ids are unique in a cluster, and nothing is written over: "
@@ -164,10 +201,17 @@ def standing_error(taken: TakenIds, claim: Claim, uuid: str) -> LedgerfsError | 
     rival = taken.rival(claim, uuid)
     if rival is None:
         return None
+    if rival.is_double:
+        return LedgerExistsError(f"{_doubled(claim, rival)} ({rival.key})", key=ref.key)
     return LedgerExistsError(
         f"somebody else has written ledger {claim.ledger_id} meanwhile, {rival.what} ({rival.key}); one of the two would hide the other",
         key=ref.key,
     )
+
+
+def _doubled(claim: Claim, rival: Rival) -> str:
+    named = claim.ledger_id if claim.root is None else claim.root.ledger_id
+    return f"the bucket has the messages of ledger {named} already, {rival.what}: they would be there twice"
 
 
 def _difference(ref: LedgerRef) -> str:

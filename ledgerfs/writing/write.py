@@ -132,6 +132,7 @@ def ref_of(written: WrittenLedger) -> LedgerRef:
         state=CatalogState.SOUND,
         is_ordered=metadata.is_in_place,
         objects=(("data", written.data), ("index", written.index)),
+        origin=metadata.origin,
     )
 
 

@@ -276,15 +276,17 @@ def test_a_copy_on_s3_keeps_user_metadata_but_whose_it_is(
         assert metadata["role"] == role
 
 
-def test_a_topic_is_copied_recursively(copied: LedgerFileSystem) -> None:
+@pytest.mark.parametrize("policy", ["fail", "skip", "new-copy"])
+def test_a_topic_is_not_copied_under_the_ids_that_it_has(policy: str, copied: LedgerFileSystem) -> None:
+    """Ids are unique in a bucket: `bucket.ledger(37)` would be of two topics."""
     source, target = "entries/public/golden/batched-zstd", "entries/public/golden/copy"
-    with pytest.raises(LedgerExistsError):
-        copied.cp(source, target, recursive=True)
+    with pytest.raises(LedgerExistsError, match="has ledger 37 already"):
+        copied.cp(source, target, recursive=True, if_exists=policy)
     assert not copied.exists(target)
-    copied.cp(f"{source}/", target, recursive=True, if_exists="new-copy")
-    assert copied.ls(target, detail=False) == [f"{target}/{ledger_id}.entries" for ledger_id in (37, 91, 130)]
-    for path in copied.ls(target, detail=False):
-        assert copied.cat_file(path) == copied.cat_file(path.replace(target, source))
+    paths = copied.ls(source, detail=False)
+    copies = [f"{target}/{number}.entries" for number in (1, 2, 3)]
+    copied.cp(paths, copies, if_exists=policy)
+    assert [copied.cat_file(path) for path in copies] == [copied.cat_file(path) for path in paths]
 
 
 def test_what_cannot_be_copied(copied: LedgerFileSystem) -> None:

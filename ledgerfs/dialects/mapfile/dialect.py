@@ -28,7 +28,7 @@ from ledgerfs.errors import (
     StoreError,
 )
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.catalog_rows import LEDGER, Table, uuid_from_halves, uuid_halves
+from ledgerfs.ledgers.catalog_rows import LEDGER, Table, origin_columns, uuid_from_halves, uuid_halves
 from ledgerfs.ledgers.dialect import FoundLedgers, Names, OpenLedger, Progress, RepairRequest
 from ledgerfs.ledgers.findings import Finding
 from ledgerfs.ledgers.ledger_ref import CatalogState, LedgerRef
@@ -275,6 +275,7 @@ def _row(one: Loaded) -> tuple[Any, ...]:
         one.cuts,
         metadata.created_ms or 0,
         data.modified_ms,
+        *origin_columns(metadata.origin),
         pack_own(data, one.files.index, one.index_state, is_named=metadata.managed_ledger is not None),
     )
 

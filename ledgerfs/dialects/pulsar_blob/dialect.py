@@ -44,7 +44,7 @@ from ledgerfs.formats.pulsar_blob.index import MAX_INDEX_BYTES, OffloadIndex, pa
 from ledgerfs.formats.pulsar_blob.object_names import KeyKind, LedgerKey, kind_of_key, parse_ledger_key
 from ledgerfs.formats.pulsar_blob.user_metadata import parse_user_metadata
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.catalog_rows import LEDGER, Table
+from ledgerfs.ledgers.catalog_rows import LEDGER, Table, origin_columns
 from ledgerfs.ledgers.dialect import FoundLedgers, Names, OpenLedger, Progress, RepairRequest
 from ledgerfs.ledgers.findings import Finding
 from ledgerfs.ledgers.ledger_ref import CatalogState, LedgerRef
@@ -286,6 +286,7 @@ def _ledger_row(listed: tuple[Any, ...], index: OffloadIndex, names: Names) -> t
         len(index.blocks),
         metadata.created_ms or 0,
         modified_ms,
+        *origin_columns(metadata.origin),
         pack_own(size, version, is_plausible=index.is_plausible, is_odd=index.oddity is not None),
     )
 

@@ -9,6 +9,7 @@ from enum import IntEnum
 from google.protobuf.message import DecodeError
 
 from ledgerfs.errors import CorruptMetadataError
+from ledgerfs.formats.bookkeeper.origin import ORIGIN_KEY, Origin, build_origin, parse_origin
 from ledgerfs.formats.bookkeeper.proto.ledger_metadata_pb2 import LedgerMetadataRecord
 from ledgerfs.formats.record_header import records_size
 
@@ -97,6 +98,17 @@ class LedgerMetadata:
     def moved(self) -> "LedgerMetadata":
         """Return the metadata for a copy of the ledger under another topic or id."""
         return self if MOVED_KEY in dict(self.custom) else replace(self, custom=(*self.custom, (MOVED_KEY, b"true")))
+
+    @property
+    def origin(self) -> Origin | None:
+        """The ledger that this one was made of (`made_of`); None if it was not, or was copied to another topic afterwards."""
+        told = dict(self.custom).get(ORIGIN_KEY)
+        return None if told is None else parse_origin(told, self.managed_ledger)
+
+    def made_of(self, origin: Origin) -> "LedgerMetadata":
+        """Return the metadata for a ledger that has the messages of another one of its topic."""
+        kept = tuple((key, value) for key, value in self.custom if key != ORIGIN_KEY)
+        return replace(self, custom=(*kept, (ORIGIN_KEY, build_origin(origin, self.managed_ledger))))
 
     @property
     def managed_ledger(self) -> str | None:

@@ -1,0 +1,52 @@
+"""The ledger that another one was made of, as ledgerfs notes it in the custom metadata, which brokers pass on as it is.
+
+`offload --unbatch` gives messages new ids, in a ledger with an id of its own. Without this note nothing in the bucket tells that both
+ledgers have the same messages.
+"""
+
+import json
+from dataclasses import dataclass
+
+ORIGIN_KEY = "ledgerfs/made-of"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A ledger whose messages another ledger of its topic has, too, in entries of its own.
+
+    Attributes
+    ----------
+    length
+        Bytes of all entries; -1 if unknown.
+
+    """
+
+    ledger_id: int
+    last_entry: int
+    length: int
+
+
+def build_origin(origin: Origin, managed_ledger: str | None) -> bytes:
+    """Return the value for the custom metadata of a ledger of this topic: JSON."""
+    told = {
+        "managed_ledger": managed_ledger,
+        "ledger_id": origin.ledger_id,
+        "last_entry": origin.last_entry,
+        "length": origin.length,
+    }
+    return json.dumps(told).encode()
+
+
+def parse_origin(data: bytes, managed_ledger: str | None) -> Origin | None:
+    """Return what `build_origin` wrote; None for anything else, and for a ledger that was copied to another topic since."""
+    try:
+        told = json.loads(data)
+        name, ledger_id, last_entry, length = (
+            told[key] for key in ("managed_ledger", "ledger_id", "last_entry", "length")
+        )
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    is_sane = all(type(one) is int and one < 2**63 - 1 for one in (ledger_id, last_entry, length))
+    if not is_sane or name != managed_ledger or ledger_id < 0 or last_entry < 0 or length < -1:
+        return None
+    return Origin(ledger_id, last_entry, length)

@@ -1,0 +1,324 @@
+"""The same messages under two ids: a plain copy of a ledger, and what `offload --unbatch` made of it, meet in one bucket."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledgerfs import copy_ledgers, open_bucket
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.errors import LedgerExistsError
+from ledgerfs.formats.bookkeeper.origin import Origin, build_origin, parse_origin
+from ledgerfs.fsspec_impl import LedgerFileSystem
+from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord
+from ledgerfs.upkeep.verification.verify import verify
+from ledgerfs.writing.copy_ledgers import CopyReport
+from ledgerfs.writing.own_ids import is_own_id
+from tests.support.commands import LEDGERFS
+from tests.support.entries import batched
+from tests.support.ledgers import CREATED_MS, NAME, Offload, offload, put_in_folder
+from tests.support.mapfile_buckets import mapfile, put_mapfiles
+
+TOPIC = "public/default/orders"
+MESSAGES = 4
+"""Messages of a ledger: two batches of two."""
+
+
+def entries(ledger_id: int, repeats: int = 50) -> list[bytes]:
+    texts = [[b"%d:%d:%d" % (ledger_id, n, i) * repeats for i in range(2)] for n in range(2)]
+    return [
+        batched([(BatchedMetadataRecord(payload_size=len(text)), text) for text in some], sequence_id=2 * n)
+        for n, some in enumerate(texts)
+    ]
+
+
+def made(ledger_id: int, **options: Any) -> Offload:
+    return offload(entries(ledger_id), ledger_id, uuid=options.pop("uuid", ledger_id), **options)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    (tmp_path / "source").mkdir()
+    return put_in_folder(tmp_path / "source", made(5), made(6))
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> str:
+    (tmp_path / "target").mkdir()
+    return f"file://{tmp_path / 'target'}"
+
+
+def copied(source: str | Bucket, target: str | Bucket, **options: Any) -> CopyReport:
+    return copy_ledgers(source, target, allow_incomplete=True, **options)
+
+
+def outcome(report: CopyReport) -> tuple[int, int, int]:
+    return report.copied, report.skipped, len(report.failed)
+
+
+def ids(url: str) -> list[int]:
+    return [ref.ledger_id for ref in open_bucket(url).catalog.refs()]
+
+
+def count(url: str) -> int:
+    return open_bucket(url).topic(TOPIC).count()
+
+
+def require_doubled(report: CopyReport) -> None:
+    assert report.failed
+    for one in report.failed:
+        assert isinstance(one.error, LedgerExistsError)
+        assert "would be there twice" in str(one.error)
+
+
+PLAIN: dict[str, Any] = {}
+UNBATCHED: dict[str, Any] = {"unbatch": True}
+FIRST_OTHERS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    (UNBATCHED, PLAIN),
+    (UNBATCHED, {"new_uuid": True, "if_exists": "new-copy"}),
+    (UNBATCHED, {"recompress": "zstd"}),
+    (UNBATCHED, {"unbatch": True, "if_exists": "fail"}),
+    (UNBATCHED, {"unbatch": True, "if_exists": "new-copy"}),
+    (UNBATCHED, {"unbatch": True, "ledger_id": 1000}),
+    (PLAIN, UNBATCHED),
+    ({"recompress": "zstd"}, UNBATCHED),
+    ({"recompress": "zstd", "new_uuid": True}, {"unbatch": True, "ledger_id": 1000}),
+]
+
+
+@pytest.mark.parametrize(("first", "second"), FIRST_OTHERS, ids=str)
+def test_the_later_copy_is_refused_where_its_messages_are_under_another_id(
+    first: dict[str, Any], second: dict[str, Any], source: str, target: str
+) -> None:
+    assert outcome(copied(source, target, **first)) == (2, 0, 0)
+    before = ids(target)
+    report = copied(source, target, **second)
+    assert outcome(report) == (0, 0, 2)
+    require_doubled(report)
+    assert ids(target) == before
+    assert count(target) == 2 * MESSAGES
+
+
+@pytest.mark.parametrize("first", [None, 1000])
+@pytest.mark.parametrize("again", [None, 1000])
+def test_what_was_unbatched_before_is_there_already(
+    first: int | None, again: int | None, source: str, target: str
+) -> None:
+    copied(source, target, unbatch=True, ledger_id=first)
+    before = ids(target)
+    report = copied(source, target, unbatch=True, ledger_id=again)
+    # Ids that are chosen are to be those.
+    assert outcome(report) == ((0, 2, 0) if again in {None, first} else (0, 0, 2))
+    assert ids(target) == before
+    put_in_folder(Path(source.removeprefix("file://")), made(7))
+    assert copied(source, target, unbatch=True).copied == 1
+    assert count(target) == 3 * MESSAGES
+
+
+def test_an_interrupted_run_is_continued(source: str, target: str) -> None:
+    (Path(source.removeprefix("file://")) / f"{made(6).uuid}-ledger-6").unlink()
+    assert outcome(copied(source, target, unbatch=True))[0] == 1
+    put_in_folder(Path(source.removeprefix("file://")), made(6))
+    assert outcome(copied(source, target, unbatch=True)) == (1, 1, 0)
+    assert count(target) == 2 * MESSAGES
+    assert all(map(is_own_id, ids(target)))
+
+
+# Meetings
+
+
+def while_writing(monkeypatch: pytest.MonkeyPatch, ours: Bucket, act: Callable[[], object], calls: int) -> None:
+    """Act when one of the views has listed the bucket ``calls`` times: it sees what is written then only at its end."""
+    listed, done = Bucket.list_to_write, []
+
+    def list_to_write(self: Bucket, *arguments: Any) -> Any:
+        found = listed(self, *arguments)
+        if self is ours:
+            done.append(1)
+            if len(done) == calls:
+                act()
+        return found
+
+    monkeypatch.setattr(Bucket, "list_to_write", list_to_write)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "calls"),
+    [(PLAIN, UNBATCHED, 1), (UNBATCHED, PLAIN, 2), (UNBATCHED, UNBATCHED, 2)],
+    ids=["plain", "unbatched", "both unbatched"],
+)
+def test_who_lists_last_takes_back(
+    ours: dict[str, Any],
+    theirs: dict[str, Any],
+    calls: int,
+    source: str,
+    target: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    view = open_bucket(target)
+    left: list[int] = []
+
+    def meet() -> None:
+        # Unknown to the other until its end.
+        assert outcome(copied(source, target, **theirs)) == (2, 0, 0)
+        left.extend(ids(target))
+
+    while_writing(monkeypatch, view, meet, calls)
+    report = copied(source, view, **ours)
+    assert outcome(report) == (0, 0, 2)
+    require_doubled(report)
+    assert all("Ours is removed again" in str(one.error) for one in report.failed)
+    assert ids(target) == left
+    assert count(target) == 2 * MESSAGES
+    assert not verify(open_bucket(target)).is_damaged
+
+
+@pytest.mark.parametrize("options", [[[], ["--unbatch"]], [["--unbatch"], ["--unbatch"]]], ids=["beside", "twice"])
+def test_two_processes_at_once_leave_no_message_twice(options: list[list[str]], source: str, target: str) -> None:
+    processes = [
+        subprocess.Popen([LEDGERFS, "offload", source, target, *own], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for own in options
+    ]
+    for process in processes:
+        process.communicate(timeout=120)
+    found = count(target) if ids(target) else 0
+    assert found <= 2 * MESSAGES
+    if all(process.returncode == 0 for process in processes):
+        # One began after the other's end, and was told that all is there.
+        assert options[0] == options[1]
+    report = copied(source, target, unbatch=True)
+    if options[0]:
+        assert report.is_complete
+        assert count(target) == 2 * MESSAGES
+    assert not verify(open_bucket(target)).is_damaged
+
+
+def test_a_file_that_is_put_beside_is_found_at_the_end(source: str, target: str) -> None:
+    copied(source, target, unbatch=True)
+    before = ids(target)
+    fs = LedgerFileSystem(fo=target.removeprefix("file://"), target_protocol="file")
+    for policy in ("fail", "skip", "new-copy"):
+        with pytest.raises(LedgerExistsError, match="would be there twice"):
+            fs.pipe_file(f"entries/{TOPIC}/5.entries", made(5).records, if_exists=policy)
+    assert ids(target) == before
+
+
+# What is the same
+
+
+def test_copies_of_copies_know_the_first_ledger(source: str, target: str, tmp_path: Path) -> None:
+    copied(source, target, unbatch=True)
+    for name, options in (("plain", PLAIN), ("again", UNBATCHED)):
+        further = f"file://{tmp_path / name}"
+        assert outcome(copied(target, further, **options)) == (2, 0, 0)
+        require_doubled(copied(source, further))
+        assert outcome(copied(source, further, unbatch=True)) == (0, 2, 0)
+        assert count(further) == 2 * MESSAGES
+    require_doubled(copied(target, source))
+    assert ids(source) == [5, 6]
+
+
+def test_a_bucket_that_has_them_twice_is_copied_as_it_is_and_told(source: str, target: str, tmp_path: Path) -> None:
+    copied(source, target, unbatch=True)
+    put_in_folder(Path(target.removeprefix("file://")), made(5))
+    report = verify(open_bucket(target))
+    (finding,) = [one for one in report.findings if one.kind == "messages-twice"]
+    assert report.is_damaged
+    assert f"{made(5).uuid}-ledger-5 has the same messages, under the id 5" in finding.message
+    assert is_own_id(finding.ledger_id or 0)
+    # What is there already is told as well.
+    require_doubled(copied(source, target, topics=TOPIC))
+    for options in (PLAIN, {"new_uuid": True}, {"recompress": "zstd"}):
+        further = f"file://{tmp_path / 'further'}{len(str(options))}"
+        assert outcome(copied(target, further, **options)) == (3, 0, 0)
+        assert ids(further) == ids(target)
+    anew = copied(target, f"file://{tmp_path / 'anew'}", unbatch=True)
+    assert outcome(anew) == (1, 0, 2)
+    assert all("the source has the same messages twice" in str(one.error) for one in anew.failed)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        made(5, created_ms=CREATED_MS + 1),
+        made(5, name="public/default/persistent/other"),
+        offload(entries(5)[:1], 5),
+        offload([*entries(5), *entries(6)], 6),
+    ],
+    ids=["another creation", "another topic", "fewer entries", "more entries"],
+)
+def test_another_ledger_of_that_id_is_no_double(other: Offload, source: str, target: str, tmp_path: Path) -> None:
+    copied(source, target, unbatch=True)
+    (tmp_path / "other").mkdir()
+    further = put_in_folder(tmp_path / "other", other)
+    assert outcome(copied(further, target)) == (1, 0, 0)
+    assert not verify(open_bucket(target)).is_damaged
+
+
+@pytest.mark.parametrize("is_longer", [False, True])
+def test_without_a_creation_the_length_tells(is_longer: bool, target: str, tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "other").mkdir()
+    mine = put_in_folder(tmp_path / "source", made(5, created_ms=None))
+    copied(mine, target, unbatch=True)
+    told = offload(entries(5, 50 + is_longer), 5, uuid=9, created_ms=None)
+    other = put_in_folder(tmp_path / "other", told)
+    assert outcome(copied(other, target)) == ((1, 0, 0) if is_longer else (0, 0, 1))
+
+
+def test_what_was_made_of_a_mapfile_is_known(target: str, tmp_path: Path) -> None:
+    (tmp_path / "files").mkdir()
+    put_mapfiles(tmp_path / "files", mapfile(entries(5), 5, name=NAME))
+    files = f"file://{tmp_path / 'files'}"
+    assert outcome(copied(files, target, unbatch=True)) == (1, 0, 0)
+    require_doubled(copied(files, target))
+    assert outcome(copied(files, target, unbatch=True)) == (0, 1, 0)
+    assert count(target) == MESSAGES
+
+
+def test_a_kept_catalog_knows_it_too(source: str, target: str, tmp_path: Path) -> None:
+    copied(source, target, unbatch=True)
+    cache = str(tmp_path / "cache")
+    listed = open_bucket(target, cache_dir=cache).catalog
+    kept = open_bucket(target, cache_dir=cache, catalog_max_age=3600).catalog
+    expected = [Origin(n, 1, sum(map(len, entries(n)))) for n in (5, 6)]
+    assert [ref.origin for ref in listed.refs()] == expected
+    assert [ref.origin for ref in kept.refs()] == expected
+    assert [ref.origin for ref in open_bucket(source).catalog.refs()] == [None, None]
+
+
+def test_a_copy_under_another_topic_is_none_of_this_one(source: str, target: str) -> None:
+    copied(source, target, unbatch=True)
+    fs = LedgerFileSystem(fo=target.removeprefix("file://"), target_protocol="file")
+    path = fs.ls(f"entries/{TOPIC}", detail=False)[0]
+    fs.cp(path, "entries/public/default/other/77.entries")
+    assert [ref.origin for ref in open_bucket(target).catalog.all_of(77)] == [None]
+    assert not verify(open_bucket(target)).is_damaged
+
+
+def test_what_is_noted_of_an_origin() -> None:
+    origin = Origin(5, 1, 200)
+    data = build_origin(origin, NAME)
+    assert parse_origin(data, NAME) == origin
+    assert parse_origin(data, "public/default/persistent/other") is None
+    assert parse_origin(build_origin(origin, None), None) == origin
+    for wrong in (
+        b"",
+        b"5",
+        b"{}",
+        b"\xff",
+        b"[" * 100_000,
+        data.replace(b"200", b"true"),
+        data.replace(b"200", b"2.5"),
+    ):
+        assert parse_origin(wrong, NAME) is None
+    for numbers in (
+        Origin(-1, 1, 200),
+        Origin(5, -1, 200),
+        Origin(5, 1, -2),
+        Origin(5, 2**63 - 1, 200),
+        Origin(2**70, 1, 1),
+    ):
+        assert parse_origin(build_origin(numbers, NAME), NAME) is None
