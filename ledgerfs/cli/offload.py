@@ -64,9 +64,9 @@ def offload(
     """Copy the ledgers of BUCKET into TARGET, another bucket or a folder, and read the copies back.
 
     A broker that uses the copy can serve it: ledgers keep their names, and without --block-size they are the same byte for byte. Run it
-    again after an interruption: ledgers of the same topic, id, last entry, length and creation are skipped, except with --unbatch, which
-    makes new ledgers each time. Ledgers that are damaged, missing, contradictory or still being written, or different in TARGET, are named
-    and not copied (exit code 1).
+    again after an interruption: ledgers of the same topic, id, last entry, length and creation are skipped, with --unbatch those that were
+    made of the same one. Ledgers that are damaged, missing, contradictory or still being written, or different in TARGET, are named and not
+    copied (exit code 1), and so are those whose messages TARGET has under another id.
 
     \b
     Examples:

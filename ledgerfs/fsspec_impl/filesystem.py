@@ -29,6 +29,7 @@ from ledgerfs.errors import (
 from ledgerfs.formats.local_paths import local_path, local_text
 from ledgerfs.fsspec_impl.expansion import Paths, expand, pairs
 from ledgerfs.fsspec_impl.ledger_file import LedgerFile
+from ledgerfs.fsspec_impl.ledger_transaction import LedgerTransaction
 from ledgerfs.fsspec_impl.long_names import leaving_out_long_names, telling_long_names_at_the_end
 from ledgerfs.fsspec_impl.ranges import inside, read_ranges
 from ledgerfs.ledgers.dialects_known import AUTO
@@ -89,6 +90,7 @@ class LedgerFileSystem(AbstractFileSystem):
 
     protocol = "ledger"
     root_marker = ""
+    transaction_type = LedgerTransaction
     blocksize = _COPY_SIZE
 
     def __init__(
@@ -132,7 +134,7 @@ class LedgerFileSystem(AbstractFileSystem):
         # This imports numba, which reading does not need.
         from ledgerfs.fsspec_impl.tree_writes import TreeWrites
 
-        return TreeWrites(self.bucket, self._write_options)
+        return TreeWrites(self.bucket, self._write_options, self.transaction if self._intrans else None)
 
     def _together(self) -> "AbstractContextManager[Admission]":
         # numba, as above.
@@ -384,7 +386,8 @@ class LedgerFileSystem(AbstractFileSystem):
     def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:  # noqa: ANN401
         """Delete ledgers: of each the index object first, then the data object. A topic without ledgers is no directory any more.
 
-        The ledgers of a new listing are deleted. After that raises `LedgerExistsError` for ledgers that somebody wrote there meanwhile.
+        The ledgers of a new listing are deleted; in a transaction at its end, if all that was written is there. After that raises
+        `LedgerExistsError` for ledgers that somebody wrote there meanwhile.
         """
         self.bucket.refresh()
         found = self.expand_path(path, recursive=recursive, maxdepth=maxdepth)
@@ -439,8 +442,7 @@ class LedgerFileSystem(AbstractFileSystem):
     ) -> "LedgerFile | LedgerUpload":
         path = self._strip_protocol(path)
         if mode in {"wb", "xb"}:
-            beside = self.transaction.files if self._intrans else ()
-            return self._writes.create(path, beside, block_size=block_size, **kwargs)
+            return self._writes.create(path, block_size=block_size, **kwargs)
         if mode != "rb":
             raise ReadOnlyError.at(path)
         return LedgerFile(self, path, self._tree.open(path), block_size=block_size or _BLOCK_SIZE, **kwargs)

@@ -1,7 +1,7 @@
 """The write side of the tree, for fsspec's methods."""
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +9,11 @@ from typing import Any
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import InvalidNameError, InvalidOptionError, LedgerExistsError
+from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
+from ledgerfs.fsspec_impl.ledger_transaction import LedgerTransaction
 from ledgerfs.fsspec_impl.ledger_upload import LedgerUpload
 from ledgerfs.ledgers.dialect import Progress
-from ledgerfs.vfs.removal import remove_ledgers
+from ledgerfs.vfs.removal import Removal, chosen, remove
 from ledgerfs.vfs.target import require_writable, target_of
 from ledgerfs.vfs.tree import tree_of
 from ledgerfs.writing.admission import together
@@ -35,23 +37,20 @@ class TreeWrites:
     ----------
     defaults
         Options of all writes: ``block_size`` (bytes), ``if_exists`` ("fail", "skip", "new-copy"), ``transform``.
+    transaction
+        The one that all this is part of; None outside of one.
 
     """
 
     bucket: Bucket
     defaults: Mapping[str, Any]
+    transaction: LedgerTransaction | None = None
 
-    def create(
-        self,
-        path: str,
-        beside: Iterable[LedgerUpload] = (),
-        *,
-        autocommit: bool = True,
-        **options: Any,  # noqa: ANN401
-    ) -> LedgerUpload:
-        """Open a path for writing; raises the errors of the path and its id. ``beside`` are the other files of a transaction."""
+    def create(self, path: str, *, autocommit: bool = True, **options: Any) -> LedgerUpload:  # noqa: ANN401
+        """Open a path for writing; raises the errors of the path and its id."""
         wanted, policy = self._wanted(path, options)
-        _require_no_other(wanted, path, beside)
+        if self.transaction is not None:
+            _require_no_other(wanted, path, self.transaction.files)
         with together(self.bucket) as admission:
             writer = open_writer(admission, wanted, path, policy)
         return LedgerUpload(path, writer, autocommit=autocommit)
@@ -93,18 +92,31 @@ class TreeWrites:
         self._write(path, OffloadedLedger(reader), open_path, {**known, **options})
 
     def remove(self, paths: Sequence[str], directories: Sequence[str] = ()) -> None:
-        """Delete ledgers, all of which have to be there; names of copies are those before the deletion.
+        """Delete ledgers, all of which have to be there, at the end of the transaction if there is one.
 
-        Warns of further copies that have the names now, and raises `LedgerExistsError` for ledgers that somebody wrote there meanwhile.
+        Names of copies are those before the deletion. Raises as `remove_chosen`.
         """
-        left = remove_ledgers(self.bucket, paths, directories)
+        removal = chosen(self.bucket, paths, directories)
+        if self.transaction is None:
+            self.remove_chosen([removal])
+        else:
+            self.transaction.removals.append(removal)
+
+    def remove_chosen(self, removals: Sequence[Removal], own: Collection[LedgerKey] = ()) -> None:
+        """Delete chosen ledgers.
+
+        Warns of further copies that have the names now, and raises `LedgerExistsError` for ledgers that somebody wrote there meanwhile;
+        ``own`` are those that the caller wrote there.
+        """
+        left = remove(self.bucket, removals, own)
         for one in left:
             if not one.is_new:
-                warnings.warn(str(one), stacklevel=4)
+                warnings.warn(str(one), stacklevel=5)
         new = [one for one in left if one.is_new]
         if new:
             named = "; ".join(map(str, new[:_MOST_NAMED]))
-            raise LedgerExistsError(f"{len(paths)} ledgers were removed; {named}", key=new[0].path)
+            count = sum(len(one.keys) for one in removals)
+            raise LedgerExistsError(f"{count} ledgers were removed; {named}", key=new[0].path)
 
     def _write(
         self,
@@ -119,6 +131,8 @@ class TreeWrites:
         with together(self.bucket) as admission:
             is_compared = policy is not IfExists.FAIL
             if is_compared and admission.is_there(wanted.claim(policy), lambda: measured(source, ledger)):
+                if self.transaction is not None:
+                    self.transaction.skipped.update(dict.fromkeys(admission.skipped))
                 return
             with open_path(path, "wb", **options) as file:
                 file.add_all(source, progress)

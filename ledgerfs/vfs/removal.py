@@ -1,10 +1,11 @@
 """Removing ledgers from a bucket in which others may be writing, and reporting the ledgers that are still there afterwards."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import NotFoundError
+from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.vfs.target import removable
@@ -32,18 +33,53 @@ class LeftLedger:
         return f"{self.path} is still there: {what}, {self.ref.key}"
 
 
-def remove_ledgers(bucket: Bucket, paths: Sequence[str], directories: Iterable[str] = ()) -> list[LeftLedger]:
-    """Delete the ledgers at some paths, and return those that a new listing still shows there, or below ``directories``.
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Ledgers that are to be removed, as one listing has them.
 
-    All paths have to be in the last listing, so the caller lists the bucket before (`Bucket.refresh`). Objects are deleted by their names,
-    which no two ledgers share; names of copies are those of that listing. Raises as `removable`, before anything is deleted.
+    Attributes
+    ----------
+    keys
+        The names of their objects, which no two ledgers share.
+    directories
+        Paths below which no ledger is to be left.
+    before
+        That listing.
+
     """
-    known = tree_of(bucket)
-    keys = [removable(known, path) for path in paths]
-    for key in dict.fromkeys(keys):
+
+    keys: tuple[LedgerKey, ...]
+    paths: tuple[str, ...]
+    directories: tuple[str, ...]
+    before: Catalog
+
+
+def chosen(bucket: Bucket, paths: Sequence[str], directories: Iterable[str] = ()) -> Removal:
+    """Choose the ledgers at some paths; raises as `removable`.
+
+    All paths have to be in the last listing, so the caller lists the bucket before (`Bucket.refresh`). Names of copies are that listing's.
+    """
+    tree = tree_of(bucket)
+    keys = dict.fromkeys(removable(tree, path) for path in paths)
+    return Removal(tuple(keys), tuple(paths), tuple(directories), tree.catalog)
+
+
+def remove(bucket: Bucket, removals: Sequence[Removal], own: Collection[LedgerKey] = ()) -> list[LeftLedger]:
+    """Delete chosen ledgers, and return those that a new listing still shows at their paths, or below directories, except ``own``."""
+    for key in dict.fromkeys(key for one in removals for key in one.keys):
         remove_ledger(bucket, key)
     bucket.refresh()
-    return list(_left(known.catalog, tree_of(bucket), paths, directories))
+    tree = tree_of(bucket)
+    left = (ledger for one in removals for ledger in _left(one.before, tree, one.paths, one.directories))
+    return [one for one in left if LedgerKey(one.ref.uuid, one.ref.ledger_id, is_index=False) not in own]
+
+
+def remove_ledgers(bucket: Bucket, paths: Sequence[str], directories: Iterable[str] = ()) -> list[LeftLedger]:
+    """Delete the ledgers at some paths (`chosen`), and return those that a new listing still shows there, or below ``directories``.
+
+    Raises as `removable`, before anything is deleted.
+    """
+    return remove(bucket, [chosen(bucket, paths, directories)])
 
 
 def _left(before: Catalog, tree: Tree, paths: Iterable[str], directories: Iterable[str]) -> Iterable[LeftLedger]:

@@ -4,7 +4,7 @@ Of two writers who publish the same ledger id, the later one sees the other's le
 each other, both do. So at most one of them succeeds, whatever they knew of the bucket before.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -149,6 +149,15 @@ class Admission:
         """Note a ledger that was published."""
         self.bucket.expire()
         self._expected.append(Expected.of(claim, written))
+
+    @property
+    def skipped(self) -> list[Expected]:
+        """The ledgers that were there already, and have to be at the end."""
+        return [one for one in self._expected if not one.is_new]
+
+    def expect(self, skipped: Iterable[Expected]) -> None:
+        """Check ledgers that an earlier call skipped together with those of this one."""
+        self._expected.extend(skipped)
 
     def confirm(self) -> None:
         """List the bucket again, and check all ledgers that were written or skipped.

@@ -104,7 +104,8 @@ def copy_ledgers(
     recompress
         Compress payloads again, with "none", "lz4", "zlib", "zstd" or "snappy".
     unbatch
-        Make an entry of each message, in ledgers with new ids, at each call; ``recompress`` is then for messages of batches.
+        Make an entry of each message, in ledgers with new ids; ``recompress`` is then for messages of batches. What an earlier call made of
+        the same ledgers is skipped; ledgers that the target has under their own ids fail, as their messages would be there twice.
     ledger_id
         With ``unbatch``, the id of the first copy, which the others' follow; None for ids that no cluster hands out.
     check
@@ -122,7 +123,7 @@ def copy_ledgers(
     ------
     IncompleteCopyError
         At the end, after everything else was copied: ledgers are damaged, missing, contradictory or being written, or the target has
-        different ones.
+        different ones, or their messages under other ids.
     NotFoundError, InvalidNameError, InvalidOptionError
         A topic that the source does not have; an invalid name or option. Nothing is written then.
     StoreUnreachableError, AccessDeniedError, StoreError

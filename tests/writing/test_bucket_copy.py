@@ -297,6 +297,41 @@ def test_what_to_do_with_a_ledger_that_is_there(golden_bucket: Bucket, target: B
     assert len(objects) == 12
 
 
+@pytest.mark.parametrize("policy", [IfExists.SKIP, IfExists.NEW_COPY])
+@pytest.mark.parametrize("is_there_recompressed", [False, True])
+def test_a_further_copy_that_is_recompressed_is_compared_before_it_is_written(
+    policy: IfExists,
+    is_there_recompressed: bool,
+    golden_bucket: Bucket,
+    target: Bucket,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Entries of another length are another ledger; those of the same one are found to be so by reading the source."""
+    topics, zstd = managed("batched-zlib"), partial(recompress, "zstd")
+    copy(golden_bucket, target, topics, **({"transform": zstd} if is_there_recompressed else {}))
+    before, put, written = objects_in(folder), LocalWrites.put, []
+
+    def counted(self: LocalWrites, key: str, *arguments: Any) -> Any:
+        written.append(key)
+        return put(self, key, *arguments)
+
+    monkeypatch.setattr(LocalWrites, "put", counted)
+    found = copy(golden_bucket, target, topics, transform=zstd, new_uuid=True, if_exists=policy)
+    if not is_there_recompressed:
+        assert {one.outcome for one in found} == {CopyOutcome.FAILED}
+        assert all("which is not the same" in str(one.error) for one in found)
+    expected = CopyOutcome.COPIED if policy is IfExists.NEW_COPY else CopyOutcome.SKIPPED
+    if is_there_recompressed:
+        assert {one.outcome for one in found} == {expected}
+    if is_there_recompressed and policy is IfExists.NEW_COPY:
+        assert len(objects_in(folder)) == 2 * len(before)
+        assert not verify(target).is_damaged
+    else:
+        assert not written
+        assert objects_in(folder) == before
+
+
 def test_new_names_in_an_empty_target(golden_bucket: Bucket, target: Bucket) -> None:
     found = copy(golden_bucket, target, managed("plain"), new_uuid=True)
     assert {one.uuid for one in found}.isdisjoint({one.source.uuid for one in found})

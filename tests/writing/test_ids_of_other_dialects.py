@@ -53,6 +53,15 @@ def by_import(folder: Path, topic: str) -> None:
     import_rows(blob_bucket(folder), ROWS, topic, ledger_id=7)
 
 
+def by_import_of_a_copy(folder: Path, topic: str) -> None:
+    import_rows(blob_bucket(folder), ROWS, topic, ledger_id=7, if_exists="new-copy")
+
+
+def by_put_of_a_copy(folder: Path, topic: str) -> None:
+    fs = LedgerFileSystem(f"file://{folder}", target_protocol="file", dialect="pulsar_blob")
+    fs.pipe_file(PATH.format(topic.rpartition("/")[2]), mapfile(messages(8, 3)).records, if_exists="new-copy")
+
+
 def by_put(folder: Path, topic: str) -> None:
     fs = LedgerFileSystem(f"file://{folder}", target_protocol="file", dialect="pulsar_blob")
     fs.pipe_file(PATH.format(topic.rpartition("/")[2]), mapfile(messages(8, 3)).records)
@@ -75,7 +84,9 @@ def by_unbatched_copy(folder: Path, topic: str) -> None:
         raise failed.error from error
 
 
-@pytest.mark.parametrize("write", [by_import, by_put, by_mount, by_unbatched_copy])
+@pytest.mark.parametrize(
+    "write", [by_import, by_import_of_a_copy, by_put, by_put_of_a_copy, by_mount, by_unbatched_copy]
+)
 @pytest.mark.parametrize("topic", [TOPIC, OTHER])
 def test_an_id_that_another_dialect_has_is_refused(
     write: Callable[[Path, str], None], topic: str, folder: Path
