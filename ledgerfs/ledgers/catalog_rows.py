@@ -1,6 +1,6 @@
 """Ledgers as rows of a table: columns that every dialect fills, and room for columns of its own.
 
-A million ledgers are one numpy table of some 280 bytes a row, not a million objects.
+A million ledgers are one numpy table of some 260 bytes a row, not a million objects.
 """
 
 from typing import Any, cast
@@ -14,7 +14,7 @@ from ledgerfs.ledgers.ledger_ref import CatalogState, LedgerRef
 
 Table = npt.NDArray[np.void]
 
-OWN_BYTES = 152
+OWN_BYTES = 146
 """Room for a dialect's own columns: two versions of objects, and some numbers."""
 
 LEDGER = np.dtype(
@@ -38,7 +38,7 @@ LEDGER = np.dtype(
         ("changed_ms", "i8"),
         # Of the ledger that it was made of (`Origin`): its id, its number of entries, 0 without such a ledger, and its bytes.
         ("origin_id", "i8"),
-        ("origin_entries", "i8"),
+        ("origin_entries", "u4"),
         ("origin_length", "i8"),
         ("own", f"V{OWN_BYTES}"),
     ]

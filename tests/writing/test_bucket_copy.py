@@ -245,7 +245,9 @@ def test_recompressed_copies_have_the_same_messages_and_ids(codec: str, golden_b
 
 
 @pytest.mark.long
-def test_unbatched_copies_have_the_same_messages_in_new_ledgers(golden_bucket: Bucket, target: Bucket) -> None:
+def test_unbatched_copies_have_the_same_messages_in_new_ledgers(
+    golden_bucket: Bucket, target: Bucket, tmp_path: Path
+) -> None:
     first = new_own_id([golden_bucket.catalog, target.catalog])
     found = copy(golden_bucket, target, transform=unbatch, first_ledger_id=first)
     assert set(outcomes(found).values()) == {CopyOutcome.COPIED}
@@ -254,8 +256,10 @@ def test_unbatched_copies_have_the_same_messages_in_new_ledgers(golden_bucket: B
     for topic in golden_bucket.topics():
         assert rows_of(target, topic.name) == rows_of(golden_bucket, topic.name)
     assert not verify(target).is_damaged
+    (tmp_path / "empty").mkdir()
+    empty = open_bucket(f"file://{tmp_path / 'empty'}")
     with pytest.raises(RefusedLedgerError, match="other ids"):
-        raise next(one.error for one in copy(golden_bucket, target, managed("plain"), transform=unbatch, new_uuid=True,
+        raise next(one.error for one in copy(golden_bucket, empty, managed("plain"), transform=unbatch, new_uuid=True,
                                              if_exists=IfExists.NEW_COPY) if one.error)  # fmt: skip
 
 

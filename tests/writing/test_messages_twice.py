@@ -318,7 +318,7 @@ def test_what_is_noted_of_an_origin() -> None:
         Origin(-1, 1, 200),
         Origin(5, -1, 200),
         Origin(5, 1, -2),
-        Origin(5, 2**63 - 1, 200),
+        Origin(5, 2**32 - 1, 200),
         Origin(2**70, 1, 1),
     ):
         assert parse_origin(build_origin(numbers, NAME), NAME) is None

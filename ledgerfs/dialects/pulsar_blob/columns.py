@@ -47,7 +47,6 @@ OWN = np.dtype(
         ("index_version", f"S{VERSION_BYTES}"),
         ("plausible", "?"),  # OffloadIndex.is_plausible
         ("odd_index", "?"),  # the index object has another length than its header says
-        ("_", f"V{OWN_BYTES - 146}"),
     ]
 )
 """The dialect's own columns of a ledger."""

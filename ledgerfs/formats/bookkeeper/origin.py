@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 ORIGIN_KEY = "ledgerfs/made-of"
 
+_MOST_ENTRIES = 2**32 - 1
+"""Catalogs have no room for more; such a ledger has 48 GiB of record headers alone."""
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:
@@ -47,6 +50,6 @@ def parse_origin(data: bytes, managed_ledger: str | None) -> Origin | None:
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
     is_sane = all(type(one) is int and one < 2**63 - 1 for one in (ledger_id, last_entry, length))
-    if not is_sane or name != managed_ledger or ledger_id < 0 or last_entry < 0 or length < -1:
+    if not is_sane or name != managed_ledger or ledger_id < 0 or not 0 <= last_entry < _MOST_ENTRIES or length < -1:
         return None
     return Origin(ledger_id, last_entry, length)
