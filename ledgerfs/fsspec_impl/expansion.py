@@ -13,6 +13,7 @@ from fsspec.utils import other_paths, stringify_path
 
 from ledgerfs.errors import NotFoundError
 from ledgerfs.tables.path_patterns import is_pattern, with_literal_beginning
+from ledgerfs.vfs.target import require_file_name, target_of
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
@@ -88,6 +89,26 @@ def pairs(
         else:
             is_within = isinstance(places, str) and _is_folder(target, places) and not trailing_sep(one)
     return (found, other_paths(found, places, exists=is_within, flatten=one is None)) if found else ([], [])
+
+
+def require_names(
+    source: AbstractFileSystem, paths: Paths, places: object, *, recursive: bool, maxdepth: int | None
+) -> None:
+    """Raise `InvalidNameError` or `ReadOnlyError` if one of many files cannot become a ledger where it goes, before any of them is written.
+
+    ``paths`` and ``places`` are those of `pairs`.
+    """
+    if isinstance(paths, list) and isinstance(places, list):
+        for path, place in zip(paths, places, strict=False):
+            if not source.isdir(path):
+                target_of(stringify_path(place))
+        return
+    for path in map(stringify_path, _each(paths)):
+        if recursive and source.isdir(path):
+            for file in source.find(path, maxdepth=maxdepth):
+                require_file_name(file)
+        elif isinstance(paths, list) and not source.isdir(path):
+            require_file_name(path)
 
 
 def _is_folder(fs: AbstractFileSystem, path: str) -> bool:

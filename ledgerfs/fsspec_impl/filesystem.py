@@ -27,7 +27,7 @@ from ledgerfs.errors import (
     UnusableUrlError,
 )
 from ledgerfs.formats.local_paths import local_path, local_text
-from ledgerfs.fsspec_impl.expansion import Paths, expand, pairs
+from ledgerfs.fsspec_impl.expansion import Paths, expand, pairs, require_names
 from ledgerfs.fsspec_impl.ledger_file import LedgerFile
 from ledgerfs.fsspec_impl.ledger_transaction import LedgerTransaction
 from ledgerfs.fsspec_impl.long_names import leaving_out_long_names, telling_long_names_at_the_end
@@ -330,7 +330,9 @@ class LedgerFileSystem(AbstractFileSystem):
 
         The bucket is listed once before, and once after all of them.
         """
-        lpath, rpath = pairs(LocalFileSystem(), lpath, self, rpath, recursive=recursive, maxdepth=maxdepth)
+        local = LocalFileSystem()
+        lpath, rpath = pairs(local, lpath, self, rpath, recursive=recursive, maxdepth=maxdepth)
+        require_names(local, lpath, rpath, recursive=recursive, maxdepth=maxdepth)
         with self._together():
             super().put(lpath, rpath, recursive=recursive, callback=callback, maxdepth=maxdepth, **options)
 
@@ -377,6 +379,7 @@ class LedgerFileSystem(AbstractFileSystem):
         with self._together() as admission:
             admission.require_listed()
             path1, path2 = pairs(self, path1, self, path2, recursive=recursive, maxdepth=maxdepth)
+            require_names(self, path1, path2, recursive=recursive, maxdepth=maxdepth)
             super().copy(path1, path2, recursive=recursive, maxdepth=maxdepth, on_error=on_error or "raise", **options)
 
     def cp_file(self, path1: str, path2: str, **options: Any) -> None:  # noqa: ANN401

@@ -31,6 +31,12 @@ def target_of(path: str) -> tuple[str, int]:
         raise InvalidNameError(error.reason, key=path) from error
 
 
+def require_file_name(path: str) -> None:
+    """Raise `InvalidNameError` for a file that keeps its name where it is copied to, if that is not the name of a ledger's file."""
+    if _FILE_NAME.match(path.rpartition("/")[2]) is None:
+        raise InvalidNameError("not the name of a ledger's file; expected <ledger id>.entries", key=path)
+
+
 def require_writable(path: str) -> str:
     """Return the path without slashes at its ends; raises `ReadOnlyError` outside ``entries``, the only view that is written to."""
     stripped = path.strip("/")

@@ -289,6 +289,29 @@ def test_a_topic_is_not_copied_under_the_ids_that_it_has(policy: str, copied: Le
     assert [copied.cat_file(path) for path in copies] == [copied.cat_file(path) for path in paths]
 
 
+def test_of_many_files_none_is_written_if_one_is_no_ledgers(fs: LedgerFileSystem, folder: Path, tmp_path: Path) -> None:
+    """As `get` copies them of a topic with further copies, and as somebody leaves them there."""
+    for name in ("0@00000000-0000-0000-0000-000000000001.entries", "0.txt"):
+        local = tmp_path / name
+        local.mkdir()
+        (local / "7.entries").write_bytes(RECORDS)
+        (local / name).write_bytes(RECORDS)
+        (local / f"9{name[1:]}").write_bytes(RECORDS)
+        for path, place in (
+            (str(local), TOPIC),
+            (f"{local}/*", f"{TOPIC}/"),
+            ([str(local / "7.entries"), str(local / name)], [PATH, f"{TOPIC}/{name}"]),
+            ([str(local / "7.entries"), str(local / name)], f"{TOPIC}/"),
+        ):
+            with pytest.raises(InvalidNameError, match="not the name of a ledger's file"):
+                fs.put(path, place, recursive=isinstance(path, str))
+    assert objects_in(folder) == {}
+    fs.put(str(tmp_path / "0.txt" / "0.txt"), PATH, recursive=True)
+    with pytest.raises(InvalidNameError, match="not the name of a ledger's file"):
+        fs.cp([PATH, PATH], [f"{TOPIC}/8.entries", f"{TOPIC}/x.entries"])
+    assert fs.find("entries") == [PATH]
+
+
 def test_what_cannot_be_copied(copied: LedgerFileSystem) -> None:
     source = "entries/public/golden/blocks/42.entries"
     with pytest.raises(InvalidNameError, match=r"only files of entries/"):
