@@ -23,7 +23,7 @@ def check_messages_twice(catalog: Catalog) -> Iterator[Finding]:
     """Yield a finding for each ledger that was made of another one, if the bucket has the same messages under another id, too."""
     same_messages = SameMessages(catalog)
     for ref in same_messages.made():
-        others = same_messages.under_other_ids(ref)
+        others = same_messages.others_of(ref)
         # Of several that were made of one, each names an earlier one.
         other = next((one for one in others if one.origin is None or one.ledger_id < ref.ledger_id), None)
         if other is not None:

@@ -38,12 +38,17 @@ class SameMessages:
         found = {(ref.ledger_id, ref.uuid): ref for ref in [*self._catalog.all_of(root.ledger_id), *made]}
         return [ref for ref in found.values() if ref.is_sound and _is_of(ref, root, managed_ledger, created_ms)]
 
-    def under_other_ids(self, ledger: LedgerRef) -> list[LedgerRef]:
-        """Return the complete ledgers of other ids that have the messages of a ledger of this catalog."""
-        if ledger.origin is None and ledger.ledger_id not in self._made:
+    def under_other_ids(
+        self, ledger_id: int, root: Origin, managed_ledger: str | None, created_ms: int | None
+    ) -> list[LedgerRef]:
+        """Return those of other ids than that of a ledger with this root."""
+        if root.ledger_id == ledger_id and ledger_id not in self._made:
             return []
-        found = self.of(ledger.root, ledger.managed_ledger, ledger.created_ms)
-        return [ref for ref in found if ref.ledger_id != ledger.ledger_id]
+        return [ref for ref in self.of(root, managed_ledger, created_ms) if ref.ledger_id != ledger_id]
+
+    def others_of(self, ledger: LedgerRef) -> list[LedgerRef]:
+        """Return the same for a ledger of this or another catalog."""
+        return self.under_other_ids(ledger.ledger_id, ledger.root, ledger.managed_ledger, ledger.created_ms)
 
 
 def _is_of(ref: LedgerRef, root: Origin, managed_ledger: str | None, created_ms: int | None) -> bool:

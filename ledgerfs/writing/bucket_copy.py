@@ -273,7 +273,7 @@ class _Copy:
 
     def _claim(self, ref: LedgerRef, ledger_id: int, uuid: str | None) -> Claim:
         """Return the claim for the target; copies that an earlier run brought from the same bucket are no rivals."""
-        twins = frozenset(one.ledger_id for one in self.same_messages.under_other_ids(ref))
+        twins = frozenset(one.ledger_id for one in self.same_messages.others_of(ref))
         if self.options.first_ledger_id is not None:
             if twins:
                 named = ", ".join(map(str, sorted(twins)))

@@ -159,6 +159,10 @@ class TakenIds:
         """Return the whole ledgers of any id that have the messages of a claimed one (`Claim.root`)."""
         return [] if claim.root is None else self._same_messages.of(claim.root, claim.managed_ledger, claim.created_ms)
 
+    def _doubles(self, claim: Claim) -> list[LedgerRef]:
+        told = claim.managed_ledger, claim.created_ms
+        return [] if claim.root is None else self._same_messages.under_other_ids(claim.ledger_id, claim.root, *told)
+
     def rival(self, claim: Claim, uuid: str | None = None) -> Rival | None:
         """Return the rival that keeps a ledger out, None without one; the ledger of ``uuid`` is its own."""
         return next(self._rivals(claim, claim.friends | {uuid}), None)
@@ -174,8 +178,8 @@ class TakenIds:
             is_meant = claim.if_exists is IfExists.FAIL or isinstance(error, AccessDeniedError | StoreError)
             if not claim.is_kept and uuid not in friends and is_meant:
                 yield Rival(key, "whose index cannot be read")
-        for ref in self.with_messages_of(claim):
-            if ref.ledger_id != claim.ledger_id and ref.ledger_id not in claim.twins:
+        for ref in self._doubles(claim):
+            if ref.ledger_id not in claim.twins:
                 yield Rival(ref.key, f"in ledger {ref.ledger_id} of {ref.topic}", is_double=True)
 
 
