@@ -447,24 +447,26 @@ def test_a_ledger_that_is_there_is_skipped(by: str, taken: dict[str, bytes], fol
 
 
 @pytest.mark.parametrize("by", ["call", "write_options"])
-def test_another_copy_of_an_id_that_is_there(by: str, taken: dict[str, bytes], folder: Path, tmp_path: Path) -> None:
+def test_another_copy_of_an_id_that_is_there(by: str, folder: Path, tmp_path: Path) -> None:
+    put_in_folder(folder, offload(ENTRIES, 7), offload([b"other"], 8, name="public/default/persistent/other", uuid=2))
     options = {"if_exists": "new-copy"}
     fs = LedgerFileSystem(
         fo=str(folder), target_protocol="file", write_options=options if by == "write_options" else None
     )
-    put, pipe, copy, opened = write_each_way(fs, source_file(tmp_path), **(options if by == "call" else {}))
+    chosen = options if by == "call" else {}
+    put, pipe, _copy, opened = write_each_way(fs, source_file(tmp_path), **chosen)
     for write in (put, pipe, opened):
         write()
-    assert len(objects_in(folder)) == 8
+    assert len(objects_in(folder)) == 10
     names = fs.ls(TOPIC, detail=False)
     assert names[0] == PATH
-    assert len(names) == 3
+    assert len(names) == 4
     assert all("/7@" in name for name in names[1:])
-    assert [fs.info(name)["size"] for name in names] == [len(RECORDS)] * 3
+    assert [fs.info(name)["size"] for name in names] == [len(RECORDS)] * 4
     # What has other entries is no copy of them.
     with pytest.raises(LedgerExistsError, match="which is not the same"):
-        copy()
-    assert len(objects_in(folder)) == 8
+        fs.cp_file("entries/public/default/other/8.entries", PATH, **chosen)
+    assert len(objects_in(folder)) == 10
 
 
 def test_a_further_copy_stands_beside_the_same_ledger_or_a_damaged_one(folder: Path) -> None:
@@ -510,12 +512,15 @@ def test_a_transaction_that_writes_an_id_twice_is_told_so(policy: str, folder: P
     assert fs.cat_file(PATH) == RECORDS
 
 
-def test_a_call_overrides_the_option_of_all(taken: dict[str, bytes], folder: Path) -> None:
+def test_a_call_overrides_the_option_of_all(folder: Path) -> None:
+    put_in_folder(folder, offload(ENTRIES, 7))
     fs = LedgerFileSystem(fo=str(folder), target_protocol="file", write_options={"if_exists": "skip"})
     with pytest.raises(LedgerExistsError):
         fs.pipe_file(PATH, RECORDS, if_exists="fail")
     fs.pipe_file(PATH, RECORDS, if_exists="new-copy")
-    assert fs.exists(PATH)
+    assert len(objects_in(folder)) == 4
+    fs.pipe_file(PATH, RECORDS)
+    assert len(objects_in(folder)) == 4
 
 
 def test_options_that_are_none_are_named(folder: Path) -> None:
