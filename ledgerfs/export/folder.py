@@ -29,7 +29,9 @@ LOCK_NAME = ".ledgerfs-export.lock"
 _NAME = re.compile("[0-9]+(-partition-[0-9]{1,10})?")
 """A file's name without its suffix: the ledger's id, and the partition if the topic is partitioned."""
 
-_VERSION = 2
+_VERSION = 3
+_VERSION_WITHOUT_TIMES = 2
+"""It did not note that a ledger had no messages only by the times of others."""
 _VERSION_WITHOUT_BUCKET = 1
 _PART = ".part"
 _FEW_LEDGERS = 1000
@@ -249,7 +251,9 @@ class _Record:
         if found["version"] == _VERSION_WITHOUT_BUCKET:
             # The export was of a bucket without an identity, so nothing of it can be kept.
             return cls(contents, suffix)
-        if found["version"] != _VERSION:
+        if found["version"] == _VERSION_WITHOUT_TIMES:
+            ledgers = {name: one for name, one in ledgers.items() if one["rows"]}
+        elif found["version"] != _VERSION:
             raise ValueError(found["version"])
         return cls(contents, suffix, {name: _exported(**one) for name, one in ledgers.items()})
 

@@ -127,6 +127,13 @@ class LedgerTimes:
             keep &= self.earliest < _limit(times.end_ms + times.slack_ms)
         return keep
 
+    def are_left_out_by_others(self, times: TimeRange) -> Mask:
+        """Return which ledgers cannot have messages of a range of time only because of when others of their topic were created."""
+        left_out = ~self.may_have(times)
+        if times.end_ms is not None:
+            left_out &= ~(self.is_known & (self.earliest >= _limit(times.end_ms + times.slack_ms)))
+        return left_out
+
 
 def _shifted(values: Int64, first: int, step: int) -> Int64:
     """Return for each row the value of the row before it (``step`` 1) or after it (-1)."""

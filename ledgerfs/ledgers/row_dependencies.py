@@ -1,8 +1,9 @@
 """How long rows are valid: the ledgers of a topic that they depend on besides their own, and whether these are still the same.
 
 A ledger may come late: not only after the others, but between or before them. It changes rows of other ledgers that were joined from parts
-in several ledgers, lacked parts, or belonged to a transaction without an outcome. Everything that is made of rows and kept (views, exports,
-lakes) follows the rule of this module.
+in several ledgers, lacked parts, or belonged to a transaction without an outcome; and it may show that ids are not in the order of time, so
+that a ledger that was left out of a range of time because of the others has rows of it. Everything that is made of rows and kept (views,
+exports, lakes) follows the rule of this module.
 """
 
 from bisect import bisect_left, bisect_right
@@ -55,6 +56,8 @@ class Basis:
             ranges.append((min(found.joined_since, first), last))
         if found.told_across is not None:
             ranges.append(found.told_across)
+        if found.left_out_by_others:
+            ranges.append((_FIRST, _LAST))
         if not ranges:
             return cls(sources=tuple(sources))
         return cls(min(first for first, _ in ranges), max(last for _, last in ranges), tuple(sources))
@@ -89,6 +92,8 @@ class Unsettled:
         The first of the ledgers that a message was joined from; None if none was joined from several.
     told_across
         If outcomes came from markers in other ledgers: the ids between which other markers of these transactions could come.
+    left_out_by_others
+        Whether a ledger was left out of a range of time because of other ledgers (`ledgerfs.ledgers.ledger_times`).
 
     """
 
@@ -97,6 +102,7 @@ class Unsettled:
     awaits_parts: bool = False
     joined_since: int | None = None
     told_across: tuple[int, int] | None = None
+    left_out_by_others: bool = False
 
 
 class TopicState:

@@ -25,7 +25,7 @@ from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS, schema_of
 from ledgerfs.scan.earlier_chunks import EarlierChunks
 from ledgerfs.scan.options import require_known, require_of_parts
 from ledgerfs.scan.reread_damaged import walk_entries
-from ledgerfs.scan.time_pruning import TimePruning
+from ledgerfs.scan.time_pruning import Pruned, TimePruning
 from ledgerfs.scan.topic_entries import Reach, read_entries
 from ledgerfs.scan.transaction_outcomes import Known, TransactionOutcomes
 
@@ -111,7 +111,7 @@ class Scan:
         """After a whole iteration: whether no ledger that is uploaded later, before, between or after the others, can change the rows.
 
         False if a transaction had no outcome, a chunked message lacked parts, or was joined from several ledgers, between which
-        others may come; or if the topic lacks ledgers.
+        others may come; if a ledger was left out of the range of time because of when others were created; or if the topic lacks ledgers.
         """
         return self.basis.is_final and not self.missing
 
@@ -168,7 +168,7 @@ class Scan:
         outcomes = TransactionOutcomes(self.ledgers, self.known_outcomes, is_damage_skipped=is_damage_skipped)
         decoder = TopicDecoder(self.topic, options, self.decrypt, outcomes.state_of)
         self.skipped, self.incomplete, self.basis = decoder.skipped, decoder.chunks.incomplete, Basis.unknown()
-        start, stop = reach = self._reach()
+        start, stop = reach = (pruned := self._pruned()).reach
         decoder.chunks.earlier = EarlierChunks(self.ledgers, start, decoder)
         found = read_entries(self.ledgers, reach, self.skipped if is_damage_skipped else None)
         for place, batch, entries, keep in walk_entries(decoder, self.ledgers, found):
@@ -194,7 +194,7 @@ class Scan:
         awaits_parts = stop.number == len(self.ledgers) and _gives_up(decoder)
         met = Unsettled(
             outcomes.any_open, bool(decoder.chunks.incomplete) or decoder.chunks.ended_before,
-            awaits_parts, decoder.chunks.joined_since, outcomes.across,
+            awaits_parts, decoder.chunks.joined_since, outcomes.across, pruned.is_by_others,
         )  # fmt: skip
         self.basis = self._basis(met, outcomes.sources)
 
@@ -228,12 +228,12 @@ class Scan:
         if self.missing and self.options.on_corrupt != "skip":
             raise missing_error(self.topic, self.missing)
 
-    def _reach(self) -> Reach:
+    def _pruned(self) -> Pruned:
         """Return the entries to read."""
         part = self._part
-        reach = TimePruning(self.ledgers, part, self.times, self.limits, self.options.check_checksums).reach()
+        found = TimePruning(self.ledgers, part, self.times, self.limits, self.options.check_checksums).pruned()
         # An open transaction before the range of time ends readable messages, too.
-        return Reach(part.start, reach.stop) if self.transactions == "readable" else reach
+        return replace(found, reach=Reach(part.start, found.reach.stop)) if self.transactions == "readable" else found
 
     def _decrypt_to_count(self) -> Decrypt | None:
         """Return a function that does not decrypt: the number of messages of a batch is outside the encrypted payload."""

@@ -30,6 +30,23 @@ _WORTH_A_GLANCE = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)
+class Pruned:
+    """What is left of some entries.
+
+    Attributes
+    ----------
+    reach
+        The entries that can be in the range of time.
+    is_by_others
+        Whether a ledger was left out because of what other ledgers tell: any ledger that is uploaded later may change that.
+
+    """
+
+    reach: Reach
+    is_by_others: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class TimePruning:
     """Cuts ledgers to a range of time.
 
@@ -52,19 +69,26 @@ class TimePruning:
     limits: LedgerTimes | None = None
     check_checksums: bool = True
 
-    def reach(self) -> Reach:
+    def pruned(self) -> Pruned:
         """Return a reach with all entries of the part that can be in the range."""
         wanted = self.part.ledgers
         if not self.times.has_limits or not wanted:
-            return self.part
+            return Pruned(self.part)
         limits = self.limits or LedgerTimes.of_refs(ledger.ref for ledger in self.ledgers)
         found = np.flatnonzero(limits.may_have(self.times)[wanted.start : wanted.stop]) + wanted.start
+        by_others = np.flatnonzero(limits.are_left_out_by_others(self.times)[wanted.start : wanted.stop]) + wanted.start
         if not found.size:
-            return Reach(self.part.start, self.part.start)
+            return Pruned(Reach(self.part.start, self.part.start), bool(by_others.size))
         ledgers = range(int(found[0]), int(found[-1]) + 1)
-        start = max(self.part.start, self._start(ledgers, limits))
-        stop = min(self.part.stop, self._stop(ledgers, limits))
-        return Reach(start, max(start, stop))
+        start, stop = self._start(ledgers, limits), self._stop(ledgers, limits)
+        is_by_others = (
+            any(number not in ledgers for number in by_others)
+            # The block that tells is in another ledger of these, before or after the whole ones that it leaves out.
+            or start.number > ledgers.start
+            or stop.number < ledgers[-1]
+        )
+        start, stop = max(self.part.start, start), min(self.part.stop, stop)
+        return Pruned(Reach(start, max(start, stop)), is_by_others)
 
     def _start(self, ledgers: range, limits: LedgerTimes) -> Place:
         """Return the place of a block in the first ledgers before which no entry is in the range."""

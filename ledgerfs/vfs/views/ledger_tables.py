@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ledgerfs.scan.scan import Scan
 
 _TOPICS = 16
-_RENDERER = 2
+_RENDERER = 3
 """Raise this when the same ledger is to make another table, so that older files are not used any more."""
 
 
