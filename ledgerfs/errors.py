@@ -323,7 +323,7 @@ class EntryRangeError(LedgerfsError):
 
 
 class InvalidNameError(LedgerfsError):
-    """A name that Pulsar would not accept, of a topic, a managed ledger, a ledger or a message."""
+    """A name that Pulsar would not accept, of a topic, a managed ledger, a ledger or a message, or that a new ledger must not have."""
 
     code = errno.EINVAL
 

@@ -13,6 +13,9 @@ from ledgerfs.formats.topic_names import UNKNOWN_DIRECTORY, managed_ledger_of, s
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.missing_ledgers import being_written_text
 
+_MOST_NAMED = 3
+"""Partitions in an error."""
+
 
 @dataclass(frozen=True, slots=True)
 class NamedTopic:
@@ -131,6 +134,20 @@ def partitions_of(catalog: Catalog, managed_ledger: str) -> list[str]:
         if stem == managed_ledger and number is not None and catalog.knows(name)
     ]
     return [name for _, name in sorted(found)]
+
+
+def require_own_name(catalog: Catalog, managed_ledger: str) -> None:
+    """Raise `InvalidNameError` if a ledger of this name would be the first one, and hide the partitions that the name means until then."""
+    partitions = [] if catalog.has(managed_ledger) else partitions_of(catalog, managed_ledger)
+    if not partitions:
+        return
+    named = ", ".join(map(topic_of, partitions[:_MOST_NAMED]))
+    more = f" and {len(partitions) - _MOST_NAMED} more" if len(partitions) > _MOST_NAMED else ""
+    raise InvalidNameError(
+        f"a partitioned topic, of which the bucket has {named}{more}; with a ledger of its own the name would not mean these any more: "
+        "name a partition, or another topic",
+        key=topic_of(managed_ledger),
+    )
 
 
 def _named(catalog: Catalog, topics: Sequence[str]) -> set[str | None]:

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
 from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.bucket.wanted_topics import require_own_name
 from ledgerfs.dialects.pulsar_blob.ledger_group import take_back
 from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
 from ledgerfs.errors import LedgerExistsError, LedgerfsError, ObjectNotFoundError, StaleObjectError
@@ -108,7 +109,9 @@ class Admission:
         _ = self.taken
 
     def require_free(self, claim: Claim) -> None:
-        """Raise `LedgerExistsError` if the id is taken."""
+        """Raise `LedgerExistsError` if the id is taken, and `InvalidNameError` if the name is that of a partitioned topic."""
+        if claim.managed_ledger is not None:
+            require_own_name(self.taken.catalog, claim.managed_ledger)
         rival = self.taken.rival(claim)
         if rival is not None:
             raise refused(claim, rival)

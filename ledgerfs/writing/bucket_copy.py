@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.bucket.wanted_topics import partitions_of, require_own_name
 from ledgerfs.dialects.pulsar_blob.new_ledger import NewLedger, new_key, require_block_size
 from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
 from ledgerfs.errors import (
@@ -255,6 +256,7 @@ class _Copy:
             if found is not None:
                 expected = Expected(_claim_of_skipped(claim, found), found.uuid, is_new=False)
                 return CopiedLedger(ref, CopyOutcome.SKIPPED, found.ledger_id, found.uuid), expected
+            self._require_own_name(ref)
             written = self._write(ref, ledger_id, uuid, tell)
         except StoreUnreachableError:
             raise
@@ -270,6 +272,11 @@ class _Copy:
         if (ref.managed_ledger, ref.ledger_id) in self.contradicted:
             reason = "another copy of the ledger has other entries, as `ledgerfs verify` tells; none of them is copied"
             raise CorruptLedgerError(reason, key=ref.key)
+
+    def _require_own_name(self, ref: LedgerRef) -> None:
+        """Raise `InvalidNameError` for a ledger that would hide partitions in the target, unless it does so in the source as well."""
+        if ref.managed_ledger is not None and not partitions_of(self.catalog, ref.managed_ledger):
+            require_own_name(self.there.catalog, ref.managed_ledger)
 
     def _claim(self, ref: LedgerRef, ledger_id: int, uuid: str | None) -> Claim:
         """Return the claim for the target; copies that an earlier run brought from the same bucket are no rivals."""

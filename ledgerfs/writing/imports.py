@@ -132,7 +132,8 @@ def import_rows(
     Raises
     ------
     LedgerExistsError, InvalidNameError
-        Before a row is read; or at the end, if somebody else has written a ledger of this id meanwhile. The new one is then removed again.
+        Before a row is read, also for the name of a partitioned topic; or at the end, if somebody else has written a ledger of this id
+        meanwhile. The new one is then removed again.
     RefusedLedgerError, InvalidRowsError, …
         No rows, or a row that cannot be a message; the bucket is unchanged.
 

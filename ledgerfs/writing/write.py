@@ -78,7 +78,7 @@ class Wanted:
 def open_writer(admission: Admission, wanted: Wanted, name: str, if_exists: IfExists = IfExists.FAIL) -> BucketWriter:
     """Return a writer of a ledger, if its id is free; costs a listing. ``name`` is that of the file of records in errors.
 
-    Raises `LedgerExistsError`, and as `Wanted.new_ledger`.
+    Raises `LedgerExistsError`, `InvalidNameError` for the name of a partitioned topic, and as `Wanted.new_ledger`.
     """
     ledger, claim = wanted.new_ledger(), wanted.claim(if_exists)
     admission.require_free(claim)

@@ -16,7 +16,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from ledgerfs import open_bucket
-from ledgerfs.errors import InvalidOptionError, LedgerExistsError, RefusedLedgerError, StaleObjectError
+from ledgerfs.errors import (
+    InvalidNameError,
+    InvalidOptionError,
+    LedgerExistsError,
+    RefusedLedgerError,
+    StaleObjectError,
+)
 from ledgerfs.spark.lake.state import LakeState
 from ledgerfs.spark.pipelines.export_request import CheckedRequest, ExportRequest
 from ledgerfs.spark.runtime.storage import Storage
@@ -208,6 +214,13 @@ def sink_of(place: Place, monkeypatch: pytest.MonkeyPatch) -> LedgerSink:
 
 def some_rows(*texts: str) -> Batches:
     return iter([pa.record_batch({"value": list(texts)})])
+
+
+def test_the_name_of_a_partitioned_topic_is_refused_before_any_row(place: Place, tmp_path: Path) -> None:
+    import_rows(f"file://{tmp_path}/bucket", pa.table({"value": ["a"]}), f"{TOPIC}-partition-1")
+    for options in ({}, {"ledgerId": "7"}):
+        with pytest.raises(InvalidNameError, match="orders-partition-1"):
+            open_sink({"topic": "public/default/orders", "path": place.url, **options}, SCHEMA, overwrite=False)
 
 
 @pytest.mark.parametrize("dialect", ["auto", "pulsar_blob"])

@@ -29,6 +29,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.bucket.wanted_topics import require_own_name
 from ledgerfs.dialects.pulsar_blob.ledger_group import LedgerGroup, publish_all, remove_all
 from ledgerfs.dialects.pulsar_blob.new_ledger import NewLedger, made_up_user_metadata, require_block_size
 from ledgerfs.dialects.pulsar_blob.writer import UnindexedLedger
@@ -78,7 +79,7 @@ def open_sink(
     UnsupportedWriteError
         ``mode("overwrite")``.
     InvalidNameError, InvalidOptionError, InvalidRowsError
-        An invalid topic, option or column.
+        An invalid topic, option or column, or the name of a partitioned topic.
     RefusedLedgerError, LedgerExistsError, NotFoundError, AccessDeniedError, StoreError
         A block size that the store does not take, a first ledger that exists, a bucket that does not exist or cannot be listed.
 
@@ -162,6 +163,7 @@ def _first_id(bucket: Bucket, wanted: WriteOptions) -> int:
     The ids of the others, and whether they are free, are only known when all rows are written (`publish_all`).
     """
     catalog = bucket.list_to_write()
+    require_own_name(catalog, wanted.managed_ledger)
     if wanted.ledger_id is None:
         return new_own_id([catalog], [wanted.managed_ledger])
     claim = Claim(wanted.managed_ledger, wanted.ledger_id)

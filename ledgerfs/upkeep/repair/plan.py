@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import BucketOrUrl, bucket_at
+from ledgerfs.bucket.wanted_topics import require_own_name
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.ledgers.dialect import Progress, RepairRequest
 from ledgerfs.ledgers.dialects_known import AUTO
@@ -51,7 +52,7 @@ def plan_repair(
     Raises
     ------
     InvalidNameError
-        ``topic`` is not the name of a topic.
+        ``topic`` is not the name of a topic, or that of a partitioned one.
     NotFoundError, AccessDeniedError, StoreError
         The bucket cannot be listed. `StoreUnreachableError` is raised at any time.
 
@@ -60,6 +61,8 @@ def plan_repair(
     bucket = bucket_at(bucket)
     # An id that a ledger of another dialect has is no less taken.
     catalog = bucket.list_all(progress)
+    if managed_ledger is not None:
+        require_own_name(catalog, managed_ledger)
     store = bucket.store.store
     request = RepairRequest(
         store=store,
