@@ -8,14 +8,18 @@ import errno
 import os
 import threading
 import time
+from typing import TYPE_CHECKING
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.fuse_mount.attributes import Attributes, inode_of
 from ledgerfs.fuse_mount.processes import has_failed, is_held, process_of
 from ledgerfs.vfs.target import target_of
-from ledgerfs.writing.admission import Admission
-from ledgerfs.writing.write import Wanted, open_writer
+from ledgerfs.writing.admission import Admission, is_current
+from ledgerfs.writing.write import Wanted, open_writer, ref_of
+
+if TYPE_CHECKING:
+    from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
 
 
 class IncomingFile:
@@ -48,6 +52,8 @@ class IncomingFile:
         self._writers = {thread: process_of(thread)}
         self._lock = threading.Lock()
         self._error: BaseException | None = None
+        self._written: WrittenLedger | None = None
+        self._store = bucket.raw_store
         self.size = 0
         self.is_there = False
         self.changed_ms = int(time.time() * 1000)
@@ -130,10 +136,14 @@ class IncomingFile:
                 self._give_up(_given_up())
             return not self.is_there
 
+    def is_gone(self) -> bool:
+        """Whether the ledger was in the bucket and is not any more, or is another one; a HEAD or two. Raises the store's errors."""
+        return self._written is not None and not is_current(self._store, ref_of(self._written))
+
     def _commit(self) -> None:
         try:
             self._writer.end_file()
-            self._writer.commit()
+            self._written = self._writer.commit()
         except BaseException as error:
             self._give_up(error)
             raise

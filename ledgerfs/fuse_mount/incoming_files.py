@@ -77,6 +77,20 @@ class IncomingFiles:
         self._files.pop(path, None)
         self._made |= {path[:end] for end in _slashes(path)[1:]}
 
+    def complete(self) -> list[IncomingFile]:
+        """Return the files that are ledgers by now, and that no listing showed yet."""
+        return [incoming for incoming in list(self._files.values()) if incoming.is_there]
+
+    def look_for(self, incoming: IncomingFile) -> None:
+        """Stop showing a ledger that a later listing did not show, if it is not in the bucket any more; raises the store's errors.
+
+        A store may list late, so that it is asked for the ledger itself.
+        """
+        if incoming.is_gone():
+            with self._lock:
+                if self._files.get(incoming.path) is incoming:
+                    del self._files[incoming.path]
+
     def listed(self, is_known: Callable[[str], bool]) -> None:
         """Forget the files and directories that a listing shows by now."""
         for path, incoming in list(self._files.items()):

@@ -266,7 +266,7 @@ class MountedBucket:
         if self.incoming.abort(path):
             return
         with self._refreshing:
-            self._bucket.refresh()
+            self._list()
             left = remove_ledgers(self._bucket, [path])
             self.incoming.removed(path)
             self._show(self._bucket.catalog)
@@ -352,7 +352,20 @@ class MountedBucket:
 
     def _list(self) -> None:
         self._is_outdated = False
+        written = self.incoming.complete()
         self._show(self._bucket.refresh())
+        for incoming in written:
+            if not self._is_known(incoming.path):
+                self._look_for(incoming)
+
+    def _look_for(self, incoming: IncomingFile) -> None:
+        """Stop showing a ledger that was written here, if somebody else has removed it."""
+        try:
+            self.incoming.look_for(incoming)
+        except LedgerfsError as error:
+            logger.warning(
+                "%s was written here and is not listed; whether it is gone is not known: %s", incoming.path, error
+            )
 
     def _show(self, catalog: "Catalog") -> None:
         """Show the tree of a listing."""
@@ -386,12 +399,14 @@ class MountedBucket:
         if incoming is not None and incoming.is_there and not self._is_known(path):
             with self._refreshing:
                 self._show(self._bucket.catalog)
+            # It may be gone by now, and is still shown.
+            self._is_outdated |= not self._is_known(path)
 
     def _attributes(self, path: str) -> Attributes:
+        self._list_if_outdated()
         incoming = self.incoming.get(path)
         if incoming is not None:
             return incoming.shown
-        self._list_if_outdated()
         node = self._node(path)
         if node is None:
             return directory(path)

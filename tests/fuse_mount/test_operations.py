@@ -38,8 +38,11 @@ from ledgerfs.errors import (
 from ledgerfs.fuse_mount import error_numbers, processes
 from ledgerfs.fuse_mount.attributes import UNREADABLE_BYTES, inode_of
 from ledgerfs.fuse_mount.error_numbers import answering, errno_of
+from ledgerfs.fuse_mount.incoming_file import IncomingFile
 from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
 from ledgerfs.fuse_mount.processes import has_failed, is_held, process_of
+from ledgerfs.storage.folders.store import LocalStore
+from ledgerfs.vfs.removal import remove_ledgers
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.matrix import TOPIC, make_ledger
 from tests.support.remote import RemoteFolder
@@ -441,6 +444,82 @@ def test_whoever_comes_by_what_is_gone_has_the_bucket_listed(mounted: MountedBuc
     with pytest.raises(NotFoundError):
         mounted.attributes(path)
     assert [name for name, _ in mounted.entries(f"/entries/{TOPIC}")] == ["2.entries"]
+
+
+def is_shown(mounted: MountedBucket, path: str) -> bool:
+    directory, _, name = path.rpartition("/")
+    return name in [one for one, _ in mounted.entries(directory)]
+
+
+def test_what_was_written_here_and_is_removed_by_others_is_not_shown_any_more(
+    mounted: MountedBucket, folder: Path
+) -> None:
+    mounted.release(write_all(mounted, RECORDS))
+    assert is_shown(mounted, FILE)
+    remove_ledgers(open_bucket(f"file://{folder}"), [FILE.strip("/")])
+    mounted.refresh()
+    assert not is_shown(mounted, FILE)
+    for look in (mounted.attributes, mounted.open, mounted.remove):
+        with pytest.raises(NotFoundError):
+            look(FILE)
+    mounted.release(write_all(mounted, RECORDS))
+    assert content(mounted, FILE) == RECORDS
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_whoever_reads_what_was_written_here_and_is_gone_has_the_bucket_listed(
+    mounted: MountedBucket, folder: Path, is_listed: bool
+) -> None:
+    mounted.release(write_all(mounted, RECORDS))
+    for name in ledger_20(folder):
+        (folder / name).unlink()
+    if is_listed:
+        # As another file that is written does.
+        mounted._bucket.refresh()
+    with pytest.raises(NotFoundError):
+        content(mounted, FILE)
+    time.sleep(1.1)
+    with pytest.raises(NotFoundError):
+        mounted.attributes(FILE)
+    assert not is_shown(mounted, FILE)
+
+
+def test_removing_what_was_written_here_and_is_gone_ends_it(mounted: MountedBucket, folder: Path) -> None:
+    mounted.release(write_all(mounted, RECORDS))
+    for name in ledger_20(folder):
+        (folder / name).unlink()
+    with pytest.raises(NotFoundError):
+        mounted.remove(FILE)
+    assert not is_shown(mounted, FILE)
+
+
+def test_what_was_written_here_is_shown_while_the_store_does_not_list_it_yet(
+    mounted: MountedBucket, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    mounted.release(write_all(mounted, RECORDS))
+    pages = LocalStore.list_pages
+    monkeypatch.setattr(
+        LocalStore,
+        "list_pages",
+        lambda *args: ([one for one in page if "ledger-20" not in one.key] for page in pages(*args)),
+    )
+    mounted.refresh()
+    assert [topic.ledgers for topic in open_bucket(f"file://{folder}").topics()] == [2]
+    assert is_shown(mounted, FILE)
+    assert mounted.attributes(FILE).size == len(RECORDS)
+    with monkeypatch.context() as failing:
+        failing.setattr(IncomingFile, "is_gone", _fail)
+        mounted.refresh()
+    assert "whether it is gone is not known: no answer" in caplog.text
+    assert is_shown(mounted, FILE)
+    for name in ledger_20(folder):
+        (folder / name).unlink()
+    mounted.refresh()
+    assert not is_shown(mounted, FILE)
+
+
+def _fail(_: object) -> bool:
+    raise StoreError("no answer")
 
 
 def test_what_proc_tells_of_a_process(tmp_path: Path) -> None:
