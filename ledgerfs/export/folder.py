@@ -35,9 +35,9 @@ _VERSION_WITHOUT_TIMES = 2
 _VERSION_WITHOUT_BUCKET = 1
 _PART = ".part"
 _FEW_LEDGERS = 1000
-"""A record of at most so many ledgers is saved after each ledger."""
+"""A record of at most so many ledgers is saved after each file."""
 _SHARE_OF_SAVING = 20
-"""Writing a larger record may take one part in so many of the time."""
+"""Writing a larger record, or one after a ledger without messages, may take one part in so many of the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class ExportFolder:
             with _naming(self._file(name)):
                 self._file(name).unlink(missing_ok=True)
         self._record.ledgers[name] = exported
-        if len(self._record.ledgers) < _FEW_LEDGERS or time.monotonic() >= self._save_after:
+        if (exported.rows and len(self._record.ledgers) < _FEW_LEDGERS) or time.monotonic() >= self._save_after:
             self._save()
 
     def _begin(self, lock: BinaryIO) -> None:

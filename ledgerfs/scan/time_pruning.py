@@ -82,7 +82,7 @@ class TimePruning:
         ledgers = range(int(found[0]), int(found[-1]) + 1)
         start, stop = self._start(ledgers, limits), self._stop(ledgers, limits)
         is_by_others = (
-            any(number not in ledgers for number in by_others)
+            bool(np.any((by_others < ledgers.start) | (by_others >= ledgers.stop)))
             # The block that tells is in another ledger of these, before or after the whole ones that it leaves out.
             or start.number > ledgers.start
             or stop.number < ledgers[-1]
