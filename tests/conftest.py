@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from ledgerfs import Bucket, open_bucket
 from ledgerfs.cache.block_cache import process_cache
@@ -24,6 +25,9 @@ from tests.support.shares import Shares, longest_first
 
 GOLDEN_ARCHIVE = Path(__file__).parent / "data" / "golden" / "pulsar-s3.tar.xz"
 _TESTS = itertools.count()
+# No test fails because the machine is slow.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 GOLDEN_MAPFILES = GOLDEN_ARCHIVE.with_name("pulsar-filesystem.tar.xz")
 
 
