@@ -24,11 +24,12 @@ from tests.support.s3 import FaultProxy, S3Server
 from tests.support.shares import Shares, longest_first
 
 GOLDEN_ARCHIVE = Path(__file__).parent / "data" / "golden" / "pulsar-s3.tar.xz"
+GOLDEN_MAPFILES = GOLDEN_ARCHIVE.with_name("pulsar-filesystem.tar.xz")
 _TESTS = itertools.count()
+
 # No test fails because the machine is slow.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
-GOLDEN_MAPFILES = GOLDEN_ARCHIVE.with_name("pulsar-filesystem.tar.xz")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
