@@ -20,6 +20,7 @@ from ledgerfs.errors import (
 from ledgerfs.formats.bookkeeper.origin import Origin
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.missing_ledgers import GapKind
 from ledgerfs.ledgers.same_messages import SameMessages
 from ledgerfs.ledgers.time_arguments import iso_time
 
@@ -204,13 +205,26 @@ def standing_error(taken: TakenIds, claim: Claim, uuid: str) -> LedgerfsError | 
         return StaleObjectError(reason, key=f"{uuid}-ledger-{claim.ledger_id}")
     rival = taken.rival(claim, uuid)
     if rival is None:
-        return None
+        return _contradiction(taken.catalog, claim, ref)
     if rival.is_double:
         return LedgerExistsError(f"{_doubled(claim, rival)} ({rival.key})", key=ref.key)
     return LedgerExistsError(
         f"somebody else has written ledger {claim.ledger_id} meanwhile, {rival.what} ({rival.key}); one of the two would hide the other",
         key=ref.key,
     )
+
+
+def _contradiction(catalog: Catalog, claim: Claim, ref: LedgerRef) -> LedgerExistsError | None:
+    """Return the error for new messages beside what is there of another ledger of their id: the topic could not be read any more."""
+    if not claim.is_original or claim.if_exists is IfExists.FAIL:
+        # Without a copy in mind, whatever was there before kept it out, and of two that come at once the first one stays.
+        return None
+    missing = (one for one in catalog.absent_of(claim.managed_ledger) if one.ledger_id == claim.ledger_id)
+    other = next((one for one in missing if one.kind in {GapKind.CONTRADICTED, GapKind.BEING_WRITTEN}), None)
+    if other is None:
+        return None
+    reason = f"the topic has something else of ledger {claim.ledger_id}: {other.why} ({other.key}); import them under another id"
+    return LedgerExistsError(reason, key=ref.key)
 
 
 def _doubled(claim: Claim, rival: Rival) -> str:

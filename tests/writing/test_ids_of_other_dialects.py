@@ -1,6 +1,7 @@
 """Who writes looks at ledgers of all dialects, whichever the bucket was opened to be read in: ids are unique in a cluster."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,7 +22,8 @@ from ledgerfs.writing.own_ids import FIRST_OWN_ID
 from ledgerfs.writing.write import Wanted
 from tests.support.commands import run
 from tests.support.ledgers import NAME, offload, put_in_folder
-from tests.support.mapfile_buckets import MadeMapFile, mapfile, messages, put_mapfiles
+from tests.support.mapfile_buckets import LONG_AGO, MadeMapFile, mapfile, messages, put_mapfiles
+from tests.support.mapfiles import MapFileWriter, RecordCompression
 
 TOPIC = "persistent://public/default/orders"
 OTHER = "persistent://public/default/others"
@@ -217,3 +219,16 @@ def test_what_cannot_be_mended_is_told_in_every_dialect(folder: Path) -> None:
     plan = plan_repair(open_bucket(f"file://{folder}", dialect="mapfile"), full=True)
     assert {item.ledger_id for item in plan.left} == {8}
     assert plan.to_do == []
+
+
+@pytest.mark.parametrize("modified", [None, LONG_AGO], ids=["young", "old"])
+def test_new_messages_are_not_written_beside_an_unfinished_ledger_of_their_id(
+    tmp_path: Path, modified: int | None
+) -> None:
+    """They would be read in its place, or the topic could not be read any more once it is not young."""
+    there = mapfile(messages(7, 300), 7, writer=MapFileWriter(compression=RecordCompression.NONE))
+    put_mapfiles(tmp_path, replace(there, data=there.data[: len(there.data) // 2], index=b""), at=modified)
+    before = keys(tmp_path)
+    with pytest.raises(LedgerExistsError, match="something else of ledger 7"):
+        import_rows(f"file://{tmp_path}", ROWS, TOPIC, ledger_id=7, if_exists="new-copy")
+    assert keys(tmp_path) == before
