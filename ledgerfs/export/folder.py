@@ -262,6 +262,19 @@ def _exported(*, basis: Any, **told: Any) -> Exported:  # noqa: ANN401  (JSON)
     return Exported(basis=Basis.parse(basis.values()), **told)
 
 
+def require_at_rest(folder: Path) -> None:
+    """Raise `ExportFolderError` if an export is writing to a folder: nobody knows whether all is there by then."""
+    try:
+        lock = (folder / LOCK_NAME).open("rb")
+    except OSError:
+        return
+    with lock, _naming(folder):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise OSError(errno.EBUSY, "an export is writing to this folder, and it may lack rows") from error
+
+
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
     """Turn errors of the operating system into `ExportFolderError` with the file's name; our own errors name their object already."""

@@ -3,12 +3,14 @@
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
 from ledgerfs.bucket.opening import BucketOrUrl, bucket_at
 from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
+from ledgerfs.export.folder import require_at_rest
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.messages.codecs.decompression import MAX_STORED_BYTES
@@ -134,6 +136,8 @@ def import_rows(
     LedgerExistsError, InvalidNameError
         Before a row is read, also for the name of a partitioned topic; or at the end, if somebody else has written a ledger of this id
         meanwhile. The new one is then removed again.
+    ExportFolderError
+        A local folder that an export is writing to.
     RefusedLedgerError, InvalidRowsError, …
         No rows, or a row that cannot be a message; the bucket is unchanged.
 
@@ -157,5 +161,7 @@ def import_rows(
 
 def _rows_of(source: RowSource | ArrowStream | str | os.PathLike[str]) -> RowSource:
     if isinstance(source, str | os.PathLike):
-        return open_rows(os.fspath(source))
+        path = os.fspath(source)
+        require_at_rest(Path(path.removeprefix("file://")))
+        return open_rows(path)
     return ArrowRows.of(source) if isinstance(source, ArrowStream) else source

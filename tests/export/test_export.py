@@ -6,12 +6,13 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ledgerfs import open_bucket
+from ledgerfs import import_rows, open_bucket
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.topic import Topic
 from ledgerfs.errors import CorruptMessageError, ExportFolderError, InvalidOptionError
@@ -344,6 +345,10 @@ def test_two_exports_never_write_to_one_folder(tmp_path: Path, bucket: Bucket, g
         topic = bucket.topic("public/golden/plain")
         with pytest.raises(ExportFolderError, match=f"{tmp_path}: another export is writing to this folder"):
             export_topic(topic, tmp_path, "csv")
+        for source in (tmp_path, f"file://{tmp_path}"):
+            # It has the rows of some ledgers, and looks whole.
+            with pytest.raises(ExportFolderError, match="an export is writing to this folder, and it may lack rows"):
+                import_rows(f"memory://{uuid4()}", source, "public/golden/again")
     finally:
         ended.set()
         process.join(60)
