@@ -26,6 +26,7 @@ _FIRST_CONTACT_SECONDS = 5.0
 _SECONDS_PER_BYTE = 4 / (1 << 20)
 _FIRST_DELAY = 0.1
 _LONGEST_DELAY = 5.0
+_STEP_SECONDS = 0.05
 _TRANSIENT_STATUS = frozenset({429, 500, 502, 503, 504})
 _TRANSIENT_CODES = frozenset(
     {
@@ -108,19 +109,35 @@ class Tries:
 
 
 def retry(
-    attempt: Callable[[], Result], tries: Tries, on_retry: OnRetry, sleep: Callable[[float], None] = time.sleep
+    attempt: Callable[[], Result],
+    tries: Tries,
+    on_retry: OnRetry,
+    sleep: Callable[[float], None] = time.sleep,
+    is_wanted: Callable[[], bool] | None = None,
 ) -> Result:
-    """Call ``attempt`` until it returns; raises its last error when no try is left."""
+    """Call ``attempt`` until it returns; raises its last error when no try is left, or the answer is not wanted any more."""
     while True:
         number = tries.number
         try:
             return attempt()
         except Exception as error:
-            delay = tries.delay_after(error)
+            delay = tries.delay_after(error) if is_wanted is None or is_wanted() else None
             if delay is None:
                 raise
             on_retry(error, number, tries.seconds, delay)
-        sleep(delay)
+            if not _slept(delay, sleep, is_wanted):
+                raise
+
+
+def _slept(seconds: float, sleep: Callable[[float], None], is_wanted: Callable[[], bool] | None) -> bool:
+    """Wait between two tries, as long as another one is wanted; return whether it still is."""
+    if is_wanted is None:
+        sleep(seconds)
+        return True
+    while seconds > 0 and is_wanted():
+        sleep(min(seconds, _STEP_SECONDS))
+        seconds -= _STEP_SECONDS
+    return is_wanted()
 
 
 async def retry_async(

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ledgerfs.errors import AccessDeniedError, BucketNotFoundError, LedgerfsError, ObjectNotFoundError, StoreError
+from ledgerfs.errors import AccessDeniedError, BucketNotFoundError, LedgerfsError, ObjectNotFoundError
 from ledgerfs.formats.buffers import Buffer
 from ledgerfs.storage.concurrent_reads import read_in_loop
 from ledgerfs.storage.credentials import without_credentials
@@ -144,8 +144,6 @@ class S3Store:
         tries = Tries(asked.size, is_first_contact=not self._has_answered)
 
         def attempt() -> dict[str, Any]:
-            if not is_wanted():
-                raise StoreError("given up, since it is not wanted any more", key=asked.key)
             with Sent(asked, self.traffic, tries.number), self._noting_answers():
                 try:
                     answer: dict[str, Any] = method(**self._arguments(fs, method, **self._named(arguments)))
@@ -154,7 +152,7 @@ class S3Store:
                 return answer
 
         try:
-            return retry(attempt, tries, asked.tell_retry)
+            return retry(attempt, tries, asked.tell_retry, is_wanted=is_wanted)
         except Exception as error:
             raise tries.given_up(error, translate(error, asked.key)) from error
 
@@ -195,15 +193,11 @@ class S3Store:
         tries = Tries(asked.size, is_first_contact=not self._has_answered)
 
         def attempt() -> Buffer:
-            try:
-                with Sent(asked, self.traffic, tries.number) as sent, self._noting_answers():
-                    return transfer.receive(self._answer(fs, lean, request), sent, tries)
-            except Exception:
-                transfer.require_wanted()  # or no other try is told of
-                raise
+            with Sent(asked, self.traffic, tries.number) as sent, self._noting_answers():
+                return transfer.receive(self._answer(fs, lean, request), sent, tries)
 
         try:
-            return retry(attempt, tries, asked.tell_retry, transfer.sleep)
+            return retry(attempt, tries, asked.tell_retry, is_wanted=transfer.is_wanted)
         except Exception as error:
             raise tries.given_up(error, translate(error, asked.key, asked.offset)) from error
 

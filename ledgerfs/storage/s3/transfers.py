@@ -3,7 +3,6 @@
 A body goes from the socket into reused memory (`part_buffers`) without another copy.
 """
 
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from http.client import HTTPResponse
@@ -21,7 +20,6 @@ from ledgerfs.storage.sent_requests import Sent
 
 _THREADS = ReadingThreads(48, "ledgerfs-s3")
 _PIECE = 1 << 20
-_STEP_SECONDS = 0.05
 
 RunTransfer = Callable[["Transfer"], Buffer]
 
@@ -40,18 +38,9 @@ class Transfer:
         _THREADS.start(self._run, read)
         return self.future
 
-    def sleep(self, seconds: float) -> None:
-        """Wait between two tries; a read that is cancelled has no other one."""
-        until = time.monotonic() + seconds
-        self.require_wanted()
-        while (rest := until - time.monotonic()) > 0:
-            time.sleep(min(rest, _STEP_SECONDS))
-            self.require_wanted()
-
-    def require_wanted(self) -> None:
-        """Raise an error, which is no reason for another try, once the read is cancelled."""
-        if self.future.cancelled():
-            raise _Cancelled
+    def is_wanted(self) -> bool:
+        """Whether the read is not cancelled."""
+        return not self.future.cancelled()
 
     def receive(self, answer: dict[str, Any], sent: Sent, tries: Tries) -> Buffer:
         """Read the body of botocore's answer, after a check of its headers."""
@@ -82,13 +71,14 @@ class Transfer:
         return buffer.toreadonly()
 
     def _check(self, tries: Tries) -> None:
-        self.require_wanted()
+        if not self.is_wanted():
+            raise _Cancelled
         if not tries.rest:
             reason = "the store did not send all of it in time"
             raise StoreTimeoutError(reason, key=self.request.key, offset=self.request.start)
 
     def _run(self, read: RunTransfer) -> None:
-        if self.future.cancelled():
+        if not self.is_wanted():
             return
         try:
             data = read(self)
