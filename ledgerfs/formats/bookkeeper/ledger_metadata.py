@@ -93,16 +93,18 @@ class LedgerMetadata:
         Ledgers that ledgerfs wrote from rows, or from records without metadata, name no bookies. Copies under another topic or id are
         marked (`moved`).
         """
-        return any(one.bookies for one in self.ensembles) and MOVED_KEY not in dict(self.custom)
+        return self._custom(MOVED_KEY) is None and any(one.bookies for one in self.ensembles)
 
     def moved(self) -> "LedgerMetadata":
         """Return the metadata for a copy of the ledger under another topic or id."""
-        return self if MOVED_KEY in dict(self.custom) else replace(self, custom=(*self.custom, (MOVED_KEY, b"true")))
+        return (
+            self if self._custom(MOVED_KEY) is not None else replace(self, custom=(*self.custom, (MOVED_KEY, b"true")))
+        )
 
     @property
     def origin(self) -> Origin | None:
         """The ledger that this one was made of (`made_of`); None if it was not, or was copied to another topic afterwards."""
-        told = dict(self.custom).get(ORIGIN_KEY)
+        told = self._custom(ORIGIN_KEY)
         return None if told is None else parse_origin(told, self.managed_ledger)
 
     def made_of(self, origin: Origin) -> "LedgerMetadata":
@@ -113,9 +115,14 @@ class LedgerMetadata:
     @property
     def managed_ledger(self) -> str | None:
         """Name of the managed ledger (``tenant/ns/persistent/topic``); None in objects from before Pulsar 2.4."""
+        name = self._custom(MANAGED_LEDGER_KEY)
+        return None if name is None else name.decode("utf-8", "replace") or None
+
+    def _custom(self, wanted: str) -> bytes | None:
+        # Listings ask this of every ledger: quicker than a dictionary.
         for key, value in self.custom:
-            if key == MANAGED_LEDGER_KEY:
-                return value.decode("utf-8", "replace") or None
+            if key == wanted:
+                return value
         return None
 
 
@@ -148,8 +155,9 @@ def parse_ledger_metadata(data: bytes, *, key: str | None = None, offset: int = 
         state=record.state,
         digest_type=record.digest_type if record.HasField("digest_type") else None,
         created_ms=record.created_ms if record.created_ms > 0 else None,
-        ensembles=tuple(Ensemble(e.first_entry, tuple(_text(b) for b in e.bookie)) for e in record.ensemble),
-        custom=tuple((_text(field.key), field.value) for field in record.custom),
+        # Lists are built in half the time of generators, for every ledger of a listing.
+        ensembles=tuple([Ensemble(one.first_entry, tuple(map(_text, one.bookie))) for one in record.ensemble]),
+        custom=tuple([(_text(field.key), field.value) for field in record.custom]),
     )
 
 
