@@ -153,7 +153,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class ReadOneDialect:
-    """A bucket is looked at in one dialect: all its ledgers are objects, none are MapFiles, whatever catalogs are kept."""
+    """A bucket is looked at in one dialect, whatever catalogs are kept."""
 
     bucket: int
     dialect: str
@@ -199,7 +199,7 @@ class Verify:
 
 @dataclass(frozen=True, slots=True)
 class Arrive:
-    """A broker's ledger arrives: any one that waits, so that smaller ids may come later; with ``is_half`` its data, and later its index."""
+    """A broker's ledger arrives: any one that waits, so that smaller ids may come later; with ``is_half`` half of it first."""
 
     bucket: int
     cluster: int
@@ -207,19 +207,22 @@ class Arrive:
     is_half: bool
     rows: int
     is_chunked: bool
+    is_mapfile: bool
 
     def __call__(self, world: World, actor: Actor, meeting: Meeting | None) -> None:
         broker = world.clusters[self.cluster]
         if not broker.waiting:
-            world.seal(self.cluster, TOPICS[self.cluster], self.rows, is_chunked=self.is_chunked)
+            topic = TOPICS[self.cluster]
+            world.seal(self.cluster, topic, self.rows, is_chunked=self.is_chunked, is_mapfile=self.is_mapfile)
         if self.is_half and broker.halves:
-            number, sealed = broker.halves.pop()
-            world.arrive(number, sealed, data=False)
-        elif broker.waiting:
-            sealed = broker.waiting.pop(self.place % len(broker.waiting))
-            if self.is_half:
-                broker.halves.append((self.bucket, sealed))
-            world.arrive(self.bucket, sealed, index=not self.is_half)
+            world.arrive(*broker.halves.pop(), is_begun=True)
+            return
+        sealed = broker.waiting.pop(self.place % len(broker.waiting))
+        if self.is_half:
+            broker.halves.append((self.bucket, sealed))
+            world.begin_to_arrive(self.bucket, sealed)
+        else:
+            world.arrive(self.bucket, sealed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +284,14 @@ SPARK_WRITES = st.builds(SparkWrite, numbers, numbers, st.lists(st.integers(1, 3
 REPAIRS = st.builds(Repair, numbers)
 CHECKS = st.builds(Verify, numbers)
 ARRIVALS = st.builds(
-    Arrive, numbers, numbers, places, st.sampled_from([False, False, True]), st.integers(1, 3), st.booleans()
+    Arrive,
+    numbers,
+    numbers,
+    places,
+    st.sampled_from([False, False, True]),
+    st.integers(1, 3),
+    st.booleans(),
+    st.booleans(),
 )
 LOSSES = st.builds(Vanish, numbers, places, st.sampled_from(["both", "index", "data"]))
 

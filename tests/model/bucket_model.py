@@ -57,6 +57,10 @@ class Copy:
         As its index tells.
     has_data
         Whether its data object is there.
+    dialect
+        The name of what it lies there as.
+    has_index
+        Whether its index is there, without which a MapFile can be read.
 
     """
 
@@ -64,6 +68,8 @@ class Copy:
     last_entry: int
     length: int
     has_data: bool = True
+    dialect: str = "pulsar_blob"
+    has_index: bool = True
 
 
 State = Mapping[Key, Copy]
@@ -112,6 +118,10 @@ class BucketModel:
         """A ledger's data object goes, and its index stays."""
         if key in self.now:
             self.history.append({**self.now, key: replace(self.now[key], has_data=False)})
+
+    def lose_index(self, key: Key) -> None:
+        """A ledger's index goes, and it can be read all the same."""
+        self.history.append({**self.now, key: replace(self.now[key], has_index=False)})
 
 
 def topics_of(state: State) -> set[str]:

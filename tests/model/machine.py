@@ -101,9 +101,9 @@ class NothingIsLost(RuleBasedStateMachine):
     def lose_objects(self, act: Act) -> None:
         self.do(0, act, None)
 
-    @rule(cluster=acts.numbers, count=st.integers(1, 3), is_chunked=st.booleans())
-    def seal(self, cluster: int, count: int, is_chunked: bool) -> None:
-        self.world.seal(cluster, TOPICS[cluster], count, is_chunked=is_chunked)
+    @rule(cluster=acts.numbers, count=st.integers(1, 3), is_chunked=st.booleans(), is_mapfile=st.booleans())
+    def seal(self, cluster: int, count: int, is_chunked: bool, is_mapfile: bool) -> None:
+        self.world.seal(cluster, TOPICS[cluster], count, is_chunked=is_chunked, is_mapfile=is_mapfile)
 
     @rule(who=acts.SESSIONS, number=acts.numbers)
     def invalidate(self, who: int, number: int) -> None:

@@ -26,7 +26,7 @@ class Place(Protocol):
     def options(self) -> dict[str, Any]: ...
 
     def put(self, objects: Mapping[str, bytes], topic: str) -> None:
-        """Put objects of a ledger as they are, as a broker does."""
+        """Put objects of a ledger as they are, as a broker does; one that is there is replaced."""
 
     def delete(self, key: str) -> None:
         """Delete one."""
@@ -45,10 +45,15 @@ class Folder:
 
     def put(self, objects: Mapping[str, bytes], topic: str) -> None:
         for key, data in objects.items():
-            (self.path / key).write_bytes(data)
+            path = self.path / key
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
 
     def delete(self, key: str) -> None:
-        (self.path / key).unlink()
+        path = self.path / key
+        path.unlink()
+        if path.parent != self.path and not any(path.parent.iterdir()):
+            path.parent.rmdir()
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.pulsar_blob.index import OffloadIndex
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
+from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.ledgers.dialects_known import AUTO
 from tests.model.brokers import HOUR, Cluster, Sealed
@@ -243,45 +244,60 @@ class World:
             if key in self.models[number].now:
                 self.models[number].acknowledged.add(key)
 
-    def seal(self, cluster: int, topic: str, count: int, *, is_chunked: bool) -> None:
+    def seal(self, cluster: int, topic: str, count: int, *, is_chunked: bool, is_mapfile: bool) -> None:
         """A broker closes a ledger of so many messages, or two, with a chunked message from the one to the other."""
         broker, created = self.clusters[cluster], self.clock
         messages = self.rows(count)
         if not is_chunked:
-            broker.seal(topic, messages, created)
+            broker.seal(topic, messages, created, is_mapfile=is_mapfile)
             return
         (row,) = self.rows(1)
         first, last = Part(row, 0, 2), Part(row, 1, 2)
-        broker.seal(topic, (*messages, first), created)
-        broker.seal(topic, (last, *self.rows(1)), row.time_ms)
+        broker.seal(topic, (*messages, first), created, is_mapfile=is_mapfile)
+        broker.seal(topic, (last, *self.rows(1)), row.time_ms, is_mapfile=not is_mapfile)
 
-    def arrive(self, number: int, sealed: Sealed, *, data: bool = True, index: bool = True) -> None:
-        """Put objects of a broker's ledger into a bucket, past all of ledgerfs."""
-        key = f"{sealed.made.uuid}-ledger-{sealed.made.ledger_id}"
-        wanted = [name for name, is_wanted in ((key, data), (f"{key}-index", index)) if is_wanted]
-        self.places[number].put({name: sealed.made.objects[name] for name in wanted}, sealed.content.topic)
+    def arrive(self, number: int, sealed: Sealed, *, is_begun: bool = False) -> None:
+        """Put a broker's ledger into a bucket, or only what follows its first half, past all of ledgerfs."""
+        model, key, copy = self.models[number], sealed.key, sealed.copy
+        self.places[number].put(sealed.second_half if is_begun else sealed.made.objects, sealed.content.topic)
+        self.contents[key] = sealed.content
+        known = model.now.get(key)
+        is_lost = is_begun and copy.dialect == "pulsar_blob" and key not in model.halves
+        model.put(key, replace(copy, has_data=not is_lost or (known is not None and known.has_data)))
+        model.acknowledged.add(key)
+
+    def begin_to_arrive(self, number: int, sealed: Sealed) -> None:
+        """Put the first half of a broker's ledger into a bucket."""
+        self.places[number].put(sealed.first_half, sealed.content.topic)
         self.contents[sealed.key] = sealed.content
-        if not index:
-            self.models[number].halves.add(sealed.key)
-        else:
-            known = self.models[number].now.get(sealed.key)
-            has_data = data or sealed.key in self.models[number].halves or (known is not None and known.has_data)
-            count, length = len(sealed.content.messages), len(sealed.made.records) - 12 * len(sealed.content.messages)
-            self.models[number].put(sealed.key, Copy(sealed.content, count - 1, length, has_data))
-            self.models[number].acknowledged.add(sealed.key)
+        self.models[number].halves.add(sealed.key)
 
     def destroy(self, number: int, key: Key, *, data: bool, index: bool) -> None:
         """Delete objects of a ledger, past all of ledgerfs."""
-        name = f"{key[0]}-ledger-{key[1]}"
         model = self.models[number]
+        names = objects_of(key, model.now[key])
         if data and model.now[key].has_data:
-            self.places[number].delete(name)
+            self.places[number].delete(names[0])
             model.lose_data(key)
-        if index:
-            self.places[number].delete(f"{name}-index")
+        if index and model.now[key].has_index:
+            self.places[number].delete(names[1])
+            if model.now[key].has_data and model.now[key].dialect == "mapfile":
+                model.lose_index(key)
+                return
             if model.now[key].has_data:
                 model.halves.add(key)
             model.remove(key)
+        elif not model.now[key].has_index and not model.now[key].has_data:
+            model.remove(key)
+
+
+def objects_of(key: Key, copy: Copy) -> tuple[str, str]:
+    """Return the names of a ledger's data and index."""
+    uuid, ledger_id = key
+    if copy.dialect == "mapfile":
+        folder = f"{managed_ledger_of(copy.content.topic)}/{ledger_id}-{uuid}"
+        return f"{folder}/data", f"{folder}/index"
+    return f"{uuid}-ledger-{ledger_id}", f"{uuid}-ledger-{ledger_id}-index"
 
 
 def content_of_messages(content: Content) -> ContentOf:
