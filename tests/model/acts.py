@@ -113,11 +113,12 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Offload:
-    """All ledgers of a bucket are copied into the other one."""
+    """All ledgers of a bucket are copied into the other one, with ``unbatch`` under new ids, an entry a message."""
 
     source: int
     if_exists: str
     new_uuid: bool
+    unbatch: bool
 
     def __call__(self, world: World, actor: Actor, meeting: Meeting | None) -> None:
         writing.offload(
@@ -127,6 +128,7 @@ class Offload:
             1 - self.source,
             if_exists=IfExists(self.if_exists),
             new_uuid=self.new_uuid,
+            unbatch=self.unbatch,
             meeting=meeting,
         )
 
@@ -267,7 +269,8 @@ PUTS = st.builds(
     st.booleans(),
 )
 REMOVALS = st.builds(Remove, numbers, places)
-OFFLOADS = st.builds(Offload, numbers, st.sampled_from(["skip", "skip", "fail"]), st.sampled_from([False, False, True]))
+_rarely = st.sampled_from([False, False, True])
+OFFLOADS = st.builds(Offload, numbers, st.sampled_from(["skip", "skip", "fail"]), _rarely, _rarely)
 READS = st.builds(
     Read, numbers, _names, st.sampled_from(sorted(reading.READERS)), st.none() | places, st.none() | places
 )

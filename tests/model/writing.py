@@ -9,16 +9,29 @@ import pytest
 
 from ledgerfs.dialects.pulsar_blob import ledger_group
 from ledgerfs.errors import LedgerfsError
+from ledgerfs.formats.bookkeeper.origin import Origin
 from ledgerfs.formats.pulsar_blob.index import OffloadIndex
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.formats.records import scan_records
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.upkeep.repair import plan_repair
 from ledgerfs.writing import bucket_copy, imports
-from ledgerfs.writing.bucket_copy import CopiedLedger, CopyOptions, CopyOutcome, copy_rows, rows_to_copy
+from ledgerfs.writing.bucket_copy import CopiedLedger, CopyOutcome
+from ledgerfs.writing.copy_ledgers import copy_ledgers
 from ledgerfs.writing.write import IfExists
 from tests.model.brokers import entries_of
-from tests.model.bucket_model import Content, Copy, Key, Row, State, contents_of, ledgers_of, rows_of, topics_of
+from tests.model.bucket_model import (
+    BucketModel,
+    Content,
+    Copy,
+    Key,
+    Row,
+    State,
+    contents_of,
+    ledgers_of,
+    rows_of,
+    topics_of,
+)
 from tests.model.meetings import Meeting
 from tests.model.world import Actor, World, content_of_messages
 from tests.support.writes import records
@@ -198,63 +211,74 @@ def offload(
     *,
     if_exists: IfExists,
     new_uuid: bool,
+    unbatch: bool,
     meeting: Meeting | None,
 ) -> None:
-    """Copy all ledgers of a bucket into the other one, and read them back."""
+    """Copy all ledgers of a bucket into the other one, perhaps under new ids with an entry a message, and read them back."""
     begins = [model.moment for model in world.models]
     for number, begin in enumerate(begins):
         actor.seen.setdefault(number, begin)
-
-    def content_of(key: LedgerKey, index: OffloadIndex) -> Content:
-        known = world.contents.get((key.uuid, key.ledger_id))
-        topic = topic_of(index.metadata.managed_ledger)
-        if known is not None and known.topic == topic:
-            return known
-        found = [
-            copy.content
-            for state in reversed(world.models[source].history)
-            for (_, ledger_id), copy in state.items()
-            if ledger_id == key.ledger_id
-            and (copy.content.topic, copy.last_entry, copy.length)
-            == (topic, index.metadata.last_entry, index.metadata.length)
-        ]
-        assert found, f"{key} is a copy of nothing"
-        return found[0]
-
-    with world.acting(actor, meeting, content_of) as running:
+    done: list[CopiedLedger] = []
+    with world.acting(actor, meeting, lambda key, index: _content_of_copy(world, key, index)) as running:
         try:
             here, there = actor.bucket(source), actor.bucket(target)
             catalog = here.refresh()
-            rows = rows_to_copy(catalog, None, all_copies=not new_uuid)
-            options = CopyOptions(if_exists=if_exists, new_uuid=new_uuid)
-            done = list(copy_rows(here, there, rows, options, catalog=catalog))
+            report = copy_ledgers(
+                here, there, if_exists=if_exists, new_uuid=new_uuid, unbatch=unbatch, allow_incomplete=True,
+                catalog=catalog, on_ledger=done.append,
+            )  # fmt: skip
         except LedgerfsError:
             # What was copied before stays, and is whole.
             world.acknowledge(target, running, [key for key in running.published if key not in running.removed])
             return
-        _require_copied(world, running.published, source, target, begins, done)
+        _require_copied(world, target, begins[target], done)
         copied = [(one.uuid or "", one.ledger_id) for one in done if one.outcome is CopyOutcome.COPIED]
         world.acknowledge(target, running, copied)
-        is_all_there = not catalog.lost.size and all(one.outcome is not CopyOutcome.FAILED for one in done)
-        if is_all_there:
+        _require_once(world.models[target], begins[target], copied)
+        if report.is_complete:
             _require_all(world.models[source].history[begins[source] :], done)
 
 
-def _require_copied(
-    world: World,
-    published: Sequence[Key],
-    source: int,
-    target: int,
-    begins: Sequence[int],
-    done: Sequence[CopiedLedger],
-) -> None:
-    """Say that what was skipped is there."""
+def _content_of_copy(world: World, key: LedgerKey, index: OffloadIndex) -> Content:
+    """Return what a copy holds: what the ledger holds that it is of, or was made of."""
+    metadata, topic = index.metadata, topic_of(index.metadata.managed_ledger)
+    known = world.contents.get((key.uuid, key.ledger_id))
+    if known is not None and known.topic == topic:
+        return known
+    told = metadata.origin or Origin(key.ledger_id, metadata.last_entry, metadata.length)
+    found = [
+        copy.content
+        for model in world.models
+        for state in reversed(model.history)
+        for (_, ledger_id), copy in state.items()
+        if copy.content.topic == topic and Origin(ledger_id, copy.last_entry, copy.length) == told
+    ]
+    assert found, f"{key} is a copy of nothing"
+    return found[0]
+
+
+def _require_copied(world: World, target: int, begin: int, done: Sequence[CopiedLedger]) -> None:
+    """Say that what was skipped is there: under its id, or its messages under another one."""
+    states = world.models[target].history[begin:]
     for one in done:
-        key = (one.source.uuid, one.source.ledger_id)
-        assert key in world.contents
-        if one.outcome is CopyOutcome.SKIPPED:
-            told = Copy(world.contents[key], one.source.last_entry, one.source.length)
-            _require_skipped(world.models[target].history[begins[target] :], one.ledger_id, told)
+        content = world.contents[one.source.uuid, one.source.ledger_id]
+        if one.outcome is CopyOutcome.SKIPPED and one.ledger_id == one.source.ledger_id:
+            _require_skipped(states, one.ledger_id, Copy(content, one.source.last_entry, one.source.length))
+        elif one.outcome is CopyOutcome.SKIPPED:
+            held = [copy.content for state in states for copy in state.values() if copy.has_data]
+            assert content in held, f"the messages of {one.source.ledger_id} are said to be there, and are not"
+
+
+def _require_once(model: BucketModel, begin: int, copied: Sequence[Key]) -> None:
+    """Say that none of the copied messages were there under another id, and still are."""
+    for key in copied:
+        content = model.now[key].content if key in model.now else None
+        twice = [
+            other
+            for other, copy in model.history[begin].items()
+            if other[1] != key[1] and copy.has_data and copy.content == content and other in model.now
+        ]
+        assert not twice, f"{key} was copied, and its messages were there as {twice}"
 
 
 def _require_all(states: Sequence[State], done: Sequence[CopiedLedger]) -> None:
