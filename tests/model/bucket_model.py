@@ -59,8 +59,6 @@ class Copy:
         Whether its data object is there.
     dialect
         The name of what it lies there as.
-    has_index
-        Whether its index is there, without which a MapFile can be read.
 
     """
 
@@ -69,7 +67,6 @@ class Copy:
     length: int
     has_data: bool = True
     dialect: str = "pulsar_blob"
-    has_index: bool = True
 
 
 State = Mapping[Key, Copy]
@@ -86,7 +83,7 @@ class BucketModel:
     acknowledged
         Ledgers of which a writer said that they are there.
     halves
-        Ledgers of which only the data object is there.
+        Ledgers of which one object is there, or was.
 
     """
 
@@ -118,10 +115,6 @@ class BucketModel:
         """A ledger's data object goes, and its index stays."""
         if key in self.now:
             self.history.append({**self.now, key: replace(self.now[key], has_data=False)})
-
-    def lose_index(self, key: Key) -> None:
-        """A ledger's index goes, and it can be read all the same."""
-        self.history.append({**self.now, key: replace(self.now[key], has_index=False)})
 
 
 def topics_of(state: State) -> set[str]:

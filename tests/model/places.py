@@ -29,7 +29,7 @@ class Place(Protocol):
         """Put objects of a ledger as they are, as a broker does; one that is there is replaced."""
 
     def delete(self, key: str) -> None:
-        """Delete one."""
+        """Delete one, if it is there."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Folder:
 
     def delete(self, key: str) -> None:
         path = self.path / key
-        path.unlink()
-        if path.parent != self.path and not any(path.parent.iterdir()):
+        path.unlink(missing_ok=True)
+        if path.parent != self.path and path.parent.exists() and not any(path.parent.iterdir()):
             path.parent.rmdir()
 
 

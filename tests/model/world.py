@@ -276,18 +276,22 @@ class World:
         """Delete objects of a ledger, past all of ledgerfs."""
         model = self.models[number]
         names = objects_of(key, model.now[key])
+        if model.now[key].dialect == "mapfile":
+            # It can be read without its index; and without its data it looks like one that is being written.
+            model.halves.add(key)
+            if data:
+                self.places[number].delete(names[0])
+                model.remove(key)
+            if index:
+                self.places[number].delete(names[1])
+            return
         if data and model.now[key].has_data:
             self.places[number].delete(names[0])
             model.lose_data(key)
-        if index and model.now[key].has_index:
+        if index:
             self.places[number].delete(names[1])
-            if model.now[key].has_data and model.now[key].dialect == "mapfile":
-                model.lose_index(key)
-                return
             if model.now[key].has_data:
                 model.halves.add(key)
-            model.remove(key)
-        elif not model.now[key].has_index and not model.now[key].has_data:
             model.remove(key)
 
 
