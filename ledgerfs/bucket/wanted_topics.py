@@ -9,12 +9,10 @@ import numpy as np
 from ledgerfs.bucket.near_topics import nearest_names
 from ledgerfs.errors import InvalidNameError, InvalidOptionError, NotFoundError
 from ledgerfs.formats.array_types import Mask
-from ledgerfs.formats.topic_names import UNKNOWN_DIRECTORY, managed_ledger_of, split_partition, topic_of
+from ledgerfs.formats.topic_names import UNKNOWN_DIRECTORY, managed_ledger_of, topic_of
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.missing_ledgers import being_written_text
-
-_MOST_NAMED = 3
-"""Partitions in an error."""
+from ledgerfs.ledgers.partitioned_names import partitions_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,31 +121,6 @@ def _unplaced(catalog: Catalog) -> str:
         return ""
     some = "the topic of 1 ledger there" if count == 1 else f"the topics of {count:,} ledgers there"
     return f", but nothing tells {some} (`ledgerfs verify` names {'it' if count == 1 else 'them'})"
-
-
-def partitions_of(catalog: Catalog, managed_ledger: str) -> list[str]:
-    """Return the managed ledgers of a partitioned topic's partitions, by their numbers, also those whose ledgers are all being written."""
-    numbered = [(name, split_partition(name)) for name in catalog.names_from(f"{managed_ledger}-partition-")]
-    found = [
-        (int(number), name)
-        for name, (stem, number) in numbered
-        if stem == managed_ledger and number is not None and catalog.knows(name)
-    ]
-    return [name for _, name in sorted(found)]
-
-
-def require_own_name(catalog: Catalog, managed_ledger: str) -> None:
-    """Raise `InvalidNameError` if a ledger of this name would be the first one, and hide the partitions that the name means until then."""
-    partitions = [] if catalog.has(managed_ledger) else partitions_of(catalog, managed_ledger)
-    if not partitions:
-        return
-    named = ", ".join(map(topic_of, partitions[:_MOST_NAMED]))
-    more = f" and {len(partitions) - _MOST_NAMED} more" if len(partitions) > _MOST_NAMED else ""
-    raise InvalidNameError(
-        f"a partitioned topic, of which the bucket has {named}{more}; with a ledger of its own the name would not mean these any more: "
-        "name a partition, or another topic",
-        key=topic_of(managed_ledger),
-    )
 
 
 def _named(catalog: Catalog, topics: Sequence[str]) -> set[str | None]:

@@ -246,6 +246,12 @@ class Catalog:
             )
         return refs[0]
 
+    def table_of(self, managed_ledger: str | None) -> Table:
+        """Return the rows of ``ledgers`` of one managed ledger, ascending by id."""
+        rows = self._rows_of(managed_ledger)
+        found: Table = self.ledgers[rows.start : rows.stop]
+        return found
+
     def ref(self, row: int) -> LedgerRef:
         """Return the value of one row of ``ledgers``."""
         return self.ref_of(self.ledgers[row])

@@ -5,9 +5,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from ledgerfs.errors import AccessDeniedError, LedgerfsError, ObjectNotFoundError, StoreError
+from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.findings import Finding, Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.partitioned_names import partitions_of
+from ledgerfs.ledgers.read_order import out_of_order
 from ledgerfs.ledgers.same_messages import SameMessages
 
 _NAMES_SHOWN = 5
@@ -29,6 +32,27 @@ def check_messages_twice(catalog: Catalog) -> Iterator[Finding]:
         if other is not None:
             message = f"{other.key} has the same messages, under the id {other.ledger_id}; remove one of the two"
             yield _about(ref, Severity.DAMAGE, "messages-twice", message)
+
+
+def check_read_order(catalog: Catalog) -> Iterator[Finding]:
+    """Yield a finding for each ledger that was made of another one, and is read on the wrong side of one of its topic."""
+    for ref in SameMessages(catalog).made():
+        other = out_of_order(catalog, ref.managed_ledger, ref.ledger_id, ref.root.ledger_id)
+        if other is not None:
+            message = (
+                f"made of ledger {ref.root.ledger_id}, it is read on the wrong side of {other.key} (ledger {other.ledger_id}, of "
+                f"{other.root.ledger_id}): transactions and chunked messages may be torn apart"
+            )
+            yield _about(ref, Severity.DAMAGE, "wrong-order", message)
+
+
+def check_hidden_partitions(catalog: Catalog) -> Iterator[Finding]:
+    """Yield a remark for each topic with ledgers of its own beside partitions, which its name does not mean then."""
+    for name in catalog.managed_ledgers:
+        hidden = [] if name is None else partitions_of(catalog, name)
+        if hidden:
+            message = f"the name of this topic means its own ledgers, and none of its {len(hidden)} partitions; name these one by one"
+            yield Finding(Severity.REMARK, "hidden-partitions", message, topic=topic_of(name))
 
 
 def check_unlisted(catalog: Catalog) -> Iterator[Finding]:

@@ -23,6 +23,11 @@ class SameMessages:
         for row in np.flatnonzero(catalog.ledgers["origin_entries"]).tolist():
             self._made.setdefault(int(catalog.ledgers["origin_id"][row]), []).append(row)
 
+    @property
+    def is_any_made(self) -> bool:
+        """Whether the catalog has ledgers that were made of others."""
+        return bool(self._made)
+
     def made(self) -> Iterator[LedgerRef]:
         """Yield the ledgers that were made of others, of each the copy that is read."""
         for row in sorted(row for rows in self._made.values() for row in rows):

@@ -4,19 +4,20 @@ Of two writers who publish the same ledger id, the later one sees the other's le
 each other, both do. So at most one of them succeeds, whatever they knew of the bucket before.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.bucket.wanted_topics import require_own_name
 from ledgerfs.dialects.pulsar_blob.ledger_group import take_back
 from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
-from ledgerfs.errors import LedgerExistsError, LedgerfsError, ObjectNotFoundError, StaleObjectError
+from ledgerfs.errors import InvalidNameError, LedgerExistsError, LedgerfsError, ObjectNotFoundError, StaleObjectError
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
+from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.partitioned_names import require_own_name
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs.writing.claims import Claim, IfExists, TakenIds, refused, standing_error
 
@@ -60,15 +61,30 @@ def confirm(bucket: Bucket, expected: Sequence[Expected]) -> list[LedgerfsError 
     New ledgers with an error are removed again. Raises the store's errors, and `UncertainWriteError` if removing fails.
     """
     taken = TakenIds(bucket.list_to_write())
-    errors = [standing_error(taken, one.claim, one.uuid) for one in expected]
+    new = {one.uuid for one in expected if one.is_new}
+    errors = [
+        standing_error(taken, one.claim, one.uuid) or (_hiding(taken.catalog, one.claim, new) if one.is_new else None)
+        for one in expected
+    ]
     wrong = [(one, error) for one, error in zip(expected, errors, strict=True) if one.is_new and error is not None]
     if wrong:
         bucket.expire()
         take_back(bucket.raw_store, [one.key for one, _ in wrong], wrong[0][1])
     return [
-        _taken_back(error) if one.is_new and isinstance(error, LedgerExistsError) else error
+        _taken_back(error) if one.is_new and isinstance(error, LedgerExistsError | InvalidNameError) else error
         for one, error in zip(expected, errors, strict=True)
     ]
+
+
+def _hiding(catalog: Catalog, claim: Claim, new: Collection[str]) -> InvalidNameError | None:
+    """Return the error if new ledgers hide partitions that have come meanwhile."""
+    if claim.managed_ledger is None or claim.may_hide:
+        return None
+    try:
+        require_own_name(catalog, claim.managed_ledger, new)
+    except InvalidNameError as error:
+        return error
+    return None
 
 
 def is_current(store: RawStore, ref: LedgerRef) -> bool:
@@ -208,5 +224,5 @@ def _is_in_the_way(one: Claim, other: Claim) -> bool:
     return one.length is None or not one.agrees_with(other)
 
 
-def _taken_back(error: LedgerExistsError) -> LedgerExistsError:
-    return LedgerExistsError(f"{error.reason}. Ours is removed again", key=error.key)
+def _taken_back(error: LedgerExistsError | InvalidNameError) -> LedgerfsError:
+    return type(error)(f"{error.reason}. Ours is removed again", key=error.key)

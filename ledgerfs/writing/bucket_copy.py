@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.bucket.wanted_topics import partitions_of, require_own_name
 from ledgerfs.dialects.pulsar_blob.new_ledger import NewLedger, new_key, require_block_size
 from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
 from ledgerfs.errors import (
@@ -35,13 +34,14 @@ from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.ledgers.findings import Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.missing_ledgers import GapKind
+from ledgerfs.ledgers.partitioned_names import partitions_of, require_own_name
+from ledgerfs.ledgers.read_order import is_own_id
 from ledgerfs.ledgers.same_messages import SameMessages
 from ledgerfs.storage.ordered_map import ordered_map
 from ledgerfs.writing.admission import Expected, confirm, is_current
 from ledgerfs.writing.claims import Claim, IfExists, TakenIds, refused
 from ledgerfs.writing.copied_properties import copied_metadata, copied_user_metadata, own_block_size
 from ledgerfs.writing.deletion import remove_ledger
-from ledgerfs.writing.own_ids import is_own_id
 from ledgerfs.writing.sources import OffloadedLedger
 from ledgerfs.writing.write import measured, ref_of, require_new_ids, write_ledger
 
@@ -256,7 +256,7 @@ class _Copy:
             if found is not None:
                 expected = Expected(_claim_of_skipped(claim, found), found.uuid, is_new=False)
                 return CopiedLedger(ref, CopyOutcome.SKIPPED, found.ledger_id, found.uuid), expected
-            self._require_own_name(ref)
+            self._require_own_name(claim)
             written = self._write(ref, ledger_id, uuid, tell)
         except StoreUnreachableError:
             raise
@@ -273,20 +273,28 @@ class _Copy:
             reason = "another copy of the ledger has other entries, as `ledgerfs verify` tells; none of them is copied"
             raise CorruptLedgerError(reason, key=ref.key)
 
-    def _require_own_name(self, ref: LedgerRef) -> None:
+    def _require_own_name(self, claim: Claim) -> None:
         """Raise `InvalidNameError` for a ledger that would hide partitions in the target, unless it does so in the source as well."""
-        if ref.managed_ledger is not None and not partitions_of(self.catalog, ref.managed_ledger):
-            require_own_name(self.there.catalog, ref.managed_ledger)
+        if claim.managed_ledger is not None and not claim.may_hide:
+            require_own_name(self.there.catalog, claim.managed_ledger)
 
     def _claim(self, ref: LedgerRef, ledger_id: int, uuid: str | None) -> Claim:
         """Return the claim for the target; copies that an earlier run brought from the same bucket are no rivals."""
         twins = frozenset(one.ledger_id for one in self.same_messages.others_of(ref))
+        may_hide = ref.managed_ledger is not None and bool(partitions_of(self.catalog, ref.managed_ledger))
         if self.options.first_ledger_id is not None:
             if twins:
                 named = ", ".join(map(str, sorted(twins)))
                 reason = f"the source has the same messages twice, also in ledger {named}; remove one of the two first"
                 raise RefusedLedgerError(reason, key=ref.key)
-            return Claim(ref.managed_ledger, ledger_id, IfExists.FAIL, created_ms=ref.created_ms, origin=ref.root)
+            return Claim(
+                ref.managed_ledger,
+                ledger_id,
+                IfExists.FAIL,
+                created_ms=ref.created_ms,
+                origin=ref.root,
+                may_hide=may_hide,
+            )
         copies = [] if uuid is None else self.catalog.copies_of(ref.managed_ledger, ledger_id)
         friends = frozenset(one.uuid for one in copies)
         policy = self.options.if_exists
@@ -301,6 +309,7 @@ class _Copy:
             friends=friends,
             origin=ref.root,
             twins=twins,
+            may_hide=may_hide,
         )
 
     def _made(self, claim: Claim) -> LedgerRef | None:

@@ -21,6 +21,7 @@ from ledgerfs.formats.bookkeeper.origin import Origin
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.missing_ledgers import GapKind
+from ledgerfs.ledgers.read_order import out_of_order
 from ledgerfs.ledgers.same_messages import SameMessages
 from ledgerfs.ledgers.time_arguments import iso_time
 
@@ -63,6 +64,8 @@ class Claim:
         The ledger of the same topic whose messages it has; None for itself.
     twins
         Ids under which the source has the same messages, so that a copy of it has them as well.
+    may_hide
+        Whether its topic's name may mean ledgers of its own beside partitions, as in the bucket that it comes from.
 
     """
 
@@ -77,6 +80,7 @@ class Claim:
     friends: frozenset[str] = frozenset()
     origin: Origin | None = None
     twins: frozenset[int] = frozenset()
+    may_hide: bool = False
 
     @property
     def root(self) -> Origin | None:
@@ -120,6 +124,8 @@ class Rival:
         Its description in words.
     is_double
         Whether it has another id, and the same messages.
+    is_misplaced
+        Whether it has another id, and the two would be read in another order than those that they are of (`ledgerfs.ledgers.read_order`).
 
     """
 
@@ -127,6 +133,7 @@ class Rival:
     what: str
     is_of_other_topic: bool = False
     is_double: bool = False
+    is_misplaced: bool = False
 
 
 class TakenIds:
@@ -164,6 +171,12 @@ class TakenIds:
         told = claim.managed_ledger, claim.created_ms
         return [] if claim.root is None else self._same_messages.under_other_ids(claim.ledger_id, claim.root, *told)
 
+    def _misplaced(self, claim: Claim) -> LedgerRef | None:
+        root = claim.root
+        if root is None or not (self._same_messages.is_any_made or root.ledger_id != claim.ledger_id):
+            return None
+        return out_of_order(self.catalog, claim.managed_ledger, claim.ledger_id, root.ledger_id)
+
     def rival(self, claim: Claim, uuid: str | None = None) -> Rival | None:
         """Return the rival that keeps a ledger out, None without one; the ledger of ``uuid`` is its own."""
         return next(self._rivals(claim, claim.friends | {uuid}), None)
@@ -182,12 +195,17 @@ class TakenIds:
         for ref in self._doubles(claim):
             if ref.ledger_id not in claim.twins:
                 yield Rival(ref.key, f"in ledger {ref.ledger_id} of {ref.topic}", is_double=True)
+        other = self._misplaced(claim)
+        if other is not None:
+            yield Rival(other.key, f"ledger {other.ledger_id}, made of {other.root.ledger_id}", is_misplaced=True)
 
 
 def refused(claim: Claim, rival: Rival) -> LedgerExistsError:
     """Return the error for an id that is taken; nothing was written."""
     if rival.is_double:
         return LedgerExistsError(f"{_doubled(claim, rival)}; remove that one first", key=rival.key)
+    if rival.is_misplaced:
+        return LedgerExistsError(_misread(claim, rival), key=rival.key)
     is_for_copies = claim.if_exists is IfExists.FAIL and not rival.is_of_other_topic
     advice = ", or ask for a further copy of the same ledger (if_exists='new-copy')" if is_for_copies else ""
     return LedgerExistsError(
@@ -208,6 +226,8 @@ def standing_error(taken: TakenIds, claim: Claim, uuid: str) -> LedgerfsError | 
         return _contradiction(taken.catalog, claim, ref)
     if rival.is_double:
         return LedgerExistsError(f"{_doubled(claim, rival)} ({rival.key})", key=ref.key)
+    if rival.is_misplaced:
+        return LedgerExistsError(f"{_misread(claim, rival)} ({rival.key})", key=ref.key)
     return LedgerExistsError(
         f"somebody else has written ledger {claim.ledger_id} meanwhile, {rival.what} ({rival.key}); one of the two would hide the other",
         key=ref.key,
@@ -230,6 +250,14 @@ def _contradiction(catalog: Catalog, claim: Claim, ref: LedgerRef) -> LedgerExis
 def _doubled(claim: Claim, rival: Rival) -> str:
     named = claim.ledger_id if claim.root is None else claim.root.ledger_id
     return f"the bucket has the messages of ledger {named} already, {rival.what}: they would be there twice"
+
+
+def _misread(claim: Claim, rival: Rival) -> str:
+    named = claim.ledger_id if claim.root is None else claim.root.ledger_id
+    return (
+        f"the bucket has {rival.what}: under the id {claim.ledger_id}, ledger {named} would be read on the wrong side of it, which tears "
+        "transactions and chunked messages apart; remove that one first, and copy both again"
+    )
 
 
 def _difference(ref: LedgerRef) -> str:

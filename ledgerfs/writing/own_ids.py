@@ -12,19 +12,12 @@ import numpy as np
 
 from ledgerfs.errors import RefusedLedgerError
 from ledgerfs.ledgers.catalog import Catalog
-
-FIRST_OWN_ID = 2**52
-END_OF_OWN_IDS = 2**53
+from ledgerfs.ledgers.read_order import END_OF_OWN_IDS, FIRST_OWN_ID
 
 _EPOCH_MS = 1_735_689_600_000
 """1 January 2025 UTC; 41 bits of milliseconds last 69 years from there."""
 
 _RANDOM_BITS = 11
-
-
-def is_own_id(ledger_id: int) -> bool:
-    """Whether an id is in the range that no cluster hands out."""
-    return FIRST_OWN_ID <= ledger_id < END_OF_OWN_IDS
 
 
 def new_own_id(catalogs: Sequence[Catalog], managed_ledgers: Collection[str | None] | None = None) -> int:

@@ -165,7 +165,7 @@ def test_all_golden_data_objects_walk_whole(golden: Path, tmp_path: Path) -> Non
         (tmp_path / ref.object("data").key).symlink_to(golden / "bucket" / ref.object("data").key)
     plan = plan_repair(open_bucket(str(tmp_path), {"follow_links": True}), topic="a/b/c", older_than_s=0)
     assert [item.action_name for item in plan.items] == ["rebuild-index"] * bucket.catalog.ledgers.size
-    contents = {item.action.index_key: parse_index(item.action.content) for item in plan.items}  # type: ignore[union-attr]
+    contents = {item.action.key.index_key: parse_index(item.action.content) for item in plan.items}  # type: ignore[union-attr]
     for ref in bucket.catalog.refs():
         index, rebuilt = bucket.reader(ref).index, contents[ref.object("index").key]
         assert (rebuilt.blocks, rebuilt.data_length) == (index.blocks, index.data_length)

@@ -13,12 +13,12 @@ from ledgerfs.dialects.pulsar_blob.ledger_group import LedgerGroup, publish_all
 from ledgerfs.errors import IncompleteCopyError, LedgerExistsError, UnsupportedWriteError
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.fuse_mount.incoming_file import IncomingFile
+from ledgerfs.ledgers.read_order import FIRST_OWN_ID
 from ledgerfs.messages.encode.rows import EncodeOptions
 from ledgerfs.upkeep.repair import plan_repair
 from ledgerfs.writing.admission import Admission
 from ledgerfs.writing.claims import Claim
 from ledgerfs.writing.ledger_rows import MessageRows, write_rows
-from ledgerfs.writing.own_ids import FIRST_OWN_ID
 from ledgerfs.writing.write import Wanted
 from tests.support.commands import run
 from tests.support.ledgers import NAME, offload, put_in_folder

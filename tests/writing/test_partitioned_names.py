@@ -6,12 +6,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from ledgerfs import copy_ledgers, import_rows, open_bucket, plan_repair
+from ledgerfs import copy_ledgers, import_rows, open_bucket, plan_repair, verify
+from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import InvalidNameError
 from ledgerfs.fsspec_impl import LedgerFileSystem
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.dialect import Progress
 from tests.support.commands import run
 from tests.support.entries import frame, metadata
-from tests.support.ledgers import CREATED_MS, NAME, Offload, offload, put_in_folder
+from tests.support.ledgers import CREATED_MS, NAME, Offload, offload, put_in_folder, record
 
 TOPIC = "persistent://public/default/orders"
 ROWS = pa.table({"value": ["new"]})
@@ -84,6 +87,90 @@ def test_a_name_that_means_ledgers_of_its_own_already_gets_more(write: Callable[
     assert open_bucket(str(tier)).topic(TOPIC).count() >= 7
 
 
+@pytest.fixture
+def late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A bucket that gets its first partition after a writer has listed it, and before he lists it again."""
+    (tmp_path / "late").mkdir()
+    put_in_folder(tmp_path / "late", offload([frame(metadata(), b"b")], 3, name=f"{NAME}s"))
+    listed, list_to_write = [0], Bucket.list_to_write
+
+    def listing(bucket: Bucket, progress: Progress | None = None) -> Catalog:
+        if "late" in bucket.store.url:
+            listed[0] += 1
+            if listed[0] == 2:
+                put_in_folder(tmp_path / "late", ledger(9, 0))
+        return list_to_write(bucket, progress)
+
+    monkeypatch.setattr(Bucket, "list_to_write", listing)
+    return tmp_path / "late"
+
+
+def by_opening(folder: Path) -> None:
+    fs = LedgerFileSystem(folder.as_uri(), "file")
+    data = fs.cat_file(f"{ENTRIES}/orderss/3.entries")
+    with fs.open(f"{ENTRIES}/orders/70.entries", "wb") as file:
+        file.write(data)
+
+
+def by_transaction(folder: Path) -> None:
+    fs = LedgerFileSystem(folder.as_uri(), "file")
+    with fs.transaction:
+        fs.cp_file(f"{ENTRIES}/orderss/3.entries", f"{ENTRIES}/orders/70.entries")
+
+
+def by_copy(folder: Path) -> None:
+    other = folder.parent / "source"
+    other.mkdir()
+    put_in_folder(other, ledger(60), ledger(61))
+    report = copy_ledgers(str(other), str(folder), allow_incomplete=True)
+    assert (report.copied, len(report.failed)) == (0, 2)
+    assert report.failed[0].error is not None
+    raise report.failed[0].error
+
+
+@pytest.mark.parametrize("write", [by_import, by_import_under_an_id, by_opening, by_transaction, by_copy])
+def test_who_writes_under_the_name_while_a_partition_comes_takes_it_back(
+    write: Callable[[Path], None], late: Path
+) -> None:
+    with pytest.raises(InvalidNameError, match="a partitioned topic, of which the bucket has"):
+        write(late)
+    assert open_bucket(str(late)).topic(TOPIC).count() == 7
+    assert len(names(late)) == 4
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("is_transaction", [True, False])
+def test_a_partition_and_the_name_are_not_both_new(
+    order: tuple[int, int], is_transaction: bool, tmp_path: Path
+) -> None:
+    data = b"".join(record(number, frame(metadata(publish_time_ms=CREATED_MS), b"a")) for number in range(3))
+    files = [(f"{ENTRIES}/orders/70.entries", data), (f"{ENTRIES}/orders-partition-0/71.entries", data)]
+    fs = LedgerFileSystem(tmp_path.as_uri(), "file")
+
+    def write() -> None:
+        if not is_transaction:
+            fs.pipe(dict(files[place] for place in order))
+            return
+        with fs.transaction:
+            for place in order:
+                fs.pipe_file(*files[place])
+
+    with pytest.raises(InvalidNameError, match="a partitioned topic"):
+        write()
+    assert not fs.exists(files[0][0])
+
+
+def test_a_repair_under_the_name_is_not_carried_out_once_there_are_partitions(tmp_path: Path) -> None:
+    orphan = offload([frame(metadata(publish_time_ms=CREATED_MS), b"a")], 1, uuid=1, name=None)
+    put_in_folder(tmp_path, orphan)
+    (tmp_path / f"{orphan.uuid}-ledger-1-index").unlink()
+    plan = plan_repair(str(tmp_path), topic=TOPIC, ledgers=[1], older_than_s=-3600)
+    put_in_folder(tmp_path, ledger(9, 0))
+    (done,) = plan.carry_out()
+    assert isinstance(done.error, InvalidNameError)
+    assert open_bucket(str(tmp_path)).topic(TOPIC).count() == 7
+
+
 @pytest.mark.parametrize("topic", ["orders-partition-0", "orders-partition-9", "order", "orders-partition"])
 def test_partitions_and_other_topics_are_written(topic: str, tier: Path) -> None:
     import_rows(str(tier), ROWS, topic)
@@ -117,3 +204,10 @@ def test_a_bucket_with_both_is_copied_and_gone_on_with(tier: Path, tmp_path: Pat
     assert copy_ledgers(str(tier), str(tmp_path / "copy"), topics=[f"{TOPIC}-partition-0"]).copied == 1
     assert copy_ledgers(str(tier), str(tmp_path / "copy")).copied == 5
     assert names(tmp_path / "copy") == names(tier)
+
+
+def test_verify_remarks_that_a_name_hides_partitions(tier: Path) -> None:
+    assert not [one for one in verify(str(tier), quick=True).findings if one.kind == "hidden-partitions"]
+    put_in_folder(tier, ledger(60))
+    (found,) = [one for one in verify(str(tier), quick=True).findings if one.kind == "hidden-partitions"]
+    assert (found.topic, "none of its 5 partitions" in found.message) == (TOPIC, True)

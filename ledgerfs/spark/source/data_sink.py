@@ -29,11 +29,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.bucket.wanted_topics import require_own_name
 from ledgerfs.dialects.pulsar_blob.ledger_group import LedgerGroup, publish_all, remove_all
 from ledgerfs.dialects.pulsar_blob.new_ledger import NewLedger, made_up_user_metadata, require_block_size
 from ledgerfs.dialects.pulsar_blob.writer import UnindexedLedger
 from ledgerfs.errors import InvalidRowsError, LedgerfsError, RefusedLedgerError, UnsupportedWriteError
+from ledgerfs.ledgers.partitioned_names import require_own_name
 from ledgerfs.messages.encode.input_columns import InputColumns
 from ledgerfs.spark.source.write_options import WriteOptions, write_options
 from ledgerfs.writing.claims import Claim, TakenIds, refused
@@ -129,7 +129,12 @@ class LedgerSink(DataSourceArrowWriter):
         written = [one.ledger for one in told if one.ledger is not None]
         bucket = self._wanted.storage.bucket()
         if written:
-            publish_all(bucket.raw_store, self._group, written, partial(_require_free, bucket, written))
+            publish_all(
+                bucket.raw_store,
+                self._group,
+                written,
+                partial(_require_free, bucket, self._wanted.managed_ledger, written),
+            )
             bucket.expire()
         has_failed = any(one.attempt for one in told)
         try:
@@ -173,12 +178,16 @@ def _first_id(bucket: Bucket, wanted: WriteOptions) -> int:
     return wanted.ledger_id
 
 
-def _require_free(bucket: Bucket, written: Sequence[UnindexedLedger]) -> None:
-    """Raise `LedgerExistsError` if another ledger than ours, in whatever dialect, has one of the ids."""
+def _require_free(bucket: Bucket, managed_ledger: str, written: Sequence[UnindexedLedger]) -> None:
+    """Raise `LedgerExistsError` if another ledger than ours, in whatever dialect, has one of the ids.
+
+    Raises `InvalidNameError` if ours hide partitions.
+    """
     taken = TakenIds(bucket.list_to_write())
+    require_own_name(taken.catalog, managed_ledger, {one.ledger.key.uuid for one in written})
     for one in written:
         key = one.ledger.key
-        claim = Claim(one.ledger.metadata.managed_ledger, key.ledger_id)
+        claim = Claim(managed_ledger, key.ledger_id)
         rival = taken.rival(claim, key.uuid)
         if rival is not None:
             raise refused(claim, rival)

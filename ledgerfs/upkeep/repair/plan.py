@@ -4,10 +4,10 @@ from collections.abc import Collection, Iterable, Iterator
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import BucketOrUrl, bucket_at
-from ledgerfs.bucket.wanted_topics import require_own_name
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.ledgers.dialect import Progress, RepairRequest
 from ledgerfs.ledgers.dialects_known import AUTO
+from ledgerfs.ledgers.partitioned_names import require_own_name
 from ledgerfs.ledgers.repairs import Repair
 from ledgerfs.upkeep.repair.carrying_out import RepairPlan
 from ledgerfs.upkeep.verification import Finding, Severity

@@ -8,7 +8,14 @@ from typing import Self
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import BucketOrUrl, bucket_at
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.catalog_findings import check_copies, check_messages_twice, check_unlisted, other_keys
+from ledgerfs.ledgers.catalog_findings import (
+    check_copies,
+    check_hidden_partitions,
+    check_messages_twice,
+    check_read_order,
+    check_unlisted,
+    other_keys,
+)
 from ledgerfs.ledgers.dialect import LedgerCheck, Progress
 from ledgerfs.ledgers.findings import Finding, Report
 from ledgerfs.ledgers.ledger_ref import LedgerRef
@@ -67,6 +74,8 @@ def check_listed(bucket: Bucket, catalog: Catalog) -> Iterator[Finding]:
     yield from check_unlisted(catalog)
     yield from check_copies(catalog)
     yield from check_messages_twice(catalog)
+    yield from check_read_order(catalog)
+    yield from check_hidden_partitions(catalog)
     yield from other_keys(catalog, FOREIGN, "keys that are not Pulsar's")
 
 

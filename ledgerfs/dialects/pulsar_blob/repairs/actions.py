@@ -11,7 +11,9 @@ from typing import ClassVar
 from ledgerfs.dialects.pulsar_blob.new_ledger import completed_user_metadata
 from ledgerfs.dialects.pulsar_blob.repairs.claimants import claimants
 from ledgerfs.errors import LedgerfsError, ObjectExistsError, ObjectNotFoundError, StaleObjectError, StoreError
+from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.partitioned_names import require_own_name
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.object_writes import UnfinishedUpload
 from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
@@ -39,15 +41,22 @@ class DeleteObject:
 
 @dataclass(frozen=True, slots=True)
 class RebuildIndex:
-    """Puts the index of a data object that has none, if nothing but ``known`` claims its ledger id (`claimants`) when it lists again."""
+    """Puts the index of a data object that has none, if nothing but ``known`` claims its ledger id (`claimants`) when it lists again.
+
+    Attributes
+    ----------
+    named
+        The managed ledger that it is of because somebody says so, which may hide no partitions; None if an object tells it.
+
+    """
 
     data: ObjectStat
-    ledger_id: int
-    index_key: str
+    key: LedgerKey
     content: bytes
     metadata: Mapping[str, str]
     known: frozenset[str]
     list_all: Callable[[], Catalog]
+    named: str | None = None
 
     name: ClassVar[str] = "rebuild-index"
     rank: ClassVar[int] = 0
@@ -58,21 +67,27 @@ class RebuildIndex:
         self.put(store)
 
     def require_free(self, store: RawStore) -> None:
-        """Raise `StaleObjectError` if the data object was replaced, or a ledger of this id came, since the repair was planned."""
+        """Raise `StaleObjectError` if the data object was replaced, or a ledger of this id came, since the repair was planned.
+
+        Raises `InvalidNameError` if a partition of the topic came that somebody named.
+        """
         require_unchanged(store, self.data)
-        came = claimants(self.list_all(), self.ledger_id) - self.known - {self.index_key}
+        catalog = self.list_all()
+        if self.named is not None:
+            require_own_name(catalog, self.named, [self.key.uuid])
+        came = claimants(catalog, self.key.ledger_id) - self.known - {self.key.index_key}
         if came:
             reason = "somebody has written this ledger since the repair was planned; plan it again"
             raise StaleObjectError(reason, key=min(came).partition(" ")[0])
 
     def put(self, store: RawStore) -> None:
         """Put it after `require_free`, which is asked once more then."""
-        written = store.writes.put(self.index_key, self.content, self.metadata)
+        written = store.writes.put(self.key.index_key, self.content, self.metadata)
         try:
             self.require_free(store)
         except BaseException:
             require_unchanged(store, written)
-            store.writes.delete(self.index_key)
+            store.writes.delete(self.key.index_key)
             raise
 
 

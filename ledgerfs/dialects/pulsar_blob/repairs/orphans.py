@@ -119,7 +119,8 @@ def rebuild(
     content = rebuilt_index(walk, managed_ledger) if content is None else content
     metadata = index_metadata(head.metadata, managed_ledger)
     known = claimants(survey.catalog, key.ledger_id)
-    return RebuildIndex(head.stat, key.ledger_id, key.index_key, content, metadata, known, survey.list_all)
+    named = managed_ledger if managed_ledger == survey.managed_ledger else None
+    return RebuildIndex(head.stat, key, content, metadata, known, survey.list_all, named)
 
 
 def index_metadata(data_metadata: Mapping[str, str] | None, managed_ledger: str) -> dict[str, str]:

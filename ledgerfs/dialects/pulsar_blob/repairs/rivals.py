@@ -39,7 +39,7 @@ def _rebuilding(repair: Repair) -> RebuildIndex | None:
 
 def _knowing_each_other(repairs: list[Repair]) -> list[Repair]:
     """Return the same repairs, which know each other's new indexes: those of one id in several topics are no uploads of others."""
-    made = frozenset(action.index_key for action in map(_rebuilding, repairs) if action is not None)
+    made = frozenset(action.key.index_key for action in map(_rebuilding, repairs) if action is not None)
 
     def informed(repair: Repair) -> Repair:
         action = _rebuilding(repair)
