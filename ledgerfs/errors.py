@@ -264,7 +264,7 @@ class CacheWriteError(LedgerfsError):
 
 
 class ExportFolderError(LedgerfsError):
-    """The folder of an export cannot be written, or another export is writing to it."""
+    """The folder of an export cannot be written, another export or an import is at it, or it may lack rows that are to be imported."""
 
     @classmethod
     def of(cls, error: OSError, path: object) -> "ExportFolderError":

@@ -56,7 +56,8 @@ class ExportReport:
         Ledgers of the topic of which the bucket has only a part; they have no files.
     held
         Ids of ledgers whose files are kept although ledgers that they depend on have changed: others that some of their rows came from are
-        not in the bucket any more, so these rows could not be made again.
+        not in the bucket any more, so these rows could not be made again. A file whose own ledger was replaced by
+        another one is made again.
 
     """
 
@@ -119,7 +120,7 @@ def export_topic(
     InvalidOptionError
         An invalid column, time or choice, or a folder that holds something else.
     ExportFolderError
-        The folder cannot be written, or another export is writing to it.
+        The folder cannot be written, or another export is writing to it, or an import reads it.
     MissingLedgerError
         The topic lacks ledgers, and ``on_corrupt`` is not "skip": nothing is written then.
     LedgerfsError
@@ -212,8 +213,9 @@ class _Export:
         scan = replace(ledger.scan, part=part, on_read=self._tell)
         rows, size = self._write(ledger.name, scan)
         skipped = sum(one.last_entry - one.first_entry + 1 for one in scan.skipped)
-        state = ledger.topic.of(scan.basis)
-        self._folder.record(ledger.name, Exported(ledger.ref.version, rows, size, skipped, scan.basis, state))
+        ref, state = ledger.ref, ledger.topic.of(scan.basis)
+        claims = (ref.last_entry, ref.length, ref.created_ms)
+        self._folder.record(ledger.name, Exported(ref.version, rows, size, skipped, scan.basis, state, *claims))
         self.report.skipped += scan.skipped
         self.report.incomplete += scan.incomplete
         self._tell(read_before + ledger.ref.length - self._read)

@@ -1,7 +1,8 @@
 """The folder of an export: files that are whole or not there, and a record of what they were made from.
 
 A file is written under a hidden name, synced to disk, and then renamed. The record has the version of each ledger in its file, so that a
-later export makes only new files. A lock keeps a second exporter out; it ends with the process that holds it.
+later export makes only new files, and whether the last export ended well. A lock keeps a second exporter out; it ends with the process that
+holds it. Who reads all files of the folder shares it (`at_rest`), so that files which are not all there are not taken for an export.
 """
 
 import errno
@@ -11,7 +12,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from stat import S_ISREG
@@ -54,6 +55,8 @@ class Exported:
         Damaged entries that were left out.
     basis, state
         Other ledgers that its rows depend on (`Scan.basis`), and their state then.
+    last_entry, length, created_ms
+        As in `LedgerRef`, to tell its copies from other ledgers of its id; -1, -1 and None in records that did not note them.
 
     """
 
@@ -63,6 +66,13 @@ class Exported:
     skipped: int
     basis: Basis = Basis()  # noqa: RUF009  (frozen)
     state: str = ""
+    last_entry: int = -1
+    length: int = -1
+    created_ms: int | None = None
+
+    def is_of(self, ref: LedgerRef) -> bool:
+        """Whether it is the record of this ledger, or of a copy of it, as far as is known."""
+        return self.version == ref.version or self.last_entry < 0 or ref.agrees_with(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +105,7 @@ class ExportFolder:
     InvalidOptionError
         The folder holds an export with other contents, or files with an export's names that no export wrote.
     ExportFolderError
-        It cannot be written, or another export is writing to it.
+        It cannot be written, or another export is writing to it, or an import reads it.
 
     """
 
@@ -133,7 +143,7 @@ class ExportFolder:
         assert self._lock is not None  # noqa: S101  (entered)
         with self._lock:
             try:
-                self._save()
+                self._save(is_whole=kind is None)
             except ExportFolderError:
                 # After another error: what is not recorded is made again by the next export.
                 if kind is None:
@@ -143,13 +153,14 @@ class ExportFolder:
         """Return whether the file ``name`` of a ledger stays, if the topic has these ledgers now.
 
         A file that should be made again is kept if ledgers are gone that some of its rows came from: without these it would lose the rows.
+        If another ledger has its id now, it is made again nevertheless: its rows would never come.
         """
         known = self._record.ledgers.get(name)
         if known is None or self._size_of(name) != known.size:
             return Judgement(known)
         if known.version == ref.version and topic.holds(known.basis, known.state):
             return Judgement(known, stays=True)
-        is_held = not topic.can_remake(known.basis)
+        is_held = known.is_of(ref) and not topic.can_remake(known.basis)
         return Judgement(known, stays=is_held, is_held=is_held)
 
     def _size_of(self, name: str) -> int:
@@ -176,10 +187,7 @@ class ExportFolder:
     def _begin(self, lock: BinaryIO) -> None:
         """Lock, remove what a killed export left, and read the record."""
         with _naming(self.path):
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise OSError(errno.EBUSY, "another export is writing to this folder") from error
+            _take(lock, fcntl.LOCK_EX, "an export or an import is at this folder")
             for pattern in (f".[0-9]*{_PART}", f".{RECORD_NAME}{_PART}"):
                 for part in self.path.glob(pattern):
                     _remove_left(part)
@@ -192,18 +200,7 @@ class ExportFolder:
 
     def _read(self) -> "_Record":
         """Return the record; without a record, one without contents."""
-        path = self.path / RECORD_NAME
-        try:
-            descriptor = open_plain(path, os.O_RDONLY)
-        except FileNotFoundError:
-            return _Record({}, self._record.suffix)
-        except OSError as error:
-            raise ExportFolderError.of(error, path) from error
-        try:
-            with os.fdopen(descriptor, "rb") as file:
-                return _Record.parse(file.read())
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InvalidOptionError("not the record of an export; take another folder", key=str(path)) from error
+        return _Record.read(self.path) or _Record({}, self._record.suffix)
 
     def _is_reached_anew(self, found: "_Record") -> bool:
         """Whether an export is of the same bucket through other options (endpoint, profile), which its objects' versions prove."""
@@ -220,13 +217,17 @@ class ExportFolder:
             differing = what_differs(self._record.contents, found.contents)
             what = f"an export {differing}" if found.contents else f"{files[0].name}, which no export made"
             raise InvalidOptionError(f"the folder holds {what}; take another one, or overwrite", key=str(self.path))
+        if files:
+            # Some may be gone if this is killed before the new record is there.
+            self._save(found)
         for file in files:
             file.unlink()
 
-    def _save(self) -> None:
+    def _save(self, record: "_Record | None" = None, *, is_whole: bool = False) -> None:
         began = time.monotonic()
+        saved = replace(record or self._record, is_whole=is_whole)
         with _replacing(self.path / RECORD_NAME) as file:
-            file.write(json.dumps(asdict(self._record), indent=1).encode())
+            file.write(json.dumps(asdict(saved), indent=1).encode())
         ended = time.monotonic()
         self._save_after = ended + (ended - began) * _SHARE_OF_SAVING
 
@@ -236,43 +237,88 @@ class ExportFolder:
 
 @dataclass(slots=True)
 class _Record:
-    """The record that is saved beside the files: their contents, their suffix, and the ledgers by the names of their files."""
+    """The record that is saved beside the files: their contents, their suffix, and the ledgers by the names of their files.
+
+    It says that the folder is whole when an export has ended well, until the next one begins.
+    """
 
     contents: Mapping[str, Any]
     suffix: str
     ledgers: dict[str, Exported] = field(default_factory=dict)
     version: int = _VERSION
+    is_whole: bool = False
+
+    @classmethod
+    def read(cls, folder: Path) -> "_Record | None":
+        """Return the record of a folder, or None; raises `InvalidOptionError` for anything else of its name, and `ExportFolderError`."""
+        path = folder / RECORD_NAME
+        try:
+            descriptor = open_plain(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ExportFolderError.of(error, path) from error
+        try:
+            with os.fdopen(descriptor, "rb") as file:
+                return cls.parse(file.read())
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InvalidOptionError("not the record of an export; take another folder", key=str(path)) from error
 
     @classmethod
     def parse(cls, text: bytes) -> "_Record":
         """Read a saved record; raises ``ValueError``, ``KeyError``, ``TypeError`` or ``AttributeError`` for anything else."""
         found = json.loads(text)
         contents, suffix, ledgers = dict(found["contents"]), str(found["suffix"]), dict(found["ledgers"])
+        # Earlier versions did not note whether an export had ended.
+        is_whole = bool(found.get("is_whole", True))
         if found["version"] == _VERSION_WITHOUT_BUCKET:
             # The export was of a bucket without an identity, so nothing of it can be kept.
-            return cls(contents, suffix)
+            return cls(contents, suffix, is_whole=is_whole)
         if found["version"] == _VERSION_WITHOUT_TIMES:
             ledgers = {name: one for name, one in ledgers.items() if one["rows"]}
         elif found["version"] != _VERSION:
             raise ValueError(found["version"])
-        return cls(contents, suffix, {name: _exported(**one) for name, one in ledgers.items()})
+        return cls(contents, suffix, {name: _exported(**one) for name, one in ledgers.items()}, is_whole=is_whole)
 
 
 def _exported(*, basis: Any, **told: Any) -> Exported:  # noqa: ANN401  (JSON)
     return Exported(basis=Basis.parse(basis.values()), **told)
 
 
-def require_at_rest(folder: Path) -> None:
-    """Raise `ExportFolderError` if an export is writing to a folder: nobody knows whether all is there by then."""
-    try:
-        lock = (folder / LOCK_NAME).open("rb")
-    except OSError:
-        return
-    with lock, _naming(folder):
+@contextmanager
+def at_rest(folder: Path) -> Iterator[None]:
+    """Keep exports out of a folder while all its files are read; nothing is done to a folder that no export was made to.
+
+    Raises `ExportFolderError` if an export is writing to it, or if the last one did not end well: nobody knows whether all is there.
+    """
+    with _lock_of(folder) or nullcontext() as lock:
+        if lock is not None:
+            with _naming(folder):
+                _take(lock, fcntl.LOCK_SH, "an export is writing to this folder, and it may lack rows")
+        record = _Record.read(folder)
+        if record is not None and not record.is_whole:
+            raise ExportFolderError(
+                "the last export to this folder did not end well, and it may lack rows; run the export again, or name files one by one",
+                key=str(folder),
+            )
+        yield
+
+
+def _lock_of(folder: Path) -> BinaryIO | None:
+    path = folder / LOCK_NAME
+    with _naming(path):
         try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise OSError(errno.EBUSY, "an export is writing to this folder, and it may lack rows") from error
+            return os.fdopen(open_plain(path, os.O_RDONLY), "rb")
+        except FileNotFoundError:
+            return None
+
+
+def _take(lock: BinaryIO, kind: int, told: str) -> None:
+    """Lock at once, or raise `OSError` with what is told."""
+    try:
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise OSError(errno.EBUSY, told) from error
 
 
 @contextmanager

@@ -4,17 +4,19 @@ They are those that `ledgerfs export` writes, and all others with columns of tho
 batch of an Arrow file.
 """
 
+import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
+from fsspec.implementations.local import LocalFileSystem
 
 from ledgerfs.errors import InvalidRowsError, LedgerfsError, NotFoundError
 from ledgerfs.messages.encode.input_columns import IGNORED_COLUMNS
@@ -72,6 +74,36 @@ class RowFile:
                 yield from file.batches()
 
 
+@dataclass(frozen=True, slots=True)
+class FoundFiles:
+    """The files that a folder, a pattern or a name now stands for.
+
+    Attributes
+    ----------
+    paths
+        The files, in order.
+    folders
+        Folders of this machine that have to be complete for that: those that were listed, and those that links to files lead to. None of
+        another store, and none for a single file that was named.
+
+    """
+
+    paths: Sequence[str]
+    folders: frozenset[Path]
+    _asked: str
+    _fs: Any
+
+    def open(self) -> RowFile:
+        """Open them; raises `NotFoundError` if there are none, and `InvalidRowsError`."""
+        if not self.paths:
+            raise NotFoundError(f"no file of rows; known are {', '.join(_KINDS)}", key=without_credentials(self._asked))
+        first_path = self.paths[0]
+        with _naming(first_path), closing(_opened(self._fs, first_path)) as first:
+            schema, ignored = first.schema, first.ignored
+        rows = _count(self._fs, self.paths) if len(self.paths) <= _COUNTED_FILES else None
+        return RowFile(self.paths, schema, ignored, rows, self._fs)
+
+
 def open_rows(path: str, **storage_options: Any) -> RowFile:  # noqa: ANN401  (fsspec's)
     """Open a file of rows, a folder of them, or all files of a pattern (``*``, ``?``, ``[…]``), by name; leading numbers order as numbers.
 
@@ -92,16 +124,17 @@ def open_rows(path: str, **storage_options: Any) -> RowFile:  # noqa: ANN401  (f
         An unknown suffix, or a file that is not of that kind; a folder in the folder, or a link to nothing.
 
     """
+    return find_rows(path, **storage_options).open()
+
+
+def find_rows(path: str, **storage_options: Any) -> FoundFiles:  # noqa: ANN401  (fsspec's)
+    """List files of rows as `open_rows` does, and open none; raises the same, but may find no file."""
     fs, root = filesystem_of(path, storage_options)
     with _naming(path):
-        paths = _paths(fs, root, path)
-    with _naming(paths[0]), closing(_opened(fs, paths[0])) as first:
-        schema, ignored = first.schema, first.ignored
-    rows = _count(fs, paths) if len(paths) <= _COUNTED_FILES else None
-    return RowFile(tuple(paths), schema, ignored, rows, fs)
+        return _found(fs, root, path)
 
 
-def _paths(fs: Any, root: str, path: str) -> list[str]:  # noqa: ANN401
+def _found(fs: Any, root: str, path: str) -> FoundFiles:  # noqa: ANN401
     if fs.isdir(root):
         infos, above = fs.ls(root, detail=True), root
     elif is_pattern(root) and not fs.exists(root):
@@ -109,16 +142,23 @@ def _paths(fs: Any, root: str, path: str) -> list[str]:  # noqa: ANN401
         above = _above_pattern(root)
     else:
         _require_kind(root)
-        return [root]
+        return FoundFiles((root,), frozenset(), path, fs)
     listed = {info["name"].rstrip("/"): info for info in infos}
     # Stores may list a folder in itself, as an object; folders above the found files are read with these.
     folders = {str(PurePosixPath(root)), *(str(parent) for name in listed for parent in PurePosixPath(name).parents)}
     found = [name for name in listed if name not in folders and not _is_hidden(name, above)]
     for name in sorted(found):
         _require_file(fs, name, listed[name]["type"], path)
-    if not found:
-        raise NotFoundError(f"no file of rows; known are {', '.join(_KINDS)}", key=without_credentials(path))
-    return sorted(found, key=_by_number)
+    read = _folders_read(found, above or "/") if isinstance(fs, LocalFileSystem) else frozenset()
+    return FoundFiles(tuple(sorted(found, key=_by_number)), read, path, fs)
+
+
+def _folders_read(names: Iterable[str], above: str) -> frozenset[Path]:
+    """Return the folders that files of this machine are in, that links among them lead to, and the one above all."""
+    files = [Path(name) for name in names]
+    links = (Path(os.path.realpath(file)) for file in files if file.is_symlink())
+    folders = {Path(above), *(file.parent for file in (*files, *links))}
+    return frozenset(folder for folder in folders if folder.is_dir())
 
 
 def _above_pattern(pattern: str) -> str:

@@ -2,28 +2,31 @@
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import pyarrow as pa
 
 from ledgerfs.bucket.opening import BucketOrUrl, bucket_at
 from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
-from ledgerfs.export.folder import require_at_rest
+from ledgerfs.export.folder import at_rest
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.messages.codecs.decompression import MAX_STORED_BYTES
 from ledgerfs.messages.encode.rows import EncodeOptions
 from ledgerfs.scan.partitioned_scan import PartitionedScan
 from ledgerfs.scan.scan import Scan
-from ledgerfs.tables.row_files import open_rows
+from ledgerfs.tables.row_files import FoundFiles, find_rows
 from ledgerfs.writing.admission import Admission
 from ledgerfs.writing.bucket_writer import BucketWriter
 from ledgerfs.writing.claims import IfExists
 from ledgerfs.writing.ledger_rows import MessageRows, add_rows
 from ledgerfs.writing.own_ids import new_own_id
 from ledgerfs.writing.write import Wanted
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class RowSource(Protocol):
@@ -137,7 +140,8 @@ def import_rows(
         Before a row is read, also for the name of a partitioned topic; or at the end, if somebody else has written a ledger of this id
         meanwhile. The new one is then removed again.
     ExportFolderError
-        A local folder that an export is writing to.
+        A local folder that an export is writing to, or whose last export did not end well, or a pattern or links that find files in it.
+        A single file that is named is read. While the rows are read, no export begins there.
     RefusedLedgerError, InvalidRowsError, …
         No rows, or a row that cannot be a message; the bucket is unchanged.
 
@@ -145,23 +149,41 @@ def import_rows(
     options = EncodeOptions(batch, compression, producer_name, max_entry_bytes)
     chosen = IfExists.of(if_exists)
     managed_ledger = managed_ledger_of(topic)
-    source, bucket = _rows_of(source), bucket_at(bucket)
-    admission = Admission(bucket, progress)
-    if ledger_id is None:
-        ledger_id, chosen = new_own_id([admission.taken.catalog], [managed_ledger]), IfExists.FAIL
-    wanted = Wanted(managed_ledger, ledger_id, block_size=block_size)
-    ledger, claim = wanted.new_ledger(), replace(wanted.claim(chosen), is_original=True)
-    admission.require_free(claim)
-    rows = MessageRows(source.schema, source.batches(), source.rows)
-    with BucketWriter(bucket, ledger, claim) as writer:
-        added = add_rows(writer, rows, options, progress)
-        written = writer.commit(created_ms=added.earliest_ms)
-    return Imported(written, added.messages, (*getattr(source, "ignored_columns", ()), *added.ignored_columns))
+    with _rows_of(source) as found:
+        bucket = bucket_at(bucket)
+        admission = Admission(bucket, progress)
+        if ledger_id is None:
+            ledger_id, chosen = new_own_id([admission.taken.catalog], [managed_ledger]), IfExists.FAIL
+        wanted = Wanted(managed_ledger, ledger_id, block_size=block_size)
+        ledger, claim = wanted.new_ledger(), replace(wanted.claim(chosen), is_original=True)
+        admission.require_free(claim)
+        rows = MessageRows(found.schema, found.batches(), found.rows)
+        with BucketWriter(bucket, ledger, claim) as writer:
+            added = add_rows(writer, rows, options, progress)
+            written = writer.commit(created_ms=added.earliest_ms)
+        ignored = (*getattr(found, "ignored_columns", ()), *added.ignored_columns)
+    return Imported(written, added.messages, ignored)
 
 
-def _rows_of(source: RowSource | ArrowStream | str | os.PathLike[str]) -> RowSource:
+@contextmanager
+def _rows_of(source: RowSource | ArrowStream | str | os.PathLike[str]) -> Iterator[RowSource]:
     if isinstance(source, str | os.PathLike):
-        path = os.fspath(source)
-        require_at_rest(Path(path.removeprefix("file://")))
-        return open_rows(path)
-    return ArrowRows.of(source) if isinstance(source, ArrowStream) else source
+        with _files_at_rest(os.fspath(source)) as files:
+            yield files.open()
+    else:
+        yield ArrowRows.of(source) if isinstance(source, ArrowStream) else source
+
+
+@contextmanager
+def _files_at_rest(path: str) -> Iterator[FoundFiles]:
+    """Find files of rows that no export changes until they are read."""
+    kept: frozenset[Path] = frozenset()
+    with ExitStack() as stack:
+        files = find_rows(path)
+        while files.folders - kept:
+            for folder in sorted(files.folders - kept):
+                stack.enter_context(at_rest(folder))
+            kept |= files.folders
+            # An export may have ended between the listing and the lock.
+            files = find_rows(path)
+        yield files

@@ -343,7 +343,7 @@ def test_two_exports_never_write_to_one_folder(tmp_path: Path, bucket: Bucket, g
     try:
         assert ready.wait(60)
         topic = bucket.topic("public/golden/plain")
-        with pytest.raises(ExportFolderError, match=f"{tmp_path}: another export is writing to this folder"):
+        with pytest.raises(ExportFolderError, match=f"{tmp_path}: an export or an import is at this folder"):
             export_topic(topic, tmp_path, "csv")
         for source in (tmp_path, f"file://{tmp_path}"):
             # It has the rows of some ledgers, and looks whole.
@@ -450,6 +450,41 @@ def test_rows_that_came_from_ledgers_which_are_gone_stay(tmp_path: Path) -> None
     # When it is there again, so are all rows.
     report = export_topic(put(tmp_path / "bucket", 2, chunk(0)), out, "jsonl")
     assert (report.held, values(out)) == ([], {"8.jsonl": ["value 0value 1", "value 9"]})
+
+
+def replaced(folder: Path, *entries: bytes) -> tuple[Path, Topic]:
+    """Export a ledger with a message that began in another one; then this is gone, and the ledger is replaced."""
+    put(folder / "bucket", 2, chunk(0))
+    export_topic(put(folder / "bucket", 8, chunk(1), message(9)), folder / "out", "jsonl")
+    for path in (folder / "bucket").iterdir():
+        path.unlink()
+    return folder / "out", put(folder / "bucket", 8, *entries, uuid=88)
+
+
+def test_a_ledger_that_took_the_id_of_another_one_is_exported_whatever_that_depended_on(tmp_path: Path) -> None:
+    """Its rows would never come."""
+    out, topic = replaced(tmp_path, message(3), message(4), message(5))
+    assert export_topic(topic, out, "jsonl") == ExportReport(
+        NAME, written=1, rows=3, size=(out / "8.jsonl").stat().st_size
+    )
+    assert values(out) == {"8.jsonl": ["value 3", "value 4", "value 5"]}
+    assert export_topic(topic, out, "jsonl") == ExportReport(NAME, kept=1)
+
+
+def test_a_copy_of_a_ledger_takes_no_rows_away(tmp_path: Path) -> None:
+    out, topic = replaced(tmp_path, chunk(1), message(9))
+    assert export_topic(topic, out, "jsonl") == ExportReport(NAME, kept=1, held=[8])
+    assert values(out) == {"8.jsonl": ["value 0value 1", "value 9"]}
+
+
+def test_what_ledger_a_file_is_of_is_not_known_of_earlier_exports_which_stay(tmp_path: Path) -> None:
+    out, topic = replaced(tmp_path, message(3), message(4), message(5))
+    found = record(out)
+    for one in found["ledgers"].values():
+        for name in ("last_entry", "length", "created_ms"):
+            del one[name]
+    (out / RECORD_NAME).write_text(json.dumps(found))
+    assert export_topic(topic, out, "jsonl") == ExportReport(NAME, kept=1, held=[8])
 
 
 # Which bucket.
