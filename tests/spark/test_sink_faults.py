@@ -223,6 +223,28 @@ def test_the_name_of_a_partitioned_topic_is_refused_before_any_row(place: Place,
             open_sink({"topic": "public/default/orders", "path": place.url, **options}, SCHEMA, overwrite=False)
 
 
+@pytest.mark.parametrize("listings", [0, 2], ids=["before the indexes", "beside them"])
+def test_rows_hide_no_partition_that_came_meanwhile(
+    listings: int, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = sink_of(place, monkeypatch)
+    message = sink.write(some_rows("0"))
+    listed, calls = LocalStore.list_pages, []
+
+    def list_pages(self: LocalStore, prefix: str = "") -> Iterator[list[ObjectStat]]:
+        calls.append(None)
+        if len(calls) == listings + 1:
+            import_rows(place.url, pa.table({"value": ["a"]}), f"{TOPIC}-partition-1")
+        return listed(self, prefix)
+
+    monkeypatch.setattr(LocalStore, "list_pages", list_pages)
+    with pytest.raises(InvalidNameError, match="orders-partition-1"):
+        sink.commit([message])
+    sink.abort([message])
+    assert values(place) == [b"a"]
+    assert len(place.ledgers()) == 1
+
+
 @pytest.mark.parametrize("dialect", ["auto", "pulsar_blob"])
 @pytest.mark.parametrize("taken", [7, 8])
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
