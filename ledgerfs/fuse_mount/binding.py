@@ -61,6 +61,7 @@ class Callbacks(mfusepy.Operations):
             config_3.use_ino = True
             # An open file that is removed would be renamed otherwise.
             config_3.hard_remove = True
+            self._keep_sizes_unless_replaced(config_3)
 
     @answering
     def getattr(self, path: str | None, fh: int | None = None) -> Attributes:
@@ -86,9 +87,18 @@ class Callbacks(mfusepy.Operations):
             self._mounted.refuse_writing(path)
         return self._mounted.open(path)
 
-    def is_new_to_the_kernel(self, fh: int) -> bool:
-        """Whether the kernel may have other bytes of the file's path."""
-        return self._mounted.is_new_to_the_kernel(fh)
+    def prepare_cache(self, path: bytes, fip: Pointer) -> None:
+        """Have the kernel forget bytes and size of the path unless it has those of this file, and keep none while an older one is open.
+
+        libfuse's ``auto_cache`` would take a file of the same size and time for the same one.
+        """
+        reads, opened = self._mounted.reads, self._mounted.read_file(fip.contents.fh)
+        is_cached = reads.is_cached(opened)
+        if not is_cached:
+            _forget_encoded(path)
+            reads.forgotten(opened)
+        fip.contents.direct_io = opened.is_uncached
+        fip.contents.keep_cache = is_cached and not opened.is_uncached
 
     @answering
     def create(self, path: str, mode: int, flags: int) -> int:
@@ -98,9 +108,16 @@ class Callbacks(mfusepy.Operations):
         return self._mounted.create(path, _thread())
 
     @answering
-    def read(self, fh: int, offset: int, buffer: memoryview) -> int:
-        """Fill the kernel's buffer, as `FuseSession` calls it; not as mfusepy does, which would copy what is returned."""
-        return self._mounted.read_into(fh, offset, buffer)
+    def read(self, fh: int, offset: int, buffer: memoryview, owner: int) -> int:
+        """Fill the kernel's buffer, as `FuseSession` calls it; not as mfusepy does, which would copy what is returned.
+
+        What a process reads past the page cache has an ``owner``; 0 is for the cache: of a mapping, ``sendfile``, or what is read ahead.
+        """
+        return self._mounted.read_into(fh, offset, buffer, is_for_cache=not owner)
+
+    def read_names(self, path: str | None) -> set[str]:
+        """Return the names of files in a directory that are being read: their size in an older listing may not be that of what is open."""
+        return self._mounted.reads.names_in(_still_there(path).strip("/"))
 
     @answering
     def write(self, path: str | None, data: bytes, offset: int, fh: int) -> int:
@@ -195,6 +212,18 @@ class Callbacks(mfusepy.Operations):
         """Drop files that are being written when the mount ends."""
         self._mounted.close()
 
+    def _keep_sizes_unless_replaced(self, config: Any) -> None:  # noqa: ANN401  (ctypes)
+        """Have libfuse tell the kernel not to keep attributes, from now on as long as a replaced file is open.
+
+        It reads its configuration for each answer, so that one that has the new size, after the file was found replaced, is not kept.
+        """
+        seconds = config.attr_timeout
+
+        def on_replaced(is_any: bool) -> None:
+            config.attr_timeout = 0.0 if is_any else seconds
+
+        self._mounted.reads.on_replaced = on_replaced
+
     def _ignore_while_writing(self, path: str | None) -> int:
         """Do nothing for a file that is being copied in, for ``cp -p``; refuse for all others."""
         self._mounted.require_incoming(_still_there(path))
@@ -233,37 +262,32 @@ class FuseSession(mfusepy.FUSE):
         return 0
 
     def open(self, path: bytes, fip: Pointer) -> int:
-        """Have the kernel forget bytes and size of the path unless it has those of this file.
-
-        libfuse's ``auto_cache`` would take a file of the same size and time for the same one.
-        """
         result = int(super().open(path, fip))
-        if self.operations.is_new_to_the_kernel(fip.contents.fh):
-            _forget_encoded(path)
-        else:
-            fip.contents.keep_cache = 1
+        self.operations.prepare_cache(path, fip)
         return result
 
     def read(self, path: bytes | None, buf: Pointer, size: int, offset: int, fip: Pointer) -> int:
         """Have libfuse's buffer filled: a new buffer for each read would cost more than all the rest."""
         buffer = (ctypes.c_ubyte * size).from_address(ctypes.addressof(buf.contents))
-        return int(self.operations.read(fip.contents.fh, offset, memoryview(buffer).cast("B")))
+        return int(self.operations.read(fip.contents.fh, offset, memoryview(buffer).cast("B"), fip.contents.lock_owner))
 
     def readdir_fuse_3(  # noqa: PLR0917  (as libfuse calls it)
         self, path: bytes | None, buf: Pointer, filler: Pointer, offset: int, fip: Pointer, flags: int
     ) -> int:
         """Fill in names, with attributes if the kernel takes them, from the one at ``offset`` on until its buffer is full.
 
-        Attributes that are not known yet are left out: the kernel asks for them when they are needed.
+        Attributes that are not known yet are left out, and those of files that are open: the kernel asks for them when they are needed.
         """
         listing = self.operations.readdir(self._text(path), fip.contents.fh, offset)
         stat, nothing = mfusepy.c_stat(), mfusepy.c_stat(st_mode=_DIRECTORY)
+        left_out = {os.fsencode(one) for one in self.operations.read_names(self._text(path))}
         for at in range(offset, len(listing)):
             name, shown = listing[at]
             plus = 0
             if shown is not None:
                 self.operations.show(shown, stat)
-                plus = flags & _READDIR_PLUS and (shown.size is not None) * _FILL_DIR_PLUS
+                is_told = shown.size is not None and name not in left_out
+                plus = flags & _READDIR_PLUS and is_told * _FILL_DIR_PLUS
             if filler(buf, name, nothing if shown is None else stat, at + 1, plus):
                 break
         return 0

@@ -10,12 +10,10 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-
-from cachetools import LRUCache
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import (
@@ -40,6 +38,7 @@ from ledgerfs.fuse_mount.attributes import (
 )
 from ledgerfs.fuse_mount.incoming_file import IncomingFile
 from ledgerfs.fuse_mount.incoming_files import IncomingFiles
+from ledgerfs.fuse_mount.read_files import ReadFile, ReadFiles
 from ledgerfs.ledgers.missing_ledgers import unplaced_text
 from ledgerfs.vfs.removal import remove_ledgers
 from ledgerfs.vfs.target import require_writable, target_of
@@ -56,8 +55,8 @@ _TOPIC_DEPTH = 4
 _UNREADABLE = (CorruptObjectError, EncryptedMessageError, MissingLedgerError, UnsupportedFormatError)
 """Errors of opening a file, which ``stat`` does not show."""
 
-_REMEMBERED = 1 << 16
-"""Of so many paths it is known what bytes the kernel may have."""
+_ATTEMPTS = 20
+"""So often a file is opened, or its size looked up, while listings replace each other."""
 
 _OUTDATED_SECONDS = 1.0
 """After an object was found replaced or removed, the bucket is listed again only if the last listing is at least so old."""
@@ -83,29 +82,6 @@ class MountOptions:
     block_size: int | None = None
 
 
-@dataclass(slots=True)
-class _OpenFile:
-    """A file that is read.
-
-    Attributes
-    ----------
-    shown
-        The attributes when it was opened, which ``stat`` still shows if the path is gone.
-    identity
-        What bytes it has.
-    is_replaced
-        Whether the same path was opened since and had other bytes. The kernel caches bytes by path: those of the old file would be taken
-        for the new one's.
-
-    """
-
-    path: str
-    file: OpenFile
-    shown: Attributes
-    identity: Hashable
-    is_replaced: bool = False
-
-
 class MountedBucket:
     """The operations of one mount. Any number of threads may call them."""
 
@@ -113,9 +89,9 @@ class MountedBucket:
         self._bucket = bucket
         self.options = options
         self._handles = itertools.count(1)
-        self._open: dict[int, _OpenFile | IncomingFile] = {}
-        self._identities: LRUCache[str, Hashable] = LRUCache(_REMEMBERED)
-        self._lock = threading.Lock()
+        self._open: dict[int, ReadFile | IncomingFile] = {}
+        self.reads = ReadFiles()
+        """Those of them that are read."""
         self.incoming = IncomingFiles()
         """Files and directories that are shown besides the listed ones."""
         self._refreshing = threading.Lock()
@@ -135,7 +111,8 @@ class MountedBucket:
     def attributes(self, path: str | None, handle: int | None = None) -> Attributes:
         """Return the attributes of a path. A file that was never rendered is rendered for its size: a wrong one would cut it off.
 
-        An open file has attributes as long as it is open, even if its path is gone (None).
+        An open file has attributes as long as it is open, even if its path is gone (None). Raises `StaleObjectError` for one that was
+        replaced: the path's size is not its own.
         """
         opened = None if handle is None else self._open.get(handle)
         if path is None:
@@ -143,11 +120,14 @@ class MountedBucket:
                 raise _os_error(errno.ENOENT)
             return opened.shown
         try:
-            return self._attributes(path.strip("/"))
+            shown = self._attributes(path.strip("/"))
         except NotFoundError:
-            if not isinstance(opened, _OpenFile):
+            if not isinstance(opened, ReadFile):
                 raise
             return opened.shown
+        if isinstance(opened, ReadFile):
+            _require_not_replaced(opened)
+        return shown
 
     def entries(self, path: str) -> Iterator[tuple[str, Attributes]]:
         """Yield the names and attributes in a directory, with the sizes that are known. Costs no request.
@@ -170,36 +150,31 @@ class MountedBucket:
         if self.incoming.is_being_written(path):
             raise OSError(errno.EBUSY, f"{path}: it is being written")
         self._find_written(path)
-        tree = self.tree()
-        try:
-            node, file = tree.node(path), tree.open(path)
-        except (StaleObjectError, ObjectNotFoundError):
-            self._is_outdated = True
-            raise
-        shown, identity = replace(attributes_of(node), size=file.size), file.identity
-        for other in list(self._open.values()):
-            if isinstance(other, _OpenFile) and other.path == path:
-                other.is_replaced |= other.identity != identity
-        return self._keep(_OpenFile(path, file, shown, identity))
+        for _ in range(_ATTEMPTS):
+            tree = self.tree()
+            opened = self._open_in(tree, path)
+            if self.reads.add(opened, self._is_shown(tree)):
+                return self._keep(opened)
+        raise StaleObjectError("the file was replaced while it was opened; open it again", key=path)
 
-    def is_new_to_the_kernel(self, handle: int) -> bool:
-        """Whether what was read last at the path of an open file may be other bytes than it has."""
-        opened = self._open.get(handle)
-        if not isinstance(opened, _OpenFile):
-            return True
-        with self._lock:
-            known = self._identities.get(opened.path)
-            self._identities[opened.path] = opened.identity
-        return known is None or known != opened.identity
+    def read_file(self, handle: int) -> ReadFile:
+        """Return a file that is open for reading; raises ``EBADF`` for any other handle."""
+        opened = self._opened(handle)
+        if isinstance(opened, IncomingFile):
+            raise _os_error(errno.EBADF)
+        return opened
 
     def read(self, handle: int, size: int, offset: int) -> bytes:
         """Return bytes of an open file, fewer than asked for only at its end."""
         with self._reading(handle) as file:
             return file.read(offset, offset + size)
 
-    def read_into(self, handle: int, offset: int, buffer: memoryview) -> int:
-        """Fill a buffer with bytes of an open file, and return how many there were: fewer only at its end."""
-        with self._reading(handle) as file:
+    def read_into(self, handle: int, offset: int, buffer: memoryview, *, is_for_cache: bool = False) -> int:
+        """Fill a buffer with bytes of an open file, and return how many there were: fewer only at its end.
+
+        Bytes ``is_for_cache``, which all who have the path open are given, are refused as long as somebody has another version of it open.
+        """
+        with self._reading(handle, is_for_cache=is_for_cache) as file:
             return file.read_into(offset, buffer)
 
     def create(self, path: str, thread: int) -> int:
@@ -234,6 +209,8 @@ class MountedBucket:
         opened = self._open.pop(handle, None)
         if isinstance(opened, IncomingFile):
             self.incoming.release(opened)
+        elif opened is not None:
+            self.reads.discard(opened)
 
     def make_directory(self, path: str) -> None:
         """Make a directory for new files; it exists as long as the mount, or as long as something is in it."""
@@ -403,6 +380,15 @@ class MountedBucket:
             self._is_outdated |= not self._is_known(path)
 
     def _attributes(self, path: str) -> Attributes:
+        """Return the attributes that are shown; files that are open and have another size are replaced."""
+        for _ in range(_ATTEMPTS):
+            tree = self.tree()
+            shown = self._attributes_now(path)
+            if self.reads.show(path, shown.size, self._is_shown(tree)):
+                return shown
+        raise StaleObjectError("the file was replaced while its size was looked up; try again", key=path)
+
+    def _attributes_now(self, path: str) -> Attributes:
         self._list_if_outdated()
         incoming = self.incoming.get(path)
         if incoming is not None:
@@ -444,27 +430,39 @@ class MountedBucket:
             return False
         return True
 
-    def _keep(self, opened: _OpenFile | IncomingFile) -> int:
+    def _open_in(self, tree: Tree, path: str) -> ReadFile:
+        try:
+            node, file = tree.node(path), tree.open(path)
+        except (StaleObjectError, ObjectNotFoundError):
+            self._is_outdated = True
+            raise
+        return ReadFile(path, file, replace(attributes_of(node), size=file.size))
+
+    def _is_shown(self, tree: Tree) -> Callable[[], bool]:
+        """Return whether a tree is still the one that is shown, as a question that can be put again."""
+        return lambda: self._tree is tree
+
+    def _keep(self, opened: ReadFile | IncomingFile) -> int:
         handle = next(self._handles)
         self._open[handle] = opened
         return handle
 
     @contextmanager
-    def _reading(self, handle: int) -> Iterator[OpenFile]:
-        opened = self._opened(handle)
-        if isinstance(opened, IncomingFile):
-            raise _os_error(errno.EBADF)
-        if opened.is_replaced:
-            raise StaleObjectError("the file was replaced since it was opened; open it again", key=opened.path)
+    def _reading(self, handle: int, *, is_for_cache: bool = False) -> Iterator[OpenFile]:
+        opened = self.read_file(handle)
         try:
+            _require_not_replaced(opened)
+            if is_for_cache and not self.reads.may_be_cached(opened):
+                raise OSError(
+                    errno.EINVAL, f"{opened.path}: an older version is open; until it is closed, it cannot be mapped"
+                )
             yield opened.file
-            if opened.is_replaced:
-                raise StaleObjectError("the file was replaced while it was read; open it again", key=opened.path)
+            _require_not_replaced(opened)
         except (StaleObjectError, ObjectNotFoundError):
             self._is_outdated = True
             raise
 
-    def _opened(self, handle: int) -> _OpenFile | IncomingFile:
+    def _opened(self, handle: int) -> ReadFile | IncomingFile:
         try:
             return self._open[handle]
         except KeyError:
@@ -479,6 +477,11 @@ class MountedBucket:
         node = self._node(path)
         if node is not None and not node.is_directory:
             raise NotADirectoryPathError("not a directory", key=path)
+
+
+def _require_not_replaced(opened: ReadFile) -> None:
+    if opened.is_replaced:
+        raise StaleObjectError("the file was replaced since it was opened; open it again", key=opened.path)
 
 
 def _os_error(number: int) -> OSError:

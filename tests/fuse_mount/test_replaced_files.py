@@ -1,0 +1,266 @@
+"""A file changes while somebody has it open: its reader gets old bytes or an error, new readers the new bytes, and nobody a mixture.
+
+The kernel has one page cache and one size for both.
+"""
+
+import errno
+import mmap
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ledgerfs.fsspec_impl import LedgerFileSystem
+from tests.support.entries import frame, metadata
+from tests.support.ledgers import Offload, offload, put_in_folder
+from tests.support.mounts import Mount, mounted
+
+ENTRIES = 2500
+READ = 300_000
+TRANSACTION = {"transaction_most": 1, "transaction_least": 1}
+KINDS = ("late marker", "same size", "shorter", "longer")
+
+
+def made(text: str, entries: int = ENTRIES) -> Offload:
+    """Return a ledger whose first message is of a transaction, of some 3 MB."""
+    first = frame(metadata(sequence_id=0, **TRANSACTION), b"000000" * 200)
+    return offload(
+        [first, *(frame(metadata(sequence_id=i), f"{text}{i:05}".encode() * 200) for i in range(1, entries))], 3, uuid=3
+    )
+
+
+MARKER = offload([frame(metadata(sequence_id=0, marker_type=21, **TRANSACTION), b"")], 5, uuid=5)
+
+
+@dataclass(frozen=True)
+class Changing:
+    """A mounted file with two versions."""
+
+    mount: Mount
+    file: Path
+    old: bytes
+    folder: Path
+    after: Offload
+    scratch: Path
+
+    def change(self) -> bytes:
+        """Replace the file in the bucket, and have the bucket listed; returns the new bytes."""
+        put_in_folder(self.folder, self.after)
+        self.mount.ask("refresh")
+        return content(self)
+
+
+def content(one: Changing | tuple[Path, Path, str]) -> bytes:
+    """Return a file's bytes without a mount."""
+    folder, scratch, path = (
+        (one.folder, one.scratch, "/".join(one.file.parts[-5:])) if isinstance(one, Changing) else one
+    )
+    number = len(list(scratch.iterdir())) if scratch.exists() else 0
+    fs = LedgerFileSystem(
+        fo=str(folder), target_protocol="file", cache_dir=str(scratch / str(number)), skip_instance_cache=True
+    )
+    return bytes(fs.cat_file(path))
+
+
+@contextmanager
+def changing_file(kind: str, tmp_path: Path, refresh_seconds: float) -> Iterator[Changing]:
+    """Mount a bucket with a file that can change in one of the ``KINDS``."""
+    folder = tmp_path / "bucket"
+    folder.mkdir()
+    put_in_folder(folder, made("a"))
+    entries = {"shorter": ENTRIES // 10, "longer": ENTRIES * 2}.get(kind, ENTRIES)
+    is_late = kind == "late marker"
+    path = "jsonl/public/default/orders/3.jsonl" if is_late else "entries/public/default/orders/3.entries"
+    scratch = tmp_path / "scratch"
+    old = content((folder, scratch, path))
+    with mounted(tmp_path, str(folder), refresh_seconds=refresh_seconds) as mount:
+        after = MARKER if is_late else made("b", entries)
+        yield Changing(mount, mount.path / path, old, folder, after, scratch)
+        mount.wait_until_all_is_closed()
+
+
+@pytest.fixture(params=KINDS)
+def changing(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Changing]:
+    with changing_file(request.param, tmp_path, 3600) as one:
+        yield one
+
+
+def rest_of(file: int, size: int = 65536) -> tuple[bytes, int]:
+    """Return what can still be read of a file, and the error's number; 0 at its end."""
+    rest = b""
+    try:
+        while part := os.read(file, size):
+            rest += part
+    except OSError as error:
+        return rest, error.errno or 0
+    return rest, 0
+
+
+def require_old(changing: Changing, file: int, begun: bytes) -> None:
+    """See that a reader of the old file gets its bytes, all of them or an error."""
+    rest, number = rest_of(file)
+    assert changing.old.startswith(begun + rest)
+    assert number == errno.ESTALE or begun + rest == changing.old
+    assert number in {0, errno.ESTALE}
+
+
+def begin(changing: Changing) -> tuple[int, bytes]:
+    file = os.open(changing.file, os.O_RDONLY)
+    return file, os.read(file, READ)
+
+
+def read_anew(changing: Changing) -> bytes:
+    return changing.file.read_bytes()
+
+
+def copied(changing: Changing) -> bytes:
+    """Copy with ``sendfile``, which goes through the page cache."""
+    target = changing.scratch / "copy"
+    shutil.copyfile(changing.file, target)
+    return target.read_bytes()
+
+
+def shared(changing: Changing) -> bytes:
+    """Map as most libraries do: refused while an old version is open, or right."""
+    with changing.file.open("rb") as file:
+        try:
+            with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+                return mapped[:]
+        except OSError as error:
+            assert error.errno == errno.ENODEV  # noqa: PT017
+            return file.read()
+
+
+def by_another(changing: Changing) -> bytes:
+    return changing.mount.run(f"cat {changing.file}").stdout
+
+
+def past_the_cache(changing: Changing) -> bytes:
+    return changing.mount.run(f"dd if={changing.file} bs=64K iflag=direct status=none").stdout
+
+
+READERS = (read_anew, copied, shared, by_another, past_the_cache)
+
+
+def test_two_versions_are_never_mixed(changing: Changing) -> None:
+    old = [begin(changing) for _ in READERS]
+    new = changing.change()
+    assert new != changing.old
+    for reader, (file, begun) in zip(READERS, old, strict=True):
+        assert reader(changing) == new
+        require_old(changing, file, begun)
+        assert changing.file.stat().st_size == len(new)
+        with pytest.raises(OSError) as refused:
+            os.pread(file, 4096, len(new) + 4096)
+        assert refused.value.errno == errno.ESTALE
+    for file, _ in old:
+        os.close(file)
+    changing.mount.wait_until_all_is_closed()
+    assert read_anew(changing) == new
+    before = changing.mount.ask("stats")["bytes"]
+    for reader in READERS[:-1]:
+        assert reader(changing) == new
+    if changing.file.suffix == ".entries":
+        assert changing.mount.ask("stats")["bytes"] == before, "it is cached again"
+
+
+@pytest.mark.parametrize("kind", ["shorter", "longer"])
+@pytest.mark.parametrize("command", ["stat", "ls -l", "test -s"])
+def test_a_size_that_is_told_ends_no_other_version(kind: str, command: str, tmp_path: Path) -> None:
+    """Also if nobody opens the new one."""
+    with changing_file(kind, tmp_path, 1) as changing:
+        file, begun = begin(changing)
+        new = changing.change()
+        # The kernel keeps what it was told before.
+        time.sleep(1.1)
+        changing.mount.run(f"{command} {changing.file if command != 'ls -l' else changing.file.parent}")
+        with pytest.raises(OSError) as refused:
+            os.pread(file, 4096, len(changing.old) - 10)
+        assert refused.value.errno == errno.ESTALE
+        require_old(changing, file, begun)
+        assert changing.file.stat().st_size == len(new)
+        os.close(file)
+        changing.mount.wait_until_all_is_closed()
+        assert read_anew(changing) == new
+
+
+MAP = (
+    "import mmap, sys\n"
+    "file = open(sys.argv[1], 'rb')\n"
+    "mapped = mmap.mmap(file.fileno(), 0, flags=getattr(mmap, sys.argv[2]), prot=mmap.PROT_READ)\n"
+    "begun = mapped[:int(sys.argv[3])]\n"
+    "print('begun', flush=True)\n"
+    "input()\n"
+    "sys.stdout.buffer.write(mapped[:])\n"
+)
+"""Maps a file, reads so many bytes of it, and after a line of input all of them."""
+
+
+def mapping(changing: Changing, flags: str, size: int) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, "-c", MAP, changing.file, flags, str(size)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+@pytest.mark.parametrize("reader", [read_anew, copied])
+def test_an_old_mapping_ends_with_a_signal(changing: Changing, reader: Callable[[Changing], bytes]) -> None:
+    """Not with other bytes, which it would be given from the page cache, nobody asking us."""
+    old = mapping(changing, "MAP_SHARED", READ)
+    assert old.stdout is not None
+    assert old.stdout.readline() == b"begun\n"
+    new = changing.change()
+    assert reader(changing) == new
+    given, _ = old.communicate(b"\n", timeout=60)
+    assert (old.returncode, given) == (-signal.SIGBUS, b"")
+
+
+def test_the_new_version_is_not_mapped_while_the_old_one_is_open(changing: Changing) -> None:
+    """Its pages would be those of the old one's reader, too."""
+    file, begun = begin(changing)
+    new = changing.change()
+    private = mapping(changing, "MAP_PRIVATE", READ)
+    assert private.communicate(b"\n", timeout=60)[0] == b""
+    assert private.returncode == -signal.SIGBUS
+    refused = mapping(changing, "MAP_SHARED", READ)
+    assert os.strerror(errno.ENODEV).encode() in refused.communicate(b"\n", timeout=60)[1]
+    with changing.file.open("rb") as source, (changing.scratch / "sent").open("wb") as target:
+        with pytest.raises(OSError) as unsent:
+            os.sendfile(target.fileno(), source.fileno(), 0, 1 << 20)
+        assert unsent.value.errno == errno.EINVAL
+    require_old(changing, file, begun)
+    os.close(file)
+    changing.mount.wait_until_all_is_closed()
+    for flags in ("MAP_PRIVATE", "MAP_SHARED"):
+        assert mapping(changing, flags, READ).communicate(b"\n", timeout=60)[0] == b"begun\n" + new
+
+
+def test_a_third_version_replaces_both(changing: Changing) -> None:
+    first, begun = begin(changing)
+    second_bytes = changing.change()
+    second = os.open(changing.file, os.O_RDONLY)
+    second_begun = os.read(second, READ)
+    put_in_folder(changing.folder, made("c"))
+    changing.mount.ask("refresh")
+    third_bytes = content(changing)
+    assert read_anew(changing) == third_bytes
+    require_old(changing, first, begun)
+    rest, number = rest_of(second)
+    assert second_bytes.startswith(second_begun + rest)
+    assert number == errno.ESTALE or second_begun + rest == second_bytes
+    third = os.open(changing.file, os.O_RDONLY)
+    for file in (first, second):
+        os.close(file)
+    assert rest_of(third) == (third_bytes, 0)
+    assert read_anew(changing) == third_bytes
+    os.close(third)
