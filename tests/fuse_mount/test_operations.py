@@ -43,6 +43,7 @@ from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
 from ledgerfs.fuse_mount.processes import has_failed, is_held, process_of
 from ledgerfs.storage.folders.store import LocalStore
 from ledgerfs.vfs.removal import remove_ledgers
+from ledgerfs.vfs.tree import OpenFile, Tree
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.matrix import TOPIC, make_ledger
 from tests.support.remote import RemoteFolder
@@ -430,6 +431,32 @@ def test_the_old_file_is_not_read_any_more_when_the_new_one_is(mounted: MountedB
     assert mounted.read(new, 1 << 30, 0) == make_ledger(1, entries=12).records
     for handle in (old, same, new):
         mounted.release(handle)
+
+
+def test_who_opens_while_a_listing_replaces_another_gets_the_new_one(
+    mounted: MountedBucket, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And makes nobody's newer one stale."""
+    path, really = f"/entries/{TOPIC}/1.entries", Tree.open
+    others: list[int] = []
+
+    def open_slowly(tree: Tree, at: str) -> OpenFile:
+        opened = really(tree, at)
+        if tree is before and not others:
+            for key in make_ledger(1).objects:
+                (folder / key).unlink()
+            put_in_folder(folder, make_ledger(1, entries=12))
+            mounted.refresh()
+            others.append(mounted.open(path))
+        return opened
+
+    before = mounted.tree()
+    monkeypatch.setattr(Tree, "open", open_slowly)
+    for handle in (mounted.open(path), *others):
+        assert mounted.read(handle, 1 << 30, 0) == make_ledger(1, entries=12).records
+        assert not mounted.read_file(handle).is_uncached
+        mounted.release(handle)
+    assert len(others) == 1
 
 
 def test_whoever_comes_by_what_is_gone_has_the_bucket_listed(mounted: MountedBucket, folder: Path) -> None:
