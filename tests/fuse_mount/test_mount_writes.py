@@ -340,7 +340,9 @@ def test_of_a_child_that_is_killed_and_a_shell_that_goes_on_nothing_appears(moun
     process = begun(
         ["bash", "-c", f"exec 3<&0; (cat <&3 & echo $! > ../child; wait $!; cat ../rest; true) > {FILE}"], mount
     )
-    os.kill(int((mount.path.parent / "child").read_text()), signal.SIGKILL)
+    child = mount.path.parent / "child"
+    wait_until(lambda: child.exists() and child.read_text().endswith("\n"))
+    os.kill(int(child.read_text()), signal.SIGKILL)
     process.wait(60)
     let_go(process)
     wait_until(lambda: not (mount.path / FILE).exists())
