@@ -216,6 +216,19 @@ def some_rows(*texts: str) -> Batches:
     return iter([pa.record_batch({"value": list(texts)})])
 
 
+def before_listing(monkeypatch: pytest.MonkeyPatch, number: int, act: Callable[[], object]) -> None:
+    """Have somebody else act just before a folder is listed for this time from now on."""
+    listed, calls = LocalStore.list_pages, []
+
+    def list_pages(self: LocalStore, prefix: str = "") -> Iterator[list[ObjectStat]]:
+        calls.append(None)
+        if len(calls) == number:
+            act()
+        return listed(self, prefix)
+
+    monkeypatch.setattr(LocalStore, "list_pages", list_pages)
+
+
 def test_the_name_of_a_partitioned_topic_is_refused_before_any_row(place: Place, tmp_path: Path) -> None:
     import_rows(f"file://{tmp_path}/bucket", pa.table({"value": ["a"]}), f"{TOPIC}-partition-1")
     for options in ({}, {"ledgerId": "7"}):
@@ -229,15 +242,8 @@ def test_rows_hide_no_partition_that_came_meanwhile(
 ) -> None:
     sink = sink_of(place, monkeypatch)
     message = sink.write(some_rows("0"))
-    listed, calls = LocalStore.list_pages, []
-
-    def list_pages(self: LocalStore, prefix: str = "") -> Iterator[list[ObjectStat]]:
-        calls.append(None)
-        if len(calls) == listings + 1:
-            import_rows(place.url, pa.table({"value": ["a"]}), f"{TOPIC}-partition-1")
-        return listed(self, prefix)
-
-    monkeypatch.setattr(LocalStore, "list_pages", list_pages)
+    partition = f"{TOPIC}-partition-1"
+    before_listing(monkeypatch, listings + 1, lambda: import_rows(place.url, pa.table({"value": ["a"]}), partition))
     with pytest.raises(InvalidNameError, match="orders-partition-1"):
         sink.commit([message])
     sink.abort([message])
@@ -318,17 +324,13 @@ def test_a_ledger_that_goes_while_others_are_published_is_no_success(
 ) -> None:
     sink = sink_of(place, monkeypatch)
     message = sink.write(some_rows("0"))
-    listed, calls = LocalStore.list_pages, []
 
-    def list_pages(self: LocalStore, prefix: str = "") -> Iterator[list[ObjectStat]]:
-        calls.append(None)
-        # Before the indexes the bucket is listed twice, of all dialects the second time.
-        if len(calls) == 3:
-            for key in sorted(place.objects(), reverse=True):
-                place.clean.raw_store.writes.delete(key)
-        return listed(self, prefix)
+    def remove_all() -> None:
+        for key in sorted(place.objects(), reverse=True):
+            place.clean.raw_store.writes.delete(key)
 
-    monkeypatch.setattr(LocalStore, "list_pages", list_pages)
+    # Before the indexes the bucket is listed twice, of all dialects the second time.
+    before_listing(monkeypatch, 3, remove_all)
     with pytest.raises(StaleObjectError, match="removed it meanwhile"):
         sink.commit([message])
     assert_nothing(place)
