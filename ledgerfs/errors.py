@@ -30,6 +30,7 @@ __all__ = [
     "InvalidNameError",
     "InvalidOptionError",
     "InvalidRowsError",
+    "InvalidSchemaError",
     "IsADirectoryPathError",
     "LedgerExistsError",
     "LedgerfsError",
@@ -249,6 +250,12 @@ class InvalidRowsError(LedgerfsError):
     def of(cls, row: int, reason: str) -> "InvalidRowsError":
         """Return the error for a row; rows count from 0 across all given tables."""
         return cls(reason, key=f"row {row}")
+
+
+class InvalidSchemaError(LedgerfsError):
+    """The schema of values is not what its type says, or not one that values can be read with."""
+
+    code = errno.EINVAL
 
 
 class UnsupportedWriteError(LedgerfsError):

@@ -1,4 +1,4 @@
-"""Loads from memory for kernels: big-endian integers by one load and one swap, and cache lines fetched ahead.
+"""Loads from memory for kernels: integers by one load (and a swap, where they are big-endian), and cache lines fetched ahead.
 
 The caller has checked the bounds.
 """
@@ -8,15 +8,15 @@ from numba import types
 from numba.extending import intrinsic
 
 
-def _loads(bits: int):  # type: ignore[no-untyped-def]  # noqa: ANN202
-    """Return the code of a load that swaps its bytes (all machines that numba knows are little-endian)."""
+def _loads(bits: int, *, swap: bool = True):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    """Return the code of a load that swaps its bytes or not (all machines that numba knows are little-endian)."""
 
     def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         place = builder.gep(builder.bitcast(data, ir.IntType(8).as_pointer()), [arguments[1]])
         word = builder.load(builder.bitcast(place, ir.IntType(bits).as_pointer()))
         word.align = 1
-        return builder.bswap(word)
+        return builder.bswap(word) if swap else word
 
     return codegen
 
@@ -37,6 +37,18 @@ def load_uint32(typingctx, data, at):  # type: ignore[no-untyped-def]  # noqa: A
 def load_int64(typingctx, data, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, ARG001
     """Return the signed integer of ``data[at : at + 8]``."""
     return types.int64(data, types.intp), _loads(64)
+
+
+@intrinsic
+def load_little_int32(typingctx, data, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, ARG001
+    """Return the signed little-endian integer of ``data[at : at + 4]``."""
+    return types.int32(data, types.intp), _loads(32, swap=False)
+
+
+@intrinsic
+def load_little_int64(typingctx, data, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, ARG001
+    """Return the signed little-endian integer of ``data[at : at + 8]``."""
+    return types.int64(data, types.intp), _loads(64, swap=False)
 
 
 @intrinsic

@@ -24,20 +24,20 @@ def gather_bytes(data: Bytes, at: Int64, size: Int64, valid: Mask | None = None)
     The caller has checked that the ranges are inside ``data``. Raises `CorruptObjectError` for more bytes than an array can hold.
     """
     offsets, target = _gather(data, at, size, valid)
-    return pa.Array.from_buffers(pa.binary(), at.size, [_bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(target)])
+    return pa.Array.from_buffers(pa.binary(), at.size, [bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(target)])
 
 
 def packed_bytes(data: Bytes, size: Int64, valid: Mask | None = None) -> pa.Array:
     """Return a binary array of items that are contiguous in ``data``, ``size[i]`` bytes each; nothing is copied."""
     offsets = empty(size.size + 1, np.int32)
     _lay_out(size, _ALL, offsets)
-    return pa.Array.from_buffers(pa.binary(), size.size, [_bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(data)])
+    return pa.Array.from_buffers(pa.binary(), size.size, [bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def gather_text(data: Bytes, at: Int64, size: Int64, valid: Mask | None = None) -> pa.Array:
     """Return the same as a string array; what is not UTF-8 becomes U+FFFD."""
     offsets, target = _gather(data, at, size, valid)
-    buffers = [_bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(target)]
+    buffers = [bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(target)]
     text = pa.Array.from_buffers(pa.string(), at.size, buffers)
     if target.size and target.max() >= 0x80:
         try:
@@ -85,7 +85,7 @@ def take(values: Int64, positions: Int64) -> Int64:
 
 def masked(values: "npt.NDArray[Any]", valid: Mask | None, kind: pa.DataType) -> pa.Array:
     """Return an array of numbers of an Arrow type of the same width, null where not ``valid``."""
-    return pa.Array.from_buffers(kind, values.size, [_bitmap(valid), pa.py_buffer(np.ascontiguousarray(values))])
+    return pa.Array.from_buffers(kind, values.size, [bitmap(valid), pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def require_countable(total: int) -> None:
@@ -106,7 +106,8 @@ def _gather(data: Bytes, at: Int64, size: Int64, valid: Mask | None) -> tuple["n
     return offsets, target
 
 
-def _bitmap(valid: Mask | None) -> pa.Buffer | None:
+def bitmap(valid: Mask | None) -> pa.Buffer | None:
+    """Return which items of an array are not null, as Arrow has it; None for all."""
     return None if valid is None or valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 

@@ -1,0 +1,1 @@
+"""Schemas of values: the texts that Pulsar keeps, and what they mean."""

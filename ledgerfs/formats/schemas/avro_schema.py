@@ -1,0 +1,296 @@
+"""Avro schemas (specification 1.11): JSON text to a tree of types whose names are resolved.
+
+A tree is finite: where a named type contains itself, the inner place holds `Recursive`, and `AvroSchema.named` its definition.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from ledgerfs.errors import InvalidSchemaError
+
+PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
+_LOGICAL = {
+    "int": ("date", "time-millis"),
+    "long": (
+        "time-micros", "timestamp-millis", "timestamp-micros", "timestamp-nanos",
+        "local-timestamp-millis", "local-timestamp-micros", "local-timestamp-nanos",
+    ),
+    "string": ("uuid",),
+    "bytes": ("decimal",),
+    "fixed": ("decimal", "uuid", "duration"),
+}  # fmt: skip
+MOST_DECIMAL_DIGITS = 76
+"""Digits of Arrow's largest decimal; one with more stays bytes."""
+_LARGEST_FIXED = 1 << 30
+
+
+class _NoDefault:
+    """Stands for a default that is not given, since null is one."""
+
+    def __repr__(self) -> str:
+        return "NO_DEFAULT"
+
+
+NO_DEFAULT: Final = _NoDefault()
+
+
+@dataclass(frozen=True, slots=True)
+class Logical:
+    """A logical type that the specification knows, at a type where it may stand; precision and scale are of decimals."""
+
+    name: str
+    precision: int = 0
+    scale: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """A type without parts: one of `PRIMITIVES`."""
+
+    name: str
+    logical: Logical | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """So many bytes."""
+
+    name: str
+    size: int
+    logical: Logical | None = None
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Enum:
+    """One of some symbols; ``default`` is what a reader takes for one that it does not know."""
+
+    name: str
+    symbols: tuple[str, ...]
+    default: str | None = None
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Items of one type."""
+
+    items: "AvroType"
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """Values of one type by text."""
+
+    values: "AvroType"
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """One of some types."""
+
+    branches: tuple["AvroType", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a record; its default is as in the JSON text."""
+
+    name: str
+    type: "AvroType"
+    default: Any = NO_DEFAULT
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Fields, in their order."""
+
+    name: str
+    fields: tuple[Field, ...]
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recursive:
+    """A named type inside its own definition."""
+
+    name: str
+
+
+AvroType: TypeAlias = Primitive | Fixed | Enum | Array | Map | Union | Record | Recursive
+Named: TypeAlias = Fixed | Enum | Record
+
+
+@dataclass(frozen=True, slots=True)
+class AvroSchema:
+    """A type, and the named types in it by full name."""
+
+    root: AvroType
+    named: Mapping[str, Named] = field(default_factory=dict)
+
+
+def parse_avro_schema(text: str | bytes) -> AvroSchema:
+    """Return the schema of a JSON text; raises `InvalidSchemaError` that says what is wrong with it, and where."""
+    try:
+        parser = _Parser()
+        return AvroSchema(parser.type_of(json.loads(text), "", "the schema"), parser.named)
+    except RecursionError:
+        raise InvalidSchemaError("an Avro schema that is nested too deeply") from None
+    except ValueError as error:  # of JSON or its encoding
+        raise InvalidSchemaError(f"an Avro schema is JSON, and this is not: {error}") from None
+
+
+def short_name(full: str) -> str:
+    """Return a name without its namespace."""
+    return full.rpartition(".")[2]
+
+
+@dataclass(slots=True)
+class _Parser:
+    named: dict[str, Named] = field(default_factory=dict)
+    _open: set[str] = field(default_factory=set)
+
+    def type_of(self, node: Any, namespace: str, place: str) -> AvroType:
+        if isinstance(node, str):
+            return self._by_name(node, namespace, place)
+        if isinstance(node, list):
+            branches = tuple(self.type_of(one, namespace, f"branch {i} of {place}") for i, one in enumerate(node))
+            return self._union(branches, place)
+        if not isinstance(node, dict) or "type" not in node:
+            raise InvalidSchemaError(f"{place} is no Avro type")
+        kind = node["type"]
+        if kind in ("record", "error"):
+            return self._record(node, namespace, place)
+        if kind == "enum":
+            return self._enum(node, namespace, place)
+        if kind == "fixed":
+            return self._fixed(node, namespace, place)
+        if kind == "array":
+            return Array(self.type_of(_required(node, "items", place), namespace, f"items of {place}"))
+        if kind == "map":
+            return Map(self.type_of(_required(node, "values", place), namespace, f"values of {place}"))
+        if isinstance(kind, str) and kind in PRIMITIVES:
+            return Primitive(kind, _logical(node, kind))
+        return self.type_of(kind, namespace, place)  # {"type": {"type": …}}, and {"type": "Name"}
+
+    def _by_name(self, name: str, namespace: str, place: str) -> AvroType:
+        if name in PRIMITIVES:
+            return Primitive(name)
+        for full in _candidates(name, namespace):
+            if full in self._open:
+                return Recursive(full)
+            if full in self.named:
+                return self.named[full]
+        raise InvalidSchemaError(f"{place} is of the type {name!r}, which is not defined before it")
+
+    def _union(self, branches: tuple[AvroType, ...], place: str) -> Union:
+        if not branches:
+            raise InvalidSchemaError(f"{place} is a union of nothing")
+        seen = set()
+        for branch in branches:
+            if isinstance(branch, Union):
+                raise InvalidSchemaError(f"{place} is a union inside a union")
+            name = branch_name(branch)
+            if name in seen:
+                raise InvalidSchemaError(f"{place} is a union that has {name!r} twice")
+            seen.add(name)
+        return Union(branches)
+
+    def _record(self, node: Mapping[str, Any], namespace: str, place: str) -> Record:
+        name, aliases = self._name(node, namespace, place)
+        inner = name.rpartition(".")[0]
+        fields = node.get("fields")
+        if not isinstance(fields, list):
+            raise InvalidSchemaError(f"the record {name!r} has no list of fields")
+        self._open.add(name)
+        made = tuple(self._field(one, inner, name) for one in fields)
+        self._open.discard(name)
+        names = [one.name for one in made]
+        for one in names:
+            if names.count(one) > 1:
+                raise InvalidSchemaError(f"the record {name!r} has the field {one!r} twice")
+        return self._add(Record(name, made, aliases))
+
+    def _field(self, node: Any, namespace: str, record: str) -> Field:
+        if not isinstance(node, dict) or not isinstance(node.get("name"), str):
+            raise InvalidSchemaError(f"a field of the record {record!r} has no name")
+        place = f"the field {node['name']!r} of {record!r}"
+        kind = self.type_of(_required(node, "type", place), namespace, place)
+        return Field(node["name"], kind, node.get("default", NO_DEFAULT), tuple(_texts(node.get("aliases"))))
+
+    def _enum(self, node: Mapping[str, Any], namespace: str, place: str) -> Enum:
+        name, aliases = self._name(node, namespace, place)
+        symbols = tuple(_texts(node.get("symbols")))
+        if not symbols or len(set(symbols)) < len(symbols) or len(symbols) != len(node["symbols"]):
+            raise InvalidSchemaError(f"the enum {name!r} has no list of different symbols")
+        default = node.get("default")
+        return self._add(Enum(name, symbols, default if default in symbols else None, aliases))
+
+    def _fixed(self, node: Mapping[str, Any], namespace: str, place: str) -> Fixed:
+        name, aliases = self._name(node, namespace, place)
+        size = node.get("size")
+        if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= _LARGEST_FIXED:
+            raise InvalidSchemaError(f"the fixed type {name!r} has the size {size!r}")
+        return self._add(Fixed(name, size, _logical(node, "fixed"), aliases))
+
+    def _add(self, made: Any) -> Any:
+        if made.name in self.named:
+            raise InvalidSchemaError(f"the type {made.name!r} is defined twice")
+        self.named[made.name] = made
+        return made
+
+    def _name(self, node: Mapping[str, Any], namespace: str, place: str) -> tuple[str, tuple[str, ...]]:
+        name = node.get("name")
+        if not isinstance(name, str) or not name:
+            raise InvalidSchemaError(f"{place} is a {node['type']} without a name")
+        space = node.get("namespace", namespace)
+        full = name if "." in name or not isinstance(space, str) or not space else f"{space}.{name}"
+        inner = full.rpartition(".")[0]
+        aliases = (one if "." in one or not inner else f"{inner}.{one}" for one in _texts(node.get("aliases")))
+        return full, tuple(aliases)
+
+
+def branch_name(branch: AvroType) -> str:
+    """Return the name by which a branch of a union is told from others: of the type, in full."""
+    match branch:
+        case Primitive() | Fixed() | Enum() | Record() | Recursive():
+            return branch.name
+        case Array():
+            return "array"
+        case Map():
+            return "map"
+        case Union():
+            return "union"
+
+
+def _candidates(name: str, namespace: str) -> Iterator[str]:
+    if "." not in name and namespace:
+        yield f"{namespace}.{name}"
+    yield name
+
+
+def _required(node: Mapping[str, Any], key: str, place: str) -> Any:
+    if key not in node:
+        raise InvalidSchemaError(f"{place} has no {key!r}")
+    return node[key]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    yield from (one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
+
+
+def _logical(node: Mapping[str, Any], kind: str) -> Logical | None:
+    """Return the logical type; None for one that is unknown or cannot stand there, which the specification has readers ignore."""
+    name = node.get("logicalType")
+    if name not in _LOGICAL.get(kind, ()):
+        return None
+    size = node.get("size")
+    if name != "decimal":
+        return Logical(name) if size == {"uuid": 16, "duration": 12}.get(name, size) or kind != "fixed" else None
+    precision, scale = node.get("precision"), node.get("scale", 0)
+    if not isinstance(precision, int) or not isinstance(scale, int) or not 0 <= scale <= precision:
+        return None
+    return Logical(name, precision, scale) if 0 < precision <= MOST_DECIMAL_DIGITS else None

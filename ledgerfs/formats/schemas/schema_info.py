@@ -1,0 +1,149 @@
+"""A version of a topic's schema, as Pulsar keeps it (``docs/formats/schemas.md``).
+
+Schemas of two parts, KEY_VALUE, are written in two ways: BookKeeper has their parts one after the other with their sizes, the admin API a
+JSON text. Both become a `KeyValueSchema`.
+"""
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ledgerfs.errors import InvalidSchemaError
+
+TYPE_NUMBERS = {
+    "NONE": 0, "STRING": 1, "JSON": 2, "PROTOBUF": 3, "AVRO": 4, "BOOLEAN": 5, "INT8": 6, "INT16": 7, "INT32": 8, "INT64": 9,
+    "FLOAT": 10, "DOUBLE": 11, "DATE": 12, "TIME": 13, "TIMESTAMP": 14, "KEY_VALUE": 15, "INSTANT": 16, "LOCAL_DATE": 17,
+    "LOCAL_TIME": 18, "LOCAL_DATE_TIME": 19, "PROTOBUF_NATIVE": 20, "BYTES": -1,
+}  # fmt: skip
+"""Pulsar's types of schemas and their numbers."""
+_VERSION_BYTES = 8
+_AVRO_OFFSET = "__AVRO_READ_OFFSET__"
+_CHARSET = "__charset"
+_SEPARATED = "SEPARATED"
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaInfo:
+    """A schema, or one part of a KEY_VALUE one.
+
+    Attributes
+    ----------
+    type
+        A name of `TYPE_NUMBERS`.
+    data
+        What the type needs: the text of an Avro schema, or of the JSON around a descriptor; nothing for primitives.
+    properties
+        Texts of the producer's.
+
+    """
+
+    type: str
+    data: bytes = b""
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def avro_offset(self) -> int:
+        """Bytes before each Avro value, as producers with another registry put them; raises `InvalidSchemaError` for no number."""
+        text = self.properties.get(_AVRO_OFFSET, "0")
+        if not (text.isascii() and text.isdigit() and len(text) < 10):
+            raise InvalidSchemaError(f"the property {_AVRO_OFFSET} is {text!r}, which is no number of bytes")
+        return int(text)
+
+    @property
+    def charset(self) -> str:
+        """The name of the character set of texts."""
+        return self.properties.get(_CHARSET, "utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaVersion:
+    """A schema as a topic had it.
+
+    Attributes
+    ----------
+    version
+        Its number, as messages carry it.
+    timestamp_ms
+        When the broker registered it, ms since 1970 UTC; None where nobody knows, as of one that the user gives.
+    is_deletion
+        Whether it is no schema but the end of those before it.
+
+    """
+
+    version: int
+    schema: SchemaInfo
+    timestamp_ms: int | None = None
+    is_deletion: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValueSchema:
+    """The parts of a KEY_VALUE schema; the key is in the payload, or (separated) the key of the message."""
+
+    key: SchemaInfo
+    value: SchemaInfo
+    is_separated: bool
+
+
+def version_number(data: bytes | None) -> int | None:
+    """Return the number in a message's ``schema_version``; None without one, and for one that is none of Pulsar's."""
+    if data is None or len(data) != _VERSION_BYTES:
+        return None
+    return int.from_bytes(data, "big", signed=True)
+
+
+def key_value_schema(schema: SchemaInfo) -> KeyValueSchema:
+    """Return the parts of a KEY_VALUE schema; raises `InvalidSchemaError` for data that is neither form."""
+    properties = schema.properties
+    key, value = _parts(schema.data)
+    return KeyValueSchema(
+        _part("key", key, properties),
+        _part("value", value, properties),
+        properties.get("kv.encoding.type") == _SEPARATED,
+    )
+
+
+def _part(name: str, data: bytes, properties: Mapping[str, str]) -> SchemaInfo:
+    kind = properties.get(f"{name}.schema.type", "BYTES")
+    if kind not in TYPE_NUMBERS:
+        raise InvalidSchemaError(f"the {name} of a KEY_VALUE schema has the type {kind!r}")
+    try:
+        own: Any = json.loads(properties.get(f"{name}.schema.properties") or "{}")
+    except ValueError:
+        raise InvalidSchemaError(f"the properties of the {name} of a KEY_VALUE schema are no JSON") from None
+    texts = {str(one): str(text) for one, text in own.items()} if isinstance(own, dict) else {}
+    return SchemaInfo(kind, data, texts)
+
+
+def _parts(data: bytes) -> tuple[bytes, bytes]:
+    """Return the data of key and value."""
+    if data[:1] == b"{":
+        try:
+            parts = json.loads(data)
+            return _data_of(parts["key"]), _data_of(parts["value"])
+        except (ValueError, KeyError, TypeError):
+            raise InvalidSchemaError("a KEY_VALUE schema whose JSON has no key and value") from None
+    if not data:
+        return b"", b""
+    key, rest = _counted(data)
+    value, rest = _counted(rest)
+    if rest:
+        raise InvalidSchemaError("a KEY_VALUE schema with bytes after its parts")
+    return key, value
+
+
+def _data_of(part: Any) -> bytes:  # noqa: ANN401  (JSON)
+    """Return the data of a part of the JSON form: a text, or the schema itself."""
+    return part.encode() if isinstance(part, str) else json.dumps(part).encode()
+
+
+def _counted(data: bytes) -> tuple[bytes, bytes]:
+    if len(data) < 4:
+        raise InvalidSchemaError("a KEY_VALUE schema that is cut")
+    (size,) = struct.unpack_from(">i", data)
+    if not -1 <= size <= len(data) - 4:
+        raise InvalidSchemaError(f"a KEY_VALUE schema with a part of {size} bytes, of which {len(data) - 4} are there")
+    size = max(size, 0)
+    return data[4 : 4 + size], data[4 + size :]

@@ -1,0 +1,155 @@
+"""The words that a kernel has decoded, and Arrow arrays of them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ledgerfs.formats.array_types import Bytes, Int64, Mask
+from ledgerfs.messages.kernels.arrays import empty
+from ledgerfs.messages.kernels.gather import bitmap, gather_bytes, gather_text, masked, require_countable
+from ledgerfs.messages.values.fixed_sizes import to_decimals, to_fixed, to_uuids
+from ledgerfs.messages.values.value_columns import (
+    Choice,
+    Column,
+    Items,
+    Leaf,
+    Nothing,
+    Nullable,
+    Numbering,
+    Pairs,
+    Struct,
+    Words,
+    type_of,
+)
+
+_FIRST_ITEMS = 4
+"""Items of a list for which there is room at first, on average."""
+NEXT, END, BEGIN = range(3)
+
+
+@dataclass(slots=True)
+class Arena:
+    """Words of all nodes: those of one at ``words[at[node, BEGIN] : at[node, NEXT]]``, with room up to ``at[node, END]``."""
+
+    words: Int64
+    at: Int64
+
+    @classmethod
+    def for_rows(cls, nodes: Numbering, rows: int) -> "Arena":
+        """Return one with room for all rows outside lists, and for some items of each list."""
+        are_inside = np.array(nodes.levels, np.int64) >= 0
+        room = np.array(nodes.sizes, np.int64) * np.where(are_inside, _FIRST_ITEMS * rows + 64, rows + 1)
+        ends = np.cumsum(room)
+        begins = ends - room
+        # One word more: memory of no bytes could not be written to.
+        return cls(empty(int(room.sum()) + 1, np.int64), np.stack([begins, ends, begins], axis=1))
+
+    def grow(self, node: int) -> None:
+        """Make twice the room for a node, and leave the others as they are."""
+        begin, end = int(self.at[node, BEGIN]), int(self.at[node, END])
+        room = end - begin
+        larger = empty(self.words.size + 2 * room, np.int64)
+        larger[: self.words.size] = self.words
+        new = self.words.size
+        larger[new : new + room] = self.words[begin:end]
+        used = int(self.at[node, NEXT]) - begin
+        self.words, self.at[node] = larger, (new + used, new + 2 * room, new)
+
+    def words_of(self, node: int) -> Int64:
+        """Return the words of a node."""
+        words: Int64 = self.words[self.at[node, BEGIN] : self.at[node, NEXT]]
+        return words
+
+
+def build(arena: Arena, column: Column, data: Bytes, length: int, valid: Mask | None = None) -> pa.Array:
+    """Return the array of a column, null where not ``valid``; ``data`` is where places point.
+
+    Raises `CorruptObjectError` for more bytes or items than an array can count.
+    """
+    match column:
+        case Leaf():
+            return _leaf(column, arena.words_of(column.node), data, valid)
+        case Nothing():
+            return pa.nulls(length)
+        case Nullable():
+            is_there = arena.words_of(column.node) != 0
+            return build(arena, column.value, data, length, is_there if valid is None else is_there & valid)
+        case Struct():
+            arrays = [build(arena, one, data, length) for _, one in column.fields]
+            return _struct(type_of(column), arrays, length, valid)
+        case Items():
+            offsets = _offsets(arena.words_of(column.node))
+            items = build(arena, column.item, data, int(offsets[-1]))
+            buffers = [bitmap(valid), pa.py_buffer(offsets)]
+            return pa.Array.from_buffers(type_of(column), length, buffers, children=[items])
+        case Pairs():
+            return _pairs(arena, column, data, length, valid)
+        case Choice():
+            return _choice(arena, column, data, length, valid)
+
+
+def _pairs(arena: Arena, column: Pairs, data: Bytes, length: int, valid: Mask | None) -> pa.Array:
+    offsets = _offsets(arena.words_of(column.node))
+    pairs = int(offsets[-1])
+    kind = type_of(column)
+    arrays = [build(arena, one, data, pairs) for one in (column.key, column.value)]
+    entries = pa.StructArray.from_arrays(arrays, fields=[kind.key_field, kind.item_field])
+    return pa.Array.from_buffers(kind, length, [bitmap(valid), pa.py_buffer(offsets)], children=[entries])
+
+
+def _choice(arena: Arena, column: Choice, data: Bytes, length: int, valid: Mask | None) -> pa.Array:
+    chosen = arena.words_of(column.node)
+    is_there = np.ones(length, np.bool_) if valid is None else valid.copy()
+    arrays = []
+    for number, branch in enumerate(column.branches):
+        is_this = chosen == number
+        if branch is None:
+            is_there &= ~is_this
+        else:
+            arrays.append(build(arena, branch[1], data, length, is_this))
+    return _struct(type_of(column), arrays, length, is_there)
+
+
+def _struct(kind: pa.DataType, arrays: list[pa.Array], length: int, valid: Mask | None) -> pa.Array:
+    return pa.Array.from_buffers(kind, length, [bitmap(valid)], children=arrays)
+
+
+def _offsets(counts: Int64) -> npt.NDArray[np.int32]:
+    offsets = np.zeros(counts.size + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    require_countable(int(offsets[-1]))
+    return offsets.astype(np.int32)
+
+
+def _leaf(leaf: Leaf, words: Int64, data: Bytes, valid: Mask | None) -> pa.Array:
+    if leaf.words.are_places:
+        return _of_places(leaf, words[0::2], words[1::2], data, valid)
+    match leaf.words:
+        case Words.BOOLEAN:
+            flags = np.packbits(words != 0, bitorder="little")
+            return pa.Array.from_buffers(leaf.type, words.size, [bitmap(valid), pa.py_buffer(flags)])
+        case Words.SYMBOL:
+            numbers = pa.array(words, mask=None if valid is None else ~valid)
+            return pa.array(leaf.symbols, pa.string()).take(numbers)
+        case Words.DOUBLE_BITS:
+            return masked(words.copy(), valid, leaf.type)
+        case Words.FLOAT_BITS:
+            return masked(words.astype(np.int32), valid, leaf.type)
+        case _:
+            return masked(words.astype(f"i{leaf.type.bit_width // 8}"), valid, leaf.type)
+
+
+def _of_places(leaf: Leaf, at: Int64, size: Int64, data: Bytes, valid: Mask | None) -> pa.Array:
+    match leaf.words:
+        case Words.TEXT:
+            return gather_text(data, at, size, valid)
+        case Words.BYTES:
+            return gather_bytes(data, at, size, valid)
+        case Words.DECIMAL:
+            return to_decimals(data, at, size, valid, leaf.type)
+        case Words.UUID:
+            return to_uuids(data, at, valid)
+        case _:
+            return to_fixed(data, at, size, valid, leaf.type)

@@ -1,0 +1,129 @@
+"""The columns of an Avro schema, and Arrow's types for Avro's."""
+
+import pyarrow as pa
+
+from ledgerfs.formats.schemas.avro_schema import (
+    Array,
+    AvroType,
+    Enum,
+    Fixed,
+    Logical,
+    Map,
+    Primitive,
+    Record,
+    Recursive,
+    Union,
+    branch_name,
+    short_name,
+)
+from ledgerfs.messages.values.value_columns import (
+    Choice,
+    Column,
+    Items,
+    Nothing,
+    Nullable,
+    Numbering,
+    Pairs,
+    Struct,
+    Words,
+)
+
+_DIGITS_OF_16_BYTES = 38
+_PRIMITIVES = {
+    "boolean": (Words.BOOLEAN, pa.bool_()),
+    "int": (Words.INTEGER, pa.int32()),
+    "long": (Words.INTEGER, pa.int64()),
+    "float": (Words.FLOAT_BITS, pa.float32()),
+    "double": (Words.DOUBLE_BITS, pa.float64()),
+    "bytes": (Words.BYTES, pa.binary()),
+    "string": (Words.TEXT, pa.string()),
+}
+_LOGICAL = {
+    "date": pa.date32(),
+    "time-millis": pa.time32("ms"),
+    "time-micros": pa.time64("us"),
+    "timestamp-millis": pa.timestamp("ms", "UTC"),
+    "timestamp-micros": pa.timestamp("us", "UTC"),
+    "timestamp-nanos": pa.timestamp("ns", "UTC"),
+    "local-timestamp-millis": pa.timestamp("ms"),
+    "local-timestamp-micros": pa.timestamp("us"),
+    "local-timestamp-nanos": pa.timestamp("ns"),
+}
+
+
+def column_of(kind: AvroType, nodes: Numbering) -> Column:
+    """Return the column of a type, its nodes numbered; a type inside its own definition stays bytes."""
+    match kind:
+        case Primitive(name="null"):
+            return Nothing()
+        case Primitive():
+            words, arrow = _PRIMITIVES[kind.name]
+            if kind.logical is not None and kind.logical.name == "decimal":
+                return nodes.leaf(Words.DECIMAL, _decimal(kind.logical))
+            return nodes.leaf(words, _LOGICAL.get(kind.logical.name, arrow) if kind.logical else arrow)
+        case Fixed():
+            return _fixed(kind, nodes)
+        case Enum():
+            return nodes.leaf(Words.SYMBOL, pa.string(), kind.symbols)
+        case Recursive():
+            return nodes.leaf(Words.BYTES, pa.binary())
+        case Record():
+            return Struct(tuple((one.name, column_of(one.type, nodes)) for one in kind.fields))
+        case Array():
+            node = nodes.node()
+            outer = nodes.enter(node)
+            item = column_of(kind.items, nodes)
+            nodes.leave(outer)
+            return Items(node, item)
+        case Map():
+            node = nodes.node()
+            outer = nodes.enter(node)
+            key, value = nodes.leaf(Words.TEXT, pa.string()), column_of(kind.values, nodes)
+            nodes.leave(outer)
+            return Pairs(node, key, value)
+        case Union():
+            return _union(kind, nodes)
+
+
+def _fixed(kind: Fixed, nodes: Numbering) -> Column:
+    match kind.logical:
+        case Logical(name="decimal"):
+            return nodes.leaf(Words.DECIMAL, _decimal(kind.logical))
+        case Logical(name="uuid"):
+            return nodes.leaf(Words.UUID, pa.string())
+        case _:
+            return nodes.leaf(Words.FIXED, pa.binary(kind.size))
+
+
+def _union(kind: Union, nodes: Numbering) -> Column:
+    values = [one for one in kind.branches if not is_null(one)]
+    if not values:
+        return Nothing()
+    if len(kind.branches) == 1:
+        return column_of(values[0], nodes)
+    node = nodes.node()
+    if len(values) == 1:
+        return Nullable(node, column_of(values[0], nodes))
+    names = names_of_branches(kind)
+    branches = (
+        None if is_null(one) else (name, column_of(one, nodes))
+        for name, one in zip(names, kind.branches, strict=True)
+    )
+    return Choice(node, tuple(branches))
+
+
+def names_of_branches(kind: Union) -> list[str]:
+    """Return the names of the fields for the branches of a union: short ones, in full where two would be equal."""
+    full = [branch_name(one) for one in kind.branches]
+    short = [short_name(one) for one in full]
+    return [one if short.count(one) == 1 else whole for one, whole in zip(short, full, strict=True)]
+
+
+def is_null(kind: AvroType) -> bool:
+    """Whether a type is Avro's null."""
+    return isinstance(kind, Primitive) and kind.name == "null"
+
+
+def _decimal(logical: Logical) -> pa.DataType:
+    make = pa.decimal128 if logical.precision <= _DIGITS_OF_16_BYTES else pa.decimal256
+    return make(logical.precision, logical.scale)

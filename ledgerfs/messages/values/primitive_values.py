@@ -1,0 +1,143 @@
+"""Values of Pulsar's primitive schemas to Arrow arrays (``docs/formats/schemas.md``): big-endian numbers and times, and text."""
+
+import codecs
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from ledgerfs.formats.array_types import Bytes, Int64, Mask
+from ledgerfs.formats.kernel import kernel
+from ledgerfs.formats.memory_loads import load_int32, load_int64
+from ledgerfs.messages.kernels.arrays import borrowed, empty
+from ledgerfs.messages.kernels.gather import gather_bytes, gather_text, masked
+from ledgerfs.messages.values.value_program import NULL, Reason
+
+_DAY_MS = 86_400_000
+_DAY_NS = _DAY_MS * 1_000_000
+_SECOND_NS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """How large a value is, and what Arrow has for it."""
+
+    size: int
+    type: pa.DataType
+
+
+_KINDS = {
+    "BOOLEAN": _Kind(1, pa.bool_()),
+    "INT8": _Kind(1, pa.int8()),
+    "INT16": _Kind(2, pa.int16()),
+    "INT32": _Kind(4, pa.int32()),
+    "INT64": _Kind(8, pa.int64()),
+    "FLOAT": _Kind(4, pa.float32()),
+    "DOUBLE": _Kind(8, pa.float64()),
+    "DATE": _Kind(8, pa.timestamp("ms", "UTC")),
+    "TIME": _Kind(8, pa.time32("ms")),
+    "TIMESTAMP": _Kind(8, pa.timestamp("ms", "UTC")),
+    "INSTANT": _Kind(12, pa.timestamp("ns", "UTC")),
+    "LOCAL_DATE": _Kind(8, pa.date32()),
+    "LOCAL_TIME": _Kind(8, pa.time64("ns")),
+    "LOCAL_DATE_TIME": _Kind(16, pa.timestamp("ns")),
+}
+PRIMITIVE_TYPES = {**{name: one.type for name, one in _KINDS.items()}, "STRING": pa.string(), "BYTES": pa.binary()}
+"""Arrow's type for each of Pulsar's."""
+
+
+def decode_primitive(
+    name: str, data: Bytes, starts: Int64, ends: Int64, valid: Mask | None = None, charset: str = "utf-8"
+) -> tuple[pa.Array, Int64]:
+    """Return an array of the payloads ``data[starts[i] : ends[i]]`` of a primitive type, and a reason for each as `decode_avro` does.
+
+    ``charset`` is that of text, which Pulsar keeps in a property of the schema.
+    """
+    reasons = np.zeros(starts.size, np.int64) if valid is None else np.where(valid, 0, NULL)
+    if name == "BYTES":
+        return gather_bytes(data, starts, ends - starts, valid), reasons
+    if name == "STRING":
+        if codecs.lookup(charset).name == "utf-8":
+            return gather_text(data, starts, ends - starts, valid), reasons
+        return _text_of(charset, gather_bytes(data, starts, ends - starts, valid), reasons), reasons
+    kind = _KINDS[name]
+    words, more = empty(starts.size, np.int64), empty(starts.size, np.int64)
+    _load(data, starts, ends, kind.size, words, more, reasons)
+    with np.errstate(over="ignore"):
+        words = _in_range(name, words, more, reasons)
+    is_there = reasons == 0
+    return _array(kind.type, words, None if is_there.all() else is_there), reasons
+
+
+def _in_range(name: str, words: Int64, more: Int64, reasons: Int64) -> Int64:
+    """Return the words that Arrow has for them; what is outside its range gets a reason."""
+    match name:
+        case "BOOLEAN":
+            _refuse((words != 0) & (words != 1), Reason.BAD_BOOLEAN, reasons)
+        case "TIME":  # of the first day in UTC; java.sql.Time is made in a zone, so it may be of the day before or after
+            _refuse((words < -_DAY_MS) | (words >= 2 * _DAY_MS), Reason.OUT_OF_RANGE, reasons)
+            return words % _DAY_MS
+        case "LOCAL_DATE":
+            _refuse(words != words.astype(np.int32), Reason.OUT_OF_RANGE, reasons)
+        case "LOCAL_TIME":
+            _refuse((words < 0) | (words >= _DAY_NS), Reason.OUT_OF_RANGE, reasons)
+        case "INSTANT":
+            return _nanoseconds(words, _SECOND_NS, more, reasons)
+        case "LOCAL_DATE_TIME":
+            return _nanoseconds(words, _DAY_NS, more, reasons)
+    return words
+
+
+def _nanoseconds(words: Int64, unit: int, more: Int64, reasons: Int64) -> Int64:
+    # One unit less on both sides, so that what is added cannot overflow either.
+    most = 2**63 // unit - 1
+    _refuse((words < -most) | (words >= most) | (more < 0) | (more >= unit), Reason.OUT_OF_RANGE, reasons)
+    return words * unit + more
+
+
+def _refuse(wrong: Mask, reason: Reason, reasons: Int64) -> None:
+    reasons[wrong & (reasons == 0)] = reason
+
+
+def _array(kind: pa.DataType, words: Int64, valid: Mask | None) -> pa.Array:
+    if pa.types.is_boolean(kind):
+        return pa.array(words != 0, mask=None if valid is None else ~valid)
+    return masked(words.astype(f"i{kind.bit_width // 8}"), valid, kind)
+
+
+def _text_of(charset: str, values: pa.Array, reasons: Int64) -> pa.Array:
+    """Return text in another character set, which is rare: a Python object each."""
+    texts: list[str | None] = []
+    for row, value in enumerate(values.to_pylist()):
+        try:
+            texts.append(None if value is None else value.decode(charset))
+        except UnicodeDecodeError:
+            reasons[row] = Reason.BAD_TEXT
+            texts.append(None)
+    return pa.array(texts, pa.string())
+
+
+@kernel
+def _load(data, starts, ends, size, words, more, reasons):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    """Read one number of each payload, or two of those with 12 or 16 bytes; 0 where there is none."""
+    data = borrowed(data)  # type: ignore[call-arg]
+    for i in range(starts.size):
+        words[i] = 0
+        more[i] = 0
+        if reasons[i] != 0:
+            continue
+        at = starts[i]
+        if ends[i] - at != size:
+            reasons[i] = Reason.WRONG_SIZE
+        elif size == 1:
+            words[i] = np.int8(data[at])
+        elif size == 2:
+            words[i] = np.int16((np.int64(data[at]) << 8) | np.int64(data[at + 1]))
+        elif size == 4:
+            words[i] = load_int32(data, at)  # type: ignore[call-arg]
+        else:
+            words[i] = load_int64(data, at)  # type: ignore[call-arg]
+            if size == 12:
+                more[i] = load_int32(data, at + 8)  # type: ignore[call-arg]
+            elif size == 16:
+                more[i] = load_int64(data, at + 8)  # type: ignore[call-arg]

@@ -1,0 +1,177 @@
+"""The columns that values become: a tree of types whose leaves are numbered, each a row of words in an `Arena`.
+
+Every decoder of values is a kernel that appends words: a number is one word, bytes and text are two (where they begin in the payloads, and
+how many), a nullable value has a word more that says whether it is there, a list one that counts its items. Under a value that is not
+there all leaves get zeros, down to the next list, so that leaves of one level are equally long. What the words mean is known here alone.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from ledgerfs.errors import InvalidSchemaError
+
+MOST_NODES = 1 << 15
+
+
+class Words(Enum):
+    """What the words of a leaf are."""
+
+    BOOLEAN = auto()
+    INTEGER = auto()
+    FLOAT_BITS = auto()
+    DOUBLE_BITS = auto()
+    SYMBOL = auto()
+    BYTES = auto()
+    TEXT = auto()
+    FIXED = auto()
+    DECIMAL = auto()
+    UUID = auto()
+
+    @property
+    def are_places(self) -> bool:
+        """Whether there are two: a place in the payloads and a size."""
+        return self in _PLACES
+
+
+_PLACES = {Words.BYTES, Words.TEXT, Words.FIXED, Words.DECIMAL, Words.UUID}
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A value without parts; ``symbols`` are the texts that numbers of an enum stand for."""
+
+    node: int
+    words: Words
+    type: pa.DataType
+    symbols: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """A value that is always null."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nullable:
+    """A value that may be null."""
+
+    node: int
+    value: "Column"
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """Fields by name."""
+
+    fields: tuple[tuple[str, "Column"], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A list."""
+
+    node: int
+    item: "Column"
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """A map, its keys text unless another column says so."""
+
+    node: int
+    key: "Column"
+    value: "Column"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of several, as a struct with a field for each, of which one is not null: none where ``null`` is chosen."""
+
+    node: int
+    branches: tuple[tuple[str, "Column"] | None, ...]
+
+
+Column: TypeAlias = Leaf | Nothing | Nullable | Struct | Items | Pairs | Choice
+
+
+@dataclass(slots=True)
+class Numbering:
+    """Numbers the leaves of a tree as it is made.
+
+    Attributes
+    ----------
+    sizes
+        Words that each node appends.
+    levels
+        The list in which it is, by its node; -1 outside lists, where each row appends once.
+
+    """
+
+    sizes: list[int] = field(default_factory=list)
+    levels: list[int] = field(default_factory=list)
+    _list: int = -1
+
+    def node(self, words: int = 1) -> int:
+        """Return the number of a new node; raises `InvalidSchemaError` for more than any real schema has."""
+        if len(self.sizes) >= MOST_NODES:
+            raise InvalidSchemaError(f"a schema with more than {MOST_NODES:,} columns, counting those inside others")
+        self.sizes.append(words)
+        self.levels.append(self._list)
+        return len(self.sizes) - 1
+
+    def leaf(self, words: Words, kind: pa.DataType, symbols: tuple[str, ...] = ()) -> Leaf:
+        """Return a new leaf."""
+        return Leaf(self.node(1 + words.are_places), words, kind, symbols)
+
+    def enter(self, node: int) -> int:
+        """Begin with the items of a list; return what `leave` needs."""
+        outer, self._list = self._list, node
+        return outer
+
+    def leave(self, outer: int) -> None:
+        """End with the items of a list."""
+        self._list = outer
+
+
+def type_of(column: Column) -> pa.DataType:
+    """Return the Arrow type of a column."""
+    match column:
+        case Leaf():
+            return column.type
+        case Nothing():
+            return pa.null()
+        case Nullable():
+            return type_of(column.value)
+        case Struct():
+            return pa.struct([pa.field(name, type_of(one)) for name, one in column.fields])
+        case Items():
+            return pa.list_(type_of(column.item))
+        case Pairs():
+            return pa.map_(type_of(column.key), type_of(column.value))
+        case Choice():
+            return pa.struct([pa.field(name, type_of(one)) for name, one in filter(None, column.branches)])
+
+
+def nodes_of(column: Column) -> Iterator[int]:
+    """Yield the nodes that get zeros where a value is not there: all down to the next lists, themselves included."""
+    match column:
+        case Leaf():
+            yield column.node
+        case Nothing():
+            return
+        case Nullable():
+            yield column.node
+            yield from nodes_of(column.value)
+        case Struct():
+            for _, one in column.fields:
+                yield from nodes_of(one)
+        case Items() | Pairs():
+            yield column.node
+        case Choice():
+            yield column.node
+            for _, one in filter(None, column.branches):
+                yield from nodes_of(one)

@@ -1,0 +1,132 @@
+"""Programs that kernels of values run: instructions of four words, and what they refer to."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+
+from ledgerfs.errors import InvalidSchemaError
+from ledgerfs.formats.array_types import Int64
+from ledgerfs.messages.values.value_columns import Column, Numbering, nodes_of
+
+MOST_INSTRUCTIONS = 1 << 17
+WORDS = 4
+"""Words of an instruction: what to do, the node to append to (-1 for none), and two arguments."""
+
+
+class Reason(IntEnum):
+    """Why a value cannot be decoded; those from `Reason.OF_PROGRAM` on have texts in the program."""
+
+    NONE = 0
+    TRUNCATED = 1
+    TRAILING = 2
+    BAD_NUMBER = 3
+    BAD_BOOLEAN = 4
+    BAD_BRANCH = 5
+    BAD_SYMBOL = 6
+    BAD_COUNT = 7
+    TOO_DEEP = 8
+    OUT_OF_RANGE = 9
+    WRONG_SIZE = 10
+    BAD_TEXT = 11
+    OF_PROGRAM = 16
+
+
+NULL = -1
+"""Reason of a row that has no value."""
+REASONS = {
+    Reason.TRUNCATED: "it ends inside a field",
+    Reason.TRAILING: "bytes follow after its last field",
+    Reason.BAD_NUMBER: "a number of it has more bits than its type",
+    Reason.BAD_BOOLEAN: "a boolean of it is neither 0 nor 1",
+    Reason.BAD_BRANCH: "it names a branch that its union does not have",
+    Reason.BAD_SYMBOL: "it names a symbol that its enum does not have",
+    Reason.BAD_COUNT: "a list in it claims more items than there are bytes",
+    Reason.TOO_DEEP: "it is nested too deeply",
+    Reason.OUT_OF_RANGE: "a time or decimal of it is outside the range of its type",
+    Reason.WRONG_SIZE: "it has another size than values of its type",
+    Reason.BAD_TEXT: "it is no text in the character set of its schema",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What a kernel is given.
+
+    Attributes
+    ----------
+    code
+        Instructions, shape (n, 4).
+    tables
+        Numbers that instructions refer to: nodes that get zeros, symbols of readers, where branches begin.
+    constants
+        Bytes of texts that are not in the payloads.
+    depth
+        How deep lists are nested.
+    column, nodes
+        What the words become.
+    reasons
+        Texts of the reasons from `Reason.OF_PROGRAM` on.
+
+    """
+
+    code: Int64
+    tables: Int64
+    constants: bytes
+    depth: int
+    column: Column
+    nodes: Numbering
+    reasons: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Assembler:
+    """Collects the parts of a program."""
+
+    nodes: Numbering = field(default_factory=Numbering)
+    code: list[list[int]] = field(default_factory=list)
+    tables: list[int] = field(default_factory=list)
+    constants: bytearray = field(default_factory=bytearray)
+    reasons: list[str] = field(default_factory=list)
+    depth: int = 0
+
+    @property
+    def here(self) -> int:
+        """Where the next instruction will be."""
+        return len(self.code)
+
+    def emit(self, instruction: int, node: int = -1, first: int = 0, second: int = 0) -> int:
+        """Add an instruction and return where it is; raises `InvalidSchemaError` for more than any real schema needs."""
+        if len(self.code) >= MOST_INSTRUCTIONS:
+            raise InvalidSchemaError(f"a schema that takes more than {MOST_INSTRUCTIONS:,} instructions to read")
+        self.code.append([int(instruction), node, first, second])
+        return len(self.code) - 1
+
+    def table(self, numbers: Iterable[int]) -> tuple[int, int]:
+        """Add numbers; return where they begin, and how many they are."""
+        at = len(self.tables)
+        self.tables += numbers
+        return at, len(self.tables) - at
+
+    def blanks(self, column: Column) -> tuple[int, int]:
+        """Add the nodes of a column as a table of nodes and words."""
+        at, size = self.table(word for node in nodes_of(column) for word in (node, self.nodes.sizes[node]))
+        return at, size // 2
+
+    def constant(self, data: bytes) -> int:
+        """Add bytes; return where they begin."""
+        self.constants += data
+        return len(self.constants) - len(data)
+
+    def reason(self, text: str) -> int:
+        """Return the number of a reason."""
+        if text not in self.reasons:
+            self.reasons.append(text)
+        return Reason.OF_PROGRAM + self.reasons.index(text)
+
+    def program(self, column: Column) -> Program:
+        """Return the whole."""
+        code = np.array(self.code, np.int64).reshape(-1, WORDS)
+        tables = np.array(self.tables or [0], np.int64)
+        return Program(code, tables, bytes(self.constants), self.depth, column, self.nodes, tuple(self.reasons))

@@ -1,0 +1,75 @@
+"""Avro values: any schema and value, against an encoder of the tests' own, fastavro, and Pulsar."""
+
+import json
+from io import BytesIO
+from typing import Any
+
+import fastavro
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledgerfs.formats.schemas.avro_schema import parse_avro_schema
+from ledgerfs.messages.values.avro_program import avro_program
+from ledgerfs.messages.values.avro_values import decode_avro
+from ledgerfs.messages.values.value_columns import type_of
+from ledgerfs.messages.values.value_program import Reason
+from tests.support.avro import Model, schemas
+
+
+def decode(program: Any, payloads: list[bytes | None]) -> tuple[list[Any], list[int]]:
+    data = np.frombuffer(b"".join(one or b"" for one in payloads), np.uint8)
+    ends = np.cumsum([len(one or b"") for one in payloads], dtype=np.int64)
+    starts = ends - [len(one or b"") for one in payloads]
+    valid = np.array([one is not None for one in payloads], bool)
+    array, reasons = decode_avro(program, data, starts, ends, valid)
+    array.validate(full=True)
+    assert array.type == type_of(program.column)
+    return array.to_pylist(), reasons.tolist()
+
+
+@st.composite
+def written(draw: Any) -> tuple[Model, list[Any], bool]:
+    model = Model.of(draw(schemas()))
+    return model, draw(st.lists(st.none() | model.values(), max_size=8)), draw(st.booleans())
+
+
+@given(written())
+@settings(max_examples=300, deadline=None)
+def test_any_values_of_any_schema(made: tuple[Model, list[Any], bool]) -> None:
+    model, values, blocks = made
+    program = avro_program(parse_avro_schema(json.dumps(model.schema)))
+    is_null = [one is None and model.schema != "null" for one in values]
+    payloads = [None if no else model.encode(one, blocks=blocks) for one, no in zip(values, is_null, strict=True)]
+    rows, reasons = decode(program, payloads)
+    assert reasons == [-1 if no else 0 for no in is_null]
+    assert rows == [None if no else model.in_arrow(one, blocks=blocks) for one, no in zip(values, is_null, strict=True)]
+
+
+@given(written(), st.data())
+@settings(max_examples=200, deadline=None)
+def test_a_damaged_value_changes_no_other(made: tuple[Model, list[Any], bool], data: st.DataObject) -> None:
+    model, values, blocks = made
+    program = avro_program(parse_avro_schema(json.dumps(model.schema)))
+    payloads = [model.encode(one, blocks=blocks) for one in values if one is not None]
+    if not payloads:
+        return
+    at = data.draw(st.integers(0, len(payloads) - 1))
+    whole, _ = decode(program, payloads)
+    cut = data.draw(st.integers(0, max(len(payloads[at]) - 1, 0)))
+    damaged = data.draw(
+        st.sampled_from((payloads[at][:cut], payloads[at] + b"\0", payloads[at][:cut] + b"\xff" + payloads[at][cut + 1 :]))
+    )
+    rows, reasons = decode(program, [*payloads[:at], damaged, *payloads[at + 1 :]])
+    assert rows[:at] == whole[:at]
+    assert rows[at + 1 :] == whole[at + 1 :]
+    assert not any(reasons[:at] + reasons[at + 1 :])
+    if len(damaged) != len(payloads[at]):
+        assert reasons[at] or not payloads[at] or fastavro_reads_all(model.schema, damaged)
+
+
+def fastavro_reads_all(schema: Any, payload: bytes) -> bool:
+    source = BytesIO(payload)
+    fastavro.schemaless_reader(source, fastavro.parse_schema(schema), None)
+    return source.tell() == len(payload)
