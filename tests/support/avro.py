@@ -4,9 +4,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
-
 from typing import Any
-
 
 from hypothesis import strategies as st
 
@@ -133,7 +131,7 @@ class Model:
     def values(self) -> st.SearchStrategy[Any]:
         return st.composite(lambda draw: self._draw(draw, self.schema, 6))()
 
-    def _draw(self, draw: Draw, kind: Any, depth: int) -> Any:  # noqa: PLR0911
+    def _draw(self, draw: Draw, kind: Any, depth: int) -> Any:
         kind = self.named.get(kind, kind) if isinstance(kind, str) else kind
         if isinstance(kind, list):
             among = range(len(kind)) if depth > 0 or "null" not in kind else [kind.index("null")]
@@ -162,7 +160,7 @@ class Model:
     def _count(self, draw: Draw, depth: int) -> int:
         return int(draw(st.integers(0, 3))) if depth > 0 else 0
 
-    def encode(self, value: Any, kind: Any = None, *, blocks: bool = False) -> bytes:  # noqa: PLR0911
+    def encode(self, value: Any, kind: Any = None, *, blocks: bool = False) -> bytes:
         """Return the datum; with ``blocks``, lists in blocks of two with their sizes, as some writers make them."""
         kind = self.schema if kind is None else kind
         kind = self.named.get(kind, kind) if isinstance(kind, str) else kind
@@ -191,7 +189,7 @@ class Model:
             case other:
                 return self.encode(value, other, blocks=blocks)
 
-    def in_arrow(self, value: Any, kind: Any = None, around: tuple[str, ...] = (), *, blocks: bool = False) -> Any:  # noqa: PLR0911
+    def in_arrow(self, value: Any, kind: Any = None, around: tuple[str, ...] = (), *, blocks: bool = False) -> Any:
         """Return what ``to_pylist`` gives for it."""
         kind = self.schema if kind is None else kind
         if isinstance(kind, str) and kind in around:

@@ -106,8 +106,7 @@ def _union(kind: Union, nodes: Numbering) -> Column:
         return Nullable(node, column_of(values[0], nodes))
     names = names_of_branches(kind)
     branches = (
-        None if is_null(one) else (name, column_of(one, nodes))
-        for name, one in zip(names, kind.branches, strict=True)
+        None if is_null(one) else (name, column_of(one, nodes)) for name, one in zip(names, kind.branches, strict=True)
     )
     return Choice(node, tuple(branches))
 

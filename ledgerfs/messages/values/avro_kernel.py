@@ -91,7 +91,7 @@ def _append(words, nodes, node, word):  # type: ignore[no-untyped-def]  # noqa: 
 
 
 @inlined_kernel
-def _append_place(words, nodes, node, start, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+def _append_place(words, nodes, node, start, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     if node >= 0:
         at = nodes[node, NEXT]
         if at + 2 > nodes[node, END]:
@@ -103,7 +103,7 @@ def _append_place(words, nodes, node, start, size):  # type: ignore[no-untyped-d
 
 
 @inlined_kernel
-def _append_blanks(tables, at, count, words, nodes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+def _append_blanks(tables, at, count, words, nodes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Append zeros to each node of a table; return the one that has no room, or -1."""
     for k in range(at, at + 2 * count, 2):
         for _ in range(tables[k + 1]):
@@ -264,7 +264,7 @@ def _run(code, tables, data, at, end, words, nodes, stack):  # type: ignore[no-u
 
 
 @inlined_kernel
-def _block_of_items(data, at, end, least, empty_left):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+def _block_of_items(data, at, end, least, empty_left):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return how many items follow, and the index of the first, or -1: with 0 for a block that is cut, 1 for a lying one."""
     number, at = _zigzag(data, at, end)
     if at >= 0 and number < 0:
@@ -272,7 +272,7 @@ def _block_of_items(data, at, end, least, empty_left):  # type: ignore[no-untype
         _, at = _zigzag(data, at, end)
     if at < 0:
         return np.int64(0), np.int64(-1)
-    if number < 0 or number > (end - at) // max(least, 1) and least > 0 or least == 0 and number > empty_left:
+    if number < 0 or (number > (end - at) // max(least, 1) and least > 0) or (least == 0 and number > empty_left):
         return np.int64(1), np.int64(-1)
     return number, at
 

@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
-
 from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.formats.schemas.avro_schema import (
     NO_DEFAULT,
@@ -350,7 +348,7 @@ class _Resolver:
                 self._enter_branch(kind, number, column, lambda one: self._default(kind.branches[number], one, value))
             case Primitive(), Nothing() if value is None:
                 return
-            case (Primitive(name="string" | "bytes") | Fixed()), Leaf():
+            case ((Primitive(name="string" | "bytes") | Fixed()), Leaf()):
                 data = value.encode("latin-1" if _is_binary(kind) else "utf-8")
                 if isinstance(kind, Fixed) and len(data) != kind.size:
                     raise InvalidSchemaError("a default of another size")
@@ -413,7 +411,9 @@ def _may_be(kind: AvroType, value: Any) -> bool:  # noqa: ANN401  (JSON)
 
 
 def _is_binary(kind: AvroType) -> bool:
-    return isinstance(kind, Fixed) or kind == Primitive("bytes") or (isinstance(kind, Primitive) and kind.name == "bytes")
+    return (
+        isinstance(kind, Fixed) or kind == Primitive("bytes") or (isinstance(kind, Primitive) and kind.name == "bytes")
+    )
 
 
 def _value_of(reader: Union) -> AvroType:

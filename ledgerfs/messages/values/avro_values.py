@@ -9,7 +9,10 @@ from ledgerfs.messages.values.avro_kernel import STACK, run_avro
 from ledgerfs.messages.values.value_columns import nodes_of
 from ledgerfs.messages.values.value_program import NULL, Program
 
-def decode_avro(program: Program, data: Bytes, starts: Int64, ends: Int64, valid: Mask | None = None) -> tuple[pa.Array, Int64]:
+
+def decode_avro(
+    program: Program, data: Bytes, starts: Int64, ends: Int64, valid: Mask | None = None
+) -> tuple[pa.Array, Int64]:
     """Return an array of the payloads ``data[starts[i] : ends[i]]``, and the reason for each that could not be decoded.
 
     The caller has checked the ranges. What is not ``valid`` is null with the reason `NULL`, what cannot be decoded with a `Reason`.

@@ -74,7 +74,9 @@ def _in_range(name: str, words: Int64, more: Int64, reasons: Int64) -> Int64:
     match name:
         case "BOOLEAN":
             _refuse((words != 0) & (words != 1), Reason.BAD_BOOLEAN, reasons)
-        case "TIME":  # of the first day in UTC; java.sql.Time is made in a zone, so it may be of the day before or after
+        case (
+            "TIME"
+        ):  # of the first day in UTC; java.sql.Time is made in a zone, so it may be of the day before or after
             _refuse((words < -_DAY_MS) | (words >= 2 * _DAY_MS), Reason.OUT_OF_RANGE, reasons)
             return words % _DAY_MS
         case "LOCAL_DATE":

@@ -6,7 +6,6 @@ from typing import Any
 
 import fastavro
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +13,6 @@ from ledgerfs.formats.schemas.avro_schema import parse_avro_schema
 from ledgerfs.messages.values.avro_program import avro_program
 from ledgerfs.messages.values.avro_values import decode_avro
 from ledgerfs.messages.values.value_columns import type_of
-from ledgerfs.messages.values.value_program import Reason
 from tests.support.avro import Model, schemas
 
 
@@ -59,7 +57,9 @@ def test_a_damaged_value_changes_no_other(made: tuple[Model, list[Any], bool], d
     whole, _ = decode(program, payloads)
     cut = data.draw(st.integers(0, max(len(payloads[at]) - 1, 0)))
     damaged = data.draw(
-        st.sampled_from((payloads[at][:cut], payloads[at] + b"\0", payloads[at][:cut] + b"\xff" + payloads[at][cut + 1 :]))
+        st.sampled_from(
+            (payloads[at][:cut], payloads[at] + b"\0", payloads[at][:cut] + b"\xff" + payloads[at][cut + 1 :])
+        )
     )
     rows, reasons = decode(program, [*payloads[:at], damaged, *payloads[at + 1 :]])
     assert rows[:at] == whole[:at]
