@@ -52,6 +52,7 @@ __all__ = [
     "StoreTimeoutError",
     "StoreUnreachableError",
     "UncertainWriteError",
+    "UndecodableValueError",
     "UnplacedLedgersWarning",
     "UnsupportedFormatError",
     "UnsupportedWriteError",
@@ -139,6 +140,15 @@ class CorruptMessageError(CorruptObjectError):
     def of(cls, ledger_id: int, entry_id: int, reason: str) -> "CorruptMessageError":
         """Return the error for one entry."""
         return cls(reason, key=f"entry {ledger_id}:{entry_id}")
+
+
+class UndecodableValueError(LedgerfsError):
+    """A message whose value is not what its schema says, or whose schema is not known; it is named as ``ledger:entry``."""
+
+    @classmethod
+    def of(cls, message: str, reason: str) -> "UndecodableValueError":
+        """Return the error for one message."""
+        return cls(f"{reason}; on_undecodable='null' or 'skip' reads on", key=f"value of message {message}")
 
 
 class MessageTooLargeError(LedgerfsError):

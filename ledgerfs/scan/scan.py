@@ -28,6 +28,7 @@ from ledgerfs.scan.reread_damaged import walk_entries
 from ledgerfs.scan.time_pruning import Pruned, TimePruning
 from ledgerfs.scan.topic_entries import Reach, read_entries
 from ledgerfs.scan.transaction_outcomes import Known, TransactionOutcomes
+from ledgerfs.scan.typed_values import TypedValues, Undecodable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,6 +70,10 @@ class Scan:
         if that is the end of the topic.
     basis
         After a whole iteration: the ledgers that the rows depend on besides their own (`ledgerfs.ledgers.row_dependencies`).
+    values
+        How values become columns; None for bytes.
+    undecodable
+        After an iteration: values that could not be decoded, by version and reason.
     missing
         Ledgers of the topic that cannot be read. Unless ``on_corrupt`` is "skip", an iteration raises `MissingLedgerError` for
         them before its first batch.
@@ -89,6 +94,8 @@ class Scan:
     incomplete: list[Incomplete] = field(default_factory=list)
     missing: Sequence[MissingLedger] = ()
     basis: Basis = field(default_factory=Basis.unknown)
+    values: TypedValues | None = None
+    undecodable: list[Undecodable] = field(default_factory=list)
 
     def __repr__(self) -> str:
         return (
@@ -118,7 +125,8 @@ class Scan:
     @property
     def schema(self) -> pa.Schema:
         """Names and types of the columns."""
-        return schema_of(self.options.columns)
+        read = schema_of(self.options.columns)
+        return read if self.values is None else self.values.schema_for(read.names)
 
     @property
     def times(self) -> TimeRange:
@@ -126,10 +134,22 @@ class Scan:
         return TimeRange(self.options.start_ms, self.options.end_ms, self.clock_slack_ms)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
+        if self.values is not None:
+            return self._read_typed(self.values)
         if self.schema.names:
             return self._read(self.options)
         # A decoder needs a column to count rows; this one costs almost nothing, and only its length is used.
         return (batch.select([]) for batch in self._read(replace(self.options, columns=("ledger_id",))))
+
+    def _read_typed(self, values: TypedValues) -> Iterator[pa.RecordBatch]:
+        """Read what values are decoded from, and yield batches of the wanted columns."""
+        self.undecodable = []
+        wanted = schema_of(self.options.columns).names
+        reading = values.begin(wanted, self.undecodable)
+        untyped = replace(self, values=None, options=replace(self.options, columns=values.columns_for(wanted)))
+        for batch in untyped:
+            yield reading(batch)
+        self.skipped, self.incomplete, self.basis = untyped.skipped, untyped.incomplete, untyped.basis
 
     def count(self) -> int:
         """Return the number of messages, without building columns, decompressing or decrypting.
@@ -137,7 +157,10 @@ class Scan:
         So encrypted messages are counted without their keys, too. Only with ``on_encrypted`` "null" or "skip", which change the number of
         rows, messages are decrypted with the keys given. Raises as an iteration does, and sets the same attributes.
         """
-        counted = replace(self, options=replace(self.options, columns=()), decrypt=self._decrypt_to_count())
+        if self.values is not None and self.values.on_undecodable == "skip":
+            return sum(batch.num_rows for batch in replace(self, options=replace(self.options, columns=("ledger_id",))))
+        options = replace(self.options, columns=())
+        counted = replace(self, options=options, values=None, decrypt=self._decrypt_to_count())
         messages: int = sum(batch.num_rows for batch in counted)
         self.skipped, self.incomplete, self.basis = counted.skipped, counted.incomplete, counted.basis
         return messages
