@@ -53,6 +53,7 @@ __all__ = [
     "StoreUnreachableError",
     "UncertainWriteError",
     "UndecodableValueError",
+    "UnknownSchemaError",
     "UnplacedLedgersWarning",
     "UnsupportedFormatError",
     "UnsupportedWriteError",
@@ -140,6 +141,12 @@ class CorruptMessageError(CorruptObjectError):
     def of(cls, ledger_id: int, entry_id: int, reason: str) -> "CorruptMessageError":
         """Return the error for one entry."""
         return cls(reason, key=f"entry {ledger_id}:{entry_id}")
+
+
+class UnknownSchemaError(LedgerfsError):
+    """A topic whose schema is not known, or not in the version that is asked for."""
+
+    code = errno.ENOENT
 
 
 class UndecodableValueError(LedgerfsError):

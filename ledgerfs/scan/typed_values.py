@@ -4,6 +4,7 @@ A batch may have messages of several versions. They are decoded version by versi
 order. What cannot be decoded is null, left out or an error, and counted by version and reason.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -11,7 +12,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from ledgerfs.errors import InvalidSchemaError, UndecodableValueError
+from ledgerfs.errors import InvalidOptionError, InvalidSchemaError, UndecodableValueError, UnknownSchemaError
 from ledgerfs.formats.array_types import Bytes, Int64, Mask
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.formats.schemas.schema_versions import NO_VERSION, ODD_VERSION, TopicSchemas, version_numbers, writers_of
@@ -278,3 +279,50 @@ def _count(undecodable: list[Undecodable], new: Undecodable) -> None:
             undecodable[place] = replace(one, count=one.count + new.count)
             return
     undecodable.append(new)
+
+
+def typed_values(
+    topic: str,
+    schemas: TopicSchemas,
+    *,
+    values: str = "typed",
+    schema_version: object = "latest",
+    flatten: bool = False,
+    on_undecodable: OnUndecodable = "raise",
+) -> TypedValues | None:
+    """Return how a scan shows values, from the arguments that users give; None for bytes.
+
+    Raises `InvalidOptionError` for an invalid choice, and `UnknownSchemaError` if the topic has no schema that is known.
+    """
+    latest = schemas.latest
+    if values == "auto" and latest is None:
+        return None
+    wanted: SchemaInfo | None
+    match schema_version:
+        case "latest" if latest is not None:
+            wanted = latest.schema
+        case "each" if latest is not None:
+            wanted = None
+        case int() if not isinstance(schema_version, bool) and schemas.numbered(schema_version):
+            wanted = schemas.numbered(schema_version)[-1].schema
+        case SchemaInfo():
+            wanted = schema_version
+        case dict():
+            wanted = SchemaInfo(latest.schema.type if latest is not None else "AVRO", json.dumps(schema_version).encode())
+        case int() | "latest" | "each":
+            raise _unknown(topic, schemas, schema_version)
+        case _:
+            reason = "expected the number of a version, 'latest', 'each', or a schema"
+            raise InvalidOptionError(reason, key=f"schema_version={schema_version!r}")
+    made = TypedValues(schemas, wanted, flatten, on_undecodable)
+    made.type  # noqa: B018  (a schema that is invalid is told now)
+    return made
+
+
+def _unknown(topic: str, schemas: TopicSchemas, version: object) -> UnknownSchemaError:
+    if not schemas.versions:
+        reason = "no schema of this topic is known: `ledgerfs schemas save` keeps them while the cluster lives, `ledgerfs schemas set` adds one"
+    else:
+        known = ", ".join(sorted({str(one.version) for one in schemas.versions if not one.is_deletion})) or "none"
+        reason = f"no schema of version {version!r} is known; there are {known}"
+    return UnknownSchemaError(reason, key=topic)
