@@ -25,6 +25,7 @@ from tests.support.shares import Shares, longest_first
 
 GOLDEN_ARCHIVE = Path(__file__).parent / "data" / "golden" / "pulsar-s3.tar.xz"
 GOLDEN_MAPFILES = GOLDEN_ARCHIVE.with_name("pulsar-filesystem.tar.xz")
+GOLDEN_TYPED = GOLDEN_ARCHIVE.with_name("pulsar-typed.tar.xz")
 _TESTS = itertools.count()
 
 # No test fails because the machine is slow.
@@ -126,6 +127,15 @@ def golden_mapfiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with tarfile.open(GOLDEN_MAPFILES) as archive:
         archive.extractall(folder)
     return folder / "pulsar-filesystem"
+
+
+@pytest.fixture(scope="session")
+def golden_typed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Topics with schemas: ``bucket/``, ``schemas/``, ``expected-typed/`` (each message by its own schema), ``expected-latest/``."""
+    folder = tmp_path_factory.mktemp("golden-typed")
+    with tarfile.open(GOLDEN_TYPED) as archive:
+        archive.extractall(folder)
+    return folder / "pulsar-typed"
 
 
 @pytest.fixture(scope="session")

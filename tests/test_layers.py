@@ -33,9 +33,9 @@ LAYERS = [
     "testing",
 ]
 SUB_ROOMS = {
-    "formats": ["bookkeeper", "pulsar_blob", "mapfile"],
+    "formats": ["bookkeeper", "pulsar_blob", "mapfile", "schemas"],
     "formats/bookkeeper": ["proto"],
-    "messages": ["kernels", "proto", "codecs", "text", "decode", "encode", "transforms"],
+    "messages": ["kernels", "proto", "codecs", "text", "values", "decode", "encode", "transforms"],
     "storage": ["folders", "s3", "generic"],
     "dialects": ["pulsar_blob", "mapfile"],
     "vfs": ["views"],

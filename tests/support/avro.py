@@ -82,8 +82,12 @@ class _Maker:
     def _union(self, depth: int) -> Any:
         found: dict[str, Any] = {}
         for _ in range(self.draw(st.integers(1, 4))):
+            done = list(self.done)
             one = self.type_of(depth - 1, is_branch=True)
-            found.setdefault(_name_of(one), one)
+            if _name_of(one) in found:
+                self.done = done  # what is left out defines nothing
+            else:
+                found[_name_of(one)] = one
         return list(found.values())
 
 

@@ -6,7 +6,7 @@ A tree is finite: where a named type contains itself, the inner place holds `Rec
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from ledgerfs.errors import InvalidSchemaError
 
@@ -24,6 +24,12 @@ _LOGICAL = {
 MOST_DECIMAL_DIGITS = 76
 """Digits of Arrow's largest decimal; one with more stays bytes."""
 _LARGEST_FIXED = 1 << 30
+MOST_TYPES = 1 << 15
+"""Types of a schema, a named one counted wherever it is used: more than any real one has, and few enough to make a column of each."""
+MOST_LEVELS = 64
+"""Types inside types: Arrow, and what reads its arrays, goes through them by recursion."""
+Json: TypeAlias = Any
+"""What `json.loads` returns."""
 
 
 class _NoDefault:
@@ -100,7 +106,7 @@ class Field:
 
     name: str
     type: "AvroType"
-    default: Any = NO_DEFAULT
+    default: Json = NO_DEFAULT
     aliases: tuple[str, ...] = ()
 
 
@@ -122,6 +128,7 @@ class Recursive:
 
 AvroType: TypeAlias = Primitive | Fixed | Enum | Array | Map | Union | Record | Recursive
 Named: TypeAlias = Fixed | Enum | Record
+_N = TypeVar("_N", Fixed, Enum, Record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +143,13 @@ def parse_avro_schema(text: str | bytes) -> AvroSchema:
     """Return the schema of a JSON text; raises `InvalidSchemaError` that says what is wrong with it, and where."""
     try:
         parser = _Parser()
-        return AvroSchema(parser.type_of(json.loads(text), "", "the schema"), parser.named)
+        root = parser.type_of(json.loads(text), "", "the schema")
+        _require_reasonable(root)
     except RecursionError:
         raise InvalidSchemaError("an Avro schema that is nested too deeply") from None
     except ValueError as error:  # of JSON or its encoding
         raise InvalidSchemaError(f"an Avro schema is JSON, and this is not: {error}") from None
+    return AvroSchema(root, parser.named)
 
 
 def short_name(full: str) -> str:
@@ -153,7 +162,7 @@ class _Parser:
     named: dict[str, Named] = field(default_factory=dict)
     _open: set[str] = field(default_factory=set)
 
-    def type_of(self, node: Any, namespace: str, place: str) -> AvroType:
+    def type_of(self, node: Json, namespace: str, place: str) -> AvroType:
         if isinstance(node, str):
             return self._by_name(node, namespace, place)
         if isinstance(node, list):
@@ -161,17 +170,24 @@ class _Parser:
             return self._union(branches, place)
         if not isinstance(node, dict) or "type" not in node:
             raise InvalidSchemaError(f"{place} is no Avro type")
-        kind = node["type"]
-        if kind in ("record", "error"):
-            return self._record(node, namespace, place)
-        if kind == "enum":
-            return self._enum(node, namespace, place)
-        if kind == "fixed":
-            return self._fixed(node, namespace, place)
-        if kind == "array":
-            return Array(self.type_of(_required(node, "items", place), namespace, f"items of {place}"))
-        if kind == "map":
-            return Map(self.type_of(_required(node, "values", place), namespace, f"values of {place}"))
+        return self._complex(node, namespace, place)
+
+    def _complex(self, node: Mapping[str, Json], namespace: str, place: str) -> AvroType:
+        match node["type"]:
+            case "record" | "error":
+                return self._record(node, namespace, place)
+            case "enum":
+                return self._enum(node, namespace, place)
+            case "fixed":
+                return self._fixed(node, namespace, place)
+            case "array":
+                return Array(self.type_of(_required(node, "items", place), namespace, f"items of {place}"))
+            case "map":
+                return Map(self.type_of(_required(node, "values", place), namespace, f"values of {place}"))
+            case kind:
+                return self._other(node, kind, namespace, place)
+
+    def _other(self, node: Mapping[str, Json], kind: Json, namespace: str, place: str) -> AvroType:
         if isinstance(kind, str) and kind in PRIMITIVES:
             return Primitive(kind, _logical(node, kind))
         return self.type_of(kind, namespace, place)  # {"type": {"type": …}}, and {"type": "Name"}
@@ -199,7 +215,7 @@ class _Parser:
             seen.add(name)
         return Union(branches)
 
-    def _record(self, node: Mapping[str, Any], namespace: str, place: str) -> Record:
+    def _record(self, node: Mapping[str, Json], namespace: str, place: str) -> Record:
         name, aliases = self._name(node, namespace, place)
         inner = name.rpartition(".")[0]
         fields = node.get("fields")
@@ -208,46 +224,51 @@ class _Parser:
         self._open.add(name)
         made = tuple(self._field(one, inner, name) for one in fields)
         self._open.discard(name)
-        names = [one.name for one in made]
-        for one in names:
-            if names.count(one) > 1:
-                raise InvalidSchemaError(f"the record {name!r} has the field {one!r} twice")
+        seen: set[str] = set()
+        for one in made:
+            if one.name in seen:
+                raise InvalidSchemaError(f"the record {name!r} has the field {one.name!r} twice")
+            seen.add(one.name)
         return self._add(Record(name, made, aliases))
 
-    def _field(self, node: Any, namespace: str, record: str) -> Field:
+    def _field(self, node: Json, namespace: str, record: str) -> Field:
         if not isinstance(node, dict) or not isinstance(node.get("name"), str):
             raise InvalidSchemaError(f"a field of the record {record!r} has no name")
+        _require_text(node["name"])
         place = f"the field {node['name']!r} of {record!r}"
         kind = self.type_of(_required(node, "type", place), namespace, place)
         return Field(node["name"], kind, node.get("default", NO_DEFAULT), tuple(_texts(node.get("aliases"))))
 
-    def _enum(self, node: Mapping[str, Any], namespace: str, place: str) -> Enum:
+    def _enum(self, node: Mapping[str, Json], namespace: str, place: str) -> Enum:
         name, aliases = self._name(node, namespace, place)
         symbols = tuple(_texts(node.get("symbols")))
         if not symbols or len(set(symbols)) < len(symbols) or len(symbols) != len(node["symbols"]):
             raise InvalidSchemaError(f"the enum {name!r} has no list of different symbols")
+        for one in symbols:
+            _require_text(one)
         default = node.get("default")
         return self._add(Enum(name, symbols, default if default in symbols else None, aliases))
 
-    def _fixed(self, node: Mapping[str, Any], namespace: str, place: str) -> Fixed:
+    def _fixed(self, node: Mapping[str, Json], namespace: str, place: str) -> Fixed:
         name, aliases = self._name(node, namespace, place)
         size = node.get("size")
         if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= _LARGEST_FIXED:
             raise InvalidSchemaError(f"the fixed type {name!r} has the size {size!r}")
         return self._add(Fixed(name, size, _logical(node, "fixed"), aliases))
 
-    def _add(self, made: Any) -> Any:
+    def _add(self, made: _N) -> _N:
         if made.name in self.named:
             raise InvalidSchemaError(f"the type {made.name!r} is defined twice")
         self.named[made.name] = made
         return made
 
-    def _name(self, node: Mapping[str, Any], namespace: str, place: str) -> tuple[str, tuple[str, ...]]:
+    def _name(self, node: Mapping[str, Json], namespace: str, place: str) -> tuple[str, tuple[str, ...]]:
         name = node.get("name")
         if not isinstance(name, str) or not name:
             raise InvalidSchemaError(f"{place} is a {node['type']} without a name")
         space = node.get("namespace", namespace)
         full = name if "." in name or not isinstance(space, str) or not space else f"{space}.{name}"
+        _require_text(full)
         inner = full.rpartition(".")[0]
         aliases = (one if "." in one or not inner else f"{inner}.{one}" for one in _texts(node.get("aliases")))
         return full, tuple(aliases)
@@ -272,17 +293,57 @@ def _candidates(name: str, namespace: str) -> Iterator[str]:
     yield name
 
 
-def _required(node: Mapping[str, Any], key: str, place: str) -> Any:
+def _required(node: Mapping[str, Json], key: str, place: str) -> Json:
     if key not in node:
         raise InvalidSchemaError(f"{place} has no {key!r}")
     return node[key]
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _require_text(name: str) -> None:
+    """Refuse halves of characters, which JSON can write and Arrow has no names of."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise InvalidSchemaError(f"the name {name!r} is no text") from None
+
+
+def _require_reasonable(root: AvroType) -> None:
+    """Refuse a tree that is deeper, or has more types, than any real one: names let a short text stand for a tree of any size."""
+    known: dict[int, tuple[int, int]] = {}
+
+    def measured(kind: AvroType) -> tuple[int, int]:
+        if id(kind) not in known:
+            parts = [measured(one) for one in parts_of(kind)]
+            known[id(kind)] = 1 + sum(one[0] for one in parts), 1 + max((one[1] for one in parts), default=0)
+        return known[id(kind)]
+
+    types, levels = measured(root)
+    if types > MOST_TYPES:
+        raise InvalidSchemaError(f"an Avro schema of more than {MOST_TYPES:,} types, counting those inside others")
+    if levels > MOST_LEVELS:
+        raise InvalidSchemaError(f"an Avro schema that is nested too deeply: {levels} levels, at most {MOST_LEVELS}")
+
+
+def parts_of(kind: AvroType) -> tuple["AvroType", ...]:
+    """Return the types that a type is made of."""
+    match kind:
+        case Record():
+            return tuple(one.type for one in kind.fields)
+        case Union():
+            return kind.branches
+        case Array():
+            return (kind.items,)
+        case Map():
+            return (kind.values,)
+        case _:
+            return ()
+
+
+def _texts(value: Json) -> Iterator[str]:
     yield from (one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
 
 
-def _logical(node: Mapping[str, Any], kind: str) -> Logical | None:
+def _logical(node: Mapping[str, Json], kind: str) -> Logical | None:
     """Return the logical type; None for one that is unknown or cannot stand there, which the specification has readers ignore."""
     name = node.get("logicalType")
     if name not in _LOGICAL.get(kind, ()):
@@ -291,6 +352,7 @@ def _logical(node: Mapping[str, Any], kind: str) -> Logical | None:
     if name != "decimal":
         return Logical(name) if size == {"uuid": 16, "duration": 12}.get(name, size) or kind != "fixed" else None
     precision, scale = node.get("precision"), node.get("scale", 0)
-    if not isinstance(precision, int) or not isinstance(scale, int) or not 0 <= scale <= precision:
+    if not (type(precision) is int and type(scale) is int):  # and no boolean
         return None
-    return Logical(name, precision, scale) if 0 < precision <= MOST_DECIMAL_DIGITS else None
+    is_known = 0 < precision <= MOST_DECIMAL_DIGITS and 0 <= scale <= precision
+    return Logical(name, precision, scale) if is_known else None

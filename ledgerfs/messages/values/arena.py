@@ -79,24 +79,21 @@ def build(arena: Arena, column: Column, data: Bytes, length: int, valid: Mask | 
         case Struct():
             arrays = [build(arena, one, data, length) for _, one in column.fields]
             return _struct(type_of(column), arrays, length, valid)
-        case Items():
-            offsets = _offsets(arena.words_of(column.node))
-            items = build(arena, column.item, data, int(offsets[-1]))
-            buffers = [bitmap(valid), pa.py_buffer(offsets)]
-            return pa.Array.from_buffers(type_of(column), length, buffers, children=[items])
-        case Pairs():
-            return _pairs(arena, column, data, length, valid)
+        case Items() | Pairs():
+            return _list(arena, column, data, length, valid)
         case Choice():
             return _choice(arena, column, data, length, valid)
 
 
-def _pairs(arena: Arena, column: Pairs, data: Bytes, length: int, valid: Mask | None) -> pa.Array:
+def _list(arena: Arena, column: Items | Pairs, data: Bytes, length: int, valid: Mask | None) -> pa.Array:
     offsets = _offsets(arena.words_of(column.node))
-    pairs = int(offsets[-1])
-    kind = type_of(column)
-    arrays = [build(arena, one, data, pairs) for one in (column.key, column.value)]
-    entries = pa.StructArray.from_arrays(arrays, fields=[kind.key_field, kind.item_field])
-    return pa.Array.from_buffers(kind, length, [bitmap(valid), pa.py_buffer(offsets)], children=[entries])
+    kind, items = type_of(column), int(offsets[-1])
+    if isinstance(column, Items):
+        inner = build(arena, column.item, data, items)
+    else:
+        arrays = [build(arena, one, data, items) for one in (column.key, column.value)]
+        inner = pa.StructArray.from_arrays(arrays, fields=[kind.key_field, kind.item_field])
+    return pa.Array.from_buffers(kind, length, [bitmap(valid), pa.py_buffer(offsets)], children=[inner])
 
 
 def _choice(arena: Arena, column: Choice, data: Bytes, length: int, valid: Mask | None) -> pa.Array:

@@ -54,45 +54,42 @@ _LOGICAL = {
 def column_of(kind: AvroType, nodes: Numbering) -> Column:
     """Return the column of a type, its nodes numbered; a type inside its own definition stays bytes."""
     match kind:
-        case Primitive(name="null"):
-            return Nothing()
-        case Primitive():
-            words, arrow = _PRIMITIVES[kind.name]
-            if kind.logical is not None and kind.logical.name == "decimal":
-                return nodes.leaf(Words.DECIMAL, _decimal(kind.logical))
-            return nodes.leaf(words, _LOGICAL.get(kind.logical.name, arrow) if kind.logical else arrow)
-        case Fixed():
-            return _fixed(kind, nodes)
+        case Primitive() | Fixed():
+            return _leaf(kind, nodes)
         case Enum():
             return nodes.leaf(Words.SYMBOL, pa.string(), kind.symbols)
-        case Recursive():
-            return nodes.leaf(Words.BYTES, pa.binary())
         case Record():
             return Struct(tuple((one.name, column_of(one.type, nodes)) for one in kind.fields))
-        case Array():
-            node = nodes.node()
-            outer = nodes.enter(node)
-            item = column_of(kind.items, nodes)
-            nodes.leave(outer)
-            return Items(node, item)
-        case Map():
-            node = nodes.node()
-            outer = nodes.enter(node)
-            key, value = nodes.leaf(Words.TEXT, pa.string()), column_of(kind.values, nodes)
-            nodes.leave(outer)
-            return Pairs(node, key, value)
         case Union():
             return _union(kind, nodes)
+        case Array() | Map():
+            return _list(kind, nodes)
+        case Recursive():
+            return nodes.leaf(Words.BYTES, pa.binary())
 
 
-def _fixed(kind: Fixed, nodes: Numbering) -> Column:
-    match kind.logical:
-        case Logical(name="decimal"):
-            return nodes.leaf(Words.DECIMAL, _decimal(kind.logical))
-        case Logical(name="uuid"):
-            return nodes.leaf(Words.UUID, pa.string())
-        case _:
-            return nodes.leaf(Words.FIXED, pa.binary(kind.size))
+def _leaf(kind: Primitive | Fixed, nodes: Numbering) -> Column:
+    if is_null(kind):
+        return Nothing()
+    if kind.logical is not None and kind.logical.name == "decimal":
+        return nodes.leaf(Words.DECIMAL, _decimal(kind.logical))
+    if isinstance(kind, Fixed):
+        is_uuid = kind.logical is not None and kind.logical.name == "uuid"
+        return nodes.leaf(Words.UUID, pa.string()) if is_uuid else nodes.leaf(Words.FIXED, pa.binary(kind.size))
+    words, arrow = _PRIMITIVES[kind.name]
+    return nodes.leaf(words, arrow if kind.logical is None else _LOGICAL.get(kind.logical.name, arrow))
+
+
+def _list(kind: Array | Map, nodes: Numbering) -> Column:
+    node = nodes.node()
+    outer = nodes.enter(node)
+    column: Column
+    if isinstance(kind, Array):
+        column = Items(node, column_of(kind.items, nodes))
+    else:
+        column = Pairs(node, nodes.leaf(Words.TEXT, pa.string()), column_of(kind.values, nodes))
+    nodes.leave(outer)
+    return column
 
 
 def _union(kind: Union, nodes: Numbering) -> Column:

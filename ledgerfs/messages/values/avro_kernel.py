@@ -59,9 +59,14 @@ def run_avro(program, data, starts, ends, arena, reasons, first, scratch):  # ty
     ``scratch`` is a stack, and a word for each node. Returns the row at which a node has no room left, and that node; otherwise the number
     of rows.
     """
-    code, tables, roots = borrowed(program[0]), borrowed(program[1]), borrowed(program[2])  # type: ignore[call-arg]
-    words, nodes, data = borrowed(arena[0]), borrowed(arena[1]), borrowed(data)  # type: ignore[call-arg]
-    stack, saved = borrowed(scratch[0]), borrowed(scratch[1])  # type: ignore[call-arg]
+    code = borrowed(program[0])  # type: ignore[call-arg, var-annotated]
+    tables = borrowed(program[1])
+    roots = borrowed(program[2])
+    words = borrowed(arena[0])
+    nodes = borrowed(arena[1])
+    stack = borrowed(scratch[0])
+    saved = borrowed(scratch[1])
+    data = borrowed(data)
     for row in range(first, starts.size):
         if reasons[row] == 0:
             for node in range(saved.size):

@@ -1,13 +1,59 @@
 """Avro values to Arrow arrays."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 
 from ledgerfs.formats.array_types import Bytes, Int64, Mask
+from ledgerfs.formats.schemas.avro_schema import AvroSchema
 from ledgerfs.messages.values.arena import Arena, build
 from ledgerfs.messages.values.avro_kernel import STACK, run_avro
-from ledgerfs.messages.values.value_columns import nodes_of
-from ledgerfs.messages.values.value_program import NULL, Program
+from ledgerfs.messages.values.avro_program import avro_program
+from ledgerfs.messages.values.value_columns import nodes_of, type_of
+from ledgerfs.messages.values.value_program import NULL, Program, Reason, explain
+
+
+@dataclass(frozen=True, slots=True)
+class AvroDecoder:
+    """Decodes Avro values.
+
+    Attributes
+    ----------
+    program
+        What the writer wrote as what the reader wants.
+    offset
+        Bytes before each value.
+
+    """
+
+    program: Program
+    offset: int = 0
+
+    @classmethod
+    def of(cls, writer: AvroSchema, reader: AvroSchema | None = None, offset: int = 0) -> "AvroDecoder":
+        """Return the decoder of what ``writer`` wrote, as ``reader`` wants it."""
+        return cls(avro_program(writer, reader), offset)
+
+    @property
+    def type(self) -> pa.DataType:
+        """The Arrow type of the reader's schema."""
+        return type_of(self.program.column)
+
+    def decode(self, data: Bytes, starts: Int64, ends: Int64, valid: Mask | None = None) -> tuple[pa.Array, Int64]:
+        """Return an array of the payloads, and a reason for each that is null (see `ValueDecoder`)."""
+        if self.offset == 0:
+            return decode_avro(self.program, data, starts, ends, valid)
+        is_there = np.ones(starts.size, np.bool_) if valid is None else valid
+        is_long_enough = ends - starts >= self.offset
+        begins = np.minimum(starts + self.offset, ends)
+        array, reasons = decode_avro(self.program, data, begins, ends, is_there & is_long_enough)
+        reasons[is_there & ~is_long_enough] = Reason.TRUNCATED
+        return array, reasons
+
+    def explain(self, reason: int) -> str:
+        """Return a reason in words."""
+        return explain(reason, self.program.reasons)
 
 
 def decode_avro(

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.formats.array_types import Bytes, Int64, Mask
 from ledgerfs.formats.kernel import kernel
 from ledgerfs.formats.memory_loads import load_int32, load_int64
 from ledgerfs.messages.kernels.arrays import borrowed, empty
 from ledgerfs.messages.kernels.gather import gather_bytes, gather_text, masked
-from ledgerfs.messages.values.value_program import NULL, Reason
+from ledgerfs.messages.values.value_program import NULL, Reason, explain
 
 _DAY_MS = 86_400_000
 _DAY_NS = _DAY_MS * 1_000_000
@@ -46,27 +47,53 @@ PRIMITIVE_TYPES = {**{name: one.type for name, one in _KINDS.items()}, "STRING":
 """Arrow's type for each of Pulsar's."""
 
 
-def decode_primitive(
-    name: str, data: Bytes, starts: Int64, ends: Int64, valid: Mask | None = None, charset: str = "utf-8"
-) -> tuple[pa.Array, Int64]:
-    """Return an array of the payloads ``data[starts[i] : ends[i]]`` of a primitive type, and a reason for each as `decode_avro` does.
+@dataclass(frozen=True, slots=True)
+class PrimitiveDecoder:
+    """Decodes values of a primitive type, by its name in Pulsar; ``charset`` is that of text, which is a property of the schema.
 
-    ``charset`` is that of text, which Pulsar keeps in a property of the schema.
+    Raises `InvalidSchemaError` for a character set that Python does not know.
     """
-    reasons = np.zeros(starts.size, np.int64) if valid is None else np.where(valid, 0, NULL)
-    if name == "BYTES":
-        return gather_bytes(data, starts, ends - starts, valid), reasons
-    if name == "STRING":
-        if codecs.lookup(charset).name == "utf-8":
-            return gather_text(data, starts, ends - starts, valid), reasons
-        return _text_of(charset, gather_bytes(data, starts, ends - starts, valid), reasons), reasons
+
+    name: str
+    charset: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        try:
+            codecs.lookup(self.charset)
+        except LookupError:
+            raise InvalidSchemaError(f"a schema of text in the unknown character set {self.charset!r}") from None
+
+    @property
+    def type(self) -> pa.DataType:
+        """Arrow's type for it."""
+        return PRIMITIVE_TYPES[self.name]
+
+    def decode(self, data: Bytes, starts: Int64, ends: Int64, valid: Mask | None = None) -> tuple[pa.Array, Int64]:
+        """Return an array of the payloads, and a reason for each that is null (see `ValueDecoder`)."""
+        reasons = np.zeros(starts.size, np.int64) if valid is None else np.where(valid, 0, NULL)
+        if self.name in _KINDS:
+            return _numbers(self.name, data, starts, ends, reasons), reasons
+        sizes = ends - starts
+        if self.name == "BYTES":
+            return gather_bytes(data, starts, sizes, valid), reasons
+        if codecs.lookup(self.charset).name == "utf-8":
+            return gather_text(data, starts, sizes, valid), reasons
+        return _text_of(self.charset, gather_bytes(data, starts, sizes, valid), reasons), reasons
+
+    def explain(self, reason: int) -> str:
+        """Return a reason in words."""
+        return explain(reason)
+
+
+def _numbers(name: str, data: Bytes, starts: Int64, ends: Int64, reasons: Int64) -> pa.Array:
+    """Return numbers or times; what has none gets a reason."""
     kind = _KINDS[name]
     words, more = empty(starts.size, np.int64), empty(starts.size, np.int64)
     _load(data, starts, ends, kind.size, words, more, reasons)
     with np.errstate(over="ignore"):
         words = _in_range(name, words, more, reasons)
     is_there = reasons == 0
-    return _array(kind.type, words, None if is_there.all() else is_there), reasons
+    return _array(kind.type, words, None if is_there.all() else is_there)
 
 
 def _in_range(name: str, words: Int64, more: Int64, reasons: Int64) -> Int64:
@@ -74,9 +101,8 @@ def _in_range(name: str, words: Int64, more: Int64, reasons: Int64) -> Int64:
     match name:
         case "BOOLEAN":
             _refuse((words != 0) & (words != 1), Reason.BAD_BOOLEAN, reasons)
-        case (
-            "TIME"
-        ):  # of the first day in UTC; java.sql.Time is made in a zone, so it may be of the day before or after
+        case "TIME":
+            # Of the first day in UTC. `java.sql.Time` is made in a zone, so it may be of the day before or after.
             _refuse((words < -_DAY_MS) | (words >= 2 * _DAY_MS), Reason.OUT_OF_RANGE, reasons)
             return words % _DAY_MS
         case "LOCAL_DATE":
@@ -136,10 +162,10 @@ def _load(data, starts, ends, size, words, more, reasons):  # type: ignore[no-un
         elif size == 2:
             words[i] = np.int16((np.int64(data[at]) << 8) | np.int64(data[at + 1]))
         elif size == 4:
-            words[i] = load_int32(data, at)  # type: ignore[call-arg]
+            words[i] = load_int32(data, at)
         else:
-            words[i] = load_int64(data, at)  # type: ignore[call-arg]
+            words[i] = load_int64(data, at)
             if size == 12:
-                more[i] = load_int32(data, at + 8)  # type: ignore[call-arg]
+                more[i] = load_int32(data, at + 8)
             elif size == 16:
-                more[i] = load_int64(data, at + 8)  # type: ignore[call-arg]
+                more[i] = load_int64(data, at + 8)

@@ -146,14 +146,13 @@ def type_of(column: Column) -> pa.DataType:
             return pa.null()
         case Nullable():
             return type_of(column.value)
-        case Struct():
-            return pa.struct([pa.field(name, type_of(one)) for name, one in column.fields])
         case Items():
             return pa.list_(type_of(column.item))
         case Pairs():
             return pa.map_(type_of(column.key), type_of(column.value))
-        case Choice():
-            return pa.struct([pa.field(name, type_of(one)) for name, one in filter(None, column.branches)])
+        case _:
+            fields = column.fields if isinstance(column, Struct) else filter(None, column.branches)
+            return pa.struct([pa.field(name, type_of(one)) for name, one in fields])
 
 
 def nodes_of(column: Column) -> Iterator[int]:

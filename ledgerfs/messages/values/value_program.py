@@ -1,6 +1,6 @@
 """Programs that kernels of values run: instructions of four words, and what they refer to."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -10,7 +10,8 @@ from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.formats.array_types import Int64
 from ledgerfs.messages.values.value_columns import Column, Numbering, nodes_of
 
-MOST_INSTRUCTIONS = 1 << 17
+MOST_INSTRUCTIONS = 1 << 18
+"""Instructions of a program, and steps that its making takes, some of which need none."""
 WORDS = 4
 """Words of an instruction: what to do, the node to append to (-1 for none), and two arguments."""
 
@@ -35,7 +36,8 @@ class Reason(IntEnum):
 
 NULL = -1
 """Reason of a row that has no value."""
-REASONS = {
+REASONS: dict[int, str] = {
+    NULL: "it has no value",
     Reason.TRUNCATED: "it ends inside a field",
     Reason.TRAILING: "bytes follow after its last field",
     Reason.BAD_NUMBER: "a number of it has more bits than its type",
@@ -50,6 +52,11 @@ REASONS = {
 }
 
 
+def explain(reason: int, of_program: Sequence[str] = ()) -> str:
+    """Return a reason in words; ``of_program`` are those of the schema's own."""
+    return of_program[reason - Reason.OF_PROGRAM] if reason >= Reason.OF_PROGRAM else REASONS[reason]
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """What a kernel is given.
@@ -62,8 +69,6 @@ class Program:
         Numbers that instructions refer to: nodes that get zeros, symbols of readers, where branches begin.
     constants
         Bytes of texts that are not in the payloads.
-    depth
-        How deep lists are nested.
     column, nodes
         What the words become.
     reasons
@@ -74,7 +79,6 @@ class Program:
     code: Int64
     tables: Int64
     constants: bytes
-    depth: int
     column: Column
     nodes: Numbering
     reasons: tuple[str, ...]
@@ -89,17 +93,23 @@ class Assembler:
     tables: list[int] = field(default_factory=list)
     constants: bytearray = field(default_factory=bytearray)
     reasons: list[str] = field(default_factory=list)
-    depth: int = 0
+    _blanks: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _work: int = 0
 
     @property
     def here(self) -> int:
         """Where the next instruction will be."""
         return len(self.code)
 
+    def count(self) -> None:
+        """Count a step of making the program; raises `InvalidSchemaError` for more than any real schema needs."""
+        self._work += 1
+        if self._work > MOST_INSTRUCTIONS:
+            raise InvalidSchemaError(f"a schema that takes more than {MOST_INSTRUCTIONS:,} instructions to read")
+
     def emit(self, instruction: int, node: int = -1, first: int = 0, second: int = 0) -> int:
         """Add an instruction and return where it is; raises `InvalidSchemaError` for more than any real schema needs."""
-        if len(self.code) >= MOST_INSTRUCTIONS:
-            raise InvalidSchemaError(f"a schema that takes more than {MOST_INSTRUCTIONS:,} instructions to read")
+        self.count()
         self.code.append([int(instruction), node, first, second])
         return len(self.code) - 1
 
@@ -110,9 +120,11 @@ class Assembler:
         return at, len(self.tables) - at
 
     def blanks(self, column: Column) -> tuple[int, int]:
-        """Add the nodes of a column as a table of nodes and words."""
-        at, size = self.table(word for node in nodes_of(column) for word in (node, self.nodes.sizes[node]))
-        return at, size // 2
+        """Return where a table has the nodes of a column and their words, and how many nodes they are."""
+        if id(column) not in self._blanks:
+            at, size = self.table(word for node in nodes_of(column) for word in (node, self.nodes.sizes[node]))
+            self._blanks[id(column)] = at, size // 2
+        return self._blanks[id(column)]
 
     def constant(self, data: bytes) -> int:
         """Add bytes; return where they begin."""
@@ -129,4 +141,4 @@ class Assembler:
         """Return the whole."""
         code = np.array(self.code, np.int64).reshape(-1, WORDS)
         tables = np.array(self.tables or [0], np.int64)
-        return Program(code, tables, bytes(self.constants), self.depth, column, self.nodes, tuple(self.reasons))
+        return Program(code, tables, bytes(self.constants), column, self.nodes, tuple(self.reasons))
