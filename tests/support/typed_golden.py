@@ -1,0 +1,214 @@
+"""The typed golden set: its messages, its schemas, and what Pulsar says of each value, in the form of an Arrow type."""
+
+import base64
+import gzip
+import json
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote_plus
+
+import numpy as np
+import pyarrow as pa
+
+from ledgerfs import open_bucket
+from ledgerfs.formats.schemas.schema_info import SchemaInfo
+from ledgerfs.messages.values.value_decoder import ValueDecoder
+
+Node = dict[str, Any]
+"""A value as the golden set has it: ``{"t": "long", "v": "123"}``."""
+IsSame = Callable[[bytes, Node], bool]
+_UNIT_OF_TIMES = {"instant": 1_000_000_000, "local_date_time": 86_400_000_000_000}
+_NANOSECONDS = {"instant": "nano", "local_date_time": "nano_of_day"}
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic, its rows, and what Pulsar says of each.
+
+    Attributes
+    ----------
+    rows
+        The columns ``ledger_id``, ``entry_id``, ``batch_index``, ``schema_version``, ``key``, ``value`` and others, as a scan gives them.
+    expected
+        One object a message, in the order of the rows: ``schema_type`` and ``value``, or ``error``.
+    versions
+        The number of each message's schema; -1 for none.
+    schemas
+        Those that the admin API answered, by number.
+
+    """
+
+    rows: pa.RecordBatch
+    expected: list[dict[str, Any]]
+    versions: np.ndarray
+    schemas: dict[int, SchemaInfo]
+
+    def decode(self, decoder: ValueDecoder, which: np.ndarray) -> tuple[pa.Array, np.ndarray]:
+        """Return values of some rows, and the reasons of those that are null."""
+        array, reasons = decoder.decode(*payloads(self.rows["value"].take(pa.array(which))))
+        array.validate(full=True)
+        assert array.type == decoder.type
+        return array, reasons
+
+
+def topics(golden_typed: Path, folder: str = "expected-typed") -> list[str]:
+    """Return the names of all topics of a folder, as ``tenant/namespace/name``."""
+    return sorted(unquote_plus(path.name.removesuffix(".jsonl.gz")) for path in (golden_typed / folder).iterdir())
+
+
+def topic(golden_typed: Path, name: str, folder: str = "expected-typed") -> Topic:
+    """Return a topic by its name."""
+    path = next(one for one in (golden_typed / folder).iterdir() if unquote_plus(one.name) == f"{name}.jsonl.gz")
+    with gzip.open(path) as lines:
+        expected = [json.loads(line) for line in lines]
+    found = open_bucket(f"file://{golden_typed}/bucket").topic(f"persistent://{name}")
+    table = found.scan().to_table().combine_chunks()
+    (rows,) = table.to_batches()
+    assert [one["entry_id"] for one in expected] == rows["entry_id"].to_pylist()
+    numbers = [int.from_bytes(one, "big") if one else -1 for one in rows["schema_version"].to_pylist()]
+    return Topic(rows, expected, np.array(numbers), schemas_of(golden_typed, name.partition("-partition-")[0]))
+
+
+def schemas_of(golden_typed: Path, name: str) -> dict[int, SchemaInfo]:
+    """Return the schemas of a topic that the admin API ever answered, by number."""
+    documents = (json.loads(path.read_text()) for path in (golden_typed / "schemas").iterdir())
+    (answers,) = (one["responses"].values() for one in documents if one.get("topic") == f"persistent://{name}")
+    found: dict[int, SchemaInfo] = {}
+    for answer in answers:
+        body = json.loads(answer["body"]) if answer["status"] == 200 and answer["body"] else {}
+        for one in body.get("getSchemaResponses", [body]):
+            if "data" in one:
+                info = SchemaInfo(one["type"], one["data"].encode(), one["properties"])
+                assert found.setdefault(one["version"], info).type == info.type or name.endswith("-force")
+    return found
+
+
+def payloads(values: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
+    """Return what a decoder takes of a binary array: bytes, where each value begins and ends, and which are not null."""
+    _, offsets, data = values.buffers()
+    places = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
+    valid = np.asarray(values.is_valid()) if values.null_count else None
+    return np.frombuffer(data or b"", np.uint8), places[:-1], places[1:], valid
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Encoded:
+    """A value that is bytes since its type is inside its own definition: equal to those bytes that a function says are the same."""
+
+    node: Node
+    is_same: IsSame
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, bytes) and self.is_same(other, self.node)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def assert_equal(array: pa.Array, nodes: Sequence[Node], is_same: IsSame | None = None) -> None:
+    """Have all values be those of the golden set; ``is_same`` compares bytes of a recursive type with a value of it."""
+    found = plain(array)
+    assert len(found) == len(nodes)
+    for row, (one, node) in enumerate(zip(found, nodes, strict=True)):
+        assert one == plain_node(node, array.type, is_same), f"value {row}"
+
+
+def plain(array: pa.Array) -> list[Any]:
+    """Return an array as Python values that can be compared: times as their numbers, floats as text (for NaN), maps as dictionaries."""
+    kind, valid = array.type, array.is_valid().to_pylist()
+    if pa.types.is_struct(kind):
+        columns = [plain(array.field(place)) for place in range(kind.num_fields)]
+        rows = [dict(zip(kind.names, row, strict=True)) for row in zip(*columns, strict=True)] or [{} for _ in valid]
+    elif pa.types.is_map(kind):
+        pairs = list(zip(plain(array.keys), plain(array.items), strict=True))
+        rows = [dict(pairs[begin:end]) for begin, end in _ranges(array)]
+    elif pa.types.is_list(kind):
+        items = plain(array.values)
+        rows = [items[begin:end] for begin, end in _ranges(array)]
+    elif pa.types.is_floating(kind):
+        rows = [None if one is None else repr(one) for one in array.to_pylist()]
+    elif pa.types.is_temporal(kind):
+        rows = array.cast(pa.int32() if kind.bit_width == 32 else pa.int64()).to_pylist()
+    else:
+        rows = array.to_pylist()
+    return [one if is_there else None for one, is_there in zip(rows, valid, strict=True)]
+
+
+def _ranges(array: pa.Array) -> list[tuple[int, int]]:
+    offsets = array.offsets.to_pylist()
+    return list(pairwise(offsets))
+
+
+def plain_node(node: Node, kind: pa.DataType, is_same: IsSame | None = None) -> Any:
+    """Return a value of the golden set as `plain` gives it in an array of a type."""
+
+    def inner(one: Node, kind: pa.DataType) -> Any:
+        return plain_node(one, kind, is_same)
+
+    if node["t"] in {"null", "unset"}:
+        return None
+    if "branch" in node and pa.types.is_struct(kind):
+        return _branch(node, kind, inner)
+    match node["t"]:
+        case "record" | "object" | "message" if is_same is not None and pa.types.is_binary(kind):
+            return _Encoded(node, is_same)
+        case "record" | "object" | "message":
+            return {one.name: inner(node["v"].get(one.name, {"t": "null"}), one.type) for one in kind}
+        case "keyvalue":
+            return {name: inner(node[name], kind.field(name).type) for name in ("key", "value")}
+        case "array":
+            return [inner(one, kind.value_type) for one in node["v"]]
+        case "map":
+            pairs = node["v"].items() if isinstance(node["v"], dict) else node["v"]
+            keys = (key if isinstance(key, str) else inner(key, kind.key_type) for key, _ in pairs)
+            return {key: inner(one, kind.item_type) for key, (_, one) in zip(keys, pairs, strict=True)}
+        case _:
+            return _leaf(node, kind)
+
+
+def _branch(node: Node, kind: pa.DataType, inner: Callable[[Node, pa.DataType], Any]) -> Any:
+    """Return a branch of a union: the field of its name, of which there may be the short one, or the only one of its type."""
+    plain_one = {name: one for name, one in node.items() if name != "branch"}
+    among = [node["t"], node.get("name", ""), node.get("name", "").rpartition(".")[2]]
+    chosen = next((one for one in among if one in kind.names), None)
+    if chosen is None and node["t"] == "record":  # the only branch besides null
+        return inner(plain_one, kind)
+    if chosen is None:
+        is_type = pa.types.is_string if node["t"] == "enum" else pa.types.is_fixed_size_binary
+        (chosen,) = (one.name for one in kind if is_type(one.type) and one.name != "string")
+    return {one.name: inner(plain_one, one.type) if one.name == chosen else None for one in kind}
+
+
+def _leaf(node: Node, kind: pa.DataType) -> Any:
+    value = node["v"]
+    match node["t"]:
+        case "boolean" | "bool":
+            return value == "true"
+        case "float":
+            return repr(float(np.float32(value)))
+        case "double":
+            return repr(float(value))
+        case "string":
+            return value
+        case "enum":
+            return node["n"] if pa.types.is_integer(kind) else value
+        case "bytes" | "fixed":
+            return _of_bytes(base64.b64decode(value), kind)
+        case "instant" | "local_date_time" as name:
+            return int(value) * _UNIT_OF_TIMES[name] + int(node[_NANOSECONDS[name]])
+        case _ if pa.types.is_string(kind):
+            return value
+        case _:
+            return int(value)
+
+
+def _of_bytes(data: bytes, kind: pa.DataType) -> Any:
+    if pa.types.is_decimal(kind):
+        return Decimal(f"{int.from_bytes(data, 'big', signed=True)}E-{kind.scale}")
+    if pa.types.is_string(kind):
+        return str(uuid.UUID(bytes=data))
+    return data
