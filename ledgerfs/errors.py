@@ -13,7 +13,10 @@ from typing import ClassVar
 
 __all__ = [
     "AccessDeniedError",
+    "AdminApiError",
+    "AdminApiUnreachableError",
     "AmbiguousLedgerError",
+    "AuthenticationError",
     "BucketNotFoundError",
     "CacheWriteError",
     "CorruptIndexError",
@@ -21,6 +24,7 @@ __all__ = [
     "CorruptMessageError",
     "CorruptMetadataError",
     "CorruptObjectError",
+    "CorruptSchemaFileError",
     "DecompressionError",
     "DecryptionError",
     "EncryptedMessageError",
@@ -47,6 +51,7 @@ __all__ = [
     "ObjectNotFoundError",
     "ReadOnlyError",
     "RefusedLedgerError",
+    "SchemaConflictError",
     "StaleObjectError",
     "StoreError",
     "StoreTimeoutError",
@@ -218,6 +223,10 @@ class AccessDeniedError(LedgerfsError, PermissionError):
     code = errno.EACCES
 
 
+class AuthenticationError(AccessDeniedError):
+    """A broker does not know who asks: a token is missing, wrong or expired."""
+
+
 class StoreError(LedgerfsError):
     """The store answered with an error, or with a body of the wrong length, even after retries."""
 
@@ -273,6 +282,28 @@ class InvalidSchemaError(LedgerfsError):
     """The schema of values is not what its type says, or not one that values can be read with."""
 
     code = errno.EINVAL
+
+
+class CorruptSchemaFileError(CorruptObjectError):
+    """An object among the saved schemas that is torn, damaged, or none that ledgerfs wrote."""
+
+
+class SchemaConflictError(LedgerfsError):
+    """Two clusters have different schemas for one version of a topic, and only one of them can be saved in one place."""
+
+    code = errno.EEXIST
+
+
+class AdminApiError(LedgerfsError):
+    """A broker's admin API answered with an error, or something that answers there is no such API."""
+
+    code = errno.EPROTO
+
+
+class AdminApiUnreachableError(AdminApiError):
+    """A broker's admin API could not be reached, or did not answer in time."""
+
+    code = errno.EHOSTUNREACH
 
 
 class UnsupportedWriteError(LedgerfsError):

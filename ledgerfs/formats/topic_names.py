@@ -169,6 +169,18 @@ def split_partition(name: str) -> tuple[str, str | None]:
     return (name, None) if found is None or int(found[2]) > _LAST_PARTITION else (found[1], found[2])
 
 
+def schema_owner(topic: str) -> ManagedLedgerName:
+    """Return the name under which Pulsar keeps the schemas of a topic, which its partitions share; takes what `managed_ledger_of` takes.
+
+    Raises `InvalidNameError`.
+    """
+    name, _ = split_partition(managed_ledger_of(topic))
+    parsed = parse_managed_ledger_name(name)
+    if parsed is None:
+        raise InvalidNameError("not the name of a topic that can have a schema", key=topic)
+    return parsed
+
+
 def _visible(component: str) -> str:
     """Escape the two names that every file system reserves."""
     return component.replace(".", "%2E") if component in {".", ".."} else component

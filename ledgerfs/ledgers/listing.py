@@ -1,4 +1,4 @@
-"""Listing a bucket: every dialect takes its own objects, and all of them become one catalog."""
+"""Listing a bucket: every dialect takes its own objects, and all of them become one catalog. Saved schemas are left out."""
 
 import time
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from ledgerfs.errors import AccessDeniedError
+from ledgerfs.formats.schemas.saved_schema import is_saved_schema, is_schemas_folder
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import LEDGER, Table, agree
 from ledgerfs.ledgers.dialect import Dialect, Listing, Names, Progress
@@ -90,7 +91,8 @@ class _Survey:
                     continue
                 if stat.refused and not is_folder:
                     links.append(stat)
-                rest.add(self._kind_of(stat.key), stat.key)
+                if not is_schemas_folder(stat.key):
+                    rest.add(self._kind_of(stat.key), stat.key)
         # A folder of nothing but links may be a tenant, whose namespaces are elsewhere.
         is_all = not is_ours and 0 < len(links) == sum(rest.counts.values())
         (self._denied if is_all else self._links).extend(links)
@@ -99,7 +101,7 @@ class _Survey:
         return is_ours
 
     def _not_taken(self, page: Sequence[ObjectStat]) -> list[ObjectStat]:
-        rest = list(page)
+        rest = [stat for stat in page if not is_saved_schema(stat.key)]
         for listing in self.listings:
             rest = listing.take(rest)
         self._seen += len(page)
@@ -108,7 +110,8 @@ class _Survey:
         return rest
 
     def _add_other(self, key: str) -> None:
-        self.others.add(self._kind_of(key), key)
+        if not is_schemas_folder(key):
+            self.others.add(self._kind_of(key), key)
 
     def _kind_of(self, key: str) -> str:
         kinds = (dialect.kind_of_other(key) for dialect in self._dialects)

@@ -1,7 +1,7 @@
 """The write side of the seam to storage: what writing ledgers needs of an object store.
 
 An object appears whole or not at all, and never replaces another one: the second of two writers gets `ObjectExistsError`. Keys are as in
-`ledgerfs.storage.object_store`.
+`ledgerfs.storage.object_store`; the folders of a key that has any are made.
 """
 
 from collections.abc import Iterator, Mapping

@@ -18,6 +18,10 @@ TYPE_NUMBERS = {
     "LOCAL_TIME": 18, "LOCAL_DATE_TIME": 19, "PROTOBUF_NATIVE": 20, "BYTES": -1,
 }  # fmt: skip
 """Pulsar's types of schemas and their numbers."""
+ANY_VERSION = -1
+"""The number of a schema that is given by hand for all messages that nothing else tells of."""
+BY_HAND = "by hand"
+"""The source of a schema that a user gave."""
 _VERSION_BYTES = 8
 _AVRO_OFFSET = "__AVRO_READ_OFFSET__"
 _CHARSET = "__charset"
@@ -68,7 +72,11 @@ class SchemaVersion:
     timestamp_ms
         When the broker registered it, ms since 1970 UTC; None where nobody knows, as of one that the user gives.
     is_deletion
-        Whether it is no schema but the end of those before it.
+        Whether it is no schema but the end of those before it; by hand: of what was given by hand for this number.
+    source
+        Where it is from: the address of an admin API, or `BY_HAND`; empty where nobody knows.
+    saved_ms
+        When it was saved, ms since 1970 UTC; None for one that is not.
 
     """
 
@@ -76,6 +84,13 @@ class SchemaVersion:
     schema: SchemaInfo
     timestamp_ms: int | None = None
     is_deletion: bool = False
+    source: str = ""
+    saved_ms: int | None = None
+
+    @property
+    def is_by_hand(self) -> bool:
+        """Whether a user gave it."""
+        return self.source == BY_HAND
 
 
 @dataclass(frozen=True, slots=True)

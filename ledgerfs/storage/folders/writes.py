@@ -17,7 +17,7 @@ from ledgerfs.errors import AccessDeniedError, BucketNotFoundError, ObjectExists
 from ledgerfs.formats.buffers import Buffer
 from ledgerfs.storage.descriptors import write_all
 from ledgerfs.storage.failures import translate
-from ledgerfs.storage.folders.files import open_object, stat_of_file
+from ledgerfs.storage.folders.files import LINK_REFUSED, open_object, stat_of_file
 from ledgerfs.storage.object_writes import UnfinishedUpload
 from ledgerfs.storage.objects import ObjectStat
 from ledgerfs.storage.sent_requests import Asked, Sent
@@ -109,12 +109,13 @@ class LocalWrites:
 class LocalUpload:
     """`Upload` of one file."""
 
-    __slots__ = ("_begin", "_descriptor", "_key", "_part", "_path", "_sent", "_traffic")
+    __slots__ = ("_begin", "_descriptor", "_key", "_part", "_path", "_root", "_sent", "_traffic")
 
     def __init__(self, root: str, key: str, traffic: Traffic) -> None:
         self._key = key
+        self._root = root
         self._path = Path(root, key)
-        self._part = self._path.with_name(f".{key}.{uuid4().hex}.part")
+        self._part = self._path.with_name(f".{self._path.name}.{uuid4().hex}.part")
         self._descriptor: int | None = None
         self._begin = 0
         self._sent = 0
@@ -124,7 +125,7 @@ class LocalUpload:
         """Append to the file."""
         try:
             if self._descriptor is None:
-                self._descriptor = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+                self._descriptor = self._created()
             write_all(self._descriptor, data)
         except OSError as error:
             raise translate(error, self._key, self._sent) from error
@@ -160,9 +161,19 @@ class LocalUpload:
         except OSError as error:
             _log.warning("%s stays, until `ledgerfs repair` removes it: %s", self._part, error)
 
+    def _created(self) -> int:
+        """Return a descriptor of the new part; the folders of a key are made, and never links of that name followed."""
+        path = Path(self._root)
+        for folder in self._key.split("/")[:-1]:
+            path /= folder
+            path.mkdir(exist_ok=True)
+            if path.is_symlink():
+                raise AccessDeniedError(LINK_REFUSED, key=self._key)
+        return os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+
     def _link(self) -> ObjectStat:
         if self._descriptor is None:
-            self._descriptor = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            self._descriptor = self._created()
         os.fsync(self._descriptor)
         try:
             os.link(self._part, self._path, follow_symlinks=False)

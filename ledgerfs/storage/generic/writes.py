@@ -159,6 +159,8 @@ class FsspecUpload:
         try:
             if self._file is None:
                 self._require_absent()
+                if "/" in self._key and not self._is_hidden:
+                    self._fs.makedirs(self._path.rpartition("/")[0], exist_ok=True)
                 self._file = self._fs.open(self._path, "wb", **self._options)
             with Sent(Asked("PUT", self._key, self._sent, self._sent + len(self._part)), self._traffic):
                 self._file.write(self._part)

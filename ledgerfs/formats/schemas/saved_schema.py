@@ -1,0 +1,158 @@
+"""One saved version of a topic's schema: an object of its own, which is written once and never changed (``docs/guides/schemas.md``).
+
+Its name has the version and a digest of what the version says, so two that save the same version write the same object, and a version that
+is given again after a forced deletion is another object beside the first.
+"""
+
+import base64
+import hashlib
+import json
+import re
+from typing import Any
+
+from ledgerfs.errors import CorruptSchemaFileError, UnsupportedFormatError
+from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
+from ledgerfs.formats.topic_names import ManagedLedgerName
+
+FOLDER = "_ledgerfs/schemas/"
+"""Where in a bucket the saved schemas of its topics are."""
+MAX_SAVED_BYTES = 32 << 20
+"""No schema is larger: Pulsar keeps each in an entry of BookKeeper."""
+
+_FORMAT = "ledgerfs schema"
+_FORMAT_VERSION = 1
+_NAME = re.compile(r"(any|0|[1-9][0-9]{0,18})-([0-9a-f]{32})\.json\Z", re.ASCII)
+_LONGEST_NAME = 200
+_SHORT_NAME = 150
+
+
+def is_saved_schema(key: str) -> bool:
+    """Whether this key of a bucket is one of a saved schema."""
+    return key.startswith(FOLDER) and _NAME.match(key.rpartition("/")[2]) is not None
+
+
+def is_schemas_folder(key: str) -> bool:
+    """Whether this key, which ends with ``/``, is a folder that is only there for saved schemas."""
+    return key.endswith("/") and (FOLDER.startswith(key) or key.startswith(FOLDER))
+
+
+def is_saved_name(name: str) -> bool:
+    """Whether a name in the folder of a topic is one of a saved schema."""
+    return _NAME.match(name) is not None
+
+
+def topic_folder(owner: ManagedLedgerName) -> str:
+    """Return the folder of a topic's schemas, with ``/`` at its end: tenant, namespace, encoded name.
+
+    Components that no file system would take are cut, and end with a digest of the whole.
+    """
+    return "".join(f"{_fitting(component)}/" for component in owner.directory)
+
+
+def saved_name(topic: str, version: SchemaVersion) -> str:
+    """Return the name of the object for one version of a topic, without its folder."""
+    number = "any" if version.version < 0 else str(version.version)
+    return f"{number}-{_digest(topic, version)}.json"
+
+
+def dump_schema(topic: str, version: SchemaVersion) -> bytes:
+    """Return the object for one version of a topic, named as ``persistent://…``."""
+    document: dict[str, Any] = {
+        "format": _FORMAT,
+        "format_version": _FORMAT_VERSION,
+        "topic": topic,
+        "version": version.version,
+        "type": version.schema.type,
+        "registered_ms": version.timestamp_ms,
+        "deletion": version.is_deletion,
+        "properties": dict(sorted(version.schema.properties.items())),
+        **_data_fields(version.schema.data),
+        "source": version.source,
+        "saved_ms": version.saved_ms,
+    }
+    return json.dumps(document, indent=1).encode() + b"\n"
+
+
+def parse_schema(data: bytes, key: str) -> tuple[str, SchemaVersion]:
+    """Return the topic and the version of an object.
+
+    Raises `CorruptSchemaFileError` for bytes that are not what this object's name says, and `UnsupportedFormatError` for those of a newer
+    ledgerfs.
+    """
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        raise _corrupt("is not JSON: it is torn, damaged, or nothing that ledgerfs saved", key) from None
+    if not isinstance(document, dict) or document.get("format") != _FORMAT:
+        raise _corrupt("is nothing that ledgerfs saved", key)
+    if document.get("format_version") != _FORMAT_VERSION:
+        reason = (
+            f"the schema was saved in format {document.get('format_version')!r}; this ledgerfs reads {_FORMAT_VERSION}"
+        )
+        raise UnsupportedFormatError(reason, key=key)
+    topic, version = _version_of(document, key)
+    if key.rpartition("/")[2] != saved_name(topic, version):
+        raise _corrupt("does not say what its name promises: it was changed, or copied under another name", key)
+    return topic, version
+
+
+def _version_of(document: dict[str, Any], key: str) -> tuple[str, SchemaVersion]:
+    def taken(name: str, *kinds: type) -> Any:  # noqa: ANN401  (JSON)
+        value = document.get(name)
+        if type(value) not in kinds:
+            raise _corrupt(f"has no usable {name!r}", key)
+        return value
+
+    properties = taken("properties", dict)
+    if not all(isinstance(text, str) for text in properties.values()):
+        raise _corrupt("has no usable 'properties'", key)
+    try:
+        data = (
+            base64.b64decode(taken("data_base64", str), validate=True)
+            if "data" not in document
+            else taken("data", str).encode()
+        )
+    except ValueError:
+        raise _corrupt("has no usable data of the schema", key) from None
+    return taken("topic", str), SchemaVersion(
+        taken("version", int),
+        SchemaInfo(taken("type", str), data, properties),
+        taken("registered_ms", int, type(None)),
+        taken("deletion", bool),
+        taken("source", str),
+        taken("saved_ms", int, type(None)),
+    )
+
+
+def _data_fields(data: bytes) -> dict[str, str]:
+    """Return the data as text, which people can read, where it is one."""
+    try:
+        return {"data": data.decode()}
+    except UnicodeDecodeError:
+        return {"data_base64": base64.b64encode(data).decode()}
+
+
+def _digest(topic: str, version: SchemaVersion) -> str:
+    """Return what tells a version from all others: not who saved it and when, unless a user gave it, whose last word counts."""
+    said = [
+        topic,
+        version.version,
+        version.schema.type,
+        base64.b64encode(version.schema.data).decode(),
+        dict(version.schema.properties),
+        version.timestamp_ms,
+        version.is_deletion,
+        version.saved_ms if version.is_by_hand else None,
+        version.is_by_hand,
+    ]
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _fitting(component: str) -> str:
+    if len(component) <= _LONGEST_NAME:
+        return component
+    return f"{component[:_SHORT_NAME]}~{hashlib.sha256(component.encode()).hexdigest()[:32]}"
+
+
+def _corrupt(reason: str, key: str) -> CorruptSchemaFileError:
+    return CorruptSchemaFileError(f"{reason}. Remove it, and save the schemas again", key=key)

@@ -1,0 +1,157 @@
+"""Schemas that were saved as objects beside a bucket: in its own folder, or at any other place.
+
+Each version is an object of its own, which is never changed and never removed, so two that save at once lose nothing of each other, and one
+that is interrupted leaves whole versions. Every call lists the objects anew; what is there and cannot be read is an error, not "no schema".
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ledgerfs.errors import AccessDeniedError, CorruptSchemaFileError, LedgerfsError, ObjectExistsError
+from ledgerfs.formats.schemas.saved_schema import (
+    FOLDER,
+    MAX_SAVED_BYTES,
+    dump_schema,
+    is_saved_name,
+    parse_schema,
+    saved_name,
+    topic_folder,
+)
+from ledgerfs.formats.schemas.schema_info import SchemaVersion
+from ledgerfs.formats.topic_names import schema_owner
+from ledgerfs.storage.object_store import RawStore
+from ledgerfs.storage.objects import ObjectStat, ReadRequest
+from ledgerfs.storage.opening import open_store
+from ledgerfs.storage.url_filesystem import filesystem_of
+
+
+class SavedSchemas:
+    """`SchemaStore` of saved schemas, to which more can be added.
+
+    Parameters
+    ----------
+    store
+        The store itself, without a cache.
+    folder
+        Where in it they are, with ``/`` at its end: that of a bucket, or nothing.
+
+    """
+
+    __slots__ = ("_folder", "_store")
+
+    def __init__(self, store: RawStore, folder: str = FOLDER) -> None:
+        self._store = store
+        self._folder = folder
+
+    @property
+    def source(self) -> str:
+        """The URL of the store, and the folder in it."""
+        return f"{self._store.url}/{self._folder}".rstrip("/")
+
+    def versions(self, topic: str) -> tuple[SchemaVersion, ...]:
+        """Return all that is saved of a topic.
+
+        Raises `CorruptSchemaFileError`, `UnsupportedFormatError` (a newer ledgerfs saved it), and the errors of the store.
+        """
+        owner = schema_owner(topic)
+        folder = self._folder + topic_folder(owner)
+        found = self._read(self._objects(folder))
+        for key, (name, _) in found.items():
+            if name != owner.topic:
+                raise CorruptSchemaFileError(
+                    f"is the schema of {name}, in the folder of {owner.topic}: it was moved here", key=key
+                )
+        return _ordered(version for _, version in found.values())
+
+    def version(self, topic: str, number: int) -> tuple[SchemaVersion, ...]:
+        """Return what is saved of one number; raises as `versions`."""
+        return tuple(one for one in self.versions(topic) if one.version == number)
+
+    def all_versions(self) -> dict[str, tuple[SchemaVersion, ...]]:
+        """Return what is saved of each topic, by the topics' names, sorted; raises as `versions`."""
+        by_topic: dict[str, list[SchemaVersion]] = {}
+        for name, version in self._read(self._objects(self._folder)).values():
+            by_topic.setdefault(name, []).append(version)
+        return {name: _ordered(by_topic[name]) for name in sorted(by_topic)}
+
+    def is_empty(self) -> bool:
+        """Whether nothing was ever saved here; costs a part of a listing."""
+        return next(self._objects(self._folder), None) is None
+
+    def add(self, topic: str, versions: Iterable[SchemaVersion]) -> int:
+        """Save those versions of a topic that are not saved yet, and return how many these are. All that is saved is read back.
+
+        Raises as `versions`, and the errors of writing, after which some of them may be saved.
+        """
+        owner = schema_owner(topic)
+        folder = self._folder + topic_folder(owner)
+        there = {stat.key for stat in self._objects(folder)}
+        written = 0
+        for version in versions:
+            key = folder + saved_name(owner.topic, version)
+            if key not in there:
+                self._put(key, dump_schema(owner.topic, version))
+                written += 1
+        self.versions(topic)
+        return written
+
+    def make_place(self) -> None:
+        """Make the folder that was opened, if the store has folders."""
+        self._store.writes.make_folder()
+
+    def _put(self, key: str, data: bytes) -> None:
+        try:
+            self._store.writes.put(key, data, {})
+        except ObjectExistsError:
+            # Somebody else has saved the same version just now. It is read back with the others.
+            return
+
+    def _objects(self, folder: str) -> Iterator[ObjectStat]:
+        """Yield the saved schemas below a folder; hidden files are not ours."""
+        # A store whose root is the folder lists it page by page, without those below it.
+        pages = self._store.list_folder(folder) if folder else self._pages_of_root()
+        for page in pages:
+            for stat in page:
+                name = stat.key.rpartition("/")[2]
+                if stat.refused:
+                    raise AccessDeniedError(
+                        f"schemas may be here, and nothing of it is known: {stat.refused}", key=stat.key
+                    )
+                if name.startswith(".") or not name:
+                    continue
+                if not is_saved_name(name):
+                    raise CorruptSchemaFileError(
+                        "is nothing that ledgerfs saved; remove it from among the schemas", key=stat.key
+                    )
+                yield stat
+
+    def _pages_of_root(self) -> Iterator[list[ObjectStat]]:
+        for page in self._store.list_pages():
+            for stat in page:
+                if stat.key.endswith("/"):
+                    yield from self._store.list_folder(stat.key)
+                else:
+                    yield [stat]
+
+    def _read(self, stats: Iterable[ObjectStat]) -> dict[str, tuple[str, SchemaVersion]]:
+        listed = list(stats)
+        for stat in listed:
+            if stat.size > MAX_SAVED_BYTES:
+                raise CorruptSchemaFileError(f"has {stat.size} bytes, more than any schema", key=stat.key)
+        outcomes = self._store.read_many(ReadRequest(stat.key, 0, stat.size, stat.version) for stat in listed)
+        return {stat.key: _parsed(stat.key, outcome) for stat, outcome in zip(listed, outcomes, strict=True)}
+
+
+def saved_schemas_at(url: str, storage_options: Mapping[str, Any] | None = None) -> SavedSchemas:
+    """Return the schemas that were saved at a URL of their own (``schemas save --to``); raises as `filesystem_of`."""
+    return SavedSchemas(open_store(*filesystem_of(url, storage_options or {})), "")
+
+
+def _parsed(key: str, outcome: bytes | LedgerfsError) -> tuple[str, SchemaVersion]:
+    if isinstance(outcome, LedgerfsError):
+        raise outcome
+    return parse_schema(outcome, key)
+
+
+def _ordered(versions: Iterable[SchemaVersion]) -> tuple[SchemaVersion, ...]:
+    return tuple(sorted(versions, key=lambda one: (one.version, one.timestamp_ms or 0, one.saved_ms or 0)))
