@@ -1,7 +1,7 @@
 """The entry of the command line: its commands, and the message and exit code of each error.
 
-Exit codes: 0 fine, 1 found damage, 2 wrong usage or the output cannot be written, 3 storage unreachable or refused; 130 after Ctrl-C, 141
-if nobody reads the output any more.
+Exit codes: 0 fine, 1 found damage, 2 wrong usage or the output cannot be written, 3 storage, or a broker, unreachable or refused; 130 after
+Ctrl-C, 141 if nobody reads the output any more.
 """
 
 import contextlib
@@ -21,6 +21,7 @@ from ledgerfs.cli.commands import LazyCommand, LazyGroup
 from ledgerfs.cli.output import Saying, say
 from ledgerfs.errors import (
     AccessDeniedError,
+    AdminApiError,
     BucketNotFoundError,
     CorruptObjectError,
     LedgerfsError,
@@ -51,6 +52,7 @@ Examples:
   ledgerfs export s3://tier persistent://public/default/orders orders/ --format parquet
   ledgerfs verify s3://tier
   ledgerfs repair s3://tier
+  ledgerfs schemas save http://broker:8080 s3://tier
   ledgerfs offload s3://tier s3://tier-backup
   ledgerfs import rows.parquet s3://tier persistent://public/default/orders
   ledgerfs spark verify s3://tier             # with Apache Spark, on this machine or on a cluster
@@ -86,6 +88,9 @@ _COMMANDS = (
         "import", "ledgerfs.cli.import_rows:import_rows", "Write the rows of a file as messages of TOPIC, in a new ledger of BUCKET."
     ),
     LazyCommand("repair", "ledgerfs.cli.repair:repair", "Show what can be repaired in a bucket; with --yes, repair it."),
+    LazyCommand(
+        "schemas", "ledgerfs.cli.schemas.group:schemas", "Save the schemas of topics beside their bucket, show them, give them by hand."
+    ),
     LazyCommand("rm", "ledgerfs.cli.rm:rm", "Delete ledgers of the tree's entries/: of each the index object first, then the data object."),
     LazyCommand("mount", "ledgerfs.cli.mount:mount", "Mount BUCKET on FOLDER, and return when it answers."),
     LazyCommand("umount", "ledgerfs.cli.umount:umount", "End the mount on FOLDER; one whose process was killed is cleared away."),
@@ -178,6 +183,6 @@ def exit_code_of(error: LedgerfsError) -> int:
     """Return the exit code for an error that ended a command."""
     if isinstance(error, _DAMAGE):
         return EXIT_DAMAGE
-    if isinstance(error, BucketNotFoundError | AccessDeniedError | StoreError):
+    if isinstance(error, BucketNotFoundError | AccessDeniedError | AdminApiError | StoreError):
         return EXIT_STORAGE
     return EXIT_USAGE

@@ -135,24 +135,24 @@ class AdminRequests:
     def _followed(self, path: str, tries: Tries) -> Answer:
         url = self.address + path
         for _ in range(_MOST_REDIRECTS):
-            status, headers, body = self._exchange(url, tries)
+            status, location, body = self._exchange(url, tries)
             if status not in _REDIRECTS:
                 return Answer(self.address, path, status, body)
-            url = _redirected(url, headers.get("Location", ""))
+            url = _redirected(url, location)
         raise AdminApiError(
             f"the broker leads from one broker to the next more than {_MOST_REDIRECTS} times", key=self.address
         )
 
-    def _exchange(self, url: str, tries: Tries) -> tuple[int, http.client.HTTPMessage, bytes]:
+    def _exchange(self, url: str, tries: Tries) -> tuple[int, str, bytes]:
         request = urllib.request.Request(url, headers=self._headers)  # noqa: S310  (the scheme is checked)
         try:
             with self._opener.open(request, timeout=max(tries.patience, 0.1)) as answer:
-                return answer.status, answer.headers, _body(answer, tries)
+                return answer.status, "", _body(answer, tries)
         except urllib.error.HTTPError as error:
             with error:
                 if error.code in _BUSY:
                     raise
-                return error.code, error.headers, _body(error.fp, tries)
+                return error.code, error.headers.get("Location", ""), _body(error.fp, tries)
         except urllib.error.URLError as error:
             raise error.reason if isinstance(error.reason, OSError) else error from error
         except (http.client.RemoteDisconnected, http.client.BadStatusLine) as error:

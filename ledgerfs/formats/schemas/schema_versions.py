@@ -1,13 +1,15 @@
 """The versions of a topic's schema, and which of them wrote a message.
 
-A version number is not one schema for ever: after a forced deletion numbers begin at 0 again, and so a number may stand for several schemas,
-one after the other. Which of them a message means its publish time tells: a schema is registered before the messages that name it, except
+A version number is not one schema for ever: after a forced deletion numbers begin at 0 again, and so one may stand for several schemas, one
+after the other. Which of them a message means its publish time tells: a schema is registered before the messages that name it, except
 for some milliseconds where a producer has several schemas.
 """
 
 import hashlib
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +23,9 @@ ODD_VERSION = -2
 """Number of a message that names a schema in another way than Pulsar does."""
 REGISTRATION_SLACK_MS = 10_000
 """How much later than a message its schema may have been registered, by two clocks."""
+REUSED = -1
+AMBIGUOUS = -2
+_BEFORE_ALL = -(2**62)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,15 @@ class TopicSchemas:
     """All versions that are known, in the order in which they were registered."""
 
     versions: tuple[SchemaVersion, ...] = ()
+
+    @classmethod
+    def of(cls, versions: Sequence[SchemaVersion]) -> "TopicSchemas":
+        """Return what is in effect of all that is saved, in whatever order: what users gave by hand comes before what was saved.
+
+        A schema that was given for any version (`ANY_VERSION`) is the first.
+        """
+        in_effect = sorted(_in_effect(versions), key=lambda one: _age(one, versions))
+        return cls(tuple(in_effect))
 
     @property
     def latest(self) -> SchemaVersion | None:
@@ -43,7 +57,13 @@ class TopicSchemas:
         """Equal for equal schemas: what is made with others is something else."""
         digest = hashlib.sha256()
         for one in self.versions:
-            said = (one.version, one.timestamp_ms, one.is_deletion, one.schema.type, sorted(one.schema.properties.items()))
+            said = (
+                one.version,
+                one.timestamp_ms,
+                one.is_deletion,
+                one.schema.type,
+                sorted(one.schema.properties.items()),
+            )
             digest.update(repr(said).encode() + one.schema.data + b"\0")
         return digest.hexdigest()
 
@@ -65,12 +85,58 @@ def _number(data: bytes) -> int:
 
 
 def writers_of(generations: Sequence[SchemaVersion], published_ms: Int64) -> Int64:
-    """Return which of the schemas of one number each message was written with, by its place among them; -1 for none.
+    """Return which of the schemas of one number each message was written with, by its place among them.
 
-    It is the last one that was registered before the message; one whose time nobody knows may be any.
+    It is the last one that was registered before the message; one whose time nobody knows may be any. `REUSED` where all were registered
+    later: the number meant another schema then, which is not known. `AMBIGUOUS` where one was registered within the slack after the
+    message, and a different one before. Two times with one place have no other between them.
     """
-    writers = np.full(published_ms.size, -1, np.int64)
-    for place, one in enumerate(generations):
-        since = -(2**62) if one.timestamp_ms is None else one.timestamp_ms - REGISTRATION_SLACK_MS
-        writers[published_ms >= since] = place
-    return writers
+    if not generations:
+        return np.full(published_ms.size, REUSED, np.int64)
+    starts = np.array([_BEFORE_ALL if one.timestamp_ms is None else one.timestamp_ms for one in generations], np.int64)
+    certain = np.maximum(np.searchsorted(starts, published_ms, "right") - 1, 0)
+    possible = np.searchsorted(starts, published_ms + REGISTRATION_SLACK_MS, "right") - 1
+    is_other = [one.schema != before.schema for before, one in pairwise(generations)]
+    # Schemas that are equal and follow each other are one kind.
+    kinds = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.array(is_other, np.int64))])
+    writers = np.where(kinds[certain] == kinds[possible], certain, AMBIGUOUS)
+    found: Int64 = np.where(possible < 0, REUSED, writers)
+    return found
+
+
+def _in_effect(versions: Sequence[SchemaVersion]) -> Iterator[SchemaVersion]:
+    """Yield what messages mean: what a user gave for a number, or else what was saved of it, but for times that a user gave one for."""
+    for number in sorted({one.version for one in versions}):
+        saved = [one for one in versions if one.version == number and not one.is_by_hand]
+        given = [one for one in versions if one.version == number and one.is_by_hand]
+        for_all = _last_word([one for one in given if one.timestamp_ms is None])
+        if for_all is not None:
+            yield for_all
+            continue
+        by_time = {one.timestamp_ms: one for one in saved}
+        for when in {one.timestamp_ms for one in given} - {None}:
+            for_then = _last_word([one for one in given if one.timestamp_ms == when])
+            if for_then is not None:
+                by_time[when] = for_then
+        yield from by_time.values()
+
+
+def _last_word(given: Sequence[SchemaVersion]) -> SchemaVersion | None:
+    """Return what a user said last; None if that was to take it back."""
+    last = max(given, key=lambda one: one.saved_ms or 0, default=None)
+    return None if last is None or last.is_deletion else last
+
+
+def _age(one: SchemaVersion, versions: Sequence[SchemaVersion]) -> tuple[float, int]:
+    """Return what orders versions by the time of their registration.
+
+    Of a schema by hand nobody knows that: it is as old as what was saved of its number. If nothing was, it is younger than all if its
+    number is beyond theirs, and otherwise older. Deletions have no time either, and mean nothing here.
+    """
+    if one.timestamp_ms is not None:
+        return one.timestamp_ms, one.version
+    saved = [
+        other.timestamp_ms for other in versions if other.version == one.version and other.timestamp_ms is not None
+    ]
+    is_beyond = all(other.version <= one.version for other in versions) and not one.is_deletion
+    return (max(saved) if saved else math.inf if is_beyond and one.version >= 0 else -math.inf), one.version

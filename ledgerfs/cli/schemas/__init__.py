@@ -1,0 +1,1 @@
+"""``ledgerfs schemas …``: the schemas of topics, saved beside their bucket."""

@@ -1,0 +1,37 @@
+"""The group of the commands about schemas."""
+
+import click
+
+from ledgerfs.cli.commands import LazyCommand, LazyGroup
+
+_EPILOG = """\b
+Examples:
+  ledgerfs schemas save http://broker:8080 s3://tier
+  ledgerfs schemas ls s3://tier
+  ledgerfs schemas show s3://tier public/default/orders --version 2
+  ledgerfs schemas set s3://tier public/default/orders orders.avsc
+
+\b
+A bucket has no schemas: messages have only a version number, which nobody can read without the cluster. Save them while it lives.
+"""
+
+_COMMANDS = (
+    LazyCommand(
+        "save", "ledgerfs.cli.schemas.save:save", "Save the schemas of a bucket's topics from a broker's admin API, every version."
+    ),
+    LazyCommand(
+        "ls", "ledgerfs.cli.schemas.ls:ls", "List the saved versions of topics, of all if none is named: type, time, fields, source."
+    ),
+    LazyCommand(
+        "show", "ledgerfs.cli.schemas.show:show",
+        "Show the definition of a topic's schema: of its newest version, or of another one.",
+    ),
+    LazyCommand(
+        "set", "ledgerfs.cli.schemas.set:set_schema", "Give the schema of a topic by hand: a file that defines it, or a type."
+    ),
+)  # fmt: skip
+
+
+@click.group(cls=LazyGroup, lazy=_COMMANDS, epilog=_EPILOG)
+def schemas() -> None:
+    """Save the schemas of topics beside their bucket, show them, give them by hand."""

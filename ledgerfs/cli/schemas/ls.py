@@ -1,0 +1,60 @@
+"""``ledgerfs schemas ls``: what is saved."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ledgerfs.cli.commands import command
+from ledgerfs.cli.options import bucket_argument, json_option
+from ledgerfs.cli.output import minute, print_json, say, show, table
+from ledgerfs.cli.schemas.places import place_option, saved_at
+from ledgerfs.display import printable
+
+if TYPE_CHECKING:
+    from ledgerfs.bucket.bucket import Bucket
+
+
+@command()
+@bucket_argument
+@click.argument("topics", metavar="[TOPIC]...", nargs=-1)
+@place_option("--from", "Where they were saved, if not in the bucket's own folder.")
+@json_option
+def ls(*, bucket: "Bucket", topics: tuple[str, ...], place: tuple[str, dict[str, Any]] | None, as_json: bool) -> None:
+    """List the saved versions of topics, of all if none is named: type, time, fields, source.
+
+    "Registered" is when the broker took the schema, UTC. A version that is there more than once was given again after a forced deletion;
+    the time when a message was published tells which schema it has. "any" is a schema that was given by hand for all messages that no other
+    version tells of.
+
+    \b
+    Examples:
+      ledgerfs schemas ls s3://tier
+      ledgerfs schemas ls s3://tier public/default/orders --json
+      ledgerfs schemas ls s3://tier --from /backup/schemas
+    """
+    # These import numpy and fsspec, which --help does not need.
+    from ledgerfs.cli.schemas import versions
+    from ledgerfs.formats.topic_names import schema_owner
+
+    saved = saved_at(bucket, place)
+    wanted = [schema_owner(topic).topic for topic in topics]
+    found = {name: saved.versions(name) for name in wanted} if wanted else saved.all_versions()
+    if as_json:
+        print_json([versions.as_json(name, one) for name, known in found.items() for one in known])
+    elif any(found.values()):
+        rows = table("topic", "version", "type", "registered", "fields", "source", right=("version",))
+        for name, known in found.items():
+            for one in known:
+                cells = (
+                    versions.number_of(one),
+                    versions.kind_of(one),
+                    minute(one.timestamp_ms),
+                    versions.fields_text(one),
+                    one.source,
+                )
+                rows.add_row(printable(name), *map(printable, cells))
+        show(rows)
+    for name in [name for name, known in found.items() if not known]:
+        say(f"{name}: no schema is saved")
+    if not found:
+        say(f"{saved.source}: no schemas are saved")

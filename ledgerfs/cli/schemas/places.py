@@ -1,0 +1,48 @@
+"""Where schemas are saved: in the bucket, or at a URL of their own."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ledgerfs.cli.options import parsed_options
+from ledgerfs.cli.traffic_options import Command
+
+if TYPE_CHECKING:
+    from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.schemas.saved_schemas import SavedSchemas
+
+
+def place_option(name: str, text: str) -> Callable[[Command], Command]:
+    """Return what adds the option for the URL, and -O; the command gets both as ``place``, for `saved_at`."""
+
+    def add(command: Command) -> Command:
+        url = click.option(name, "place", metavar="URL", callback=_place, help=text)
+        options = click.option(
+            "-O", "--target-option", "target_options", multiple=True, metavar="KEY=VALUE", is_eager=True, expose_value=False,
+            help=f"As -o, for the URL of {name}.", callback=_options,
+        )  # fmt: skip
+        return url(options(command))
+
+    return add
+
+
+def saved_at(bucket: "Bucket", place: tuple[str, dict[str, Any]] | None, *, make: bool = False) -> "SavedSchemas":
+    """Return the saved schemas of a bucket; with ``make`` the folder at a URL of their own is made."""
+    # This imports fsspec, which --help does not need.
+    from ledgerfs.schemas.saved_schemas import SavedSchemas, saved_schemas_at
+
+    if place is None:
+        return SavedSchemas(bucket.raw_store)
+    saved = saved_schemas_at(*place)
+    if make:
+        saved.make_place()
+    return saved
+
+
+def _options(context: click.Context, _: click.Parameter, values: tuple[str, ...]) -> None:
+    context.meta["ledgerfs.place_options"] = parsed_options(values)
+
+
+def _place(context: click.Context, _: click.Parameter, url: str | None) -> tuple[str, dict[str, Any]] | None:
+    return None if url is None else (url, context.meta.get("ledgerfs.place_options") or {})

@@ -1,0 +1,106 @@
+"""``ledgerfs schemas save``: the schemas of all topics, from a living cluster to the place beside the bucket."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ledgerfs.cli.commands import command
+from ledgerfs.cli.notices import notice
+from ledgerfs.cli.options import bucket_argument, json_option
+from ledgerfs.cli.output import print_json, progress, say
+from ledgerfs.cli.schemas.broker_options import admin_api, broker_argument
+from ledgerfs.cli.schemas.places import place_option, saved_at
+
+if TYPE_CHECKING:
+    from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.schemas.saving import SavedTopic
+
+
+@command()
+@broker_argument
+@bucket_argument
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only of this topic; may be repeated.")
+@place_option("--to", "Save them at this URL, not in the bucket's own folder _ledgerfs/schemas.")
+@json_option
+@click.pass_context
+def save(
+    context: click.Context,
+    *,
+    broker: str,
+    bucket: "Bucket",
+    topics: tuple[str, ...],
+    place: tuple[str, dict[str, Any]] | None,
+    as_json: bool,
+    **access: Any,  # noqa: ANN401  (of the broker)
+) -> None:
+    """Save the schemas of a bucket's topics from a broker's admin API, every version.
+
+    BROKER is the address of its web service: http://host:8080, https://host:8443. What was saved before stays, whatever the cluster says
+    now, and also under a version that means another schema by now: run this again and again. The schemas of each cluster need a place of
+    their own. Versions that were deleted in the cluster before can not be saved.
+
+    Exit code 1: the schemas of some topics could not be saved, and were named; those of the others are.
+
+    \b
+    Examples:
+      ledgerfs schemas save http://broker:8080 s3://tier
+      ledgerfs schemas save https://broker:8443 s3://tier --token-file token.txt --tls-ca ca.pem
+      ledgerfs schemas save http://broker:8080 s3://tier --topic public/default/orders --to /backup/schemas
+    """
+    # This imports numpy and fsspec, which --help does not need.
+    from ledgerfs.schemas.saving import save_schemas
+
+    source = admin_api(broker, **access)
+    with progress() as update:
+        bucket.refresh(update)
+    names = _names(bucket, topics)
+    saved = saved_at(bucket, place, make=True)
+    done = []
+    with progress() as update:
+        for one in save_schemas(source, saved, names):
+            done.append(one)
+            update("saving schemas", len(done), len(names))
+    _report(done, saved.source, as_json=as_json)
+    if not names:
+        notice(bucket)
+    if any(one.error is not None for one in done):
+        context.exit(1)
+
+
+def _names(bucket: "Bucket", topics: tuple[str, ...]) -> list[str]:
+    """Return the topics, each once: partitions have the schemas of the whole."""
+    from ledgerfs.errors import InvalidNameError
+    from ledgerfs.formats.topic_names import schema_owner
+
+    if topics:
+        return list(dict.fromkeys(schema_owner(bucket.topic(name).name).topic for name in topics))
+    found: dict[str, None] = {}
+    for topic in bucket.topics():
+        try:
+            found[schema_owner(topic.managed_ledger or "").topic] = None
+        except InvalidNameError:
+            say(f"{topic.name}: not the name of a topic; it has no schemas")
+    return list(found)
+
+
+def _report(done: "list[SavedTopic]", place: str, *, as_json: bool) -> None:
+    if as_json:
+        topics = [
+            {
+                "topic": one.topic,
+                "versions": one.versions,
+                "new": one.new,
+                "error": None if one.error is None else str(one.error),
+            }
+            for one in done
+        ]
+        print_json({"place": place, "topics": topics})
+    for one in done:
+        if one.error is not None:
+            say(f"{one.topic}: not saved: {one.error}")
+    failed = sum(one.error is not None for one in done)
+    without = sum(one.error is None and not one.versions for one in done)
+    versions, new = sum(one.versions for one in done), sum(one.new for one in done)
+    text = f"{place}: {versions:,} versions of {len(done) - failed - without:,} topics, {new:,} of them new"
+    text += f"; {without:,} topics have no schema" if without else ""
+    say(text + (f"; {failed:,} topics failed" if failed else ""))

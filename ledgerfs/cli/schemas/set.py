@@ -1,0 +1,118 @@
+"""``ledgerfs schemas set``: a schema by hand."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ledgerfs.cli.commands import command
+from ledgerfs.cli.options import bucket_argument, json_option, parsed_texts
+from ledgerfs.cli.output import print_json, say
+from ledgerfs.cli.parameter_types import LocalPath
+from ledgerfs.cli.schemas.places import place_option, saved_at
+from ledgerfs.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.formats.schemas.schema_info import SchemaInfo
+
+
+@command("set")
+@bucket_argument
+@click.argument("topic")
+@click.argument("file", metavar="[FILE]", type=LocalPath(), required=False)
+@click.option(
+    "--type",
+    "kind",
+    metavar="TYPE",
+    help="Pulsar's name of the type: avro, json, protobuf_native, string, int64, ….  [default: by FILE]",
+)
+@click.option("--message", metavar="NAME", help="Full name of the message in FILE, for Protobuf.")
+@click.option(
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Of the schema, such as __charset=UTF-16; may be repeated.",
+)
+@click.option(
+    "--key",
+    metavar="TYPE|FILE",
+    help="For pairs: the type of the key, or an .avsc file; the other options are about the value.",
+)
+@click.option("--separated", is_flag=True, help="For pairs: the key is the message's, not in its payload.")
+@click.option(
+    "--version",
+    "number",
+    type=click.IntRange(min=0),
+    help="Which version it is.  [default: any that nothing else tells of]",
+)
+@click.option(
+    "--registered",
+    metavar="TIME",
+    help="Since when the version means this, for one that meant another schema before or after.",
+)
+@click.option("--take-back", is_flag=True, help="Take back what was given by hand for this version.")
+@place_option("--to", "Save it at this URL, not in the bucket's own folder _ledgerfs/schemas.")
+@json_option
+def set_schema(
+    *, bucket: "Bucket", topic: str, place: tuple[str, dict[str, Any]] | None, as_json: bool, number: int | None,
+    registered: str | None, take_back: bool, **given: Any,  # noqa: ANN401  (click's)
+) -> None:  # fmt: skip
+    """Give the schema of a topic by hand: a file that defines it, or a type.
+
+    FILE is an Avro schema (.avsc) for AVRO and, with --type json, JSON; for Protobuf a set of descriptors (protoc --include_imports
+    --descriptor_set_out=orders.desc) or, where protoc is installed, a .proto file. Other types need none.
+
+    Without --version it is the schema of all messages that nothing else tells of: those without a version, and those whose version is not
+    saved. With --version it is used in place of what is saved for that version, which stays saved.
+
+    \b
+    Examples:
+      ledgerfs schemas set s3://tier public/default/orders orders.avsc
+      ledgerfs schemas set s3://tier public/default/orders orders.desc --message shop.Order --version 0
+      ledgerfs schemas set s3://tier public/default/counts --type int64
+      ledgerfs schemas set s3://tier public/default/pairs orders.avsc --key int32
+      ledgerfs schemas set s3://tier public/default/orders --version 0 --take-back
+    """
+    # These import numpy and fsspec, which --help does not need.
+    from ledgerfs.cli.schemas import versions
+    from ledgerfs.formats.schemas.schema_info import ANY_VERSION, BY_HAND, SchemaInfo, SchemaVersion
+    from ledgerfs.formats.topic_names import schema_owner
+    from ledgerfs.ledgers.time_arguments import milliseconds_of
+
+    if registered is not None and number is None:
+        raise InvalidOptionError("is of one version; which one is it (--version)?", key="--registered")
+    schema = SchemaInfo("NONE") if take_back else _schema(given)
+    if take_back and any(given.values()):
+        raise InvalidOptionError("takes back a schema, and gives none", key="--take-back")
+    version = SchemaVersion(
+        ANY_VERSION if number is None else number,
+        schema,
+        milliseconds_of(registered),
+        is_deletion=take_back,
+        source=BY_HAND,
+        saved_ms=int(time.time() * 1000),
+    )
+    name = schema_owner(bucket.topic(topic).name).topic
+    saved = saved_at(bucket, place, make=True)
+    saved.add(name, [version])
+    if as_json:
+        print_json(versions.as_json(name, version))
+    else:
+        what = f"version {number}" if number is not None else "all messages that no other version tells of"
+        say(f"{name}: {what}: {versions.kind_of(version)}, saved at {saved.source}")
+
+
+def _schema(given: dict[str, Any]) -> "SchemaInfo":
+    from ledgerfs.schemas.by_hand import PLAIN_TYPES, key_value_by_hand, schema_by_hand
+
+    value = schema_by_hand(given["kind"], given["file"], given["message"], parsed_texts(given["properties"]))
+    if given["key"] is None:
+        if given["separated"]:
+            raise InvalidOptionError("is of pairs, which have a --key", key="--separated")
+        return value
+    is_plain = given["key"].upper() in PLAIN_TYPES
+    key = schema_by_hand(given["key"]) if is_plain else schema_by_hand(None, Path(given["key"]))
+    return key_value_by_hand(key, value, is_separated=given["separated"])

@@ -1,0 +1,72 @@
+"""``ledgerfs schemas show``: one definition."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ledgerfs.cli.commands import command
+from ledgerfs.cli.options import bucket_argument, json_option
+from ledgerfs.cli.output import minute, print_json, say
+from ledgerfs.cli.schemas.places import place_option, saved_at
+from ledgerfs.display import printable
+
+if TYPE_CHECKING:
+    from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.formats.schemas.schema_info import SchemaVersion
+
+
+@command()
+@bucket_argument
+@click.argument("topic")
+@click.option("--version", "number", type=click.IntRange(min=0), help="Which one.  [default: the newest]")
+@place_option("--from", "Where they were saved, if not in the bucket's own folder.")
+@json_option
+def show(
+    *, bucket: "Bucket", topic: str, number: int | None, place: tuple[str, dict[str, Any]] | None, as_json: bool
+) -> None:
+    """Show the definition of a topic's schema: of its newest version, or of another one.
+
+    On standard output is the definition alone, so that it can be given to other tools: for Avro and JSON the Avro schema. Of a version
+    that was given again after a forced deletion each is shown, the oldest first.
+
+    \b
+    Examples:
+      ledgerfs schemas show s3://tier public/default/orders > orders.avsc
+      ledgerfs schemas show s3://tier public/default/orders --version 0 --json
+    """
+    # These import numpy and fsspec, which --help does not need.
+    from ledgerfs.cli.schemas import versions
+    from ledgerfs.errors import UnknownSchemaError
+    from ledgerfs.formats.schemas.described import definition_of
+    from ledgerfs.formats.schemas.schema_versions import TopicSchemas
+    from ledgerfs.formats.topic_names import schema_owner
+
+    name = schema_owner(topic).topic
+    known = TopicSchemas.of(saved_at(bucket, place).versions(name))
+    latest = known.latest
+    found = ([] if latest is None else [latest]) if number is None else known.numbered(number)
+    if not found:
+        what = "no schema is saved" if number is None else f"version {number} is not saved"
+        raise UnknownSchemaError(f"{what}; `ledgerfs schemas save` saves it while the cluster lives", key=name)
+    if as_json:
+        print_json(
+            [{**versions.as_json(name, one), **_more(one), "definition": definition_of(one.schema)} for one in found]
+        )
+        return
+    for one in found:
+        say(
+            f"{name}: version {versions.number_of(one)}, {one.schema.type}, registered {minute(one.timestamp_ms)}, {one.source}"
+        )
+        definition = definition_of(one.schema)
+        if isinstance(definition, dict) and "files" in definition:
+            click.echo("\n".join(map(printable, definition["files"].splitlines())))
+        elif definition is not None:
+            print_json(definition)
+
+
+def _more(version: "SchemaVersion") -> dict[str, Any]:
+    try:
+        data: str | None = version.schema.data.decode()
+    except UnicodeDecodeError:
+        data = None
+    return {"properties": dict(version.schema.properties), "data": data}

@@ -1,0 +1,46 @@
+"""Saved versions as commands show them."""
+
+from typing import Any
+
+from ledgerfs.errors import InvalidSchemaError
+from ledgerfs.formats.schemas.described import fields_of
+from ledgerfs.formats.schemas.schema_info import ANY_VERSION, SchemaVersion
+from ledgerfs.ledgers.time_arguments import iso_time
+
+
+def number_of(version: SchemaVersion) -> str:
+    """Return its number as people read it."""
+    return "any" if version.version == ANY_VERSION else str(version.version)
+
+
+def kind_of(version: SchemaVersion) -> str:
+    """Return its type; what ends the versions before it has none."""
+    if version.is_deletion:
+        return "(taken back)" if version.is_by_hand else "(deleted)"
+    return version.schema.type
+
+
+def fields_text(version: SchemaVersion) -> str:
+    """Return its fields in one line; for a schema that is damaged, what is wrong with it."""
+    try:
+        return ", ".join(fields_of(version.schema))
+    except InvalidSchemaError as error:
+        return f"not readable: {error}"
+
+
+def as_json(topic: str, version: SchemaVersion) -> dict[str, Any]:
+    """Return it as values that JSON knows, without its definition."""
+    try:
+        fields: list[str] | None = fields_of(version.schema)
+    except InvalidSchemaError:
+        fields = None
+    return {
+        "topic": topic,
+        "version": None if version.version == ANY_VERSION else version.version,
+        "type": None if version.is_deletion else version.schema.type,
+        "deletion": version.is_deletion,
+        "registered": iso_time(version.timestamp_ms),
+        "fields": fields,
+        "source": version.source,
+        "saved": iso_time(version.saved_ms),
+    }

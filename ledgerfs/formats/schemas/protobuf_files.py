@@ -1,0 +1,88 @@
+"""The text of a PROTOBUF_NATIVE schema: JSON around a set of file descriptors, and the name of the message in it."""
+
+import base64
+import json
+from collections.abc import Iterator
+
+from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+
+from ledgerfs.errors import InvalidSchemaError
+
+_GOOGLES = "google.protobuf"
+
+
+def native_schema_data(descriptors: bytes, message: str | None) -> bytes:
+    """Return the schema of a message in a ``FileDescriptorSet``, as ``protoc --include_imports --descriptor_set_out`` writes it.
+
+    Without a name it is the only message that stands alone in a file. Raises `InvalidSchemaError`.
+    """
+    try:
+        files = FileDescriptorSet.FromString(descriptors)
+    except DecodeError as error:
+        raise InvalidSchemaError("not a set of file descriptors, as protoc --descriptor_set_out writes it") from error
+    _require_all_imports(files)
+    file, name = _root(files, message)
+    told = {
+        "fileDescriptorSet": base64.b64encode(descriptors).decode(),
+        "rootMessageTypeName": name,
+        "rootFileDescriptorName": file,
+    }
+    return json.dumps(told).encode()
+
+
+def read_native_schema(data: bytes) -> tuple[FileDescriptorSet, DescriptorProto]:
+    """Return the descriptors of a PROTOBUF_NATIVE schema, and that of its message; raises `InvalidSchemaError`."""
+    try:
+        told = json.loads(data)
+        files = FileDescriptorSet.FromString(base64.b64decode(told["fileDescriptorSet"]))
+        name = told["rootMessageTypeName"]
+    except (ValueError, KeyError, TypeError, RecursionError, DecodeError) as error:
+        raise InvalidSchemaError(
+            "a PROTOBUF_NATIVE schema is JSON with a set of descriptors, and this is not"
+        ) from error
+    for found, _, message in _messages(files):
+        if found == name:
+            return files, message
+    raise InvalidSchemaError(f"the descriptors have no message {name!r}")
+
+
+def _root(files: FileDescriptorSet, message: str | None) -> tuple[str, str]:
+    """Return the file of a message, and its full name."""
+    if message is not None:
+        for name, file, _ in _messages(files):
+            if name == message.removeprefix("."):
+                return file, name
+    own = {file.name: file.package for file in files.file}
+    offered = [(file, name) for name, file, _ in _messages(files) if not own[file].startswith(_GOOGLES)]
+    if message is None and len(offered) == 1:
+        return offered[0]
+    names = ", ".join(name for _, name in offered[:20]) or "none"
+    asked = "which message is it?" if message is None else f"there is no message {message!r}."
+    raise InvalidSchemaError(f"{asked} --message names one of: {names}")
+
+
+def _messages(files: FileDescriptorSet) -> Iterator[tuple[str, str, DescriptorProto]]:
+    """Yield the full name of each message, those in others as well, the name of its file, and the message."""
+    for file in files.file:
+        waiting = [(file.package, one) for one in reversed(file.message_type)]
+        while waiting:
+            before, one = waiting.pop()
+            name = f"{before}.{one.name}" if before else one.name
+            yield name, file.name, one
+            waiting += [(name, inner) for inner in reversed(one.nested_type) if not inner.options.map_entry]
+
+
+def _require_all_imports(files: FileDescriptorSet) -> None:
+    pool, waiting = DescriptorPool(), {file.name: file for file in files.file}
+    while waiting:
+        ready = [name for name, file in waiting.items() if not waiting.keys() & set(file.dependency)]
+        if not ready:
+            raise InvalidSchemaError("the files of the descriptors import each other in a circle")
+        for name in ready:
+            try:
+                pool.AddSerializedFile(waiting.pop(name).SerializeToString())
+            except (TypeError, KeyError) as error:
+                hint = "protoc needs --include_imports to put them there"
+                raise InvalidSchemaError(f"{name} needs files that are not in the set; {hint}: {error}") from error

@@ -1,0 +1,150 @@
+"""Schemas that users give by hand: a file with a definition, or the name of a type that needs none."""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+from ledgerfs.errors import InvalidOptionError, InvalidSchemaError
+from ledgerfs.formats.schemas.avro_schema import parse_avro_schema
+from ledgerfs.formats.schemas.protobuf_files import native_schema_data
+from ledgerfs.formats.schemas.saved_schema import MAX_SAVED_BYTES
+from ledgerfs.formats.schemas.schema_info import TYPE_NUMBERS, SchemaInfo, key_value_schema
+
+DEFINED_TYPES = ("AVRO", "JSON", "PROTOBUF_NATIVE")
+"""Types that need a file."""
+PLAIN_TYPES = tuple(sorted(set(TYPE_NUMBERS) - {*DEFINED_TYPES, "NONE", "PROTOBUF", "KEY_VALUE"}))
+"""Types that need none."""
+_PROTOBUF_SUFFIXES = frozenset({".desc", ".pb", ".protoset", ".proto"})
+_PROTOC_SECONDS = 60
+
+
+def schema_by_hand(
+    kind: str | None, file: Path | None = None, message: str | None = None, properties: Mapping[str, str] | None = None
+) -> SchemaInfo:
+    """Return a schema of a type of Pulsar's, defined by a file if the type needs one.
+
+    Parameters
+    ----------
+    kind
+        The type's name; None for what the file's suffix says: AVRO for ``.avsc``, PROTOBUF_NATIVE for ``.desc`` and ``.proto``.
+    file
+        For AVRO and JSON an Avro schema; for PROTOBUF_NATIVE a set of descriptors, or a ``.proto`` file, which needs protoc.
+    message
+        Full name of the message in the descriptors.
+    properties
+        Of the schema, such as ``__charset``.
+
+    Raises
+    ------
+    InvalidOptionError
+        The type is unknown, or needs a file, or does not take one; the file cannot be read.
+    InvalidSchemaError
+        The file is no such definition.
+
+    """
+    name = _type_of(kind, file)
+    texts = dict(properties or {})
+    if name in PLAIN_TYPES:
+        if file is not None or message is not None:
+            raise InvalidOptionError("needs no file and no message to define it", key=f"type {name}")
+        return SchemaInfo(name, b"", texts)
+    if file is None:
+        raise InvalidOptionError("needs a file that defines it", key=f"type {name}")
+    if name == "PROTOBUF_NATIVE":
+        return SchemaInfo(name, _protobuf(file, message), texts)
+    if message is not None:
+        raise InvalidOptionError("is of Protobuf alone", key="--message")
+    data = _read(file)
+    with _naming(file):
+        parse_avro_schema(data)
+    return SchemaInfo(name, data, texts)
+
+
+def key_value_by_hand(key: SchemaInfo, value: SchemaInfo, *, is_separated: bool) -> SchemaInfo:
+    """Return the schema of pairs of two others; separated, the key is the key of the message."""
+    data = {name: json.loads(part.data) if part.data else "" for name, part in (("key", key), ("value", value))}
+    properties = {"kv.encoding.type": "SEPARATED" if is_separated else "INLINE"}
+    for name, part in (("key", key), ("value", value)):
+        properties |= {
+            f"{name}.schema.name": "",
+            f"{name}.schema.type": part.type,
+            f"{name}.schema.properties": json.dumps(dict(part.properties)),
+        }
+    made = SchemaInfo("KEY_VALUE", json.dumps(data).encode(), properties)
+    key_value_schema(made)
+    return made
+
+
+def _type_of(kind: str | None, file: Path | None) -> str:
+    if kind is None:
+        if file is None:
+            raise InvalidOptionError("expected a file that defines the schema, or --type", key="schema")
+        return "PROTOBUF_NATIVE" if file.suffix in _PROTOBUF_SUFFIXES else "AVRO"
+    name = kind.upper().replace("-", "_")
+    if name not in {*DEFINED_TYPES, *PLAIN_TYPES}:
+        raise InvalidOptionError.unknown(kind, map(str.lower, (*DEFINED_TYPES, *PLAIN_TYPES)))
+    return name
+
+
+def _protobuf(file: Path, message: str | None) -> bytes:
+    descriptors = _compiled(file) if file.suffix == ".proto" else _read(file)
+    with _naming(file):
+        return native_schema_data(descriptors, message)
+
+
+def _compiled(file: Path) -> bytes:
+    """Return the descriptors of a ``.proto`` file and of what it imports, from its folder or below."""
+    _read(file)
+    protoc = _protoc()
+    if not protoc:
+        command = f"protoc --include_imports --descriptor_set_out=schema.desc {file.name}"
+        raise InvalidOptionError(
+            f"protoc is not installed here; where it is: {command}, and give schema.desc", key=str(file)
+        )
+    with tempfile.TemporaryDirectory(prefix="ledgerfs-") as folder:
+        out = Path(folder, "schema.desc")
+        command_line = [*protoc, f"-I{file.parent}", "--include_imports", f"--descriptor_set_out={out}", str(file)]
+        try:
+            done = subprocess.run(command_line, capture_output=True, text=True, timeout=_PROTOC_SECONDS, check=False)  # noqa: S603
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise InvalidOptionError(f"protoc failed: {error}", key=str(file)) from error
+        if done.returncode:
+            raise InvalidSchemaError(f"protoc does not take it: {' '.join(done.stderr.split())}", key=str(file))
+        return out.read_bytes()
+
+
+def _protoc() -> list[str]:
+    """Return how protoc begins: of the system, or of grpcio-tools; nothing without any."""
+    found = shutil.which("protoc")
+    if found is not None:
+        return [found]
+    tools = find_spec("grpc_tools")
+    if tools is None or tools.origin is None:
+        return []
+    return [sys.executable, "-m", "grpc_tools.protoc", f"-I{Path(tools.origin).with_name('_proto')}"]
+
+
+def _read(file: Path) -> bytes:
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(MAX_SAVED_BYTES // 4 + 1)
+    except OSError as error:
+        raise InvalidOptionError(f"cannot be read: {error.strerror or error}", key=str(file)) from error
+    if len(data) > MAX_SAVED_BYTES // 4:
+        raise InvalidOptionError(f"has more than {MAX_SAVED_BYTES // 4} bytes, which no schema has", key=str(file))
+    return data
+
+
+@contextmanager
+def _naming(file: Path) -> Iterator[None]:
+    """Have errors name the file."""
+    try:
+        yield
+    except InvalidSchemaError as error:
+        raise InvalidSchemaError(error.reason, key=str(file)) from error
