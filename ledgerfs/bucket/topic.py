@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ledgerfs.bucket.wanted_topics import NamedTopic
 from ledgerfs.display import html_table, names_shown, printable
@@ -12,10 +12,21 @@ from ledgerfs.ledgers.missing_ledgers import MissingLedger
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.ledgers.time_arguments import CLOCK_SLACK_MS, Moment, iso_time
 from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
-from ledgerfs.scan.options import ORDERS, OnCorrupt, OnEncrypted, Order, PrivateKeys, Transactions
+from ledgerfs.scan.options import (
+    ORDERS,
+    OnCorrupt,
+    OnEncrypted,
+    OnUndecodable,
+    Order,
+    PrivateKeys,
+    Transactions,
+    Values,
+)
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
+    from ledgerfs.formats.schemas.schema_versions import TopicSchemas
     from ledgerfs.ledgers.catalog import Catalog
     from ledgerfs.scan.message_by_id import Message
     from ledgerfs.scan.message_id import MessageId
@@ -116,6 +127,10 @@ class Topic:
         include_markers: bool = False,
         check_checksums: bool = True,
         max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
+        values: Values = "bytes",
+        schema_version: "int | str | SchemaInfo | dict[str, Any]" = "latest",
+        flatten: bool = False,
+        on_undecodable: OnUndecodable = "raise",
         order: Order = "partition",
     ) -> "Scan | PartitionedScan":
         """Return the topic as a table that streams: iterate it, or hand it to pyarrow, pandas, Polars or DuckDB.
@@ -145,6 +160,17 @@ class Topic:
             Whether the CRC32C of every entry that has one is compared.
         max_message_bytes
             The largest message to decompress, or to join from chunks.
+        values
+            ``bytes``, as they are; ``typed``: columns, by the schemas that are saved of the topic (`schema_versions`); ``auto``: columns
+            where there are any.
+        schema_version
+            As what values are read: ``latest``; a number; a schema (an Avro one as in JSON, or a `SchemaInfo`); or ``each``, a struct
+            with a field for each version, as it was written.
+        flatten
+            Whether the fields of values are columns beside the others; those that have the name of another are ``value_…``.
+        on_undecodable
+            For values that contradict their schema, or whose schema is not known: ``raise``, ``null``, or ``skip`` the message. They are
+            counted in ``undecodable`` of the scan.
         order
             Of a partitioned topic: ``partition``, one after the other; or ``publish_time``, where of the partitions' next messages the one
             published first comes next. The messages of a partition keep their order in both.
@@ -159,6 +185,8 @@ class Topic:
             self.name, (), columns=columns, start_time=start_time, end_time=end_time, clock_slack_ms=clock_slack_ms,
             transactions=transactions, on_corrupt=on_corrupt, private_keys=private_keys, on_encrypted=on_encrypted,
             include_markers=include_markers, check_checksums=check_checksums, max_message_bytes=max_message_bytes,
+            values=values, schema_version=schema_version, flatten=flatten, on_undecodable=on_undecodable,
+            schemas=self._schemas,
         )  # fmt: skip
         catalog = self.bucket.catalog
         names = self._managed_ledgers(catalog)
@@ -235,6 +263,20 @@ class Topic:
             on_encrypted=on_encrypted, include_markers=include_markers, check_checksums=check_checksums,
             max_message_bytes=max_message_bytes,
         )  # fmt: skip
+
+    def schema_versions(self) -> "tuple[SchemaVersion, ...]":
+        """Return the versions of the topic's schema that are saved in the bucket, or given by hand, in the order of their registration.
+
+        Raises as `ledgerfs.schemas.saved_schemas.SavedSchemas.versions`.
+        """
+        return self._schemas().versions
+
+    def _schemas(self) -> "TopicSchemas":
+        # These read JSON of schemas, which most topics' bytes do not need.
+        from ledgerfs.formats.schemas.schema_versions import TopicSchemas
+        from ledgerfs.schemas.saved_schemas import SavedSchemas
+
+        return TopicSchemas.of(SavedSchemas(self.bucket.raw_store).versions(self.name))
 
     def _managed_ledgers(self, catalog: "Catalog") -> list[str | None]:
         return self._named.managed_ledgers(catalog)

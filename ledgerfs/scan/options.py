@@ -11,6 +11,8 @@ Transactions = Literal["committed", "readable", "all"]
 OnEncrypted = Literal["raise", "null", "skip"]
 OnCorrupt = Literal["raise", "skip"]
 Order = Literal["partition", "publish_time"]
+Values = Literal["bytes", "typed", "auto"]
+OnUndecodable = Literal["raise", "null", "skip"]
 PrivateKeys = Mapping[str, str | bytes | PathLike[str]]
 """{name of the key in Pulsar: PEM, or the path of a PEM file}."""
 
@@ -33,6 +35,10 @@ class ScanOptions(MessageOptions, total=False):
     clock_slack_ms: int
     transactions: Transactions
     on_corrupt: OnCorrupt
+    values: Values
+    schema_version: Any
+    flatten: bool
+    on_undecodable: OnUndecodable
 
 
 MESSAGE_OPTIONS = tuple(MessageOptions.__annotations__)

@@ -64,7 +64,7 @@ class PartitionedScan:
     @classmethod
     def of(cls, whole: Scan, partitions: Sequence[PartitionLedgers], order: Order) -> "PartitionedScan":
         """Return the scan of some partitions, with the options of ``whole``, a scan of no ledgers."""
-        names, options = whole.schema.names, whole.options
+        names, options = whole.message_columns, whole.options
         if not names:
             # Rows without columns are equal in any order.
             order = "partition"

@@ -4,7 +4,7 @@ Ledgers come in the order of the topic and entries in the order of the ledger, s
 see (markers, messages of transactions that were not committed) are left out unless they are asked for.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ledgerfs.display import html_table, names_shown, printable
 from ledgerfs.errors import InvalidOptionError
+from ledgerfs.formats.schemas.schema_versions import TopicSchemas
 from ledgerfs.ledgers.ledger_times import LedgerTimes, TimeRange
 from ledgerfs.ledgers.missing_ledgers import MissingLedger, missing_error
 from ledgerfs.ledgers.reader import LedgerReader, OnRead
@@ -28,7 +29,8 @@ from ledgerfs.scan.reread_damaged import walk_entries
 from ledgerfs.scan.time_pruning import Pruned, TimePruning
 from ledgerfs.scan.topic_entries import Reach, read_entries
 from ledgerfs.scan.transaction_outcomes import Known, TransactionOutcomes
-from ledgerfs.scan.typed_values import TypedValues, Undecodable
+from ledgerfs.scan.typed_values import TypedValues, typed_values
+from ledgerfs.scan.value_reading import Undecodable, ValueReading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +39,10 @@ _CHOICES = {
     "transactions": ("committed", "readable", "all"),
     "on_encrypted": ("raise", "null", "skip"),
     "on_corrupt": ("raise", "skip"),
+    "values": ("bytes", "typed", "auto"),
+    "on_undecodable": ("raise", "null", "skip"),
 }
+_OF_VALUES = ("values", "schema_version", "flatten", "on_undecodable")
 
 
 @dataclass(slots=True)
@@ -129,12 +134,17 @@ class Scan:
         return read if self.values is None else self.values.schema_for(read.names)
 
     @property
+    def message_columns(self) -> tuple[str, ...]:
+        """The columns of the message table that are wanted, whatever the value becomes."""
+        return tuple(schema_of(self.options.columns).names)
+
+    @property
     def times(self) -> TimeRange:
         """The range of publish times to read."""
         return TimeRange(self.options.start_ms, self.options.end_ms, self.clock_slack_ms)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        if self.values is not None:
+        if self.values is not None and self.values.are_needed(self.message_columns):
             return self._read_typed(self.values)
         if self.schema.names:
             return self._read(self.options)
@@ -144,8 +154,8 @@ class Scan:
     def _read_typed(self, values: TypedValues) -> Iterator[pa.RecordBatch]:
         """Read what values are decoded from, and yield batches of the wanted columns."""
         self.undecodable = []
-        wanted = schema_of(self.options.columns).names
-        reading = values.begin(wanted, self.undecodable)
+        wanted = self.message_columns
+        reading = ValueReading(values, wanted, self.undecodable)
         untyped = replace(self, values=None, options=replace(self.options, columns=values.columns_for(wanted)))
         for batch in untyped:
             yield reading(batch)
@@ -292,15 +302,19 @@ def make_scan(
     clock_slack_ms: int = CLOCK_SLACK_MS,
     transactions: str = "committed",
     private_keys: Any = None,  # noqa: ANN401  (a mapping of PEM texts or paths)
+    schemas: Callable[[], TopicSchemas] = TopicSchemas,
     **options: Any,  # noqa: ANN401  (fields of DecodeOptions)
 ) -> Scan:
-    """Return a scan from the arguments that users give; raises `InvalidOptionError` for an invalid column, time or choice."""
+    """Return a scan from the arguments that users give; ``schemas`` is asked for those of the topic if values are not to be bytes.
+
+    Raises `InvalidOptionError` for an invalid column, time or choice, and as `typed_values`.
+    """
     require_known(options)
     given = {"transactions": transactions, **options}
     for name, choices in _CHOICES.items():
         if given.get(name, choices[0]) not in choices:
             raise InvalidOptionError(f"expected one of {', '.join(choices)}", key=f"{name}={given[name]!r}")
-    for name in ("include_markers", "check_checksums"):
+    for name in ("include_markers", "check_checksums", "flatten"):
         if not isinstance(options.get(name, True), bool):
             raise InvalidOptionError("expected True or False", key=f"{name}={options[name]!r}")
     if isinstance(clock_slack_ms, bool) or not isinstance(clock_slack_ms, int) or clock_slack_ms < 0:
@@ -311,9 +325,13 @@ def make_scan(
     if columns is None and transactions == "all":
         columns = (*DEFAULT_COLUMNS, "txn_state")
     schema_of(columns)
+    of_values = {name: options.pop(name) for name in _OF_VALUES if name in options}
+    values = None if of_values.get("values", "bytes") == "bytes" else typed_values(topic, schemas(), **of_values)
     decode = replace(DecodeOptions(columns, milliseconds_of(start_time), milliseconds_of(end_time)), **options)
     decrypt = _decrypt_with(private_keys)
-    return Scan(topic, ledgers, decode, transactions, decrypt, clock_slack_ms=clock_slack_ms, missing=missing)
+    return Scan(
+        topic, ledgers, decode, transactions, decrypt, clock_slack_ms=clock_slack_ms, missing=missing, values=values
+    )
 
 
 def _gives_up(decoder: TopicDecoder) -> bool:

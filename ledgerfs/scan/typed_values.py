@@ -1,54 +1,20 @@
-"""Values as columns: what the schemas of a topic make of the bytes of its messages.
-
-A batch may have messages of several versions. They are decoded version by version, each to the type that is wanted, and put back in their
-order. What cannot be decoded is null, left out or an error, and counted by version and reason.
-"""
+"""Values as columns: how a scan shows them, and what the schemas of its topic make of them."""
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
-from ledgerfs.errors import InvalidOptionError, InvalidSchemaError, UndecodableValueError, UnknownSchemaError
-from ledgerfs.formats.array_types import Bytes, Int64, Mask
+from ledgerfs.errors import InvalidOptionError, UnknownSchemaError
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
-from ledgerfs.formats.schemas.schema_versions import NO_VERSION, ODD_VERSION, TopicSchemas, version_numbers, writers_of
+from ledgerfs.formats.schemas.schema_versions import TopicSchemas
 from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
 from ledgerfs.messages.values.decoders import decoder_of
-from ledgerfs.messages.values.value_decoder import ValueDecoder
+from ledgerfs.scan.options import OnUndecodable
 
-OnUndecodable = Literal["raise", "null", "skip"]
 NEEDED = ("ledger_id", "entry_id", "batch_index", "publish_time", "schema_version", "value")
 """Columns that are read to decode values, and to name those that cannot be."""
-
-
-@dataclass(frozen=True, slots=True)
-class Undecodable:
-    """Values of one version that could not be decoded for one reason.
-
-    Attributes
-    ----------
-    version
-        The number that the messages name; None for none.
-    reason
-        Why, in words that follow the name of a message.
-    count
-        How many there were.
-    first
-        The id of the first, ``ledger:entry`` or ``ledger:entry:index``.
-    is_error
-        False for values that no schema is named for: they are null, and no error.
-
-    """
-
-    version: int | None
-    reason: str
-    count: int
-    first: str
-    is_error: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +27,8 @@ class TypedValues:
         Those of the topic.
     wanted
         The schema that all values are read as; None for a struct with a field for each version, as it was written.
+    type
+        What values become.
     flatten
         Whether the fields of a struct are columns beside the others.
 
@@ -68,29 +36,33 @@ class TypedValues:
 
     schemas: TopicSchemas
     wanted: SchemaInfo | None
+    type: pa.DataType
     flatten: bool = False
     on_undecodable: OnUndecodable = "raise"
 
-    @property
-    def type(self) -> pa.DataType:
-        """What values become."""
-        if self.wanted is not None:
-            return decoder_of(self.wanted).type
-        return pa.struct([(name, decoder_of(one.schema).type) for name, one in self.each()])
+    @classmethod
+    def of(
+        cls,
+        schemas: TopicSchemas,
+        wanted: SchemaInfo | None,
+        *,
+        flatten: bool = False,
+        on_undecodable: OnUndecodable = "raise",
+    ) -> "TypedValues":
+        """Return it with the type that the schemas make; raises `InvalidSchemaError`."""
+        kind = (
+            pa.struct([(name, decoder_of(one.schema).type) for name, one in fields_of_each(schemas)])
+            if wanted is None
+            else decoder_of(wanted).type
+        )
+        return cls(schemas, wanted, kind, flatten, on_undecodable)
 
-    def each(self) -> list[tuple[str, SchemaVersion]]:
-        """Return the versions by the names of their fields: ``v0``, and ``v0_2`` for the second schema that had the number."""
-        named: dict[str, SchemaVersion] = {}
-        for one in self.schemas.versions:
-            if not one.is_deletion:
-                again = sum(other.version == one.version for other in named.values())
-                named[f"v{one.version}" + (f"_{again + 1}" if again else "")] = one
-        return list(named.items())
+    def are_needed(self, wanted: Sequence[str]) -> bool:
+        """Whether values have to be decoded for some columns."""
+        return "value" in wanted or self.on_undecodable == "skip"
 
     def columns_for(self, wanted: Sequence[str]) -> tuple[str, ...]:
         """Return the columns that have to be read for those that are wanted."""
-        if "value" not in wanted and self.on_undecodable != "skip":
-            return tuple(wanted)
         return (*wanted, *(name for name in NEEDED if name not in wanted))
 
     def schema_for(self, wanted: Sequence[str]) -> pa.Schema:
@@ -107,178 +79,15 @@ class TypedValues:
         taken = {name for name in wanted if name != "value"}
         return [one.with_name(f"value_{one.name}") if one.name in taken else one for one in kind]
 
-    def begin(self, wanted: Sequence[str], undecodable: list[Undecodable]) -> "ValueReading":
-        """Return what turns the batches of one iteration into those with these columns, and adds what it could not decode to a list."""
-        return ValueReading(self, tuple(wanted), self.schema_for(wanted), undecodable)
 
-
-@dataclass(slots=True)
-class ValueReading:
-    """The values of one iteration."""
-
-    options: TypedValues
-    wanted: tuple[str, ...]
-    schema: pa.Schema
-    undecodable: list[Undecodable]
-    _decoders: dict[int, "ValueDecoder | str"] = field(default_factory=dict)
-
-    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the wanted columns of a batch; raises `UndecodableValueError` if that is wanted."""
-        groups = list(self._groups(batch))
-        values = self._joined(groups, batch.num_rows)
-        keep = self._told(groups, batch)
-        arrays: list[pa.Array] = []
-        for name in self.wanted:
-            arrays += self._columns_of(values) if name == "value" else [batch[name]]
-        made = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-        return made if keep is None else made.filter(pa.array(keep))
-
-    def _columns_of(self, values: pa.Array) -> list[pa.Array]:
-        is_flat = self.options.flatten and pa.types.is_struct(values.type)
-        return list(values.flatten()) if is_flat else [values]
-
-    def _groups(self, batch: pa.RecordBatch) -> "Iterator[_Group]":
-        """Yield the rows of each schema with their values."""
-        numbers = version_numbers(batch["schema_version"])
-        published = batch["publish_time"].cast(pa.int64()).to_numpy() // 1000
-        for number in np.unique(numbers).tolist():
-            rows = np.flatnonzero(numbers == number)
-            if number == NO_VERSION:
-                yield self._without(batch, rows, number, "it names no schema: its value is bytes", is_error=False)
-                continue
-            generations = self._generations.get(number, [])
-            writers = writers_of([self.options.schemas.versions[place] for place in generations], published[rows])
-            for writer in np.unique(writers).tolist():
-                chosen = rows[writers == writer]
-                if writer >= 0:
-                    yield self._decoded(batch, chosen, generations[writer])
-                else:
-                    yield self._without(batch, chosen, number, self._why_unknown(number))
-
-    @property
-    def _generations(self) -> dict[int, list[int]]:
-        """The places of the schemas of each number."""
-        found: dict[int, list[int]] = {}
-        for place, one in enumerate(self.options.schemas.versions):
-            if not one.is_deletion:
-                found.setdefault(one.version, []).append(place)
-        return found
-
-    def _why_unknown(self, number: int) -> str:
-        if number == ODD_VERSION:
-            return "it names its schema in a way that is not Pulsar's"
-        if number in self._generations:
-            return f"the schema that is known as its version {number} was registered after it: the number was used again"
-        return f"its schema, version {number}, is not known: save it while the cluster lives (ledgerfs schemas save)"
-
-    def _decoded(self, batch: pa.RecordBatch, rows: Int64, place: int) -> "_Group":
-        """Return rows that one schema wrote."""
-        version = self.options.schemas.versions[place]
-        decoder = self._decoder(place)
-        if isinstance(decoder, str):
-            return self._without(batch, rows, version.version, decoder)
-        given = batch["value"] if rows.size == batch.num_rows else batch["value"].take(pa.array(rows))
-        data, starts, ends, valid = _places(given)
-        values, reasons = decoder.decode(data, starts, ends, valid)
-        codes = np.unique(reasons[reasons > 0]).tolist()
-        failed = {decoder.explain(code): rows[reasons == code] for code in codes}
-        return _Group(version.version, rows, values, failed, place)
-
-    def _without(self, batch: pa.RecordBatch, rows: Int64, number: int, reason: str, *, is_error: bool = True) -> "_Group":
-        """Return rows that no schema is known for: null, as tombstones are for another reason."""
-        is_there = np.asarray(batch["value"].take(pa.array(rows)).is_valid())
-        failed = {reason: rows[is_there]} if is_there.any() else {}
-        return _Group(None if number < 0 else number, rows, None, failed, -1, is_error)
-
-    def _decoder(self, place: int) -> "ValueDecoder | str":
-        """Return the decoder of a schema, or why there is none."""
-        if place not in self._decoders:
-            try:
-                self._decoders[place] = decoder_of(self.options.schemas.versions[place].schema, self.options.wanted)
-            except InvalidSchemaError as error:
-                self._decoders[place] = error.reason
-        return self._decoders[place]
-
-    def _joined(self, groups: "list[_Group]", length: int) -> pa.Array:
-        """Return the values of all groups, in the order of the rows."""
-        kind = self.options.type
-        if self.options.wanted is None:
-            places = [self.options.schemas.versions.index(one) for _, one in self.options.each()]
-            parts = [_in_order([one for one in groups if one.place == place], field.type, length) for place, field in zip(places, kind, strict=True)]
-            is_there = np.zeros(length, bool)
-            for one in groups:
-                if one.values is not None:
-                    is_there[one.rows] = np.asarray(one.values.is_valid())
-            return pa.StructArray.from_arrays(parts, fields=list(kind), mask=pa.array(~is_there))
-        return _in_order(groups, kind, length)
-
-    def _told(self, groups: "list[_Group]", batch: pa.RecordBatch) -> Mask | None:
-        """Count what could not be decoded; return the rows to keep if some are left out."""
-        on_undecodable = self.options.on_undecodable
-        failures = [(rows, reason, one) for one in groups for reason, rows in one.failed.items()]
-        errors = [(int(rows[0]), reason) for rows, reason, one in failures if one.is_error]
-        if errors and on_undecodable == "raise":
-            row, reason = min(errors)
-            raise UndecodableValueError.of(_message_id(batch, row), reason)
-        for rows, reason, one in failures:
-            first = _message_id(batch, int(rows[0]))
-            _count(self.undecodable, Undecodable(one.number, reason, rows.size, first, one.is_error))
-        if not errors or on_undecodable != "skip":
-            return None
-        keep = np.ones(batch.num_rows, bool)
-        for rows, _, one in failures:
-            if one.is_error:
-                keep[rows] = False
-        return keep
-
-
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """Rows of one schema: their values (None if all are null), and those that could not be decoded, by reason."""
-
-    number: int | None
-    rows: Int64
-    values: pa.Array | None
-    failed: dict[str, Int64]
-    place: int
-    is_error: bool = True
-
-
-def _places(values: pa.Array) -> tuple[Bytes, Int64, Int64, Mask | None]:
-    """Return bytes of a binary array, where each value begins and ends in them, and which are not null."""
-    _, offsets, data = values.buffers()
-    places = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
-    valid = np.asarray(values.is_valid()) if values.null_count else None
-    return np.frombuffer(data or b"", np.uint8), places[:-1], places[1:], valid
-
-
-def _in_order(groups: list[_Group], kind: pa.DataType, length: int) -> pa.Array:
-    """Return the values of some rows at their places, null elsewhere."""
-    parts = [one for one in groups if one.values is not None]
-    if len(parts) == 1 and parts[0].rows.size == length:
-        return parts[0].values
-    places = np.full(length, -1, np.int64)
-    begin = 0
-    for one in parts:
-        places[one.rows] = np.arange(begin, begin + one.rows.size)
-        begin += one.rows.size
-    if not parts:
-        return pa.nulls(length, kind)
-    return pa.concat_arrays([one.values for one in parts]).take(pa.array(places, mask=places < 0))
-
-
-def _message_id(batch: pa.RecordBatch, row: int) -> str:
-    ledger, entry, index = (batch[name][row].as_py() for name in ("ledger_id", "entry_id", "batch_index"))
-    return f"{ledger}:{entry}" if index is None else f"{ledger}:{entry}:{index}"
-
-
-def _count(undecodable: list[Undecodable], new: Undecodable) -> None:
-    """Add to those of its version and reason."""
-    for place, one in enumerate(undecodable):
-        if (one.version, one.reason) == (new.version, new.reason):
-            undecodable[place] = replace(one, count=one.count + new.count)
-            return
-    undecodable.append(new)
+def fields_of_each(schemas: TopicSchemas) -> list[tuple[str, SchemaVersion]]:
+    """Return the versions by the names of their fields: ``v0``, and ``v0_2`` for the second schema that had the number."""
+    named: dict[str, SchemaVersion] = {}
+    for one in schemas.versions:
+        if not one.is_deletion:
+            again = sum(other.version == one.version for other in named.values())
+            named[f"v{one.version}" + (f"_{again + 1}" if again else "")] = one
+    return list(named.items())
 
 
 def typed_values(
@@ -308,20 +117,23 @@ def typed_values(
         case SchemaInfo():
             wanted = schema_version
         case dict():
-            wanted = SchemaInfo(latest.schema.type if latest is not None else "AVRO", json.dumps(schema_version).encode())
+            wanted = SchemaInfo(
+                latest.schema.type if latest is not None else "AVRO", json.dumps(schema_version).encode()
+            )
         case int() | "latest" | "each":
             raise _unknown(topic, schemas, schema_version)
         case _:
             reason = "expected the number of a version, 'latest', 'each', or a schema"
             raise InvalidOptionError(reason, key=f"schema_version={schema_version!r}")
-    made = TypedValues(schemas, wanted, flatten, on_undecodable)
-    made.type  # noqa: B018  (a schema that is invalid is told now)
-    return made
+    return TypedValues.of(schemas, wanted, flatten=flatten, on_undecodable=on_undecodable)
 
 
 def _unknown(topic: str, schemas: TopicSchemas, version: object) -> UnknownSchemaError:
     if not schemas.versions:
-        reason = "no schema of this topic is known: `ledgerfs schemas save` keeps them while the cluster lives, `ledgerfs schemas set` adds one"
+        reason = (
+            "no schema of this topic is known: `ledgerfs schemas save` keeps them while the cluster lives, "
+            "`ledgerfs schemas set` adds one"
+        )
     else:
         known = ", ".join(sorted({str(one.version) for one in schemas.versions if not one.is_deletion})) or "none"
         reason = f"no schema of version {version!r} is known; there are {known}"

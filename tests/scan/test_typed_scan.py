@@ -1,0 +1,167 @@
+"""Scans whose values are columns, over the typed golden set with its schemas saved in the bucket."""
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ledgerfs import Bucket, open_bucket
+from ledgerfs.errors import InvalidOptionError, UndecodableValueError, UnknownSchemaError
+from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
+from ledgerfs.scan.value_reading import Undecodable
+from ledgerfs.schemas.saved_schemas import SavedSchemas
+from tests.support.typed_golden import assert_equal
+
+EVOLVED = "avro-evolved"
+
+
+def answers(golden_typed: Path) -> dict[str, tuple[SchemaVersion, ...]]:
+    """Return the versions that the admin API listed of each topic."""
+    found = {}
+    for path in (golden_typed / "schemas").iterdir():
+        document = json.loads(path.read_text())
+        for asked, answer in document.get("responses", {}).items():
+            if asked.endswith("/schemas") and answer["status"] == 200:
+                listed = json.loads(answer["body"])["getSchemaResponses"]
+                found[document["topic"]] = tuple(
+                    SchemaVersion(
+                        one["version"],
+                        SchemaInfo(one["type"], one["data"].encode(), one["properties"]),
+                        one["timestamp"],
+                    )
+                    for one in listed
+                )
+    return found
+
+
+@pytest.fixture(scope="module")
+def typed(golden_typed: Path, tmp_path_factory: pytest.TempPathFactory) -> Bucket:
+    folder = tmp_path_factory.mktemp("typed") / "bucket"
+    shutil.copytree(golden_typed / "bucket", folder)
+    bucket = open_bucket(f"file://{folder}")
+    saved = SavedSchemas(bucket.raw_store)
+    for topic, versions in answers(golden_typed).items():
+        saved.add(topic, versions)
+    return bucket
+
+
+def expected(golden_typed: Path, name: str, folder: str) -> list[dict[str, Any]]:
+    with gzip.open(golden_typed / folder / f"public%2Ftyped%2F{name}.jsonl.gz") as lines:
+        return [json.loads(line) for line in lines]
+
+
+@pytest.mark.parametrize("name", [EVOLVED, "avro-multischema", "avro-offset", "avro-random-0", "avro-random-3"])
+def test_all_versions_are_one_table(typed: Bucket, golden_typed: Path, name: str) -> None:
+    scan = typed.topic(f"public/typed/{name}").scan(["value"], values="typed", on_undecodable="null")
+    values = scan.to_table()["value"].combine_chunks()
+    said = expected(golden_typed, name, "expected-latest")
+    are_said = np.array(["error" not in one for one in said])
+    assert_equal(values.filter(pa.array(are_said)), [one["value"] for one in said if "error" not in one])
+    assert sum(one.count for one in scan.undecodable) == (~are_said).sum()
+
+
+def test_each_version_as_it_was_written(typed: Bucket, golden_typed: Path) -> None:
+    values = typed.topic(f"public/typed/{EVOLVED}").scan(values="typed", schema_version="each").to_table()
+    versions = [int.from_bytes(one, "big") for one in values["schema_version"].to_pylist()]
+    said = expected(golden_typed, EVOLVED, "expected-typed")
+    column = values["value"].combine_chunks()
+    assert set(versions) == {0, 1, 2}
+    for number in range(3):
+        rows = pa.array([row for row, version in enumerate(versions) if version == number])
+        mine = column.take(rows)
+        assert_equal(mine.field(f"v{number}"), [said[row]["value"] for row in rows.to_pylist()])
+        assert all(mine.field(f"v{other}").null_count == len(mine) for other in range(3) if other != number)
+
+
+def test_one_version_for_all(typed: Bucket) -> None:
+    topic = typed.topic(f"public/typed/{EVOLVED}")
+    scan = topic.scan(["value"], values="typed", schema_version=1, on_undecodable="null")
+    assert [one.name for one in scan.schema.field("value").type] == [
+        "id", "name", "amount", "note", "blob", "code", "added", "kind", "lines",
+    ]  # fmt: skip
+    schema = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "double"}]}
+    mine = topic.scan(["value"], values="typed", schema_version=schema, flatten=True)
+    assert mine.schema == pa.schema([("id", pa.float64())])
+    ids, rows = mine.to_table()["id"].to_pylist(), scan.to_table()["value"].to_pylist()
+    assert [float(one["id"]) for one in rows if one] == [one for one, row in zip(ids, rows, strict=True) if row]
+    assert {one.version for one in scan.undecodable} == {2}
+
+
+def test_fields_beside_the_other_columns(typed: Bucket) -> None:
+    topic = typed.topic(f"public/typed/{EVOLVED}")
+    schema = {
+        "type": "record",
+        "name": "Order",
+        "fields": [{"name": "id", "type": "long"}, {"name": "key", "type": "string", "aliases": ["name"]}],
+    }
+    table = topic.scan(
+        ["key", "value", "entry_id"], values="typed", schema_version=schema, flatten=True, on_undecodable="null"
+    ).to_table()
+    assert table.schema.names == ["key", "id", "value_key", "entry_id"]
+    nested = topic.scan(["value"], values="typed", schema_version=schema, on_undecodable="null").to_table()
+    assert table["id"].to_pylist() == [None if one is None else one["id"] for one in nested["value"].to_pylist()]
+
+
+def test_values_of_another_type_are_an_error_null_or_left_out(typed: Bucket) -> None:
+    topic = typed.topic("public/typed/type-changed")
+    with pytest.raises(UndecodableValueError, match=r"value of message [0-9:]+: .*STRING.*AVRO") as caught:
+        topic.scan(values="typed").to_table()
+    first = topic.scan(["ledger_id", "entry_id", "batch_index"]).to_table().to_pylist()[0]
+    assert str(caught.value.key) == "value of message {ledger_id}:{entry_id}:{batch_index}".format(**first)
+    nulls = topic.scan(["value", "sequence_id"], values="typed", on_undecodable="null")
+    table = nulls.to_table()
+    assert [(one.version, one.count) for one in nulls.undecodable] == [(0, 33), (1, 33)]
+    assert table.num_rows == topic.count() == 105
+    assert topic.scan(["sequence_id"], values="typed").to_table().num_rows == 105
+    left = topic.scan(["sequence_id"], values="typed", on_undecodable="skip")
+    assert left.to_table().num_rows == left.count() == 105 - 66
+    assert sum(one.count for one in left.undecodable) == 66
+
+
+def test_values_without_a_schema_are_null_with_a_remark(typed: Bucket) -> None:
+    scan = typed.topic("public/typed/avro-mixed-bytes").scan(values="typed")
+    table = scan.to_table()
+    (remark,) = scan.undecodable
+    assert isinstance(remark, Undecodable)
+    assert (remark.version, remark.count, remark.is_error) == (None, 66, False)
+    assert table["value"].null_count == 66 + 8
+
+
+def test_a_number_that_was_used_again_is_never_the_wrong_schema(typed: Bucket, golden_typed: Path) -> None:
+    scan = typed.topic("public/typed/avro-deleted-force").scan(
+        values="typed", schema_version="each", on_undecodable="null"
+    )
+    values = scan.to_table()["value"].to_pylist()
+    said = expected(golden_typed, "avro-deleted-force", "expected-typed")
+    (reused,) = scan.undecodable
+    assert "registered after it" in reused.reason
+    are_wrong = ["error" in one for one in said]
+    assert reused.count == sum(are_wrong)
+    assert all(value is None for value, is_wrong in zip(values, are_wrong, strict=True) if is_wrong)
+
+
+def test_a_topic_without_schemas(typed: Bucket) -> None:
+    topic = typed.topic("public/typed/prim-bytes")
+    assert topic.schema_versions() == ()
+    assert topic.scan(values="auto").schema == topic.scan().schema
+    with pytest.raises(UnknownSchemaError, match="ledgerfs schemas save"):
+        topic.scan(values="typed")
+    with pytest.raises(UnknownSchemaError, match="there are 0, 1, 2"):
+        typed.topic(f"public/typed/{EVOLVED}").scan(values="typed", schema_version=7)
+    with pytest.raises(InvalidOptionError):
+        typed.topic(f"public/typed/{EVOLVED}").scan(values="typed", schema_version="newest")
+
+
+def test_partitions_have_the_schemas_of_the_whole(typed: Bucket) -> None:
+    scan = typed.topic("public/typed/avro-partitioned").scan(values="typed", flatten=True, order="publish_time")
+    table = scan.to_table()
+    assert set(table["topic"].to_pylist()) == {
+        f"persistent://public/typed/avro-partitioned-partition-{n}" for n in (0, 1)
+    }
+    assert table.schema == scan.schema
+    assert "street" in table.schema.names or len(table.schema.names) > 18
