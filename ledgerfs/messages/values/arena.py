@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ledgerfs.errors import CorruptObjectError
 from ledgerfs.formats.array_types import Bytes, Int64, Mask
 from ledgerfs.messages.kernels.arrays import empty
 from ledgerfs.messages.kernels.gather import bitmap, gather_bytes, gather_text, masked, require_countable
@@ -26,6 +27,8 @@ from ledgerfs.messages.values.value_columns import (
 
 _FIRST_ITEMS = 4
 """Items of a list for which there is room at first, on average."""
+MOST_WORDS = 1 << 27
+"""Words of an arena (1 GiB) from which on it does not grow."""
 NEXT, END, BEGIN = range(3)
 
 
@@ -35,32 +38,58 @@ class Arena:
 
     words: Int64
     at: Int64
+    rows: int
 
     @classmethod
     def for_rows(cls, nodes: Numbering, rows: int) -> "Arena":
         """Return one with room for all rows outside lists, and for some items of each list."""
-        are_inside = np.array(nodes.levels, np.int64) >= 0
-        room = np.array(nodes.sizes, np.int64) * np.where(are_inside, _FIRST_ITEMS * rows + 64, rows + 1)
+        sizes, are_inside = _sizes(nodes)
+        room = sizes * np.where(are_inside, _FIRST_ITEMS * rows + 64, rows + 1)
         ends = np.cumsum(room)
         begins = ends - room
         # One word more: memory of no bytes could not be written to.
-        return cls(empty(int(room.sum()) + 1, np.int64), np.stack([begins, ends, begins], axis=1))
+        return cls(empty(int(room.sum()) + 1, np.int64), np.stack([begins, ends, begins], axis=1), rows)
 
-    def grow(self, node: int) -> None:
-        """Make twice the room for a node, and leave the others as they are."""
-        begin, end = int(self.at[node, BEGIN]), int(self.at[node, END])
-        room = end - begin
-        larger = empty(self.words.size + 2 * room, np.int64)
+    @property
+    def is_full(self) -> bool:
+        """Whether it has as much room as it may have."""
+        return self.words.size >= MOST_WORDS
+
+    def grow(self, node: int, row: int = 0) -> None:
+        """Make twice the room for a node, at least, and for those more that would not do for all rows, as far as ``row`` tells.
+
+        Raises `CorruptObjectError` if it has as much as it may have.
+        """
+        if self.is_full:
+            raise CorruptObjectError(f"values whose columns take more than {8 * MOST_WORDS:,} bytes")
+        room = self.at[:, END] - self.at[:, BEGIN]
+        used = self.at[:, NEXT] - self.at[:, BEGIN]
+        expected = used * (1.1 * self.rows / row) if row > 0 else used
+        wanted = np.minimum(expected, 4 * room).astype(np.int64)
+        wanted[node] = max(wanted[node], 2 * room[node])
+        grown = np.flatnonzero(wanted > room)
+        begins = self.words.size + np.cumsum(wanted[grown]) - wanted[grown]
+        larger = empty(self.words.size + int(wanted[grown].sum()), np.int64)
         larger[: self.words.size] = self.words
-        new = self.words.size
-        larger[new : new + room] = self.words[begin:end]
-        used = int(self.at[node, NEXT]) - begin
-        self.words, self.at[node] = larger, (new + used, new + 2 * room, new)
+        for one, begin in zip(grown.tolist(), begins.tolist(), strict=True):
+            larger[begin : begin + used[one]] = self.words_of(one)
+            self.at[one] = begin + used[one], begin + wanted[one], begin
+        self.words = larger
 
     def words_of(self, node: int) -> Int64:
         """Return the words of a node."""
         words: Int64 = self.words[self.at[node, BEGIN] : self.at[node, NEXT]]
         return words
+
+
+def words_of_row(nodes: Numbering) -> int:
+    """Return how many words there is room for at first, for each row."""
+    sizes, are_inside = _sizes(nodes)
+    return int((sizes * np.where(are_inside, _FIRST_ITEMS, 1)).sum())
+
+
+def _sizes(nodes: Numbering) -> tuple[Int64, Mask]:
+    return np.array(nodes.sizes, np.int64), np.array(nodes.levels, np.int64) >= 0
 
 
 def build(arena: Arena, column: Column, data: Bytes, length: int, valid: Mask | None = None) -> pa.Array:
@@ -147,6 +176,6 @@ def _of_places(leaf: Leaf, at: Int64, size: Int64, data: Bytes, valid: Mask | No
         case Words.DECIMAL:
             return to_decimals(data, at, size, valid, leaf.type)
         case Words.UUID:
-            return to_uuids(data, at, valid)
+            return to_uuids(data, at, size, valid)
         case _:
             return to_fixed(data, at, size, valid, leaf.type)

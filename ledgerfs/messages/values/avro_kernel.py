@@ -14,11 +14,12 @@ from ledgerfs.messages.kernels.wire import read_varint
 from ledgerfs.messages.values.arena import END, NEXT
 from ledgerfs.messages.values.value_program import Reason
 
-MOST_EMPTY_ITEMS = 1 << 16
-"""Most items of a payload that have no bytes, whose number its size does not bound."""
+MOST_EMPTY_WORK = 1 << 12
+"""Most instructions and words of a payload's items that have no bytes, whose number its size does not bound."""
 STACK = 3 << 10
 """Words of the stack: three for each list or recursion that is open."""
 _FULL = -1
+_TRUNCATED, _BAD_NUMBER = int(Reason.TRUNCATED), int(Reason.BAD_NUMBER)
 
 
 class Do(IntEnum):
@@ -34,12 +35,14 @@ class Do(IntEnum):
     BOOLEAN = 7
     SYMBOL = 8  # (table of symbols, how many)
     DECIMAL = 9  # (table of the largest one, bytes of a fixed one or -1)
-    INT_TO_FLOAT = 10
-    INT_TO_DOUBLE = 11
+    LONG_TO_FLOAT = 10  # (1 for an int)
+    LONG_TO_DOUBLE = 11  # (the same)
     FLOAT_TO_DOUBLE = 12
     OPTION = 13  # (branch of null, table of blanks, how many, and the address after the value)
     UNION = 14  # (table of addresses, how many)
-    ITEMS = 15  # (least bytes of an item, address after the items)
+    ITEMS = (
+        15  # (least bytes of an item, or what one without bytes costs, as a negative number; address after the items)
+    )
     NEXT_ITEM = 16  # (the same)
     JUMP = 17  # (address)
     WORD = 18  # (word)
@@ -129,7 +132,7 @@ def _run(code, tables, data, at, end, words, nodes, stack):  # type: ignore[no-u
     """Decode one payload; return 0 or the reason why not, and the node that has no room for it, or -1."""
     pc = np.int64(0)
     top = np.int64(0)
-    empty_items = np.int64(0)
+    empty_work = np.int64(0)
     while True:
         do, node, first, second = code[pc, 0], code[pc, 1], code[pc, 2], code[pc, 3]
         pc += 1
@@ -191,11 +194,11 @@ def _run(code, tables, data, at, end, words, nodes, stack):  # type: ignore[no-u
             if stack[top - 2] > 0:
                 pc = stack[top - 3]
                 continue
-            number, at = _block_of_items(data, at, end, first, MOST_EMPTY_ITEMS - empty_items)
+            number, at = _block_of_items(data, at, end, first, MOST_EMPTY_WORK - empty_work)
             if at < 0:
                 return Reason.TRUNCATED if number == 0 else Reason.BAD_COUNT, node
             if number > 0:
-                empty_items += number if first == 0 else 0
+                empty_work += number * -first if first < 0 else 0
                 stack[top - 2] = number
                 stack[top - 1] += number
                 pc = stack[top - 3]
@@ -260,9 +263,9 @@ def _run(code, tables, data, at, end, words, nodes, stack):  # type: ignore[no-u
             has_room = _append_place(words, nodes, node, at, number)
             at += number
         else:
-            number, at, is_whole = _promoted(do, data, at, end)
-            if not is_whole:
-                return Reason.TRUNCATED, node
+            number, at = _promoted(do, data, at, end, first)
+            if at < 0:
+                return number, node
             has_room = _append(words, nodes, node, number)
         if not has_room:
             return _FULL, node
@@ -277,25 +280,27 @@ def _block_of_items(data, at, end, least, empty_left):  # type: ignore[no-untype
         _, at = _zigzag(data, at, end)
     if at < 0:
         return np.int64(0), np.int64(-1)
-    if number < 0 or (number > (end - at) // max(least, 1) and least > 0) or (least == 0 and number > empty_left):
+    if number < 0 or number > (end - at if least > 0 else empty_left) // (least if least > 0 else -least):
         return np.int64(1), np.int64(-1)
     return number, at
 
 
 @inlined_kernel
-def _promoted(do, data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return the bits of a number as a reader's float or double, the index after it, and whether it is whole."""
+def _promoted(do, data, at, end, is_int):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Return the bits of a number as a reader's float or double, and the index after it; or the reason why there is none, and -1."""
     if do == Do.FLOAT_TO_DOUBLE:
         if end - at < 4:
-            return np.int64(0), at, False
+            return np.int64(_TRUNCATED), np.int64(-1)
         real = np.int32(load_little_int32(data, at)).view(np.float32)  # type: ignore[call-arg]
-        return np.float64(real).view(np.int64), at + 4, True
+        return np.float64(real).view(np.int64), at + 4
     number, at = _zigzag(data, at, end)
     if at < 0:
-        return np.int64(0), at, False
-    if do == Do.INT_TO_FLOAT:
-        return np.int64(np.float32(number).view(np.int32)), at, True
-    return np.float64(number).view(np.int64), at, True
+        return np.int64(_TRUNCATED), np.int64(-1)
+    if is_int > 0 and number != np.int64(np.int32(number)):
+        return np.int64(_BAD_NUMBER), np.int64(-1)
+    if do == Do.LONG_TO_FLOAT:
+        return np.int64(np.float32(number).view(np.int32)), at
+    return np.float64(number).view(np.int64), at
 
 
 @kernel

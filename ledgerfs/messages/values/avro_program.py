@@ -50,11 +50,11 @@ _NUMBERS = {
     ("boolean", "boolean"): Do.BOOLEAN,
     ("int", "int"): Do.INT,
     ("int", "long"): Do.INT,
-    ("int", "float"): Do.INT_TO_FLOAT,
-    ("int", "double"): Do.INT_TO_DOUBLE,
+    ("int", "float"): Do.LONG_TO_FLOAT,
+    ("int", "double"): Do.LONG_TO_DOUBLE,
     ("long", "long"): Do.LONG,
-    ("long", "float"): Do.INT_TO_FLOAT,
-    ("long", "double"): Do.INT_TO_DOUBLE,
+    ("long", "float"): Do.LONG_TO_FLOAT,
+    ("long", "double"): Do.LONG_TO_DOUBLE,
     ("float", "float"): Do.FLOAT,
     ("float", "double"): Do.FLOAT_TO_DOUBLE,
     ("double", "double"): Do.DOUBLE,
@@ -106,9 +106,9 @@ class _Resolver:
             case Record(), Record(), Struct():
                 self._read_record(writer, reader, column)
             case Array(), Array(), Items():
-                self._read_items(writer.items, column.node, lambda: self.read(writer.items, reader.items, column.item))
+                self._read_items(writer.items, column, lambda: self.read(writer.items, reader.items, column.item))
             case Map(), Map(), Pairs():
-                self._read_items(writer, column.node, lambda: self._read_pair(writer, reader, column))
+                self._read_items(None, column, lambda: self._read_pair(writer, reader, column))
             case Primitive(), Primitive(), Leaf() | Nothing():
                 self._read_primitive(writer, reader, column)
             case Fixed(), Fixed(), Leaf() if writer.size == reader.size and have_one_name(writer, reader):
@@ -142,12 +142,17 @@ class _Resolver:
             text = f"it has no field {wanted.name!r}, and the default of {record.name!r} for it is not of its type"
             self.to.emit(Do.FAIL, -1, self.to.reason(text))
 
-    def _read_items(self, item: AvroType, node: int, read_one: Callable[[], None]) -> None:
-        least = 1 if isinstance(item, Map) else self._least_bytes(item)
-        begin = self.to.emit(Do.ITEMS, node, least)
+    def _read_items(self, item: AvroType | None, column: Items | Pairs | None, read_one: Callable[[], None]) -> None:
+        """Emit a loop over the items of a list, or over pairs without ``item``, which have a byte at least."""
+        node = -1 if column is None else column.node
+        begin = self.to.emit(Do.ITEMS, node)
         read_one()
+        least = 1 if item is None else self._least_bytes(item)
+        if least == 0:
+            words = self.to.words(column.item) if isinstance(column, Items) else 0
+            least = begin - self.to.here - words
         self.to.emit(Do.NEXT_ITEM, node, least, self.to.here + 1)
-        self.to.code[begin][3] = self.to.here
+        self.to.code[begin][2:] = least, self.to.here
 
     def _read_pair(self, writer: Map, reader: Map, column: Pairs) -> None:
         self.read(_STRING, _STRING, column.key)
@@ -165,8 +170,7 @@ class _Resolver:
         elif kinds in SPANS:
             self.to.emit(Do.SPAN, column.node)
         elif kinds in _NUMBERS:
-            limit = TIMES_OF_DAY.get(reader.logical.name, 0) if reader.logical is not None else 0
-            self.to.emit(_NUMBERS[kinds], column.node, limit)
+            self.to.emit(_NUMBERS[kinds], column.node, _first_argument(writer, reader))
         else:
             self._fail(writer, reader)
 
@@ -246,9 +250,9 @@ class _Resolver:
                 for one in writer.fields:
                     self.skip(one.type)
             case Array():
-                self._read_items(writer.items, -1, lambda: self.skip(writer.items))
+                self._read_items(writer.items, None, lambda: self.skip(writer.items))
             case Map():
-                self._read_items(writer, -1, lambda: self._skip_pair(writer))
+                self._read_items(None, None, lambda: self._skip_pair(writer))
             case Union():
                 self._branch(writer, self.skip)
             case Recursive():
@@ -288,6 +292,7 @@ class _Resolver:
     def _least_bytes(self, kind: AvroType) -> int:
         """Return the least size of a value, bytes; kept by identity, since types that share parts may have very many of them."""
         if id(kind) not in self._least:
+            self._least[id(kind)] = 0  # inside its own definition: at least
             self._least[id(kind)] = self._least_of(kind)
         return self._least[id(kind)]
 
@@ -300,6 +305,13 @@ class _Resolver:
             case Record():
                 return sum(self._least_bytes(one.type) for one in kind.fields)
             case Recursive():
-                return 0  # at least: nothing is known of what is still being defined
+                return self._least_bytes(self.matching.written[kind.name])
             case _:
                 return 1
+
+
+def _first_argument(writer: Primitive, reader: Primitive) -> int:
+    """Return the first argument of the instruction for a number."""
+    if reader.name in {"float", "double"}:
+        return int(writer.name == "int")
+    return TIMES_OF_DAY.get(reader.logical.name, 0) if reader.logical is not None else 0

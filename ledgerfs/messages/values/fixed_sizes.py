@@ -13,7 +13,7 @@ _UUID_TEXT = 36
 
 def to_fixed(data: Bytes, at: Int64, size: Int64, valid: Mask | None, kind: pa.DataType) -> pa.Array:
     """Return an array of bytes of a fixed width; a value that is not there has the size 0."""
-    target = empty(at.size * kind.byte_width, np.uint8)
+    target = empty(at.size * kind.byte_width + 1, np.uint8)
     _copy(data, at, size, kind.byte_width, target)
     return pa.Array.from_buffers(kind, at.size, [bitmap(valid), pa.py_buffer(target)])
 
@@ -21,17 +21,17 @@ def to_fixed(data: Bytes, at: Int64, size: Int64, valid: Mask | None, kind: pa.D
 def to_decimals(data: Bytes, at: Int64, size: Int64, valid: Mask | None, kind: pa.DataType) -> pa.Array:
     """Return an array of a decimal type from big-endian two's complement (Avro's); the caller has seen to it that each value fits."""
     width = kind.bit_width // 8
-    target = empty(at.size * width, np.uint8)
+    target = empty(at.size * width + 1, np.uint8)
     _reverse(data, at, size, width, target)
     return pa.Array.from_buffers(kind, at.size, [bitmap(valid), pa.py_buffer(target)])
 
 
-def to_uuids(data: Bytes, at: Int64, valid: Mask | None) -> pa.Array:
-    """Return the texts of UUIDs, sixteen bytes each."""
-    size = np.full(at.size, _UUID_TEXT) if valid is None else np.where(valid, _UUID_TEXT, 0)
-    target = empty(int(size.sum()), np.uint8)
+def to_uuids(data: Bytes, at: Int64, size: Int64, valid: Mask | None) -> pa.Array:
+    """Return the texts of UUIDs, sixteen bytes each; a value that is not there has the size 0."""
+    sizes = np.where(size > 0, _UUID_TEXT, 0)
+    target = empty(int(sizes.sum()) + 1, np.uint8)  # memory of no bytes could not be written to
     _write_uuids(data, at, size, target)
-    return packed_bytes(target, size, valid).view(pa.string())
+    return packed_bytes(target, sizes, valid).view(pa.string())
 
 
 @kernel

@@ -31,6 +31,7 @@ class Reason(IntEnum):
     OUT_OF_RANGE = 9
     WRONG_SIZE = 10
     BAD_TEXT = 11
+    TOO_LARGE = 12
     OF_PROGRAM = 16
 
 
@@ -48,6 +49,7 @@ REASONS: dict[int, str] = {
     Reason.TOO_DEEP: "it is nested too deeply",
     Reason.OUT_OF_RANGE: "a time or decimal of it is outside the range of its type",
     Reason.WRONG_SIZE: "it has another size than values of its type",
+    Reason.TOO_LARGE: "its columns would take more memory than all messages of an entry",
     Reason.BAD_TEXT: "it is no text in the character set of its schema",
 }
 
@@ -125,6 +127,10 @@ class Assembler:
             at, size = self.table(word for node in nodes_of(column) for word in (node, self.nodes.sizes[node]))
             self._blanks[id(column)] = at, size // 2
         return self._blanks[id(column)]
+
+    def words(self, column: Column) -> int:
+        """Return how many words a value of a column has at least."""
+        return sum(self.nodes.sizes[node] for node in nodes_of(column))
 
     def constant(self, data: bytes) -> int:
         """Add bytes; return where they begin."""

@@ -5,7 +5,7 @@ from io import BytesIO
 from typing import Any
 
 import fastavro
-import numpy as np
+import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,15 +13,12 @@ from ledgerfs.formats.schemas.avro_schema import parse_avro_schema
 from ledgerfs.messages.values.avro_program import avro_program
 from ledgerfs.messages.values.avro_values import decode_avro
 from ledgerfs.messages.values.value_columns import type_of
+from tests.support import typed_golden
 from tests.support.avro import Model, schemas
 
 
-def decode(program: Any, payloads: list[bytes | None]) -> tuple[list[Any], list[int]]:
-    data = np.frombuffer(b"".join(one or b"" for one in payloads), np.uint8)
-    ends = np.cumsum([len(one or b"") for one in payloads], dtype=np.int64)
-    starts = ends - [len(one or b"") for one in payloads]
-    valid = np.array([one is not None for one in payloads], bool)
-    array, reasons = decode_avro(program, data, starts, ends, valid)
+def decode(program: Any, rows: list[bytes | None]) -> tuple[list[Any], list[int]]:
+    array, reasons = decode_avro(program, *typed_golden.payloads(pa.array(rows, pa.binary())))
     array.validate(full=True)
     assert array.type == type_of(program.column)
     return array.to_pylist(), reasons.tolist()
