@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from ledgerfs import open_bucket
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
+from ledgerfs.messages.values.key_values import SeparatedDecoder, message_keys
 from ledgerfs.messages.values.value_decoder import ValueDecoder
 
 Node = dict[str, Any]
@@ -50,7 +51,10 @@ class Topic:
 
     def decode(self, decoder: ValueDecoder, which: np.ndarray) -> tuple[pa.Array, np.ndarray]:
         """Return values of some rows, and the reasons of those that are null."""
-        array, reasons = decoder.decode(*payloads(self.rows["value"].take(pa.array(which))))
+        rows = self.rows.take(pa.array(which))
+        if isinstance(decoder, SeparatedDecoder):
+            decoder = decoder.with_keys(message_keys(rows))
+        array, reasons = decoder.decode(*payloads(rows["value"]))
         array.validate(full=True)
         assert array.type == decoder.type
         return array, reasons

@@ -22,6 +22,8 @@ ANY_VERSION = -1
 """The number of a schema that is given by hand for all messages that nothing else tells of."""
 BY_HAND = "by hand"
 """The source of a schema that a user gave."""
+_OF_JSON = {"JSON", "AVRO", "PROTOBUF", "PROTOBUF_NATIVE"}
+"""Types whose data is JSON."""
 _VERSION_BYTES = 8
 _AVRO_OFFSET = "__AVRO_READ_OFFSET__"
 _CHARSET = "__charset"
@@ -110,36 +112,38 @@ def version_number(data: bytes | None) -> int | None:
 
 
 def key_value_schema(schema: SchemaInfo) -> KeyValueSchema:
-    """Return the parts of a KEY_VALUE schema; raises `InvalidSchemaError` for data that is neither form."""
+    """Return the parts of a KEY_VALUE schema; raises `InvalidSchemaError` for data that is neither form, and for pairs of pairs."""
     properties = schema.properties
-    key, value = _parts(schema.data)
+    kinds = _type_of_part("key", properties), _type_of_part("value", properties)
+    key, value = _parts(schema.data, kinds)
     return KeyValueSchema(
-        _part("key", key, properties),
-        _part("value", value, properties),
+        SchemaInfo(kinds[0], key, _properties_of_part("key", properties)),
+        SchemaInfo(kinds[1], value, _properties_of_part("value", properties)),
         properties.get("kv.encoding.type") == _SEPARATED,
     )
 
 
-def _part(name: str, data: bytes, properties: Mapping[str, str]) -> SchemaInfo:
+def _type_of_part(name: str, properties: Mapping[str, str]) -> str:
     kind = properties.get(f"{name}.schema.type", "BYTES")
-    if kind not in TYPE_NUMBERS:
+    if kind not in TYPE_NUMBERS or kind == "KEY_VALUE":
         raise InvalidSchemaError(f"the {name} of a KEY_VALUE schema has the type {kind!r}")
-    try:
-        own: Any = json.loads(properties.get(f"{name}.schema.properties") or "{}")
-    except ValueError:
-        raise InvalidSchemaError(f"the properties of the {name} of a KEY_VALUE schema are no JSON") from None
-    texts = {str(one): str(text) for one, text in own.items()} if isinstance(own, dict) else {}
-    return SchemaInfo(kind, data, texts)
+    return kind
 
 
-def _parts(data: bytes) -> tuple[bytes, bytes]:
+def _properties_of_part(name: str, properties: Mapping[str, str]) -> dict[str, str]:
+    own = _json(
+        properties.get(f"{name}.schema.properties") or "{}", f"the properties of the {name} of a KEY_VALUE schema"
+    )
+    return {str(one): str(text) for one, text in own.items()} if isinstance(own, dict) else {}
+
+
+def _parts(data: bytes, kinds: tuple[str, str]) -> tuple[bytes, bytes]:
     """Return the data of key and value."""
     if data[:1] == b"{":
-        try:
-            parts = json.loads(data)
-            return _data_of(parts["key"]), _data_of(parts["value"])
-        except (ValueError, KeyError, TypeError):
-            raise InvalidSchemaError("a KEY_VALUE schema whose JSON has no key and value") from None
+        parts = _json(data, "a KEY_VALUE schema")
+        if not {"key", "value"} <= parts.keys():
+            raise InvalidSchemaError("a KEY_VALUE schema whose JSON has no key and value")
+        return _data_of(parts["key"], kinds[0]), _data_of(parts["value"], kinds[1])
     if not data:
         return b"", b""
     key, rest = _counted(data)
@@ -149,9 +153,18 @@ def _parts(data: bytes) -> tuple[bytes, bytes]:
     return key, value
 
 
-def _data_of(part: Any) -> bytes:  # noqa: ANN401  (JSON)
-    """Return the data of a part of the JSON form: a text, or the schema itself."""
-    return part.encode() if isinstance(part, str) else json.dumps(part).encode()
+def _data_of(part: Any, kind: str) -> bytes:  # noqa: ANN401  (JSON)
+    """Return the data of a part of the JSON form: the schema itself, which may be a text, or nothing, or the schema's text."""
+    if isinstance(part, str) and (kind not in _OF_JSON or part[:1] in {"", "{", "[", '"'}):
+        return part.encode(errors="replace")
+    return json.dumps(part).encode()
+
+
+def _json(text: str | bytes, what: str) -> Any:  # noqa: ANN401  (JSON)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise InvalidSchemaError(f"{what} is not JSON that can be read") from None
 
 
 def _counted(data: bytes) -> tuple[bytes, bytes]:

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.formats.schemas.avro_schema import parse_avro_schema
-from ledgerfs.formats.schemas.schema_info import SchemaInfo
+from ledgerfs.formats.schemas.schema_info import SchemaInfo, key_value_schema
 from ledgerfs.messages.values.avro_values import AvroDecoder
+from ledgerfs.messages.values.key_values import InlineDecoder, SeparatedDecoder
 from ledgerfs.messages.values.primitive_values import PRIMITIVE_TYPES, PrimitiveDecoder
 from ledgerfs.messages.values.value_decoder import ValueDecoder
 
@@ -28,5 +29,14 @@ def _avro(writer: SchemaInfo, reader: SchemaInfo) -> ValueDecoder:
     return AvroDecoder.of(schema, wanted, writer.avro_offset)
 
 
-_DECODERS: dict[str, Callable[[SchemaInfo, SchemaInfo], ValueDecoder]] = {"AVRO": _avro}
+def _key_value(writer: SchemaInfo, reader: SchemaInfo) -> ValueDecoder:
+    written, wanted = key_value_schema(writer), key_value_schema(reader)
+    make = SeparatedDecoder if written.is_separated else InlineDecoder
+    return make(decoder_of(written.key, wanted.key), decoder_of(written.value, wanted.value))
+
+
+_DECODERS: dict[str, Callable[[SchemaInfo, SchemaInfo], ValueDecoder]] = {
+    "AVRO": _avro,
+    "KEY_VALUE": _key_value,
+}
 """What makes the decoder of a type: of the writer's schema, and the reader's of the same type."""

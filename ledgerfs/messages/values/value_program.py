@@ -32,6 +32,7 @@ class Reason(IntEnum):
     WRONG_SIZE = 10
     BAD_TEXT = 11
     TOO_LARGE = 12
+    BAD_PAIR = 13
     OF_PROGRAM = 16
 
 
@@ -50,6 +51,7 @@ REASONS: dict[int, str] = {
     Reason.OUT_OF_RANGE: "a time or decimal of it is outside the range of its type",
     Reason.WRONG_SIZE: "it has another size than values of its type",
     Reason.TOO_LARGE: "its columns would take more memory than all messages of an entry",
+    Reason.BAD_PAIR: "the sizes of its key and value are not those of what it has",
     Reason.BAD_TEXT: "it is no text in the character set of its schema",
 }
 

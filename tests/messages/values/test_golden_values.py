@@ -1,17 +1,21 @@
 """Values of the typed golden set as Pulsar decodes them: by their own schema, and by the newest of their topic."""
 
+import base64
+import json
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from ledgerfs.formats.schemas.avro_schema import AvroSchema, parse_avro_schema
-from ledgerfs.formats.schemas.schema_info import SchemaInfo
+from ledgerfs.formats.schemas.schema_info import SchemaInfo, key_value_schema
 from ledgerfs.messages.values.avro_values import AvroDecoder
 from ledgerfs.messages.values.decoders import decoder_of
 from ledgerfs.messages.values.primitive_values import PRIMITIVE_TYPES
-from tests.support.typed_golden import IsSame, Node, Topic, assert_equal, payloads, topic
+from tests.support.typed_golden import IsSame, Node, Topic, assert_equal, payloads, schemas_of, topic
 
 AVRO = (
     "avro å b+1", "avro söme+name%2F", "avro-array", "avro-auto-produce", "avro-deleted-force", "avro-deleted-last-force",
@@ -24,6 +28,11 @@ PRIMITIVE = (
     "prim-boolean", "prim-date", "prim-double", "prim-float", "prim-instant", "prim-int16", "prim-int32", "prim-int64", "prim-int8",
     "prim-local-date-time", "prim-local-date", "prim-local-time", "prim-string", "prim-time", "prim-timestamp", "py-string",
 )  # fmt: skip
+PAIRS = tuple(
+    f"kv-{encoding}-{parts}"
+    for encoding in ("inline", "separated")
+    for parts in ("avro-avro", "bytes-string", "evolved", "int32-avro", "random")
+)
 EVOLVED = (
     "avro-evolved",
     "avro-multischema",
@@ -98,3 +107,45 @@ def test_text_in_another_character_set(golden_typed: Path) -> None:
     assert array.to_pylist() == [None if one is None else one.decode("utf-16") for one in raw]
     assert not (reasons > 0).any()
     assert sum(one["value"].get("v") != text for one, text in zip(found.expected, array.to_pylist(), strict=True)) > 100
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_pairs(golden_typed: Path, name: str) -> None:
+    found = topic(golden_typed, f"public/typed/{name}")
+    assert agree(found, {"KEY_VALUE"}) == len(found.expected) > 100
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_schemas_of_pairs_as_bookkeeper_has_them(golden_typed: Path, name: str) -> None:
+    """The admin API writes the two schemas in another way: both mean the same."""
+    entries = json.loads((golden_typed / "schemas" / "_ledgers.json").read_text())
+    stored = [base64.b64decode(one) for one in entries[f"/schemas/public/typed/{name}"]["entries"].values()]
+    schemas = schemas_of(golden_typed, f"public/typed/{name}")
+    assert len(stored) == len(schemas)
+    for told, entry in zip(schemas.values(), stored, strict=True):
+        data = fields_of(fields_of(entry)[2])[4]
+        found, wanted = (key_value_schema(one) for one in (SchemaInfo("KEY_VALUE", data, told.properties), told))
+        assert found.is_separated == wanted.is_separated == ("separated" in name)
+        for one, other in ((found.key, wanted.key), (found.value, wanted.value)):
+            assert (one.type, one.properties) == (other.type, other.properties)
+            assert json.loads(one.data or "null") == json.loads(other.data or "null")
+
+
+def fields_of(message: bytes) -> dict[int, Any]:
+    """Return the last value of each field of a Protobuf message: of those that are numbers or bytes."""
+    found: dict[int, Any] = {}
+    source = BytesIO(message)
+
+    def varint() -> int:
+        number = shift = 0
+        while True:
+            byte = source.read(1)[0]
+            number |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return number
+
+    while source.tell() < len(message):
+        tag = varint()
+        found[tag >> 3] = source.read(varint()) if tag & 7 == 2 else varint()
+    return found
