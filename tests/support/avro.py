@@ -21,6 +21,8 @@ class _Maker:
     done: list[str] = field(default_factory=list)
     open: list[str] = field(default_factory=list)
     count: int = 0
+    with_names: bool = True
+    """Whether types are used by their names, inside themselves too."""
 
     def name(self) -> str:
         self.count += 1
@@ -31,7 +33,7 @@ class _Maker:
         if depth:
             kinds += ["record", "record", "array", "map", "option"]
             kinds += [] if is_branch else ["union"]
-        kinds += ["named"] if self.done else []
+        kinds += ["named"] if self.done and self.with_names else []
         kind = self.draw(st.sampled_from([one for one in kinds if not is_branch or one != "option"]))
         return getattr(self, f"_{kind}")(depth)
 
@@ -61,7 +63,7 @@ class _Maker:
         self.open.append(name)
         names = self.draw(st.lists(st.text("abcdef", min_size=1, max_size=2), max_size=4, unique=True))
         fields = [{"name": one, "type": self.type_of(depth - 1)} for one in names]
-        if self.draw(st.booleans()):
+        if self.with_names and self.draw(st.booleans()):
             around = self.draw(st.sampled_from(self.open))
             kind: Any = ["null", around] if self.draw(st.booleans()) else {"type": "array", "items": around}
             fields.append({"name": "self", "type": kind})
@@ -84,23 +86,23 @@ class _Maker:
         for _ in range(self.draw(st.integers(1, 4))):
             done = list(self.done)
             one = self.type_of(depth - 1, is_branch=True)
-            if _name_of(one) in found:
+            if name_of(one) in found:
                 self.done = done  # what is left out defines nothing
             else:
-                found[_name_of(one)] = one
+                found[name_of(one)] = one
         return list(found.values())
 
 
-def _name_of(kind: Any) -> str:
+def name_of(kind: Any) -> str:
     if isinstance(kind, str):
         return kind
     return str(kind.get("name", kind["type"]))
 
 
 @st.composite
-def schemas(draw: Draw) -> Any:
-    """A schema as JSON."""
-    return _Maker(draw).type_of(3)
+def schemas(draw: Draw, *, with_names: bool = True) -> Any:
+    """A schema as JSON; types are used by their names, too, unless there shall be none of that."""
+    return _Maker(draw, with_names=with_names).type_of(3)
 
 
 def named_types(schema: Any) -> dict[str, Any]:
@@ -226,10 +228,10 @@ class Model:
         if kind[number] == "null":
             return None
         inner = self.in_arrow(chosen, kind[number], around, blocks=blocks)
-        names = [_name_of(one) for one in kind if one != "null"]
+        names = [name_of(one) for one in kind if one != "null"]
         if len(names) == 1:
             return inner
-        return {name: inner if name == _name_of(kind[number]) else None for name in names}
+        return {name: inner if name == name_of(kind[number]) else None for name in names}
 
 
 def zigzag(number: int) -> bytes:
