@@ -38,6 +38,7 @@ class Arena:
 
     words: Int64
     at: Int64
+    nodes: Numbering
     rows: int
 
     @classmethod
@@ -48,7 +49,7 @@ class Arena:
         ends = np.cumsum(room)
         begins = ends - room
         # One word more: memory of no bytes could not be written to.
-        return cls(empty(int(room.sum()) + 1, np.int64), np.stack([begins, ends, begins], axis=1), rows)
+        return cls(empty(int(room.sum()) + 1, np.int64), np.stack([begins, ends, begins], axis=1), nodes, rows)
 
     @property
     def is_full(self) -> bool:
@@ -56,8 +57,9 @@ class Arena:
         return self.words.size >= MOST_WORDS
 
     def grow(self, node: int, row: int = 0) -> None:
-        """Make twice the room for a node, at least, and for those more that would not do for all rows, as far as ``row`` tells.
+        """Make twice the room for a node and those beside it, which are as long, and for those that would not do for all rows.
 
+        ``row`` is how many rows are done, from which the latter are told.
         Raises `CorruptObjectError` if it has as much as it may have.
         """
         if self.is_full:
@@ -66,7 +68,9 @@ class Arena:
         used = self.at[:, NEXT] - self.at[:, BEGIN]
         expected = used * (1.1 * self.rows / row) if row > 0 else used
         wanted = np.minimum(expected, 4 * room).astype(np.int64)
-        wanted[node] = max(wanted[node], 2 * room[node])
+        sizes, levels = np.array(self.nodes.sizes), np.array(self.nodes.levels)
+        are_beside = levels == levels[node]
+        wanted[are_beside] = np.maximum(wanted, 2 * room[node] // sizes[node] * sizes)[are_beside]
         grown = np.flatnonzero(wanted > room)
         begins = self.words.size + np.cumsum(wanted[grown]) - wanted[grown]
         larger = empty(self.words.size + int(wanted[grown].sum()), np.int64)

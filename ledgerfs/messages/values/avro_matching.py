@@ -5,8 +5,9 @@ namespace. Aliases are of the reader.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.formats.schemas.avro_schema import (
     NO_DEFAULT,
     Array,
@@ -27,6 +28,8 @@ from ledgerfs.formats.schemas.avro_schema import (
 
 SPANS = {("bytes", "bytes"), ("string", "string"), ("bytes", "string"), ("string", "bytes")}
 """Types that are bytes of a size, as (of the writer, of the reader)."""
+MOST_COMPARISONS = 1 << 18
+"""Branches of readers' unions that are looked at."""
 _WIDER = {
     "int": ("long", "float", "double"),
     "long": ("float", "double"),
@@ -36,15 +39,23 @@ _WIDER = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Matching:
-    """The named types of a writer and a reader."""
+    """The named types of a writer and a reader, and what is known of them."""
 
     written: Mapping[str, Named]
     wanted: Mapping[str, Named]
+    _fitting: dict[tuple[str, str], bool] = field(default_factory=dict)
+    _work: int = 0
 
     def branch(self, writer: AvroType, reader: Union) -> int | None:
-        """Return the branch of a reader's union for what is no union: one like it, else a record that fits, else a wider type."""
+        """Return the branch of a reader's union for what is no union: one like it, else a record that fits, else a wider type.
+
+        Raises `InvalidSchemaError` for schemas that take more comparisons than any real ones.
+        """
+        self._work += len(reader.branches)
+        if self._work > MOST_COMPARISONS:
+            raise InvalidSchemaError(f"schemas whose unions take more than {MOST_COMPARISONS:,} comparisons")
         for number, one in enumerate(reader.branches):
             if self._is_alike(writer, one):
                 return number
@@ -71,9 +82,13 @@ class Matching:
         """Whether both are records, and each field of the reader's can be had from the writer's."""
         if not (_is_record(writer) and _is_record(reader)):
             return False
-        written, wanted = self._record(writer, self.written), self._record(reader, self.wanted)
-        pairs = pairs_of_fields(written, wanted)
-        return _has_all(pairs) and all(one is None or self._may_be(one.type, other.type) for other, one in pairs)
+        names = branch_name(writer), branch_name(reader)
+        if names not in self._fitting:
+            self._fitting[names] = True  # inside their own definitions
+            pairs = pairs_of_fields(self._record(writer, self.written), self._record(reader, self.wanted))
+            fields = (one is None or self._may_be(one.type, other.type) for other, one in pairs)
+            self._fitting[names] = _has_all(pairs) and all(fields)
+        return self._fitting[names]
 
     def _may_be(self, writer: AvroType, reader: AvroType) -> bool:
         """Whether values of a type may be read as another, as far as is seen without looking into its parts."""

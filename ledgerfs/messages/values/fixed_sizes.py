@@ -57,7 +57,7 @@ def _write_uuids(data, at, size, target):  # type: ignore[no-untyped-def]  # noq
         if size[i] == 0:
             continue
         for k in range(16):
-            byte = data[at[i] + k]
+            byte = np.int64(data[at[i] + k])
             for nibble in (byte >> 4, byte & 15):
                 target[out] = nibble + 48 if nibble < 10 else nibble + 87
                 out += 1

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ledgerfs.formats.schemas.avro_schema import parse_avro_schema
 from ledgerfs.messages.values.avro_values import AvroDecoder
-from tests.support.avro import Model, schemas
+from tests.support.avro import Model, name_of, schemas
 from tests.support.avro_pairs import readers
 from tests.support.typed_golden import payloads
 
@@ -38,9 +38,7 @@ def pairs(draw: Any) -> tuple[Model, Any, list[Any]]:
 def has_bytes_and_text(kind: Any) -> bool:
     """Whether a union has both: fastavro then takes the first of them."""
     if isinstance(kind, list):
-        return {"bytes", "string"} <= {one for one in kind if isinstance(one, str)} or any(
-            map(has_bytes_and_text, kind)
-        )
+        return {"bytes", "string"} <= set(map(name_of, kind)) or any(map(has_bytes_and_text, kind))
     if not isinstance(kind, dict):
         return False
     return any(
@@ -51,17 +49,19 @@ def has_bytes_and_text(kind: Any) -> bool:
     )
 
 
+@pytest.mark.long
 @given(pairs())
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=400, deadline=None)
 def test_values_are_read_by_another_schema(made: tuple[Model, Any, list[Any]]) -> None:
     model, reader, values = made
     rows = [model.encode(one) for one in values]
     found, reasons = decode(model.schema, reader, rows)
     for row, one, reason in zip(rows, found, reasons, strict=True):
         expected = fastavro_reads(row, model.schema, reader)
+        if isinstance(expected, UnicodeDecodeError):
+            continue
         assert bool(reason) == isinstance(expected, SchemaResolutionError), expected
-        if not isinstance(expected, SchemaResolutionError | UnicodeDecodeError):
-            assert are_same(collapsed(one, reader), expected), (one, expected)
+        assert reason or are_same(collapsed(one, reader), expected), (one, expected)
 
 
 def fastavro_reads(row: bytes, writer: Any, reader: Any) -> Any:
@@ -215,3 +215,10 @@ def test_recursive_types_stay_bytes_of_the_writer() -> None:
     )
     inner = {"i": 2, "next": (0, None)}
     assert read_one(writer, reader, {"i": 1, "next": (1, inner)}) == {"i": 1, "next": b"\x04\x00", "more": 3}
+
+
+def test_recursive_records_of_other_names_fit() -> None:
+    writer = record("Node", INT, field("next", ["null", "Node"]))
+    reader = record("R", field("node", ["null", record("Node2", INT, field("next", ["null", "Node2"]))]))
+    value = {"node": {"i": 1, "next": (1, {"i": 2, "next": (0, None)})}}
+    assert read_one(record("R", field("node", writer)), reader, value) == {"node": {"i": 1, "next": b"\x04\x00"}}

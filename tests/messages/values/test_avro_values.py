@@ -6,6 +6,7 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,6 +31,7 @@ def written(draw: Any) -> tuple[Model, list[Any], bool]:
     return model, draw(st.lists(st.none() | model.values(), max_size=8)), draw(st.booleans())
 
 
+@pytest.mark.long
 @given(written())
 @settings(max_examples=300, deadline=None)
 def test_any_values_of_any_schema(made: tuple[Model, list[Any], bool]) -> None:
@@ -42,6 +44,7 @@ def test_any_values_of_any_schema(made: tuple[Model, list[Any], bool]) -> None:
     assert rows == [None if no else model.in_arrow(one, blocks=blocks) for one, no in zip(values, is_null, strict=True)]
 
 
+@pytest.mark.long
 @given(written(), st.data())
 @settings(max_examples=200, deadline=None)
 def test_a_damaged_value_changes_no_other(made: tuple[Model, list[Any], bool], data: st.DataObject) -> None:
