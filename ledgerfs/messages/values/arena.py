@@ -10,7 +10,9 @@ from ledgerfs.errors import CorruptObjectError
 from ledgerfs.formats.array_types import Bytes, Int64, Mask
 from ledgerfs.messages.kernels.arrays import empty
 from ledgerfs.messages.kernels.gather import bitmap, gather_bytes, gather_text, masked, require_countable
+from ledgerfs.messages.values.enum_names import enum_names
 from ledgerfs.messages.values.fixed_sizes import to_decimals, to_fixed, to_uuids
+from ledgerfs.messages.values.map_keys import are_last_of_keys, kept_items
 from ledgerfs.messages.values.value_columns import (
     Choice,
     Column,
@@ -107,7 +109,8 @@ def build(arena: Arena, column: Column, data: Bytes, length: int, valid: Mask | 
         case Nothing():
             return pa.nulls(length)
         case Nullable():
-            is_there = arena.words_of(column.node) != 0
+            words = arena.words_of(column.node)
+            is_there = words == column.number if column.number else words != 0
             return build(arena, column.value, data, length, is_there if valid is None else is_there & valid)
         case Struct():
             arrays = [build(arena, one, data, length) for _, one in column.fields]
@@ -125,8 +128,18 @@ def _list(arena: Arena, column: Items | Pairs, data: Bytes, length: int, valid: 
         inner = build(arena, column.item, data, items)
     else:
         arrays = [build(arena, one, data, items) for one in (column.key, column.value)]
+        if column.last_wins:
+            offsets, arrays = _last_of_keys(offsets, arrays, column)
         inner = pa.StructArray.from_arrays(arrays, fields=[kind.key_field, kind.item_field])
     return pa.Array.from_buffers(kind, length, [bitmap(valid), pa.py_buffer(offsets)], children=[inner])
+
+
+def _last_of_keys(
+    offsets: npt.NDArray[np.int32], arrays: list[pa.Array], column: Pairs
+) -> tuple[npt.NDArray[np.int32], list[pa.Array]]:
+    if isinstance(column.value, Leaf) and column.value.words is Words.CLOSED_ENUM and arrays[1].null_count:
+        offsets, arrays = kept_items(np.array(arrays[1].is_valid()), offsets, arrays)
+    return kept_items(are_last_of_keys(arrays[0], offsets), offsets, arrays)
 
 
 def _choice(arena: Arena, column: Choice, data: Bytes, length: int, valid: Mask | None) -> pa.Array:
@@ -163,6 +176,8 @@ def _leaf(leaf: Leaf, words: Int64, data: Bytes, valid: Mask | None) -> pa.Array
         case Words.SYMBOL:
             numbers = pa.array(words, mask=None if valid is None else ~valid)
             return pa.array(leaf.symbols, pa.string()).take(numbers)
+        case Words.OPEN_ENUM | Words.CLOSED_ENUM:
+            return enum_names(words, leaf.numbers, leaf.symbols, valid, is_closed=leaf.words is Words.CLOSED_ENUM)
         case Words.DOUBLE_BITS:
             return masked(words.copy(), valid, leaf.type)
         case Words.FLOAT_BITS:

@@ -25,6 +25,8 @@ class Words(Enum):
     FLOAT_BITS = auto()
     DOUBLE_BITS = auto()
     SYMBOL = auto()
+    OPEN_ENUM = auto()
+    CLOSED_ENUM = auto()
     BYTES = auto()
     TEXT = auto()
     FIXED = auto()
@@ -42,12 +44,13 @@ _PLACES = {Words.BYTES, Words.TEXT, Words.FIXED, Words.DECIMAL, Words.UUID}
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A value without parts; ``symbols`` are the texts that numbers of an enum stand for."""
+    """A value without parts; ``symbols`` are the texts that numbers of an enum stand for: 0, 1, …, or ``numbers``, ascending."""
 
     node: int
     words: Words
     type: pa.DataType
     symbols: tuple[str, ...] = ()
+    numbers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +60,11 @@ class Nothing:
 
 @dataclass(frozen=True, slots=True)
 class Nullable:
-    """A value that may be null."""
+    """A value that may be null: there where the word of its node is not 0, or is the ``number`` of one of several that share the node."""
 
     node: int
     value: "Column"
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +84,12 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """A map, its keys text unless another column says so."""
+    """A map; where the ``last_wins``, a key has only the last of its values, and a closed enum as value none of unknown numbers."""
 
     node: int
     key: "Column"
     value: "Column"
+    last_wins: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +128,11 @@ class Numbering:
         self.levels.append(self._list)
         return len(self.sizes) - 1
 
-    def leaf(self, words: Words, kind: pa.DataType, symbols: tuple[str, ...] = ()) -> Leaf:
+    def leaf(
+        self, words: Words, kind: pa.DataType, symbols: tuple[str, ...] = (), numbers: tuple[int, ...] = ()
+    ) -> Leaf:
         """Return a new leaf."""
-        return Leaf(self.node(1 + words.are_places), words, kind, symbols)
+        return Leaf(self.node(1 + words.are_places), words, kind, symbols, numbers)
 
     def enter(self, node: int) -> int:
         """Begin with the items of a list; return what `leave` needs."""

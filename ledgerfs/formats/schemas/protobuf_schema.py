@@ -1,0 +1,247 @@
+"""Schemas of Protobuf messages: a set of descriptors, or what Pulsar keeps of one, to message types whose names are resolved.
+
+Pulsar's PROTOBUF_NATIVE has a whole set, with all that it imports, in any order. Its older PROTOBUF has fields of the outermost message
+alone, without names of enums or definitions of messages inside, and without a word on which fields have presence.
+
+Each set is its own world: versions of one schema have the same names for different messages, so nothing here knows of another set.
+Extensions are not fields of the messages that they extend.
+"""
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+
+from ledgerfs.errors import InvalidSchemaError
+from ledgerfs.formats.schemas.schema_info import SchemaInfo
+
+_FIELDS_PROPERTY = "__PARSING_INFO__"
+_LARGEST_NUMBER = (1 << 29) - 1
+
+
+class Kind(IntEnum):
+    """What a field is; the numbers are those of descriptors."""
+
+    DOUBLE = 1
+    FLOAT = 2
+    INT64 = 3
+    UINT64 = 4
+    INT32 = 5
+    FIXED64 = 6
+    FIXED32 = 7
+    BOOL = 8
+    STRING = 9
+    GROUP = 10
+    MESSAGE = 11
+    BYTES = 12
+    UINT32 = 13
+    ENUM = 14
+    SFIXED32 = 15
+    SFIXED64 = 16
+    SINT32 = 17
+    SINT64 = 18
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether it is a message, in either form."""
+        return self in {Kind.MESSAGE, Kind.GROUP}
+
+    @property
+    def is_packable(self) -> bool:
+        """Whether several of them may stand in one field."""
+        return not self.has_parts and self not in {Kind.STRING, Kind.BYTES}
+
+
+@dataclass(frozen=True, slots=True)
+class EnumType:
+    """Names by their numbers, ascending; the first name of each. A closed one has no other numbers; ``first`` stands for none given."""
+
+    name: str
+    numbers: tuple[int, ...]
+    names: tuple[str, ...]
+    is_closed: bool
+    first: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a message.
+
+    Attributes
+    ----------
+    is_packed
+        Whether writers put all items of it into one field; readers take both.
+    has_presence
+        Whether one that is not given differs from one that is zero.
+    oneof
+        The name of the choice that it is a member of.
+    enum
+        Its type, if it is one whose names are known.
+    message
+        The full name of its type, if it is one whose fields are known.
+    default
+        What is taken for one that is not given, where the schema says so (proto2).
+
+    """
+
+    name: str
+    number: int
+    kind: Kind
+    is_repeated: bool = False
+    is_packed: bool = False
+    has_presence: bool = False
+    is_required: bool = False
+    oneof: str | None = None
+    enum: EnumType | None = None
+    message: str | None = None
+    default: float | str | bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Fields, in the order of their declaration; entries of maps are messages of two fields."""
+
+    name: str
+    fields: tuple[Field, ...]
+    is_map_entry: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProtobufSchema:
+    """A message type, and those inside it by full name."""
+
+    root: str
+    messages: Mapping[str, Message]
+
+
+def protobuf_schema(schema: SchemaInfo) -> ProtobufSchema:
+    """Return what a schema of the type PROTOBUF_NATIVE or PROTOBUF says of its messages.
+
+    Raises `InvalidSchemaError` for one that is malformed, and for an old one that does not tell the numbers of its fields.
+    """
+    if schema.type == "PROTOBUF_NATIVE":
+        return _native_schema(schema.data)
+    if _FIELDS_PROPERTY not in schema.properties:
+        raise InvalidSchemaError(f"a PROTOBUF schema without the property {_FIELDS_PROPERTY}, which has the fields")
+    return _outermost_fields(schema.properties[_FIELDS_PROPERTY], schema.data)
+
+
+def descriptor_schema(data: bytes, root: str) -> ProtobufSchema:
+    """Return the message type of a full name in a FileDescriptorSet (``protoc --include_imports --descriptor_set_out``).
+
+    Raises `InvalidSchemaError` if it is malformed, lacks what it imports, or has no such message.
+    """
+    try:
+        files = FileDescriptorSet.FromString(data).file
+    except DecodeError:
+        raise InvalidSchemaError("a Protobuf schema whose set of descriptors is no FileDescriptorSet") from None
+    pool = _pool({one.name: one for one in files})
+    try:
+        found = pool.FindMessageTypeByName(root)
+    except (KeyError, ValueError, TypeError):
+        raise InvalidSchemaError(f"a Protobuf schema without the message {root!r}") from None
+    return ProtobufSchema(found.full_name, _messages(found))
+
+
+def _native_schema(data: bytes) -> ProtobufSchema:
+    try:
+        parts: Any = json.loads(data)
+        root = parts["rootMessageTypeName"]
+        files = base64.b64decode(parts["fileDescriptorSet"], validate=True)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise InvalidSchemaError("a PROTOBUF_NATIVE schema that is no JSON with a set of descriptors") from None
+    if not isinstance(root, str):
+        raise InvalidSchemaError("a PROTOBUF_NATIVE schema that does not name its message")
+    return descriptor_schema(files, root)
+
+
+def _pool(files: Mapping[str, FileDescriptorProto]) -> DescriptorPool:
+    """Return a pool of its own with all files, each after those that it imports."""
+    pool = DescriptorPool()
+    try:
+        for name in TopologicalSorter({one.name: one.dependency for one in files.values()}).static_order():
+            if name not in files:
+                raise InvalidSchemaError(f"a Protobuf schema that imports {name!r}, but does not have it")
+            pool.AddSerializedFile(files[name].SerializeToString())
+    except CycleError:
+        raise InvalidSchemaError("a Protobuf schema whose files import each other") from None
+    except (TypeError, ValueError) as error:
+        raise InvalidSchemaError(f"a Protobuf schema that is not consistent: {error}") from None
+    return pool
+
+
+def _messages(root: Descriptor) -> dict[str, Message]:
+    """Return the message and all that it needs."""
+    found: dict[str, Message] = {}
+    left = [root]
+    while left:
+        one = left.pop()
+        if one.full_name not in found:
+            found[one.full_name] = _message(one)
+            left += [field.message_type for field in one.fields if field.message_type is not None]
+    return found
+
+
+def _message(message: Descriptor) -> Message:
+    written = DescriptorProto()
+    message.CopyToProto(written)
+    labels = {one.number: one.label for one in written.field}
+    fields = tuple(_field(one, labels[one.number]) for one in message.fields)
+    return Message(message.full_name, fields, written.options.map_entry)
+
+
+def _field(field: FieldDescriptor, label: int) -> Field:
+    return Field(
+        field.name,
+        field.number,
+        Kind(field.type),
+        is_repeated=label == FieldDescriptorProto.LABEL_REPEATED,
+        is_packed=field.is_packed,
+        has_presence=field.has_presence,
+        is_required=label == FieldDescriptorProto.LABEL_REQUIRED,
+        oneof=None if field.containing_oneof is None else field.containing_oneof.name,
+        enum=None if field.enum_type is None else _enum(field.enum_type),
+        message=None if field.message_type is None else field.message_type.full_name,
+        default=field.default_value if field.has_default_value else None,
+    )
+
+
+def _enum(kind: EnumDescriptor) -> EnumType:
+    names: dict[int, str] = {}
+    for one in kind.values:
+        names.setdefault(one.number, one.name)
+    numbers = tuple(sorted(names))
+    return EnumType(
+        kind.full_name, numbers, tuple(names[one] for one in numbers), kind.is_closed, kind.values[0].number
+    )
+
+
+def _outermost_fields(text: str, data: bytes) -> ProtobufSchema:
+    """Return the message of Pulsar's list of fields; ``data`` is an Avro record, of which the name is of use."""
+    try:
+        listed: Any = json.loads(text)
+        record: Any = json.loads(data or b"{}")
+        fields = tuple(_listed_field(one) for one in listed)
+        name = str(record.get("name", ""))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise InvalidSchemaError(f"a PROTOBUF schema whose property {_FIELDS_PROPERTY} is no list of fields") from None
+    for what in ([one.number for one in fields], [one.name for one in fields]):
+        if len(set(what)) < len(what):
+            raise InvalidSchemaError("a PROTOBUF schema with two fields of one name or number")
+    return ProtobufSchema(name, {name: Message(name, fields)})
+
+
+def _listed_field(one: Mapping[str, Any]) -> Field:
+    name, number, kind, label = one["name"], one["number"], Kind[one["type"]], one["label"]
+    if not (isinstance(name, str) and isinstance(number, int) and 0 < number <= _LARGEST_NUMBER):
+        raise ValueError("no name or number of a field")
+    is_repeated = label == "LABEL_REPEATED"
+    return Field(name, number, kind, is_repeated, has_presence=not is_repeated, is_required=label == "LABEL_REQUIRED")

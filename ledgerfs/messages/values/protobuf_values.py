@@ -1,0 +1,70 @@
+"""Protobuf values to Arrow arrays.
+
+A message is a struct, with its fields in the order of their declaration.
+
+* Fields without presence (proto3's plain ones) are never null: one that is not given is zero, empty, or the first name of its enum. Fields
+  with presence (``optional``, members of a ``oneof``, messages, all of proto2) are null where they are not given, whatever default the
+  schema has: that they were not given is what the payload says. So are required fields.
+* Members of a ``oneof`` are fields beside the others, of which one at most is not null.
+* Enums are their names; a number without a name is its digits. In a closed enum (proto2) such a number does not count, as Protobuf has it:
+  the field is as if not given, an item or an entry of a map is left out.
+* Maps have each key once, with the last value that was given for it.
+* A message inside its own definition stays bytes. Well-known types are the messages that they are: a ``Timestamp`` has seconds and nanos.
+* What the schema does not know is skipped: unknown fields, extensions, and fields whose type on the wire is another one. A payload that is
+  cut between two fields cannot be told from a shorter one.
+* Text that is not UTF-8 has U+FFFD in its places.
+
+A PROTOBUF schema alone knows fields of the outermost message: messages inside stay bytes, enums numbers, and what is not given is null.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from ledgerfs.formats.array_types import Bytes, Int64, Mask
+from ledgerfs.formats.schemas.protobuf_schema import ProtobufSchema
+from ledgerfs.messages.values.arena import Arena, build
+from ledgerfs.messages.values.protobuf_kernel import STACK, run_protobuf
+from ledgerfs.messages.values.protobuf_program import ProtobufProgram, protobuf_program
+from ledgerfs.messages.values.value_columns import type_of
+from ledgerfs.messages.values.value_program import NULL, REASONS, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class ProtobufDecoder:
+    """Decodes messages of one schema."""
+
+    _program: ProtobufProgram
+
+    @classmethod
+    def of(cls, writer: ProtobufSchema, reader: ProtobufSchema | None = None) -> "ProtobufDecoder":
+        """Return the decoder of messages of ``writer`` as those of ``reader``; raises `InvalidSchemaError` for far too many columns."""
+        return cls(protobuf_program(writer, reader))
+
+    @property
+    def type(self) -> pa.DataType:
+        """What the values become."""
+        return type_of(self._program.column)
+
+    def decode(self, data: Bytes, starts: Int64, ends: Int64, valid: Mask | None = None) -> tuple[pa.Array, Int64]:
+        """Return an array of the payloads ``data[starts[i] : ends[i]]``, and a reason for each that is null (`ValueDecoder`)."""
+        one = self._program
+        reasons = np.zeros(starts.size, np.int64) if valid is None else np.where(valid, 0, NULL)
+        arena = Arena.for_rows(one.nodes, starts.size)
+        parts = (one.code, one.messages, one.fields, one.tables, one.roots)
+        count = len(one.nodes.sizes)
+        scratch = np.empty(STACK, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
+        row = 0
+        while row < starts.size:
+            row, node = run_protobuf(parts, data, starts, ends, (arena.words, arena.at), reasons, row, scratch)
+            if node >= 0:
+                arena.grow(node)
+        is_sound = reasons == 0
+        return build(arena, one.column, data, starts.size, None if is_sound.all() else is_sound), reasons
+
+    def explain(self, reason: int) -> str:
+        """Return a reason in words that follow the name of a message."""
+        if reason >= Reason.OF_PROGRAM:
+            return self._program.reasons[reason - Reason.OF_PROGRAM]
+        return "it has no value" if reason == NULL else REASONS[Reason(reason)]
