@@ -62,13 +62,12 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class EnumType:
-    """Names by their numbers, ascending; the first name of each. A closed one has no other numbers; ``first`` stands for none given."""
+    """Names by their numbers, ascending; the first name of each. A closed one has no other numbers."""
 
     name: str
     numbers: tuple[int, ...]
     names: tuple[str, ...]
     is_closed: bool
-    first: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,9 +218,7 @@ def _enum(kind: EnumDescriptor) -> EnumType:
     for one in kind.values:
         names.setdefault(one.number, one.name)
     numbers = tuple(sorted(names))
-    return EnumType(
-        kind.full_name, numbers, tuple(names[one] for one in numbers), kind.is_closed, kind.values[0].number
-    )
+    return EnumType(kind.full_name, numbers, tuple(names[one] for one in numbers), kind.is_closed)
 
 
 def _outermost_fields(text: str, data: bytes) -> ProtobufSchema:

@@ -88,7 +88,7 @@ def run_protobuf(program, data, starts, ends, arena, reasons, first, scratch):  
     for row in range(first, starts.size):
         for node in range(saved.size):
             saved[node] = nodes[node, NEXT]
-        _append_blanks(roots, 0, roots.size // 3, words, nodes)
+        _append_blanks(roots, 0, roots.size // 2, words, nodes)
         if reasons[row] == 0:
             reason, node = _run(
                 code, messages, fields, tables, data, starts[row], ends[row], words, nodes, stack, counts
@@ -100,21 +100,20 @@ def run_protobuf(program, data, starts, ends, arena, reasons, first, scratch):  
             if reason == _FULL:
                 return row, node
             reasons[row] = reason
-            _append_blanks(roots, 0, roots.size // 3, words, nodes)
+            _append_blanks(roots, 0, roots.size // 2, words, nodes)
     return starts.size, -1
 
 
 @inlined_kernel
 def _append_blanks(tables, at, count, words, nodes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Append to each node of a table its words, which are zeros or the one that it has there; return the one without room, or -1."""
-    for k in range(at, at + 3 * count, 3):
+    """Append zeros to each node of a table: one, or two; return the one without room, or -1."""
+    for k in range(at, at + 2 * count, 2):
         node, size = tables[k], tables[k + 1]
         place = nodes[node, NEXT]
         if place + size > nodes[node, END]:
             return node
-        words[place] = tables[k + 2]
-        if size == 2:
-            words[place + 1] = 0
+        words[place] = 0
+        words[place + size - 1] = 0
         nodes[node, NEXT] = place + size
     return np.int64(-1)
 

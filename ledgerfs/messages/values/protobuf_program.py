@@ -66,7 +66,7 @@ class ProtobufProgram:
     tables
         What instructions refer to.
     roots
-        Node, words and 0 for each node outside lists.
+        Each node outside lists, and its words.
     column, nodes
         What the values become.
     reasons
@@ -124,6 +124,9 @@ class _Maker:
             places[one.number] = len(self.code)
             self.code.append([])
             self.code[places[one.number]] = self._instruction(one, part, theirs.get(one.number))
+            if message.is_map_entry and one.kind is Kind.ENUM:
+                # The entry of a number that a closed enum does not have is left out later.
+                self.code[places[one.number]][At.DO] = Do.ENUM
         dense = min(max(places, default=-1) + 1, 4 * len(places) + 16)
         begin = len(self.fields)
         self.fields += [places.get(number, -1) for number in range(dense)]
@@ -153,7 +156,7 @@ class _Maker:
                 theirs = self.written.messages.get(written.message or "") if written is not None else None
                 node = self.add_message(inner, column, theirs)
                 if items >= 0:
-                    table, count = self._blanks(items, inner, column)
+                    table, count = self._blanks(items)
                 elif one.oneof is not None:
                     table, count = self._what_is_cleared(column)
             case Leaf():
@@ -174,20 +177,10 @@ class _Maker:
         self.tables += numbers
         return at, len(numbers)
 
-    def _blanks(self, items: int, message: Message, column: Struct) -> tuple[int, int]:
+    def _blanks(self, items: int) -> tuple[int, int]:
         """Add what an item of a list begins with; return where, and how many nodes."""
-        firsts = {}
-        if message.is_map_entry:
-            # The value of an entry that gives none is the first one of its enum, which in a closed enum may not be 0.
-            kinds = {one.name: one.enum for one in message.fields}
-            for name, part in column.fields:
-                kind = kinds[name]
-                if kind is not None and isinstance(part, Leaf):
-                    firsts[part.node] = kind.first
         own = self.by_list[items]
-        at, _ = self._table(
-            tuple(word for node in own for word in (node, self.nodes.sizes[node], firsts.get(node, 0)))
-        )
+        at, _ = self._table(tuple(word for node in own for word in (node, self.nodes.sizes[node])))
         return at, len(own)
 
     def _what_is_cleared(self, column: Struct) -> tuple[int, int]:
@@ -202,7 +195,7 @@ class _Maker:
 
     def program(self, column: Struct) -> ProtobufProgram:
         """Return the whole."""
-        roots = [word for node in self.by_list[-1] for word in (node, self.nodes.sizes[node], 0)]
+        roots = [word for node in self.by_list[-1] for word in (node, self.nodes.sizes[node])]
         return ProtobufProgram(
             np.array(self.code or [[0] * INSTRUCTION], np.int64),
             np.array(self.messages, np.int64),
