@@ -1,4 +1,4 @@
-"""Protobuf descriptors and payloads made by hypothesis, in any order that the wire format allows, and what Google's decoder makes of them."""
+"""Protobuf descriptors and payloads made by hypothesis, whose fields come in any order, and what Google's decoder makes of them."""
 
 import struct
 from collections.abc import Callable
@@ -148,6 +148,49 @@ def models(*, plain: bool = False) -> st.SearchStrategy[Model]:
     return made()
 
 
+def file_of(messages: dict[str, list[tuple[str, int, Any, str]]], syntax: str) -> bytes:
+    """Return a set of descriptors of messages by name: each field's name, number, kind (or the name of its type), and what it is.
+
+    That is ``plain``, ``optional``, ``repeated``, the name of a oneof, or the type of the values of a map, whose keys are of the kind.
+    """
+    made = FileDescriptorProto(name="a.proto", package="p", syntax=syntax)
+    kind = made.enum_type.add(name="E")
+    for number, name in ((0, "E_0"), (1, "E_1"), (-2, "E_N2")):
+        kind.value.add(name=name, number=number)
+    for message_name, fields in messages.items():
+        message = made.message_type.add(name=message_name)
+        for name, number, what, how in fields:
+            one = message.field.add(name=name, number=number, label=P.LABEL_OPTIONAL)
+            if how.startswith("."):
+                entry = message.nested_type.add(name=f"{name.capitalize()}Entry")
+                entry.options.map_entry = True
+                entry.field.add(name="key", number=1, label=P.LABEL_OPTIONAL, type=what)
+                _set_kind(entry.field.add(name="value", number=2, label=P.LABEL_OPTIONAL), how)
+                one.label = P.LABEL_REPEATED
+                _set_kind(one, f".p.{message_name}.{entry.name}")
+                continue
+            _set_kind(one, what)
+            if how == "repeated":
+                one.label = P.LABEL_REPEATED
+            elif how != "plain" and not (how == "optional" and syntax == "proto2"):
+                one.proto3_optional = how == "optional"
+                one.oneof_index = len(message.oneof_decl)
+                known = [other.name for other in message.oneof_decl]
+                if how in known:
+                    one.oneof_index = known.index(how)
+                else:
+                    message.oneof_decl.add(name=f"_{name}" if how == "optional" else how)
+    return FileDescriptorSet(file=[made]).SerializeToString()
+
+
+def _set_kind(one: Any, what: Any) -> None:
+    if isinstance(what, str):
+        one.type = P.TYPE_ENUM if what == ".p.E" else P.TYPE_MESSAGE
+        one.type_name = what
+    else:
+        one.type = what
+
+
 def tag(number: int, wire: int) -> bytes:
     return varint_bytes(number << 3 | wire)
 
@@ -261,9 +304,7 @@ def _single(value: Any, one: FieldDescriptor, inside: tuple[str, ...]) -> Any:
 
 
 def _ours(value: Any, kind: pa.DataType, message: Descriptor, inside: tuple[str, ...]) -> dict[str, Any]:
-    return {
-        one.name: _our_field(value[one.name], kind.field(one.name).type, one, inside) for one in message.fields
-    }
+    return {one.name: _our_field(value[one.name], kind.field(one.name).type, one, inside) for one in message.fields}
 
 
 def _our_field(value: Any, kind: pa.DataType, one: FieldDescriptor, inside: tuple[str, ...]) -> Any:

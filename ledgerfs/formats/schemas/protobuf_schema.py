@@ -9,7 +9,7 @@ Extensions are not fields of the messages that they extend.
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from graphlib import CycleError, TopologicalSorter
@@ -142,7 +142,7 @@ def descriptor_schema(data: bytes, root: str) -> ProtobufSchema:
         files = FileDescriptorSet.FromString(data).file
     except DecodeError:
         raise InvalidSchemaError("a Protobuf schema whose set of descriptors is no FileDescriptorSet") from None
-    pool = _pool({one.name: one for one in files})
+    pool = _pool(files)
     try:
         found = pool.FindMessageTypeByName(root)
     except (KeyError, ValueError, TypeError):
@@ -162,14 +162,18 @@ def _native_schema(data: bytes) -> ProtobufSchema:
     return descriptor_schema(files, root)
 
 
-def _pool(files: Mapping[str, FileDescriptorProto]) -> DescriptorPool:
+def _pool(files: Iterable[FileDescriptorProto]) -> DescriptorPool:
     """Return a pool of its own with all files, each after those that it imports."""
     pool = DescriptorPool()
     try:
-        for name in TopologicalSorter({one.name: one.dependency for one in files.values()}).static_order():
-            if name not in files:
+        named: dict[str, FileDescriptorProto] = {}
+        for one in files:
+            if named.setdefault(one.name, one) != one:
+                raise InvalidSchemaError(f"a Protobuf schema with two files {one.name!r}")
+        for name in TopologicalSorter({name: one.dependency for name, one in named.items()}).static_order():
+            if name not in named:
                 raise InvalidSchemaError(f"a Protobuf schema that imports {name!r}, but does not have it")
-            pool.AddSerializedFile(files[name].SerializeToString())
+            pool.AddSerializedFile(named[name].SerializeToString())
     except CycleError:
         raise InvalidSchemaError("a Protobuf schema whose files import each other") from None
     except (TypeError, ValueError) as error:
@@ -238,7 +242,15 @@ def _outermost_fields(text: str, data: bytes) -> ProtobufSchema:
 
 def _listed_field(one: Mapping[str, Any]) -> Field:
     name, number, kind, label = one["name"], one["number"], Kind[one["type"]], one["label"]
-    if not (isinstance(name, str) and isinstance(number, int) and 0 < number <= _LARGEST_NUMBER):
+    if not (isinstance(name, str) and type(number) is int and 0 < number <= _LARGEST_NUMBER):
         raise ValueError("no name or number of a field")
     is_repeated = label == "LABEL_REPEATED"
-    return Field(name, number, kind, is_repeated, has_presence=not is_repeated, is_required=label == "LABEL_REQUIRED")
+    return Field(
+        name,
+        number,
+        kind,
+        is_repeated=is_repeated,
+        is_packed=is_repeated and kind.is_packable,  # as far as anybody knows
+        has_presence=not is_repeated,
+        is_required=label == "LABEL_REQUIRED",
+    )

@@ -81,10 +81,10 @@ def run_protobuf(program, data, starts, ends, arena, reasons, first, scratch):  
     ``scratch`` is a stack, and two words for each node. Returns the row at which a node has no room left, and that node; otherwise the
     number of rows.
     """
-    code, messages, fields = borrowed(program[0]), borrowed(program[1]), borrowed(program[2])  # type: ignore[call-arg]
-    tables, roots = borrowed(program[3]), borrowed(program[4])  # type: ignore[call-arg]
-    words, nodes, data = borrowed(arena[0]), borrowed(arena[1]), borrowed(data)  # type: ignore[call-arg]
-    stack, saved, counts = borrowed(scratch[0]), borrowed(scratch[1]), borrowed(scratch[2])  # type: ignore[call-arg]
+    code, messages, fields = borrowed(program[0]), borrowed(program[1]), borrowed(program[2])  # type: ignore[call-arg, var-annotated]
+    tables, roots = borrowed(program[3]), borrowed(program[4])
+    words, nodes, data = borrowed(arena[0]), borrowed(arena[1]), borrowed(data)
+    stack, saved, counts = borrowed(scratch[0]), borrowed(scratch[1]), borrowed(scratch[2])
     for row in range(first, starts.size):
         for node in range(saved.size):
             saved[node] = nodes[node, NEXT]
@@ -181,7 +181,7 @@ def _append(words, nodes, node, word):  # type: ignore[no-untyped-def]  # noqa: 
 
 
 @kernel
-def _clear(tables, at, count, words, nodes, counts):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _clear(tables, at, count, words, nodes, counts):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
     """Set the last places of a message to zeros, and take back the items of its lists; a table has its nodes, lists before their items."""
     for k in range(at, at + 4 * count, 4):
         node, size, inside, is_list = tables[k], tables[k + 1], tables[k + 2], tables[k + 3]
@@ -214,6 +214,13 @@ def _append_place(words, nodes, node, start, size):  # type: ignore[no-untyped-d
     words[place + 1] = size
     nodes[node, NEXT] = place + 2
     return True
+
+
+@inlined_kernel
+def _push(stack, top, end, message, group, raw, begin):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    """Keep what belongs to the message around the one that begins; return the top of the stack."""
+    stack[top], stack[top + 1], stack[top + 2], stack[top + 3], stack[top + 4] = end, message, group, raw, begin
+    return top + FRAME
 
 
 @kernel
@@ -287,9 +294,7 @@ def _run(code, messages, fields, tables, data, at, end, words, nodes, stack, cou
                 budget -= code[pc, _COUNT] if items >= 0 else 0
                 if budget < 0:
                     return TOO_SPARSE, -1
-                stack[top], stack[top + 1], stack[top + 2] = end, message, group
-                stack[top + 3], stack[top + 4] = raw, begin
-                top += FRAME
+                top = _push(stack, top, end, message, group, raw, begin)
                 end, message, group, raw = at + size, code[pc, _NODE], np.int64(0), np.int64(-1)
                 continue
             if do == Do.RAW and is_expected:
@@ -304,9 +309,7 @@ def _run(code, messages, fields, tables, data, at, end, words, nodes, stack, cou
         elif wire == _GROUP:
             if top == stack.size:
                 return Reason.TOO_DEEP, -1
-            stack[top], stack[top + 1], stack[top + 2] = end, message, group
-            stack[top + 3], stack[top + 4] = raw, begin
-            top += FRAME
+            top = _push(stack, top, end, message, group, raw, begin)
             message, group, raw, begin = np.int64(NOTHING_KNOWN), number, np.int64(-1), at
             if do == Do.MESSAGE and is_expected:
                 reason, node = _begin_message(code, pc, tables, words, nodes, counts)
@@ -332,7 +335,7 @@ def _run(code, messages, fields, tables, data, at, end, words, nodes, stack, cou
             _, at = read_varint(data, at, end)
             if at < 0:
                 return Reason.TRUNCATED, -1
-        elif wire == _FIXED32 or wire == _FIXED64:  # noqa: PLR1714
+        elif wire == _FIXED32 or wire == _FIXED64:  # noqa: PLR1714, SIM109
             at = skip_fixed(at, end, wire)
             if at < 0:
                 return Reason.TRUNCATED, -1

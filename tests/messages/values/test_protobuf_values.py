@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.formats.schemas.protobuf_schema import descriptor_schema
-from ledgerfs.messages.values.protobuf_kernel import IN_PARTS, TOO_SPARSE
+from ledgerfs.messages.values.protobuf_kernel import IN_PARTS
 from ledgerfs.messages.values.protobuf_values import ProtobufDecoder
-from ledgerfs.messages.values.value_program import Reason
-from tests.support.protobuf import Model, models
+from tests.support.protobuf import WIRE, Model, P, file_of, models, sized, tag, varint_bytes
 
 
 def decoder_of(model: Model) -> ProtobufDecoder:
@@ -68,7 +67,10 @@ def test_a_damaged_value_changes_no_other_and_is_what_google_says(
     at = data.draw(st.integers(0, max(len(payloads) - 1, 0)))
     victim = (payloads[at] if payloads else None) or data.draw(model.payloads(2))
     cut = data.draw(st.integers(0, max(len(victim) - 1, 0)))
-    middle = data.draw(st.sampled_from((b"", b"\xff", b"\x00", b"\x7f", b"\x0b", b"\x0c", b"\xff\xff\xff\xff\x0f")) | st.binary(max_size=3))
+    middle = data.draw(
+        st.sampled_from((b"", b"\xff", b"\x00", b"\x7f", b"\x0b", b"\x0c", b"\xff\xff\xff\xff\x0f"))
+        | st.binary(max_size=3)
+    )
     damaged = victim[:cut] + middle + data.draw(st.sampled_from((b"", victim[cut + 1 :])))
     array, reasons = decode(decoder, [*payloads[:at], damaged, *payloads[at + 1 :]])
     rows = array.to_pylist()
@@ -82,3 +84,291 @@ def test_a_damaged_value_changes_no_other_and_is_what_google_says(
     else:
         assert reasons[at] == 0
         assert rows_of(model, array)[at] == expected
+
+
+# By hand: what encoders do not write, but the wire format allows.
+
+PROTO3 = "proto3"
+MIXED: dict[str, Any] = {
+    "Inner": [
+        ("n", 1, P.TYPE_INT32, "plain"),
+        ("many", 2, P.TYPE_INT32, "repeated"),
+        ("deep", 3, ".p.Deep", "repeated"),
+    ],
+    "Deep": [("texts", 1, P.TYPE_STRING, "repeated"), ("n", 2, P.TYPE_INT64, "plain")],
+    "M0": [
+        ("a", 1, P.TYPE_INT32, "plain"),
+        ("numbers", 2, P.TYPE_SINT32, "repeated"),
+        ("texts", 3, P.TYPE_STRING, "repeated"),
+        ("inner", 4, ".p.Inner", "plain"),
+        ("items", 5, ".p.Inner", "repeated"),
+        ("one", 6, P.TYPE_STRING, "choice"),
+        ("other", 7, ".p.Inner", "choice"),
+        ("third", 8, ".p.Inner", "choice"),
+        ("again", 9, ".p.M0", "plain"),
+        ("maybe", 10, P.TYPE_BOOL, "optional"),
+    ],
+}
+
+
+def number(field: int, value: int) -> bytes:
+    return tag(field, 0) + varint_bytes(value)
+
+
+def part(field: int, *inner: bytes) -> bytes:
+    return tag(field, 2) + sized(b"".join(inner))
+
+
+def read(payload: bytes, messages: dict[str, Any] = MIXED, syntax: str = PROTO3) -> Any:
+    """Return one value, which is also what Google's decoder makes of it."""
+    model = Model.of(file_of(messages, syntax))
+    array, (reason,) = decode(decoder_of(model), [payload])
+    assert reason == 0
+    assert rows_of(model, array) == [model.parse(payload)]
+    return array.to_pylist()[0]
+
+
+def reason_of(payload: bytes, messages: dict[str, Any] = MIXED) -> str:
+    """Return why a payload is null, between two others that are not."""
+    decoder = decoder_of(Model.of(file_of(messages, PROTO3)))
+    array, reasons = decode(decoder, [number(1, 5), payload, number(1, 7)])
+    assert reasons[0] == reasons[2] == 0
+    assert [one and one["a"] for one in array.to_pylist()] == [5, None, 7]
+    return decoder.explain(reasons[1])
+
+
+def test_lists_whose_items_come_between_each_other() -> None:
+    found = read(
+        number(2, 2)
+        + part(3, b"x")
+        + number(2, 4)
+        + part(2, b"\x06\x08")
+        + part(3)
+        + part(5, number(2, 1))
+        + number(2, 1)
+    )
+    assert found["numbers"] == [1, 2, 3, 4, -1]
+    assert found["texts"] == ["x", ""]
+    assert [one["many"] for one in found["items"]] == [[1]]
+
+
+def test_the_last_of_a_scalar_counts_and_messages_merge() -> None:
+    first = part(4, number(1, 1), part(2, b"\x01\x02"), part(3, part(1, b"x"), number(2, 1)))
+    found = read(
+        number(1, 3) + first + number(1, 4) + part(4, number(2, 3), part(3, part(1, b"y"))) + part(4, number(1, 9))
+    )
+    assert found["a"] == 4
+    deep = [{"texts": ["x"], "n": 1}, {"texts": ["y"], "n": 0}]
+    assert found["inner"] == {"n": 9, "many": [1, 2, 3], "deep": deep}
+
+
+def test_lists_inside_lists_are_of_the_item_that_has_them() -> None:
+    deep = [part(3, part(1, text), part(1, b"-")) for text in (b"a", b"b", b"c")]
+    found = read(part(5, deep[0], number(2, 1), deep[1]) + part(4, deep[2]) + part(5, number(2, 2), deep[2]) + part(5))
+    assert [[one["texts"] for one in item["deep"]] for item in found["items"]] == [
+        [["a", "-"], ["b", "-"]],
+        [["c", "-"]],
+        [],
+    ]
+    assert [item["many"] for item in found["items"]] == [[1], [2], []]
+
+
+def test_a_member_that_is_given_again_after_another_begins_anew() -> None:
+    deep = part(3, part(1, b"x"), part(1, b"y"), number(2, 5))
+    before = part(7, number(1, 1), part(2, b"\x01\x02"), deep, deep)
+    found = read(before + part(6, b"text") + part(7, number(2, 9), part(3, part(1, b"z"))))
+    assert found["one"] is None
+    assert found["other"] == {"n": 0, "many": [9], "deep": [{"texts": ["z"], "n": 0}]}
+    assert found["third"] is None
+    assert read(before + part(8, deep))["other"] is None
+    assert read(before + before)["other"]["many"] == [1, 2, 1, 2]
+    assert read(before + part(6, b"text"))["one"] == "text"
+
+
+def test_a_row_after_one_whose_lists_were_taken_back() -> None:
+    deep = part(3, part(1, b"x"), part(1, b"y"), number(2, 5))
+    payload = part(7, deep, deep) + part(8, deep) + part(7, number(1, 2))
+    model = Model.of(file_of(MIXED, PROTO3))
+    payloads = [payload, part(7, deep), payload[:-1], part(8, deep) + part(5, deep), payload]
+    array, reasons = decode(decoder_of(model), payloads)
+    assert [one > 0 for one in reasons] == [False, False, True, False, False]
+    expected = [None if reason else model.parse(one) for one, reason in zip(payloads, reasons, strict=True)]
+    assert rows_of(model, array) == expected
+
+
+def test_a_message_inside_its_own_definition_stays_bytes() -> None:
+    inner = number(1, 1) + part(9, number(1, 2))
+    assert read(part(9, inner))["again"] == inner
+    assert read(part(9) + part(9, inner) + part(9))["again"] == inner
+    assert "several parts" in reason_of(part(9, number(1, 1)) + part(9, number(1, 2)))
+
+
+def test_many_rows_whose_lists_outgrow_their_room() -> None:
+    rows = [part(2, varint_bytes(one) * one) + part(5, part(3, part(1, b"x"))) * one for one in range(120)]
+    model = Model.of(file_of(MIXED, PROTO3))
+    array, reasons = decode(decoder_of(model), rows)
+    assert not any(reasons)
+    assert rows_of(model, array) == [model.parse(one) for one in rows]
+
+
+def test_enums() -> None:
+    messages = {
+        "M0": [
+            ("one", 1, ".p.E", "plain"),
+            ("many", 2, ".p.E", "repeated"),
+            ("of", 3, P.TYPE_STRING, ".p.E"),
+            ("member", 4, ".p.E", "choice"),
+        ],
+    }
+    known, unknown = number(1, 1), number(1, 77)
+    entries = part(3, part(1, b"a"), number(2, 1)) + part(3, part(1, b"b"), number(2, 77)) + part(3, part(1, b"c"))
+    again = part(3, part(1, b"a"), number(2, 77))
+    packed = part(2, b"\x00\x4d\x01", varint_bytes((1 << 64) - 2))
+    found = read(known + unknown + entries + again + packed + number(4, 1 << 33 | 1), messages)
+    assert found["one"] == "77"
+    assert found["many"] == ["E_0", "77", "E_1", "E_N2"]
+    assert dict(found["of"]) == {"a": "77", "b": "77", "c": "E_0"}
+    assert found["member"] == "E_1"
+    found = read(known + unknown + entries + again + packed + number(4, 77), messages, "proto2")
+    assert found["one"] == "E_1"
+    assert found["many"] == ["E_0", "E_1", "E_N2"]
+    assert dict(found["of"]) == {"a": "E_1", "c": "E_0"}
+    assert found["member"] is None
+
+
+def test_maps_have_each_key_once() -> None:
+    messages = {"Inner": MIXED["Inner"], "Deep": MIXED["Deep"], "M0": [("of", 1, P.TYPE_INT32, ".p.Inner")]}
+    entries = (part(1, number(1, 1), part(2, part(2, b"\x01"))), part(1, part(2, number(1, 5)), number(1, 2)))
+    found = read(entries[0] + entries[1] + part(1, number(1, 1), part(2, number(1, 8))) + part(1), messages)
+    assert [(key, one["n"], one["many"]) for key, one in found["of"]] == [(2, 5, []), (1, 8, []), (0, 0, [])]
+
+
+def test_text_that_is_no_utf_8() -> None:
+    decoder = decoder_of(Model.of(file_of(MIXED, PROTO3)))
+    array, reasons = decode(decoder, [part(6, b"a\xffb"), part(6, b"\xc3\xa9")])
+    assert not any(reasons)
+    assert array.field("one").to_pylist() == ["a�b", "é"]
+
+
+DEEP = (b"\x2b" * 10_000, b"\x2b" * 101 + b"\x2c" * 101)
+
+
+@pytest.mark.parametrize(
+    ("payload", "why"),
+    [
+        (b"\x08", "ends inside"),
+        (b"\x08" + b"\x80" * 11, "ends inside"),
+        (b"\x80", "ends inside"),
+        (b"\x1a\x05abc", "ends inside"),
+        (b"\x1a" + varint_bytes((1 << 64) - 1), "ends inside"),
+        (b"\x1a" + varint_bytes(1 << 62), "ends inside"),
+        (tag(700, 2) + varint_bytes(1 << 31), "ends inside"),
+        (tag(700, 1) + b"1234567", "ends inside"),
+        (part(2, b"\x02\x80"), "ends inside"),
+        (part(5, part(2, b"\x02")[:-1]), "ends inside"),
+        (b"\x00\x01", "no number"),
+        (b"\x0e", "a type that"),
+        (b"\x0f", "a type that"),
+        (varint_bytes(1 << 35 | 8), "no number"),
+        (b"\x0c", "without a beginning"),
+        (b"\x2b", "does not end"),
+        (b"\x2b\x34", "without a beginning"),
+        (part(5, b"\x33") + b"\x34", "does not end"),
+        *((one, "nested too deeply") for one in DEEP),
+    ],
+)
+def test_malformed_payloads(payload: bytes, why: str) -> None:
+    model = Model.of(file_of(MIXED, PROTO3))
+    with pytest.raises(DecodeError):
+        model.parse(payload)
+    assert why in reason_of(payload)
+
+
+def test_what_is_as_deep_as_google_reads_it() -> None:
+    assert read(b"\x2b" * 100 + b"\x2c" * 100) == read(b"")
+
+
+def test_a_list_takes_no_more_memory_than_its_size_allows() -> None:
+    wide = [(f"f{one}", one, P.TYPE_INT64, "plain") for one in range(1, 1001)]
+    messages = {"Wide": wide, "M0": [("a", 1, P.TYPE_INT32, "plain"), ("items", 2, ".p.Wide", "repeated")]}
+    assert "too much memory" in reason_of(part(2) * 1000, messages)
+    assert len(read(part(2, *(number(one, 1) for one in range(1, 20))) * 50, messages)["items"]) == 50
+
+
+# By the schema of another version.
+
+KINDS = {
+    "int32": P.TYPE_INT32, "uint32": P.TYPE_UINT32, "int64": P.TYPE_INT64, "uint64": P.TYPE_UINT64, "bool": P.TYPE_BOOL,
+    "enum": ".p.E", "sint32": P.TYPE_SINT32, "sint64": P.TYPE_SINT64, "fixed32": P.TYPE_FIXED32, "sfixed32": P.TYPE_SFIXED32,
+    "fixed64": P.TYPE_FIXED64, "sfixed64": P.TYPE_SFIXED64, "string": P.TYPE_STRING, "bytes": P.TYPE_BYTES,
+    "message": ".p.Inner", "float": P.TYPE_FLOAT, "double": P.TYPE_DOUBLE,
+}  # fmt: skip
+ALIKE = (
+    {"int32", "uint32", "int64", "uint64", "bool", "enum"}, {"sint32", "sint64"}, {"fixed32", "sfixed32"},
+    {"fixed64", "sfixed64"}, {"string", "bytes"}, {"message", "bytes"},
+)  # fmt: skip
+VALUES = {
+    0: [varint_bytes(one) for one in (0, 1, 2, 5, (1 << 32) - 1, (1 << 33) + 2, (1 << 64) - 1, (1 << 63))],
+    1: [b"12345678", b"\xff" * 8],
+    5: [b"1234", b"\xff" * 4],
+    2: [sized(b""), sized(number(1, 3) + number(2, 4)), sized(b"\x08\x10")],
+}
+
+
+@pytest.mark.parametrize("how", ["plain", "optional", "repeated"])
+@pytest.mark.parametrize("writer", KINDS)
+def test_kinds_that_may_be_read_as_each_other(writer: str, how: str) -> None:
+    for reader in KINDS:
+        read_as_another(writer, reader, how)
+
+
+def read_as_another(writer: str, reader: str, how: str) -> None:
+    models = [Model.of(file_of({**MIXED, "M0": [("x", 3, KINDS[one], how)]}, PROTO3)) for one in (writer, reader)]
+    decoder = ProtobufDecoder.of(*(descriptor_schema(one.files, one.root) for one in models))
+    payloads = [tag(3, wire_of(KINDS[writer])) + one for one in VALUES[wire_of(KINDS[writer])]]
+    payloads = [b"", *(one for one in payloads if reads(models[0], one))]
+    array, reasons = decode(decoder, payloads)
+    assert len(payloads) > 2
+    if writer == reader or any({writer, reader} <= alike for alike in ALIKE):
+        for payload, row, reason in zip(payloads, rows_of(models[1], array), reasons, strict=True):
+            assert (reason == 0) == reads(models[1], payload)
+            assert reason or row == models[1].parse(payload)
+    else:
+        assert reasons[0] == 0
+        texts = {decoder.explain(one) for one in reasons[1:]}
+        many = "repeated " if how == "repeated" else ""
+        assert texts == {f"its field 3, 'x' ({many}{writer}), cannot be read as 'x' ({many}{reader})"}
+
+
+def wire_of(kind: Any) -> int:
+    if isinstance(kind, str):
+        return 0 if kind == ".p.E" else 2
+    return WIRE.get(kind, 0)
+
+
+def reads(model: Model, payload: bytes) -> bool:
+    try:
+        model.type.FromString(payload)
+    except DecodeError:
+        return False
+    return True
+
+
+def test_a_packed_list_is_no_single_value() -> None:
+    made = [Model.of(file_of({"M0": [("x", 1, P.TYPE_INT32, how)]}, PROTO3)) for how in ("repeated", "plain")]
+    schemas = [descriptor_schema(one.files, one.root) for one in made]
+    payloads = [b"", part(1, b"\x01\x02"), number(1, 5)]
+    array, reasons = decode(ProtobufDecoder.of(*schemas), payloads)
+    assert [one > 0 for one in reasons] == [False, True, True]
+    array, reasons = decode(ProtobufDecoder.of(*reversed(schemas)), payloads)
+    assert array.field("x").to_pylist() == [[], [1, 2], [5]]
+
+
+def test_fields_that_only_one_version_has() -> None:
+    old = {"Inner": MIXED["Inner"][:1], "M0": [MIXED["M0"][0], MIXED["M0"][3], ("gone", 99, P.TYPE_BYTES, "repeated")]}
+    new = Model.of(file_of(MIXED, PROTO3))
+    schemas = [descriptor_schema(one.files, one.root) for one in (Model.of(file_of(old, PROTO3)), new)]
+    payload = number(1, 2) + part(4, number(1, 3)) + part(99, b"bytes")
+    array, reasons = decode(ProtobufDecoder.of(*schemas), [payload])
+    assert reasons == [0]
+    assert rows_of(new, array) == [new.parse(payload)]

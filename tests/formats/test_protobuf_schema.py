@@ -1,0 +1,162 @@
+"""Protobuf schemas: what they say of messages, and what is none."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledgerfs.errors import InvalidSchemaError
+from ledgerfs.formats.schemas.protobuf_schema import EnumType, Field, Kind, Message, descriptor_schema, protobuf_schema
+from ledgerfs.formats.schemas.schema_info import SchemaInfo
+from tests.support.protobuf import Model, models
+
+P = FieldDescriptorProto
+
+
+def legacy() -> FileDescriptorProto:
+    """A proto2 file with all that proto3 does not have."""
+    made = FileDescriptorProto(name="legacy.proto", package="old", syntax="proto2", dependency=["base.proto"])
+    message = made.message_type.add(name="Legacy")
+    message.field.add(name="id", number=1, type=P.TYPE_SINT32, label=P.LABEL_REQUIRED)
+    message.field.add(name="level", number=3, type=P.TYPE_ENUM, type_name=".base.Level", default_value="TOP", label=1)
+    packed = message.field.add(name="packed", number=2, type=P.TYPE_BOOL, label=P.LABEL_REPEATED)
+    packed.options.packed = True
+    message.field.add(name="pair", number=9, type=P.TYPE_GROUP, type_name=".old.Legacy.Pair", label=P.LABEL_REPEATED)
+    message.nested_type.add(name="Pair").field.add(name="up", number=1, type=11, type_name=".old.Legacy", label=1)
+    message.oneof_decl.add(name="choice")
+    message.field.add(name="tag", number=4, type=P.TYPE_BYTES, default_value="\\001\\377", oneof_index=0, label=1)
+    return made
+
+
+def base() -> FileDescriptorProto:
+    made = FileDescriptorProto(name="base.proto", package="base", syntax="proto2")
+    level = made.enum_type.add(name="Level")
+    level.options.allow_alias = True
+    for number, name in ((5, "TOP"), (1, "LOW"), (5, "HIGH")):
+        level.value.add(name=name, number=number)
+    return made
+
+
+def a_set(*files: FileDescriptorProto) -> bytes:
+    return FileDescriptorSet(file=files).SerializeToString()
+
+
+def native(files: bytes, root: Any, **parts: Any) -> SchemaInfo:
+    text = {"fileDescriptorSet": base64.b64encode(files).decode(), "rootMessageTypeName": root, **parts}
+    return SchemaInfo("PROTOBUF_NATIVE", json.dumps(text).encode())
+
+
+def test_a_set_whose_files_come_before_what_they_import() -> None:
+    schema = protobuf_schema(native(a_set(legacy(), base()), "old.Legacy", rootFileDescriptorName="legacy.proto"))
+    assert schema == descriptor_schema(a_set(base(), legacy()), "old.Legacy")
+    assert schema.root == "old.Legacy"
+    level = EnumType("base.Level", (1, 5), ("LOW", "TOP"), is_closed=True)
+    fields = (
+        Field("id", 1, Kind.SINT32, has_presence=True, is_required=True),
+        Field("level", 3, Kind.ENUM, has_presence=True, enum=level, default=5),
+        Field("packed", 2, Kind.BOOL, is_repeated=True, is_packed=True),
+        Field("pair", 9, Kind.GROUP, is_repeated=True, message="old.Legacy.Pair"),
+        Field("tag", 4, Kind.BYTES, has_presence=True, oneof="choice", default=b"\x01\xff"),
+    )
+    pair = Field("up", 1, Kind.MESSAGE, has_presence=True, message="old.Legacy")
+    assert schema.messages == {
+        "old.Legacy": Message("old.Legacy", fields),
+        "old.Legacy.Pair": Message("old.Legacy.Pair", (pair,)),
+    }
+
+
+def test_versions_with_the_same_names_do_not_meet() -> None:
+    kinds = []
+    for kind in (P.TYPE_INT32, P.TYPE_STRING):
+        made = FileDescriptorProto(name="a.proto", package="p", syntax="proto3")
+        made.message_type.add(name="M").field.add(name="x", number=1, type=kind, label=P.LABEL_OPTIONAL)
+        kinds.append(protobuf_schema(native(a_set(made), "p.M")).messages["p.M"].fields[0])
+    assert kinds == [Field("x", 1, Kind.INT32), Field("x", 1, Kind.STRING)]
+
+
+def a_ring() -> bytes:
+    files = [FileDescriptorProto(name=f"{one}.proto", dependency=[f"{(one + 1) % 3}.proto"]) for one in range(3)]
+    return a_set(*files)
+
+
+def twice() -> bytes:
+    made = base()
+    made.message_type.add(name="Level")
+    return a_set(made)
+
+
+@pytest.mark.parametrize(
+    ("info", "why"),
+    [
+        (native(b"\xff\xff", "old.Legacy"), "no FileDescriptorSet"),
+        (native(a_set(legacy()), "old.Legacy"), "imports 'base.proto', but does not have it"),
+        (native(a_set(legacy(), base()), "old.Other"), "without the message 'old.Other'"),
+        (native(a_set(legacy(), base()), ""), "without the message ''"),
+        (native(a_set(legacy(), base()), "base.Level"), "without the message"),
+        (native(b"", "old.Legacy"), "without the message"),
+        (native(a_set(legacy(), base()), None), "does not name its message"),
+        (native(a_set(legacy(), base()), "old.Legacy", fileDescriptorSet="%%%"), "no JSON with a set"),
+        (native(a_set(legacy(), base()), "old.Legacy", fileDescriptorSet=7), "no JSON with a set"),
+        (native(a_ring(), "x"), "import each other"),
+        (native(twice(), "base.Level"), "not consistent"),
+        (native(a_set(base(), FileDescriptorProto(name="base.proto")), "x"), "two files 'base.proto'"),
+        (SchemaInfo("PROTOBUF_NATIVE", b""), "no JSON"),
+        (SchemaInfo("PROTOBUF_NATIVE", b"[" * 100_000), "no JSON"),
+        (SchemaInfo("PROTOBUF_NATIVE", b'"text"'), "no JSON"),
+        (SchemaInfo("PROTOBUF", b'{"name": "M"}'), "without the property __PARSING_INFO__"),
+    ],
+)
+def test_schemas_that_are_none(info: SchemaInfo, why: str) -> None:
+    with pytest.raises(InvalidSchemaError, match=why):
+        protobuf_schema(info)
+
+
+@given(models(), st.data())
+@settings(max_examples=150, deadline=None)
+def test_damaged_sets_are_errors_by_name(model: Model, data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(model.files) - 1))
+    damaged = model.files[:at] + data.draw(st.binary(max_size=2)) + model.files[at + data.draw(st.integers(0, 2)) :]
+    try:
+        schema = descriptor_schema(damaged, model.root)
+    except InvalidSchemaError:
+        return
+    assert schema.root == model.root
+    assert all(one.message in {None, *schema.messages} for kind in schema.messages.values() for one in kind.fields)
+
+
+def old(listed: Any, data: bytes = b'{"name": "Event", "type": "record", "fields": []}') -> SchemaInfo:
+    return SchemaInfo("PROTOBUF", data, {"__PARSING_INFO__": listed if isinstance(listed, str) else json.dumps(listed)})
+
+
+def listed(number: Any = 1, name: Any = "x", kind: str = "INT64", label: str = "LABEL_OPTIONAL") -> dict[str, Any]:
+    return {"number": number, "name": name, "type": kind, "label": label, "definition": None}
+
+
+def test_the_fields_that_an_old_schema_lists() -> None:
+    schema = protobuf_schema(
+        old([listed(3), listed(1, "many", "MESSAGE", "LABEL_REPEATED"), listed(2, "y", "SINT32", "LABEL_REQUIRED")])
+    )
+    fields = (
+        Field("x", 3, Kind.INT64, has_presence=True),
+        Field("many", 1, Kind.MESSAGE, is_repeated=True),
+        Field("y", 2, Kind.SINT32, has_presence=True, is_required=True),
+    )
+    assert schema.messages == {"Event": Message("Event", fields)}
+    assert schema.root == "Event"
+    assert protobuf_schema(old([], b"")).messages == {"": Message("", ())}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "no JSON", "7", "[7]", '[{"number": 1}]', '{"a": 1}', [listed(0)], [listed(1 << 29)], [listed(True)], [listed("1")],
+        [listed(1.0)], [listed(name=7)], [listed(kind="INT128")], [listed(1), listed(1, "y")], [listed(1), listed(2)],
+    ],
+)  # fmt: skip
+def test_lists_of_fields_that_are_none(wrong: Any) -> None:
+    with pytest.raises(InvalidSchemaError, match="a PROTOBUF schema"):
+        protobuf_schema(old(wrong))
