@@ -13,6 +13,8 @@ from google.protobuf.internal.encoder import _VarintBytes as varint_bytes
 from google.protobuf.message import Message
 from hypothesis import strategies as st
 
+from ledgerfs.formats.schemas.protobuf_schema import ProtobufSchema, descriptor_schema
+
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 P = FieldDescriptorProto
 SCALARS = [
@@ -126,6 +128,10 @@ class Model:
         for one in FileDescriptorSet.FromString(files).file:
             pool.Add(one)
         return cls(files, root, message_factory.GetMessageClass(pool.FindMessageTypeByName(root)))
+
+    @property
+    def schema(self) -> ProtobufSchema:
+        return descriptor_schema(FileDescriptorSet.FromString(self.files), self.root)
 
     def payloads(self, least: int = 0) -> st.SearchStrategy[bytes]:
         """Payloads whose fields come as no encoder would write them."""

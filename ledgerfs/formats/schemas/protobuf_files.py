@@ -5,10 +5,10 @@ import json
 from collections.abc import Iterator
 
 from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorSet
-from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
 from ledgerfs.errors import InvalidSchemaError
+from ledgerfs.formats.schemas.protobuf_schema import native_descriptors, pool_of
 
 _GOOGLES = "google.protobuf"
 
@@ -22,7 +22,7 @@ def native_schema_data(descriptors: bytes, message: str | None) -> bytes:
         files = FileDescriptorSet.FromString(descriptors)
     except DecodeError as error:
         raise InvalidSchemaError("not a set of file descriptors, as protoc --descriptor_set_out writes it") from error
-    _require_all_imports(files)
+    pool_of(files)
     file, name = _root(files, message)
     told = {
         "fileDescriptorSet": base64.b64encode(descriptors).decode(),
@@ -34,14 +34,7 @@ def native_schema_data(descriptors: bytes, message: str | None) -> bytes:
 
 def read_native_schema(data: bytes) -> tuple[FileDescriptorSet, DescriptorProto]:
     """Return the descriptors of a PROTOBUF_NATIVE schema, and that of its message; raises `InvalidSchemaError`."""
-    try:
-        told = json.loads(data)
-        files = FileDescriptorSet.FromString(base64.b64decode(told["fileDescriptorSet"]))
-        name = told["rootMessageTypeName"]
-    except (ValueError, KeyError, TypeError, RecursionError, DecodeError) as error:
-        raise InvalidSchemaError(
-            "a PROTOBUF_NATIVE schema is JSON with a set of descriptors, and this is not"
-        ) from error
+    files, name = native_descriptors(data)
     for found, _, message in _messages(files):
         if found == name:
             return files, message
@@ -72,17 +65,3 @@ def _messages(files: FileDescriptorSet) -> Iterator[tuple[str, str, DescriptorPr
             name = f"{before}.{one.name}" if before else one.name
             yield name, file.name, one
             waiting += [(name, inner) for inner in reversed(one.nested_type) if not inner.options.map_entry]
-
-
-def _require_all_imports(files: FileDescriptorSet) -> None:
-    pool, waiting = DescriptorPool(), {file.name: file for file in files.file}
-    while waiting:
-        ready = [name for name, file in waiting.items() if not waiting.keys() & set(file.dependency)]
-        if not ready:
-            raise InvalidSchemaError("the files of the descriptors import each other in a circle")
-        for name in ready:
-            try:
-                pool.AddSerializedFile(waiting.pop(name).SerializeToString())
-            except (TypeError, KeyError) as error:
-                hint = "protoc needs --include_imports to put them there"
-                raise InvalidSchemaError(f"{name} needs files that are not in the set; {hint}: {error}") from error

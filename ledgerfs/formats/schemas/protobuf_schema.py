@@ -9,7 +9,7 @@ Extensions are not fields of the messages that they extend.
 
 import base64
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from graphlib import CycleError, TopologicalSorter
@@ -23,7 +23,8 @@ from google.protobuf.message import DecodeError
 from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
 
-_FIELDS_PROPERTY = "__PARSING_INFO__"
+FIELDS_PROPERTY = "__PARSING_INFO__"
+"""The property of a PROTOBUF schema that has its fields."""
 _LARGEST_NUMBER = (1 << 29) - 1
 
 
@@ -127,57 +128,57 @@ def protobuf_schema(schema: SchemaInfo) -> ProtobufSchema:
     Raises `InvalidSchemaError` for one that is malformed, and for an old one that does not tell the numbers of its fields.
     """
     if schema.type == "PROTOBUF_NATIVE":
-        return _native_schema(schema.data)
-    if _FIELDS_PROPERTY not in schema.properties:
-        raise InvalidSchemaError(f"a PROTOBUF schema without the property {_FIELDS_PROPERTY}, which has the fields")
-    return _outermost_fields(schema.properties[_FIELDS_PROPERTY], schema.data)
+        return descriptor_schema(*native_descriptors(schema.data))
+    if FIELDS_PROPERTY not in schema.properties:
+        raise InvalidSchemaError(f"a PROTOBUF schema without the property {FIELDS_PROPERTY}, which has the fields")
+    return _outermost_fields(schema.properties[FIELDS_PROPERTY], schema.data)
 
 
-def descriptor_schema(data: bytes, root: str) -> ProtobufSchema:
-    """Return the message type of a full name in a FileDescriptorSet (``protoc --include_imports --descriptor_set_out``).
-
-    Raises `InvalidSchemaError` if it is malformed, lacks what it imports, or has no such message.
-    """
+def native_descriptors(data: bytes) -> tuple[FileDescriptorSet, str]:
+    """Return the descriptors of a PROTOBUF_NATIVE schema, and the name of its message; raises `InvalidSchemaError`."""
     try:
-        files = FileDescriptorSet.FromString(data).file
-    except DecodeError:
-        raise InvalidSchemaError("a Protobuf schema whose set of descriptors is no FileDescriptorSet") from None
-    pool = _pool(files)
+        told: Any = json.loads(data)
+        files = FileDescriptorSet.FromString(base64.b64decode(told["fileDescriptorSet"], validate=True))
+        root = told["rootMessageTypeName"]
+    except (ValueError, KeyError, TypeError, RecursionError, DecodeError) as error:
+        raise InvalidSchemaError(
+            "a PROTOBUF_NATIVE schema is JSON with a set of descriptors, and this is not"
+        ) from error
+    if not isinstance(root, str):
+        raise InvalidSchemaError("a PROTOBUF_NATIVE schema that does not name its message")
+    return files, root
+
+
+def descriptor_schema(files: FileDescriptorSet, root: str) -> ProtobufSchema:
+    """Return the message type of a full name in a set of descriptors.
+
+    Raises `InvalidSchemaError` if the set is not consistent, lacks what it imports, or has no such message.
+    """
+    pool = pool_of(files)
     try:
         found = pool.FindMessageTypeByName(root)
     except (KeyError, ValueError, TypeError):
-        raise InvalidSchemaError(f"a Protobuf schema without the message {root!r}") from None
+        raise InvalidSchemaError(f"the descriptors have no message {root!r}") from None
     return ProtobufSchema(found.full_name, _messages(found))
 
 
-def _native_schema(data: bytes) -> ProtobufSchema:
-    try:
-        parts: Any = json.loads(data)
-        root = parts["rootMessageTypeName"]
-        files = base64.b64decode(parts["fileDescriptorSet"], validate=True)
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise InvalidSchemaError("a PROTOBUF_NATIVE schema that is no JSON with a set of descriptors") from None
-    if not isinstance(root, str):
-        raise InvalidSchemaError("a PROTOBUF_NATIVE schema that does not name its message")
-    return descriptor_schema(files, root)
-
-
-def _pool(files: Iterable[FileDescriptorProto]) -> DescriptorPool:
-    """Return a pool of its own with all files, each after those that it imports."""
+def pool_of(files: FileDescriptorSet) -> DescriptorPool:
+    """Return a pool of its own with all files, each after those that it imports; raises `InvalidSchemaError` where one cannot be."""
     pool = DescriptorPool()
     try:
         named: dict[str, FileDescriptorProto] = {}
-        for one in files:
+        for one in files.file:
             if named.setdefault(one.name, one) != one:
-                raise InvalidSchemaError(f"a Protobuf schema with two files {one.name!r}")
+                raise InvalidSchemaError(f"the set of descriptors has two files {one.name!r}")
         for name in TopologicalSorter({name: one.dependency for name, one in named.items()}).static_order():
             if name not in named:
-                raise InvalidSchemaError(f"a Protobuf schema that imports {name!r}, but does not have it")
+                hint = "protoc needs --include_imports to put it there"
+                raise InvalidSchemaError(f"the set of descriptors lacks {name!r}, which a file of it imports; {hint}")
             pool.AddSerializedFile(named[name].SerializeToString())
     except CycleError:
-        raise InvalidSchemaError("a Protobuf schema whose files import each other") from None
+        raise InvalidSchemaError("the files of the descriptors import each other in a circle") from None
     except (TypeError, ValueError) as error:
-        raise InvalidSchemaError(f"a Protobuf schema that is not consistent: {error}") from None
+        raise InvalidSchemaError(f"the descriptors are not consistent: {error}") from None
     return pool
 
 
@@ -233,7 +234,7 @@ def _outermost_fields(text: str, data: bytes) -> ProtobufSchema:
         fields = tuple(_listed_field(one) for one in listed)
         name = str(record.get("name", ""))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise InvalidSchemaError(f"a PROTOBUF schema whose property {_FIELDS_PROPERTY} is no list of fields") from None
+        raise InvalidSchemaError(f"a PROTOBUF schema whose property {FIELDS_PROPERTY} is no list of fields") from None
     for what in ([one.number for one in fields], [one.name for one in fields]):
         if len(set(what)) < len(what):
             raise InvalidSchemaError("a PROTOBUF schema with two fields of one name or number")

@@ -178,10 +178,6 @@ def _leaf(leaf: Leaf, words: Int64, data: Bytes, valid: Mask | None) -> pa.Array
             return pa.array(leaf.symbols, pa.string()).take(numbers)
         case Words.OPEN_ENUM | Words.CLOSED_ENUM:
             return enum_names(words, leaf.numbers, leaf.symbols, valid, is_closed=leaf.words is Words.CLOSED_ENUM)
-        case Words.DOUBLE_BITS:
-            return masked(words.copy(), valid, leaf.type)
-        case Words.FLOAT_BITS:
-            return masked(words.astype(np.int32), valid, leaf.type)
         case _:
             return masked(words.astype(f"i{leaf.type.bit_width // 8}"), valid, leaf.type)
 

@@ -4,17 +4,22 @@ from collections.abc import Callable
 
 from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.formats.schemas.avro_schema import parse_avro_schema
+from ledgerfs.formats.schemas.protobuf_schema import FIELDS_PROPERTY, protobuf_schema
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, key_value_schema
 from ledgerfs.messages.values.avro_values import AvroDecoder
 from ledgerfs.messages.values.key_values import InlineDecoder, SeparatedDecoder
 from ledgerfs.messages.values.primitive_values import PRIMITIVE_TYPES, PrimitiveDecoder
+from ledgerfs.messages.values.protobuf_values import ProtobufDecoder
 from ledgerfs.messages.values.value_decoder import ValueDecoder
+
+_OF_PROTOBUF = frozenset({"PROTOBUF", "PROTOBUF_NATIVE"})
+"""Types whose payloads are the same: one may be read by a schema of the other."""
 
 
 def decoder_of(writer: SchemaInfo, reader: SchemaInfo | None = None) -> ValueDecoder:
     """Return what decodes values of ``writer`` as those of ``reader``; raises `InvalidSchemaError` where that cannot be."""
     wanted = writer if reader is None else reader
-    if writer.type != wanted.type:
+    if writer.type != wanted.type and not {writer.type, wanted.type} <= _OF_PROTOBUF:
         raise InvalidSchemaError(f"it is a value of a schema of type {writer.type}, which is not read as {wanted.type}")
     if writer.type in PRIMITIVE_TYPES:
         return PrimitiveDecoder(writer.type, writer.charset)
@@ -35,8 +40,17 @@ def _key_value(writer: SchemaInfo, reader: SchemaInfo) -> ValueDecoder:
     return make(decoder_of(written.key, wanted.key), decoder_of(written.value, wanted.value))
 
 
+def _protobuf(writer: SchemaInfo, reader: SchemaInfo) -> ValueDecoder:
+    wanted = protobuf_schema(reader)
+    # An old schema may say nothing of its fields; a descriptor that somebody gives for it does.
+    is_known = writer != reader and (writer.type == "PROTOBUF_NATIVE" or FIELDS_PROPERTY in writer.properties)
+    return ProtobufDecoder.of(protobuf_schema(writer) if is_known else wanted, wanted)
+
+
 _DECODERS: dict[str, Callable[[SchemaInfo, SchemaInfo], ValueDecoder]] = {
     "AVRO": _avro,
     "KEY_VALUE": _key_value,
+    "PROTOBUF": _protobuf,
+    "PROTOBUF_NATIVE": _protobuf,
 }
 """What makes the decoder of a type: of the writer's schema, and the reader's of the same type."""

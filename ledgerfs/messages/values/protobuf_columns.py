@@ -1,12 +1,17 @@
 """The columns of a Protobuf message, and Arrow's types for Protobuf's."""
 
+from contextlib import suppress
+from dataclasses import dataclass
+
 import pyarrow as pa
 
+from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.formats.schemas.protobuf_schema import Field, Kind, Message, ProtobufSchema
 from ledgerfs.messages.values.value_columns import Column, Items, Nullable, Numbering, Pairs, Struct, Words
 
-MOST_DEPTH = 64
-"""Messages inside each other that become columns; those deeper inside stay bytes."""
+_DEPTHS = (64, 16, 8, 4, 3, 2)
+"""How many messages inside each other become columns, from the first to the last of these that makes not too many of them."""
+_MOST_COLUMNS = 1 << 13
 _LEAVES = {
     Kind.DOUBLE: (Words.DOUBLE_BITS, pa.float64()),
     Kind.FLOAT: (Words.FLOAT_BITS, pa.float32()),
@@ -30,49 +35,66 @@ _LEAVES = {
 """Messages are leaves where they stay bytes, enums where their names are not known."""
 
 
-def columns_of(schema: ProtobufSchema, nodes: Numbering) -> Struct:
-    """Return the columns of the outermost message, their nodes numbered.
+def columns_of(schema: ProtobufSchema) -> tuple[Struct, Numbering]:
+    """Return the columns of the outermost message, and their nodes.
 
-    Those of each part are numbered one after the other, a list before its items. A message inside its own definition stays bytes.
+    Those of each part are numbered one after the other, a list before its items. A message inside its own definition stays bytes, and so
+    do messages so deep inside that there would be more than 8,192 columns. Raises `InvalidSchemaError` for far too many outside of them.
     """
-    return _struct(schema, schema.messages[schema.root], nodes, (schema.root,))
+    for most_depth in _DEPTHS:
+        with suppress(InvalidSchemaError):
+            column, nodes = _columns_of(schema, most_depth)
+            if len(nodes.sizes) <= _MOST_COLUMNS:
+                return column, nodes
+    return _columns_of(schema, 1)
 
 
-def _struct(schema: ProtobufSchema, message: Message, nodes: Numbering, inside: tuple[str, ...]) -> Struct:
-    shared: dict[str, int] = {}
-    made = []
-    for field in message.fields:
-        if field.is_repeated:
-            column = _list(schema, field, nodes, inside)
-        elif field.oneof is not None:
-            if field.oneof not in shared:
-                shared[field.oneof] = nodes.node()
-            column = Nullable(shared[field.oneof], _value(schema, field, nodes, inside), field.number)
-        elif field.has_presence and not message.is_map_entry:
-            column = Nullable(nodes.node(), _value(schema, field, nodes, inside))
-        else:
-            column = _value(schema, field, nodes, inside)
-        made.append((field.name, column))
-    return Struct(tuple(made))
+def _columns_of(schema: ProtobufSchema, most_depth: int) -> tuple[Struct, Numbering]:
+    nodes = Numbering()
+    return _Columns(schema, nodes, most_depth).struct(schema.messages[schema.root], (schema.root,)), nodes
 
 
-def _list(schema: ProtobufSchema, field: Field, nodes: Numbering, inside: tuple[str, ...]) -> Column:
-    entry = schema.messages.get(field.message or "")
-    node = nodes.node()
-    outer = nodes.enter(node)
-    try:
-        if entry is None or not entry.is_map_entry:
-            return Items(node, _value(schema, field, nodes, inside))
-        parts = dict(_struct(schema, entry, nodes, (*inside, entry.name)).fields)
-        return Pairs(node, parts["key"], parts["value"], last_wins=True)
-    finally:
-        nodes.leave(outer)
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Makes columns of messages that are inside some others, whose names are ``inside``."""
 
+    schema: ProtobufSchema
+    nodes: Numbering
+    most_depth: int
 
-def _value(schema: ProtobufSchema, field: Field, nodes: Numbering, inside: tuple[str, ...]) -> Column:
-    if field.message is not None and field.message not in inside and len(inside) < MOST_DEPTH:
-        return _struct(schema, schema.messages[field.message], nodes, (*inside, field.message))
-    if field.enum is not None:
-        words = Words.CLOSED_ENUM if field.enum.is_closed else Words.OPEN_ENUM
-        return nodes.leaf(words, pa.string(), field.enum.names, field.enum.numbers)
-    return nodes.leaf(*_LEAVES[field.kind])
+    def struct(self, message: Message, inside: tuple[str, ...]) -> Struct:
+        shared: dict[str, int] = {}
+        made = []
+        for field in message.fields:
+            if field.is_repeated:
+                column = self._list(field, inside)
+            elif field.oneof is not None:
+                if field.oneof not in shared:
+                    shared[field.oneof] = self.nodes.node()
+                column = Nullable(shared[field.oneof], self._value(field, inside), field.number)
+            elif field.has_presence and not message.is_map_entry:
+                column = Nullable(self.nodes.node(), self._value(field, inside))
+            else:
+                column = self._value(field, inside)
+            made.append((field.name, column))
+        return Struct(tuple(made))
+
+    def _list(self, field: Field, inside: tuple[str, ...]) -> Column:
+        entry = self.schema.messages.get(field.message or "")
+        node = self.nodes.node()
+        outer = self.nodes.enter(node)
+        try:
+            if entry is None or not entry.is_map_entry:
+                return Items(node, self._value(field, inside))
+            parts = dict(self.struct(entry, (*inside, entry.name)).fields)
+            return Pairs(node, parts["key"], parts["value"], last_wins=True)
+        finally:
+            self.nodes.leave(outer)
+
+    def _value(self, field: Field, inside: tuple[str, ...]) -> Column:
+        if field.message is not None and field.message not in inside and len(inside) < self.most_depth:
+            return self.struct(self.schema.messages[field.message], (*inside, field.message))
+        if field.enum is not None:
+            words = Words.CLOSED_ENUM if field.enum.is_closed else Words.OPEN_ENUM
+            return self.nodes.leaf(words, pa.string(), field.enum.names, field.enum.numbers)
+        return self.nodes.leaf(*_LEAVES[field.kind])

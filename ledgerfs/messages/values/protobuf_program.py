@@ -90,8 +90,7 @@ def protobuf_program(writer: ProtobufSchema, reader: ProtobufSchema | None = Non
     Raises `InvalidSchemaError` for a schema with more columns than any real one.
     """
     wanted = writer if reader is None else reader
-    nodes = Numbering()
-    column = columns_of(wanted, nodes)
+    column, nodes = columns_of(wanted)
     by_list: dict[int, list[int]] = defaultdict(list)
     for node, inside in enumerate(nodes.levels):
         by_list[inside].append(node)

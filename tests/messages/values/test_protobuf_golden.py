@@ -1,7 +1,5 @@
 """Protobuf values of the typed golden set, as Pulsar decodes them."""
 
-import base64
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ledgerfs.formats.schemas.protobuf_schema import ProtobufSchema, protobuf_schema
+from ledgerfs.formats.schemas.protobuf_schema import ProtobufSchema, native_descriptors, protobuf_schema
+from ledgerfs.formats.schemas.schema_info import SchemaInfo
+from ledgerfs.messages.values.decoders import decoder_of
 from ledgerfs.messages.values.protobuf_values import ProtobufDecoder
 from tests.support.protobuf import Model
 from tests.support.typed_golden import IsSame, Node, Topic, assert_equal, payloads, plain, schemas_of, topic
@@ -29,9 +29,10 @@ def numbers_of_unknown(node: Any) -> Any:
     return {name: numbers_of_unknown(one) for name, one in node.items()}
 
 
-def agree(found: Topic, rows: np.ndarray, schema: ProtobufSchema) -> int:
+def agree(found: Topic, number: int, reader: SchemaInfo | None = None) -> int:
     """Compare rows of one version; return how many there are."""
-    array, reasons = found.decode(ProtobufDecoder.of(schema), rows)
+    rows, schema = np.flatnonzero(found.versions == number), protobuf_schema(reader or found.schemas[number])
+    array, reasons = found.decode(decoder_of(found.schemas[number], reader), rows)
     nodes = [numbers_of_unknown(found.expected[row]["value"]) for row in rows]
     assert [reason == -1 for reason in reasons] == [one["t"] == "null" for one in nodes]
     assert not (reasons > 0).any()
@@ -57,15 +58,16 @@ def test_by_the_schema_of_each(golden_typed: Path, name: str) -> None:
     compared = 0
     for number, info in found.schemas.items():
         assert info.type == "PROTOBUF_NATIVE"
-        compared += agree(found, np.flatnonzero(found.versions == number), protobuf_schema(info))
+        compared += agree(found, number)
     assert compared == len(found.expected) > 100
 
 
 def test_an_old_schema_with_the_descriptor_of_another(golden_typed: Path) -> None:
     found, native = topic(golden_typed, TOP + "proto"), schemas_of(golden_typed, TOP + "protonative")
     compared = 0
-    for number in found.schemas:
-        compared += agree(found, np.flatnonzero(found.versions == number), protobuf_schema(native[number]))
+    for number, info in found.schemas.items():
+        assert info.type == "PROTOBUF"
+        compared += agree(found, number, native[number])
     assert compared == len(found.expected) > 100
 
 
@@ -74,9 +76,8 @@ def test_an_old_schema_has_the_fields_of_the_outermost_message(golden_typed: Pat
     compared = 0
     for number, info in found.schemas.items():
         rows = np.flatnonzero(found.versions == number)
-        schema, known = protobuf_schema(info), protobuf_schema(native[number])
-        is_same = reads_same(known)
-        array, reasons = found.decode(ProtobufDecoder.of(schema), rows)
+        is_same = reads_same(protobuf_schema(native[number]))
+        array, reasons = found.decode(decoder_of(info), rows)
         assert not (reasons > 0).any()
         for row, one in zip(rows, plain(array), strict=True):
             node = found.expected[row]["value"]
@@ -123,15 +124,10 @@ def as_array(value: Any, kind: pa.DataType) -> pa.Array:
 def test_by_another_version_as_google_reads_it(golden_typed: Path, name: str, writer: int, reader: int) -> None:
     found = topic(golden_typed, TOP + name)
     rows = np.flatnonzero(found.versions == writer)
-    schemas = [protobuf_schema(found.schemas[number]) for number in (writer, reader)]
-    array, reasons = found.decode(ProtobufDecoder.of(*schemas), rows)
-    model = Model.of(*_native(found.schemas[reader].data))
+    array, reasons = found.decode(decoder_of(found.schemas[writer], found.schemas[reader]), rows)
+    files, root = native_descriptors(found.schemas[reader].data)
+    model = Model.of(files.SerializeToString(), root)
     values = found.rows["value"].take(pa.array(rows)).to_pylist()
     assert not (reasons > 0).any()
     for value, one in zip(values, array.to_pylist(), strict=True):
         assert model.comparable(one, array.type) == (None if value is None else model.parse(value))
-
-
-def _native(data: bytes) -> tuple[bytes, str]:
-    parts = json.loads(data)
-    return base64.b64decode(parts["fileDescriptorSet"]), parts["rootMessageTypeName"]

@@ -9,22 +9,22 @@ from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgerfs.formats.schemas.protobuf_schema import descriptor_schema
 from ledgerfs.messages.values.protobuf_kernel import IN_PARTS
 from ledgerfs.messages.values.protobuf_values import ProtobufDecoder
 from tests.support.protobuf import WIRE, Model, P, file_of, models, sized, tag, varint_bytes
 
 
 def decoder_of(model: Model) -> ProtobufDecoder:
-    return ProtobufDecoder.of(descriptor_schema(model.files, model.root))
+    return ProtobufDecoder.of(model.schema)
 
 
-def decode(decoder: ProtobufDecoder, payloads: list[bytes | None]) -> tuple[pa.Array, list[int]]:
-    data = np.frombuffer(b"".join(one or b"" for one in payloads) + b"\0", np.uint8)
-    ends = np.cumsum([len(one or b"") for one in payloads], dtype=np.int64)
-    starts = ends - [len(one or b"") for one in payloads]
+def decode(decoder: ProtobufDecoder, payloads: list[bytes | None], between: bytes = b"") -> tuple[pa.Array, list[int]]:
+    """Return what becomes of payloads that stand beside each other, or have other bytes between them."""
+    sizes = np.array([len(one or b"") for one in payloads], np.int64)
+    data = np.frombuffer(between + b"".join((one or b"") + between for one in payloads) + b"\0", np.uint8)
+    starts = len(between) * np.arange(1, len(payloads) + 1) + np.cumsum(sizes) - sizes
     valid = np.array([one is not None for one in payloads], bool)
-    array, reasons = decoder.decode(data, starts, ends, valid)
+    array, reasons = decoder.decode(data, starts, starts + sizes, valid)
     array.validate(full=True)
     assert array.type == decoder.type
     assert array.is_null().to_pylist() == (reasons != 0).tolist()
@@ -74,6 +74,11 @@ def test_a_damaged_value_changes_no_other_and_is_what_google_says(
     damaged = victim[:cut] + middle + data.draw(st.sampled_from((b"", victim[cut + 1 :])))
     array, reasons = decode(decoder, [*payloads[:at], damaged, *payloads[at + 1 :]])
     rows = array.to_pylist()
+    elsewhere, others = decode(
+        decoder, [*payloads[:at], damaged, *payloads[at + 1 :]], data.draw(st.binary(max_size=20))
+    )
+    assert others == reasons
+    assert repr(elsewhere.to_pylist()) == repr(rows)
     assert repr(rows[:at] + rows[at + 1 :]) == repr(whole.to_pylist()[:at] + whole.to_pylist()[at + 1 :])
     assert reasons[:at] + reasons[at + 1 :] == before[:at] + before[at + 1 :]
     assert not reasons[at] or decoder.explain(reasons[at])
@@ -324,7 +329,7 @@ def test_kinds_that_may_be_read_as_each_other(writer: str, how: str) -> None:
 
 def read_as_another(writer: str, reader: str, how: str) -> None:
     models = [Model.of(file_of({**MIXED, "M0": [("x", 3, KINDS[one], how)]}, PROTO3)) for one in (writer, reader)]
-    decoder = ProtobufDecoder.of(*(descriptor_schema(one.files, one.root) for one in models))
+    decoder = ProtobufDecoder.of(*(one.schema for one in models))
     payloads = [tag(3, wire_of(KINDS[writer])) + one for one in VALUES[wire_of(KINDS[writer])]]
     payloads = [b"", *(one for one in payloads if reads(models[0], one))]
     array, reasons = decode(decoder, payloads)
@@ -356,7 +361,7 @@ def reads(model: Model, payload: bytes) -> bool:
 
 def test_a_packed_list_is_no_single_value() -> None:
     made = [Model.of(file_of({"M0": [("x", 1, P.TYPE_INT32, how)]}, PROTO3)) for how in ("repeated", "plain")]
-    schemas = [descriptor_schema(one.files, one.root) for one in made]
+    schemas = [one.schema for one in made]
     payloads = [b"", part(1, b"\x01\x02"), number(1, 5)]
     array, reasons = decode(ProtobufDecoder.of(*schemas), payloads)
     assert [one > 0 for one in reasons] == [False, True, True]
@@ -364,10 +369,26 @@ def test_a_packed_list_is_no_single_value() -> None:
     assert array.field("x").to_pylist() == [[], [1, 2], [5]]
 
 
+def test_messages_that_would_be_too_many_columns_stay_bytes_where_they_are_deep() -> None:
+    """Each of twelve messages has all the others: as columns they would be more than there are particles in the sun."""
+    names = [f"M{one}" for one in range(12)]
+    messages = {
+        name: [(other.lower(), at, f".p.{other}", "plain") for at, other in enumerate(names, 1) if other != name]
+        for name in names
+    }
+    model = Model.of(file_of({**messages, "M1": [*messages["M1"], ("x", 99, P.TYPE_INT32, "plain")]}, PROTO3))
+    array, reasons = decode(decoder_of(model), [part(2, number(99, 5), part(3, part(2), part(4)))])
+    assert reasons == [0]
+    (found,) = array.to_pylist()
+    assert found["m1"]["x"] == 5
+    assert found["m1"]["m2"]["m1"] == b""
+    assert model.parse(part(2, number(99, 5)))["m1"]["x"] == 5
+
+
 def test_fields_that_only_one_version_has() -> None:
     old = {"Inner": MIXED["Inner"][:1], "M0": [MIXED["M0"][0], MIXED["M0"][3], ("gone", 99, P.TYPE_BYTES, "repeated")]}
     new = Model.of(file_of(MIXED, PROTO3))
-    schemas = [descriptor_schema(one.files, one.root) for one in (Model.of(file_of(old, PROTO3)), new)]
+    schemas = [one.schema for one in (Model.of(file_of(old, PROTO3)), new)]
     payload = number(1, 2) + part(4, number(1, 3)) + part(99, b"bytes")
     array, reasons = decode(ProtobufDecoder.of(*schemas), [payload])
     assert reasons == [0]
