@@ -38,7 +38,17 @@ FIXED_REASONS = (
 NOTHING_KNOWN, ROOT = 0, 1
 """Rows of the table of messages: one without fields, for groups that are skipped, and the outermost one."""
 _FULL = -1
-_VARINT, _FIXED64, _SPAN, _GROUP, _END_GROUP, _FIXED32 = range(6)
+
+
+class Wire(IntEnum):
+    """Types of fields on the wire."""
+
+    VARINT = 0
+    FIXED64 = 1
+    SPAN = 2
+    GROUP = 3
+    END_GROUP = 4
+    FIXED32 = 5
 
 
 class Do(IntEnum):
@@ -57,21 +67,12 @@ class Do(IntEnum):
     FAIL = 10
 
 
-class At(IntEnum):
-    """Words of an instruction."""
-
-    DO = 0
-    WIRE = 1  # the type on the wire
-    NODE = 2  # what it sets or appends to; of a message, its row in the table of messages
-    PRESENT = 3  # the node that says that it is there, or -1
-    NUMBER = 4  # what that node gets
-    LIST = 5  # the node that counts the items, or -1
-    TABLE = 6  # numbers of a closed enum; blanks of an item; what a member of a oneof clears; the reason of a failure
-    COUNT = 7  # how many
-
-
-INSTRUCTION = len(At)
-_DO, _WIRE, _NODE, _PRESENT, _NUMBER, _LIST, _TABLE, _COUNT = range(INSTRUCTION)
+DO, WIRE, NODE, PRESENT, NUMBER, LIST, TABLE, COUNT = range(8)
+"""Words of an instruction: what is done, and the type on the wire that it is done with;
+the node that it sets or appends to (of a message, its row in the table of messages);
+the node that says that it is there, or -1, and what that gets; the node that counts the items, or -1;
+a table (numbers of a closed enum; blanks of an item; what a member of a oneof clears) or the reason of a failure; how many it has."""
+INSTRUCTION = 8
 
 
 @kernel
@@ -247,22 +248,22 @@ def _run(code, messages, fields, tables, data, at, end, words, nodes, stack, cou
             return BAD_FIELD, -1
         number, wire = tag >> 3, tag & 7
         pc = _instruction(messages, fields, message, number)
-        do = code[pc, _DO] if pc >= 0 else np.int64(-1)
-        items = code[pc, _LIST] if pc >= 0 else np.int64(-1)
+        do = code[pc, DO] if pc >= 0 else np.int64(-1)
+        items = code[pc, LIST] if pc >= 0 else np.int64(-1)
         if do == Do.FAIL:
-            return code[pc, _TABLE], -1
-        is_expected = pc >= 0 and wire == code[pc, _WIRE]
+            return code[pc, TABLE], -1
+        is_expected = pc >= 0 and wire == code[pc, WIRE]
         if 0 <= do < Do.SPAN and is_expected:
             word, at = _number(do, data, at, end)
             if at < 0:
                 return Reason.TRUNCATED, -1
-            if do == Do.CLOSED_ENUM and not _is_one_of(tables, code[pc, _TABLE], code[pc, _COUNT], word):
+            if do == Do.CLOSED_ENUM and not _is_one_of(tables, code[pc, TABLE], code[pc, COUNT], word):
                 continue
-            node = code[pc, _NODE]
+            node = code[pc, NODE]
             if items < 0:
                 words[nodes[node, NEXT] - 1] = word
-                if code[pc, _PRESENT] >= 0:
-                    words[nodes[code[pc, _PRESENT], NEXT] - 1] = code[pc, _NUMBER]
+                if code[pc, PRESENT] >= 0:
+                    words[nodes[code[pc, PRESENT], NEXT] - 1] = code[pc, NUMBER]
             elif _append(words, nodes, node, word):
                 words[nodes[items, NEXT] - 1] += 1
             else:
@@ -271,17 +272,17 @@ def _run(code, messages, fields, tables, data, at, end, words, nodes, stack, cou
             size, at = read_varint(data, at, end)
             if at < 0 or size < 0 or size > end - at:
                 return Reason.TRUNCATED, -1
-            node = code[pc, _NODE]
+            node = code[pc, NODE]
             if items < 0:
                 _set_place(words, nodes, node, at, size)
-                if code[pc, _PRESENT] >= 0:
-                    words[nodes[code[pc, _PRESENT], NEXT] - 1] = code[pc, _NUMBER]
+                if code[pc, PRESENT] >= 0:
+                    words[nodes[code[pc, PRESENT], NEXT] - 1] = code[pc, NUMBER]
             elif _append_place(words, nodes, node, at, size):
                 words[nodes[items, NEXT] - 1] += 1
             else:
                 return _FULL, node
             at += size
-        elif wire == _SPAN:
+        elif wire == Wire.SPAN:
             size, at = read_varint(data, at, end)
             if at < 0 or size < 0 or size > end - at:
                 return Reason.TRUNCATED, -1
@@ -291,11 +292,11 @@ def _run(code, messages, fields, tables, data, at, end, words, nodes, stack, cou
                 reason, node = _begin_message(code, pc, tables, words, nodes, counts)
                 if reason != 0:
                     return reason, node
-                budget -= code[pc, _COUNT] if items >= 0 else 0
+                budget -= code[pc, COUNT] if items >= 0 else 0
                 if budget < 0:
                     return TOO_SPARSE, -1
                 top = _push(stack, top, end, message, group, raw, begin)
-                end, message, group, raw = at + size, code[pc, _NODE], np.int64(0), np.int64(-1)
+                end, message, group, raw = at + size, code[pc, NODE], np.int64(0), np.int64(-1)
                 continue
             if do == Do.RAW and is_expected:
                 reason, node = _add_raw(code, pc, words, nodes, at, size)
@@ -306,7 +307,7 @@ def _run(code, messages, fields, tables, data, at, end, words, nodes, stack, cou
                 if reason != 0:
                     return reason, node
             at += size
-        elif wire == _GROUP:
+        elif wire == Wire.GROUP:
             if top == stack.size:
                 return Reason.TOO_DEEP, -1
             top = _push(stack, top, end, message, group, raw, begin)
@@ -315,13 +316,13 @@ def _run(code, messages, fields, tables, data, at, end, words, nodes, stack, cou
                 reason, node = _begin_message(code, pc, tables, words, nodes, counts)
                 if reason != 0:
                     return reason, node
-                budget -= code[pc, _COUNT] if items >= 0 else 0
+                budget -= code[pc, COUNT] if items >= 0 else 0
                 if budget < 0:
                     return TOO_SPARSE, -1
-                message = code[pc, _NODE]
+                message = code[pc, NODE]
             elif do == Do.RAW and is_expected:
                 raw = pc
-        elif wire == _END_GROUP:
+        elif wire == Wire.END_GROUP:
             if number != group:
                 return BAD_GROUP, -1
             if raw >= 0:
@@ -331,11 +332,11 @@ def _run(code, messages, fields, tables, data, at, end, words, nodes, stack, cou
             top -= FRAME
             # The end is that of what is around it: groups have no size.
             message, group, raw, begin = stack[top + 1], stack[top + 2], stack[top + 3], stack[top + 4]
-        elif wire == _VARINT:
+        elif wire == Wire.VARINT:
             _, at = read_varint(data, at, end)
             if at < 0:
                 return Reason.TRUNCATED, -1
-        elif wire == _FIXED32 or wire == _FIXED64:  # noqa: PLR1714, SIM109
+        elif wire == Wire.FIXED32 or wire == Wire.FIXED64:  # noqa: PLR1714
             at = skip_fixed(at, end, wire)
             if at < 0:
                 return Reason.TRUNCATED, -1
@@ -346,25 +347,25 @@ def _run(code, messages, fields, tables, data, at, end, words, nodes, stack, cou
 @kernel
 def _begin_message(code, pc, tables, words, nodes, counts):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
     """Begin with a message, or go on with one that has begun; return 0 or the reason why not, and the node without room, or -1."""
-    items, present = code[pc, _LIST], code[pc, _PRESENT]
+    items, present = code[pc, LIST], code[pc, PRESENT]
     if items >= 0:
-        node = _append_blanks(tables, code[pc, _TABLE], code[pc, _COUNT], words, nodes)
+        node = _append_blanks(tables, code[pc, TABLE], code[pc, COUNT], words, nodes)
         if node >= 0:
             return np.int64(_FULL), node
         words[nodes[items, NEXT] - 1] += 1
     elif present >= 0:
         place = nodes[present, NEXT] - 1
-        if words[place] != 0 and words[place] != code[pc, _NUMBER]:
+        if words[place] != 0 and words[place] != code[pc, NUMBER]:
             # Another member of the oneof came in between, so what this one had before does not count.
-            _clear(tables, code[pc, _TABLE], code[pc, _COUNT], words, nodes, counts)
-        words[place] = code[pc, _NUMBER]
+            _clear(tables, code[pc, TABLE], code[pc, COUNT], words, nodes, counts)
+        words[place] = code[pc, NUMBER]
     return np.int64(0), np.int64(-1)
 
 
 @kernel
 def _add_raw(code, pc, words, nodes, at, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
     """Keep a message as bytes; return as `_begin_message` does."""
-    node, items, present = code[pc, _NODE], code[pc, _LIST], code[pc, _PRESENT]
+    node, items, present = code[pc, NODE], code[pc, LIST], code[pc, PRESENT]
     if items >= 0:
         if not _append_place(words, nodes, node, at, size):
             return np.int64(_FULL), node
@@ -374,9 +375,9 @@ def _add_raw(code, pc, words, nodes, at, size):  # type: ignore[no-untyped-def] 
     before = words[nodes[node, NEXT] - 1]
     if present >= 0:
         place = nodes[present, NEXT] - 1
-        if words[place] != code[pc, _NUMBER]:
+        if words[place] != code[pc, NUMBER]:
             before = 0
-        words[place] = code[pc, _NUMBER]
+        words[place] = code[pc, NUMBER]
     if before > 0 and size > 0:
         return np.int64(IN_PARTS), np.int64(-1)
     if before == 0:
@@ -387,12 +388,12 @@ def _add_raw(code, pc, words, nodes, at, size):  # type: ignore[no-untyped-def] 
 @kernel
 def _add_packed(code, pc, tables, data, at, end, words, nodes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
     """Append the numbers of a packed field; return as `_begin_message` does."""
-    do, node, items = code[pc, _DO], code[pc, _NODE], code[pc, _LIST]
+    do, node, items = code[pc, DO], code[pc, NODE], code[pc, LIST]
     while at < end:
         word, at = _number(do, data, at, end)
         if at < 0:
             return np.int64(Reason.TRUNCATED), np.int64(-1)
-        if do == Do.CLOSED_ENUM and not _is_one_of(tables, code[pc, _TABLE], code[pc, _COUNT], word):
+        if do == Do.CLOSED_ENUM and not _is_one_of(tables, code[pc, TABLE], code[pc, COUNT], word):
             continue
         if not _append(words, nodes, node, word):
             return np.int64(_FULL), node

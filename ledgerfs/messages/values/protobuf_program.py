@@ -14,30 +14,29 @@ import numpy as np
 from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.schemas.protobuf_schema import Field, Kind, Message, ProtobufSchema
 from ledgerfs.messages.values.protobuf_columns import columns_of
-from ledgerfs.messages.values.protobuf_kernel import FIXED_REASONS, INSTRUCTION, At, Do
+from ledgerfs.messages.values.protobuf_kernel import DO, FIXED_REASONS, INSTRUCTION, TABLE, Do, Wire
 from ledgerfs.messages.values.value_columns import Column, Items, Leaf, Nullable, Numbering, Pairs, Struct
 from ledgerfs.messages.values.value_program import Reason
 
-_VARINT, _FIXED64, _SPAN, _GROUP, _, _FIXED32 = range(6)
 _READ_BY = {
-    Kind.DOUBLE: (Do.FIXED64, _FIXED64),
-    Kind.FLOAT: (Do.FIXED32, _FIXED32),
-    Kind.INT64: (Do.VARINT, _VARINT),
-    Kind.UINT64: (Do.VARINT, _VARINT),
-    Kind.INT32: (Do.VARINT, _VARINT),
-    Kind.FIXED64: (Do.FIXED64, _FIXED64),
-    Kind.FIXED32: (Do.FIXED32, _FIXED32),
-    Kind.BOOL: (Do.VARINT, _VARINT),
-    Kind.STRING: (Do.SPAN, _SPAN),
-    Kind.GROUP: (Do.RAW, _GROUP),
-    Kind.MESSAGE: (Do.RAW, _SPAN),
-    Kind.BYTES: (Do.SPAN, _SPAN),
-    Kind.UINT32: (Do.VARINT, _VARINT),
-    Kind.ENUM: (Do.ENUM, _VARINT),
-    Kind.SFIXED32: (Do.FIXED32, _FIXED32),
-    Kind.SFIXED64: (Do.FIXED64, _FIXED64),
-    Kind.SINT32: (Do.ZIGZAG32, _VARINT),
-    Kind.SINT64: (Do.ZIGZAG64, _VARINT),
+    Kind.DOUBLE: (Do.FIXED64, Wire.FIXED64),
+    Kind.FLOAT: (Do.FIXED32, Wire.FIXED32),
+    Kind.INT64: (Do.VARINT, Wire.VARINT),
+    Kind.UINT64: (Do.VARINT, Wire.VARINT),
+    Kind.INT32: (Do.VARINT, Wire.VARINT),
+    Kind.FIXED64: (Do.FIXED64, Wire.FIXED64),
+    Kind.FIXED32: (Do.FIXED32, Wire.FIXED32),
+    Kind.BOOL: (Do.VARINT, Wire.VARINT),
+    Kind.STRING: (Do.SPAN, Wire.SPAN),
+    Kind.GROUP: (Do.RAW, Wire.GROUP),
+    Kind.MESSAGE: (Do.RAW, Wire.SPAN),
+    Kind.BYTES: (Do.SPAN, Wire.SPAN),
+    Kind.UINT32: (Do.VARINT, Wire.VARINT),
+    Kind.ENUM: (Do.ENUM, Wire.VARINT),
+    Kind.SFIXED32: (Do.FIXED32, Wire.FIXED32),
+    Kind.SFIXED64: (Do.FIXED64, Wire.FIXED64),
+    Kind.SINT32: (Do.ZIGZAG32, Wire.VARINT),
+    Kind.SINT64: (Do.ZIGZAG64, Wire.VARINT),
 }
 _ALIKE = (
     {Kind.INT32, Kind.UINT32, Kind.INT64, Kind.UINT64, Kind.BOOL, Kind.ENUM},
@@ -125,7 +124,7 @@ class _Maker:
             self.code[places[one.number]] = self._instruction(one, part, theirs.get(one.number))
             if message.is_map_entry and one.kind is Kind.ENUM:
                 # The entry of a number that a closed enum does not have is left out later.
-                self.code[places[one.number]][At.DO] = Do.ENUM
+                self.code[places[one.number]][DO] = Do.ENUM
         dense = min(max(places, default=-1) + 1, 4 * len(places) + 16)
         begin = len(self.fields)
         self.fields += [places.get(number, -1) for number in range(dense)]
@@ -137,7 +136,7 @@ class _Maker:
     def _instruction(self, one: Field, column: Column, written: Field | None) -> list[int]:
         if written is not None and not _may_be_read(written, one):
             made = [-1] * INSTRUCTION
-            made[At.DO], made[At.TABLE] = Do.FAIL, self._reason(written, one)
+            made[DO], made[TABLE] = Do.FAIL, self._reason(written, one)
             return made
         present, number, items = -1, 0, -1
         match column:
