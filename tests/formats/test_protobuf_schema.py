@@ -4,6 +4,7 @@ import base64
 import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.formats.schemas.protobuf_schema import EnumType, Field, Kind, Message, descriptor_schema, protobuf_schema
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
+from ledgerfs.messages.values.protobuf_values import ProtobufDecoder
 from tests.support.protobuf import Model, models
 
 P = FieldDescriptorProto
@@ -89,6 +91,22 @@ def twice() -> bytes:
     return a_set(made)
 
 
+def a_map(*fields: tuple[str, int], label: int = P.LABEL_OPTIONAL) -> bytes:
+    made = FileDescriptorProto(name="a.proto", package="p", syntax="proto3")
+    message = made.message_type.add(name="M")
+    entry = message.nested_type.add(name="FEntry")
+    entry.options.map_entry = True
+    for name, number in fields:
+        entry.field.add(name=name, number=number, type=P.TYPE_INT32, label=label)
+    message.field.add(name="f", number=1, label=P.LABEL_REPEATED, type=P.TYPE_MESSAGE, type_name=".p.M.FEntry")
+    return a_set(made)
+
+
+def test_entries_of_a_map_have_the_key_first() -> None:
+    entry = protobuf_schema(native(a_map(("value", 2), ("key", 1)), "p.M")).messages["p.M.FEntry"]
+    assert [one.name for one in entry.fields] == ["key", "value"]
+
+
 @pytest.mark.parametrize(
     ("info", "why"),
     [
@@ -104,6 +122,11 @@ def twice() -> bytes:
         (native(a_ring(), "x"), "import each other"),
         (native(twice(), "base.Level"), "not consistent"),
         (native(a_set(base(), FileDescriptorProto(name="base.proto")), "x"), "two files 'base.proto'"),
+        (native(a_map(("a", 1), ("b", 2)), "p.M"), "no keys with a value"),
+        (native(a_map(("key", 1), ("value", 3)), "p.M"), "no keys with a value"),
+        (native(a_map(("key", 2), ("value", 1)), "p.M"), "no keys with a value"),
+        (native(a_map(("key", 1), ("value", 2), label=P.LABEL_REPEATED), "p.M"), "not consistent"),
+        (native(a_map(("key", 1)), "p.M"), "not consistent"),
         (SchemaInfo("PROTOBUF_NATIVE", b""), "JSON with"),
         (SchemaInfo("PROTOBUF_NATIVE", b"[" * 100_000), "JSON with"),
         (SchemaInfo("PROTOBUF_NATIVE", b'"text"'), "JSON with"),
@@ -125,6 +148,7 @@ def test_damaged_sets_are_errors_by_name(model: Model, data: st.DataObject) -> N
     except InvalidSchemaError:
         return
     assert schema.root == model.root
+    assert pa.types.is_struct(ProtobufDecoder.of(schema).type)
     assert all(one.message in {None, *schema.messages} for kind in schema.messages.values() for one in kind.fields)
 
 

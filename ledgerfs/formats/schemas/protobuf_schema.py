@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from graphlib import CycleError, TopologicalSorter
+from operator import attrgetter
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
@@ -107,7 +108,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Fields, in the order of their declaration; entries of maps are messages of two fields."""
+    """Fields, in the order of their declaration; entries of maps are messages of two fields, ``key`` and ``value``."""
 
     name: str
     fields: tuple[Field, ...]
@@ -199,6 +200,11 @@ def _message(message: Descriptor) -> Message:
     message.CopyToProto(written)
     labels = {one.number: one.label for one in written.field}
     fields = tuple(_field(one, labels[one.number]) for one in message.fields)
+    if written.options.map_entry:
+        fields = tuple(sorted(fields, key=attrgetter("number")))
+        are_plain = not any(one.is_repeated or one.oneof for one in fields)
+        if [(one.name, one.number) for one in fields] != [("key", 1), ("value", 2)] or not are_plain:
+            raise InvalidSchemaError(f"the entries {message.full_name} of a map are no keys with a value")
     return Message(message.full_name, fields, written.options.map_entry)
 
 

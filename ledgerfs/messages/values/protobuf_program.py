@@ -121,10 +121,9 @@ class _Maker:
         for one, (_, part) in zip(message.fields, column.fields, strict=True):
             places[one.number] = len(self.code)
             self.code.append([])
-            self.code[places[one.number]] = self._instruction(one, part, theirs.get(one.number))
-            if message.is_map_entry and one.kind is Kind.ENUM:
-                # The entry of a number that a closed enum does not have is left out later.
-                self.code[places[one.number]][DO] = Do.ENUM
+            self.code[places[one.number]] = made = self._instruction(one, part, theirs.get(one.number))
+            if message.is_map_entry and made[DO] == Do.CLOSED_ENUM:
+                made[DO] = Do.ENUM  # the entry of a number that the enum does not have is left out later
         dense = min(max(places, default=-1) + 1, 4 * len(places) + 16)
         begin = len(self.fields)
         self.fields += [places.get(number, -1) for number in range(dense)]

@@ -369,6 +369,17 @@ def test_a_packed_list_is_no_single_value() -> None:
     assert array.field("x").to_pylist() == [[], [1, 2], [5]]
 
 
+def test_values_of_maps_that_are_no_longer_enums() -> None:
+    kinds = (P.TYPE_STRING, ".p.Inner"), (P.TYPE_STRING, ".p.E")
+    schemas = [Model.of(file_of({**MIXED, "M0": [("x", 1, *kind)]}, "proto2")).schema for kind in kinds]
+    decoder = ProtobufDecoder.of(*schemas)
+    _, reasons = decode(decoder, [part(1, part(1, b"key")), part(1, part(2, b""))])
+    assert [decoder.explain(one) if one else "" for one in reasons] == [
+        "",
+        "its field 2, 'value' (message), cannot be read as 'value' (enum)",
+    ]
+
+
 def test_messages_that_would_be_too_many_columns_stay_bytes_where_they_are_deep() -> None:
     """Each of twelve messages has all the others: as columns they would be more than there are particles in the sun."""
     names = [f"M{one}" for one in range(12)]
