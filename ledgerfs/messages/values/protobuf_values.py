@@ -9,7 +9,8 @@ A message is a struct, with its fields in the order of their declaration.
 * Enums are their names; a number without a name is its digits. In a closed enum (proto2) such a number does not count, as Protobuf has it:
   the field is as if not given, an item or an entry of a map is left out.
 * Maps have each key once, with the last value that was given for it.
-* A message inside its own definition stays bytes. Well-known types are the messages that they are: a ``Timestamp`` has seconds and nanos.
+* A message inside its own definition stays bytes, and so do those so deep inside that there would be thousands of columns. Well-known
+  types are the messages that they are: a ``Timestamp`` has seconds and nanos.
 * What the schema does not know is skipped: unknown fields, extensions, and fields whose type on the wire is another one. A payload that is
   cut between two fields cannot be told from a shorter one.
 * Text that is not UTF-8 has U+FFFD in its places.
@@ -28,7 +29,7 @@ from ledgerfs.messages.values.arena import Arena, build
 from ledgerfs.messages.values.protobuf_kernel import STACK, run_protobuf
 from ledgerfs.messages.values.protobuf_program import ProtobufProgram, protobuf_program
 from ledgerfs.messages.values.value_columns import type_of
-from ledgerfs.messages.values.value_program import NULL, REASONS, Reason
+from ledgerfs.messages.values.value_program import NULL, explain
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,4 @@ class ProtobufDecoder:
 
     def explain(self, reason: int) -> str:
         """Return a reason in words that follow the name of a message."""
-        if reason >= Reason.OF_PROGRAM:
-            return self._program.reasons[reason - Reason.OF_PROGRAM]
-        return "it has no value" if reason == NULL else REASONS[Reason(reason)]
+        return explain(reason, self._program.reasons)
