@@ -27,12 +27,10 @@ WORDS_PER_BYTE = 64
 BAD_FIELD = int(Reason.OF_PROGRAM)
 BAD_GROUP = BAD_FIELD + 1
 IN_PARTS = BAD_FIELD + 2
-TOO_SPARSE = BAD_FIELD + 3
 FIXED_REASONS = (
     "a field of it has no number, or a type that Protobuf does not have",
     "a group in it does not end, or ends without a beginning",
     "a message in it that is kept as bytes comes in several parts",
-    "its lists of messages have so many fields that are not given that they would take too much memory",
 )
 """Texts of the reasons above, the first of every program."""
 NOTHING_KNOWN, ROOT = 0, 1
@@ -294,7 +292,7 @@ def _run(code, messages, fields, tables, data, at, end, words, nodes, stack, cou
                     return reason, node
                 budget -= code[pc, COUNT] if items >= 0 else 0
                 if budget < 0:
-                    return TOO_SPARSE, -1
+                    return Reason.TOO_LARGE, -1
                 top = _push(stack, top, end, message, group, raw, begin)
                 end, message, group, raw = at + size, code[pc, NODE], np.int64(0), np.int64(-1)
                 continue
@@ -318,7 +316,7 @@ def _run(code, messages, fields, tables, data, at, end, words, nodes, stack, cou
                     return reason, node
                 budget -= code[pc, COUNT] if items >= 0 else 0
                 if budget < 0:
-                    return TOO_SPARSE, -1
+                    return Reason.TOO_LARGE, -1
                 message = code[pc, NODE]
             elif do == Do.RAW and is_expected:
                 raw = pc

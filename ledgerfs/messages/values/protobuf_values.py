@@ -25,9 +25,10 @@ import pyarrow as pa
 
 from ledgerfs.formats.array_types import Bytes, Int64, Mask
 from ledgerfs.formats.schemas.protobuf_schema import ProtobufSchema
-from ledgerfs.messages.values.arena import Arena, build
+from ledgerfs.messages.values.arena import Arena
 from ledgerfs.messages.values.protobuf_kernel import STACK, run_protobuf
 from ledgerfs.messages.values.protobuf_program import ProtobufProgram, protobuf_program
+from ledgerfs.messages.values.row_spans import decode_rows, unwritable
 from ledgerfs.messages.values.value_columns import type_of
 from ledgerfs.messages.values.value_program import NULL, explain
 
@@ -52,17 +53,19 @@ class ProtobufDecoder:
         """Return an array of the payloads ``data[starts[i] : ends[i]]``, and a reason for each that is null (`ValueDecoder`)."""
         one = self._program
         reasons = np.zeros(starts.size, np.int64) if valid is None else np.where(valid, 0, NULL)
-        arena = Arena.for_rows(one.nodes, starts.size)
         parts = (one.code, one.messages, one.fields, one.tables, one.roots)
         count = len(one.nodes.sizes)
         scratch = np.empty(STACK, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
-        row = 0
-        while row < starts.size:
-            row, node = run_protobuf(parts, data, starts, ends, (arena.words, arena.at), reasons, row, scratch)
-            if node >= 0:
-                arena.grow(node)
-        is_sound = reasons == 0
-        return build(arena, one.column, data, starts.size, None if is_sound.all() else is_sound), reasons
+        payloads = unwritable(data)
+
+        def run(arena: Arena, rows: slice, row: int) -> tuple[int, int]:
+            given = (arena.words, arena.at)
+            found: tuple[int, int] = run_protobuf(
+                parts, payloads, starts[rows], ends[rows], given, reasons[rows], row, scratch
+            )
+            return found
+
+        return decode_rows(one.column, one.nodes, payloads, reasons, run), reasons
 
     def explain(self, reason: int) -> str:
         """Return a reason in words that follow the name of a message."""
