@@ -9,7 +9,7 @@ import pytest
 
 from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.formats.schemas.protobuf_schema import ProtobufSchema, native_descriptors, protobuf_schema
-from ledgerfs.formats.schemas.schema_info import SchemaInfo
+from ledgerfs.formats.schemas.schema_info import SchemaInfo, key_value_schema
 from ledgerfs.messages.values.decoders import decoder_of
 from ledgerfs.messages.values.protobuf_values import ProtobufDecoder
 from tests.support.protobuf import Model
@@ -32,7 +32,8 @@ def numbers_of_unknown(node: Any) -> Any:
 
 def agree(found: Topic, number: int, reader: SchemaInfo | None = None) -> int:
     """Compare rows of one version; return how many there are."""
-    rows, schema = np.flatnonzero(found.versions == number), protobuf_schema(reader or found.schemas[number])
+    rows, info = np.flatnonzero(found.versions == number), reader or found.schemas[number]
+    schema = protobuf_schema(key_value_schema(info).value if info.type == "KEY_VALUE" else info)
     array, reasons = found.decode(decoder_of(found.schemas[number], reader), rows)
     nodes = [numbers_of_unknown(found.expected[row]["value"]) for row in rows]
     assert [reason == -1 for reason in reasons] == [one["t"] == "null" for one in nodes]
@@ -61,6 +62,12 @@ def test_by_the_schema_of_each(golden_typed: Path, name: str) -> None:
         assert info.type == "PROTOBUF_NATIVE"
         compared += agree(found, number)
     assert compared == len(found.expected) > 100
+
+
+@pytest.mark.parametrize("encoding", ["inline", "separated"])
+def test_values_of_pairs(golden_typed: Path, encoding: str) -> None:
+    found = topic(golden_typed, f"{TOP}kv-{encoding}-string-protonative")
+    assert agree(found, 0) == len(found.expected) > 100
 
 
 def test_an_old_schema_with_the_descriptor_of_another(golden_typed: Path) -> None:

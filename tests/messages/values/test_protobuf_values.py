@@ -42,6 +42,7 @@ def written(draw: Any, *, plain: bool = False) -> tuple[Model, list[bytes | None
     return model, draw(st.lists(st.none() | model.payloads(), max_size=6))
 
 
+@pytest.mark.long
 @given(written())
 @settings(max_examples=200, deadline=None)
 def test_any_fields_in_any_order(made: tuple[Model, list[bytes | None]]) -> None:
@@ -57,6 +58,7 @@ def test_any_fields_in_any_order(made: tuple[Model, list[bytes | None]]) -> None
             assert row == model.parse(payload)
 
 
+@pytest.mark.long
 @given(written(plain=True), st.data())
 @settings(max_examples=200, deadline=None)
 def test_a_damaged_value_changes_no_other_and_is_what_google_says(
