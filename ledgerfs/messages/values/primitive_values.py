@@ -17,6 +17,10 @@ from ledgerfs.messages.values.value_program import NULL, Reason, explain
 _DAY_MS = 86_400_000
 _DAY_NS = _DAY_MS * 1_000_000
 _SECOND_NS = 1_000_000_000
+_BYTE_ORDER_MARKS = {
+    "utf-16": (codecs.BOM_UTF16_BE, codecs.BOM_UTF16_LE),
+    "utf-32": (codecs.BOM_UTF32_BE, codecs.BOM_UTF32_LE),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +63,8 @@ class PrimitiveDecoder:
 
     def __post_init__(self) -> None:
         try:
-            codecs.lookup(self.charset)
-        except LookupError:
+            " ".encode(self.charset)
+        except (LookupError, ValueError):  # none of text, or no name at all
             raise InvalidSchemaError(f"a schema of text in the unknown character set {self.charset!r}") from None
 
     @property
@@ -138,11 +142,18 @@ def _text_of(charset: str, values: pa.Array, reasons: Int64) -> pa.Array:
     texts: list[str | None] = []
     for row, value in enumerate(values.to_pylist()):
         try:
-            texts.append(None if value is None else value.decode(charset))
+            texts.append(None if value is None else value.decode(_charset_of(charset, value)))
         except UnicodeDecodeError:
             reasons[row] = Reason.BAD_TEXT
             texts.append(None)
     return pa.array(texts, pa.string())
+
+
+def _charset_of(charset: str, value: bytes) -> str:
+    """Return a character set with the order of bytes that Java takes where the value does not say it."""
+    name = codecs.lookup(charset).name
+    marks = _BYTE_ORDER_MARKS.get(name, ())
+    return f"{name}-be" if marks and not value.startswith(marks) else charset
 
 
 @kernel
