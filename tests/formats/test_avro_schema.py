@@ -147,14 +147,18 @@ def chained(levels: int) -> Any:
     return record("All", record("T0", "int"), *(record(f"T{level}", f"T{level - 1}") for level in range(1, levels)))
 
 
+SYMBOLS = {"type": "enum", "name": "E", "symbols": [f"S{number}" for number in range(100_000)]}
+LETTERS = record("R", SYMBOLS, *["E"] * 15)
+
+
 @pytest.mark.parametrize(
     "schema",
     [
         doubling(40, "int"), doubling(40, "null"), doubling(40, None), doubling(16, "int"), nested(500), nested(MOST_LEVELS), chained(5000),
-        chained(MOST_LEVELS), [record(f"R{number}", *["int"] * 100) for number in range(400)],
+        chained(MOST_LEVELS), record("R", SYMBOLS, *["E"] * 30), [record(f"R{number}", *["int"] * 100) for number in range(400)],
     ],
     ids=[
-        "leaves", "nulls", "empty records", "less", "lists in lists", "some", "a chain", "some of it", "a wide union",
+        "leaves", "nulls", "empty records", "less", "lists in lists", "some", "a chain", "some of it", "enums", "a wide union",
     ],
 )  # fmt: skip
 def test_a_tree_without_end_is_refused_soon(schema: Any) -> None:
@@ -179,6 +183,7 @@ WIDE = [record(f"R{number}", *[["null", "long"]] * 30) for number in range(120)]
             [record(f"R{number}", "int") for number in range(5000)],
             [record(f"Q{number}", "string") for number in range(5000)],
         ),
+        (LETTERS, LETTERS),
         (record("A", *["A"] * 3000), record("A", *[record(f"B{number}", "A") for number in range(3000)])),
     ],
     ids=[
@@ -188,6 +193,7 @@ WIDE = [record(f"R{number}", *[["null", "long"]] * 30) for number in range(120)]
         "a chain",
         "wide unions",
         "wider unions",
+        "enums",
         "records in themselves",
     ],
 )

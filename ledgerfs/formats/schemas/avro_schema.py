@@ -26,6 +26,8 @@ MOST_DECIMAL_DIGITS = 76
 _LARGEST_FIXED = 1 << 30
 MOST_TYPES = 1 << 15
 """Types of a schema, a named one counted wherever it is used: more than any real one has, and few enough to make a column of each."""
+_SYMBOLS_OF_A_TYPE = 64
+"""So many symbols of an enum count as one type more."""
 MOST_LEVELS = 64
 """Types inside types: Arrow, and what reads its arrays, goes through them by recursion."""
 Json: TypeAlias = Any
@@ -314,7 +316,8 @@ def _require_reasonable(root: AvroType) -> None:
     def measured(kind: AvroType) -> tuple[int, int]:
         if id(kind) not in known:
             parts = [measured(one) for one in parts_of(kind)]
-            known[id(kind)] = 1 + sum(one[0] for one in parts), 1 + max((one[1] for one in parts), default=0)
+            own = 1 + len(kind.symbols) // _SYMBOLS_OF_A_TYPE if isinstance(kind, Enum) else 1
+            known[id(kind)] = own + sum(one[0] for one in parts), 1 + max((one[1] for one in parts), default=0)
         return known[id(kind)]
 
     types, levels = measured(root)

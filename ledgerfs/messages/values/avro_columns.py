@@ -1,5 +1,7 @@
 """The columns of an Avro schema, and Arrow's types for Avro's."""
 
+from collections import Counter
+
 import pyarrow as pa
 
 from ledgerfs.formats.schemas.avro_schema import (
@@ -29,6 +31,8 @@ from ledgerfs.messages.values.value_columns import (
 )
 
 _DIGITS_OF_16_BYTES = 38
+WIDEST_FIXED = 256
+"""Bytes of the largest fixed type that has a fixed width in Arrow, where each null takes as much. Nor has one of no bytes."""
 _PRIMITIVES = {
     "boolean": (Words.BOOLEAN, pa.bool_()),
     "int": (Words.INTEGER, pa.int32()),
@@ -75,7 +79,10 @@ def _leaf(kind: Primitive | Fixed, nodes: Numbering) -> Column:
         return nodes.leaf(Words.DECIMAL, _decimal(kind.logical))
     if isinstance(kind, Fixed):
         is_uuid = kind.logical is not None and kind.logical.name == "uuid"
-        return nodes.leaf(Words.UUID, pa.string()) if is_uuid else nodes.leaf(Words.FIXED, pa.binary(kind.size))
+        if is_uuid:
+            return nodes.leaf(Words.UUID, pa.string())
+        is_fixed = 0 < kind.size <= WIDEST_FIXED
+        return nodes.leaf(Words.FIXED, pa.binary(kind.size)) if is_fixed else nodes.leaf(Words.BYTES, pa.binary())
     words, arrow = _PRIMITIVES[kind.name]
     return nodes.leaf(words, arrow if kind.logical is None else _LOGICAL.get(kind.logical.name, arrow))
 
@@ -112,7 +119,8 @@ def names_of_branches(kind: Union) -> list[str]:
     """Return the names of the fields for the branches of a union: short ones, in full where two would be equal."""
     full = [branch_name(one) for one in kind.branches]
     short = [short_name(one) for one in full]
-    return [one if short.count(one) == 1 else whole for one, whole in zip(short, full, strict=True)]
+    counts = Counter(short)
+    return [one if counts[one] == 1 else whole for one, whole in zip(short, full, strict=True)]
 
 
 def is_null(kind: AvroType) -> bool:

@@ -183,7 +183,7 @@ class _Resolver:
             self.to.emit(Do.FIXED, column.node, writer.size)
 
     def _read_decimal(self, column: Leaf, logical: Logical, size: int) -> None:
-        largest, _ = self.to.table((10**logical.precision - 1).to_bytes(32, "big"))
+        largest, _ = self.to.shared_table(*(10**logical.precision - 1).to_bytes(32, "big"))
         self.to.emit(Do.DECIMAL, column.node, largest, size)
 
     def _read_symbol(self, writer: Enum, reader: Enum, column: Leaf) -> None:
@@ -193,7 +193,7 @@ class _Resolver:
         if -1 in table:
             reason = self.to.reason(f"it has a symbol that {reader.name!r} does not have, nor a default for it")
             table = [-reason if one < 0 else one for one in table]
-        self.to.emit(Do.SYMBOL, column.node, *self.to.table(table))
+        self.to.emit(Do.SYMBOL, column.node, *self.to.shared_table(*table))
 
     # Unions.
 
@@ -263,7 +263,7 @@ class _Resolver:
             case Fixed():
                 self.to.emit(Do.FIXED, -1, writer.size)
             case Enum():
-                self.to.emit(Do.SYMBOL, -1, *self.to.table(range(len(writer.symbols))))
+                self.to.emit(Do.SYMBOL, -1, *self.to.shared_table(*range(len(writer.symbols))))
             case Primitive(name="bytes" | "string"):
                 self.to.emit(Do.SPAN)
             case Primitive() if not is_null(writer):

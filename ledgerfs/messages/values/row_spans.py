@@ -11,8 +11,8 @@ from ledgerfs.messages.values.arena import Arena, build, words_of_row
 from ledgerfs.messages.values.value_columns import Column, Numbering
 from ledgerfs.messages.values.value_program import Reason
 
-FIRST_WORDS = 1 << 25
-"""Words of an arena at first (256 MiB), at most: of more rows there are several."""
+FIRST_WORDS = 1 << 22
+"""Words of an arena at first (32 MiB), at most: of more rows there are several."""
 MOST_ARENAS = 4
 """Full arenas of one call. What is more comes of few bytes that stand for very many values."""
 Run: TypeAlias = Callable[[Arena, slice, int], tuple[int, int]]

@@ -98,6 +98,7 @@ class Assembler:
     constants: bytearray = field(default_factory=bytearray)
     reasons: list[str] = field(default_factory=list)
     _blanks: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _shared: dict[tuple[int, ...], tuple[int, int]] = field(default_factory=dict)
     _work: int = 0
 
     @property
@@ -122,6 +123,12 @@ class Assembler:
         at = len(self.tables)
         self.tables += numbers
         return at, len(self.tables) - at
+
+    def shared_table(self, *numbers: int) -> tuple[int, int]:
+        """Return the same for numbers that are often needed, which are added once."""
+        if numbers not in self._shared:
+            self._shared[numbers] = self.table(numbers)
+        return self._shared[numbers]
 
     def blanks(self, column: Column) -> tuple[int, int]:
         """Return where a table has the nodes of a column and their words, and how many nodes they are."""

@@ -121,6 +121,7 @@ def work(number: int, note: Path) -> None:
     note.write_text(json.dumps(counts))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [1, 2])
 def test_nothing_is_read_outside_a_payload_or_written_outside_a_buffer(tmp_path: Path, number: int) -> None:
     counts = counts_of("tests.messages.values.test_guarded_values", number, note=tmp_path / "case.json")

@@ -249,3 +249,18 @@ def test_bytes_before_each_value_are_left_out() -> None:
     assert reasons == ["", CUT, CUT, "it has no value", CUT, ""]
     # Of a schema whose values have no bytes, those before them have to be there, too.
     assert decode("null", [b"12345", b"1234"], offset=5)[1] == ["", CUT]
+
+
+def test_wide_fixed_types_take_no_room_where_they_are_null() -> None:
+    wide = {"type": "fixed", "name": "F", "size": 1 << 30}
+    array, reasons = decode(["null", wide], [b"\0"] * 10_000)
+    assert array.null_count == 10_000
+    assert not any(reasons)
+    assert array.nbytes < 1 << 20
+    for size in (0, 1, 256, 257):
+        kind = {"type": "fixed", "name": "F", "size": size}
+        array, _ = decode(
+            record(kind, ["null", "F"]), [bytes(size) + b"\0", bytes(size) + b"\2" + b"x" * size, bytes(size)]
+        )
+        assert array.to_pylist() == [{"f0": bytes(size), "f1": None}, {"f0": bytes(size), "f1": b"x" * size}, None]
+        assert pa.types.is_fixed_size_binary(array.type[0].type) == (0 < size <= 256)
