@@ -18,10 +18,11 @@ import pyarrow as pa
 from ledgerfs import open_bucket
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.messages.values.key_values import SeparatedDecoder, message_keys
-from ledgerfs.messages.values.value_decoder import ValueDecoder
+from ledgerfs.messages.values.value_decoder import ValueDecoder, payloads_of
 
 Node = dict[str, Any]
 """A value as the golden set has it: ``{"t": "long", "v": "123"}``."""
+payloads = payloads_of
 IsSame = Callable[[bytes, Node], bool]
 _UNIT_OF_TIMES = {"instant": 1_000_000_000, "local_date_time": 86_400_000_000_000}
 _NANOSECONDS = {"instant": "nano", "local_date_time": "nano_of_day"}
@@ -90,14 +91,6 @@ def schemas_of(golden_typed: Path, name: str) -> dict[int, SchemaInfo]:
                 info = SchemaInfo(one["type"], one["data"].encode(), one["properties"])
                 assert found.setdefault(one["version"], info).type == info.type or name.endswith("-force")
     return found
-
-
-def payloads(values: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
-    """Return what a decoder takes of a binary array: bytes, where each value begins and ends, and which are not null."""
-    _, offsets, data = values.buffers()
-    places = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
-    valid = np.asarray(values.is_valid()) if values.null_count else None
-    return np.frombuffer(data or b"", np.uint8), places[:-1], places[1:], valid
 
 
 @dataclass(frozen=True, slots=True, eq=False)

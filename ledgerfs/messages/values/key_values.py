@@ -15,7 +15,7 @@ from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.memory_loads import load_int32
 from ledgerfs.messages.kernels.arrays import borrowed
 from ledgerfs.messages.values.row_spans import unwritable
-from ledgerfs.messages.values.value_decoder import ValueDecoder
+from ledgerfs.messages.values.value_decoder import ValueDecoder, payloads_of
 from ledgerfs.messages.values.value_program import NULL, Reason, explain
 
 _OF_KEY, _OF_VALUE = 1 << 40, 1 << 41
@@ -77,7 +77,7 @@ class SeparatedDecoder:
         """Return an array of the payloads, and a reason for each that is null (see `ValueDecoder`); without keys these are null."""
         keys = pa.nulls(starts.size, pa.binary()) if self.keys is None else self.keys
         values = self.value.decode(data, starts, ends, valid)
-        return _pairs(self.type, self.key.decode(*_places(keys)), values, np.zeros(starts.size, np.int64))
+        return _pairs(self.type, self.key.decode(*payloads_of(keys)), values, np.zeros(starts.size, np.int64))
 
     def explain(self, reason: int) -> str:
         """Return a reason in words."""
@@ -111,14 +111,6 @@ def _pairs(
     is_null = reasons != 0
     mask = pa.array(is_null) if is_null.any() else None
     return pa.StructArray.from_arrays([keys[0], values[0]], fields=list(kind), mask=mask), reasons
-
-
-def _places(values: pa.Array) -> tuple[Bytes, Int64, Int64, Mask | None]:
-    """Return bytes of a binary array, where each value begins and ends in them, and which are not null."""
-    _, offsets, data = values.buffers()
-    places = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
-    valid = np.asarray(values.is_valid()) if values.null_count else None
-    return np.frombuffer(data or b"", np.uint8), places[:-1], places[1:], valid
 
 
 @kernel

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from ledgerfs.formats.array_types import Bytes, Int64, Mask
@@ -27,3 +28,13 @@ class ValueDecoder(Protocol):
     def explain(self, reason: int) -> str:
         """Return a reason in words that follow the name of a message: "it ends inside a field"."""
         ...
+
+
+def payloads_of(values: pa.Array) -> tuple[Bytes, Int64, Int64, Mask | None]:
+    """Return what `ValueDecoder.decode` takes of a binary array; its bytes are not copied."""
+    _, offsets, data = values.buffers()
+    places = np.zeros(1, np.int64)
+    if len(values):
+        places = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
+    valid = np.asarray(values.is_valid()) if values.null_count else None
+    return np.frombuffer(data or b"", np.uint8), places[:-1], places[1:], valid

@@ -50,7 +50,7 @@ REASONS: dict[int, str] = {
     Reason.TOO_DEEP: "it is nested too deeply",
     Reason.OUT_OF_RANGE: "a time or decimal of it is outside the range of its type",
     Reason.WRONG_SIZE: "it has another size than values of its type",
-    Reason.TOO_LARGE: "its columns would take more memory than all messages of an entry",
+    Reason.TOO_LARGE: "its columns would take more memory than 1 GiB",
     Reason.BAD_PAIR: "the sizes of its key and value are not those of what it has",
     Reason.BAD_TEXT: "it is no text in the character set of its schema",
 }

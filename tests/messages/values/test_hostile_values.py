@@ -172,7 +172,7 @@ def test_few_bytes_that_stand_for_many_values_end_in_an_error(monkeypatch: pytes
     large = zigzag(100_000) + b"\0" * 100_000 + b"\0"
     small = zigzag(1) + b"\0\0"
     array, reasons = decode(wide, [small, large, small])
-    assert reasons == ["", "its columns would take more memory than all messages of an entry", ""]
+    assert reasons == ["", "its columns would take more memory than 1 GiB", ""]
     assert array.to_pylist() == [[None], None, [None]]
     medium = zigzag(900) + b"\0" * 900 + b"\0"
     with pytest.raises(CorruptObjectError):
