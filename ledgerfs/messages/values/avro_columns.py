@@ -94,7 +94,7 @@ def _list(kind: Array | Map, nodes: Numbering) -> Column:
     if isinstance(kind, Array):
         column = Items(node, column_of(kind.items, nodes))
     else:
-        column = Pairs(node, nodes.leaf(Words.TEXT, pa.string()), column_of(kind.values, nodes))
+        column = Pairs(node, nodes.leaf(Words.TEXT, pa.string()), column_of(kind.values, nodes), last_wins=True)
     nodes.leave(outer)
     return column
 

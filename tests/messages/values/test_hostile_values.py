@@ -264,3 +264,28 @@ def test_wide_fixed_types_take_no_room_where_they_are_null() -> None:
         )
         assert array.to_pylist() == [{"f0": bytes(size), "f1": None}, {"f0": bytes(size), "f1": b"x" * size}, None]
         assert pa.types.is_fixed_size_binary(array.type[0].type) == (0 < size <= 256)
+
+
+def test_of_equal_keys_of_a_map_the_last_counts() -> None:
+    """As in Java and fastavro, whose maps have no key twice."""
+
+    def datum(*pairs: tuple[str, str]) -> bytes:
+        return b"".join(zigzag(1) + b"".join(zigzag(len(one)) + one.encode() for one in pair) for pair in pairs) + b"\0"
+
+    many = [(f"k{i % 30}", str(i)) for i in range(100)]
+    rows = [
+        datum(("a", "1"), ("b", "2")),
+        datum(("a", "1"), ("b", "2"), ("a", "3")),
+        b"\0",
+        datum(*many),
+        b"\1",
+        datum(("ab", "1"), ("ac", "2")),
+    ]
+    array, reasons = decode(TEXTS, rows)
+    assert [dict(one) if one is not None else None for one in array.to_pylist()] == [
+        {"a": "1", "b": "2"}, {"a": "3", "b": "2"}, {}, dict(many), None, {"ab": "1", "ac": "2"},
+    ]  # fmt: skip
+    assert [len(one) for one in array.to_pylist() if one is not None] == [2, 2, 0, 30, 2]
+    assert reasons == ["", "", "", "", CUT, ""]
+    alone, _ = decode(TEXTS, rows[:1])
+    assert alone.to_pylist() == [[("a", "1"), ("b", "2")]]
