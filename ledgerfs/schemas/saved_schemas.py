@@ -7,7 +7,13 @@ that is interrupted leaves whole versions. Every call lists the objects anew; wh
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ledgerfs.errors import AccessDeniedError, CorruptSchemaFileError, LedgerfsError, ObjectExistsError
+from ledgerfs.errors import (
+    AccessDeniedError,
+    CorruptSchemaFileError,
+    InvalidNameError,
+    LedgerfsError,
+    ObjectExistsError,
+)
 from ledgerfs.formats.schemas.saved_schema import (
     FOLDER,
     MAX_SAVED_BYTES,
@@ -53,15 +59,8 @@ class SavedSchemas:
 
         Raises `CorruptSchemaFileError`, `UnsupportedFormatError` (a newer ledgerfs saved it), and the errors of the store.
         """
-        owner = schema_owner(topic)
-        folder = self._folder + topic_folder(owner)
-        found = self._read(self._objects(folder))
-        for key, (name, _) in found.items():
-            if name != owner.topic:
-                raise CorruptSchemaFileError(
-                    f"is the schema of {name}, in the folder of {owner.topic}: it was moved here", key=key
-                )
-        return _ordered(version for _, version in found.values())
+        folder = self._folder + topic_folder(schema_owner(topic))
+        return _ordered(version for _, version in self._read(self._objects(folder)))
 
     def version(self, topic: str, number: int) -> tuple[SchemaVersion, ...]:
         """Return what is saved of one number; raises as `versions`."""
@@ -70,7 +69,7 @@ class SavedSchemas:
     def all_versions(self) -> dict[str, tuple[SchemaVersion, ...]]:
         """Return what is saved of each topic, by the topics' names, sorted; raises as `versions`."""
         by_topic: dict[str, list[SchemaVersion]] = {}
-        for name, version in self._read(self._objects(self._folder)).values():
+        for name, version in self._read(self._objects(self._folder)):
             by_topic.setdefault(name, []).append(version)
         return {name: _ordered(by_topic[name]) for name in sorted(by_topic)}
 
@@ -133,24 +132,33 @@ class SavedSchemas:
                 else:
                     yield [stat]
 
-    def _read(self, stats: Iterable[ObjectStat]) -> dict[str, tuple[str, SchemaVersion]]:
+    def _read(self, stats: Iterable[ObjectStat]) -> list[tuple[str, SchemaVersion]]:
+        """Return the topic and the version in each object."""
         listed = list(stats)
         for stat in listed:
             if stat.size > MAX_SAVED_BYTES:
                 raise CorruptSchemaFileError(f"has {stat.size} bytes, more than any schema", key=stat.key)
         outcomes = self._store.read_many(ReadRequest(stat.key, 0, stat.size, stat.version) for stat in listed)
-        return {stat.key: _parsed(stat.key, outcome) for stat, outcome in zip(listed, outcomes, strict=True)}
+        return [self._parsed(stat.key, outcome) for stat, outcome in zip(listed, outcomes, strict=True)]
+
+    def _parsed(self, key: str, outcome: bytes | LedgerfsError) -> tuple[str, SchemaVersion]:
+        if isinstance(outcome, LedgerfsError):
+            raise outcome
+        topic, version = parse_schema(outcome, key)
+        try:
+            folder = topic_folder(schema_owner(topic))
+        except InvalidNameError:
+            folder = ""
+        if key != f"{self._folder}{folder}{saved_name(topic, version)}":
+            raise CorruptSchemaFileError(
+                f"is a schema of {topic}, which has its folder elsewhere: it was moved here", key=key
+            )
+        return topic, version
 
 
 def saved_schemas_at(url: str, storage_options: Mapping[str, Any] | None = None) -> SavedSchemas:
     """Return the schemas that were saved at a URL of their own (``schemas save --to``); raises as `filesystem_of`."""
     return SavedSchemas(open_store(*filesystem_of(url, storage_options or {})), "")
-
-
-def _parsed(key: str, outcome: bytes | LedgerfsError) -> tuple[str, SchemaVersion]:
-    if isinstance(outcome, LedgerfsError):
-        raise outcome
-    return parse_schema(outcome, key)
 
 
 def _ordered(versions: Iterable[SchemaVersion]) -> tuple[SchemaVersion, ...]:

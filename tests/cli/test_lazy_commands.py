@@ -10,6 +10,7 @@ from click.shell_completion import BashComplete
 
 from ledgerfs.cli.commands import LazyCommand, LazyGroup
 from ledgerfs.cli.group import cli
+from ledgerfs.cli.schemas.group import schemas
 from ledgerfs.cli.spark.group import spark
 
 HEAVY = {
@@ -26,7 +27,7 @@ HEAVY = {
     "pyspark",
     "mfusepy",
 }
-GROUPS = [cli, spark]
+GROUPS = [cli, schemas, spark]
 
 
 def standing(group: LazyGroup) -> dict[str, LazyCommand]:
@@ -60,7 +61,7 @@ except SystemExit as end:
     "arguments",
     [["--help"], ["--version"], ["topics", "--help"], ["ls", "-h"], ["cat", "--help"], ["info", "--help"], ["verify", "--help"],
      ["repair", "--help"], ["rm", "--help"], ["count", "--help"], ["head", "--help"], ["export", "--help"], ["import", "--help"],
-     ["offload", "--help"], ["spark", "--help"], ["spark", "verify", "--help"], ["umount", "--help"]],
+     ["offload", "--help"], ["schemas", "--help"], ["schemas", "save", "--help"], ["schemas", "set", "--help"], ["spark", "--help"], ["spark", "verify", "--help"], ["umount", "--help"]],
 )  # fmt: skip
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert imported_by(arguments) == set()
@@ -131,7 +132,9 @@ def test_a_shell_completes_commands_and_their_options() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [[name] for name in standing(cli)] + [["spark", name] for name in standing(spark)], ids=" ".join
+    "path",
+    [[name] for name in standing(cli)] + [[group.name, name] for group in (schemas, spark) for name in standing(group)],
+    ids=" ".join,
 )
 def test_every_command_is_completed_before_anything_is_opened(path: list[str]) -> None:
     """Whatever stands there by then: nothing yet, a bucket that is none, an empty text."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 @click.pass_context
 def save(
     context: click.Context,
+    /,
     *,
     broker: str,
     bucket: "Bucket",

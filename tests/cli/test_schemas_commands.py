@@ -1,0 +1,201 @@
+"""``ledgerfs schemas …`` as a user runs it: output, exit codes, and what is in the bucket afterwards."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.admin_api import AdminServer, answers_of, golden_answers, schema_json, serving
+from tests.support.commands import output, run
+from tests.support.ledgers import offload, put_in_folder
+from tests.support.s3 import S3Server, environment_of
+
+ORDERS = "public/default/orders"
+TOPIC = f"persistent://{ORDERS}"
+AVSC = '{"type":"record","name":"Order","fields":[{"name":"id","type":"long"}]}'
+
+
+@pytest.fixture
+def orders() -> Iterator[AdminServer]:
+    schemas = [schema_json(0, '"int"', 1_700_000_000_000), schema_json(1, AVSC, 1_700_000_060_000, "JSON", a="b")]
+    with serving(answers_of(ORDERS, schemas)) as admin:
+        yield admin
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A bucket with one ledger of that topic."""
+    (tmp_path / "bucket").mkdir()
+    put_in_folder(tmp_path / "bucket", offload([b"x"]))
+    return tmp_path / "bucket"
+
+
+def test_all_golden_topics_are_saved_listed_and_shown(golden_typed: Path, tmp_path: Path) -> None:
+    with serving(golden_answers(golden_typed)) as admin:
+        place = ("--to", f"{tmp_path}/schemas")
+        done = run("schemas", "save", admin.url, f"{golden_typed}/bucket", *place)
+        assert b"97 versions of 71 topics, 99 of them new; 5 topics have no schema" in done.stderr
+        told = json.loads(output("schemas", "save", admin.url, f"{golden_typed}/bucket", *place, "--json"))
+        assert len(told["topics"]) == 76
+        assert {(one["new"], one["error"]) for one in told["topics"]} == {(0, None)}
+    listed = json.loads(output("schemas", "ls", f"{golden_typed}/bucket", "--from", f"{tmp_path}/schemas", "--json"))
+    assert len(listed) == 99
+    lines = output(
+        "schemas", "ls", f"{golden_typed}/bucket", "public/typed/avro-deleted", "--from", f"{tmp_path}/schemas"
+    ).splitlines()
+    assert [line.split()[1:3] for line in lines[1:]] == [["1", "(deleted)"], ["2", "AVRO"], ["3", "AVRO"]]
+    assert lines[2].endswith(f"2026-11-22 14:17  c: string, a: long  {admin.url}")
+    shown = output(
+        "schemas",
+        "show",
+        f"{golden_typed}/bucket",
+        "public/typed/avro-deleted",
+        "--version",
+        "2",
+        "--from",
+        f"{tmp_path}/schemas",
+    )
+    assert [one["name"] for one in json.loads(shown)["fields"]] == ["c", "a"]
+    for name in (
+        "avro å b+1",
+        "avro-deleted-force",
+        "kv-inline-string-protonative",
+        "proto",
+        "prim-int64",
+        "type-changed",
+    ):
+        topic = f"persistent://public/typed/{name}"
+        assert json.loads(
+            output("schemas", "show", f"{golden_typed}/bucket", topic, "--json", "--from", f"{tmp_path}/schemas")
+        )
+
+
+def test_in_the_bucket_itself_and_no_command_minds(orders: AdminServer, s3: S3Server, s3_bucket: str) -> None:
+    for key, data in offload([b"x"]).objects.items():
+        s3.client.put_object(
+            Bucket=s3_bucket, Key=key, Body=data, Metadata={"S3ManagedLedgerOffloaderFormatVersion": "1"}
+        )
+    url, env = f"s3://{s3_bucket}", environment_of(s3)
+    assert b"2 versions of 1 topics, 2 of them new" in run("schemas", "save", orders.url, url, env=env).stderr
+    keys = [one["Key"] for one in s3.client.list_objects_v2(Bucket=s3_bucket, Prefix="_ledgerfs/")["Contents"]]
+    assert [key.rpartition("/")[0] for key in keys] == ["_ledgerfs/schemas/public/default/orders"] * 2
+    assert "foreign" not in output("verify", url, "--json", env=env)
+    assert b"other keys" not in run("topics", url, env=env).stderr
+    (_, second) = json.loads(output("schemas", "ls", url, "--json", env=env))
+    assert second == {
+        "topic": TOPIC,
+        "version": 1,
+        "type": "JSON",
+        "deletion": False,
+        "registered": "2023-11-14T22:14:20.000Z",
+        "fields": ["id: long"],
+        "source": orders.url,
+        "saved": second["saved"],
+    }
+
+
+def test_a_topic_that_fails_is_named_and_the_exit_code_says_so(orders: AdminServer, folder: Path) -> None:
+    orders.answers[f"/admin/v2/schemas/{ORDERS}/schemas"] = (500, '{"reason":"no bookies"}')
+    done = run("schemas", "save", orders.url, str(folder), code=1)
+    assert f"{TOPIC}: not saved: ".encode() in done.stderr
+    assert b"no bookies" in done.stderr
+    assert b"1 topics failed" in done.stderr
+    told = json.loads(output("schemas", "save", orders.url, str(folder), "--json", code=1))
+    assert "no bookies" in told["topics"][0]["error"]
+
+
+def test_who_may_not_ask_or_reaches_nobody(orders: AdminServer, folder: Path, tmp_path: Path) -> None:
+    orders.token = "s3cret"  # noqa: S105
+    assert b"does not know who asks" in run("schemas", "save", orders.url, str(folder), code=3).stderr
+    assert b"s3cret" not in run("schemas", "save", orders.url, str(folder), "--token", "s3cretx", code=3).stderr
+    run("schemas", "save", orders.url, str(folder), env={"PULSAR_TOKEN": "s3cret"})
+    (tmp_path / "token").write_text("s3cret\n")
+    run(
+        "schemas",
+        "save",
+        orders.url,
+        str(folder),
+        "--token-file",
+        str(tmp_path / "token"),
+        env={"PULSAR_TOKEN": "wrong"},
+    )
+    assert (
+        b"no token can be read"
+        in run("schemas", "save", orders.url, str(folder), "--token-file", "/nowhere", code=2).stderr
+    )
+    short = {"LEDGERFS_STORE_TIMEOUT": "0.5"}
+    assert b"cannot be reached" in run("schemas", "save", "http://127.0.0.1:1", str(folder), code=3, env=short).stderr
+    assert b"pulsar://host:6650" in run("schemas", "save", "pulsar://127.0.0.1:6650", str(folder), code=2).stderr
+
+
+def test_a_schema_by_hand_and_back(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "order.avsc").write_text(AVSC)
+    bucket = str(folder)
+    assert b"no schema is saved" in run("schemas", "show", bucket, ORDERS, code=2).stderr
+    run("schemas", "set", bucket, ORDERS, str(tmp_path / "order.avsc"))
+    assert json.loads(output("schemas", "show", bucket, ORDERS)) == json.loads(AVSC)
+    told = json.loads(output("schemas", "set", bucket, ORDERS, "--type", "int64", "--version", "3", "--json"))
+    assert (told["version"], told["type"], told["source"]) == (3, "INT64", "by hand")
+    rows = [line.split() for line in output("schemas", "ls", bucket).splitlines()[1:]]
+    assert [row[1:3] for row in rows] == [["any", "AVRO"], ["3", "INT64"]]
+    assert b"version 3, INT64" in run("schemas", "show", bucket, ORDERS).stderr
+    run("schemas", "set", bucket, ORDERS, "--version", "3", "--take-back")
+    assert b"version any, AVRO" in run("schemas", "show", bucket, ORDERS).stderr
+    assert b"version 3 is not saved" in run("schemas", "show", bucket, ORDERS, "--version", "3", code=2).stderr
+    run(
+        "schemas",
+        "set",
+        bucket,
+        ORDERS,
+        str(tmp_path / "order.avsc"),
+        "--key",
+        "int32",
+        "--separated",
+        "--version",
+        "4",
+    )
+    assert json.loads(output("schemas", "show", bucket, ORDERS))["encoding"] == "SEPARATED"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["orders"], "expected a file that defines the schema"),
+        (["orders", "--type", "int63"], "did you mean int64"),
+        (["orders", "--type", "int64", "--separated"], "have a --key"),
+        (["orders", "--type", "int64", "--registered", "2026-11-01"], "which one is it"),
+        (["orders", "--type", "int64", "--version", "0", "--registered", "yesterday"], "yesterday"),
+        (["orders", "--type", "int64", "--take-back"], "gives none"),
+        (["ordres", "--type", "int64"], "orders"),
+        (["orders", "/nowhere/order.avsc"], "No such file"),
+        (["orders", "--type", "int64", "--property", "x"], "is not KEY=VALUE"),
+    ],
+)
+def test_wrong_usage_of_set_changes_nothing(folder: Path, arguments: list[str], text: str) -> None:
+    topic, *more = arguments
+    assert text in run("schemas", "set", str(folder), f"public/default/{topic}", *more, code=2).stderr.decode()
+    assert not (folder / "_ledgerfs").exists()
+
+
+def test_a_version_that_meant_another_schema_before(orders: AdminServer, folder: Path) -> None:
+    run("schemas", "save", orders.url, str(folder))
+    run("schemas", "set", str(folder), ORDERS, "--type", "string", "--version", "0", "--registered", "2020-01-01")
+    shown = json.loads(output("schemas", "show", str(folder), ORDERS, "--version", "0", "--json"))
+    assert [(one["type"], one["registered"][:4]) for one in shown] == [("STRING", "2020"), ("AVRO", "2023")]
+
+
+def test_damage_among_them_is_an_error(orders: AdminServer, folder: Path) -> None:
+    run("schemas", "save", orders.url, str(folder))
+    (file, _) = sorted((folder / "_ledgerfs/schemas" / ORDERS).iterdir())
+    file.write_bytes(b"{")
+    for command in (["ls", str(folder)], ["show", str(folder), ORDERS], ["save", orders.url, str(folder)]):
+        assert file.name.encode() in run("schemas", *command, code=1).stderr
+
+
+def test_an_empty_bucket_has_nothing_to_save(orders: AdminServer, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    done = run("schemas", "save", orders.url, str(tmp_path / "empty"))
+    assert b"no offloaded ledgers" in done.stderr
+    assert list((tmp_path / "empty").iterdir()) == []
+    assert b"no schemas are saved" in run("schemas", "ls", str(tmp_path / "empty")).stderr

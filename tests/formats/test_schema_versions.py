@@ -1,0 +1,118 @@
+"""Which schema a message means by its number, and what is in effect of all that was saved and given by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledgerfs.formats.schemas.schema_info import ANY_VERSION, BY_HAND, SchemaInfo, SchemaVersion
+from ledgerfs.formats.schemas.schema_versions import AMBIGUOUS, REGISTRATION_SLACK_MS, REUSED, TopicSchemas, writers_of
+
+HOUR = 3_600_000
+SLACK = REGISTRATION_SLACK_MS
+
+
+def version(number: int, data: str = "a", registered: int | None = None, **more: object) -> SchemaVersion:
+    return SchemaVersion(number, SchemaInfo("AVRO", data.encode()), registered, **more)  # type: ignore[arg-type]
+
+
+def by_hand(
+    number: int, data: str = "mine", registered: int | None = None, saved_ms: int = 0, **more: object
+) -> SchemaVersion:
+    return version(number, data, registered, source=BY_HAND, saved_ms=saved_ms, **more)
+
+
+def places(generations: list[SchemaVersion], *times: int) -> list[int]:
+    return writers_of(generations, np.array(times, np.int64)).tolist()
+
+
+def test_a_schema_is_of_messages_from_shortly_before_it_on() -> None:
+    one = [version(0, registered=HOUR)]
+    assert places(one, 0, HOUR - SLACK - 1, HOUR - SLACK, HOUR, 9 * HOUR) == [REUSED, REUSED, 0, 0, 0]
+    assert places([version(0)], 0, HOUR) == [0, 0]
+    assert places([], 0, HOUR) == [REUSED, REUSED]
+
+
+def test_of_two_schemas_of_one_number_the_time_tells() -> None:
+    two = [version(0, "a", HOUR), version(0, "b", 5 * HOUR)]
+    times = (0, HOUR, 5 * HOUR - SLACK - 1, 5 * HOUR - SLACK, 5 * HOUR - 1, 5 * HOUR, 9 * HOUR)
+    assert places(two, *times) == [REUSED, 0, 0, AMBIGUOUS, AMBIGUOUS, 1, 1]
+    # Equal schemas are no riddle.
+    assert places([two[0], replace(two[0], timestamp_ms=5 * HOUR)], *times) == [REUSED, 0, 0, 0, 0, 1, 1]
+    assert places([version(0, "a", HOUR), version(0, "b", HOUR + 1)], HOUR - 1, HOUR, HOUR + 1) == [
+        AMBIGUOUS,
+        AMBIGUOUS,
+        1,
+    ]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 50_000), st.sampled_from("ab")), min_size=1, max_size=5),
+    st.integers(-20_000, 70_000),
+)
+def test_no_message_gets_a_schema_that_could_be_another(registered: list[tuple[int, str]], when: int) -> None:
+    """The same by its definition: of all that may have been there, within the slack, the newest; unless another was there before."""
+    known = [version(0, data, time) for time, data in sorted(dict(registered).items())]
+    (place,) = places(known, when)
+    certain = [one for one in known if one.timestamp_ms <= when]  # type: ignore[operator]
+    possible = [one for one in known if when < one.timestamp_ms <= when + SLACK]  # type: ignore[operator]
+    candidates = [*certain[-1:], *possible]
+    if not candidates:
+        assert place == REUSED
+    elif len({one.schema.data for one in candidates}) > 1:
+        assert place == AMBIGUOUS
+    else:
+        assert known[place].schema == candidates[0].schema
+
+
+def test_what_was_given_by_hand_comes_before_what_was_saved() -> None:
+    saved = [version(0, "a", HOUR), version(1, "b", 2 * HOUR)]
+    known = TopicSchemas.of([*saved, by_hand(0)])
+    assert [one.schema.data for one in known.versions] == [b"mine", b"b"]
+    assert known.latest == saved[1]
+    # The last word counts, and may be to take it back.
+    assert (
+        TopicSchemas.of([*saved, by_hand(0, "x", saved_ms=9), by_hand(0, saved_ms=1)]).numbered(0)[0].schema.data
+        == b"x"
+    )
+    assert TopicSchemas.of(
+        [*saved, by_hand(0, saved_ms=1), by_hand(0, saved_ms=2, is_deletion=True)]
+    ).versions == tuple(saved)
+
+
+def test_what_was_given_by_hand_as_of_a_time_stands_beside_what_was_saved() -> None:
+    saved = version(0, "b", 5 * HOUR)
+    given_ = by_hand(0, "a", HOUR)
+    known = TopicSchemas.of([saved, given_])
+    assert known.numbered(0) == [given_, saved]
+    assert places(known.numbered(0), 2 * HOUR, 6 * HOUR) == [0, 1]
+    assert TopicSchemas.of([saved, given_, by_hand(0, registered=HOUR, saved_ms=1, is_deletion=True)]).versions == (
+        saved,
+    )
+
+
+def test_one_for_any_version_is_the_oldest_and_latest_only_if_there_is_no_other() -> None:
+    any_one = by_hand(ANY_VERSION)
+    assert TopicSchemas.of([any_one]).latest == any_one
+    known = TopicSchemas.of([version(0, registered=HOUR), any_one])
+    assert known.versions[0] == any_one
+    assert known.latest == version(0, registered=HOUR)
+
+
+@pytest.mark.parametrize(("number", "latest"), [(0, 1), (5, 5)])
+def test_one_by_hand_that_was_never_saved_is_the_latest_if_its_number_is_beyond_all(number: int, latest: int) -> None:
+    known = TopicSchemas.of([version(1, registered=HOUR), by_hand(number)]).latest
+    assert known is not None
+    assert known.version == latest
+
+
+def test_after_a_forced_deletion_the_latest_is_the_one_that_was_registered_last() -> None:
+    old = [version(number, "a", number) for number in range(5)]
+    new = version(0, "b", HOUR)
+    deletion = version(3, is_deletion=True)
+    known = TopicSchemas.of([*old, deletion, new])
+    assert known.latest == new
+    assert known.numbered(0) == [old[0], new]
+    assert known.numbered(3) == [old[3]]

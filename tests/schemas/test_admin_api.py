@@ -1,0 +1,343 @@
+"""A broker's admin API: what it tells of schemas, and every way in which it does not."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+
+from ledgerfs.errors import (
+    AccessDeniedError,
+    AdminApiError,
+    AdminApiUnreachableError,
+    AuthenticationError,
+    InvalidNameError,
+    InvalidOptionError,
+    NotFoundError,
+)
+from ledgerfs.formats.schemas.schema_info import SchemaVersion, key_value_schema
+from ledgerfs.schemas.admin_api import AdminApi
+from ledgerfs.schemas.admin_requests import AdminRequests, tls_context
+from tests.support.admin_api import (
+    AdminServer,
+    Certificates,
+    answers_of,
+    golden_answers,
+    make_certificates,
+    schema_json,
+    send,
+    serving,
+)
+
+ORDERS = "public/default/orders"
+
+
+@pytest.fixture
+def broker(golden_typed: Path) -> Iterator[AdminServer]:
+    with serving(golden_answers(golden_typed)) as admin:
+        yield admin
+
+
+@pytest.fixture
+def orders() -> Iterator[AdminServer]:
+    with serving(answers_of(ORDERS, [schema_json(0, '"long"', 1_700_000_000_000)])) as admin:
+        yield admin
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+def api(admin: AdminServer, token: str | None = None) -> AdminApi:
+    return AdminApi(AdminRequests(admin.url, token))
+
+
+def numbers(versions: tuple[SchemaVersion, ...]) -> list[int | str]:
+    return [f"{one.version} deleted" if one.is_deletion else one.version for one in versions]
+
+
+def test_every_golden_topic_is_read_as_the_broker_told_it(broker: AdminServer, golden_typed: Path) -> None:
+    source = api(broker)
+    files = sorted((golden_typed / "schemas").glob("public*.json"))
+    assert len(files) == 76
+    for file in files:
+        told = json.loads(file.read_text())
+        body = next(answer["body"] for request, answer in told["responses"].items() if request.endswith("/schemas"))
+        wanted = json.loads(body)["getSchemaResponses"]
+        found = [one for one in source.versions(told["topic"]) if not one.is_deletion]
+        assert [one.version for one in found] == [one["version"] for one in wanted], file.name
+        for one, other in zip(found, wanted, strict=True):
+            assert (one.schema.type, one.schema.data.decode(), one.timestamp_ms) == (
+                other["type"],
+                other["data"],
+                other["timestamp"],
+            )
+            assert one.schema.properties == other["properties"]
+            assert one.source == broker.url
+            assert source.version(told["topic"], one.version) == (one,)
+
+
+def test_names_are_encoded_twice_and_partitions_have_the_schemas_of_the_whole(broker: AdminServer) -> None:
+    assert len(api(broker).versions("persistent://public/typed/avro å b+1")) == 1
+    assert len(api(broker).versions("persistent://public/typed/avro söme+name%2F")) == 1
+    assert broker.seen[0][0] == "/admin/v2/schemas/public/typed/avro%2520%25C3%25A5%2520b%252B1/schemas"
+    whole = api(broker).versions("public/typed/avro-partitioned")
+    assert api(broker).versions("public/typed/persistent/avro-partitioned-partition-1") == whole != ()
+
+
+def test_legacy_names_are_asked_of_the_first_api(broker: AdminServer) -> None:
+    assert api(broker).versions("persistent://tenant/cluster/ns/a/b") == ()
+    assert broker.seen[0][0] == "/admin/schemas/tenant/cluster/ns/a%252Fb/schemas"
+
+
+def test_deletions_are_seen_by_the_numbers_that_are_not_told(broker: AdminServer) -> None:
+    source = api(broker)
+    assert numbers(source.versions("public/typed/avro-deleted")) == ["1 deleted", 2, 3]
+    assert numbers(source.versions("public/typed/avro-deleted-last")) == ["1 deleted"]
+    # After a forced deletion nothing tells that there was one.
+    assert numbers(source.versions("public/typed/avro-deleted-force")) == [0, 1]
+    assert source.versions("public/typed/avro-deleted-last-force") == ()
+    assert source.version("public/typed/avro-deleted", 0) == ()
+    assert source.versions("public/typed/never-was") == ()
+
+
+def test_pairs_are_taken_in_the_form_of_the_api(broker: AdminServer) -> None:
+    (one,) = api(broker).versions("public/typed/kv-inline-int32-avro")
+    parts = key_value_schema(one.schema)
+    assert (parts.key.type, parts.value.type, parts.is_separated) == ("INT32", "AVRO", False)
+    assert json.loads(parts.value.data)["name"] == "Address"
+
+
+def test_a_version_that_is_registered_meanwhile_is_no_deletion() -> None:
+    before = answers_of(ORDERS, [])
+    after = answers_of(ORDERS, [schema_json(0, '"long"', 1)])
+    path = f"/admin/v2/schemas/{ORDERS}/"
+    with serving({**before, f"{path}metadata": after[f"{path}metadata"]}) as admin:
+
+        def change(handler: BaseHTTPRequestHandler) -> None:
+            admin.answers = after
+            send(handler, *after[handler.path])
+
+        def pass_on(handler: BaseHTTPRequestHandler) -> None:
+            send(handler, *admin.answers[handler.path])
+
+        admin.faults = [pass_on, change]
+        assert numbers(api(admin).versions(ORDERS)) == [0]
+
+
+def test_an_api_that_does_not_tell_positions_is_no_error() -> None:
+    answers = answers_of(ORDERS, [schema_json(2, '"long"', 1)])
+    for status in (404, 405):
+        answers[f"/admin/v2/schemas/{ORDERS}/metadata"] = (status, "<html>nothing here</html>")
+        with serving(answers) as admin:
+            assert numbers(api(admin).versions(ORDERS)) == [2]
+
+
+def test_a_token_is_sent_and_refusals_say_what_is_wrong() -> None:
+    with serving(answers_of(ORDERS, [schema_json(0, '"long"', 1)]), token="s3cret") as admin:
+        assert len(api(admin, "token:s3cret\n").versions(ORDERS)) == 1
+        for token in (None, "other"):
+            with pytest.raises(AuthenticationError, match=r"Unable to authenticate.*--token-file") as caught:
+                api(admin, token).versions(ORDERS)
+            assert "other" not in str(caught.value)
+        admin.token, admin.faults = None, [lambda handler: send(handler, 403, '{"reason":"Unauthorized"}')]
+        with pytest.raises(AccessDeniedError, match="Unauthorized"):
+            api(admin).versions(ORDERS)
+    for token in ("", " ", "a b", "a\r\nHost: x", "é"):
+        with pytest.raises(InvalidOptionError, match="token"):
+            AdminRequests("http://x", token)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error", "text"),
+    [
+        (404, '{"reason":"Namespace not found"}', NotFoundError, "Namespace not found"),
+        (404, "<html>nginx</html>", AdminApiError, "status 404; this is not the web service"),
+        (412, '{"reason":"Topic name is not valid"}', InvalidNameError, "Topic name is not valid"),
+        (500, '{"reason":"no bookies"}', AdminApiError, "status 500: no bookies"),
+        (418, "", AdminApiError, "status 418"),
+        (200, "<!DOCTYPE html><html>Log in</html>", AdminApiError, "no JSON .'<!DOCTYPE html.*this is not the web service"),
+        (200, "", AdminApiError, "no JSON"),
+        (200, "[" * 100_000, AdminApiError, "no JSON"),
+        (200, "[]", AdminApiError, "no list of schemas"),
+        (200, '{"getSchemaResponses": {}}', AdminApiError, "no list of schemas"),
+        (200, '{"getSchemaResponses": [3]}', AdminApiError, "a schema that is no object"),
+        (200, '{"getSchemaResponses": [{"version": "0"}]}', AdminApiError, "without version"),
+        (200, '{"getSchemaResponses": [{"version": -1, "type": "AVRO", "timestamp": 1, "data": ""}]}', AdminApiError, "without version"),
+        (200, json.dumps({"getSchemaResponses": [schema_json(0, "", 1), schema_json(0, "", 2)]}), AdminApiError, "two schemas of one version"),
+    ],
+)  # fmt: skip
+def test_what_is_no_answer_is_told_by_name(
+    orders: AdminServer, status: int, body: str, error: type[Exception], text: str
+) -> None:
+    orders.faults = [lambda handler: send(handler, status, body)]
+    with pytest.raises(error, match=text) as caught:
+        api(orders).versions(ORDERS)
+    assert type(caught.value) is error
+    assert orders.url in str(caught.value)
+
+
+def cut(handler: BaseHTTPRequestHandler) -> None:
+    send(handler, 200, '{"getSchemaResponses":[', claimed=1000)
+    handler.close_connection = True
+
+
+def reset(handler: BaseHTTPRequestHandler) -> None:
+    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    handler.connection.close()
+
+
+def busy(handler: BaseHTTPRequestHandler) -> None:
+    send(handler, 503, "try later")
+
+
+@pytest.mark.parametrize("fault", [cut, reset, busy])
+def test_what_may_pass_is_tried_again(orders: AdminServer, fault: object) -> None:
+    orders.faults = [fault, fault]  # type: ignore[list-item]
+    assert numbers(api(orders).versions(ORDERS)) == [0]
+    assert len(orders.seen) == 4
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "text"),
+    [(cut, AdminApiError, "ends 977 bytes before its end"), (busy, AdminApiError, "busy or broken: status 503"),
+     (reset, AdminApiUnreachableError, "cannot be reached")],
+)  # fmt: skip
+def test_what_does_not_pass_is_an_error_in_bounded_time(
+    orders: AdminServer, fault: object, error: type[Exception], text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "0.5")
+    orders.faults = [fault] * 100  # type: ignore[list-item]
+    with pytest.raises(error, match=text):
+        api(orders).versions(ORDERS)
+
+
+def test_a_broker_that_drips_is_given_up(orders: AdminServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "0.5")
+    ended = threading.Event()
+
+    def drip(handler: BaseHTTPRequestHandler) -> None:
+        send(handler, 200, "", claimed=1000)
+        while not ended.is_set():
+            try:
+                handler.wfile.write(b" ")
+            except OSError:
+                return
+            time.sleep(0.05)
+
+    orders.faults = [drip] * 20
+    began = time.monotonic()
+    with pytest.raises(AdminApiUnreachableError, match="in time"):
+        api(orders).versions(ORDERS)
+    ended.set()
+    assert time.monotonic() - began < 10
+
+
+def test_an_answer_is_bounded(orders: AdminServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ledgerfs.schemas.admin_requests.MOST_BYTES", 1000)
+    orders.faults = [lambda handler: send(handler, 200, " " * 2000)]
+    with pytest.raises(AdminApiError, match="more than 1000 bytes"):
+        api(orders).versions(ORDERS)
+
+
+def test_nobody_there_and_somebody_else_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "1")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        with pytest.raises(AdminApiUnreachableError, match=rf"127\.0\.0\.1:{port}: the broker cannot be reached"):
+            AdminApi(AdminRequests(f"http://127.0.0.1:{port}")).versions(ORDERS)
+        taken.listen()
+
+        def answer() -> None:
+            for _ in range(2):
+                connection, _ = taken.accept()
+                connection.recv(1000)
+                connection.sendall(b"\0\0\0\5hello\n")
+                connection.close()
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        with pytest.raises(AdminApiError, match=r"no answer of HTTP.*pulsar://host:6650"):
+            AdminApi(AdminRequests(f"http://127.0.0.1:{port}")).versions(ORDERS)
+
+
+def test_other_brokers_that_it_leads_to_are_asked_with_the_token(orders: AdminServer) -> None:
+    with serving({}) as first:
+        first.faults = [
+            lambda handler: send(handler, 307, "", Location=f"{orders.url}{handler.path}?authoritative=false")
+        ]
+        orders.answers[f"/admin/v2/schemas/{ORDERS}/schemas?authoritative=false"] = orders.answers[
+            f"/admin/v2/schemas/{ORDERS}/schemas"
+        ]
+        assert numbers(api(first, "mine").versions(ORDERS)) == [0]
+        assert orders.seen[0][1]["Authorization"] == "Bearer mine"
+        first.faults = [lambda handler: send(handler, 307, "", Location=handler.path)] * 20
+        with pytest.raises(AdminApiError, match="more than 10 times"):
+            api(first).versions(ORDERS)
+        first.faults = [lambda handler: send(handler, 302, "", Location="file:///etc/passwd")]
+        with pytest.raises(AdminApiError, match="not followed"):
+            api(first).versions(ORDERS)
+
+
+def test_tls_with_an_authority_of_ones_own(certificates: Certificates) -> None:
+    answers = answers_of(ORDERS, [schema_json(0, '"long"', 1)])
+    with serving(answers, certificates.server_context()) as admin, serving(answers) as plain:
+        trusted = AdminRequests(admin.url, "mine", tls_context(certificates.ca))
+        assert numbers(AdminApi(trusted).versions(ORDERS)) == [0]
+        with pytest.raises(AdminApiUnreachableError, match=r"not trusted.*--tls-ca"):
+            api(admin).versions(ORDERS)
+        with pytest.raises(AdminApiError):
+            AdminApi(AdminRequests(admin.url.replace("https", "http"))).versions(ORDERS)
+        with pytest.raises(AdminApiUnreachableError, match="TLS"):
+            AdminApi(AdminRequests(plain.url.replace("http", "https"))).versions(ORDERS)
+        # With TLS on the way there, the token is not sent on without it.
+        admin.faults = [lambda handler: send(handler, 307, "", Location=f"{plain.url}{handler.path}")]
+        with pytest.raises(AdminApiError, match="not followed"):
+            AdminApi(trusted).versions(ORDERS)
+        assert all("Authorization" not in headers for _, headers in plain.seen)
+
+
+def test_a_broker_that_asks_for_a_certificate(certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "1")
+    answers = answers_of(ORDERS, [schema_json(0, '"long"', 1)])
+    with serving(answers, certificates.server_context(asks_for_client=True)) as admin:
+        known = tls_context(certificates.ca, certificates.client, certificates.client)
+        assert numbers(AdminApi(AdminRequests(admin.url, tls=known)).versions(ORDERS)) == [0]
+        with pytest.raises(AdminApiUnreachableError):
+            AdminApi(AdminRequests(admin.url, tls=tls_context(certificates.ca))).versions(ORDERS)
+
+
+def test_files_for_tls_are_named_when_they_are_none(certificates: Certificates, tmp_path: Path) -> None:
+    text = tmp_path / "text.pem"
+    text.write_text("no certificate")
+    for given in (
+        (text, None, None),
+        (tmp_path / "nothing", None, None),
+        (None, text, None),
+        (None, certificates.ca, text),
+    ):
+        with pytest.raises(InvalidOptionError, match=str(next(one for one in given if one is not None))):
+            tls_context(*given)
+    with pytest.raises(InvalidOptionError, match="certificate that it is of"):
+        tls_context(None, None, certificates.client)
+    assert tls_context() is None
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", "broker:8080", "pulsar://broker:6650", "http://", "http://:80", "http://a:99999", "http://a,b:8080", "http://a?x=1", "http://a b",
+     "ftp://broker", "http://bröker"],
+)  # fmt: skip
+def test_an_address_is_one_of_a_web_service(address: str) -> None:
+    with pytest.raises(InvalidOptionError):
+        AdminRequests(address)
+    with pytest.raises(InvalidOptionError) as caught:
+        AdminRequests("http://me:hunter2@broker")
+    assert "hunter2" not in str(caught.value)
+    assert AdminRequests("http://proxy/pulsar/").address == "http://proxy/pulsar"
