@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+import click
+
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import bucket_argument, json_option
@@ -11,27 +13,39 @@ from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.ledgers.topic_infos import TopicInfo
 
 
 @command()
 @bucket_argument
+@click.option(
+    "--schemas",
+    "with_schemas",
+    is_flag=True,
+    help="Also say what is saved of schemas; reads the newest message of each topic.",
+)
 @json_option
-def topics(bucket: "Bucket", as_json: bool) -> None:
+def topics(bucket: "Bucket", *, with_schemas: bool, as_json: bool) -> None:
     """List the topics of a bucket: ledgers, entries, bytes, oldest and newest.
 
     BUCKET is any URL that fsspec knows: s3://tier, gs://…, abfs://…, a local folder. No broker and no ZooKeeper is asked; the names are in
     the bucket. "Oldest" is the creation of the topic's oldest ledger, "newest" the upload of its newest one. Missing ledgers are not
     counted; standard error tells how many these are, of how many ledgers the topic is not known, and which seem to be uploaded just now.
 
+    With --schemas standard error also names the topics whose newest message names a version of a schema that is not saved in the bucket,
+    and "schemas" is how many versions are. Save them while the cluster lives: without them values stay bytes.
+
     \b
     Examples:
       ledgerfs topics s3://tier
+      ledgerfs topics s3://tier --schemas
       ledgerfs topics s3://tier -o endpoint_url=http://127.0.0.1:9000
       ledgerfs topics /backup/tier --json | jq '.[].name'
     """
     with progress() as update:
         bucket.load_catalog(update)
     found, unplaced = bucket.topics(), len(bucket.catalog.unplaced())
+    schemas = _schemas(bucket, found) if with_schemas else {}
     if as_json:
         print_json(
             [
@@ -45,20 +59,64 @@ def topics(bucket: "Bucket", as_json: bool) -> None:
                     "uploaded": iso_time(topic.uploaded_ms or None),
                     "missing": topic.missing,
                     "unplaced_in_bucket": unplaced,
+                    **(
+                        {"schemas": schemas[topic.name][0], "unsaved_schemas": schemas[topic.name][1]}
+                        if schemas
+                        else {}
+                    ),
                 }
                 for topic in found
             ]
         )
     elif found:
-        rows = table("topic", "ledgers", "entries", "bytes", "oldest", "newest", right=("ledgers", "entries", "bytes"))
+        columns = ("topic", "ledgers", "entries", "bytes", "oldest", "newest", *(("schemas",) if schemas else ()))
+        rows = table(*columns, right=("ledgers", "entries", "bytes", "schemas"))
         for topic in found:
             times = minute(topic.created_ms), minute(topic.uploaded_ms or None)
+            saved = (str(schemas[topic.name][0]),) if schemas else ()
             rows.add_row(
-                printable(topic.name), f"{topic.ledgers:,}", f"{topic.entries:,}", human_size(topic.bytes), *times
+                printable(topic.name),
+                f"{topic.ledgers:,}",
+                f"{topic.entries:,}",
+                human_size(topic.bytes),
+                *times,
+                *saved,
             )
         show(rows)
     for topic in found:
         if topic.missing:
             say(f"{topic.name}: {topic.missing:,} ledgers are missing")
+    for name, (_, unsaved) in schemas.items():
+        if unsaved:
+            versions = ", ".join(map(str, unsaved))
+            say(
+                f"{name}: schema version {versions} is not saved; save it while the cluster lives: ledgerfs schemas save"
+            )
     bucket.warn_of_unplaced([None, *bucket.catalog.known_names], bucket.catalog)
     notice(bucket)
+
+
+def _schemas(bucket: "Bucket", topics: "list[TopicInfo]") -> dict[str, tuple[int, list[int]]]:
+    """Return of each topic how many versions are saved, and which is not although its newest message names it."""
+    # These import numpy and numba, which a list of topics does not need.
+    from ledgerfs.errors import CorruptObjectError, InvalidNameError
+    from ledgerfs.formats.topic_names import schema_owner
+    from ledgerfs.schemas.saved_schemas import SavedSchemas
+    from ledgerfs.upkeep.verification.unsaved_schemas import newest_named, unsaved_versions
+
+    saved = SavedSchemas(bucket.raw_store).all_versions()
+    found = {}
+    with progress() as update:
+        for done, topic in enumerate(topics, 1):
+            try:
+                known = saved.get(schema_owner(topic.managed_ledger or "").topic, ())
+            except InvalidNameError:
+                known = ()
+            try:
+                named = newest_named(bucket.readers_of(topic.managed_ledger, bucket.catalog))
+            except CorruptObjectError as error:
+                say(f"{topic.name}: its newest message cannot be read: {error}")
+                named = set()
+            found[topic.name] = (sum(not one.is_deletion for one in known), unsaved_versions(known, named))
+            update("reading newest messages", done, len(topics))
+    return found

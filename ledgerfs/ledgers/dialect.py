@@ -1,6 +1,7 @@
 """The seam between dialects: how ledgers are stored. All rooms above know only `Catalog`, `LedgerRef`, `LedgerReader` and findings."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
@@ -122,6 +123,11 @@ class LedgerCheck(Protocol):
     @property
     def digest(self) -> blake2b | None:
         """The digest of all records, if one was given."""
+        ...
+
+    @property
+    def schema_versions(self) -> AbstractSet[int]:
+        """The versions of its topic's schema that its messages name."""
         ...
 
 

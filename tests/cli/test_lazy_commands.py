@@ -61,7 +61,8 @@ except SystemExit as end:
     "arguments",
     [["--help"], ["--version"], ["topics", "--help"], ["ls", "-h"], ["cat", "--help"], ["info", "--help"], ["verify", "--help"],
      ["repair", "--help"], ["rm", "--help"], ["count", "--help"], ["head", "--help"], ["export", "--help"], ["import", "--help"],
-     ["offload", "--help"], ["schemas", "--help"], ["schemas", "save", "--help"], ["schemas", "set", "--help"], ["spark", "--help"], ["spark", "verify", "--help"], ["umount", "--help"]],
+     ["offload", "--help"], ["spark", "--help"], ["spark", "verify", "--help"], ["schemas", "--help"], ["schemas", "save", "--help"],
+     ["schemas", "ls", "--help"], ["schemas", "show", "--help"], ["schemas", "set", "--help"], ["umount", "--help"]],
 )  # fmt: skip
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert imported_by(arguments) == set()

@@ -106,7 +106,7 @@ def test_a_topic_that_fails_is_named_and_the_exit_code_says_so(orders: AdminServ
 
 
 def test_who_may_not_ask_or_reaches_nobody(orders: AdminServer, folder: Path, tmp_path: Path) -> None:
-    orders.token = "s3cret"  # noqa: S105
+    orders.token = "s3cret"
     assert b"does not know who asks" in run("schemas", "save", orders.url, str(folder), code=3).stderr
     assert b"s3cret" not in run("schemas", "save", orders.url, str(folder), "--token", "s3cretx", code=3).stderr
     run("schemas", "save", orders.url, str(folder), env={"PULSAR_TOKEN": "s3cret"})

@@ -169,7 +169,7 @@ def test_a_token_is_sent_and_refusals_say_what_is_wrong() -> None:
         (200, '{"getSchemaResponses": [3]}', AdminApiError, "a schema that is no object"),
         (200, '{"getSchemaResponses": [{"version": "0"}]}', AdminApiError, "without version"),
         (200, '{"getSchemaResponses": [{"version": -1, "type": "AVRO", "timestamp": 1, "data": ""}]}', AdminApiError, "without version"),
-        (200, json.dumps({"getSchemaResponses": [schema_json(0, "", 1), schema_json(0, "", 2)]}), AdminApiError, "two schemas of one version"),
+        (200, json.dumps({"getSchemaResponses": [schema_json(0, "", 1)] * 2}), AdminApiError, "two schemas of one version"),
     ],
 )  # fmt: skip
 def test_what_is_no_answer_is_told_by_name(

@@ -13,14 +13,18 @@ from ledgerfs.formats.schemas.protobuf_files import native_schema_data, read_nat
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, key_value_schema
 from ledgerfs.schemas.by_hand import PLAIN_TYPES, key_value_by_hand, schema_by_hand
 
-AVSC = '{"type":"record","name":"Order","fields":[{"name":"id","type":"long"},{"name":"at","type":{"type":"long","logicalType":"timestamp-millis"}}]}'
+AVSC = """{"type":"record","name":"Order","fields":[
+{"name":"id","type":"long"},{"name":"at","type":{"type":"long","logicalType":"timestamp-millis"}}]}"""
 PROTO = """
 syntax = "proto3";
 package shop;
 import "part.proto";
 import "google/protobuf/timestamp.proto";
-message Order { int64 id = 1; repeated Part parts = 2; google.protobuf.Timestamp at = 3; map<string, int32> counts = 4; message Inner { bool b = 1; } }
-"""  # fmt: skip
+message Order {
+  int64 id = 1; repeated Part parts = 2; google.protobuf.Timestamp at = 3; map<string, int32> counts = 4;
+  message Inner { bool b = 1; }
+}
+"""
 
 
 @pytest.fixture

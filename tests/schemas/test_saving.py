@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ledgerfs import open_bucket
 from ledgerfs.errors import (
     AccessDeniedError,
     AdminApiError,
@@ -20,7 +21,6 @@ from ledgerfs.schemas.admin_api import AdminApi
 from ledgerfs.schemas.admin_requests import AdminRequests
 from ledgerfs.schemas.saved_schemas import SavedSchemas, saved_schemas_at
 from ledgerfs.schemas.saving import save_schemas
-from ledgerfs import open_bucket
 from tests.support.admin_api import AdminServer, answers_of, golden_answers, schema_json, send, serving
 
 DELETED = ["avro-deleted", "avro-deleted-last", "avro-deleted-force", "avro-deleted-last-force"]

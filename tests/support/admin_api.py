@@ -1,6 +1,5 @@
 """A broker's admin API on loopback: real HTTP, the golden answers, and faults."""
 
-import datetime
 import ipaddress
 import json
 import ssl
@@ -8,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -166,7 +166,7 @@ def _certificate(name: str, key: Any, issuer: str, issuer_key: Any, *, is_ca: bo
     def named(text: str) -> x509.Name:
         return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
-    now = datetime.datetime.now(datetime.UTC)
+    now = datetime.now(UTC)
     address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
     return (
         x509.CertificateBuilder()
@@ -174,8 +174,8 @@ def _certificate(name: str, key: Any, issuer: str, issuer_key: Any, *, is_ca: bo
         .issuer_name(named(issuer))
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=2))
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=2))
         .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName([address]), critical=False)
         .sign(issuer_key, hashes.SHA256())

@@ -151,7 +151,7 @@ def test_on_s3_it_is_the_same_with_its_user_metadata(
         again = copy(source, open_bucket(f"s3://{s3_bucket}{prefix}", s3.options), topics)
     assert set(outcomes(again).values()) == {CopyOutcome.SKIPPED}
     assert changes(seen) == []
-    assert verify(target).findings == ()
+    assert {finding.kind for finding in verify(target).findings} <= {"unsaved-schemas"}
 
 
 def test_some_topics_and_one_that_is_not_there(golden_bucket: Bucket, target: Bucket) -> None:

@@ -27,6 +27,7 @@ from ledgerfs.spark.runtime.tasks import distribute
 from ledgerfs.spark.source.ledger_rows import LedgerRows, costs_of_reading, ledger_parts
 from ledgerfs.storage.ordered_map import ordered_map
 from ledgerfs.upkeep.verification import Finding, Report, Severity
+from ledgerfs.upkeep.verification.unsaved_schemas import UnsavedSchemas
 from ledgerfs.upkeep.verification.verify import THREADS, check_ledger, check_listed, last_remarks
 
 FINDING = pa.schema(
@@ -48,6 +49,8 @@ _LEDGER = pa.schema(
         ("entries", pa.int64()),
         ("bytes", pa.int64()),
         ("findings", pa.list_(pa.struct(FINDING))),
+        ("managed_ledger", pa.string()),
+        ("schema_versions", pa.list_(pa.int64())),
     ]
 )
 _PLACED = pa.schema([("row", pa.int64()), ("position", pa.int32()), *FINDING])
@@ -125,6 +128,8 @@ def prepare(
         "row", "position", "finding.*"
     )
     findings = _placed(spark, first, last).unionAll(found)
+    if not quick:
+        findings = findings.unionAll(_about_schemas(checked, where, len(last)))
     rank = functions.array_position(
         functions.array(*(functions.lit(severity.value) for severity in Severity)), functions.col("severity")
     )
@@ -148,7 +153,14 @@ def check_part(storage: Storage, part: LedgerRows) -> Iterator[pa.RecordBatch]:
         row, ref = item
         check = check_ledger(bucket, ref, lambda _: None)
         findings = [finding.as_json() for finding in check.findings]
-        return {"row": row, "entries": check.entries, "bytes": check.bytes, "findings": findings}
+        return {
+            "row": row,
+            "entries": check.entries,
+            "bytes": check.bytes,
+            "findings": findings,
+            "managed_ledger": ref.managed_ledger,
+            "schema_versions": sorted(check.schema_versions),
+        }
 
     rows = []
     for one in ordered_map(check_one, part.refs(), THREADS, "ledgerfs-verify"):
@@ -158,6 +170,24 @@ def check_part(storage: Storage, part: LedgerRows) -> Iterator[pa.RecordBatch]:
             rows = []
     if rows:
         yield pa.RecordBatch.from_pylist(rows, _LEDGER)
+
+
+def _about_schemas(checked: DataFrame, storage: Storage, position: int) -> DataFrame:
+    """Return the remarks about schemas that are not saved, from ``position`` on behind the ledgers; one task makes them."""
+
+    def remarks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        schemas = UnsavedSchemas(storage.bucket())
+        for batch in batches:
+            for named in batch.to_pylist():
+                schemas.add(named["managed_ledger"], set(named["schema_versions"]))
+        rows = [
+            {"row": _BEHIND_LEDGERS, "position": position + number, **finding.as_json()}
+            for number, finding in enumerate(schemas.remarks())
+        ]
+        yield pa.RecordBatch.from_pylist(rows, _PLACED)
+
+    naming = checked.where("size(schema_versions) > 0").select("managed_ledger", "schema_versions")
+    return naming.repartition(1).mapInArrow(remarks, from_arrow_schema(_PLACED))
 
 
 def _placed(spark: SparkSession, first: Iterable[Finding], last: Iterable[Finding]) -> DataFrame:

@@ -23,6 +23,7 @@ from ledgerfs.ledgers.listing import FOREIGN
 from ledgerfs.ledgers.reader import OnRead
 from ledgerfs.storage.ordered_map import ordered_map
 from ledgerfs.upkeep.verification.copy_comparison import CopyComparison
+from ledgerfs.upkeep.verification.unsaved_schemas import UnsavedSchemas
 
 THREADS = 4
 
@@ -53,16 +54,17 @@ def verify_listed(
     ledgers = int(catalog.ledgers.size)
     if not quick and ledgers:
         with _Meter(int(catalog.ledgers["stored"].sum()), progress) as meter:
-            copies = CopyComparison(catalog)
+            copies, schemas = CopyComparison(catalog), UnsavedSchemas(bucket)
 
             def check_one(ref: LedgerRef) -> LedgerCheck:
                 return check_ledger(bucket, ref, meter.add, copies.digest_for(ref))
 
             for check in ordered_map(check_one, catalog.refs(), threads, "ledgerfs-verify"):
                 findings += [*check.findings, *copies.compared(check)]
+                schemas.add(check.ref.managed_ledger, check.schema_versions)
                 entries += check.entries
                 read += check.bytes
-        findings += last_remarks(bucket, catalog)
+        findings += [*last_remarks(bucket, catalog), *schemas.remarks()]
     findings.sort(key=lambda finding: finding.severity.rank)
     return Report(quick, ledgers, entries, read, tuple(findings))
 

@@ -32,6 +32,7 @@ from ledgerfs.ledgers.catalog_findings import severity_of
 from ledgerfs.ledgers.findings import Finding, Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import OnRead
+from ledgerfs.messages.decode.named_versions import named_versions
 from ledgerfs.storage.objects import ReadRequest
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class MapFileCheck:
     bytes: int = 0
     findings: list[Finding] = field(default_factory=list)
     digest: blake2b | None = None
+    schema_versions: set[int] = field(default_factory=set)
     _checksums: ChecksumFindings = field(default_factory=ChecksumFindings)
     _next: int = METADATA_KEY
     _at: int = 0
@@ -164,6 +166,7 @@ class MapFileCheck:
             framed = batch.framed()
             first, behind = int(framed.offsets[0]) - 12, int(framed.offsets[-1] + framed.lengths[-1])
             self.digest.update(framed.buffer[first:behind])
+        self.schema_versions |= named_versions(batch)
         for _, kind, message in self._checksums.check(batch):
             self._about(Severity.DAMAGE, kind, message)
 

@@ -32,6 +32,7 @@ from ledgerfs.ledgers.catalog_findings import severity_of
 from ledgerfs.ledgers.findings import Finding, Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import OnRead
+from ledgerfs.messages.decode.named_versions import named_versions
 from ledgerfs.storage.objects import ReadRequest
 
 _ENTRIES_LOST = frozenset({"missing-entries", "damaged-records"})
@@ -51,6 +52,8 @@ class PulsarLedgerCheck:
         In the order of the object.
     digest
         Of all records, if one is given: copies with other blocks have the same.
+    schema_versions
+        Which its messages name.
 
     """
 
@@ -61,6 +64,7 @@ class PulsarLedgerCheck:
     bytes: int = 0
     findings: list[Finding] = field(default_factory=list)
     digest: blake2b | None = None
+    schema_versions: set[int] = field(default_factory=set)
     _checksums: ChecksumFindings = field(default_factory=ChecksumFindings)
 
     @property
@@ -171,6 +175,7 @@ class PulsarLedgerCheck:
         if self.digest is not None:
             first, behind = int(batch.offsets[0]) - RECORD_HEADER_BYTES, int(batch.offsets[-1] + batch.lengths[-1])
             self.digest.update(batch.buffer[first:behind])
+        self.schema_versions |= named_versions(batch)
         for row, kind, message in self._checksums.check(batch):
             self._damage(kind, message, stretch.position + int(batch.offsets[row]))
 

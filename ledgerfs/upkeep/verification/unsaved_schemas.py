@@ -1,0 +1,96 @@
+"""Versions of schemas that messages name and that are not saved in the bucket: without them values are bytes for ever."""
+
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.errors import InvalidNameError, LedgerfsError, StoreUnreachableError
+from ledgerfs.formats.schemas.schema_info import ANY_VERSION, SchemaVersion
+from ledgerfs.formats.schemas.schema_versions import TopicSchemas
+from ledgerfs.formats.topic_names import schema_owner
+from ledgerfs.ledgers.findings import Finding, Severity
+from ledgerfs.ledgers.reader import LedgerReader
+from ledgerfs.messages.decode.named_versions import named_versions
+from ledgerfs.schemas.saved_schemas import SavedSchemas
+from ledgerfs.storage.ordered_map import ordered_map
+
+_SHOWN = 5
+_THREADS = 8
+
+
+class UnsavedSchemas:
+    """Collects what the messages of a bucket name, ledger by ledger, and compares it with what is saved."""
+
+    def __init__(self, bucket: Bucket) -> None:
+        self._saved = SavedSchemas(bucket.raw_store)
+        self._named: dict[str, set[int]] = {}
+
+    def add(self, managed_ledger: str | None, versions: AbstractSet[int]) -> None:
+        """Add what a ledger names; one of unknown topic has no schema that could be saved."""
+        if not versions:
+            return
+        try:
+            topic = schema_owner(managed_ledger or "").topic
+        except InvalidNameError:
+            return
+        self._named.setdefault(topic, set()).update(versions)
+
+    def remarks(self) -> list[Finding]:
+        """Return remarks: one about all topics together, and one for each place where it is not known; raises `StoreUnreachableError`."""
+        unsaved: dict[str, list[int]] = {}
+        unknown: list[Finding] = []
+        for topic, outcome in ordered_map(self._unsaved_of, sorted(self._named), _THREADS, "ledgerfs-schemas"):
+            if isinstance(outcome, LedgerfsError):
+                message = f"it is not known which schemas are saved: {outcome.reason}"
+                unknown.append(Finding(Severity.REMARK, "unreadable-schemas", message, outcome.key, topic=topic))
+            elif outcome:
+                unsaved[topic] = outcome
+        return [*unknown, *([_remark(unsaved)] if unsaved else [])]
+
+    def _unsaved_of(self, topic: str) -> tuple[str, list[int] | LedgerfsError]:
+        try:
+            return topic, unsaved_versions(self._saved.versions(topic), self._named[topic])
+        except StoreUnreachableError:
+            raise
+        except LedgerfsError as error:
+            return topic, error
+
+
+def unsaved_versions(saved: Sequence[SchemaVersion], named: AbstractSet[int]) -> list[int]:
+    """Return which of some numbers nothing that is saved, or was given by hand, tells of; ascending."""
+    known = {one.version for one in TopicSchemas.of(saved).versions if not one.is_deletion}
+    return [] if ANY_VERSION in known else sorted(named - known)
+
+
+def newest_named(ledgers: Sequence[LedgerReader]) -> set[int]:
+    """Return what the newest message names: its version, or nothing. Reads the last entry of the last ledger that has any."""
+    for ledger in reversed(ledgers):
+        if ledger.last_entry >= 0:
+            return set().union(*map(named_versions, ledger.batches(ledger.last_entry, ledger.last_entry)))
+    return set()
+
+
+def numbers_text(numbers: Sequence[int]) -> str:
+    """Return numbers in short: ``0-3, 7``."""
+    return ", ".join(_runs(numbers))
+
+
+def _remark(unsaved: dict[str, list[int]]) -> Finding:
+    shown = "; ".join(f"{topic}: {numbers_text(numbers)}" for topic, numbers in list(unsaved.items())[:_SHOWN])
+    more = f"; and {len(unsaved) - _SHOWN} more topics" if len(unsaved) > _SHOWN else ""
+    message = (
+        f"messages of {len(unsaved)} topics name schema versions that are not saved in the bucket ({shown}{more}). "
+        "Save them while the cluster lives (ledgerfs schemas save), or give them by hand (ledgerfs schemas set)"
+    )
+    return Finding(Severity.REMARK, "unsaved-schemas", message)
+
+
+def _runs(numbers: Sequence[int]) -> Iterator[str]:
+    first = last = None
+    for number in [*numbers, None]:
+        if last is not None and number == last + 1:
+            last = number
+            continue
+        if first is not None:
+            yield str(first) if first == last else f"{first}-{last}"
+        first = last = number
