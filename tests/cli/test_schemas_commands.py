@@ -193,6 +193,14 @@ def test_damage_among_them_is_an_error(orders: AdminServer, folder: Path) -> Non
         assert file.name.encode() in run("schemas", *command, code=1).stderr
 
 
+def test_a_broker_of_another_cluster_knows_nothing_and_that_is_said(folder: Path) -> None:
+    with serving({}) as other:
+        done = run("schemas", "save", other.url, str(folder))
+    assert b"0 versions of 0 topics" in done.stderr
+    assert b"is it one of the cluster that wrote this bucket?" in done.stderr
+    assert not (folder / "_ledgerfs").exists()
+
+
 def test_an_empty_bucket_has_nothing_to_save(orders: AdminServer, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     done = run("schemas", "save", orders.url, str(tmp_path / "empty"))

@@ -38,7 +38,8 @@ def save(
 
     BROKER is the address of its web service: http://host:8080, https://host:8443. What was saved before stays, whatever the cluster says
     now, and also under a version that means another schema by now: run this again and again. The schemas of each cluster need a place of
-    their own. Versions that were deleted in the cluster before can not be saved.
+    their own. Versions that were deleted in the cluster before can not be saved. A broker says of topics that it does not know at all that
+    they have no schema.
 
     Exit code 1: the schemas of some topics could not be saved, and were named; those of the others are.
 
@@ -105,3 +106,5 @@ def _report(done: "list[SavedTopic]", place: str, *, as_json: bool) -> None:
     text = f"{place}: {versions:,} versions of {len(done) - failed - without:,} topics, {new:,} of them new"
     text += f"; {without:,} topics have no schema" if without else ""
     say(text + (f"; {failed:,} topics failed" if failed else ""))
+    if done and without == len(done):
+        say("the broker knows no schema of any of them; is it one of the cluster that wrote this bucket?")

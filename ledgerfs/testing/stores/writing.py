@@ -40,6 +40,16 @@ class WritingTests:
             assert place.objects()[key] == data
             assert place.store.read(ReadRequest(key, 0, len(data), stat.version)) == data
 
+    def test_what_is_put_below_folders_is_there(self, place: WritablePlace) -> None:
+        for key in ("some/folders/a", "some/folders/b", "some/c"):
+            stat = place.store.writes.put(key, key.encode(), {})
+            assert place.store.read(ReadRequest(key, 0, len(key), stat.version)) == key.encode()
+            with pytest.raises(ObjectExistsError):
+                place.store.writes.put(key, b"of another", {})
+        found = {stat.key: stat.size for page in place.store.list_folder("some/") for stat in page}
+        assert found == {"some/folders/a": 14, "some/folders/b": 14, "some/c": 6}
+        assert [stat for page in place.store.list_folder("some/other/") for stat in page] == []
+
     def test_an_object_is_never_written_over(self, place: WritablePlace) -> None:
         place.put("a", b"of another")
         for data in (b"some bytes", b"", b"of anothes", b"of another one"):
