@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from ledgerfs.errors import InvalidOptionError, UnknownSchemaError
-from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
+from ledgerfs.formats.schemas.schema_info import ANY_VERSION, SchemaInfo, SchemaVersion
 from ledgerfs.formats.schemas.schema_versions import TopicSchemas
 from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
 from ledgerfs.messages.values.decoders import decoder_of
@@ -81,12 +81,13 @@ class TypedValues:
 
 
 def fields_of_each(schemas: TopicSchemas) -> list[tuple[str, SchemaVersion]]:
-    """Return the versions by the names of their fields: ``v0``, and ``v0_2`` for the second schema that had the number."""
+    """Return the versions by the names of their fields: ``v0``, ``v0_2`` for the second schema that had the number, ``any``."""
     named: dict[str, SchemaVersion] = {}
     for one in schemas.versions:
         if not one.is_deletion:
             again = sum(other.version == one.version for other in named.values())
-            named[f"v{one.version}" + (f"_{again + 1}" if again else "")] = one
+            name = "any" if one.version == ANY_VERSION else f"v{one.version}"
+            named[name + (f"_{again + 1}" if again else "")] = one
     return list(named.items())
 
 

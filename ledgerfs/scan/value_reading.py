@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ledgerfs.errors import InvalidSchemaError, UndecodableValueError
 from ledgerfs.formats.array_types import Bytes, Int64, Mask
+from ledgerfs.formats.schemas.schema_info import ANY_VERSION
 from ledgerfs.formats.schemas.schema_versions import (
     AMBIGUOUS,
     NO_VERSION,
@@ -95,10 +96,10 @@ class ValueReading:
         published = batch["publish_time"].cast(pa.int64()).to_numpy() // 1000
         for number in np.unique(numbers).tolist():
             rows = np.flatnonzero(numbers == number)
-            if number == NO_VERSION:
+            generations = self._generations.get(number) or self._generations.get(ANY_VERSION, [])
+            if number == NO_VERSION and not generations:
                 yield self._without(batch, rows, number, "it names no schema: its value is bytes", is_error=False)
                 continue
-            generations = self._generations.get(number, [])
             writers = writers_of([self.options.schemas.versions[place] for place in generations], published[rows])
             for writer in np.unique(writers).tolist():
                 chosen = rows[writers == writer]

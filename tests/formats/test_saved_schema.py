@@ -65,9 +65,9 @@ def saved(**changes: object) -> bytes:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", dump_schema(TOPIC, VERSION)[:-20], b"[" * 100_000, b"\xff", b"[]", b"{}", saved(format="other"), saved(version="3"), saved(version=True),
-     saved(type=None), saved(properties=[]), saved(properties={"a": 1}), saved(data=3), saved(registered_ms=1.5), saved(deletion=0),
-     saved(topic=None), saved(data='"int"'), saved(version=4), saved(registered_ms=7), saved(topic="persistent://a/b/c")],
+    [b"", dump_schema(TOPIC, VERSION)[:-20], b"[" * 100_000, b"\xff", b"[]", b"{}", saved(format="other"), saved(version="3"),
+     saved(version=True), saved(type=None), saved(properties=[]), saved(properties={"a": 1}), saved(data=3), saved(registered_ms=1.5),
+     saved(deletion=0), saved(topic=None), saved(data='"int"'), saved(version=4), saved(registered_ms=7), saved(topic="persistent://a/b/c")],
 )  # fmt: skip
 def test_what_is_torn_or_foreign_or_changed_is_named(data: bytes) -> None:
     key = f"_ledgerfs/schemas/public/default/orders/{saved_name(TOPIC, VERSION)}"

@@ -111,7 +111,10 @@ def test_what_the_store_refuses_is_unchecked(spark: SparkSession, s3_golden: str
     proxy.faults = [Fault("403", matches=lambda method, path, headers: path.partition("?")[0].endswith("-ledger-26"))]
     report = prepare(spark, Storage(s3_golden, proxy.options)).report()
     assert not report.is_complete
-    assert [(finding.severity.value, finding.ledger_id) for finding in report.findings] == [("unchecked", 26), ("remark", None)]
+    assert [(finding.severity.value, finding.ledger_id) for finding in report.findings] == [
+        ("unchecked", 26),
+        ("remark", None),
+    ]
 
 
 def test_what_was_found_is_kept_and_a_new_verification_looks_again(

@@ -1,0 +1,64 @@
+"""What a user gives by hand is what values are read with: for a version, for any that nothing else tells of, as of a time."""
+
+from pathlib import Path
+
+import pytest
+
+from ledgerfs import open_bucket
+from ledgerfs.bucket.topic import Topic
+from ledgerfs.formats.schemas.schema_info import ANY_VERSION, BY_HAND, SchemaInfo, SchemaVersion
+from ledgerfs.schemas.saved_schemas import SavedSchemas
+from tests.support.entries import frame, metadata
+from tests.support.ledgers import offload, put_in_folder
+
+TOPIC = "persistent://public/default/orders"
+HOUR = 3_600_000
+
+
+def entry(value: int, version: int | None = None, published: int = HOUR) -> bytes:
+    made = metadata(publish_time_ms=published)
+    if version is not None:
+        made.schema_version = version.to_bytes(8, "big")
+    return frame(made, value.to_bytes(8, "big"))
+
+
+@pytest.fixture
+def topic(tmp_path: Path) -> Topic:
+    """Return one of numbers of 8 bytes: without a version, with version 3, and with version 0, an hour and nine hours old."""
+    entries = [entry(1), entry(2, 3), entry(3, 0), entry(4, 0, 9 * HOUR)]
+    return open_bucket(put_in_folder(tmp_path, offload(entries))).topic(TOPIC)
+
+
+def give(topic: Topic, version: int, kind: str, registered: int | None = None, source: str = BY_HAND) -> None:
+    given = SchemaVersion(version, SchemaInfo(kind), registered, source=source, saved_ms=1)
+    SavedSchemas(topic.bucket.raw_store).add(TOPIC, [given])
+
+
+def values(topic: Topic, **options: object) -> list[object]:
+    return topic.scan(["value"], values="typed", on_undecodable="null", **options).to_table()["value"].to_pylist()  # type: ignore[arg-type]
+
+
+def test_one_for_any_version_is_of_what_nothing_else_tells_of(topic: Topic) -> None:
+    give(topic, ANY_VERSION, "INT64")
+    assert values(topic) == [1, 2, 3, 4]
+    give(topic, 0, "DOUBLE", registered=HOUR, source="http://broker")
+    each = values(topic, schema_version="each")
+    assert [one["any"] for one in each] == [1, 2, None, None]
+    assert [one["v0"] is None for one in each] == [True, True, False, False]
+
+
+def test_one_for_a_version_comes_before_what_is_saved(topic: Topic) -> None:
+    give(topic, 0, "BOOLEAN", registered=HOUR, source="http://broker")
+    assert values(topic) == [None] * 4
+    give(topic, 0, "INT64")
+    assert values(topic) == [None, None, 3, 4]
+
+
+def test_one_as_of_a_time_is_of_the_messages_until_the_next(topic: Topic) -> None:
+    give(topic, 0, "DOUBLE", registered=8 * HOUR, source="http://broker")
+    assert values(topic, schema_version="each")[2] is None
+    give(topic, 0, "INT64", registered=1000)
+    each = values(topic, schema_version="each")
+    assert each[2] == {"v0": 3, "v0_2": None}
+    assert each[3]["v0"] is None
+    assert each[3]["v0_2"] is not None
