@@ -23,7 +23,6 @@ from ledgerfs.ledgers.listing import FOREIGN
 from ledgerfs.ledgers.reader import OnRead
 from ledgerfs.storage.ordered_map import ordered_map
 from ledgerfs.upkeep.verification.copy_comparison import CopyComparison
-from ledgerfs.upkeep.verification.unsaved_schemas import UnsavedSchemas
 
 THREADS = 4
 
@@ -53,6 +52,9 @@ def verify_listed(
     entries = read = 0
     ledgers = int(catalog.ledgers.size)
     if not quick and ledgers:
+        # numba, which this imports, is not needed for a quick look.
+        from ledgerfs.upkeep.verification.unsaved_schemas import UnsavedSchemas
+
         with _Meter(int(catalog.ledgers["stored"].sum()), progress) as meter:
             copies, schemas = CopyComparison(catalog), UnsavedSchemas(bucket)
 
