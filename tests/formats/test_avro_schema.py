@@ -168,6 +168,14 @@ def test_a_tree_without_end_is_refused_soon(schema: Any) -> None:
     assert time.process_time() - began < 5
 
 
+def circle(letter: str, levels: int, *around: str) -> Any:
+    """Return records each of which holds the next one, or one ``around`` it, and the last one the first."""
+    kind: Any = f"{letter}0"
+    for level in reversed(range(levels)):
+        kind = record(f"{letter}{level}", [*around, kind] if around else kind)
+    return kind
+
+
 WIDE = [record(f"R{number}", *[["null", "long"]] * 30) for number in range(120)]
 
 
@@ -184,6 +192,7 @@ WIDE = [record(f"R{number}", *[["null", "long"]] * 30) for number in range(120)]
             [record(f"Q{number}", "string") for number in range(5000)],
         ),
         (LETTERS, LETTERS),
+        (record("A", ["null", circle("W", 61)]), record("A", ["null", "int", circle("R", 30, "null")])),
         (record("A", *["A"] * 3000), record("A", *[record(f"B{number}", "A") for number in range(3000)])),
     ],
     ids=[
@@ -194,6 +203,7 @@ WIDE = [record(f"R{number}", *[["null", "long"]] * 30) for number in range(120)]
         "wide unions",
         "wider unions",
         "enums",
+        "circles",
         "records in themselves",
     ],
 )

@@ -68,7 +68,13 @@ def avro_program(writer: AvroSchema, reader: AvroSchema | None = None) -> Progra
 
     Raises `InvalidSchemaError` for a schema that needs more instructions than any real one.
     """
-    wanted = writer if reader is None else reader
+    try:
+        return _program(writer, writer if reader is None else reader)
+    except RecursionError:
+        raise InvalidSchemaError("schemas whose types inside themselves cannot be compared") from None
+
+
+def _program(writer: AvroSchema, wanted: AvroSchema) -> Program:
     assembler = Assembler()
     column = column_of(wanted.root, assembler.nodes)
     resolver = _Resolver(Matching(writer.named, wanted.named), assembler)
