@@ -11,6 +11,7 @@ from ledgerfs.formats.schemas.schema_info import ANY_VERSION, SchemaInfo, Schema
 from ledgerfs.formats.schemas.schema_versions import TopicSchemas
 from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
 from ledgerfs.messages.values.decoders import decoder_of
+from ledgerfs.messages.values.key_values import KEY_COLUMNS
 from ledgerfs.scan.options import OnUndecodable
 
 NEEDED = ("ledger_id", "entry_id", "batch_index", "publish_time", "schema_version", "value")
@@ -63,7 +64,9 @@ class TypedValues:
 
     def columns_for(self, wanted: Sequence[str]) -> tuple[str, ...]:
         """Return the columns that have to be read for those that are wanted."""
-        return (*wanted, *(name for name in NEEDED if name not in wanted))
+        are_pairs = any(one.schema.type == "KEY_VALUE" for one in self.schemas.versions)
+        needed = (*NEEDED, *KEY_COLUMNS) if are_pairs else NEEDED
+        return (*wanted, *(name for name in needed if name not in wanted))
 
     def schema_for(self, wanted: Sequence[str]) -> pa.Schema:
         """Return names and types of the columns."""

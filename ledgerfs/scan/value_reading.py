@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from ledgerfs.errors import InvalidSchemaError, UndecodableValueError
-from ledgerfs.formats.array_types import Bytes, Int64, Mask
+from ledgerfs.formats.array_types import Int64, Mask
 from ledgerfs.formats.schemas.schema_info import ANY_VERSION
 from ledgerfs.formats.schemas.schema_versions import (
     AMBIGUOUS,
@@ -21,7 +21,8 @@ from ledgerfs.formats.schemas.schema_versions import (
     writers_of,
 )
 from ledgerfs.messages.values.decoders import decoder_of
-from ledgerfs.messages.values.value_decoder import ValueDecoder
+from ledgerfs.messages.values.key_values import SeparatedDecoder, message_keys
+from ledgerfs.messages.values.value_decoder import ValueDecoder, payloads_of
 from ledgerfs.scan.typed_values import TypedValues, fields_of_each
 
 
@@ -134,9 +135,10 @@ class ValueReading:
         decoder = self._decoder(place)
         if isinstance(decoder, str):
             return self._without(batch, rows, version.version, decoder)
-        given = batch["value"] if rows.size == batch.num_rows else batch["value"].take(pa.array(rows))
-        data, starts, ends, valid = _places(given)
-        values, reasons = decoder.decode(data, starts, ends, valid)
+        chosen = batch if rows.size == batch.num_rows else batch.take(pa.array(rows))
+        if isinstance(decoder, SeparatedDecoder):
+            decoder = decoder.with_keys(message_keys(chosen))
+        values, reasons = decoder.decode(*payloads_of(chosen["value"]))
         codes = np.unique(reasons[reasons > 0]).tolist()
         failed = {decoder.explain(code): rows[reasons == code] for code in codes}
         return _Group(version.version, rows, values, failed, place)
@@ -204,14 +206,6 @@ class _Group:
     failed: dict[str, Int64]
     place: int
     is_error: bool = True
-
-
-def _places(values: pa.Array) -> tuple[Bytes, Int64, Int64, Mask | None]:
-    """Return bytes of a binary array, where each value begins and ends in them, and which are not null."""
-    _, offsets, data = values.buffers()
-    places = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
-    valid = np.asarray(values.is_valid()) if values.null_count else None
-    return np.frombuffer(data or b"", np.uint8), places[:-1], places[1:], valid
 
 
 def _in_order(groups: list[_Group], kind: pa.DataType, length: int) -> pa.Array:

@@ -165,3 +165,15 @@ def test_partitions_have_the_schemas_of_the_whole(typed: Bucket) -> None:
     }
     assert table.schema == scan.schema
     assert "street" in table.schema.names or len(table.schema.names) > 18
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["kv-separated-avro-avro", "kv-separated-bytes-string", "kv-inline-int32-avro", "kv-inline-string-protonative"],
+)
+def test_pairs_have_their_keys_wherever_these_are(typed: Bucket, golden_typed: Path, name: str) -> None:
+    table = typed.topic(f"public/typed/{name}").scan(["value"], values="typed").to_table()
+    said = [one["value"] for one in expected(golden_typed, name, "expected-typed")]
+    values = table["value"].combine_chunks()
+    for part in ("key", "value"):
+        assert_equal(values.field(part), [one.get(part, {"t": "null"}) for one in said])
