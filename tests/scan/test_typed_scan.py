@@ -169,7 +169,7 @@ def test_partitions_have_the_schemas_of_the_whole(typed: Bucket) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["kv-separated-avro-avro", "kv-separated-bytes-string", "kv-inline-int32-avro", "kv-inline-string-protonative"],
+    ["kv-separated-avro-avro", "kv-separated-bytes-string", "kv-inline-int32-avro"],
 )
 def test_pairs_have_their_keys_wherever_these_are(typed: Bucket, golden_typed: Path, name: str) -> None:
     table = typed.topic(f"public/typed/{name}").scan(["value"], values="typed").to_table()
