@@ -13,6 +13,7 @@ from ledgerfs.messages.kernels.gather import bitmap, gather_bytes, gather_text, 
 from ledgerfs.messages.values.enum_names import enum_names
 from ledgerfs.messages.values.fixed_sizes import to_decimals, to_fixed, to_uuids
 from ledgerfs.messages.values.map_keys import are_last_of_keys, kept_items
+from ledgerfs.messages.values.real_numbers import to_reals
 from ledgerfs.messages.values.value_columns import (
     Choice,
     Column,
@@ -122,12 +123,12 @@ def build(arena: Arena, column: Column, data: Bytes, length: int, valid: Mask | 
 
 
 def _list(arena: Arena, column: Items | Pairs, data: Bytes, length: int, valid: Mask | None) -> pa.Array:
-    offsets = _offsets(arena.words_of(column.node))
-    kind, items = type_of(column), int(offsets[-1])
+    offsets, taken, items = _extents(arena, column)
+    kind = type_of(column)
     if isinstance(column, Items):
-        inner = build(arena, column.item, data, items)
+        (inner,) = _items(arena, [column.item], data, items, taken)
     else:
-        arrays = [build(arena, one, data, items) for one in (column.key, column.value)]
+        arrays = _items(arena, [column.key, column.value], data, items, taken)
         if column.last_wins:
             offsets, arrays = _last_of_keys(offsets, arrays, column)
         inner = pa.StructArray.from_arrays(arrays, fields=[kind.key_field, kind.item_field])
@@ -140,6 +141,25 @@ def _last_of_keys(
     if isinstance(column.value, Leaf) and column.value.words is Words.CLOSED_ENUM and arrays[1].null_count:
         offsets, arrays = kept_items(np.array(arrays[1].is_valid()), offsets, arrays)
     return kept_items(are_last_of_keys(arrays[0], offsets), offsets, arrays)
+
+
+def _items(arena: Arena, columns: list[Column], data: Bytes, length: int, taken: Int64 | None) -> list[pa.Array]:
+    arrays = [build(arena, one, data, length) for one in columns]
+    return arrays if taken is None else [one.take(pa.array(taken)) for one in arrays]
+
+
+def _extents(arena: Arena, column: Items | Pairs) -> tuple[npt.NDArray[np.int32], Int64 | None, int]:
+    """Return the offsets of lists, the numbers of their items unless these are all items in their order, and how many items there are."""
+    words = arena.words_of(column.node)
+    if column.counter < 0:
+        offsets = _offsets(words)
+        return offsets, None, int(offsets[-1])
+    starts, counts = words[0::2], words[1::2]
+    offsets = _offsets(counts)
+    size = int(offsets[-1])
+    items = arena.words_of(column.counter).size
+    # Starts never decrease, so there is nothing between lists if all items are of one.
+    return offsets, None if items == size else np.repeat(starts - offsets[:-1], counts) + np.arange(size), items
 
 
 def _choice(arena: Arena, column: Choice, data: Bytes, length: int, valid: Mask | None) -> pa.Array:
@@ -190,6 +210,8 @@ def _of_places(leaf: Leaf, at: Int64, size: Int64, data: Bytes, valid: Mask | No
             return gather_bytes(data, at, size, valid)
         case Words.DECIMAL:
             return to_decimals(data, at, size, valid, leaf.type)
+        case Words.REAL:
+            return to_reals(data, at, size, valid, leaf.type)
         case Words.UUID:
             return to_uuids(data, at, size, valid)
         case _:

@@ -7,6 +7,7 @@ from ledgerfs.formats.schemas.avro_schema import parse_avro_schema
 from ledgerfs.formats.schemas.protobuf_schema import FIELDS_PROPERTY, protobuf_schema
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, key_value_schema
 from ledgerfs.messages.values.avro_values import AvroDecoder
+from ledgerfs.messages.values.json_values import JsonDecoder
 from ledgerfs.messages.values.key_values import InlineDecoder, SeparatedDecoder
 from ledgerfs.messages.values.primitive_values import PRIMITIVE_TYPES, PrimitiveDecoder
 from ledgerfs.messages.values.protobuf_values import ProtobufDecoder
@@ -34,6 +35,11 @@ def _avro(writer: SchemaInfo, reader: SchemaInfo) -> ValueDecoder:
     return AvroDecoder.of(schema, wanted, writer.avro_offset)
 
 
+def _json(_: SchemaInfo, reader: SchemaInfo) -> ValueDecoder:
+    # Fields have their names, and what is absent is null: whatever the writer's schema was.
+    return JsonDecoder.of_schema(reader.data)
+
+
 def _key_value(writer: SchemaInfo, reader: SchemaInfo) -> ValueDecoder:
     written, wanted = key_value_schema(writer), key_value_schema(reader)
     make = SeparatedDecoder if written.is_separated else InlineDecoder
@@ -49,6 +55,7 @@ def _protobuf(writer: SchemaInfo, reader: SchemaInfo) -> ValueDecoder:
 
 _DECODERS: dict[str, Callable[[SchemaInfo, SchemaInfo], ValueDecoder]] = {
     "AVRO": _avro,
+    "JSON": _json,
     "KEY_VALUE": _key_value,
     "PROTOBUF": _protobuf,
     "PROTOBUF_NATIVE": _protobuf,

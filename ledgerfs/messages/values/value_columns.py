@@ -32,6 +32,8 @@ class Words(Enum):
     FIXED = auto()
     DECIMAL = auto()
     UUID = auto()
+    REAL = auto()
+    """Bits of a float or double and 0, or the place of its text."""
 
     @property
     def are_places(self) -> bool:
@@ -39,7 +41,7 @@ class Words(Enum):
         return self in _PLACES
 
 
-_PLACES = {Words.BYTES, Words.TEXT, Words.FIXED, Words.DECIMAL, Words.UUID}
+_PLACES = {Words.BYTES, Words.TEXT, Words.FIXED, Words.DECIMAL, Words.UUID, Words.REAL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,20 +78,29 @@ class Struct:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list."""
+    """A list.
+
+    Where there may be items that belong to none, ``counter`` is a node with a word for each item, and the word of the list is preceded by
+    another, the number of its first item.
+    """
 
     node: int
     item: "Column"
+    counter: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """A map; where the ``last_wins``, a key has only the last of its values, and a closed enum as value none of unknown numbers."""
+    """A map, with a ``counter`` as in `Items`.
+
+    Where the ``last_wins``, a key has only the last of its values, and a closed enum as value none of unknown numbers.
+    """
 
     node: int
     key: "Column"
     value: "Column"
     last_wins: bool = False
+    counter: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,528 @@
+"""Reads JSON documents by a table of types: each from its own beginning, so that a damaged one changes no other.
+
+Fields come in any order, and some not at all. So a document first gets a slot of zeros in each node outside lists, which say that nothing
+is there, and an item of a list one in each node of the list; what is read is then set in the last slot. A field that is given again is
+cleared first: the last one counts. A document that cannot be read gets a reason, and what it had appended is taken back.
+"""
+
+from enum import IntEnum
+
+import numpy as np
+
+from ledgerfs.formats.kernel import inlined_kernel, kernel
+from ledgerfs.messages.kernels.arrays import borrowed
+from ledgerfs.messages.values.arena import BEGIN, END, NEXT
+from ledgerfs.messages.values.json_texts import from_base64, unescape
+from ledgerfs.messages.values.json_tokens import (
+    BAD,
+    CLOSE_LIST,
+    CLOSE_OBJECT,
+    COMMA,
+    CUT,
+    DEEP,
+    FALSE_BEGINS,
+    MINUS,
+    MOST_DEPTH,
+    NULL_BEGINS,
+    OPEN_LIST,
+    OPEN_OBJECT,
+    QUOTE,
+    TRUE_BEGINS,
+    after_blanks,
+    after_mark,
+    has_digits,
+    literal_end,
+    scalar_end,
+    scan_number,
+    scan_number_here,
+    skip_value,
+    small_number,
+    text_end,
+    value_begins,
+    whole_number,
+)
+from ledgerfs.messages.values.value_program import Reason
+
+FRAME = 3
+STACK = (FRAME + 1) * (MOST_DEPTH + 1)
+"""Words of the stack: a frame for each level of types, and a word for each in what is left out."""
+SIDE = -2
+"""Stands for a node: the bytes that are not in the payloads."""
+_MORE = np.int64(-Reason.TRAILING)
+_FULL = np.int64(-(1 << 32))
+"""A node that has no room is told by this minus its number."""
+TYPE_WORDS = 8
+KIND, MARK, NODE, FIRST, SECOND, REASON, LAST = range(7)
+"""Words of a type: what it is, the node that says whether it is there or -1, that of its value, two arguments, the reason of a value that
+is none of it, and the node after its last one."""
+FIELD_WORDS = 4
+"""Words of a field: where its name is among the names, the name's size, its type, and whether the name is written without escapes."""
+
+
+class Kind(IntEnum):
+    """What types are. In brackets their two arguments."""
+
+    NOTHING = 0
+    BOOLEAN = 1
+    INTEGER = 2  # (smallest, largest)
+    DOUBLE = 3
+    FLOAT = 4
+    TEXT = 5
+    ANY = 6
+    RAW_OBJECT = 7
+    BYTES = 8  # (how many, or -1)
+    RECORD = 9  # (table of fields)
+    ITEMS = 10  # (type of items; table of how many blanks, the node that counts items, and the blanks)
+    PAIRS = 11  # (type of values; the same, the first blank being the key)
+    CHOICE = 12  # (table of branches)
+
+
+OBJECT_GIVEN, LIST_GIVEN, TEXT_GIVEN, BOOLEAN_GIVEN, INT_GIVEN, LONG_GIVEN, REAL_GIVEN = range(7)
+"""What a value of a union may be. The table of a `Kind.CHOICE` has a branch and its type for each; minus one where none fits."""
+_POWERS = np.array([10.0**k for k in range(23)])
+_EXACT_DIGITS = 1 << 53
+_SMALLEST_FLOAT, _LARGEST_FLOAT = 2.0**-126, 3.4028234663852886e38
+
+
+@kernel
+def run_json(tables, data, places, arena, side, reasons, first, scratch):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
+    """Read the documents ``data[places[0][i] : places[1][i]]`` from the row ``first`` on; null where ``reasons`` is not 0 already.
+
+    ``tables`` are types, numbers that they refer to, names of fields, levels of nodes, and nodes of the first level with their sizes;
+    ``side`` gets bytes of texts that are not in ``data``, and how many; ``scratch`` is a stack, and a word for each node. Returns the row
+    at which a node has no room left, and that node or `SIDE`; otherwise the number of rows.
+    """
+    types = borrowed(tables[0])  # type: ignore[call-arg, var-annotated]
+    numbers, names, levels, roots = borrowed(tables[1]), borrowed(tables[2]), borrowed(tables[3]), borrowed(tables[4])
+    starts, ends = borrowed(places[0]), borrowed(places[1])
+    words, nodes, data = borrowed(arena[0]), borrowed(arena[1]), borrowed(data)
+    texts, used = borrowed(side[0]), borrowed(side[1])
+    stack, saved = borrowed(scratch[0]), borrowed(scratch[1])
+    for row in range(first, starts.size):
+        for node in range(saved.size):
+            saved[node] = nodes[node, NEXT]
+        node = _append_blanks(roots, 0, roots.size // 2, words, nodes)
+        if node < 0 and reasons[row] == 0:
+            if texts.size - used[0] < ends[row] - starts[row]:
+                node = np.int64(SIDE)
+            else:
+                before = used[0]
+                at = _read(
+                    types, numbers, names, levels, data, starts[row], ends[row], words, nodes, texts, used, stack
+                )
+                if at >= 0:
+                    continue
+                used[0] = before
+                _take_back(nodes, saved)
+                if at > _FULL:
+                    reasons[row] = -at
+                    _append_blanks(roots, 0, roots.size // 2, words, nodes)
+                    continue
+                node = _FULL - at
+        if node != -1:
+            _take_back(nodes, saved)
+            return row, node
+    return starts.size, np.int64(-1)
+
+
+@inlined_kernel
+def _take_back(nodes, saved):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    for node in range(saved.size):
+        nodes[node, NEXT] = saved[node]
+
+
+@inlined_kernel
+def _append_blanks(numbers, at, count, words, nodes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Append zeros to each node of a table; return the one that has no room, or -1."""
+    for k in range(at, at + 2 * count, 2):
+        node, size = numbers[k], numbers[k + 1]
+        begin = nodes[node, NEXT]
+        if begin + size > nodes[node, END]:
+            return node
+        words[begin] = 0
+        if size == 2:
+            words[begin + 1] = 0
+        nodes[node, NEXT] = begin + size
+    return np.int64(-1)
+
+
+@kernel
+def _read(types, numbers, names, levels, data, at, end, words, nodes, texts, used, stack):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, C901, PLR0911, PLR0912, PLR0915, PLR0917
+    """Read one document; return the index after it, or minus the reason why not, or what tells of a node that has no room."""
+    types, numbers, names, levels = borrowed(types), borrowed(numbers), borrowed(names), borrowed(levels)  # type: ignore[call-arg]
+    data, words, nodes = borrowed(data), borrowed(words), borrowed(nodes)
+    texts, used, stack = borrowed(texts), borrowed(used), borrowed(stack)
+    at = after_mark(data, at, end)
+    kind_of = np.int64(0)
+    top = np.int64(0)
+    while True:
+        # A value of a type begins.
+        if at >= end:
+            return CUT
+        is_first = False
+        is_null = data[at] == NULL_BEGINS
+        mark = types[kind_of, MARK]
+        slot = nodes[mark, NEXT] - 1
+        if words[slot] != 0:
+            _clear(types, levels, kind_of, words, nodes)
+        if is_null:
+            at = literal_end(data, at, end)
+        else:
+            words[slot] = 1
+            if types[kind_of, KIND] == Kind.CHOICE:
+                chosen = _choose(types, numbers, kind_of, data, at, end, words, nodes)
+                if chosen < 0:
+                    return chosen
+                kind_of = chosen
+            kind = types[kind_of, KIND]
+            if kind < Kind.RECORD:
+                at = _read_part(types, kind_of, data, at, end, words, nodes, texts, used, stack, top)
+            else:
+                if data[at] != (OPEN_LIST if kind == Kind.ITEMS else OPEN_OBJECT):
+                    return _refused(types, kind_of, data, at, end)
+                if top + FRAME > FRAME * MOST_DEPTH:
+                    return DEEP
+                stack[top] = kind_of
+                stack[top + 1] = 0
+                top += FRAME
+                at += 1
+                is_first = True
+                if kind != Kind.RECORD:
+                    _begin_list(types, numbers, kind_of, words, nodes)
+        if at < 0:
+            return at
+        # What comes after it, up to the next value.
+        while True:
+            at = after_blanks(data, at, end)
+            if top == 0:
+                return at if at == end else _MORE
+            if at >= end:
+                return CUT
+            outer = stack[top - FRAME]
+            kind = types[outer, KIND]
+            byte = data[at]
+            if byte == (CLOSE_LIST if kind == Kind.ITEMS else CLOSE_OBJECT):
+                if kind != Kind.RECORD:
+                    words[nodes[types[outer, NODE], NEXT] - 1] = stack[top - FRAME + 1]
+                top -= FRAME
+                at += 1
+                is_first = False
+                continue
+            if not is_first:
+                if byte != COMMA:
+                    return BAD
+                at = after_blanks(data, at + 1, end)
+            is_first = False
+            if kind == Kind.RECORD:
+                kind_of, at = _find_field(numbers, types[outer, FIRST], names, data, at, end, texts, used, stack, top)
+                if at < 0:
+                    return at
+                if kind_of >= 0:
+                    break
+                at = skip_value(data, at, end, stack, top, MOST_DEPTH - top // FRAME)
+                if at < 0:
+                    return at
+                continue
+            table = types[outer, SECOND]
+            node = _append_blanks(numbers, table + 2, numbers[table], words, nodes)
+            if node >= 0:
+                return _FULL - node
+            stack[top - FRAME + 1] += 1
+            kind_of = types[outer, FIRST]
+            if kind == Kind.PAIRS:
+                at = _read_key(numbers[table + 2], data, at, end, words, nodes, texts, used)
+                if at < 0:
+                    return at
+            break
+
+
+@kernel
+def _clear(types, levels, kind_of, words, nodes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Make the last slots of a type zeros, down to the next lists."""
+    level = levels[types[kind_of, MARK]]
+    for node in range(types[kind_of, MARK], types[kind_of, LAST]):
+        if levels[node] >> 2 == level >> 2:
+            for k in range(levels[node] & 3):
+                words[nodes[node, NEXT] - 1 - k] = 0
+
+
+@kernel
+def _begin_list(types, numbers, kind_of, words, nodes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Note the number of the first item of a list."""
+    counter = numbers[types[kind_of, SECOND] + 1]
+    so_far = nodes[counter, NEXT] - nodes[counter, BEGIN]
+    words[nodes[types[kind_of, NODE], NEXT] - 2] = so_far
+
+
+@kernel
+def _refused(types, kind_of, data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Return why a value is none of a type: since it is of another, or since it is not even JSON."""
+    byte = data[at]
+    if byte != OPEN_LIST and byte != OPEN_OBJECT:  # noqa: PLR1714  (numba compiles this, not a membership)
+        after = scalar_end(data, at, end)
+        if after < 0:
+            return after
+    return -types[kind_of, REASON]
+
+
+@kernel
+def _choose(types, numbers, kind_of, data, at, end, words, nodes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    """Note the branch of a union that a value fits, and return its type, or minus a reason."""
+    byte = data[at]
+    if byte == OPEN_OBJECT:
+        given = OBJECT_GIVEN
+    elif byte == OPEN_LIST:
+        given = LIST_GIVEN
+    elif byte == QUOTE:
+        given = TEXT_GIVEN
+    elif byte == TRUE_BEGINS or byte == FALSE_BEGINS:  # noqa: PLR1714, SIM109
+        given = BOOLEAN_GIVEN
+    else:
+        given = REAL_GIVEN
+        if has_digits(data, at, end):
+            after, digits, _, is_exact, is_whole = scan_number(data, at, end)
+            if after < 0:
+                return after
+            if is_whole:
+                number, has_64_bits = whole_number(data, at, after, digits, is_exact)
+                if has_64_bits:
+                    given = INT_GIVEN if number == np.int64(np.int32(number)) else LONG_GIVEN
+    place = types[kind_of, FIRST] + 2 * given
+    if numbers[place] < 0:
+        return _refused(types, kind_of, data, at, end)
+    words[nodes[types[kind_of, NODE], NEXT] - 1] = numbers[place]
+    return numbers[place + 1]
+
+
+@inlined_kernel
+def _find_field(numbers, table, names, data, at, end, texts, used, stack, top):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    """Return the type of the field whose name begins at ``at``, or -1, and where its value begins; the next one is tried first."""
+    predicted = stack[top - FRAME + 1]
+    if predicted < numbers[table]:
+        field = table + 2 + FIELD_WORDS * predicted
+        size = numbers[field + 1]
+        is_quoted = numbers[field + 3] and end - at > size + 1 and data[at] == QUOTE and data[at + size + 1] == QUOTE
+        if is_quoted and _is_same(names, numbers[field], data, at + 1, size):
+            stack[top - FRAME + 1] = predicted + 1
+            return numbers[field + 2], value_begins(data, at + size + 2, end)
+    number, at = _look_up(numbers, table, names, data, at, end, texts, used)
+    if number < 0:
+        return number, at
+    stack[top - FRAME + 1] = number + 1
+    return numbers[table + 2 + FIELD_WORDS * number + 2], at
+
+
+@kernel
+def _look_up(numbers, table, names, data, at, end, texts, used):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    """Return the number of the field whose name begins at ``at``, or -1, and where its value begins."""
+    if at >= end:
+        return np.int64(-1), CUT
+    if data[at] != QUOTE:
+        return np.int64(-1), BAD
+    at += 1
+    after, has_escapes = text_end(data, at, end)
+    if after < 0:
+        return np.int64(-1), after
+    begins = value_begins(data, after + 1, end)
+    if has_escapes:
+        written = unescape(data, at, after, texts, used[0])
+        return _number_of(numbers, table, names, texts, used[0], written - used[0]), begins
+    return _number_of(numbers, table, names, data, at, after - at), begins
+
+
+@kernel
+def _number_of(numbers, table, names, data, at, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    """Return the number of a field by its name, or -1: slots are tried from that of the name's hash on, up to an empty one."""
+    count, mask = numbers[table], numbers[table + 1]
+    slots = table + 2 + FIELD_WORDS * count
+    slot = hash_of(data, at, size) & mask
+    while numbers[slots + slot] >= 0:
+        field = table + 2 + FIELD_WORDS * numbers[slots + slot]
+        if numbers[field + 1] == size and _is_same(names, numbers[field], data, at, size):
+            return numbers[slots + slot]
+        slot = (slot + 1) & mask
+    return np.int64(-1)
+
+
+@inlined_kernel
+def hash_of(data, at, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Return a hash of bytes (FNV-1a of 32 bits)."""
+    state = np.int64(0x811C9DC5)
+    for k in range(at, at + size):
+        state = ((state ^ np.int64(data[k])) * 0x01000193) & 0xFFFFFFFF
+    return state
+
+
+@inlined_kernel
+def _is_same(names, name, data, at, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    for k in range(size):  # noqa: SIM110  (numba compiles loops)
+        if names[name + k] != data[at + k]:
+            return False
+    return True
+
+
+@kernel
+def _read_key(node, data, at, end, words, nodes, texts, used):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    """Set the key of a pair; return where its value begins."""
+    if at >= end:
+        return CUT
+    if data[at] != QUOTE:
+        return BAD
+    after = _read_text(node, data, at + 1, end, words, nodes, texts, used)
+    return value_begins(data, after, end) if after >= 0 else after
+
+
+@inlined_kernel
+def _set_place(node, at, size, words, nodes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    slot = nodes[node, NEXT] - 2
+    words[slot] = at
+    words[slot + 1] = size
+
+
+@inlined_kernel
+def _read_text(node, data, at, end, words, nodes, texts, used):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    """Set a text that begins at ``at``; return the index after its quote."""
+    after, has_escapes = text_end(data, at, end)
+    if after < 0:
+        return after
+    if has_escapes:
+        written = unescape(data, at, after, texts, used[0])
+        _set_place(node, data.size + used[0], written - used[0], words, nodes)
+        used[0] = written
+    else:
+        _set_place(node, at, after - at, words, nodes)
+    return after + 1
+
+
+@inlined_kernel
+def _read_part(types, kind_of, data, at, end, words, nodes, texts, used, stack, top):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    """Set a value that has no parts; return the index after it. What is frequent comes first."""
+    kind, node, byte = types[kind_of, KIND], types[kind_of, NODE], data[at]
+    if byte == QUOTE and (kind == Kind.TEXT or kind == Kind.ANY):  # noqa: PLR1714
+        return _read_text(node, data, at + 1, end, words, nodes, texts, used)
+    if kind == Kind.INTEGER:
+        number, after = small_number(data, at, end)
+        if after >= 0 and types[kind_of, FIRST] <= number <= types[kind_of, SECOND]:
+            words[nodes[node, NEXT] - 1] = number
+            return after
+    elif (kind == Kind.DOUBLE or kind == Kind.FLOAT) and has_digits(data, at, end):  # noqa: PLR1714
+        return _read_real(types, kind_of, data, at, end, words, nodes)
+    return _read_rare_part(types, kind_of, data, at, end, words, nodes, texts, used, stack, top)
+
+
+@kernel
+def _read_rare_part(types, kind_of, data, at, end, words, nodes, texts, used, stack, top):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, C901, PLR0911, PLR0917
+    kind, node, byte = types[kind_of, KIND], types[kind_of, NODE], data[at]
+    if kind == Kind.INTEGER:
+        if has_digits(data, at, end):
+            return _read_integer(types, kind_of, data, at, end, words, nodes)
+    elif kind == Kind.DOUBLE or kind == Kind.FLOAT:  # noqa: PLR1714
+        return _read_without_digits(types, kind_of, data, at, end, words, nodes)
+    elif kind == Kind.BOOLEAN:
+        if byte == TRUE_BEGINS or byte == FALSE_BEGINS:  # noqa: PLR1714, SIM109
+            words[nodes[node, NEXT] - 1] = byte == TRUE_BEGINS
+            return literal_end(data, at, end)
+    elif kind == Kind.BYTES:
+        if byte == QUOTE:
+            return _read_bytes(types, kind_of, data, at + 1, end, words, nodes, texts, used)
+    elif kind == Kind.ANY or (kind == Kind.RAW_OBJECT and byte == OPEN_OBJECT):
+        after = skip_value(data, at, end, stack, top, MOST_DEPTH - top // FRAME)
+        if after >= 0:
+            _set_place(node, at, after - at, words, nodes)
+        return after
+    elif kind == Kind.TEXT and byte != OPEN_LIST and byte != OPEN_OBJECT:  # noqa: PLR1714
+        after = scalar_end(data, at, end)
+        if after >= 0:
+            _set_place(node, at, after - at, words, nodes)
+        return after
+    return _refused(types, kind_of, data, at, end)
+
+
+@kernel
+def _read_integer(types, kind_of, data, at, end, words, nodes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    after, digits, _, is_exact, is_whole = scan_number(data, at, end)
+    if after < 0:
+        return after
+    if is_whole:
+        number, has_64_bits = whole_number(data, at, after, digits, is_exact)
+        if has_64_bits and types[kind_of, FIRST] <= number <= types[kind_of, SECOND]:
+            words[nodes[types[kind_of, NODE], NEXT] - 1] = number
+            return after
+    return -types[kind_of, REASON]
+
+
+@kernel
+def _read_bytes(types, kind_of, data, at, end, words, nodes, texts, used):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    after, has_escapes = text_end(data, at, end)
+    if after < 0:
+        return after
+    if has_escapes:
+        unescaped = unescape(data, at, after, texts, used[0])
+        written = from_base64(texts, used[0], unescaped, texts, used[0])
+    else:
+        written = from_base64(data, at, after, texts, used[0])
+    size = written - used[0]
+    if written < 0 or (types[kind_of, FIRST] >= 0 and size != types[kind_of, FIRST]):
+        return -types[kind_of, REASON]
+    _set_place(types[kind_of, NODE], data.size + used[0], size, words, nodes)
+    used[0] = written
+    return after + 1
+
+
+@inlined_kernel
+def _read_real(types, kind_of, data, at, end, words, nodes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    """Set a number of digits; where it cannot be rounded exactly at once, the place of its text."""
+    is_float = types[kind_of, KIND] == Kind.FLOAT
+    after, digits, power, is_exact, _ = scan_number_here(data, at, end)
+    if after < 0:
+        return after
+    real, is_rounded = _rounded(digits, power, is_exact, is_float)
+    if is_rounded:
+        _set_real(types, kind_of, -real if data[at] == MINUS else real, words, nodes)
+    else:
+        _set_place(types[kind_of, NODE], at, after - at, words, nodes)
+    return after
+
+
+@inlined_kernel
+def _set_real(types, kind_of, real, words, nodes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    is_float = types[kind_of, KIND] == Kind.FLOAT
+    bits = np.int64(np.float32(real).view(np.int32)) if is_float else np.float64(real).view(np.int64)
+    _set_place(types[kind_of, NODE], bits, 0, words, nodes)
+
+
+@inlined_kernel
+def _rounded(digits, power, is_exact, is_float):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Return a number and whether it is the nearest one (Clinger): two numbers that are exact, and one operation that rounds."""
+    if not is_exact or digits > _EXACT_DIGITS or not -22 <= power <= 22:
+        return 0.0, False
+    real = np.float64(digits)
+    if power < 0:
+        real /= _POWERS[-power]
+    else:
+        real *= _POWERS[power]
+    if is_float and digits > 0:
+        # It is rounded again; wrong only for what the first step put right between two floats.
+        is_between = (np.float64(real).view(np.int64) & 0x1FFFFFFF) == 0x10000000
+        return real, not is_between and _SMALLEST_FLOAT <= real <= _LARGEST_FLOAT
+    return real, True
+
+
+@kernel
+def _read_without_digits(types, kind_of, data, at, end, words, nodes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    """Set a number that is not finite, as Python writes it, or in quotes as Java does."""
+    begin = at + (data[at] == QUOTE)
+    if begin >= end:
+        return CUT
+    byte = data[begin]
+    if byte != 0x4E and byte != 0x49 and byte != MINUS:  # noqa: PLR1714
+        return _refused(types, kind_of, data, at, end)
+    after = literal_end(data, begin, end)
+    if begin > at:
+        if after < 0 or after >= end or data[after] != QUOTE:
+            return _refused(types, kind_of, data, at, end)
+        after += 1
+    if after >= 0:
+        real = np.nan if byte == 0x4E else (-np.inf if byte == MINUS else np.inf)
+        _set_real(types, kind_of, real, words, nodes)
+    return after

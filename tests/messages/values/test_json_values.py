@@ -1,0 +1,356 @@
+"""JSON values: any document by any schema, against a slow reader of the tests' own, and Pulsar."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from ledgerfs.errors import InvalidSchemaError
+from ledgerfs.messages.values import arena, row_spans
+from ledgerfs.messages.values.decoders import decoder_of
+from ledgerfs.messages.values.json_values import JsonDecoder
+from ledgerfs.messages.values.value_program import NULL
+from tests.support.avro import schemas
+from tests.support.json_documents import STYLES, ContradictionError, Given, Number, Reader, clean, documents, load
+from tests.support.typed_golden import topic
+
+ADDRESS = {
+    "type": "record",
+    "name": "Address",
+    "fields": [
+        {"name": "street", "type": ["null", "string"]},
+        {"name": "number", "type": ["null", "int"]},
+        {"name": "lines", "type": {"type": "array", "items": "string"}},
+        {"name": "ways", "type": {"type": "map", "values": "double"}},
+        {
+            "name": "near",
+            "type": ["null", {"type": "record", "name": "Near", "fields": [{"name": "far", "type": "long"}]}],
+        },
+    ],
+}
+NOTHING = {"street": None, "number": None, "lines": None, "ways": None, "near": None}
+
+
+def payloads(documents: list[bytes | None]) -> tuple[Any, ...]:
+    data = np.frombuffer(b"".join(one or b"" for one in documents), np.uint8)
+    sizes = np.array([len(one or b"") for one in documents], np.int64)
+    ends = np.cumsum(sizes)
+    return data, ends - sizes, ends, np.array([one is not None for one in documents], bool)
+
+
+def decode(decoder: JsonDecoder, documents: list[bytes | None]) -> tuple[list[Any], list[str]]:
+    """Return values, and why those that are null are not there."""
+    array, reasons = decoder.decode(*payloads(documents))
+    array.validate(full=True)
+    assert array.type == decoder.type
+    assert all(one is None for one, reason in zip(array.to_pylist(), reasons, strict=True) if reason)
+    return comparable(array), [decoder.explain(one) if one > 0 else "" for one in reasons.tolist()]
+
+
+def comparable(array: pa.Array, zero: float = -0.0) -> list[Any]:
+    """Return an array as objects, its floating-point numbers as text: NaN equals NaN, and -0.0 is not 0.0 unless that is ``zero``."""
+
+    def plain(value: Any, kind: pa.DataType) -> Any:
+        if value is None:
+            return None
+        if pa.types.is_struct(kind):
+            return {one.name: plain(value[one.name], one.type) for one in kind}
+        if pa.types.is_map(kind):
+            return [(key, plain(one, kind.item_type)) for key, one in value]
+        if pa.types.is_list(kind):
+            return [plain(one, kind.value_type) for one in value]
+        return repr(value + zero) if pa.types.is_floating(kind) else value
+
+    return [plain(one, array.type) for one in array.to_pylist()]
+
+
+def of_address(*documents: str) -> tuple[list[Any], list[str]]:
+    return decode(JsonDecoder.of_schema(json.dumps(ADDRESS)), [one.encode() for one in documents])
+
+
+@st.composite
+def written(draw: Any) -> tuple[Any, list[bytes | None]]:
+    schema = draw(schemas())
+    styles = draw(STYLES)
+    values = draw(st.lists(st.none() | documents(schema).map(styles.document), max_size=8))
+    return schema, values
+
+
+@given(written())
+@settings(max_examples=400, deadline=None)
+def test_any_document_of_any_schema(made: tuple[Any, list[bytes | None]]) -> None:
+    schema, texts = made
+    rows, reasons = decode(JsonDecoder.of_schema(json.dumps(schema)), texts)
+    read = Reader.of(schema)
+    for row, text, reason in zip(rows, texts, reasons, strict=True):
+        try:
+            wanted = None if text is None else read(load(text))
+        except ContradictionError:
+            assert " is no" in reason
+        else:
+            assert not reason
+            assert row == wanted
+
+
+@given(written(), st.data())
+@settings(max_examples=300, deadline=None)
+def test_a_damaged_document_changes_no_other(made: tuple[Any, list[bytes | None]], data: st.DataObject) -> None:
+    schema, texts = made
+    decoder = JsonDecoder.of_schema(json.dumps(schema))
+    texts = [one for one in texts if one]
+    if not texts:
+        return
+    at = data.draw(st.integers(0, len(texts) - 1))
+    cut = data.draw(st.integers(0, len(texts[at]) - 1))
+    byte = bytes([data.draw(st.integers(0, 255))])
+    damaged = data.draw(
+        st.sampled_from((texts[at][:cut], texts[at] + byte, texts[at][:cut] + byte + texts[at][cut + 1 :]))
+    )
+    whole, whole_reasons = decode(decoder, texts)
+    rows, reasons = decode(decoder, [*texts[:at], damaged, *texts[at + 1 :]])
+    assert rows[:at] + rows[at + 1 :] == whole[:at] + whole[at + 1 :]
+    assert reasons[:at] + reasons[at + 1 :] == whole_reasons[:at] + whole_reasons[at + 1 :]
+    if not reasons[at]:
+        assert rows[at] == Reader.of(schema)(load(damaged.decode("utf-8", "replace").encode()))
+
+
+@given(st.binary(max_size=30) | st.text('{}[]:,"\\nulltrefas 019.eE+-NaIity', max_size=30).map(str.encode))
+@settings(max_examples=1000, deadline=None)
+@example(b"\xef\xbb\xbf{}")
+@example(b'{"a":1e}')
+@example(b"01")
+@example(b"-")
+@example(b"1.")
+@example(b'"\\ud800\\ud800"')
+@example(b'"\\u12')
+@example(b"[1,]")
+@example(b"\x00")
+def test_what_is_no_json_is_refused(text: bytes) -> None:
+    """As Python does, which also knows NaN and Infinity."""
+    rows, reasons = decode(JsonDecoder.of_type(pa.string()), [text])
+    try:
+        value = load(text.decode("utf-8-sig", "replace").encode())
+    except ValueError:
+        assert reasons != [""]
+        return
+    assert reasons == [""]
+    if value is None or (isinstance(value, str) and not isinstance(value, Number)):
+        assert rows == [value and clean(value)]
+    else:
+        assert load(rows[0].encode()) == value
+
+
+def test_fields_come_in_any_order_or_not_at_all_and_others_are_left_out() -> None:
+    rows, reasons = of_address(
+        '{"number":1,"street":"a"}',
+        " {\n} ",
+        "null",
+        '{"x":{"street":[{}]},"\\u0073treet":"b","near":{"far":2,"y":[1]}}',
+    )
+    assert rows == [
+        NOTHING | {"number": 1, "street": "a"},
+        NOTHING,
+        None,
+        NOTHING | {"street": "b", "near": {"far": 2}},
+    ]
+    assert reasons == [""] * 4
+
+
+def test_of_a_field_that_is_given_twice_the_last_counts() -> None:
+    rows, _ = of_address(
+        '{"lines":["a","b"],"lines":["c"],"ways":{"k":1,"k":2},"near":{"far":1},"near":{}}',
+        '{"lines":["d"],"ways":{"a":1},"ways":{"b":2},"street":"a","street":null}',
+        '{"lines":["e"],"lines":null,"ways":{"m":1,"n":2,"m":3}}',
+        '{"lines":["f",null]}',
+    )
+    assert rows == [
+        NOTHING | {"lines": ["c"], "ways": [("k", "2.0")], "near": {"far": None}},
+        NOTHING | {"lines": ["d"], "ways": [("b", "2.0")]},
+        NOTHING | {"ways": [("n", "2.0"), ("m", "3.0")]},
+        NOTHING | {"lines": ["f", None]},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"number":1.0}', "its field 'number' is no int"),
+        ('{"number":2147483648}', "its field 'number' is no int"),
+        ('{"number":"1"}', "its field 'number' is no int"),
+        ('{"street":["a"]}', "its field 'street' is no text"),
+        ('{"lines":"one"}', "its field 'lines' is no list"),
+        ('{"lines":["a",{}]}', "an item of its field 'lines' is no text"),
+        ('{"ways":{"k":true}}', "a value of its field 'ways' is no number"),
+        ('{"near":{"far":9223372036854775808}}', "its field 'near.far' is no long"),
+        ('{"near":[]}', "its field 'near' is no object"),
+        ("[]", "it is no object"),
+        ("{} {}", "bytes follow after its last field"),
+        ('{"street":"a', "it ends inside a field"),
+        ("", "it ends inside a field"),
+        ('{"street":"a\n"}', "it is no JSON"),
+        ("{street:1}", "it is no JSON"),
+    ],
+)
+def test_why_a_document_is_not_read(text: str, reason: str) -> None:
+    rows, reasons = of_address('{"number":1}', text, '{"number":2}')
+    assert reasons == ["", reason, ""]
+    assert [one and one["number"] for one in rows] == [1, None, 2]
+
+
+def test_hostile_documents_are_refused() -> None:
+    deep = '{"x":' + "[" * 10**6 + "]" * 10**6 + "}"
+    deep_enough = '{"number":3,"x":' + "[" * 999 + "]" * 999 + "}"
+    long = '{"number":' + "9" * 10**6 + "}"
+    rows, reasons = of_address('{"number":1}', deep, long, "[" * 10**6, '{"a":' * 10**6, deep_enough, '{"number":2}')
+    assert [one and one["number"] for one in rows] == [1, None, None, None, None, 3, 2]
+    assert reasons == [
+        "", "it is nested too deeply", "its field 'number' is no int", "it is no object", "it is nested too deeply", "", ""
+    ]  # fmt: skip
+
+
+def test_very_long_numbers_and_texts() -> None:
+    decoder = JsonDecoder.of_schema('{"type":"map","values":["null","double","string"]}')
+    numbers = ["9" * 10**5, "0." + "0" * 10**5 + "1", "1" + "0" * 300, "1e-99999999999999999999", "0" + ".0" * 1]
+    texts = ["\\u00e9" * 10**5, "\\n"]
+    rows, reasons = decode(decoder, [f'{{"k":{one}}}'.encode() for one in [*numbers, *(f'"{one}"' for one in texts)]])
+    assert not any(reasons)
+    assert [one[0][1]["double"] for one in rows[:5]] == ["inf", "0.0", "1e+300", "0.0", "0.0"]
+    assert [one[0][1]["string"] for one in rows[5:]] == ["é" * 10**5, "\n"]
+
+
+def test_many_documents_need_more_room_than_there_is_at_first() -> None:
+    text = json.dumps({"lines": [f"\t{one}" for one in range(100)], "ways": {str(one): one for one in range(50)}})
+    rows, reasons = of_address(*[text] * 300)
+    assert not any(reasons)
+    assert all(one == rows[0] for one in rows)
+    assert rows[0]["lines"] == [f"\t{one}" for one in range(100)]
+    assert rows[0]["ways"] == [(str(one), repr(float(one))) for one in range(50)]
+
+
+def test_rows_that_need_several_arenas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_spans, "FIRST_WORDS", 256)
+    texts = [json.dumps({"street": f"\t{row}" * 50, "lines": [f"é{row}"] * 3, "number": row}) for row in range(100)]
+    rows, reasons = of_address(*texts)
+    assert not any(reasons)
+    assert [NOTHING | json.loads(text) for text in texts] == rows
+
+
+def test_a_document_of_very_many_values_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arena, "MOST_WORDS", 1 << 14)
+    schema = {"type": "array", "items": ADDRESS}
+    decoder = JsonDecoder.of_schema(json.dumps(schema))
+    many = b"[" + b",".join([b"{}"] * 10_000) + b"]"
+    rows, reasons = decode(decoder, [b'[{"street":"\\n"}]', many, b'[{"street":"\\t"}]'])
+    assert reasons == ["", "its columns would take more memory than all messages of an entry", ""]
+    assert [one and one[0]["street"] for one in rows] == ["\n", None, "\t"]
+
+
+def test_times_are_whole_numbers() -> None:
+    schema = {
+        "type": "record",
+        "name": "T",
+        "fields": [
+            {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+            {"name": "day", "type": ["null", {"type": "int", "logicalType": "date"}]},
+            {"name": "of_day", "type": {"type": "int", "logicalType": "time-millis"}},
+            {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+        ],
+    }
+    decoder = JsonDecoder.of_schema(json.dumps(schema))
+    array, reasons = decoder.decode(
+        *payloads([b'{"at":1,"day":2,"of_day":3,"price":1.50}', b'{"of_day":86400000}', b'{"at":"1970-01-01"}'])
+    )
+    wanted = {"at": pa.timestamp("ms", "UTC"), "day": pa.date32(), "of_day": pa.time32("ms"), "price": pa.string()}
+    assert array.type == pa.struct(wanted)
+    assert [decoder.explain(one) for one in reasons[1:]] == [
+        "its field 'of_day' is no time of day in milliseconds",
+        "its field 'at' is no time in milliseconds",
+    ]
+    fields = [array.field(name) for name in ("at", "day", "of_day")]
+    assert [one.cast(pa.int32() if one.type.bit_width == 32 else pa.int64())[0].as_py() for one in fields] == [1, 2, 3]
+    assert array[0]["price"].as_py() == "1.50"
+
+
+def test_numbers_without_digits_are_real() -> None:
+    texts = [b"NaN", b"-Infinity", b'"NaN"', b'"Infinity"', b'"NaN', b'"x"', b"-Inf", b"NaNs", b"-0.0"]
+    rows, reasons = decode(JsonDecoder.of_schema('"double"'), texts)
+    assert rows[:4] == ["nan", "-inf", "nan", "inf"]
+    assert rows[8] == "-0.0"
+    assert [bool(one) for one in reasons] == [False] * 4 + [True] * 4 + [False]
+
+
+def test_types_that_json_is_not_read_as() -> None:
+    twice = pa.struct([pa.field("a", pa.int64()), pa.field("a", pa.int64())])
+    for kind in (pa.decimal128(3, 1), pa.uint64(), twice, pa.map_(pa.int64(), pa.string())):
+        with pytest.raises(InvalidSchemaError):
+            JsonDecoder.of_type(kind)
+
+
+GOLDEN = ("json-odd", "json-pojo", "json-random-0", "json-random-1", "json-string", "py-json", "type-changed")
+CONTRADICTIONS = {
+    b'{"number":9223372036854775807}': "its field 'number' is no int",
+    b'{"number":9223372036854775808,"street":"more than a long"}': "its field 'number' is no int",
+    b'{"number":1.0}': "its field 'number' is no int",
+    b'{"number":"12"}': "its field 'number' is no int",
+    b'{"street":5,"lines":"one"}': "its field 'lines' is no list",
+    b'{"number":1e3}': "its field 'number' is no int",
+    b'{"number":0.1,"x":123456789.123456789123456789}': "its field 'number' is no int",
+    b'{"number":-0.0}': "its field 'number' is no int",
+}
+"""Documents of `json-odd` that Pulsar's client gives as they are, since it asks no schema."""
+
+
+def written_as(node: dict[str, Any]) -> Any:
+    """Return the document of which Pulsar's client gave a value; it loses the sign of -0.0."""
+    match node["t"]:
+        case "null":
+            return None
+        case "object":
+            return Given(tuple((name, written_as(one)) for name, one in node["v"].items()))
+        case "array":
+            return [written_as(one) for one in node["v"]]
+        case "boolean":
+            return node["v"] == "true"
+        case "string":
+            return node["v"]
+        case _:
+            return Number(node["v"])
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_documents_of_pulsar(golden_typed: Path, name: str) -> None:
+    found = topic(golden_typed, f"public/typed/{name}")
+    compared = 0
+    for number in np.unique(found.versions).tolist():
+        info = found.schemas[number]
+        if info.type != "JSON":
+            continue
+        which = np.flatnonzero(found.versions == number)
+        array, reasons = found.decode(decoder := decoder_of(info), which)
+        read = Reader.of(json.loads(info.data))
+        texts = found.rows["value"].take(pa.array(which)).to_pylist()
+        for text, row, reason, place in zip(texts, comparable(array, 0.0), reasons.tolist(), which, strict=True):
+            if text in CONTRADICTIONS:
+                assert (name, decoder.explain(reason)) == ("json-odd", CONTRADICTIONS[text])
+            else:
+                assert reason == (0 if text is not None else NULL)
+                assert row == read(written_as(found.expected[place]["value"]))
+            compared += 1
+    assert compared > 30
+
+
+@pytest.mark.parametrize("name", ["json-pojo", "json-random-0", "json-random-1", "py-json"])
+def test_documents_of_all_versions_by_the_newest_schema(golden_typed: Path, name: str) -> None:
+    found = topic(golden_typed, f"public/typed/{name}")
+    newest = found.schemas[max(found.schemas)]
+    read = Reader.of(json.loads(newest.data))
+    for number in np.unique(found.versions).tolist():
+        which = np.flatnonzero(found.versions == number)
+        array, reasons = found.decode(decoder_of(found.schemas[number], newest), which)
+        assert not (reasons > 0).any()
+        assert comparable(array, 0.0) == [read(written_as(found.expected[place]["value"])) for place in which]
