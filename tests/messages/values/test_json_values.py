@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.errors import InvalidSchemaError
+from ledgerfs.formats.schemas.schema_info import key_value_schema
 from ledgerfs.messages.values import arena, row_spans
 from ledgerfs.messages.values.decoders import decoder_of
 from ledgerfs.messages.values.json_values import JsonDecoder
@@ -354,3 +355,22 @@ def test_documents_of_all_versions_by_the_newest_schema(golden_typed: Path, name
         array, reasons = found.decode(decoder_of(found.schemas[number], newest), which)
         assert not (reasons > 0).any()
         assert comparable(array, 0.0) == [read(written_as(found.expected[place]["value"])) for place in which]
+
+
+@pytest.mark.parametrize("encoding", ["inline", "separated"])
+@pytest.mark.parametrize("parts", ["json-int64", "string-json"])
+def test_pairs_of_pulsar_with_a_document(golden_typed: Path, encoding: str, parts: str) -> None:
+    found = topic(golden_typed, f"public/typed/kv-{encoding}-{parts}")
+    (info,) = found.schemas.values()
+    pair = key_value_schema(info)
+    kinds = {"INT64": '"long"', "STRING": '"string"'}
+    read = {
+        name: Reader.of(json.loads(kinds.get(one.type, one.data)))
+        for name, one in (("key", pair.key), ("value", pair.value))
+    }
+    array, reasons = found.decode(decoder_of(info), np.arange(found.versions.size))
+    assert not (reasons > 0).any()
+    for row, expected in zip(comparable(array, 0.0), found.expected, strict=True):
+        said = expected["value"]
+        wanted = None if said["t"] == "null" else {name: one(written_as(said[name])) for name, one in read.items()}
+        assert row == wanted
