@@ -15,7 +15,7 @@ from ledgerfs.formats.schemas.schema_info import key_value_schema
 from ledgerfs.messages.values import arena, row_spans
 from ledgerfs.messages.values.decoders import decoder_of
 from ledgerfs.messages.values.json_values import JsonDecoder
-from ledgerfs.messages.values.value_program import NULL
+from ledgerfs.messages.values.value_program import NULL, REASONS, Reason
 from tests.support.avro import schemas
 from tests.support.json_documents import STYLES, ContradictionError, Given, Number, Reader, clean, documents, load
 from tests.support.typed_golden import topic
@@ -247,7 +247,7 @@ def test_a_document_of_very_many_values_is_refused(monkeypatch: pytest.MonkeyPat
     decoder = JsonDecoder.of_schema(json.dumps(schema))
     many = b"[" + b",".join([b"{}"] * 10_000) + b"]"
     rows, reasons = decode(decoder, [b'[{"street":"\\n"}]', many, b'[{"street":"\\t"}]'])
-    assert reasons == ["", "its columns would take more memory than all messages of an entry", ""]
+    assert reasons == ["", REASONS[Reason.TOO_LARGE], ""]
     assert [one and one[0]["street"] for one in rows] == ["\n", None, "\t"]
 
 
@@ -275,6 +275,11 @@ def test_times_are_whole_numbers() -> None:
     fields = [array.field(name) for name in ("at", "day", "of_day")]
     assert [one.cast(pa.int32() if one.type.bit_width == 32 else pa.int64())[0].as_py() for one in fields] == [1, 2, 3]
     assert array[0]["price"].as_py() == "1.50"
+
+
+def test_no_documents() -> None:
+    assert of_address() == ([], [])
+    assert of_address("", "") == ([None, None], ["it ends inside a field"] * 2)
 
 
 def test_numbers_without_digits_are_real() -> None:
