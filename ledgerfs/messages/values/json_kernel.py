@@ -32,6 +32,7 @@ from ledgerfs.messages.values.json_tokens import (
     after_mark,
     has_digits,
     literal_end,
+    rounded,
     scalar_end,
     scan_number,
     scan_number_here,
@@ -79,9 +80,6 @@ class Kind(IntEnum):
 
 OBJECT_GIVEN, LIST_GIVEN, TEXT_GIVEN, BOOLEAN_GIVEN, INT_GIVEN, LONG_GIVEN, REAL_GIVEN = range(7)
 """What a value of a union may be. The table of a `Kind.CHOICE` has a branch and its type for each; minus one where none fits."""
-_POWERS = np.array([10.0**k for k in range(23)])
-_EXACT_DIGITS = 1 << 53
-_SMALLEST_FLOAT, _LARGEST_FLOAT = 2.0**-126, 3.4028234663852886e38
 
 
 @kernel
@@ -476,7 +474,7 @@ def _read_real(types, kind_of, data, at, end, words, nodes):  # type: ignore[no-
     after, digits, power, is_exact, _ = scan_number_here(data, at, end)
     if after < 0:
         return after
-    real, is_rounded = _rounded(digits, power, is_exact, is_float)
+    real, is_rounded = rounded(digits, power, is_exact, is_float)
     if is_rounded:
         _set_real(types, kind_of, -real if data[at] == MINUS else real, words, nodes)
     else:
@@ -489,23 +487,6 @@ def _set_real(types, kind_of, real, words, nodes):  # type: ignore[no-untyped-de
     is_float = types[kind_of, KIND] == Kind.FLOAT
     bits = np.int64(np.float32(real).view(np.int32)) if is_float else np.float64(real).view(np.int64)
     _set_place(types[kind_of, NODE], bits, 0, words, nodes)
-
-
-@inlined_kernel
-def _rounded(digits, power, is_exact, is_float):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return a number and whether it is the nearest one (Clinger): two numbers that are exact, and one operation that rounds."""
-    if not is_exact or digits > _EXACT_DIGITS or not -22 <= power <= 22:
-        return 0.0, False
-    real = np.float64(digits)
-    if power < 0:
-        real /= _POWERS[-power]
-    else:
-        real *= _POWERS[power]
-    if is_float and digits > 0:
-        # It is rounded again; wrong only for what the first step put right between two floats.
-        is_between = (np.float64(real).view(np.int64) & 0x1FFFFFFF) == 0x10000000
-        return real, not is_between and _SMALLEST_FLOAT <= real <= _LARGEST_FLOAT
-    return real, True
 
 
 @kernel

@@ -28,6 +28,9 @@ _LITERALS = tuple(
     (np.frombuffer(one.encode(), np.uint8)) for one in ("null", "true", "false", "NaN", "Infinity", "-Infinity")
 )
 _NULL, _TRUE, _FALSE, _NAN, _INFINITY, _MINUS_INFINITY = _LITERALS
+_POWERS = np.array([10.0**k for k in range(23)])
+_EXACT_DIGITS = 1 << 53
+_SMALLEST_FLOAT, _LARGEST_FLOAT = 2.0**-126, 3.4028234663852886e38
 _ONES = 0x0101010101010101
 _HIGH_BITS = np.int64(-0x7F7F7F7F7F7F7F80)
 
@@ -280,6 +283,23 @@ def whole_number(data, at, after, digits, is_exact):  # type: ignore[no-untyped-
     if is_negative:
         return number, True
     return -number, number != np.int64(-0x8000000000000000)
+
+
+@inlined_kernel
+def rounded(digits, power, is_exact, is_float):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Return a number and whether it is the nearest one (Clinger): two numbers that are exact, and one operation that rounds."""
+    if not is_exact or digits > _EXACT_DIGITS or not -22 <= power <= 22:
+        return 0.0, False
+    real = np.float64(digits)
+    if power < 0:
+        real /= _POWERS[-power]
+    else:
+        real *= _POWERS[power]
+    if is_float and digits > 0:
+        # It is rounded again; wrong only for what the first step put right between two floats.
+        is_between = (np.float64(real).view(np.int64) & 0x1FFFFFFF) == 0x10000000
+        return real, not is_between and _SMALLEST_FLOAT <= real <= _LARGEST_FLOAT
+    return real, True
 
 
 @kernel
