@@ -12,6 +12,7 @@ import numpy as np
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.messages.kernels.arrays import borrowed
 from ledgerfs.messages.values.arena import BEGIN, END, NEXT
+from ledgerfs.messages.values.json_names import FIELD_WORDS, is_same, look_up
 from ledgerfs.messages.values.json_texts import from_base64, unescape
 from ledgerfs.messages.values.json_tokens import (
     BAD,
@@ -56,8 +57,6 @@ TYPE_WORDS = 8
 KIND, MARK, NODE, FIRST, SECOND, REASON, LAST = range(7)
 """Words of a type: what it is, the node that says whether it is there or -1, that of its value, two arguments, the reason of a value that
 is none of it, and the node after its last one."""
-FIELD_WORDS = 4
-"""Words of a field: where its name is among the names, the name's size, its type, and whether the name is written without escapes."""
 
 
 class Kind(IntEnum):
@@ -300,63 +299,14 @@ def _find_field(numbers, table, names, data, at, end, texts, used, stack, top): 
         field = table + 2 + FIELD_WORDS * predicted
         size = numbers[field + 1]
         is_quoted = numbers[field + 3] and end - at > size + 1 and data[at] == QUOTE and data[at + size + 1] == QUOTE
-        if is_quoted and _is_same(names, numbers[field], data, at + 1, size):
+        if is_quoted and is_same(names, numbers[field], data, at + 1, size):
             stack[top - FRAME + 1] = predicted + 1
             return numbers[field + 2], value_begins(data, at + size + 2, end)
-    number, at = _look_up(numbers, table, names, data, at, end, texts, used)
+    number, at = look_up(numbers, table, names, data, at, end, texts, used)
     if number < 0:
         return number, at
     stack[top - FRAME + 1] = number + 1
     return numbers[table + 2 + FIELD_WORDS * number + 2], at
-
-
-@kernel
-def _look_up(numbers, table, names, data, at, end, texts, used):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-    """Return the number of the field whose name begins at ``at``, or -1, and where its value begins."""
-    if at >= end:
-        return np.int64(-1), CUT
-    if data[at] != QUOTE:
-        return np.int64(-1), BAD
-    at += 1
-    after, has_escapes = text_end(data, at, end)
-    if after < 0:
-        return np.int64(-1), after
-    begins = value_begins(data, after + 1, end)
-    if has_escapes:
-        written = unescape(data, at, after, texts, used[0])
-        return _number_of(numbers, table, names, texts, used[0], written - used[0]), begins
-    return _number_of(numbers, table, names, data, at, after - at), begins
-
-
-@kernel
-def _number_of(numbers, table, names, data, at, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-    """Return the number of a field by its name, or -1: slots are tried from that of the name's hash on, up to an empty one."""
-    count, mask = numbers[table], numbers[table + 1]
-    slots = table + 2 + FIELD_WORDS * count
-    slot = hash_of(data, at, size) & mask
-    while numbers[slots + slot] >= 0:
-        field = table + 2 + FIELD_WORDS * numbers[slots + slot]
-        if numbers[field + 1] == size and _is_same(names, numbers[field], data, at, size):
-            return numbers[slots + slot]
-        slot = (slot + 1) & mask
-    return np.int64(-1)
-
-
-@inlined_kernel
-def hash_of(data, at, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Return a hash of bytes (FNV-1a of 32 bits)."""
-    state = np.int64(0x811C9DC5)
-    for k in range(at, at + size):
-        state = ((state ^ np.int64(data[k])) * 0x01000193) & 0xFFFFFFFF
-    return state
-
-
-@inlined_kernel
-def _is_same(names, name, data, at, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    for k in range(size):  # noqa: SIM110  (numba compiles loops)
-        if names[name + k] != data[at + k]:
-            return False
-    return True
 
 
 @kernel
