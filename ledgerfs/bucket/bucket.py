@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ledgerfs.bucket.catalog_file import max_age_of
 from ledgerfs.bucket.current_catalog import CatalogFiles, CurrentCatalog
@@ -30,11 +30,14 @@ from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.traffic import TrafficStats
 
+if TYPE_CHECKING:
+    from ledgerfs.formats.schemas.schema_versions import TopicSchemas
+
 _T = TypeVar("_T")
 
 _FOR_OTHER_ROOMS = frozenset(
     {"attached", "dialect_of", "dialects", "list_all", "list_to_write", "listed_catalog", "raw_store", "reader", "readers_of"}
-    | {"store", "survey", "uncached_reader", "warn_of_unplaced"}
+    | {"schemas_of", "store", "survey", "uncached_reader", "warn_of_unplaced"}
 )  # fmt: skip
 """Names that are not part of the public API."""
 
@@ -241,6 +244,17 @@ class Bucket:
     def readers_of(self, managed_ledger: str | None, catalog: Catalog) -> list[LedgerReader]:
         """Return the ledgers of one managed ledger in a catalog of this bucket, ascending by id, each once."""
         return [self._readers.reader(ref) for ref in catalog.refs_of(managed_ledger) if ref.copy == 0]
+
+    def schemas_of(self, topic: str) -> "TopicSchemas":
+        """Return the schemas of a topic that are saved in the bucket, or given by hand: read anew by each call.
+
+        Raises as `ledgerfs.schemas.saved_schemas.SavedSchemas.versions`.
+        """
+        # These read JSON of schemas, which most topics' bytes do not need.
+        from ledgerfs.formats.schemas.schema_versions import TopicSchemas
+        from ledgerfs.schemas.saved_schemas import SavedSchemas
+
+        return TopicSchemas.of(SavedSchemas(self._raw_store).versions(topic))
 
     def warn_of_unplaced(self, managed_ledgers: Iterable[str | None], catalog: Catalog) -> None:
         """Warn (`UnplacedLedgersWarning`) of ledgers that may belong to these topics, once for each catalog and topic.

@@ -26,7 +26,6 @@ from ledgerfs.scan.options import (
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
     from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
-    from ledgerfs.formats.schemas.schema_versions import TopicSchemas
     from ledgerfs.ledgers.catalog import Catalog
     from ledgerfs.scan.message_by_id import Message
     from ledgerfs.scan.message_id import MessageId
@@ -186,7 +185,7 @@ class Topic:
             transactions=transactions, on_corrupt=on_corrupt, private_keys=private_keys, on_encrypted=on_encrypted,
             include_markers=include_markers, check_checksums=check_checksums, max_message_bytes=max_message_bytes,
             values=values, schema_version=schema_version, flatten=flatten, on_undecodable=on_undecodable,
-            schemas=self._schemas,
+            schemas=lambda: self.bucket.schemas_of(self.name),
         )  # fmt: skip
         catalog = self.bucket.catalog
         names = self._managed_ledgers(catalog)
@@ -210,12 +209,20 @@ class Topic:
         include_markers: bool = False,
         check_checksums: bool = True,
         max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
+        values: Values = "bytes",
+        schema_version: "int | str | SchemaInfo | dict[str, Any]" = "latest",
+        flatten: bool = False,
+        on_undecodable: OnUndecodable = "raise",
     ) -> int:
-        """Return the number of messages, without building or decompressing them; the options are those of `scan`."""
+        """Return the number of messages; the options are those of `scan`.
+
+        Messages are not built or decompressed, but for typed values with ``on_undecodable="skip"``: only decoding tells which these are.
+        """
         return self.scan(
             (), start_time=start_time, end_time=end_time, clock_slack_ms=clock_slack_ms, transactions=transactions,
             on_corrupt=on_corrupt, private_keys=private_keys, on_encrypted=on_encrypted,
             include_markers=include_markers, check_checksums=check_checksums, max_message_bytes=max_message_bytes,
+            values=values, schema_version=schema_version, flatten=flatten, on_undecodable=on_undecodable,
         ).count()  # fmt: skip
 
     def message(
@@ -269,14 +276,7 @@ class Topic:
 
         Raises as `ledgerfs.schemas.saved_schemas.SavedSchemas.versions`.
         """
-        return self._schemas().versions
-
-    def _schemas(self) -> "TopicSchemas":
-        # These read JSON of schemas, which most topics' bytes do not need.
-        from ledgerfs.formats.schemas.schema_versions import TopicSchemas
-        from ledgerfs.schemas.saved_schemas import SavedSchemas
-
-        return TopicSchemas.of(SavedSchemas(self.bucket.raw_store).versions(self.name))
+        return self.bucket.schemas_of(self.name).versions
 
     def _managed_ledgers(self, catalog: "Catalog") -> list[str | None]:
         return self._named.managed_ledgers(catalog)

@@ -18,6 +18,7 @@ from ledgerfs.messages.decode.entries import Skipped
 from ledgerfs.scan.merged_batches import merged_by_publish_time
 from ledgerfs.scan.options import Order
 from ledgerfs.scan.scan import Scan, schema_table
+from ledgerfs.scan.value_reading import Undecodable, add_undecodable
 
 PartitionLedgers = tuple[str, Sequence[LedgerReader], Sequence[MissingLedger]]
 """Name of a partition, its ledgers, and its ledgers that cannot be read."""
@@ -98,6 +99,14 @@ class PartitionedScan:
         return [one for scan in self.partitions for one in scan.incomplete]
 
     @property
+    def undecodable(self) -> list[Undecodable]:
+        """After an iteration: values that could not be decoded, by version and reason, of all partitions."""
+        found: list[Undecodable] = []
+        for one in (one for scan in self.partitions for one in scan.undecodable):
+            add_undecodable(found, one)
+        return found
+
+    @property
     def missing(self) -> tuple[MissingLedger, ...]:
         """Ledgers of all partitions that cannot be read; they raise `MissingLedgerError` as those of a `Scan` do."""
         return tuple(one for scan in self.partitions for one in scan.missing)
@@ -109,10 +118,11 @@ class PartitionedScan:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         self._begin()
-        # Batches with the requested columns: the publish time may be read only for merging.
-        names = self.schema.names
         if self.order == "publish_time":
-            return (batch.select(names) for batch in merged_by_publish_time([iter(scan) for scan in self.partitions]))
+            # The publish time may be read only for merging: then it is the last column, and a field of values may have its name.
+            schema = self.schema
+            merged = merged_by_publish_time([iter(scan) for scan in self.partitions])
+            return (pa.RecordBatch.from_arrays(batch.columns[: len(schema)], schema=schema) for batch in merged)
         return chain.from_iterable(self.partitions)
 
     def count(self) -> int:
@@ -135,4 +145,5 @@ class PartitionedScan:
         """Require all ledgers of all partitions, before the first row of any, and reset the results of an earlier iteration."""
         self.require_all()
         for scan in self.partitions:
-            scan.skipped, scan.incomplete, scan.basis, scan.on_read = [], [], Basis.unknown(), self.on_read
+            scan.skipped, scan.incomplete, scan.undecodable = [], [], []
+            scan.basis, scan.on_read = Basis.unknown(), self.on_read

@@ -158,6 +158,8 @@ class Scan:
         reading = ValueReading(values, wanted, self.undecodable)
         untyped = replace(self, values=None, options=replace(self.options, columns=values.columns_for(wanted)))
         for batch in untyped:
+            # Whoever stops early asks what was left out before, too.
+            self.skipped, self.incomplete = untyped.skipped, untyped.incomplete
             yield reading(batch)
         self.skipped, self.incomplete, self.basis = untyped.skipped, untyped.incomplete, untyped.basis
 
@@ -168,7 +170,11 @@ class Scan:
         rows, messages are decrypted with the keys given. Raises as an iteration does, and sets the same attributes.
         """
         if self.values is not None and self.values.on_undecodable == "skip":
-            return sum(batch.num_rows for batch in replace(self, options=replace(self.options, columns=("ledger_id",))))
+            told = replace(self, options=replace(self.options, columns=("ledger_id",)))
+            left: int = sum(batch.num_rows for batch in told)
+            self.skipped, self.incomplete, self.basis = told.skipped, told.incomplete, told.basis
+            self.undecodable = told.undecodable
+            return left
         options = replace(self.options, columns=())
         counted = replace(self, options=options, values=None, decrypt=self._decrypt_to_count())
         messages: int = sum(batch.num_rows for batch in counted)

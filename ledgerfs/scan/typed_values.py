@@ -80,7 +80,14 @@ class TypedValues:
         if not self.flatten or not pa.types.is_struct(kind):
             return [pa.field("value", kind)]
         taken = {name for name in wanted if name != "value"}
-        return [one.with_name(f"value_{one.name}") if one.name in taken else one for one in kind]
+        fields = []
+        for one in kind:
+            name = one.name
+            # A field may have the name that another one is given.
+            while name in taken or (name != one.name and name in kind.names):
+                name = f"value_{name}"
+            fields.append(one.with_name(name))
+        return fields
 
 
 def fields_of_each(schemas: TopicSchemas) -> list[tuple[str, SchemaVersion]]:

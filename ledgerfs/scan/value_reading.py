@@ -84,6 +84,9 @@ class ValueReading:
         arrays: list[pa.Array] = []
         for name in self.wanted:
             arrays += self._columns_of(values) if name == "value" else [batch[name]]
+        if not arrays:
+            # A struct without fields, which is flattened: rows without columns are rows, too.
+            return (batch if keep is None else batch.filter(pa.array(keep))).select([])
         made = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         return made if keep is None else made.filter(pa.array(keep))
 
@@ -186,7 +189,7 @@ class ValueReading:
             raise UndecodableValueError.of(_message_id(batch, row), reason)
         for rows, reason, one in failures:
             first = _message_id(batch, int(rows[0]))
-            _count(self.undecodable, Undecodable(one.number, reason, rows.size, first, one.is_error))
+            add_undecodable(self.undecodable, Undecodable(one.number, reason, rows.size, first, one.is_error))
         if not errors or on_undecodable != "skip":
             return None
         keep = np.ones(batch.num_rows, bool)
@@ -228,10 +231,10 @@ def _message_id(batch: pa.RecordBatch, row: int) -> str:
     return f"{ledger}:{entry}" if index is None else f"{ledger}:{entry}:{index}"
 
 
-def _count(undecodable: list[Undecodable], new: Undecodable) -> None:
+def add_undecodable(undecodable: list[Undecodable], new: Undecodable) -> None:
     """Add to those of its version and reason."""
     for place, one in enumerate(undecodable):
-        if (one.version, one.reason) == (new.version, new.reason):
+        if (one.version, one.reason, one.is_error) == (new.version, new.reason, new.is_error):
             undecodable[place] = replace(one, count=one.count + new.count)
             return
     undecodable.append(new)

@@ -15,15 +15,18 @@ import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
 
-from ledgerfs.messages.text.json_lines import ROWS_AT_ONCE, json_lines
-from ledgerfs.messages.text.json_values import base64_texts, properties, text_or_base64, times
+from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
+from ledgerfs.messages.text.json_lines import ROWS_AT_ONCE, is_bytes, is_properties, json_lines
+from ledgerfs.messages.text.json_typed import typed_values
+from ledgerfs.messages.text.json_values import Values, base64_texts, clocks, dates, properties, text_or_base64, times
+from ledgerfs.tables.parquet_columns import leaves_of, stored_batch, stored_schema
 
 GROUP_ROWS = 1 << 20
 GROUP_BYTES = 64 << 20
 """Most rows, and most bytes of Arrow data, of a row group of Parquet or a batch of an Arrow file (or one row that has more)."""
 
 _BYTES_OF_A_ROW = 128
-"""About the bytes of a row besides its texts and binary values."""
+"""About the bytes of a row besides its texts, binary and typed values."""
 
 _WITHOUT_STATISTICS = ("value", "properties")
 _ASCENDING = ("entry_id", "publish_time", "sequence_id", "broker_index", "broker_time")
@@ -31,8 +34,7 @@ _REPEATED = (
     "topic",
     "ledger_id",
     "key",
-    "properties.key_value.key",
-    "properties.key_value.value",
+    "properties",
     "producer_name",
     "schema_version",
     "partition",
@@ -78,7 +80,7 @@ def write_table(batches: Iterable[pa.RecordBatch], schema: pa.Schema, sink: Bina
     Parameters
     ----------
     batches, schema
-        Messages with columns of `MESSAGE_SCHEMA`. Without any, the file is an empty table.
+        Messages with columns of `MESSAGE_SCHEMA`, and any for typed values. Without any, the file is an empty table.
     sink
         The file, which is not closed. After an error it is not complete, even if it looks so.
     kind
@@ -99,8 +101,14 @@ def write_table(batches: Iterable[pa.RecordBatch], schema: pa.Schema, sink: Bina
 class _GroupedFile:
     """A file of row groups, or of batches of that size."""
 
-    def __init__(self, writer: Any, arguments: Mapping[str, Any] = MappingProxyType({})) -> None:  # noqa: ANN401  (pyarrow is not typed)
+    def __init__(
+        self,
+        writer: Any,  # noqa: ANN401  (pyarrow is not typed)
+        arguments: Mapping[str, Any] = MappingProxyType({}),
+        stored: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda batch: batch,
+    ) -> None:
         self.rows = 0
+        self._stored = stored
         self._groups = _Groups()
         self._writer = writer
         self._arguments = arguments
@@ -108,11 +116,11 @@ class _GroupedFile:
     def write(self, batch: pa.RecordBatch) -> None:
         self.rows += batch.num_rows
         for group in self._groups.add(batch):
-            self._writer.write_batch(group, **self._arguments)
+            self._writer.write_batch(self._stored(group), **self._arguments)
 
     def flush(self) -> None:
         for group in self._groups.rest():
-            self._writer.write_batch(group, **self._arguments)
+            self._writer.write_batch(self._stored(group), **self._arguments)
 
     def close(self) -> None:
         self.flush()
@@ -123,17 +131,26 @@ class _GroupedFile:
 
 
 def _parquet_file(schema: pa.Schema, sink: BinaryIO) -> TableWriter:
-    names = set(schema.names)
-    ascending = [name for name in _ASCENDING if name in names]
+    stored = stored_schema(schema)
+    of_messages = [one for one in stored if _is_of_messages(one)]
+    typed = [leaf for one in stored if not _is_of_messages(one) for leaf in leaves_of(one)]
+    repeated = [leaf for one in of_messages if one.name in _REPEATED for leaf in leaves_of(one)]
+    ascending = [one.name for one in of_messages if one.name in _ASCENDING]
     writer = pa.parquet.ParquetWriter(
         sink,
-        schema,
+        stored,
         compression="zstd",
-        use_dictionary=[name for name in _REPEATED if name.partition(".")[0] in names],
+        use_dictionary=[*repeated, *typed],
         column_encoding=dict.fromkeys(ascending, "DELTA_BINARY_PACKED"),
-        write_statistics=[name for name in schema.names if name not in _WITHOUT_STATISTICS],
+        write_statistics=[*(one.name for one in of_messages if one.name not in _WITHOUT_STATISTICS), *typed],
     )
-    return _GroupedFile(writer, {"row_group_size": GROUP_ROWS})
+    return _GroupedFile(writer, {"row_group_size": GROUP_ROWS}, lambda batch: stored_batch(batch, stored))
+
+
+def _is_of_messages(field: pa.Field) -> bool:
+    """Whether a column is one of the message table, not a field of values with such a name."""
+    place = MESSAGE_SCHEMA.get_field_index(field.name)
+    return bool(place >= 0 and MESSAGE_SCHEMA.field(place).type == field.type)
 
 
 def _arrow_file(schema: pa.Schema, sink: BinaryIO) -> TableWriter:
@@ -227,14 +244,29 @@ class _Groups:
 def _row_ends(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
     """Return for each row about how many bytes it and all rows before it take in memory."""
     ends = np.arange(1, batch.num_rows + 1, dtype=np.int64) * _BYTES_OF_A_ROW
-    for column in batch.columns:
-        if pa.types.is_map(column.type):
-            pairs = _offsets(column)
-            for texts in column.values.flatten():
-                ends += _from_first(_offsets(texts)[pairs])
-        elif pa.types.is_string(column.type) or pa.types.is_binary(column.type):
-            ends += _from_first(_offsets(column))
+    rows = np.arange(batch.num_rows + 1)
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if not (_is_of_messages(field) and pa.types.is_primitive(column.type)):
+            before = _bytes_before(column, rows)
+            ends += before[1:] - before[0]
     return ends
+
+
+def _bytes_before(column: pa.Array, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return about how many bytes all items before some places take, all of them with the same error."""
+    kind = column.type
+    if pa.types.is_struct(kind):
+        fields = (column.field(place) for place in range(kind.num_fields))
+        return sum((_bytes_before(one, places) for one in fields), np.zeros(places.size, np.int64))
+    if pa.types.is_map(kind):
+        inner = _offsets(column)[places].astype(np.int64)
+        return _bytes_before(column.keys, inner) + _bytes_before(column.items, inner)
+    if pa.types.is_list(kind):
+        return _bytes_before(column.values, _offsets(column)[places].astype(np.int64))
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return _offsets(column)[places].astype(np.int64)
+    size = 0 if pa.types.is_null(kind) else max(1, kind.bit_width // 8)
+    return size * places
 
 
 def _offsets(column: pa.Array) -> npt.NDArray[np.int32]:
@@ -244,25 +276,32 @@ def _offsets(column: pa.Array) -> npt.NDArray[np.int32]:
     return np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * 4)
 
 
-def _from_first(offsets: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-    sizes: npt.NDArray[np.int64] = offsets[1:].astype(np.int64) - offsets[0]
-    return sizes
-
-
 def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the columns as text and numbers, as in `json_lines`, but with strings as they are."""
-    columns: dict[str, pa.Array] = {}
+    names: list[str] = []
+    columns: list[pa.Array] = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        if name == "value":
+        texts = _csv_texts(name, column)
+        if name == "value" and pa.types.is_binary(column.type):
             escaped, encoded = text_or_base64(column)
-            columns[name] = pa.compute.if_else(escaped.present, column, None).cast(pa.string())
-            columns[f"{name}_base64"] = encoded.to_array()
-        elif pa.types.is_binary(column.type):
-            columns[f"{name}_base64"] = base64_texts(column).to_array()
-        elif pa.types.is_timestamp(column.type):
-            columns[name] = times(column).to_array()
-        elif pa.types.is_map(column.type):
-            columns[name] = properties(column).to_array()
+            columns += [pa.compute.if_else(escaped.present, column, None).cast(pa.string()), encoded.to_array()]
+            names += [name, f"{name}_base64"]
         else:
-            columns[name] = column
-    return pa.RecordBatch.from_pydict(columns)
+            columns.append(column if texts is None else texts.to_array())
+            names.append(f"{name}_base64" if is_bytes(column.type) else name)
+    return pa.RecordBatch.from_arrays(columns, names)
+
+
+def _csv_texts(name: str, column: pa.Array) -> Values | None:
+    """Return the texts of a column's values; None where Arrow writes them as they are to be."""
+    kind = column.type
+    if is_bytes(kind):
+        return base64_texts(column.cast(pa.binary()))
+    if is_properties(name, kind):
+        return properties(column)
+    if pa.types.is_nested(kind):
+        return typed_values(column)
+    for is_kind, make in ((pa.types.is_timestamp, times), (pa.types.is_date, dates), (pa.types.is_time, clocks)):
+        if is_kind(kind):
+            return make(column)
+    return None

@@ -15,7 +15,16 @@ from ledgerfs.errors import CorruptObjectError
 from ledgerfs.formats.array_types import Bytes, Int64, Mask
 from ledgerfs.formats.kernel import kernel
 from ledgerfs.messages.kernels.arrays import copy_bytes
-from ledgerfs.messages.kernels.digits import number_size, time_size, write_number, write_time
+from ledgerfs.messages.kernels.digits import (
+    clock_size,
+    date_size,
+    number_size,
+    time_size,
+    write_clock,
+    write_date,
+    write_number,
+    write_time,
+)
 from ledgerfs.messages.text.json_text import escaped_size, write_base64, write_escaped
 
 ABSENT = -1
@@ -23,6 +32,10 @@ ABSENT = -1
 
 _NOT_TEXT = -2
 _NULL = np.frombuffer(b"null", np.uint8)
+_NAN = np.frombuffer(b'"NaN"', np.uint8)
+_INFINITY = np.frombuffer(b'"Infinity"', np.uint8)
+_NEGATIVE_INFINITY = np.frombuffer(b'"-Infinity"', np.uint8)
+_PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,33 +75,56 @@ def numbers(column: pa.Array) -> Values:
     """Return integers as digits."""
     column = column.cast(pa.int64())
     source = _view(column, 1, np.int64)
-    sizes = _number_sizes(_valid(column), source)
+    sizes = _number_sizes(valid_of(column), source)
     return Values(sizes, partial(_write_numbers, sizes, source))
 
 
+def floats(column: pa.Array) -> Values:
+    """Return floats with the fewest digits that mean them, and with a point or an exponent; what is no number is a string: ``"NaN"``."""
+    source = _variable_width(column.cast(pa.string()))
+    sizes = _float_sizes(valid_of(column), *source)
+    return Values(sizes, partial(_write_floats, sizes, *source))
+
+
 def times(column: pa.Array) -> Values:
-    """Return timestamps in microseconds as ISO 8601, UTC, to the ms."""
-    source = _view(column, 1, np.int64)
-    sizes = _time_sizes(_valid(column), source)
-    return Values(sizes, partial(_write_times, sizes, source))
+    """Return timestamps of any unit as ISO 8601, to the ms, µs or ns, whichever is enough; those with a zone in UTC."""
+    ticks, per_second = _view(column, 1, np.int64), _PER_SECOND[column.type.unit]
+    ending = 0 if column.type.tz is None else 1
+    sizes = _time_sizes(valid_of(column), ticks, per_second, ending)
+    return Values(sizes, partial(_write_times, sizes, ticks, per_second, ending))
+
+
+def dates(column: pa.Array) -> Values:
+    """Return dates as ISO 8601."""
+    days = _view(column.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), 1, np.int64)
+    sizes = _date_sizes(valid_of(column), days)
+    return Values(sizes, partial(_write_dates, sizes, days))
+
+
+def clocks(column: pa.Array) -> Values:
+    """Return times of day of any unit, to the ms, µs or ns, whichever is enough."""
+    number = pa.int32() if pa.types.is_time32(column.type) else pa.int64()
+    ticks, per_second = _view(column.cast(number).cast(pa.int64()), 1, np.int64), _PER_SECOND[column.type.unit]
+    sizes = _clock_sizes(valid_of(column), ticks, per_second)
+    return Values(sizes, partial(_write_clocks, sizes, ticks, per_second))
 
 
 def escaped_texts(column: pa.Array) -> Values:
     """Return strings, escaped."""
     source = _variable_width(column)
-    sizes = _checked(_text_sizes(_valid(column), *source))
+    sizes = _checked(_text_sizes(valid_of(column), *source))
     return Values(sizes, partial(_write_texts, sizes, *source))
 
 
 def base64_texts(column: pa.Array) -> Values:
     """Return bytes in base64."""
-    return _base64(column, _valid(column))
+    return _base64(column, valid_of(column))
 
 
 def text_or_base64(column: pa.Array) -> tuple[Values, Values]:
     """Return bytes twice: escaped, absent where they are not UTF-8; and in base64, absent where they are."""
     source = _variable_width(column)
-    sizes = _text_sizes(_valid(column), *source)
+    sizes = _text_sizes(valid_of(column), *source)
     is_binary = sizes == _NOT_TEXT
     sizes[is_binary] = ABSENT
     return Values(sizes, partial(_write_texts, sizes, *source)), _base64(column, is_binary)
@@ -103,8 +139,8 @@ def constants(text: bytes, wanted: Mask) -> Values:
 def properties(column: pa.Array) -> Values:
     """Return maps as JSON objects, pairs in their order and duplicates kept; absent where empty."""
     keys, items = column.values.flatten()
-    source = (_view(column, 1, np.int32, 1), *_variable_width(keys), *_variable_width(items), _valid(items))
-    sizes = _checked(_map_sizes(_valid(column), *source))
+    source = (_view(column, 1, np.int32, 1), *_variable_width(keys), *_variable_width(items), valid_of(items))
+    sizes = _checked(_map_sizes(valid_of(column), *source))
     return Values(sizes, partial(_write_maps, sizes, *source))
 
 
@@ -120,7 +156,8 @@ def _checked(sizes: Int64) -> Int64:
     return sizes
 
 
-def _valid(column: pa.Array) -> Mask:
+def valid_of(column: pa.Array) -> Mask:
+    """Return which values are not null."""
     if column.null_count == 0:
         return np.ones(len(column), bool)
     valid: Mask = column.is_valid().to_numpy(zero_copy_only=False)
@@ -164,18 +201,98 @@ def _write_numbers(sizes, numbers, out, at):  # type: ignore[no-untyped-def]  # 
 
 
 @kernel
-def _time_sizes(valid, microseconds):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    sizes = np.empty(valid.size, np.int64)
+def _float_sizes(valid, data, offsets):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Sizes of texts such as ``1.5``, ``1e+300``, ``2`` (``2.0``), ``-inf``."""
+    sizes = np.full(valid.size, -1, np.int64)
     for i in range(valid.size):
-        sizes[i] = time_size(microseconds[i]) if valid[i] else -1
+        if not valid[i]:
+            continue
+        start, end = offsets[i], offsets[i + 1]
+        last = data[end - 1]
+        if last == ord("n"):
+            sizes[i] = _NAN.size
+        elif last == ord("f"):
+            sizes[i] = _INFINITY.size if data[start] == ord("i") else _NEGATIVE_INFINITY.size
+        else:
+            sizes[i] = end - start + (2 if _is_whole(data, start, end) else 0)
     return sizes
 
 
 @kernel
-def _write_times(sizes, microseconds, out, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _is_whole(data, start, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Whether digits are without a point or an exponent."""
+    is_whole = True
+    for at in range(start, end):
+        if data[at] == ord(".") or data[at] == ord("e"):
+            is_whole = False
+    return is_whole
+
+
+@kernel
+def _write_floats(sizes, data, offsets, out, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    for i in range(sizes.size):
+        if sizes[i] < 0:
+            continue
+        start, end = offsets[i], offsets[i + 1]
+        last = data[end - 1]
+        if last == ord("n"):
+            copy_bytes(out, at[i], _NAN, 0, _NAN.size)  # type: ignore[call-arg]
+        elif last == ord("f") and data[start] == ord("i"):
+            copy_bytes(out, at[i], _INFINITY, 0, _INFINITY.size)  # type: ignore[call-arg]
+        elif last == ord("f"):
+            copy_bytes(out, at[i], _NEGATIVE_INFINITY, 0, _NEGATIVE_INFINITY.size)  # type: ignore[call-arg]
+        else:
+            copy_bytes(out, at[i], data, start, end - start)  # type: ignore[call-arg]
+            if sizes[i] > end - start:
+                out[at[i] + end - start] = ord(".")
+                out[at[i] + end - start + 1] = ord("0")
+
+
+@kernel
+def _time_sizes(valid, ticks, per_second, ending):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    sizes = np.empty(valid.size, np.int64)
+    for i in range(valid.size):
+        sizes[i] = time_size(ticks[i], per_second) + ending if valid[i] else -1
+    return sizes
+
+
+@kernel
+def _write_times(sizes, ticks, per_second, ending, out, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
     for i in range(sizes.size):
         if sizes[i] >= 0:
-            write_time(out, at[i], microseconds[i])
+            end = write_time(out, at[i], ticks[i], per_second)
+            if ending:
+                out[end] = ord("Z")
+
+
+@kernel
+def _date_sizes(valid, days):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    sizes = np.empty(valid.size, np.int64)
+    for i in range(valid.size):
+        sizes[i] = date_size(days[i]) if valid[i] else -1
+    return sizes
+
+
+@kernel
+def _write_dates(sizes, days, out, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    for i in range(sizes.size):
+        if sizes[i] >= 0:
+            write_date(out, at[i], days[i])
+
+
+@kernel
+def _clock_sizes(valid, ticks, per_second):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    sizes = np.empty(valid.size, np.int64)
+    for i in range(valid.size):
+        sizes[i] = clock_size(ticks[i], per_second) if valid[i] else -1
+    return sizes
+
+
+@kernel
+def _write_clocks(sizes, ticks, per_second, out, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    for i in range(sizes.size):
+        if sizes[i] >= 0:
+            write_clock(out, at[i], ticks[i], per_second)
 
 
 @kernel

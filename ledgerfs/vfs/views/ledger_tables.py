@@ -2,7 +2,8 @@
 
 A table depends on more than its ledger: a chunked message may begin in an earlier ledger, the outcome of a transaction may be in a later
 one, perhaps one that is not there yet. So each table has a key, of what never changes for it (bucket, ledger, options), and a state, a
-digest of the topic's present ledgers, which matters only to tables that are not final.
+digest of the topic's present ledgers, which matters only to tables that are not final. Where values are columns, the key is of the topic's
+schemas, too.
 """
 
 import os
@@ -26,6 +27,7 @@ from ledgerfs.scan.options import require_of_files
 from ledgerfs.storage.fork_lock import ForkLock
 
 if TYPE_CHECKING:
+    from ledgerfs.formats.schemas.schema_versions import TopicSchemas
     from ledgerfs.scan.scan import Scan
 
 _TOPICS = 16
@@ -55,6 +57,10 @@ class LedgerSource(Protocol):
         """Return the reader of a ledger."""
         ...
 
+    def schemas_of(self, topic: str) -> "TopicSchemas":
+        """Return the schemas of a topic's values that are known."""
+        ...
+
 
 class LedgerTables:
     """The tables of one bucket's ledgers.
@@ -76,28 +82,23 @@ class LedgerTables:
         self._topics: LRUCache[str | None, _Topic] = LRUCache(_TOPICS)
         self._lock = ForkLock()
 
-    def key(self, ref: LedgerRef, kind: str) -> str:
-        """Return the key of a ledger's table of one kind: 64 hexadecimal digits, from which no option can be read."""
-        return _digest(self._fingerprint, kind, ref.managed_ledger, *(stat for _, stat in ref.objects)).hex()
+    def table(self, ref: LedgerRef, kind: str) -> "LedgerTable":
+        """Return a ledger's table as a file of one kind, by the present catalog; nothing of it is read but the schemas of its topic.
 
-    def state(self, ref: LedgerRef) -> bytes:
-        """Return a digest of the topic's present ledgers."""
-        return self._topic_of(ref).state
+        These are read once for a topic of a catalog. Raises as `Bucket.schemas_of`.
+        """
+        topic = self._topic_of(ref)
+        known = () if topic.schemas is None else (topic.schemas.digest,)
+        return LedgerTable(self._source, self._scan_options, topic, ref, self.key(ref, kind, *known))
 
-    def scan(self, ref: LedgerRef) -> "Scan":
-        """Return a scan of this ledger's rows of the topic; a further copy takes the place of the one that is read."""
-        # These import pyarrow and numba, which listing and copying do not need.
-        from ledgerfs.ledgers.ledger_times import LedgerTimes
-        from ledgerfs.scan.scan import make_scan
-        from ledgerfs.scan.topic_entries import Reach
+    def key(self, ref: LedgerRef, kind: str, *of_values: str) -> str:
+        """Return the key of a ledger's file of one kind: 64 hexadecimal digits, from which no option can be read.
 
-        refs = list(self._topic_of(ref).refs)
-        number = bisect_left(refs, ref.ledger_id, key=lambda one: one.ledger_id)
-        is_there = number < len(refs) and refs[number].ledger_id == ref.ledger_id
-        refs[number : number + is_there] = [ref]
-        scan = make_scan(ref.topic, _Readers(self._source, refs), **self._scan_options)
-        limits = LedgerTimes.of_refs(refs) if scan.times.has_limits else None
-        return replace(scan, part=Reach.of(range(number, number + 1)), limits=limits)
+        ``of_values`` is what its values are made with besides; nothing for bytes.
+        """
+        return _digest(
+            self._fingerprint, kind, ref.managed_ledger, *(stat for _, stat in ref.objects), *of_values
+        ).hex()
 
     def _topic_of(self, ref: LedgerRef) -> "_Topic":
         catalog = self._source.catalog
@@ -108,7 +109,14 @@ class LedgerTables:
             topic = self._topics.get(ref.managed_ledger)
             if topic is None:
                 topic = self._topics[ref.managed_ledger] = _Topic.of(catalog, ref.managed_ledger)
+        if topic.schemas is not None or self._scan_options.get("values", "bytes") == "bytes":
             return topic
+        # Not with the lock held, which others would wait for; two may read at once.
+        read = replace(topic, schemas=self._source.schemas_of(ref.topic))
+        with self._lock:
+            if self._topics.get(ref.managed_ledger) is topic:
+                self._topics[ref.managed_ledger] = read
+        return read
 
     @cached_property
     def _fingerprint(self) -> bytes:
@@ -121,11 +129,51 @@ class LedgerTables:
 
 
 @dataclass(frozen=True, slots=True)
+class LedgerTable:
+    """One ledger's table as a file of one kind: its key, and the scan that it is made from, both of the same schemas.
+
+    Attributes
+    ----------
+    key
+        That of `LedgerTables.key`, with a digest of the schemas.
+
+    """
+
+    _source: LedgerSource
+    _scan_options: Mapping[str, Any]
+    _topic: "_Topic"
+    _ref: LedgerRef
+    key: str
+
+    @property
+    def state(self) -> bytes:
+        """A digest of the topic's ledgers."""
+        return self._topic.state
+
+    def scan(self) -> "Scan":
+        """Return a scan of this ledger's rows of the topic; a further copy takes the place of the one that is read."""
+        # These import pyarrow and numba, which listing and copying do not need.
+        from ledgerfs.formats.schemas.schema_versions import TopicSchemas
+        from ledgerfs.ledgers.ledger_times import LedgerTimes
+        from ledgerfs.scan.scan import make_scan
+        from ledgerfs.scan.topic_entries import Reach
+
+        ref, refs, schemas = self._ref, list(self._topic.refs), self._topic.schemas or TopicSchemas()
+        number = bisect_left(refs, ref.ledger_id, key=lambda one: one.ledger_id)
+        is_there = number < len(refs) and refs[number].ledger_id == ref.ledger_id
+        refs[number : number + is_there] = [ref]
+        scan = make_scan(ref.topic, _Readers(self._source, refs), **self._scan_options, schemas=lambda: schemas)
+        limits = LedgerTimes.of_refs(refs) if scan.times.has_limits else None
+        return replace(scan, part=Reach.of(range(number, number + 1)), limits=limits)
+
+
+@dataclass(frozen=True, slots=True)
 class _Topic:
-    """The ledgers that a topic is read from, and a digest of them."""
+    """The ledgers that a topic is read from, a digest of them, and the schemas of its values; None where these are bytes."""
 
     refs: tuple[LedgerRef, ...]
     state: bytes
+    schemas: "TopicSchemas | None" = None
 
     @classmethod
     def of(cls, catalog: Catalog, managed_ledger: str | None) -> "_Topic":

@@ -4,8 +4,9 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
+from ledgerfs.errors import LedgerfsError
 from ledgerfs.storage.descriptors import copy_range
-from ledgerfs.vfs.views.ledger_tables import LedgerTables
+from ledgerfs.vfs.views.ledger_tables import LedgerTable, LedgerTables
 
 if TYPE_CHECKING:
     from ledgerfs.cache.rendered_files import CachedFile, RenderedFiles
@@ -66,23 +67,27 @@ class RenderedView:
         return False
 
     def size(self, ref: "LedgerRef") -> int | None:
-        """Return the size of a file that is in the cache; None for others."""
-        return self.files.size(self.tables.key(ref, self.kind), self.tables.state(ref))
+        """Return the size of a file that is in the cache; None for others, and where the topic's schemas cannot be read."""
+        try:
+            table = self.tables.table(ref, self.kind)
+        except LedgerfsError:
+            # Opening the file tells why; the others of its folder can be listed.
+            return None
+        return self.files.size(table.key, table.state)
 
     def open(self, ledger: "LedgerReader") -> Rendered:
         """Return the file, rendered unless it is in the cache.
 
         Raises `CacheWriteError` if the disk is full, and the errors of reading messages: `EncryptedMessageError`, `CorruptMessageError`,
-        `CorruptLedgerError`, `StoreError`, ….
+        `CorruptLedgerError`, `StoreError`, …; of typed values `UnknownSchemaError`, `UndecodableValueError`, and as `Bucket.schemas_of`.
         """
-        ref = ledger.ref
-        key, state = self.tables.key(ref, self.kind), self.tables.state(ref)
-        return Rendered(self.files.open(key, lambda sink: self._render(ref, sink), state))
+        table = self.tables.table(ledger.ref, self.kind)
+        return Rendered(self.files.open(table.key, lambda sink: self._render(table, sink), table.state))
 
-    def _render(self, ref: "LedgerRef", sink: BinaryIO) -> bool:
+    def _render(self, table: LedgerTable, sink: BinaryIO) -> bool:
         # This imports pyarrow, which listing and copying do not need.
         from ledgerfs.tables.table_files import write_table
 
-        scan = self.tables.scan(ref)
+        scan = table.scan()
         write_table(scan, scan.schema, sink, self.kind)
         return scan.is_final
