@@ -54,7 +54,8 @@ def count(
 ) -> None:
     """Count the messages of topics, of all if none is named, as a reader of Pulsar would see them.
 
-    Reads every entry, but decompresses and decrypts nothing. Entries and bytes are those of the whole topic, also with a range of time.
+    Reads every entry, but decompresses and decrypts nothing, unless messages whose values cannot be decoded are to be left out
+    (--values typed --on-undecodable skip). Entries and bytes are those of the whole topic, also with a range of time.
     A damaged topic gets a dash (with --on-corrupt skip the number of its other messages), standard error tells why, and the exit code is
     1; the other topics are counted. A missing ledger is damage, too. A partitioned topic that is named is counted as one, otherwise each
     partition by itself.
@@ -115,7 +116,7 @@ def _count_all(bucket: "Bucket", topics: "Sequence[Topic]", options: dict[str, A
         scan.on_read = add
         try:
             messages: int | None = scan.count()
-            is_damaged = say_left_out(scan)
+            is_damaged = say_left_out(scan, scan.undecodable)
         except _DAMAGE as error:
             say(str(error) if isinstance(error, MissingLedgerError) else f"{topic.name}: {error}")
             messages, is_damaged = None, True

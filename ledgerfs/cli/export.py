@@ -37,7 +37,7 @@ def export(
 
     A file is whole or not there. Run it again after an interruption, or when the topic has grown: finished files are kept.
 
-    Exit code 1: damaged entries are missing in the files, and were named.
+    Exit code 1: damaged entries are missing in the files, or values that could not be decoded, and were named.
 
     \b
     Examples:
@@ -45,6 +45,7 @@ def export(
       ledgerfs export s3://tier public/default/orders orders/ --format jsonl --columns publish_time,key,value
       ledgerfs export s3://tier public/default/orders november/ --start 2026-11-01 --end 2026-12-01
       ledgerfs export s3://tier public/default/orders orders/ --on-corrupt skip
+      ledgerfs export s3://tier public/default/orders orders/ --values typed --flatten
     """
     # This imports pyarrow and numba, which --help does not need.
     from ledgerfs.export.export import export_topic
@@ -54,9 +55,11 @@ def export(
     announce_compiling()
     with progress(in_bytes=True) as update:
         report = export_topic(bucket.topic(topic), out, kind, overwrite=overwrite, progress=update, **scan)
-    is_damaged = say_left_out(report)
+    is_damaged = say_left_out(report, report.undecodable)
     if report.skipped_before:
         say(f"{report.topic}: {report.skipped_before:,} damaged entries were left out before")
+    if report.undecodable_before:
+        say(f"{report.topic}: {report.undecodable_before:,} values were not decoded before")
     if report.held:
         ledgers = ", ".join(map(str, report.held[:_MOST_NAMED])) + (", …" if len(report.held) > _MOST_NAMED else "")
         say(
@@ -65,5 +68,5 @@ def export(
         )
     kept = f"; {report.kept:,} kept from before" if report.kept else ""
     say(f"{out}: {report.written:,} files, {report.rows:,} messages, {human_size(report.size)}{kept}")
-    if is_damaged or report.skipped_before:
+    if is_damaged or report.skipped_before or report.undecodable_before:
         context.exit(1)

@@ -10,8 +10,9 @@ from ledgerfs.cli.commands import command
 from ledgerfs.cli.message_text import message_lines
 from ledgerfs.cli.notices import announce_compiling, say_left_out
 from ledgerfs.cli.options import bucket_argument
-from ledgerfs.cli.output import progress
+from ledgerfs.cli.output import progress, say
 from ledgerfs.cli.scan_options import scan_options
+from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.scan.options import ORDERS, Order
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.bucket.topic import Topic
     from ledgerfs.scan.partitioned_scan import PartitionedScan
     from ledgerfs.scan.scan import Scan
 
@@ -55,7 +57,9 @@ def head(
 ) -> None:
     """Show the first messages of a topic: id, time of publishing, and what they hold.
 
-    Bytes are shown as text, with \\x.. for what is not UTF-8 or would drive the terminal. Only as much is read as these messages take.
+    Values are decoded by the topic's schema if one is saved in the bucket (ledgerfs schemas), unless --values says otherwise; those that
+    cannot be decoded are null, standard error tells why, and the exit code is 1. Bytes are shown as text, with \\x.. for what is not UTF-8
+    or would drive the terminal. Only as much is read as these messages take.
 
     \b
     Examples:
@@ -69,15 +73,39 @@ def head(
     announce_compiling()
     columns: tuple[str, ...] | None = scan.pop("columns", None)
     if as_json:
-        found = bucket.topic(topic).scan(columns, **scan, order=order)
+        found = _scan(bucket.topic(topic), columns, scan, order)
         _print_json(found, messages)
     else:
         shown = columns or (*_SHOWN, *(("txn_id", "txn_state") if scan.get("transactions") == "all" else ()))
         names = tuple(dict.fromkeys((*_OF_EVERY_MESSAGE, *shown)))
-        found = bucket.topic(topic).scan(names, **scan, order=order)
-        _print_text(found, messages, shown, is_cut=sys.stdout.isatty() and not full)
-    if say_left_out(found):
+        found = _scan(bucket.topic(topic), names, scan, order)
+        _print_text(
+            found, messages, _with_fields(shown, names, found.schema.names), is_cut=sys.stdout.isatty() and not full
+        )
+    if say_left_out(found, found.undecodable):
         context.exit(1)
+
+
+def _scan(
+    topic: "Topic", columns: tuple[str, ...] | None, given: dict[str, Any], order: Order
+) -> "Scan | PartitionedScan":
+    """Return a scan whose values are typed if nothing else is asked for and a usable schema is known."""
+    options = {"values": "auto", "on_undecodable": "null", **given}
+    try:
+        return topic.scan(columns, **options, order=order)
+    except InvalidSchemaError as error:
+        if options["values"] != "auto":
+            raise
+        say(f"{topic.name}: values are shown as they are, its schema cannot be used: {error}")
+        return topic.scan(columns, **(options | {"values": "bytes"}), order=order)
+
+
+def _with_fields(shown: tuple[str, ...], asked: tuple[str, ...], names: list[str]) -> tuple[str, ...]:
+    """Return the columns to show, with the fields of values in the place of ``value`` where these are columns."""
+    fields = tuple(name for name in names if name not in asked)
+    if "value" in names or not fields:
+        return tuple(name for name in shown if name in names)
+    return tuple(one for name in shown for one in (fields if name == "value" else (name,)))
 
 
 def _print_json(scan: "Scan | PartitionedScan", messages: int) -> None:
@@ -95,8 +123,23 @@ def _print_text(scan: "Scan | PartitionedScan", messages: int, shown: tuple[str,
 
     width = shutil.get_terminal_size().columns if is_cut else None
     for batch in _first(scan, messages):
-        for row in python_rows(batch):
+        for row in python_rows(_readable(batch)):
             click.echo("\n".join(message_lines(row, shown, width)))
+
+
+def _readable(batch: "pa.RecordBatch") -> "pa.RecordBatch":
+    """Return a batch with typed values that are nested, or times, as text."""
+    import pyarrow as pa
+
+    from ledgerfs.messages.decode.table_schema import is_message_column
+    from ledgerfs.messages.text.json_lines import is_bytes, plain_texts
+
+    columns = []
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        is_kept = is_message_column(field) or is_bytes(field.type)
+        texts = None if is_kept else plain_texts(field.name, column)
+        columns.append(column if texts is None else texts.to_array())
+    return pa.RecordBatch.from_arrays(columns, batch.schema.names)
 
 
 def _first(scan: "Scan | PartitionedScan", messages: int) -> "Iterator[pa.RecordBatch]":

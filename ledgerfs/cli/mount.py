@@ -17,11 +17,12 @@ from ledgerfs.fuse_mount.mountpoint import absolute, require_usable
 from ledgerfs.fuse_mount.option_names import SortedOptions, sort_options
 from ledgerfs.fuse_mount.unmounting import clear_if_dead
 from ledgerfs.ledgers.dialects_known import AUTO, NAMES
+from ledgerfs.scan.options import require_of_files
 
 _FUSE_CONF = Path("/etc/fuse.conf")
 _OPTION_HELP = (
-    "Option of the storage's filesystem, such as endpoint_url=http://host:9000, or of FUSE, such as uid=1000; may be "
-    "repeated."
+    "Option of the storage's filesystem, such as endpoint_url=http://host:9000, of FUSE, such as uid=1000, or of the tables, such as "
+    "values=typed; may be repeated."
 )
 
 
@@ -92,7 +93,14 @@ def _request(url: str, folder: Path, options: SortedOptions, flags: dict[str, An
         trace=flags["trace"],
         stats=flags["stats"],
         dialect=flags["dialect"],
+        scan_options=_scan_options(options),
     )
+
+
+def _scan_options(options: SortedOptions) -> dict[str, Any]:
+    """Return the options of the tables' scans; raises `InvalidOptionError` for those that the files of a mount cannot have."""
+    require_of_files(options.scan_options)
+    return dict(options.scan_options)
 
 
 def _fuse_options(options: SortedOptions, *, allow_other: bool) -> dict[str, Any]:

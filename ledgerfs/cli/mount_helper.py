@@ -46,7 +46,7 @@ def command_of(bucket: str, folder: str, options: list[str]) -> list[str]:
         arguments.append(f"--{name.replace('_', '-')}{equals}{value}")
     for name, fuse_value in chosen.fuse.items():
         arguments += ["-o", name if fuse_value is True else f"{name}={fuse_value}"]
-    for option in chosen.storage:
+    for option in (*chosen.storage, *chosen.scan):
         arguments += ["-o", option]
     words = {"ro": chosen.is_read_only, "nonempty": chosen.may_hide_files}
     arguments += [part for word, is_given in words.items() if is_given for part in ("-o", word)]

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ledgerfs.ledgers.missing_ledgers import MissingLedger
     from ledgerfs.messages.decode.chunks import Incomplete
     from ledgerfs.messages.decode.entries import Skipped
+    from ledgerfs.scan.value_reading import Undecodable
 
 _MOST_LINES = 10
 
@@ -63,8 +64,11 @@ class LeavesOut(Protocol):
         ...
 
 
-def say_left_out(scan: LeavesOut) -> bool:
-    """Say on standard error what a scan left out, a line for each of the first places; return whether there was damage."""
+def say_left_out(scan: LeavesOut, undecodable: "Sequence[Undecodable]" = ()) -> bool:
+    """Say on standard error what a scan left out, a line for each of the first places; return whether there was damage.
+
+    That are also values that could not be decoded, whether they are null or their messages left out.
+    """
     for lost in scan.missing[:_MOST_LINES]:
         say(f"{scan.topic}: left out {lost.name}: {lost.why} ({lost.key})")
     if len(scan.missing) > _MOST_LINES:
@@ -82,7 +86,14 @@ def say_left_out(scan: LeavesOut) -> bool:
             f"{scan.topic}: {len(scan.incomplete):,} chunked messages lack parts, the first one begins at "
             f"{first.ledger_id}:{first.entry_id}"
         )
-    return bool(scan.skipped or scan.missing)
+    for value in undecodable[:_MOST_LINES]:
+        say(
+            f"{scan.topic}: {value.count:,} values are not decoded, the first is of message {value.first}: {value.reason}"
+        )
+    if len(undecodable) > _MOST_LINES:
+        count = sum(value.count for value in undecodable[_MOST_LINES:])
+        say(f"{scan.topic}: {count:,} more values are not decoded, for other reasons")
+    return bool(scan.skipped or scan.missing or any(value.is_error for value in undecodable))
 
 
 def announce_compiling() -> None:

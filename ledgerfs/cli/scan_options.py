@@ -1,6 +1,7 @@
 """The options of all commands that read messages, as arguments of `Topic.scan`."""
 
 import functools
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import click
 from ledgerfs.cli.traffic_options import Command
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.local_paths import local_path
+from ledgerfs.scan.options import CHOICES
 
 
 def scan_options(command: Command) -> Command:
@@ -51,6 +53,25 @@ def _private_keys(_: click.Context, __: click.Parameter, texts: tuple[str, ...])
         if not keys[name].is_file():
             raise click.BadParameter(f"there is no file {file!r}")
     return keys
+
+
+def _schema_version(_: click.Context, __: click.Parameter, text: str | None) -> int | str | dict[str, Any] | None:
+    """Return the number of a version, a word, or the schema of a file."""
+    if text is None or text in {"latest", "each"}:
+        return text
+    return int(text) if text.isascii() and text.isdigit() else _schema_of(text)
+
+
+def _schema_of(file: str) -> dict[str, Any]:
+    try:
+        schema = json.loads(local_path(file, "--schema-version").read_bytes())
+    except (OSError, ValueError, InvalidOptionError) as error:
+        raise click.BadParameter(
+            f"{file!r} is no number, not latest or each, and no file with a schema: {error}"
+        ) from error
+    if not isinstance(schema, dict):
+        raise click.BadParameter(f"{file!r} has no Avro schema that is an object")
+    return schema
 
 
 _OPTIONS = (
@@ -97,6 +118,30 @@ _OPTIONS = (
         type=click.IntRange(min=1),
         help="The largest message to decompress, or to join of chunks, in bytes; 1 GiB if not given.",
     ),
+    click.option(
+        "--values",
+        type=click.Choice(CHOICES["values"]),
+        help="Values as they are (default, but for head), as columns by the topic's saved schemas (ledgerfs schemas), or auto: as columns "
+        "where a schema is known.",
+    ),
+    click.option(
+        "--schema-version",
+        metavar="VERSION",
+        callback=_schema_version,
+        help="As what typed values are read: latest (default), a number, a file with an Avro schema, or each: as they were written.",
+    ),
+    click.option(
+        "--flatten",
+        is_flag=True,
+        default=None,
+        help="The fields of typed values as columns beside the others, without `value`.",
+    ),
+    click.option(
+        "--on-undecodable",
+        type=click.Choice(CHOICES["on_undecodable"]),
+        help="What to do about values that contradict their schema, or whose schema is not known: end (default, but for head), leave "
+        "out the value, or the message.",
+    ),
 )
 _NAMES = (
     "columns",
@@ -108,4 +153,8 @@ _NAMES = (
     "on_encrypted",
     "private_keys",
     "max_message_bytes",
+    "values",
+    "schema_version",
+    "flatten",
+    "on_undecodable",
 )

@@ -18,6 +18,8 @@ from ledgerfs.errors import InvalidOptionError
 from ledgerfs.export.folder import Exported, ExportFolder
 from ledgerfs.export.identity import told_bucket
 from ledgerfs.formats.local_paths import LocalPath, local_path
+from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
+from ledgerfs.formats.schemas.schema_versions import TopicSchemas
 from ledgerfs.formats.topic_names import split_partition
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.ledgers.dialects_known import AUTO
@@ -29,10 +31,12 @@ from ledgerfs.ledgers.time_arguments import CLOCK_SLACK_MS, Moment
 from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.decode.entries import Skipped
-from ledgerfs.scan.options import OnCorrupt, OnEncrypted, PrivateKeys, require_of_parts
+from ledgerfs.scan.options import OnCorrupt, OnEncrypted, OnUndecodable, PrivateKeys, Values, require_of_parts
 from ledgerfs.scan.partitioned_scan import PartitionedScan
 from ledgerfs.scan.scan import Scan
 from ledgerfs.scan.topic_entries import Reach
+from ledgerfs.scan.typed_values import TypedValues
+from ledgerfs.scan.value_reading import Undecodable, add_undecodable
 from ledgerfs.tables.table_files import TABLE_KINDS, write_table
 
 
@@ -52,6 +56,10 @@ class ExportReport:
         Damaged entries left out now with ``on_corrupt="skip"``, and chunked messages of which chunks are missing.
     skipped_before
         Damaged entries left out of the kept files.
+    undecodable
+        Values that could not be decoded, of the files made now, by version and reason: null, or left out with ``on_undecodable="skip"``.
+    undecodable_before
+        How many errors of them are in the kept files.
     missing
         Ledgers of the topic of which the bucket has only a part; they have no files.
     held
@@ -69,6 +77,8 @@ class ExportReport:
     skipped: list[Skipped] = field(default_factory=list)
     incomplete: list[Incomplete] = field(default_factory=list)
     skipped_before: int = 0
+    undecodable: list[Undecodable] = field(default_factory=list)
+    undecodable_before: int = 0
     missing: Sequence[MissingLedger] = ()
     held: list[int] = field(default_factory=list)
 
@@ -91,6 +101,10 @@ def export_topic(
     include_markers: bool = False,
     check_checksums: bool = True,
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
+    values: Values = "bytes",
+    schema_version: "int | str | SchemaInfo | dict[str, Any]" = "latest",
+    flatten: bool = False,
+    on_undecodable: OnUndecodable = "raise",
 ) -> ExportReport:
     """Write each ledger of a topic that has messages to ``<ledgerId>.<kind>`` in a folder, unless it is there already.
 
@@ -114,6 +128,8 @@ def export_topic(
         As in `Topic.scan`.
     transactions
         As in `Topic.scan`, except ``readable``, which is not known for a single ledger.
+    values, schema_version, flatten, on_undecodable
+        As in `Topic.scan`. A folder is of the schemas that were known when it was begun: with others it is another export.
 
     Raises
     ------
@@ -134,7 +150,8 @@ def export_topic(
     scan = topic.scan(
         columns, start_time=start_time, end_time=end_time, clock_slack_ms=clock_slack_ms, transactions=transactions,
         on_corrupt=on_corrupt, private_keys=private_keys, on_encrypted=on_encrypted, include_markers=include_markers,
-        check_checksums=check_checksums, max_message_bytes=max_message_bytes,
+        check_checksums=check_checksums, max_message_bytes=max_message_bytes, values=values,
+        schema_version=schema_version, flatten=flatten, on_undecodable=on_undecodable,
     )  # fmt: skip
     scan.require_all()
     if isinstance(scan, PartitionedScan):
@@ -202,6 +219,7 @@ class _Export:
                 continue
             self.report.kept += judged.known.rows > 0
             self.report.skipped_before += judged.known.skipped
+            self.report.undecodable_before += judged.known.undecodable
             if judged.is_held:
                 self.report.held.append(one.ref.ledger_id)
         return found
@@ -213,16 +231,21 @@ class _Export:
         scan = replace(ledger.scan, part=part, on_read=self._tell)
         rows, size = self._write(ledger.name, scan)
         skipped = sum(one.last_entry - one.first_entry + 1 for one in scan.skipped)
+        undecodable = sum(one.count for one in scan.undecodable if one.is_error)
         ref, state = ledger.ref, ledger.topic.of(scan.basis)
         claims = (ref.last_entry, ref.length, ref.created_ms)
-        self._folder.record(ledger.name, Exported(ref.version, rows, size, skipped, scan.basis, state, *claims))
+        exported = Exported(ref.version, rows, size, skipped, scan.basis, state, *claims, undecodable)
+        self._folder.record(ledger.name, exported)
         self.report.skipped += scan.skipped
         self.report.incomplete += scan.incomplete
+        for one in scan.undecodable:
+            add_undecodable(self.report.undecodable, one)
         self._tell(read_before + ledger.ref.length - self._read)
 
     def _write(self, name: str, scan: Scan) -> tuple[int, int]:
         """Write the file of a ledger, if it has messages; return their number, and the bytes of the file."""
-        batches = iter(scan)
+        # Of a batch all rows may be left out.
+        batches = (batch for batch in scan if batch.num_rows)
         first = next(batches, None)
         if first is None:
             return 0, 0
@@ -254,4 +277,18 @@ def _contents_of(topic: Topic, scan: Scan, kind: str, private_keys: Iterable[str
         **options,
         "clock_slack_ms": scan.clock_slack_ms,
         "private_keys": sorted(private_keys),
+        # Folders of bytes say nothing of values, as those of earlier versions.
+        **({} if scan.values is None else _told_values(scan.values)),
+    }
+
+
+def _told_values(values: TypedValues) -> dict[str, Any]:
+    """Return what decides how values become columns, as JSON values."""
+    wanted = None if values.wanted is None else TopicSchemas((SchemaVersion(0, values.wanted),))
+    return {
+        "values": "typed",
+        "schema_version": "each" if wanted is None else wanted.digest,
+        "flatten": values.flatten,
+        "on_undecodable": values.on_undecodable,
+        "schemas": values.schemas.digest,
     }

@@ -57,6 +57,8 @@ class Exported:
         Other ledgers that its rows depend on (`Scan.basis`), and their state then.
     last_entry, length, created_ms
         As in `LedgerRef`, to tell its copies from other ledgers of its id; -1, -1 and None in records that did not note them.
+    undecodable
+        Values that could not be decoded, and are null or left out.
 
     """
 
@@ -69,6 +71,7 @@ class Exported:
     last_entry: int = -1
     length: int = -1
     created_ms: int | None = None
+    undecodable: int = 0
 
     def is_of(self, ref: LedgerRef) -> bool:
         """Whether it is the record of this ledger, or of a copy of it, as far as is known."""

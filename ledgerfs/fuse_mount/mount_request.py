@@ -20,6 +20,8 @@ class MountRequest:
         Of the bucket's filesystem; never shown.
     fuse_options
         Of libfuse and the kernel, by their names; flags are True.
+    scan_options
+        As in `open_bucket`.
     environment_file
         File with further variables, such as credentials; read by the process that serves.
     dialect
@@ -43,6 +45,7 @@ class MountRequest:
     trace: bool = False
     stats: bool = False
     dialect: str = AUTO
+    scan_options: dict[str, Any] = field(default_factory=dict)
 
     @property
     def shown_url(self) -> str:

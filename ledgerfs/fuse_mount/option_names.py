@@ -1,16 +1,20 @@
-"""The options of ``-o``: for the mount, for libfuse, for the storage, and words for other programs.
+"""The options of ``-o``: for the mount, for libfuse, for the storage, for the scans of its tables, and words for other programs.
 
 ``/etc/fstab`` has one list for all of them, so the name decides.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ledgerfs.errors import MountpointError
 
 MOUNT_FLAGS = frozenset({"write", "trace", "stats"})
 MOUNT_VALUES = frozenset({"cache_dir", "refresh", "block_size", "log_file", "pid_file", "env_file", "dialect"})
 """Options of ``ledgerfs mount``, as they are written in ``/etc/fstab``."""
+
+SCAN_FLAGS = frozenset({"flatten"})
+SCAN_VALUES = frozenset({"values", "schema_version", "on_undecodable"})
+"""Options of the tables that are files of the mount, as `open_bucket` takes them in ``scan_options``."""
 
 _FUSE_FLAGS = frozenset(
     {"allow_other", "allow_root", "auto_unmount", "default_permissions", "direct_io", "kernel_cache", "nodev", "noexec", "nosuid"}
@@ -37,6 +41,8 @@ class SortedOptions:
         Options of libfuse; flags are True.
     storage
         ``KEY=VALUE``, unchecked.
+    scan
+        ``flatten``, ``values=typed``, unchecked.
 
     """
 
@@ -45,6 +51,17 @@ class SortedOptions:
     storage: list[str]
     is_read_only: bool = False
     may_hide_files: bool = False
+    scan: list[str] = field(default_factory=list)
+
+    @property
+    def scan_options(self) -> dict[str, str | int | bool]:
+        """The options of the scans, as arguments."""
+        found: dict[str, str | int | bool] = {}
+        for option in self.scan:
+            name, equals, value = option.partition("=")
+            is_number = name == "schema_version" and value.isascii() and value.isdigit()
+            found[name] = int(value) if is_number else value if equals else True
+        return found
 
 
 def sort_options(options: Iterable[str]) -> SortedOptions:
@@ -52,6 +69,7 @@ def sort_options(options: Iterable[str]) -> SortedOptions:
     mount: list[str] = []
     fuse: dict[str, str | bool] = {}
     storage: list[str] = []
+    scan: list[str] = []
     words: set[str] = set()
     for option in options:
         name, equals, value = option.partition("=")
@@ -59,6 +77,8 @@ def sort_options(options: Iterable[str]) -> SortedOptions:
             raise MountpointError("has no value; is a variable of the shell not set?", key=f"-o {option}")
         if name in (MOUNT_VALUES if equals else MOUNT_FLAGS):
             mount.append(option)
+        elif name in (SCAN_VALUES if equals else SCAN_FLAGS):
+            scan.append(option)
         elif name in (_FUSE_VALUES if equals else _FUSE_FLAGS):
             fuse[name] = value if equals else True
         elif name in {"ro", "nonempty"} and not equals:
@@ -67,7 +87,7 @@ def sort_options(options: Iterable[str]) -> SortedOptions:
             if not (name and equals):
                 raise MountpointError("no option of the mount, and not KEY=VALUE", key=f"-o {option}")
             storage.append(option)
-    return SortedOptions(mount, fuse, storage, "ro" in words, "nonempty" in words)
+    return SortedOptions(mount, fuse, storage, "ro" in words, "nonempty" in words, scan)
 
 
 def split_options(text: str) -> list[str]:

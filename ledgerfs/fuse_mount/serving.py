@@ -52,7 +52,13 @@ def serve_bucket(request: MountRequest, ready: Callable[[Bucket], None]) -> None
     binding = _binding()
     if request.environment_file is not None:
         load_environment(request.environment_file)
-    bucket = open_bucket(request.url, request.storage_options, cache_dir=request.cache_dir, dialect=request.dialect)
+    bucket = open_bucket(
+        request.url,
+        request.storage_options,
+        cache_dir=request.cache_dir,
+        scan_options=request.scan_options,
+        dialect=request.dialect,
+    )
     bucket.load_catalog(listed=True)
     options = MountOptions(request.is_writable, request.refresh_seconds, request.block_size)
     served = _Served(request, MountedBucket(bucket, options), binding)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from os import PathLike
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, get_args
 
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.ledgers.time_arguments import Moment
@@ -41,6 +41,15 @@ class ScanOptions(MessageOptions, total=False):
     on_undecodable: OnUndecodable
 
 
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "transactions": get_args(Transactions),
+    "on_encrypted": get_args(OnEncrypted),
+    "on_corrupt": get_args(OnCorrupt),
+    "values": get_args(Values),
+    "on_undecodable": get_args(OnUndecodable),
+}
+"""Values of options that have few, the default first."""
+
 MESSAGE_OPTIONS = tuple(MessageOptions.__annotations__)
 """Options of `Topic.message`."""
 
@@ -59,6 +68,16 @@ def require_known(given: Iterable[str], known: Iterable[str] = SCAN_OPTIONS) -> 
             raise InvalidOptionError.unknown(name, names)
 
 
+def require_choices(given: Mapping[str, Any]) -> None:
+    """Raise `InvalidOptionError` for a value that is not one of those that an option has."""
+    for name, choices in CHOICES.items():
+        if given.get(name, choices[0]) not in choices:
+            raise InvalidOptionError(f"expected one of {', '.join(choices)}", key=f"{name}={given[name]!r}")
+    for name in ("include_markers", "check_checksums", "flatten"):
+        if not isinstance(given.get(name, True), bool):
+            raise InvalidOptionError("expected True or False", key=f"{name}={given[name]!r}")
+
+
 def require_of_parts(options: Mapping[str, Any]) -> None:
     """Raise `InvalidOptionError` for options that a part of a topic, such as a file of a view or a task's share, cannot have."""
     if options.get("transactions") == "readable":
@@ -72,7 +91,13 @@ def require_of_parts(options: Mapping[str, Any]) -> None:
 def require_of_files(options: Mapping[str, Any]) -> None:
     """Raise `InvalidOptionError` for options that tables as files cannot have: a damaged one must not look whole."""
     require_known(options)
+    require_choices(options)
     require_of_parts(options)
+    if options.get("on_undecodable") == "skip":
+        raise InvalidOptionError(
+            "a file of the tree has all messages; with 'null' they lack their values, topic.scan(on_undecodable='skip') leaves them out",
+            key="on_undecodable='skip'",
+        )
     if options.get("on_corrupt", "raise") != "raise":
         raise InvalidOptionError(
             "a file of the tree is whole or an error; topic.scan(on_corrupt='skip') skips damaged entries",

@@ -24,7 +24,7 @@ from ledgerfs.messages.decode.entry_fields import rows_in_transactions
 from ledgerfs.messages.decode.payloads import Decrypt
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS, schema_of
 from ledgerfs.scan.earlier_chunks import EarlierChunks
-from ledgerfs.scan.options import require_known, require_of_parts
+from ledgerfs.scan.options import require_choices, require_known, require_of_parts
 from ledgerfs.scan.reread_damaged import walk_entries
 from ledgerfs.scan.time_pruning import Pruned, TimePruning
 from ledgerfs.scan.topic_entries import Reach, read_entries
@@ -35,13 +35,6 @@ from ledgerfs.scan.value_reading import Undecodable, ValueReading
 if TYPE_CHECKING:
     import pandas as pd
 
-_CHOICES = {
-    "transactions": ("committed", "readable", "all"),
-    "on_encrypted": ("raise", "null", "skip"),
-    "on_corrupt": ("raise", "skip"),
-    "values": ("bytes", "typed", "auto"),
-    "on_undecodable": ("raise", "null", "skip"),
-}
 _OF_VALUES = ("values", "schema_version", "flatten", "on_undecodable")
 
 
@@ -316,13 +309,7 @@ def make_scan(
     Raises `InvalidOptionError` for an invalid column, time or choice, and as `typed_values`.
     """
     require_known(options)
-    given = {"transactions": transactions, **options}
-    for name, choices in _CHOICES.items():
-        if given.get(name, choices[0]) not in choices:
-            raise InvalidOptionError(f"expected one of {', '.join(choices)}", key=f"{name}={given[name]!r}")
-    for name in ("include_markers", "check_checksums", "flatten"):
-        if not isinstance(options.get(name, True), bool):
-            raise InvalidOptionError("expected True or False", key=f"{name}={options[name]!r}")
+    require_choices({"transactions": transactions, **options})
     if isinstance(clock_slack_ms, bool) or not isinstance(clock_slack_ms, int) or clock_slack_ms < 0:
         raise InvalidOptionError("expected whole milliseconds, 0 or more", key=f"clock_slack_ms={clock_slack_ms!r}")
     most = options.get("max_message_bytes", 1)

@@ -15,10 +15,9 @@ import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
 
-from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
-from ledgerfs.messages.text.json_lines import ROWS_AT_ONCE, is_bytes, is_properties, json_lines
-from ledgerfs.messages.text.json_typed import typed_values
-from ledgerfs.messages.text.json_values import Values, base64_texts, clocks, dates, properties, text_or_base64, times
+from ledgerfs.messages.decode.table_schema import is_message_column
+from ledgerfs.messages.text.json_lines import ROWS_AT_ONCE, is_bytes, json_lines, plain_texts
+from ledgerfs.messages.text.json_values import text_or_base64
 from ledgerfs.tables.parquet_columns import leaves_of, stored_batch, stored_schema
 
 GROUP_ROWS = 1 << 20
@@ -132,8 +131,8 @@ class _GroupedFile:
 
 def _parquet_file(schema: pa.Schema, sink: BinaryIO) -> TableWriter:
     stored = stored_schema(schema)
-    of_messages = [one for one in stored if _is_of_messages(one)]
-    typed = [leaf for one in stored if not _is_of_messages(one) for leaf in leaves_of(one)]
+    of_messages = [one for one in stored if is_message_column(one)]
+    typed = [leaf for one in stored if not is_message_column(one) for leaf in leaves_of(one)]
     repeated = [leaf for one in of_messages if one.name in _REPEATED for leaf in leaves_of(one)]
     ascending = [one.name for one in of_messages if one.name in _ASCENDING]
     writer = pa.parquet.ParquetWriter(
@@ -145,12 +144,6 @@ def _parquet_file(schema: pa.Schema, sink: BinaryIO) -> TableWriter:
         write_statistics=[*(one.name for one in of_messages if one.name not in _WITHOUT_STATISTICS), *typed],
     )
     return _GroupedFile(writer, {"row_group_size": GROUP_ROWS}, lambda batch: stored_batch(batch, stored))
-
-
-def _is_of_messages(field: pa.Field) -> bool:
-    """Whether a column is one of the message table, not a field of values with such a name."""
-    place = MESSAGE_SCHEMA.get_field_index(field.name)
-    return bool(place >= 0 and MESSAGE_SCHEMA.field(place).type == field.type)
 
 
 def _arrow_file(schema: pa.Schema, sink: BinaryIO) -> TableWriter:
@@ -246,7 +239,7 @@ def _row_ends(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
     ends = np.arange(1, batch.num_rows + 1, dtype=np.int64) * _BYTES_OF_A_ROW
     rows = np.arange(batch.num_rows + 1)
     for field, column in zip(batch.schema, batch.columns, strict=True):
-        if not (_is_of_messages(field) and pa.types.is_primitive(column.type)):
+        if not (is_message_column(field) and pa.types.is_primitive(column.type)):
             before = _bytes_before(column, rows)
             ends += before[1:] - before[0]
     return ends
@@ -277,11 +270,11 @@ def _offsets(column: pa.Array) -> npt.NDArray[np.int32]:
 
 
 def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the columns as text and numbers, as in `json_lines`, but with strings as they are."""
+    """Return the columns as text and numbers, as in `json_lines`, but with strings as they are; nested values are JSON."""
     names: list[str] = []
     columns: list[pa.Array] = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        texts = _csv_texts(name, column)
+        texts = plain_texts(name, column)
         if name == "value" and pa.types.is_binary(column.type):
             escaped, encoded = text_or_base64(column)
             columns += [pa.compute.if_else(escaped.present, column, None).cast(pa.string()), encoded.to_array()]
@@ -290,18 +283,3 @@ def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:
             columns.append(column if texts is None else texts.to_array())
             names.append(f"{name}_base64" if is_bytes(column.type) else name)
     return pa.RecordBatch.from_arrays(columns, names)
-
-
-def _csv_texts(name: str, column: pa.Array) -> Values | None:
-    """Return the texts of a column's values; None where Arrow writes them as they are to be."""
-    kind = column.type
-    if is_bytes(kind):
-        return base64_texts(column.cast(pa.binary()))
-    if is_properties(name, kind):
-        return properties(column)
-    if pa.types.is_nested(kind):
-        return typed_values(column)
-    for is_kind, make in ((pa.types.is_timestamp, times), (pa.types.is_date, dates), (pa.types.is_time, clocks)):
-        if is_kind(kind):
-            return make(column)
-    return None

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from inspect import signature
 from pathlib import Path
-from typing import get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import duckdb
 import polars as pl
@@ -29,18 +29,17 @@ from ledgerfs.scan import message_by_id
 from ledgerfs.scan import scan as scan_module
 from ledgerfs.scan.message_by_id import read_message
 from ledgerfs.scan.options import (
+    CHOICES,
     MESSAGE_OPTIONS,
     ORDERS,
     SCAN_OPTIONS,
     MessageOptions,
-    OnCorrupt,
-    OnEncrypted,
     Order,
     ScanOptions,
-    Transactions,
 )
 from ledgerfs.scan.scan import make_scan
 from ledgerfs.scan.topic_entries import Reach
+from ledgerfs.scan.typed_values import typed_values
 from tests.support.entries import ZSTD, batched, compress, frame, framed, metadata
 from tests.support.ledgers import CREATED_MS, Offload, offload, put_in_folder
 
@@ -370,6 +369,9 @@ def test_unknown_columns_choices_and_times_are_told_at_once(tmp_path):
         ({"transactions": "some"}, "transactions='some'"),
         ({"on_corrupt": "ignore"}, "on_corrupt='ignore'"),
         ({"on_encrypted": "no"}, "on_encrypted='no'"),
+        ({"values": "avro"}, "values='avro': expected one of bytes, typed, auto"),
+        ({"flatten": "yes"}, "flatten='yes': expected True or False"),
+        ({"on_undecodable": "ignore"}, "on_undecodable='ignore'"),
         ({"start_time": "yesterday"}, "yesterday"),
         ({"end_time": "2026-13-01"}, "2026-13-01"),
         ({"end_time": ""}, "not a time"),
@@ -387,6 +389,8 @@ def test_unknown_columns_choices_and_times_are_told_at_once(tmp_path):
         ({"start_ms": 0}, "start_ms: no such option; .*did you mean start_time"),
         ({"maxMessageBytes": 0}, "did you mean max_message_bytes"),
         ({"order": "publish_time"}, "order: no such option"),
+        ({"values": "avro"}, "values='avro': expected one of bytes, typed, auto"),
+        ({"values": "typed", "on_undecodable": "skip"}, "a file of the tree has all messages"),
     ]:
         with pytest.raises(InvalidOptionError, match=word):
             open_bucket(str(tmp_path), scan_options=options)
@@ -414,14 +418,21 @@ def defaults_of(function):
     return {name: one.default for name, one in signature(function).parameters.items() if one.kind is one.KEYWORD_ONLY}
 
 
+OF_VALUES = {"values": "bytes"} | {
+    name: default
+    for name, default in defaults_of(typed_values).items()
+    if name in {"schema_version", "flatten", "on_undecodable"}
+}
+
+
 def test_the_names_of_options_are_those_that_a_scan_has():
     decoding = {one.name for one in fields(DecodeOptions)} - {"columns", "start_ms", "end_ms"}
-    assert set(SCAN_OPTIONS) == decoding | defaults_of(make_scan).keys() - {"missing"}
+    assert set(SCAN_OPTIONS) == decoding | OF_VALUES.keys() | defaults_of(make_scan).keys() - {"missing", "schemas"}
     assert set(MESSAGE_OPTIONS) == defaults_of(read_message).keys()
 
 
 def test_functions_of_a_topic_spell_their_options_out_with_the_defaults_that_a_scan_has():
-    of_scan = {one.name: one.default for one in fields(DecodeOptions)} | defaults_of(make_scan)
+    of_scan = {one.name: one.default for one in fields(DecodeOptions)} | defaults_of(make_scan) | OF_VALUES
     wanted = {name: of_scan[name] for name in SCAN_OPTIONS}
     spelled = {"columns": signature(Topic.scan).parameters["columns"].default} | defaults_of(Topic.scan)
     assert spelled == {**wanted, "order": "partition"}
@@ -429,15 +440,15 @@ def test_functions_of_a_topic_spell_their_options_out_with_the_defaults_that_a_s
     assert defaults_of(Topic.message) == {name: wanted[name] for name in MESSAGE_OPTIONS} == defaults_of(read_message)
     assert defaults_of(export_topic) == {**wanted, "overwrite": False, "progress": None}
     for function, options in ((Topic.scan, ScanOptions), (Topic.message, MessageOptions)):
-        returned = {"Message": object, "Scan": object, "PartitionedScan": object}
+        returned = {"Message": object, "Scan": object, "PartitionedScan": object, "SchemaInfo": object}
         hints = get_type_hints(function, vars(topic_module) | returned)
+        hints |= {"schema_version": Any} if "schema_version" in hints else {}
         assert get_type_hints(options) == {name: hints[name] for name in options.__annotations__}
     for function in (Topic.scan, Topic.count, Topic.message, export_topic):
         parameters = signature(function).parameters.values()
         assert not [one for one in parameters if one.kind in {one.VAR_KEYWORD, one.VAR_POSITIONAL}]
         assert not [one for one in parameters if one.annotation is one.empty and one.name != "self"]
-    kinds = {"transactions": Transactions, "on_encrypted": OnEncrypted, "on_corrupt": OnCorrupt}
-    assert {name: get_args(kind) for name, kind in kinds.items()} == scan_module._CHOICES
+    assert all(choices[0] == wanted[name] for name, choices in CHOICES.items())
     assert get_args(Order) == ORDERS
 
 
@@ -446,11 +457,14 @@ def test_every_option_of_a_topic_is_handed_on(tmp_path, monkeypatch):
     given = {
         "start_time": CREATED_MS, "end_time": CREATED_MS + 5, "clock_slack_ms": 7, "transactions": "all", "on_corrupt": "skip",
         "private_keys": {}, "on_encrypted": "null", "include_markers": True, "check_checksums": False, "max_message_bytes": 9999,
+        "values": "auto", "schema_version": "each", "flatten": True, "on_undecodable": "null",
     }  # fmt: skip
     assert given.keys() == set(SCAN_OPTIONS[1:])
     told = []
     monkeypatch.setattr(
-        scan_module, "make_scan", lambda *_, **options: told.append(options) or make_scan(*_, **options)
+        scan_module,
+        "make_scan",
+        lambda *_, schemas, **options: told.append(options) or make_scan(*_, schemas=schemas, **options),
     )
     topic = topic_with(tmp_path, [message(0)])
     topic.scan(["key"], **given, order="publish_time")

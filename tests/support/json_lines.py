@@ -19,7 +19,8 @@ def slow_time(microseconds: int) -> str:
     days, of_day = divmod(microseconds, 86_400_000_000)
     year, day = year_of(days)
     text = f"{year:04}" if 0 <= year <= 9999 else f"{year:+07}"
-    clock = (day + timedelta(microseconds=of_day)).isoformat(timespec="milliseconds")
+    digits = "milliseconds" if microseconds % 1000 == 0 else "microseconds"
+    clock = (day + timedelta(microseconds=of_day)).isoformat(timespec=digits)
     return f"{text}{clock[4:].removesuffix('+00:00')}Z"
 
 

@@ -49,3 +49,9 @@ def schema_of(columns: Sequence[str] | None) -> pa.Schema:
     if len(set(names)) < len(names):
         raise InvalidOptionError("a column is named twice", key=", ".join(names))
     return pa.schema([MESSAGE_SCHEMA.field(name) for name in names])
+
+
+def is_message_column(field: pa.Field) -> bool:
+    """Whether a column is one of `MESSAGE_SCHEMA`, not a field of typed values with such a name."""
+    place = MESSAGE_SCHEMA.get_field_index(field.name)
+    return bool(place >= 0 and MESSAGE_SCHEMA.field(place).type == field.type)

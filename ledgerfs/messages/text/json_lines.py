@@ -15,8 +15,11 @@ from ledgerfs.messages.kernels.arrays import empty
 from ledgerfs.messages.text.json_typed import Field, objects, typed_values
 from ledgerfs.messages.text.json_values import (
     ABSENT,
+    Values,
     base64_texts,
+    clocks,
     constants,
+    dates,
     escaped_texts,
     properties,
     text_or_base64,
@@ -61,7 +64,7 @@ def _fields_of(name: str, column: pa.Array) -> Iterator[Field]:
         yield Field.of(name, escaped_texts(column), quote='"')
     elif pa.types.is_timestamp(column.type):
         yield Field.of(name, times(column), quote='"')
-    elif is_properties(name, column.type):
+    elif _is_properties(name, column.type):
         yield Field.of(name, properties(column))
     else:
         yield Field.of(name, typed_values(column))
@@ -74,6 +77,21 @@ def is_bytes(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind))
 
 
-def is_properties(name: str, kind: pa.DataType) -> bool:
+def _is_properties(name: str, kind: pa.DataType) -> bool:
     """Whether a column is that of the messages' properties, which are left out where there are none."""
     return bool(name == "properties" and pa.types.is_map(kind) and kind.key_type == kind.item_type == pa.string())
+
+
+def plain_texts(name: str, column: pa.Array) -> Values | None:
+    """Return the texts of a column without quotes: times, nested values as JSON, bytes in base64; None for numbers, and what is text."""
+    kind = column.type
+    if is_bytes(kind):
+        return base64_texts(column.cast(pa.binary()))
+    if _is_properties(name, kind):
+        return properties(column)
+    if pa.types.is_nested(kind):
+        return typed_values(column)
+    for is_kind, make in ((pa.types.is_timestamp, times), (pa.types.is_date, dates), (pa.types.is_time, clocks)):
+        if is_kind(kind):
+            return make(column)
+    return None
