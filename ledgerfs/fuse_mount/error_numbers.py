@@ -21,6 +21,7 @@ from ledgerfs.errors import (
     ObjectNotFoundError,
     StoreError,
     StoreUnreachableError,
+    UnknownSchemaError,
     UncertainWriteError,
 )
 from ledgerfs.storage.retries import store_timeout
@@ -49,6 +50,9 @@ def errno_of(error: BaseException) -> int:
         return errno.ENOENT
     if isinstance(error, StoreUnreachableError):
         return errno.ETIMEDOUT
+    if isinstance(error, UnknownSchemaError):
+        # The file is listed: programs that copy folders go on if one has vanished meanwhile.
+        return errno.EIO
     number = error.errno if isinstance(error, OSError) else None
     if not isinstance(number, int) or number <= 0:
         return errno.EIO

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,44 +9,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ledgerfs import Bucket, open_bucket
+from ledgerfs import Bucket
 from ledgerfs.errors import InvalidOptionError, UndecodableValueError, UnknownSchemaError
-from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.scan.value_reading import Undecodable
-from ledgerfs.schemas.saved_schemas import SavedSchemas
-from tests.support.typed_golden import assert_equal
+from tests.support.typed_golden import assert_equal, bucket_with_schemas
 
 EVOLVED = "avro-evolved"
 
 
-def answers(golden_typed: Path) -> dict[str, tuple[SchemaVersion, ...]]:
-    """Return the versions that the admin API listed of each topic."""
-    found = {}
-    for path in (golden_typed / "schemas").iterdir():
-        document = json.loads(path.read_text())
-        for asked, answer in document.get("responses", {}).items():
-            if asked.endswith("/schemas") and answer["status"] == 200:
-                listed = json.loads(answer["body"])["getSchemaResponses"]
-                found[document["topic"]] = tuple(
-                    SchemaVersion(
-                        one["version"],
-                        SchemaInfo(one["type"], one["data"].encode(), one["properties"]),
-                        one["timestamp"],
-                    )
-                    for one in listed
-                )
-    return found
-
-
 @pytest.fixture(scope="module")
 def typed(golden_typed: Path, tmp_path_factory: pytest.TempPathFactory) -> Bucket:
-    folder = tmp_path_factory.mktemp("typed") / "bucket"
-    shutil.copytree(golden_typed / "bucket", folder)
-    bucket = open_bucket(f"file://{folder}")
-    saved = SavedSchemas(bucket.raw_store)
-    for topic, versions in answers(golden_typed).items():
-        saved.add(topic, versions)
-    return bucket
+    return bucket_with_schemas(golden_typed, tmp_path_factory.mktemp("typed") / "bucket")
 
 
 def expected(golden_typed: Path, name: str, folder: str) -> list[dict[str, Any]]:

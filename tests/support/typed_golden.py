@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+import shutil
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,10 +16,11 @@ from urllib.parse import unquote_plus
 import numpy as np
 import pyarrow as pa
 
-from ledgerfs import open_bucket
-from ledgerfs.formats.schemas.schema_info import SchemaInfo
+from ledgerfs import Bucket, open_bucket
+from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.messages.values.key_values import SeparatedDecoder, message_keys
 from ledgerfs.messages.values.value_decoder import ValueDecoder, payloads_of
+from ledgerfs.schemas.saved_schemas import SavedSchemas
 
 Node = dict[str, Any]
 """A value as the golden set has it: ``{"t": "long", "v": "123"}``."""
@@ -91,6 +93,35 @@ def schemas_of(golden_typed: Path, name: str) -> dict[int, SchemaInfo]:
                 info = SchemaInfo(one["type"], one["data"].encode(), one["properties"])
                 assert found.setdefault(one["version"], info).type == info.type or name.endswith("-force")
     return found
+
+
+def answers(golden_typed: Path) -> dict[str, tuple[SchemaVersion, ...]]:
+    """Return the versions that the admin API listed of each topic."""
+    found = {}
+    for path in (golden_typed / "schemas").iterdir():
+        document = json.loads(path.read_text())
+        for asked, answer in document.get("responses", {}).items():
+            if asked.endswith("/schemas") and answer["status"] == 200:
+                listed = json.loads(answer["body"])["getSchemaResponses"]
+                found[document["topic"]] = tuple(
+                    SchemaVersion(
+                        one["version"],
+                        SchemaInfo(one["type"], one["data"].encode(), one["properties"]),
+                        one["timestamp"],
+                    )
+                    for one in listed
+                )
+    return found
+
+
+def bucket_with_schemas(golden_typed: Path, folder: Path) -> Bucket:
+    """Return a copy of the bucket, with all schemas that the admin API listed saved in it."""
+    shutil.copytree(golden_typed / "bucket", folder)
+    bucket = open_bucket(f"file://{folder}")
+    saved = SavedSchemas(bucket.raw_store)
+    for name, versions in answers(golden_typed).items():
+        saved.add(name, versions)
+    return bucket
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,6 +19,7 @@ from uuid import uuid4
 from cachetools import LRUCache
 
 from ledgerfs import __version__
+from ledgerfs.errors import LedgerfsError
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import LedgerReader
@@ -80,6 +81,7 @@ class LedgerTables:
         self._scan_options = scan_options
         self._catalog: Catalog | None = None
         self._topics: LRUCache[str | None, _Topic] = LRUCache(_TOPICS)
+        self._unread: set[str | None] = set()
         self._lock = ForkLock()
 
     def table(self, ref: LedgerRef, kind: str) -> "LedgerTable":
@@ -90,6 +92,17 @@ class LedgerTables:
         topic = self._topic_of(ref)
         known = () if topic.schemas is None else (topic.schemas.digest,)
         return LedgerTable(self._source, self._scan_options, topic, ref, self.key(ref, kind, *known))
+
+    def table_if_known(self, ref: LedgerRef, kind: str) -> "LedgerTable | None":
+        """Return what `table` does; None where the schemas cannot be read, which is tried once for a topic of a catalog."""
+        if ref.managed_ledger in self._unread and self._source.catalog is self._catalog:
+            return None
+        try:
+            return self.table(ref, kind)
+        except LedgerfsError:
+            # Whoever opens the file is told why; the others of its folder can be listed.
+            self._unread.add(ref.managed_ledger)
+            return None
 
     def key(self, ref: LedgerRef, kind: str, *of_values: str) -> str:
         """Return the key of a ledger's file of one kind: 64 hexadecimal digits, from which no option can be read.
@@ -106,6 +119,7 @@ class LedgerTables:
             if self._catalog is not catalog:
                 self._catalog = catalog
                 self._topics.clear()
+                self._unread.clear()
             topic = self._topics.get(ref.managed_ledger)
             if topic is None:
                 topic = self._topics[ref.managed_ledger] = _Topic.of(catalog, ref.managed_ledger)

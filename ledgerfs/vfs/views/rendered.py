@@ -4,7 +4,6 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
-from ledgerfs.errors import LedgerfsError
 from ledgerfs.storage.descriptors import copy_range
 from ledgerfs.vfs.views.ledger_tables import LedgerTable, LedgerTables
 
@@ -68,12 +67,8 @@ class RenderedView:
 
     def size(self, ref: "LedgerRef") -> int | None:
         """Return the size of a file that is in the cache; None for others, and where the topic's schemas cannot be read."""
-        try:
-            table = self.tables.table(ref, self.kind)
-        except LedgerfsError:
-            # Opening the file tells why; the others of its folder can be listed.
-            return None
-        return self.files.size(table.key, table.state)
+        table = self.tables.table_if_known(ref, self.kind)
+        return None if table is None else self.files.size(table.key, table.state)
 
     def open(self, ledger: "LedgerReader") -> Rendered:
         """Return the file, rendered unless it is in the cache.

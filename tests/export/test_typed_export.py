@@ -1,0 +1,97 @@
+"""Exports of typed values: what is written, and what a folder is when schemas change."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ledgerfs import Bucket
+from ledgerfs.errors import InvalidOptionError, UndecodableValueError
+from ledgerfs.export.export import export_topic
+from ledgerfs.export.folder import RECORD_NAME
+from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
+from ledgerfs.schemas.saved_schemas import SavedSchemas
+from tests.support.commands import run
+from tests.support.typed_golden import bucket_with_schemas
+
+EVOLVED = "public/typed/avro-evolved"
+CHANGED = "public/typed/type-changed"
+
+
+@pytest.fixture
+def typed(golden_typed: Path, tmp_path: Path) -> Bucket:
+    return bucket_with_schemas(golden_typed, tmp_path / "bucket")
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    files = sorted(folder.glob("*.parquet"), key=lambda path: int(path.stem))
+    found: list[dict[str, Any]] = pa.concat_tables(map(pq.read_table, files)).to_pylist()
+    return found
+
+
+def contents(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / RECORD_NAME).read_text())["contents"]
+    return found
+
+
+def test_the_files_are_the_scan(typed: Bucket, tmp_path: Path) -> None:
+    topic = typed.topic(EVOLVED)
+    report = export_topic(topic, tmp_path / "out", "parquet", values="typed", flatten=True)
+    assert str(rows(tmp_path / "out")) == str(topic.scan(values="typed", flatten=True).to_table().to_pylist())
+    assert report.undecodable == []
+    again = export_topic(topic, tmp_path / "out", "parquet", values="auto", flatten=True)
+    assert (again.written, again.kept) == (0, report.written)
+
+
+def test_folders_of_bytes_say_nothing_of_values(typed: Bucket, tmp_path: Path) -> None:
+    export_topic(typed.topic(EVOLVED), tmp_path / "out", "parquet")
+    assert not {"values", "schema_version", "flatten", "on_undecodable", "schemas"} & contents(tmp_path / "out").keys()
+    with pytest.raises(InvalidOptionError, match=r"with other .*values"):
+        export_topic(typed.topic(EVOLVED), tmp_path / "out", "parquet", values="typed")
+
+
+def test_with_other_schemas_it_is_another_export(typed: Bucket, tmp_path: Path) -> None:
+    topic, out = typed.topic(EVOLVED), tmp_path / "out"
+    before = export_topic(topic, out, "parquet", values="typed")
+    newer = {
+        "type": "record",
+        "name": "Order",
+        "fields": [{"name": "id", "type": "long"}, {"name": "more", "type": "string", "default": "?"}],
+    }
+    version = SchemaVersion(3, SchemaInfo("AVRO", json.dumps(newer).encode()), 1_900_000_000_000)
+    SavedSchemas(typed.raw_store).add(topic.name, [version])
+    with pytest.raises(InvalidOptionError, match=r"with other .*schemas"):
+        export_topic(topic, out, "parquet", values="typed")
+    assert "more" not in pq.read_schema(next(out.glob("*.parquet"))).field("value").type.names
+    after = export_topic(topic, out, "parquet", values="typed", overwrite=True, on_undecodable="null")
+    assert (after.written, after.kept) == (before.written, 0)
+    assert {one["value"]["more"] for one in rows(out) if one["value"]} == {"?"}
+
+
+def test_values_that_cannot_be_decoded_are_counted_and_kept_in_mind(typed: Bucket, tmp_path: Path) -> None:
+    topic = typed.topic(CHANGED)
+    with pytest.raises(UndecodableValueError):
+        export_topic(topic, tmp_path / "raise", "jsonl", values="typed")
+    for choice, left in (("null", 105), ("skip", 105 - 66)):
+        report = export_topic(topic, tmp_path / choice, "jsonl", values="typed", on_undecodable=choice)
+        assert report.rows == left
+        assert sum(one.count for one in report.undecodable) == 66
+        again = export_topic(topic, tmp_path / choice, "jsonl", values="typed", on_undecodable=choice)
+        assert (again.rows, again.undecodable, again.undecodable_before) == (0, [], 66)
+        with pytest.raises(InvalidOptionError, match="on_undecodable"):
+            export_topic(topic, tmp_path / choice, "jsonl", values="typed")
+
+
+def test_the_command_tells_of_them(typed: Bucket, tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    options = ["--values", "typed", "--on-undecodable", "null", "--flatten", "--format", "csv"]
+    done = run("export", typed.store.url, CHANGED, out, *options, code=1)
+    said = done.stderr.decode()
+    assert "33 values are not decoded, the first is of message" in said
+    again = run("export", typed.store.url, CHANGED, out, *options, code=1).stderr.decode()
+    assert "66 values were not decoded before" in again
+    run("export", typed.store.url, EVOLVED, str(tmp_path / "good"), *options)
+    run("export", typed.store.url, EVOLVED, str(tmp_path / "one"), "--values", "typed", "--schema-version", "9", code=2)

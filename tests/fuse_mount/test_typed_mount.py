@@ -1,0 +1,62 @@
+"""Typed values through a mount, as the command and ``/etc/fstab`` ask for them."""
+
+import json
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ledgerfs.cli.mount_helper import command_of
+from ledgerfs.fuse_mount.option_names import sort_options, split_options
+from tests.support.commands import run
+from tests.support.typed_golden import bucket_with_schemas, plain
+from tests.support.typed_json import slow_json
+
+pytestmark = pytest.mark.skipif(not os.access("/dev/fuse", os.R_OK | os.W_OK), reason="no /dev/fuse")
+
+TOPICS = ("avro-evolved", "avro-logical", "avro-unions", "avro-random-1", "prim-int64", "prim-instant", "prim-string")
+
+
+def test_golden_topics_through_a_mount(golden_typed: Path, tmp_path: Path) -> None:
+    bucket = bucket_with_schemas(golden_typed, tmp_path / "bucket")
+    folder = tmp_path / "mnt"
+    folder.mkdir()
+    options = ["-o", "values=typed", "-o", "on_undecodable=null", "--cache-dir", str(tmp_path / "cache")]
+    run("mount", bucket.store.url, str(folder), *options)
+    try:
+        for name in TOPICS:
+            scan = bucket.topic(f"public/typed/{name}").scan(values="typed", on_undecodable="null")
+            said = scan.to_table()["value"].combine_chunks()
+            files = sorted((folder / "parquet/public/typed" / name).iterdir(), key=lambda path: int(path.stem))
+            found = pa.concat_tables(map(pq.read_table, files))["value"].combine_chunks()
+            assert (found.type, plain(found)) == (said.type, plain(said)), name
+            lines = b"".join(
+                (folder / "jsonl/public/typed" / name / f"{path.stem}.jsonl").read_bytes() for path in files
+            )
+            values = [json.loads(line)["value"] for line in lines.splitlines()]
+            assert values == [None if one is None else json.loads(one) for one in slow_json(said)]
+        unknown = next((folder / "jsonl/public/typed/prim-bytes").iterdir())
+        with pytest.raises(OSError, match="Input/output error"):
+            unknown.read_bytes()
+    finally:
+        run("umount", str(folder))
+
+
+def test_options_of_the_tables_are_checked_when_a_bucket_is_mounted(golden_typed: Path, tmp_path: Path) -> None:
+    (tmp_path / "mnt").mkdir()
+    for option, word in (("values=avro", "bytes, typed, auto"), ("on_undecodable=skip", "a file of the tree has all")):
+        done = run("mount", f"file://{golden_typed}/bucket", str(tmp_path / "mnt"), "-o", option, code=2)
+        assert word in done.stderr.decode()
+
+
+def test_options_of_a_line_of_fstab() -> None:
+    options = ["values=typed", "schema_version=3", "flatten", "on_undecodable=null", "ro"]
+    assert sort_options(options).scan_options == {
+        "values": "typed", "schema_version": 3, "flatten": True, "on_undecodable": "null",
+    }  # fmt: skip
+    assert sort_options(["schema_version=each"]).scan_options == {"schema_version": "each"}
+    assert command_of("s3://t", "/m", split_options("values=auto,flatten,refresh=5m")) == [
+        "mount", "--refresh=5m", "-o", "values=auto", "-o", "flatten", "--", "s3://t", "/m",
+    ]  # fmt: skip

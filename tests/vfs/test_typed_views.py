@@ -1,0 +1,137 @@
+"""Files of the tree with typed values: through pandas and a mount, and never those that other schemas made."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ledgerfs import Bucket, open_bucket
+from ledgerfs.errors import CorruptSchemaFileError, InvalidOptionError, UnknownSchemaError
+from ledgerfs.formats.schemas.saved_schema import FOLDER
+from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
+from ledgerfs.schemas.saved_schemas import SavedSchemas
+from ledgerfs.vfs.tree import tree_of
+from ledgerfs.vfs.views.ledger_tables import LedgerTables
+from tests.support.typed_golden import bucket_with_schemas, plain
+
+TYPED = {"values": "typed", "on_undecodable": "null"}
+EVOLVED = "public/typed/avro-evolved"
+
+
+@pytest.fixture
+def typed(golden_typed: Path, tmp_path: Path) -> Bucket:
+    return bucket_with_schemas(golden_typed, tmp_path / "bucket")
+
+
+def opened(typed: Bucket, tmp_path: Path, **scan_options: Any) -> Bucket:
+    return open_bucket(typed.store.url, cache_dir=str(tmp_path / "cache"), scan_options=scan_options)
+
+
+def lines(bucket: Bucket, topic: str = EVOLVED) -> list[dict[str, Any]]:
+    tree = tree_of(bucket)
+    found = []
+    for ledger in bucket.topic(topic).ledgers:
+        file = tree.open(f"jsonl/{topic}/{ledger.ref.ledger_id}.jsonl")
+        found += [json.loads(line) for line in file.read(0, file.size).splitlines()]
+    return found
+
+
+@pytest.mark.parametrize("name", ["avro-evolved", "avro-random-0", "prim-double", "prim-instant", "kv-inline-evolved"])
+def test_pandas_reads_columns(typed: Bucket, tmp_path: Path, name: str) -> None:
+    names = {info.name.rpartition("/")[2] for info in typed.topics()}
+    assert name in names, names
+    options = {"cache_dir": str(tmp_path / "cache"), "scan_options": TYPED}
+    url = f"ledger://parquet/public/typed/{name}::{typed.store.url}"
+    found = pd.read_parquet(url, storage_options={"ledger": options}, dtype_backend="pyarrow")
+    scan = typed.topic(f"public/typed/{name}").scan(**TYPED)
+    fs = fsspec.filesystem("ledger", fo=typed.store.url, **options)
+    with fs.open(fs.find(f"parquet/public/typed/{name}")[0]) as file:
+        assert pq.read_schema(file).field("value").type == scan.schema.field("value").type
+    # The folder's files come in the order of their names.
+    said = scan.to_table().sort_by(
+        [("ledger_id", "ascending"), ("entry_id", "ascending"), ("batch_index", "ascending")]
+    )
+    table = pa.Table.from_pandas(found.sort_values(["ledger_id", "entry_id", "batch_index"]), preserve_index=False)
+    assert table.num_rows == said.num_rows > 0
+    left, right = (one["value"].combine_chunks() for one in (table, said))
+    assert (left.type, plain(left)) == (right.type, plain(right))
+
+
+def test_a_newly_saved_schema_makes_other_files(typed: Bucket, tmp_path: Path) -> None:
+    bucket = opened(typed, tmp_path, **TYPED)
+    before = lines(bucket)
+    assert lines(opened(typed, tmp_path, **TYPED)) == before
+    newer = {
+        "type": "record",
+        "name": "Order",
+        "fields": [{"name": "id", "type": "long"}, {"name": "more", "type": "string", "default": "?"}],
+    }
+    version = SchemaVersion(3, SchemaInfo("AVRO", json.dumps(newer).encode()), 1_900_000_000_000)
+    SavedSchemas(typed.raw_store).add(f"persistent://{EVOLVED}", [version])
+    # A process whose catalog is older goes on with what it knew, and never gets the others' files.
+    after = lines(opened(typed, tmp_path, **TYPED))
+    assert {one["value"]["more"] for one in after if one["value"]} == {"?"}
+    assert lines(bucket) == before
+    bucket.refresh()
+    assert lines(bucket) == after
+
+
+def test_a_table_is_made_with_the_schemas_of_its_key(typed: Bucket, tmp_path: Path) -> None:
+    """Even if the catalog, and with it the schemas, are read anew between the two."""
+    bucket = opened(typed, tmp_path, **TYPED)
+    tables = LedgerTables(bucket, bucket.scan_options)
+    ref = bucket.topic(EVOLVED).ledgers[0].ref
+    table = tables.table(ref, "jsonl")
+    newer = SchemaVersion(
+        3, SchemaInfo("AVRO", b'{"type": "record", "name": "Order", "fields": []}'), 1_900_000_000_000
+    )
+    SavedSchemas(typed.raw_store).add(f"persistent://{EVOLVED}", [newer])
+    bucket.refresh()
+    assert tables.table(ref, "jsonl").key != table.key
+    assert table.scan().schema.field("value").type.num_fields > 0
+    assert tables.table(ref, "jsonl").scan().schema.field("value").type.num_fields == 0
+
+
+def test_schemas_are_read_once_for_the_topic_of_a_catalog(
+    typed: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    real = SavedSchemas.versions
+    monkeypatch.setattr(SavedSchemas, "versions", lambda self, topic: asked.append(topic) or real(self, topic))
+    bucket = opened(typed, tmp_path, **TYPED)
+    tree = tree_of(bucket)
+    for _ in range(3):
+        assert list(tree.children(f"parquet/{EVOLVED}"))
+    lines(bucket)
+    assert asked == [f"persistent://{EVOLVED}"]
+    asked.clear()
+    lines(opened(typed, tmp_path))
+    list(tree_of(bucket).children(f"entries/{EVOLVED}"))
+    assert asked == []
+
+
+def test_topics_without_a_schema(typed: Bucket, tmp_path: Path) -> None:
+    bytes_only = "public/typed/prim-bytes"
+    with pytest.raises(UnknownSchemaError, match="ledgerfs schemas save"):
+        lines(opened(typed, tmp_path, **TYPED), bytes_only)
+    assert lines(opened(typed, tmp_path, values="auto"), bytes_only) == lines(opened(typed, tmp_path), bytes_only)
+
+
+def test_a_damaged_schema_is_told_when_a_file_is_opened_and_folders_are_listed(typed: Bucket, tmp_path: Path) -> None:
+    (path, *_) = [one for one in (tmp_path / "bucket" / FOLDER).rglob("*.json") if "avro-evolved" in str(one)]
+    path.write_bytes(b"{")
+    bucket = opened(typed, tmp_path, **TYPED)
+    assert all(node.size is None for node in tree_of(bucket).children(f"jsonl/{EVOLVED}"))
+    with pytest.raises(CorruptSchemaFileError):
+        lines(bucket)
+
+
+def test_files_do_not_leave_messages_out(typed: Bucket, tmp_path: Path) -> None:
+    with pytest.raises(InvalidOptionError, match="on_undecodable='skip'"):
+        opened(typed, tmp_path, values="typed", on_undecodable="skip")
+    assert isinstance(lines(opened(typed, tmp_path, values="typed")), list)
