@@ -29,6 +29,7 @@ from ledgerfs.errors import (
     ObjectNotFoundError,
     StaleObjectError,
     StoreError,
+    UndecodableValueError,
     UnplacedLedgersWarning,
     UnsupportedFormatError,
 )
@@ -41,7 +42,14 @@ EXIT_USAGE = 2
 EXIT_STORAGE = 3
 EXIT_BROKEN_PIPE = 141
 
-_DAMAGE = (CorruptObjectError, MissingLedgerError, StaleObjectError, UnsupportedFormatError, ObjectNotFoundError)
+_DAMAGE = (
+    CorruptObjectError,
+    MissingLedgerError,
+    ObjectNotFoundError,
+    StaleObjectError,
+    UndecodableValueError,
+    UnsupportedFormatError,
+)
 
 _EPILOG = """\b
 Examples:

@@ -21,8 +21,8 @@ from ledgerfs.errors import (
     ObjectNotFoundError,
     StoreError,
     StoreUnreachableError,
-    UnknownSchemaError,
     UncertainWriteError,
+    UnknownSchemaError,
 )
 from ledgerfs.storage.retries import store_timeout
 

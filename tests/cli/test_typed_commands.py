@@ -1,0 +1,115 @@
+"""``head`` and ``count`` of topics with schemas."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ledgerfs import Bucket
+from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
+from ledgerfs.messages.text.json_lines import json_lines
+from ledgerfs.schemas.saved_schemas import SavedSchemas
+from tests.support.commands import output, run
+from tests.support.typed_golden import bucket_with_schemas
+
+EVOLVED = "public/typed/avro-evolved"
+CHANGED = "public/typed/type-changed"
+
+
+@pytest.fixture(scope="module")
+def typed(golden_typed: Path, tmp_path_factory: pytest.TempPathFactory) -> Bucket:
+    return bucket_with_schemas(golden_typed, tmp_path_factory.mktemp("typed") / "bucket")
+
+
+def values_of(text: str) -> list[str]:
+    return [line.strip().partition(" ")[2].strip() for line in text.splitlines() if line.startswith("  value")]
+
+
+def test_head_shows_typed_values_if_a_schema_is_saved(typed: Bucket) -> None:
+    url = typed.store.url
+    shown = values_of(output("head", url, EVOLVED, "-n", "5"))
+    rows = typed.topic(EVOLVED).scan(["value"], values="typed").to_table().slice(0, 5)
+    (batch,) = rows.combine_chunks().to_batches()
+    said = [json.loads(line)["value"] for line in bytes(json_lines(batch)).splitlines()]
+    assert [None if one == "(null)" else json.loads(one) for one in shown] == said
+    lines = [json.loads(line) for line in output("head", url, EVOLVED, "-n", "5", "--json").splitlines()]
+    assert [one["value"] for one in lines] == said
+    as_bytes = values_of(output("head", url, EVOLVED, "-n", "5", "--values", "bytes"))
+    assert "\\x" in "".join(as_bytes)
+
+
+@pytest.mark.parametrize(
+    "name", ["prim-instant", "prim-boolean", "prim-double", "prim-local-time", "prim-local-date", "prim-string"]
+)
+def test_head_of_primitive_values(typed: Bucket, name: str) -> None:
+    shown = values_of(output("head", typed.store.url, f"public/typed/{name}", "-n", "20"))
+    assert len(shown) == 20
+    if name == "prim-instant":
+        assert all(one == "(null)" or one.endswith("Z") for one in shown)
+
+
+def test_fields_beside_the_others(typed: Bucket) -> None:
+    text = output("head", typed.store.url, EVOLVED, "-n", "3", "--flatten", "--columns", "value,key")
+    assert "  id " in text
+    assert "  value" not in text
+    lines = [json.loads(one) for one in output("head", typed.store.url, EVOLVED, "--flatten", "--json").splitlines()]
+    assert sum("id" in one for one in lines) > 5
+    assert not any("value" in one for one in lines)
+
+
+def test_a_topic_without_a_schema_is_shown_as_before(typed: Bucket, golden_typed: Path) -> None:
+    topic = "public/typed/prim-bytes"
+    plain = output("head", f"file://{golden_typed}/bucket", topic)
+    assert output("head", typed.store.url, topic) == plain
+    done = run("head", typed.store.url, topic, "--values", "typed", code=2)
+    assert "ledgerfs schemas save" in done.stderr.decode()
+
+
+def test_what_is_not_decoded_is_told(typed: Bucket) -> None:
+    done = run("head", typed.store.url, CHANGED, "-n", "200", code=1)
+    assert "33 values are not decoded, the first is of message" in done.stderr.decode()
+    ended = run("head", typed.store.url, CHANGED, "-n", "200", "--on-undecodable", "raise", code=1)
+    assert "on_undecodable='null' or 'skip' reads on" in ended.stderr.decode()
+    # Messages without a schema are bytes: that is no error.
+    remark = run("head", typed.store.url, "public/typed/avro-mixed-bytes", "-n", "200")
+    assert "it names no schema" in remark.stderr.decode()
+
+
+def test_partitions_tell_of_all_their_values(typed: Bucket) -> None:
+    scan = typed.topic("public/typed/avro-partitioned").scan(values="typed", schema_version=0, on_undecodable="null")
+    scan.to_table()
+    assert scan.undecodable == [one for part in scan.partitions for one in part.undecodable][: len(scan.undecodable)]
+    before = sum(one.count for one in scan.undecodable)
+    scan.to_table()
+    assert sum(one.count for one in scan.undecodable) == before
+
+
+def test_count_leaves_out_what_cannot_be_decoded(typed: Bucket) -> None:
+    url, options = typed.store.url, ["--values", "typed", "--on-undecodable", "skip", "--json"]
+    (one,) = json.loads(output("count", url, CHANGED, *options, code=1))
+    assert one["messages"] == 105 - 66
+    (whole,) = json.loads(output("count", url, CHANGED, "--json"))
+    assert whole["messages"] == 105
+
+
+def test_schemas_of_a_file(typed: Bucket, tmp_path: Path) -> None:
+    fields = [{"name": "id", "type": "double"}]
+    (tmp_path / "mine.avsc").write_text(json.dumps({"type": "record", "name": "Order", "fields": fields}))
+    options = ["--values", "typed", "--schema-version", str(tmp_path / "mine.avsc"), "--json", "-n", "3"]
+    lines = [json.loads(one) for one in output("head", typed.store.url, EVOLVED, *options).splitlines()]
+    assert all(one["value"] is None or one["value"].keys() == {"id"} for one in lines)
+    (tmp_path / "bad.avsc").write_text("[]")
+    for text in ("bad.avsc", "none.avsc"):
+        run("head", typed.store.url, EVOLVED, "--schema-version", str(tmp_path / text), code=2)
+    run("head", typed.store.url, EVOLVED, "--schema-version", "newest", code=2)
+
+
+def test_a_schema_that_cannot_be_used_does_not_hide_the_messages(golden_typed: Path, tmp_path: Path) -> None:
+    shutil.copytree(golden_typed / "bucket", tmp_path / "bucket")
+    bucket = bucket_with_schemas(golden_typed, tmp_path / "typed")
+    version = SchemaVersion(0, SchemaInfo("AVRO", b"{}"), 1)
+    SavedSchemas(bucket.raw_store).add("persistent://public/typed/prim-bytes", [version])
+    done = run("head", bucket.store.url, "public/typed/prim-bytes")
+    assert "values are shown as they are" in done.stderr.decode()
+    assert done.stdout.decode() == output("head", f"file://{tmp_path}/bucket", "public/typed/prim-bytes")
