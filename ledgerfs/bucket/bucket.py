@@ -17,7 +17,7 @@ from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.cache.offset_file import shared_offset_file
 from ledgerfs.dialects.opening import open_dialects
 from ledgerfs.display import names_shown, printable
-from ledgerfs.errors import InvalidOptionError, UnplacedLedgersWarning
+from ledgerfs.errors import InvalidNameError, InvalidOptionError, UnplacedLedgersWarning
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialect import Dialect, Progress
 from ledgerfs.ledgers.dialects_known import AUTO, NAMES
@@ -254,7 +254,12 @@ class Bucket:
         from ledgerfs.formats.schemas.schema_versions import TopicSchemas
         from ledgerfs.schemas.saved_schemas import SavedSchemas
 
-        return TopicSchemas.of(SavedSchemas(self._raw_store).versions(topic))
+        try:
+            versions = SavedSchemas(self._raw_store).versions(topic)
+        except InvalidNameError:
+            # Ledgers that are no topic's have none: nothing can be saved for such a name.
+            versions = ()
+        return TopicSchemas.of(versions)
 
     def warn_of_unplaced(self, managed_ledgers: Iterable[str | None], catalog: Catalog) -> None:
         """Warn (`UnplacedLedgersWarning`) of ledgers that may belong to these topics, once for each catalog and topic.

@@ -12,7 +12,7 @@ from ledgerfs.cli.notices import announce_compiling, say_left_out
 from ledgerfs.cli.options import bucket_argument
 from ledgerfs.cli.output import progress, say
 from ledgerfs.cli.scan_options import scan_options
-from ledgerfs.errors import InvalidSchemaError
+from ledgerfs.errors import AccessDeniedError, CorruptSchemaFileError, InvalidSchemaError, UnsupportedFormatError
 from ledgerfs.scan.options import ORDERS, Order
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ledgerfs.scan.scan import Scan
 
 _OF_EVERY_MESSAGE = ("ledger_id", "entry_id", "batch_index", "publish_time")
+_UNUSABLE = (AccessDeniedError, CorruptSchemaFileError, InvalidSchemaError, UnsupportedFormatError)
 _SHOWN = ("event_time", "key", "key_bytes", "ordering_key", "properties", "value")
 
 
@@ -93,8 +94,8 @@ def _scan(
     options = {"values": "auto", "on_undecodable": "null", **given}
     try:
         return topic.scan(columns, **options, order=order)
-    except InvalidSchemaError as error:
-        if options["values"] != "auto":
+    except _UNUSABLE as error:
+        if "values" in given:
             raise
         say(f"{topic.name}: values are shown as they are, its schema cannot be used: {error}")
         return topic.scan(columns, **(options | {"values": "bytes"}), order=order)

@@ -113,3 +113,13 @@ def test_a_schema_that_cannot_be_used_does_not_hide_the_messages(golden_typed: P
     done = run("head", bucket.store.url, "public/typed/prim-bytes")
     assert "values are shown as they are" in done.stderr.decode()
     assert done.stdout.decode() == output("head", f"file://{tmp_path}/bucket", "public/typed/prim-bytes")
+
+
+def test_a_damaged_schema_does_not_hide_them_either_unless_it_is_asked_for(golden_typed: Path, tmp_path: Path) -> None:
+    bucket = bucket_with_schemas(golden_typed, tmp_path / "typed")
+    path = next(one for one in (tmp_path / "typed").rglob("*.json") if "prim-string/" in str(one))
+    path.write_bytes(b"{")
+    done = run("head", bucket.store.url, "public/typed/prim-string")
+    assert "values are shown as they are" in done.stderr.decode()
+    assert done.stdout
+    run("head", bucket.store.url, "public/typed/prim-string", "--values", "auto", code=1)

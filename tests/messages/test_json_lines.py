@@ -127,7 +127,7 @@ def test_every_day_of_some_eras_and_the_ends_of_all_time() -> None:
     assert slow_time(1_793_534_400_123_000) == "2026-11-01T12:00:00.123Z"
     assert slow_time(-62_167_219_200_000_001) == "-000001-12-31T23:59:59.999999Z"
     assert slow_time(253_402_300_800_000_000) == "+010000-01-01T00:00:00.000Z"
-    assert slow_time(2**63 - 1) == "+294247-01-10T04:00:54.775Z"
+    assert slow_time(2**63 - 1) == "+294247-01-10T04:00:54.775807Z"
 
 
 def test_columns_as_arrays_of_text() -> None:

@@ -129,6 +129,10 @@ def test_a_topic_without_schemas(typed: Bucket) -> None:
         typed.topic(f"public/typed/{EVOLVED}").scan(values="typed", schema_version="newest")
 
 
+def test_ledgers_that_are_no_topics_have_no_schemas(typed: Bucket) -> None:
+    assert typed.schemas_of("other//").versions == ()
+
+
 def test_partitions_have_the_schemas_of_the_whole(typed: Bucket) -> None:
     scan = typed.topic("public/typed/avro-partitioned").scan(values="typed", flatten=True, order="publish_time")
     table = scan.to_table()
