@@ -84,6 +84,8 @@ def stats(
 
     """
     require_known(scan, (*_OWN_OPTIONS, *ScanOptions.__annotations__))
+    if scan.get("values", "bytes") != "bytes":
+        raise InvalidOptionError("the bytes of values are counted, whatever their schemas", key="values")
     for name in by:
         if name not in BY:
             raise InvalidOptionError(f"messages are counted by {', '.join(BY)}", key=name)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
+    from ledgerfs.spark.source.message_rows import WantedColumns
+    from ledgerfs.spark.source.query_values import QueryValues
     from ledgerfs.spark.source.read_options import ReadOptions
 
 
@@ -25,27 +27,32 @@ class LedgerfsDataSource(DataSource):
     settings: dict[str, str] = {}  # noqa: RUF012  (one for each class: `ledgerfs.spark.register` makes another)
     """Hadoop's settings of a session."""
 
+    _values: "QueryValues | None" = None
+
     @classmethod
     def name(cls) -> str:
         """``ledgerfs``."""
         return "ledgerfs"
 
     def schema(self) -> "StructType":
-        """Return the columns of the message table that the option ``columns`` asks for."""
-        from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS
+        """Return the columns of the message table that the option ``columns`` asks for, with values as their schemas have them."""
         from ledgerfs.spark.source.message_rows import spark_schema
+        from ledgerfs.spark.source.planning import plan_values
+        from ledgerfs.spark.source.query_values import columns_read
 
-        scan = self._read_options().scan
-        columns = scan.get("columns")
-        if columns is None and scan.get("transactions") == "all":
-            columns = (*DEFAULT_COLUMNS, "txn_state")
-        return spark_schema(columns)
+        options = self._read_options()
+        # Spark plans the query with this object, pickled: what it was told of types here stays true of the rows.
+        self._values = plan_values(options)
+        return spark_schema(self._values.columns(columns_read(options.scan)).schema)
 
     def reader(self, schema: "StructType") -> DataSourceReader:
         """Return a reader of the columns of this schema."""
-        from ledgerfs.spark.source.message_rows import columns_of
+        from ledgerfs.spark.source.message_rows import WantedColumns
+        from ledgerfs.spark.source.planning import plan_values
 
-        return MessageReader(self._read_options(), columns_of(schema))
+        options = self._read_options()
+        values = plan_values(options) if self._values is None else self._values
+        return MessageReader(options, WantedColumns.of(schema, options.scan, values), values)
 
     def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
         """Return a writer of rows of this schema as messages."""
@@ -61,19 +68,22 @@ class LedgerfsDataSource(DataSource):
 
 
 class MessageReader(DataSourceReader):
-    """Plans a query in one process, and reads its parts in others; what is pickled for the tasks has no plan."""
+    """Plans a query in one process, and reads its parts in others; what is pickled for the tasks has neither plan nor schemas."""
 
-    def __init__(self, options: "ReadOptions", columns: list[str]) -> None:
+    def __init__(self, options: "ReadOptions", columns: "WantedColumns", values: "QueryValues | None" = None) -> None:
         self._options = options
         self._columns = columns
-        self._scan = {name: value for name, value in options.scan.items() if name != "columns"}
+        self._values = values
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self._options, self._columns))
 
     def partitions(self) -> list[InputPartition]:
-        """List the bucket, and cut the wanted ledgers into parts."""
+        """List the bucket, and cut the wanted ledgers into parts, each with the schemas of its topics."""
         from ledgerfs.spark.runtime.tasks import spare_imports
-        from ledgerfs.spark.source.planning import plan
+        from ledgerfs.spark.source.planning import plan_parts
 
-        parts = [InputPartition(told) for told in plan(self._options).told()]
+        parts = [InputPartition(told) for told in plan_parts(self._options, self._values)]
         spare_imports()
         return parts
 
@@ -84,7 +94,11 @@ class MessageReader(DataSourceReader):
 
         if partition.value is None:
             return iter(())
-        return read_partition(Partition.of(partition.value), self._options.storage, self._columns, self._scan)
+        part, schemas = partition.value
+        scan = {name: value for name, value in self._options.scan.items() if name != "columns"}
+        read, names = self._columns.read, self._columns.names
+        batches = read_partition(Partition.of(part), self._options.storage, read, scan, schemas=schemas)
+        return batches if names is None else (batch.select(names) for batch in batches)
 
 
 def register(spark: "SparkSession", settings: Mapping[str, str] | None = None) -> None:

@@ -1,7 +1,7 @@
-"""What reading left out: damaged entries and incomplete chunked messages, which tasks report to the driver, and missing ledgers."""
+"""What reading left out: damaged entries, incomplete chunked messages and undecodable values, which tasks report, and missing ledgers."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark import Accumulator, AccumulatorParam
@@ -10,11 +10,12 @@ from pyspark.sql import SparkSession
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.decode.entries import Skipped
+from ledgerfs.scan.value_reading import Undecodable
 
 if TYPE_CHECKING:
     from ledgerfs.scan.scan import Scan
 
-Omission = tuple[str, Skipped | Incomplete | MissingLedger]
+Omission = tuple[str, Skipped | Incomplete | MissingLedger | Undecodable]
 """A topic, and what is missing of it."""
 
 Omissions = frozenset[Omission]
@@ -28,6 +29,7 @@ class LeftOut:
     skipped: tuple[Skipped, ...]
     incomplete: tuple[Incomplete, ...]
     missing: tuple[MissingLedger, ...]
+    undecodable: tuple[Undecodable, ...] = ()
 
 
 class _Union(AccumulatorParam[Omissions]):
@@ -47,13 +49,13 @@ def left_out_accumulator(spark: SparkSession) -> "Accumulator[Omissions]":
 
 def omissions_of(scan: "Scan") -> Omissions:
     """Return what a scan has left out."""
-    places: list[Skipped | Incomplete] = [*scan.skipped, *scan.incomplete]
+    places: list[Skipped | Incomplete | Undecodable] = [*scan.skipped, *scan.incomplete, *scan.undecodable]
     return frozenset((scan.topic, place) for place in places)
 
 
 def by_topic(omissions: Iterable[Omission]) -> list[LeftOut]:
     """Return what tasks left out, topic by topic."""
-    topics: dict[str, list[Skipped | Incomplete | MissingLedger]] = {}
+    topics: dict[str, list[Skipped | Incomplete | MissingLedger | Undecodable]] = {}
     for topic, omitted in omissions:
         topics.setdefault(topic, []).append(omitted)
     return [
@@ -62,9 +64,25 @@ def by_topic(omissions: Iterable[Omission]) -> list[LeftOut]:
             tuple(sorted((one for one in found if isinstance(one, Skipped)), key=_position)),
             tuple(sorted((one for one in found if isinstance(one, Incomplete)), key=_position)),
             tuple(sorted((one for one in found if isinstance(one, MissingLedger)), key=lambda one: one.ledger_id)),
+            summed(one for one in found if isinstance(one, Undecodable)),
         )
         for topic, found in sorted(topics.items())
     ]
+
+
+def summed(parts: Iterable[Undecodable]) -> tuple[Undecodable, ...]:
+    """Return the values of several scans of one topic that could not be decoded: one for each version and reason, the most first."""
+    found: dict[tuple[int | None, str], Undecodable] = {}
+    for one in sorted(parts, key=lambda one: _place_of(one.first)):
+        before = found.get((one.version, one.reason))
+        count = one.count + (0 if before is None else before.count)
+        found[one.version, one.reason] = replace(one if before is None else before, count=count)
+    return tuple(sorted(found.values(), key=lambda one: (-one.count, one.reason)))
+
+
+def _place_of(first: str) -> tuple[int, ...]:
+    """Return what orders ids of messages as texts."""
+    return tuple(map(int, first.split(":"))) if first else ()
 
 
 def _position(omitted: Skipped | Incomplete) -> tuple[int, int]:

@@ -2,6 +2,9 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,10 +14,13 @@ from pyspark.sql.types import StructType
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.partitions import Partition, Run
-from ledgerfs.errors import InvalidRowsError
+from ledgerfs.errors import InvalidOptionError, InvalidRowsError
+from ledgerfs.formats.schemas.schema_versions import TopicSchemas
 from ledgerfs.messages.decode.table_schema import schema_of
 from ledgerfs.spark.runtime.storage import Storage
 from ledgerfs.spark.runtime.tasks import spare_imports
+from ledgerfs.spark.source.query_values import QueryValues, Schemas, columns_read, owner_of, spark_columns
+from ledgerfs.spark.source.spark_types import Unheld
 
 if TYPE_CHECKING:
     from ledgerfs.scan.scan import Scan
@@ -33,29 +39,46 @@ _log = logging.getLogger("ledgerfs.spark")
 _outcomes: "LRUCache[tuple[str | Bucket, str, str | None, int, int], Known]" = LRUCache(_TOPICS_KNOWN)
 
 
-def arrow_schema(columns: Sequence[str] | None) -> pa.Schema:
-    """Return the columns for Spark, all of them nullable. Raises `InvalidRowsError` for an unknown one."""
-    return pa.schema([field.with_nullable(True) for field in schema_of(columns)])
-
-
-def spark_schema(columns: Sequence[str] | None) -> StructType:
-    """Return the same as Spark's type."""
-    found: StructType = from_arrow_schema(arrow_schema(columns))
+def spark_schema(schema: pa.Schema) -> StructType:
+    """Return columns as `SparkColumns` has them as Spark's type."""
+    found: StructType = from_arrow_schema(schema, prefer_timestamp_ntz=True)
     return found
 
 
-def columns_of(schema: StructType) -> list[str]:
-    """Return the columns of a schema, which may be the user's (``spark.read.schema(…)``).
+@dataclass(frozen=True, slots=True)
+class WantedColumns:
+    """The columns that a query wants.
 
-    Raises `InvalidRowsError` for an unknown column, or one of another type.
+    Attributes
+    ----------
+    read
+        Those of the message table that they are made from.
+    names
+        Their own names and order; None for all that are made.
+
     """
-    names = [field.name for field in schema]
-    for wanted, found in zip(schema, spark_schema(names), strict=True):
-        if wanted.dataType != found.dataType:
-            raise InvalidRowsError(
-                f"is {found.dataType.simpleString()} here, not {wanted.dataType.simpleString()}", key=wanted.name
-            )
-    return names
+
+    read: tuple[str, ...]
+    names: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(cls, schema: StructType, scan: Mapping[str, Any], values: QueryValues) -> "WantedColumns":
+        """Return the columns of a schema, which may be the user's (``spark.read.schema(…)``).
+
+        Raises `InvalidOptionError` for an unknown column, and `InvalidRowsError` for one of another type.
+        """
+        names = tuple(one.name for one in schema)
+        is_flat = values.shown is not None and values.shown.flatten and pa.types.is_struct(values.shown.type)
+        wanted = cls(columns_read(scan), names) if is_flat else cls(names)
+        known = {one.name: one.dataType for one in spark_schema(values.columns(wanted.read).schema)}
+        for one in schema:
+            if one.name not in known:
+                raise InvalidOptionError(f"no such column; there are {', '.join(known)}", key=one.name)
+            if one.dataType != known[one.name]:
+                raise InvalidRowsError(
+                    f"is {known[one.name].simpleString()} here, not {one.dataType.simpleString()}", key=one.name
+                )
+        return wanted
 
 
 def read_partition(
@@ -63,19 +86,25 @@ def read_partition(
     storage: Storage,
     columns: Sequence[str] | None,
     options: Mapping[str, Any],
+    *,
     on_end: "OnEnd | None" = None,
+    schemas: Schemas = MappingProxyType({}),
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the messages of a part in batches of bounded size, of `arrow_schema`.
+    """Yield the messages of a part in batches of bounded size, as `SparkColumns` has them.
 
-    ``options`` are those of `Topic.scan`, ``on_end`` is told of each scan that is done. What a scan left out because it is damaged, and
-    may be, is logged. Raises as a scan does.
+    ``options`` are those of `Topic.scan`, ``on_end`` is told of each scan that is done, ``schemas`` are what `QueryValues.of_part` gave.
+    What a scan left out because it is damaged, and may be, is logged. Raises as a scan does.
     """
-    schema, bucket = arrow_schema(columns), storage.bucket()
+    read, bucket = schema_of(columns).names, storage.bucket()
     for run in partition.runs:
-        scan = run.scan(bucket, columns=schema.names, **options)
+        of_values = partial(_schemas_of, schemas, run)
+        scan = run.scan(bucket, columns=read, schemas=of_values, **options)
         scan.known_outcomes = _outcomes_of(bucket, run)
+        made = spark_columns(scan.schema, read)
+        unheld = Unheld(scan.topic, options.get("on_undecodable", "raise") == "raise")
         for batch in scan:
-            yield from cut_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+            yield from cut_batch(made.of_batch(batch, unheld))
+        _add_unheld(scan, unheld)
         _log_left_out(scan)
         if on_end is not None:
             on_end(scan)
@@ -87,6 +116,15 @@ def cut_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     parts = max(-(-batch.nbytes // BATCH_BYTES), -(-batch.num_rows // BATCH_ROWS), 1)
     size = max(1, -(-batch.num_rows // parts))
     return (batch.slice(start, size) for start in range(0, batch.num_rows, size))
+
+
+def _add_unheld(scan: "Scan", unheld: Unheld) -> None:
+    """Add what Spark cannot hold to what could not be decoded."""
+    # This imports numba, which planning does not need.
+    from ledgerfs.scan.value_reading import Undecodable
+
+    for place, count in unheld.counts.items():
+        scan.undecodable.append(Undecodable(None, f"{place} is a time outside of Spark's range: it is null", count, ""))
 
 
 def _log_left_out(scan: "Scan") -> None:
@@ -101,6 +139,15 @@ def _log_left_out(scan: "Scan") -> None:
             "%s: %d of the %d parts of a chunked message that begins with entry %d of ledger %d are missing",
             scan.topic, part.chunks - part.parts, part.chunks, part.entry_id, part.ledger_id,
         )  # fmt: skip
+    for value in scan.undecodable:
+        _log.warning(
+            "%s: %d values could not be decoded, the first that of message %s: %s",
+            scan.topic, value.count, value.first or "(unknown)", value.reason,
+        )  # fmt: skip
+
+
+def _schemas_of(schemas: Schemas, run: Run) -> TopicSchemas:
+    return schemas[owner_of(run.managed_ledger)]
 
 
 def _outcomes_of(bucket: Bucket, run: Run) -> "Known":

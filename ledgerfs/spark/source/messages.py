@@ -9,14 +9,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from ledgerfs.bucket.partition_plan import DEFAULT_PARTITION_BYTES
-from ledgerfs.bucket.partitions import Partition
+from ledgerfs.bucket.partitions import Partition, Told
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
 from ledgerfs.scan.options import SCAN_OPTIONS, ScanOptions, require_known
 from ledgerfs.spark.runtime.storage import Storage, storage_of
 from ledgerfs.spark.runtime.tasks import distribute
 from ledgerfs.spark.source.left_out import Omissions, omissions_of
 from ledgerfs.spark.source.message_rows import read_partition, spark_schema
-from ledgerfs.spark.source.planning import plan
+from ledgerfs.spark.source.planning import plan_parts, plan_values
+from ledgerfs.spark.source.query_values import Schemas
 from ledgerfs.spark.source.read_options import ReadOptions
 
 if TYPE_CHECKING:
@@ -67,23 +68,26 @@ def read_messages(
     """
     require_known(scan, (*_OWN_OPTIONS, *SCAN_OPTIONS))
     where = storage_of(spark, storage)
-    found = spark_schema(columns)
 
     def tell_missing(missing: Sequence[MissingLedger]) -> None:
         if left_out is not None:
             left_out.add(frozenset((one.topic, one) for one in missing))
 
-    parts = plan(ReadOptions(where, topics, topics_pattern, scan, partition_bytes), tell_missing)
+    options = ReadOptions(where, topics, topics_pattern, scan, partition_bytes)
+    values = plan_values(options)
+    made = spark_schema(values.columns(columns).schema)
+    parts = plan_parts(options, values, tell_missing)
 
     def tell(scan: "Scan") -> None:
         if left_out is not None:
             left_out.add(omissions_of(scan))
 
-    def read(partition: Partition) -> Iterator[pa.RecordBatch]:
-        batches = read_partition(partition, where, columns, scan, tell)
+    def read(told: tuple[Told, Schemas]) -> Iterator[pa.RecordBatch]:
+        part, schemas = told
+        batches = read_partition(Partition.of(part), where, columns, scan, on_end=tell, schemas=schemas)
         return batches if each_batch is None else map(each_batch, batches)
 
-    return distribute(spark, parts, read, found if schema is None else schema)
+    return distribute(spark, parts, read, made if schema is None else schema)
 
 
 _OWN_OPTIONS = tuple(signature(read_messages).parameters)[2:-1]

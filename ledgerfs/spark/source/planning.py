@@ -1,11 +1,12 @@
 """Planning a query: the parts of a bucket that it reads."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.partition_plan import PartitionPlan, plan_partitions, within
+from ledgerfs.bucket.partitions import Told
 from ledgerfs.bucket.wanted_topics import wanted_ledgers, wanted_names
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.catalog import Catalog
@@ -13,6 +14,14 @@ from ledgerfs.ledgers.ledger_times import TimeRange
 from ledgerfs.ledgers.missing_ledgers import MissingLedger, missing_error
 from ledgerfs.ledgers.time_arguments import CLOCK_SLACK_MS, milliseconds_of
 from ledgerfs.scan.options import require_known, require_of_parts
+from ledgerfs.spark.source.query_values import (
+    QueryValues,
+    Schemas,
+    are_bytes,
+    topics_to_read,
+    values_of,
+    with_topics,
+)
 from ledgerfs.spark.source.read_options import ReadOptions
 
 _MOST_NAMED = 10
@@ -40,6 +49,31 @@ def plan(options: ReadOptions, on_missing: OnMissing = lambda _: None) -> Partit
     on_missing(look_for_missing(bucket, catalog, options.topics, options.pattern, scan))
     wanted = wanted_ledgers(catalog, options.topics, options.pattern)
     return plan_partitions(catalog, within(catalog, wanted, times), options.partition_bytes)
+
+
+def plan_values(options: ReadOptions) -> QueryValues:
+    """List the bucket, unless values are bytes, and return what the values of the query become; raises as `plan` and `values_of`."""
+    scan = options.scan
+    require_known(scan)
+    if are_bytes(scan):
+        return QueryValues()
+    bucket = options.storage.open()
+    return values_of(bucket, topics_to_read(bucket.catalog, options.topics, options.pattern), scan)
+
+
+def plan_parts(
+    options: ReadOptions, values: QueryValues | None, on_missing: OnMissing = lambda _: None
+) -> Iterator[tuple[Told, Schemas]]:
+    """Plan the query, and yield each part with the schemas of its topics: those that are known, and of topics that came since.
+
+    Raises as `plan` and `values_of`.
+    """
+    parts = list(plan(options, on_missing).told())
+    names = (run[0] for part in parts for run in part)
+    known = (
+        with_topics(values or QueryValues(), options.storage.open(), names, options.scan) if parts else QueryValues()
+    )
+    return ((part, known.of_part(part)) for part in parts)
 
 
 def look_for_missing(

@@ -14,6 +14,7 @@ from ledgerfs.ledgers.dialects_known import AUTO
 from ledgerfs.spark.runtime.option_texts import (
     flag,
     json_or_text,
+    json_value,
     moment,
     number,
     private_keys,
@@ -127,6 +128,10 @@ _READ: Mapping[str, Callable[[str, str], Any]] = {
     "onCorrupt": text,
     "checkChecksums": flag,
     "maxMessageBytes": number,
+    "values": text,
+    "schemaVersion": json_value,
+    "flatten": flag,
+    "onUndecodable": text,
     "partitionBytes": size,
 }
 """The options of a reader, with a parser for each."""
@@ -151,5 +156,7 @@ _SCAN_NAMES = {
     "onCorrupt": "on_corrupt",
     "checkChecksums": "check_checksums",
     "maxMessageBytes": "max_message_bytes",
+    "schemaVersion": "schema_version",
+    "onUndecodable": "on_undecodable",
 }
 """Their names in `Topic.scan`."""

@@ -1,0 +1,160 @@
+"""What the values of a query become, and the schemas that its tasks decode them by.
+
+Schemas are looked up when a query is planned: Spark has to know its types before any row is read. Each task gets those of its own topics
+with its part, some kilobytes, and asks the store for none.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.bucket.partitions import Told
+from ledgerfs.bucket.wanted_topics import wanted_ledgers, wanted_names
+from ledgerfs.errors import InvalidOptionError, UnknownSchemaError
+from ledgerfs.formats.schemas.schema_versions import TopicSchemas
+from ledgerfs.formats.topic_names import split_partition, topic_of
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS, schema_of
+from ledgerfs.spark.source.spark_types import SparkColumns
+from ledgerfs.storage.ordered_map import ordered_map
+
+if TYPE_CHECKING:
+    from ledgerfs.scan.typed_values import TypedValues
+
+Schemas = Mapping[str, TopicSchemas]
+"""Schemas of some topics, by the beginnings of their managed ledgers' names, which partitions share."""
+
+_THREADS = 8
+_SHOWN = 120
+
+
+@dataclass(frozen=True, slots=True)
+class QueryValues:
+    """How the values of a query are shown.
+
+    Attributes
+    ----------
+    schemas
+        Those of its topics; none if values are bytes.
+    shown
+        What one of the topics makes of them, and so all others; None for bytes.
+
+    """
+
+    schemas: Schemas = field(default_factory=dict)
+    shown: "TypedValues | None" = None
+
+    def columns(self, columns: Sequence[str] | None) -> SparkColumns:
+        """Return columns of the message table as Spark has them; raises `InvalidOptionError` for an unknown one."""
+        return spark_columns(self.message_schema(columns), columns)
+
+    def message_schema(self, columns: Sequence[str] | None) -> pa.Schema:
+        """Return names and types of the columns as a scan has them."""
+        read = schema_of(columns)
+        return read if self.shown is None else self.shown.schema_for(read.names)
+
+    def of_part(self, part: Told) -> dict[str, TopicSchemas]:
+        """Return the schemas that a part of a plan needs."""
+        names = dict.fromkeys(owner_of(run[0]) for run in part)
+        return {name: self.schemas[name] for name in names if name in self.schemas}
+
+
+def values_of(bucket: Bucket, managed_ledgers: Iterable[str | None], scan: Mapping[str, Any]) -> QueryValues:
+    """Return what the values of some managed ledgers become, with the options of `Topic.scan`; asks the store for their schemas.
+
+    Raises
+    ------
+    UnknownSchemaError
+        A topic without schema, and ``values="typed"``.
+    InvalidOptionError
+        An invalid option; topics whose values have different types, which one table cannot have.
+    InvalidSchemaError
+        A schema that is none.
+
+    """
+    return with_topics(QueryValues(), bucket, managed_ledgers, scan)
+
+
+def with_topics(
+    known: QueryValues, bucket: Bucket, managed_ledgers: Iterable[str | None], scan: Mapping[str, Any]
+) -> QueryValues:
+    """Return the same with those managed ledgers that are not among them; raises as `values_of`."""
+    if are_bytes(scan):
+        return known
+    new = [name for name in dict.fromkeys(map(owner_of, managed_ledgers)) if name not in known.schemas]
+    found = dict(zip(new, ordered_map(partial(_saved, bucket), new, _THREADS, "ledgerfs-schemas"), strict=True))
+    first, *_ = [*known.schemas, *new, None]
+    if first is None:
+        raise UnknownSchemaError("there is no topic here, so nothing tells what its values are", key=bucket.store.url)
+    shown = known.shown if known.schemas else _shown(first, found[first], scan)
+    for name in new:
+        _require_same(first, shown, name, _shown(name, found[name], scan))
+    return replace(known, schemas={**known.schemas, **found}, shown=shown)
+
+
+def are_bytes(scan: Mapping[str, Any]) -> bool:
+    """Return whether a scan with these options shows values as they are."""
+    return bool(scan.get("values", "bytes") == "bytes")
+
+
+def topics_to_read(
+    catalog: Catalog, topics: Sequence[str] | str | None = None, pattern: str | None = None
+) -> list[str | None]:
+    """Return the managed ledgers with ledgers among the wanted ones, or all wanted ones if none has any; raises as `wanted_ledgers`."""
+    wanted = wanted_ledgers(catalog, topics, pattern)
+    rows = np.unique(catalog.ledgers["name"][wanted]).tolist()
+    names = [catalog.names[row] for row in rows]
+    return names or sorted(wanted_names(catalog, topics, pattern), key=lambda one: one or "")
+
+
+def columns_read(scan: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the columns of the message table that a scan with these options reads."""
+    columns = scan.get("columns")
+    if columns is None:
+        return (*DEFAULT_COLUMNS, "txn_state") if scan.get("transactions") == "all" else DEFAULT_COLUMNS
+    return tuple(columns)
+
+
+def spark_columns(schema: pa.Schema, columns: Sequence[str] | None) -> SparkColumns:
+    """Return the columns of a scan, which reads these of the message table, as Spark has them."""
+    return SparkColumns.of(schema, [name for name in schema_of(columns).names if name != "value"])
+
+
+def owner_of(managed_ledger: str | None) -> str:
+    """Return the name that the partitions of a topic share; empty for ledgers of unknown topic."""
+    return split_partition(managed_ledger or "")[0]
+
+
+def _saved(bucket: Bucket, name: str) -> TopicSchemas:
+    """Return the schemas of a topic; none of what has no topic."""
+    topic = topic_of(name or None)
+    return bucket.schemas_of(topic) if topic.startswith("persistent://") else TopicSchemas()
+
+
+def _shown(name: str, schemas: TopicSchemas, scan: Mapping[str, Any]) -> "TypedValues | None":
+    # This imports numba, which the planning of bytes does not need.
+    from ledgerfs.scan.scan import make_scan
+
+    options = {name: value for name, value in scan.items() if name not in {"columns", "private_keys"}}
+    return make_scan(topic_of(name or None), (), schemas=lambda: schemas, **options).values
+
+
+def _require_same(first: str, shown: "TypedValues | None", name: str, other: "TypedValues | None") -> None:
+    """Raise `InvalidOptionError` if the values of two topics do not have one type."""
+    types = [None if one is None else one.type for one in (shown, other)]
+    if types[0] == types[1]:
+        return
+    told = [
+        f"{topic_of(one or None)}: {'bytes' if kind is None else str(kind)[:_SHOWN]}"
+        for one, kind in zip((first, name), types, strict=True)
+    ]
+    reason = (
+        f"the values of these topics have different types ({'; '.join(told)}), and one table has one; read them one by one, or give "
+        "the schema that all are read as (schema_version)"
+    )
+    raise InvalidOptionError(reason, key="values")

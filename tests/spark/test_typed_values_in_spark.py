@@ -1,0 +1,216 @@
+"""Values as columns in Spark: what a scan shows of the typed golden set, planned with the schemas that tasks then have."""
+
+import gzip
+import json
+import logging
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import AnalysisException, PythonException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T  # noqa: N812  (as everybody calls it)
+
+from ledgerfs import open_bucket
+from ledgerfs.errors import InvalidOptionError, UnknownSchemaError
+from ledgerfs.spark import read_messages, stats
+from ledgerfs.spark.source.left_out import by_topic, left_out_accumulator
+from ledgerfs.spark.source.spark_types import SparkColumns, Unheld
+from tests.support.typed_bucket import typed_bucket
+from tests.support.typed_golden import plain
+
+EVOLVED = "public/typed/avro-evolved"
+CHANGED = "public/typed/type-changed"
+FOLDER = "_ledgerfs/schemas"
+IDS = ("ledger_id", "entry_id", "batch_index")
+TOPICS = [
+    "avro-evolved", "avro-logical", "avro-times", "avro-unions", "avro-strict", "avro-array", "avro-long", "avro-partitioned", "avro-lz4",
+    "avro-multischema", "avro-random-0", "avro-random-1", "avro-random-2", "avro-random-3", "avro-mixed-bytes",
+    "prim-boolean", "prim-date", "prim-double", "prim-instant", "prim-int8", "prim-local-date", "prim-local-date-time", "prim-local-time",
+    "prim-string", "prim-string-utf16", "prim-time", "prim-timestamp",
+]  # fmt: skip
+MINE = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "double"}]}
+
+
+@pytest.fixture(scope="module")
+def url(golden_typed: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return typed_bucket(golden_typed, tmp_path_factory.mktemp("typed") / "bucket")
+
+
+def typed(spark: SparkSession, url: str, **options: Any) -> DataFrame:
+    return spark.read.format("ledgerfs").options(**{"values": "typed", **options}).load(url)
+
+
+def in_order(table: pa.Table) -> pa.Table:
+    return table.sort_by([("topic", "ascending"), *((name, "ascending") for name in IDS)])
+
+
+def as_spark_has_it(scan: Any) -> pa.Table:
+    """Return what a scan shows with Spark's types, which have tests of their own."""
+    made = SparkColumns.of(scan.schema, [name for name in scan.schema.names if name != "value"])
+    return pa.Table.from_batches([made.of_batch(one, Unheld("")) for one in scan], made.schema)
+
+
+def spoil(url: str) -> None:
+    """Have every further look at the schemas fail."""
+    for place in Path(url.removeprefix("file://"), FOLDER).rglob("*"):
+        if place.is_dir():
+            (place / "nothing-of-ours.txt").write_text("?")
+
+
+@pytest.mark.parametrize("name", TOPICS)
+def test_golden_values_are_those_of_a_scan(spark: SparkSession, url: str, name: str) -> None:
+    topic = f"public/typed/{name}"
+    frame = typed(spark, url, topic=topic, onUndecodable="null", partitionBytes="1KiB")
+    expected = as_spark_has_it(open_bucket(url).topic(topic).scan(values="typed", on_undecodable="null"))
+    assert frame.columns == expected.schema.names
+    found = in_order(frame.toArrow())
+    assert found["value"].null_count < found.num_rows
+    for column in expected.schema.names:
+        assert plain(found[column].combine_chunks()) == plain(in_order(expected)[column].combine_chunks()), column
+
+
+def test_primitives_are_what_pulsar_said(spark: SparkSession, url: str, golden_typed: Path) -> None:
+    with gzip.open(golden_typed / "expected-typed" / "public%2Ftyped%2Fprim-int64.jsonl.gz") as lines:
+        said = [json.loads(line)["value"] for line in lines]
+    frame = typed(spark, url, topic="public/typed/prim-int64", columns="topic,ledger_id,entry_id,batch_index,value")
+    assert frame.schema["value"].dataType == T.LongType()
+    found = in_order(frame.toArrow())["value"].to_pylist()
+    assert found == [None if one["t"] == "null" else int(one["v"]) for one in said]
+
+
+def test_the_schema_is_known_before_any_row_and_fields_are_columns(spark: SparkSession, url: str) -> None:
+    frame = typed(spark, url, topic=EVOLVED)
+    newest = open_bucket(url).topic(EVOLVED).scan(values="typed").schema.field("value").type
+    assert frame.schema["value"].dataType.names == newest.names
+    names = frame.select("value.id", "publish_time").toArrow()
+    assert names.schema.names == ["id", "publish_time"]
+    assert names.num_rows == open_bucket(url).topic(EVOLVED).count()
+    flat = typed(spark, url, topic=EVOLVED, flatten="true", columns="entry_id,value")
+    assert flat.columns == ["entry_id", *newest.names]
+    of_one = typed(spark, url, topic=EVOLVED, schemaVersion=json.dumps(MINE), onUndecodable="null")
+    assert of_one.schema["value"].dataType == T.StructType([T.StructField("id", T.DoubleType())])
+    assert typed(spark, url, topic=EVOLVED, schemaVersion="each").schema["value"].dataType.names == ["v0", "v1", "v2"]
+    spark.sql(
+        f"CREATE OR REPLACE TEMPORARY VIEW evolved USING ledgerfs OPTIONS (path '{url}', topic '{EVOLVED}', values 'typed')"
+    )
+    assert spark.sql("SELECT count(value.id) FROM evolved").first()[0] == frame.where("value.id is not null").count()
+
+
+def test_a_schema_of_the_users_is_the_same_or_an_error(spark: SparkSession, url: str) -> None:
+    reader = spark.read.format("ledgerfs").options(values="typed", topic="public/typed/prim-int64")
+    assert reader.schema("value long, entry_id long").load(url).columns == ["value", "entry_id"]
+    assert reader.schema("value long, entry_id long").load(url).where("value is not null").count() > 0
+    with pytest.raises((AnalysisException, PythonException), match="is bigint here, not string"):
+        reader.schema("value string").load(url).collect()
+    flat = spark.read.format("ledgerfs").options(
+        values="typed", topic=EVOLVED, flatten="true", schemaVersion=json.dumps(MINE), onUndecodable="null"
+    )
+    assert flat.schema("id double").load(url).where("id is not null").count() > 0
+    with pytest.raises((AnalysisException, PythonException), match="no such column"):
+        flat.schema("name double").load(url).collect()
+
+
+def test_tasks_and_plans_after_the_load_do_not_ask_for_schemas(
+    spark: SparkSession, golden_typed: Path, tmp_path: Path
+) -> None:
+    """Whoever looks at the schemas after the load finds what is none, which is an error."""
+    url = typed_bucket(golden_typed, tmp_path / "bucket")
+    frames = [
+        typed(spark, url, topic=EVOLVED, partitionBytes="1KiB"),
+        read_messages(spark, url, topics=EVOLVED, values="typed"),
+    ]
+    spoil(url)
+    count = open_bucket(url).topic(EVOLVED).count()
+    for frame in frames:
+        assert frame.select("value.*").toArrow().num_rows == count
+    with pytest.raises((AnalysisException, PythonException), match="CorruptSchemaFileError"):
+        typed(spark, url, topic=EVOLVED)
+
+
+def test_what_a_task_gets_is_small(url: str) -> None:
+    """Each part has the schemas of its own topics; the reader, which all tasks get, has none."""
+    from ledgerfs.spark.source.data_source import LedgerfsDataSource
+
+    source = LedgerfsDataSource(
+        {
+            "path": url,
+            "values": "typed",
+            "schemaVersion": json.dumps(MINE),
+            "topicsPattern": "public/typed/avro-(random|evolved|unions|lz4|zstd|strict|pojo|times|partitioned).*",
+            "partitionBytes": "1",
+        }
+    )
+    reader = source.reader(source.schema())
+    parts = reader.partitions()
+    assert len(parts) > 20
+    schemas = [set(part.value[1]) for part in parts]
+    assert all(len(names) == 1 for names in schemas)
+    assert len(set().union(*schemas)) == 12
+    assert b"TopicSchemas" not in pickle.dumps(reader)
+    assert max(len(pickle.dumps(part)) for part in parts) < 1 << 15
+
+
+def test_topics_of_one_table_have_one_type(spark: SparkSession, url: str) -> None:
+    two = ["public/typed/prim-int64", "public/typed/prim-string"]
+    for values in ("typed", "auto"):
+        with pytest.raises(
+            (AnalysisException, PythonException),
+            match=r"prim-int64: int64; .*prim-string: string\), and one table has one",
+        ):
+            typed(spark, url, topics=two, values=values)
+    with pytest.raises(InvalidOptionError, match="different types"):
+        read_messages(spark, url, topics=two, values="typed")
+    both = ["public/typed/avro-lz4", "public/typed/avro-zstd"]
+    counts = [open_bucket(url).topic(one).count() for one in both]
+    assert typed(spark, url, topics=both).where("value.id is not null or value is null").count() <= sum(counts)
+    assert typed(spark, url, topics=both).count() == sum(counts)
+
+
+def test_topics_without_schemas(spark: SparkSession, url: str, tmp_path: Path) -> None:
+    with pytest.raises((AnalysisException, PythonException), match=r"UnknownSchemaError: .*prim-bytes: no schema"):
+        typed(spark, url, topic="public/typed/prim-bytes")
+    auto = typed(spark, url, topic="public/typed/prim-bytes", values="auto")
+    assert auto.schema["value"].dataType == T.BinaryType()
+    assert auto.count() == open_bucket(url).topic("public/typed/prim-bytes").count()
+    with pytest.raises(UnknownSchemaError, match="no topic here"):
+        read_messages(spark, str(tmp_path), values="typed")
+    for wrong in ({"values": "text"}, {"onUndecodable": "ignore"}, {"flatten": "maybe"}, {"schemaVersion": "newest"}):
+        with pytest.raises((AnalysisException, PythonException), match="InvalidOptionError"):
+            typed(spark, url, topic=EVOLVED, **wrong)
+
+
+def test_values_that_cannot_be_decoded_are_named_and_counted(spark: SparkSession, url: str) -> None:
+    with pytest.raises(PythonException, match=r"UndecodableValueError: value of message [0-9:]+: .*STRING"):
+        typed(spark, url, topic=CHANGED).collect()
+    for how, rows in (("null", 105), ("skip", 105 - 66)):
+        left_out = left_out_accumulator(spark)
+        frame = read_messages(
+            spark, url, topics=CHANGED, values="typed", on_undecodable=how, left_out=left_out, partition_bytes=1
+        )
+        assert frame.count() == rows
+        (told,) = by_topic(left_out.value)
+        assert [(one.version, one.count) for one in sorted(told.undecodable, key=lambda one: one.version or 0)] == [
+            (0, 33),
+            (1, 33),
+        ]
+        assert all("is not read as AVRO" in one.reason and one.first for one in told.undecodable)
+
+
+def test_tasks_log_what_they_could_not_decode(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    from ledgerfs.spark.source.data_source import LedgerfsDataSource
+
+    source = LedgerfsDataSource({"path": url, "values": "typed", "topic": CHANGED, "onUndecodable": "null"})
+    reader = source.reader(source.schema())
+    with caplog.at_level(logging.WARNING, "ledgerfs.spark"):
+        assert sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part)) == 105
+    told = [one.getMessage() for one in caplog.records]
+    assert len(told) == 2
+    assert all("type-changed: 33 values could not be decoded, the first that of message" in one for one in told)
+
+
+def test_stats_count_bytes(spark: SparkSession, url: str) -> None:
+    with pytest.raises(InvalidOptionError, match="bytes of values are counted"):
+        stats(spark, url, values="typed")
