@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.export.identity import what_differs
 from ledgerfs.formats.array_types import Mask
+from ledgerfs.formats.topic_names import split_partition
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.row_dependencies import Basis, TopicState
@@ -50,6 +52,8 @@ class Unit:
         Damaged entries that were left out.
     files
         Empty if there are no messages.
+    undecodable
+        Values that could not be decoded, and are null or left out.
 
     """
 
@@ -60,6 +64,7 @@ class Unit:
     state: str
     skipped: int
     files: tuple[LakeFile, ...]
+    undecodable: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,9 @@ class LakeState:
         numbers = {name: number for number, name in enumerate(names)}
         units = [
             [numbers[one.managed_ledger], one.ledgers, one.versions, _told(one.basis), one.state, one.skipped,
-             [[file.path, file.messages, file.size] for file in one.files]]
+             [[file.path, file.messages, file.size] for file in one.files],
+             # Earlier versions read units without it.
+             *([one.undecodable] if one.undecodable else [])]
             for one in self.units
         ]  # fmt: skip
         state = {"version": _VERSION, "contents": self.contents, "topics": names, "units": units}
@@ -131,10 +138,14 @@ class Work:
 
 
 class LedgerIds:
-    """The wanted ledgers of a catalog by topic: their ids, and the row of each."""
+    """The wanted ledgers of a catalog by topic: their ids, and the row of each.
 
-    def __init__(self, catalog: Catalog, wanted: Mask) -> None:
+    ``marks`` are texts that change with what else files depend on: a topic's schemas, by the names that its partitions share.
+    """
+
+    def __init__(self, catalog: Catalog, wanted: Mask, marks: Mapping[str, str] = MappingProxyType({})) -> None:
         self._catalog = catalog
+        self._marks = marks
         self._rows: dict[str | None, dict[int, int]] = defaultdict(dict)
         rows = np.flatnonzero(wanted & (catalog.ledgers["copy"] == 0))
         names, ids = catalog.ledgers["name"][rows].tolist(), catalog.ledgers["ledger_id"][rows].tolist()
@@ -170,9 +181,13 @@ class LedgerIds:
             return True
         for ledger, version in zip(unit.ledgers, unit.versions, strict=True):
             row = self.row(name, ledger)
-            if row is not None and ledger_version(self._catalog.ref(row)) != version:
+            if row is not None and self.version(self._catalog.ref(row)) != version:
                 return True
         return False
+
+    def version(self, ref: LedgerRef) -> str:
+        """Return a short text that changes with the ledger's objects, and with its topic's mark."""
+        return ledger_version(ref, self._marks.get(split_partition(ref.managed_ledger or "")[0], ""))
 
 
 def what_is_new(ledgers: LedgerIds, wanted: Mask, units: Iterable[Unit]) -> Work:
@@ -187,9 +202,9 @@ def what_is_new(ledgers: LedgerIds, wanted: Mask, units: Iterable[Unit]) -> Work
     return work
 
 
-def ledger_version(ref: LedgerRef) -> str:
-    """Return a short text that changes with the ledger's objects."""
-    return blake2b(ref.version.encode(), digest_size=_VERSION_BYTES).hexdigest()
+def ledger_version(ref: LedgerRef, mark: str = "") -> str:
+    """Return a short text that changes with the ledger's objects, and with a mark."""
+    return blake2b((ref.version + mark).encode(), digest_size=_VERSION_BYTES).hexdigest()
 
 
 def _judge(ledgers: LedgerIds, group: list[Unit], work: Work) -> None:
@@ -225,10 +240,10 @@ def _told(basis: Basis) -> Any:  # noqa: ANN401  (JSON)
 
 
 def _unit(names: list[str | None], name: int, ledgers: list[int], versions: list[str], *rest: Any) -> Unit:  # noqa: ANN401
-    basis, state, skipped, files = rest
+    basis, state, skipped, files, *undecodable = rest
     made = tuple(LakeFile(*file) for file in files)
     parsed = Basis.parse(basis) if basis else Basis()
-    return Unit(names[name], tuple(ledgers), tuple(versions), parsed, str(state), skipped, made)
+    return Unit(names[name], tuple(ledgers), tuple(versions), parsed, str(state), skipped, made, *undecodable)
 
 
 def _earlier_unit(names: list[str | None], name: int, ledgers: list[int], versions: list[str], *rest: Any) -> Unit:  # noqa: ANN401

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from ledgerfs.bucket.partition_plan import DEFAULT_PARTITION_BYTES
+from ledgerfs.bucket.partitions import Partition
 from ledgerfs.errors import ExportFolderError, InvalidOptionError
 from ledgerfs.scan.options import SCAN_OPTIONS, ScanOptions, require_known
 from ledgerfs.spark.lake.commit import STATE, commit, read_state, recover, staging
@@ -163,7 +164,10 @@ def _run(spark: SparkSession, todo: ToDo, task: ExportTask) -> list[RunResult]:
     """Have Spark do the work; raises the error of ours that ended it."""
     if not len(todo.parts):
         return []
-    parts = (NumberedPartition(number, partition) for number, partition in enumerate(todo.parts))
+    parts = (
+        NumberedPartition(number, Partition.of(told), todo.values.of_part(told))
+        for number, told in enumerate(todo.parts.told())
+    )
     try:
         rows = distribute(spark, parts, task, RESULT_SCHEMA).collect()
     except PySparkException as failure:

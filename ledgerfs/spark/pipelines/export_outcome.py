@@ -8,7 +8,8 @@ from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.decode.entries import Skipped
-from ledgerfs.spark.lake.state import LakeFile, LedgerIds, Unit, ledger_version
+from ledgerfs.scan.value_reading import Undecodable
+from ledgerfs.spark.lake.state import LakeFile, LedgerIds, Unit
 from ledgerfs.spark.pipelines.export_request import ToDo
 from ledgerfs.spark.pipelines.export_task import RunResult
 from ledgerfs.tables.table_files import TABLE_KINDS
@@ -30,6 +31,9 @@ class TopicExport:
         Damaged entries left out now with ``on_corrupt="skip"``, and chunked messages of which chunks are missing.
     skipped_before
         Damaged entries left out of the kept files.
+    undecodable, undecodable_before
+        Values of the files written now that could not be decoded, of each scan by version and reason; how many errors of them are in
+        the kept files.
     missing
         Missing ledgers, which ``on_corrupt="skip"`` leaves out.
     held
@@ -45,6 +49,8 @@ class TopicExport:
     skipped: list[Skipped] = field(default_factory=list)
     incomplete: list[Incomplete] = field(default_factory=list)
     skipped_before: int = 0
+    undecodable: list[Undecodable] = field(default_factory=list)
+    undecodable_before: int = 0
     missing: list[MissingLedger] = field(default_factory=list)
     held: list[int] = field(default_factory=list)
 
@@ -100,6 +106,7 @@ class ExportOutcome:
             topic = made._topic(unit.managed_ledger)
             topic.kept += len(unit.files)
             topic.skipped_before += unit.skipped
+            topic.undecodable_before += unit.undecodable
         for unit in todo.work.held:
             made._topic(unit.managed_ledger).held.extend(unit.ledgers)
         return made
@@ -130,8 +137,10 @@ class ExportOutcome:
             topic.size += file.size
         topic.skipped.extend(result.skipped)
         topic.incomplete.extend(result.incomplete)
+        topic.undecodable.extend(result.undecodable)
         skipped = sum(one.last_entry - one.first_entry + 1 for one in result.skipped)
-        versions = tuple(map(ledger_version, refs))
+        undecodable = sum(one.count for one in result.undecodable if one.is_error)
+        versions = tuple(map(ledgers.version, refs))
         basis = result.basis
         state = "" if basis.is_final else ledgers.topic(run.managed_ledger).of(basis)
-        self.units.append(Unit(run.managed_ledger, ids, versions, basis, state, skipped, tuple(files)))
+        self.units.append(Unit(run.managed_ledger, ids, versions, basis, state, skipped, tuple(files), undecodable))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ from ledgerfs.bucket.partition_plan import DEFAULT_PARTITION_BYTES, PartitionPla
 from ledgerfs.bucket.wanted_topics import wanted_ledgers
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.export.identity import told_bucket
+from ledgerfs.formats.schemas.schema_info import SchemaVersion
+from ledgerfs.formats.schemas.schema_versions import TopicSchemas
 from ledgerfs.ledgers.dialects_known import AUTO
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
 from ledgerfs.scan.options import require_of_parts
@@ -17,6 +20,7 @@ from ledgerfs.spark.lake.layout import LakeLayout
 from ledgerfs.spark.lake.state import LedgerIds, Unit, Work, what_is_new
 from ledgerfs.spark.runtime.storage import Storage
 from ledgerfs.spark.source.planning import look_for_missing
+from ledgerfs.spark.source.query_values import QueryValues, are_bytes, topics_to_read, values_of, with_topics
 from ledgerfs.tables.table_files import TABLE_KINDS
 
 
@@ -61,6 +65,8 @@ class CheckedRequest:
         A scan of nothing, made from the same arguments.
     described
         All options that decide the contents of the files, as JSON values; of keys their names.
+    values
+        How values are shown, and the schemas that they are decoded by.
 
     """
 
@@ -70,10 +76,14 @@ class CheckedRequest:
     scan: Mapping[str, Any]
     probe: Scan
     described: Mapping[str, Any]
+    values: QueryValues
 
     @classmethod
     def of(cls, storage: Storage, request: ExportRequest) -> "CheckedRequest":
-        """Check a request; raises `InvalidOptionError` for an invalid option, and `DecryptionError` for an invalid key."""
+        """Check a request; the bucket is listed if values are not bytes.
+
+        Raises `InvalidOptionError` for an invalid option, `DecryptionError` for an invalid key, and as `values_of`.
+        """
         if request.format not in TABLE_KINDS:
             raise InvalidOptionError(f"one of {', '.join(TABLE_KINDS)}", key=f"format={request.format!r}")
         layout = LakeLayout(request.partition_by)
@@ -82,9 +92,10 @@ class CheckedRequest:
         if keys:
             scan["private_keys"] = keys
         require_of_parts(scan)
-        probe = make_scan("", (), **scan)
+        probe = make_scan("", (), **{**scan, "values": "bytes"})
         columns = layout.columns_of_files(probe.schema.names)
         others = {name: value for name, value in scan.items() if name != "columns"}
+        values = _values(storage, request, others)
         described = {
             "bucket": told_bucket(storage.bucket()),
             # Folders of earlier versions say nothing where all dialects were read.
@@ -96,18 +107,23 @@ class CheckedRequest:
             "transactions": probe.transactions,
             "clock_slack_ms": probe.clock_slack_ms,
             "private_keys": sorted(keys),
+            **_told_values(values, columns, scan),
         }
-        return cls(layout, columns, request.format, others, probe, described)
+        return cls(layout, columns, request.format, others, probe, described, values)
 
 
 @dataclass(frozen=True, slots=True)
 class ToDo:
-    """What is left to do of a request: which units stay and which go, the parts to read, all ledgers of the topics, and what they lack."""
+    """What is left to do of a request.
+
+    That are which units stay and which go, the parts to read, the schemas for them, all ledgers of the topics, and what they lack.
+    """
 
     work: Work
     parts: PartitionPlan
     ledgers: LedgerIds
     missing: Sequence[MissingLedger]
+    values: QueryValues
 
 
 def left_to_do(
@@ -123,10 +139,42 @@ def left_to_do(
     catalog = bucket.refresh()
     missing = look_for_missing(bucket, catalog, request.topics, request.topics_pattern, checked.scan)
     wanted = wanted_ledgers(catalog, request.topics, request.topics_pattern)
-    ledgers = LedgerIds(catalog, wanted)
+    topics = topics_to_read(catalog, request.topics, request.topics_pattern)
+    values = with_topics(checked.values, bucket, topics, checked.scan)
+    marks = {name: found.digest for name, found in values.schemas.items()} if values.shown is not None else {}
+    ledgers = LedgerIds(catalog, wanted, marks)
     work = Work(wanted, replaced=list(units)) if anew else what_is_new(ledgers, wanted, units)
     to_read = within(catalog, work.wanted, checked.probe.times)
-    return ToDo(work, plan_partitions(catalog, to_read, request.partition_bytes), ledgers, missing)
+    return ToDo(work, plan_partitions(catalog, to_read, request.partition_bytes), ledgers, missing, values)
+
+
+def _values(storage: Storage, request: ExportRequest, scan: Mapping[str, Any]) -> QueryValues:
+    """Return how the values of a request are shown, by the schemas that the bucket has now."""
+    if are_bytes(scan):
+        return QueryValues()
+    bucket = storage.bucket()
+    return values_of(bucket, topics_to_read(bucket.refresh(), request.topics, request.topics_pattern), scan)
+
+
+def _told_values(values: QueryValues, columns: Sequence[str], scan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what decides how values become columns, as JSON values; nothing for bytes, of which earlier versions say nothing.
+
+    The schemas that values are decoded by are a mark of each ledger (`LedgerIds`): with others, it is read again.
+    """
+    shown = values.shown
+    if shown is None:
+        return {}
+    version = scan.get("schema_version", "latest")
+    if not isinstance(version, int | str) and shown.wanted is not None:
+        version = TopicSchemas((SchemaVersion(0, shown.wanted),)).digest
+    types = "".join(f"{one.name}: {one.type}\n" for one in values.message_schema(columns))
+    return {
+        "values": "typed",
+        "schema_version": version,
+        "flatten": shown.flatten,
+        "on_undecodable": shown.on_undecodable,
+        "types": sha256(types.encode()).hexdigest(),
+    }
 
 
 def _key(source: object) -> object:

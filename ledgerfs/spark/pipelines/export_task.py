@@ -4,7 +4,7 @@ A task may run twice, even at the same time. Each attempt has a folder of its ow
 """
 
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,16 +12,19 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from ledgerfs.bucket.partitions import Partition, Run
+from ledgerfs.bucket.partitions import Partition
 from ledgerfs.ledgers.row_dependencies import Basis
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.decode.entries import Skipped
-from ledgerfs.messages.decode.table_schema import schema_of
+from ledgerfs.scan.scan import Scan
+from ledgerfs.scan.value_reading import Undecodable
 from ledgerfs.spark.lake.commit import staging
 from ledgerfs.spark.lake.files import PART_BYTES, LakeFiles, StagedFile
 from ledgerfs.spark.lake.layout import LakeLayout
 from ledgerfs.spark.lake.target import Lake
 from ledgerfs.spark.runtime.storage import Storage
+from ledgerfs.spark.source.message_rows import scan_of_run, spark_batches
+from ledgerfs.spark.source.query_values import Schemas, spark_columns
 from ledgerfs.storage.object_writes import Upload
 from ledgerfs.tables.table_files import TABLE_KINDS
 
@@ -30,10 +33,11 @@ RESULT_SCHEMA = StructType([StructField("result", BinaryType())])
 
 @dataclass(frozen=True, slots=True)
 class NumberedPartition:
-    """A part of the plan, and its number."""
+    """A part of the plan, its number, and the schemas of its topics."""
 
     number: int
     partition: Partition
+    schemas: Schemas
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ class RunResult:
         Number of the part, and of the run in it.
     files
         The files written; ``staged`` is a path below the lake.
-    basis, skipped, incomplete
+    basis, skipped, incomplete, undecodable
         As in `Scan`.
 
     """
@@ -57,6 +61,7 @@ class RunResult:
     basis: Basis
     skipped: tuple[Skipped, ...]
     incomplete: tuple[Incomplete, ...]
+    undecodable: tuple[Undecodable, ...]
 
     @classmethod
     def of_row(cls, data: bytes) -> "RunResult":
@@ -103,17 +108,30 @@ class ExportTask:
                 name = f"{number}-{file}{TABLE_KINDS[self.kind]}"
                 return f"{folder}/{name}", begin(name)
 
-            files = LakeFiles(self.layout, schema_of(self.columns), self.kind, begin_file)
-            result = pickle.dumps(self._export(part.number, number, run, files))
+            read = self.layout.columns_to_read(self.columns)
+            scan = scan_of_run(run, self.storage.bucket(), read, part.schemas, self.scan)
+            files = LakeFiles(self.layout, self._schema(scan, read), self.kind, begin_file)
+            result = pickle.dumps(self._export(part.number, number, scan, files))
             yield pa.RecordBatch.from_pydict({"result": pa.array([result], pa.binary())})
 
-    def _export(self, part: int, number: int, run: Run, files: LakeFiles) -> RunResult:
-        scan = run.scan(self.storage.bucket(), columns=self.layout.columns_to_read(self.columns), **self.scan)
+    def _schema(self, scan: Scan, read: Sequence[str]) -> pa.Schema:
+        """Return the columns of the files, without those that are read for the names of folders only."""
+        made = spark_columns(scan.schema, read).schema if self._is_for_spark(scan) else scan.schema
+        for_folders = set(read) - set(self.columns)
+        return pa.schema([one for one in made if one.name not in for_folders])
+
+    def _is_for_spark(self, scan: Scan) -> bool:
+        """Return whether values have Spark's types in the files, which Spark and Hive read."""
+        return self.kind == "parquet" and scan.values is not None
+
+    def _export(self, part: int, number: int, scan: Scan, files: LakeFiles) -> RunResult:
         try:
-            for batch in scan:
+            read = self.layout.columns_to_read(self.columns)
+            for batch in spark_batches(scan, read) if self._is_for_spark(scan) else scan:
                 files.add(batch)
             written = files.close()
         except BaseException:
             files.abandon()
             raise
-        return RunResult(part, number, tuple(written), scan.basis, tuple(scan.skipped), tuple(scan.incomplete))
+        left_out = (tuple(scan.skipped), tuple(scan.incomplete), tuple(scan.undecodable))
+        return RunResult(part, number, tuple(written), scan.basis, *left_out)

@@ -71,13 +71,13 @@ def by_topic(omissions: Iterable[Omission]) -> list[LeftOut]:
 
 
 def summed(parts: Iterable[Undecodable]) -> tuple[Undecodable, ...]:
-    """Return the values of several scans of one topic that could not be decoded: one for each version and reason, the most first."""
+    """Return the values of several scans of one topic that could not be decoded: one for each version and reason, by these."""
     found: dict[tuple[int | None, str], Undecodable] = {}
     for one in sorted(parts, key=lambda one: _place_of(one.first)):
         before = found.get((one.version, one.reason))
         count = one.count + (0 if before is None else before.count)
         found[one.version, one.reason] = replace(one if before is None else before, count=count)
-    return tuple(sorted(found.values(), key=lambda one: (-one.count, one.reason)))
+    return tuple(found[key] for key in sorted(found, key=lambda key: (-1 if key[0] is None else key[0], key[1])))
 
 
 def _place_of(first: str) -> tuple[int, ...]:

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ from pyspark.sql.types import StructType
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.partitions import Partition, Run
 from ledgerfs.errors import InvalidOptionError, InvalidRowsError
-from ledgerfs.formats.schemas.schema_versions import TopicSchemas
 from ledgerfs.messages.decode.table_schema import schema_of
 from ledgerfs.spark.runtime.storage import Storage
 from ledgerfs.spark.runtime.tasks import spare_imports
@@ -97,18 +95,34 @@ def read_partition(
     """
     read, bucket = schema_of(columns).names, storage.bucket()
     for run in partition.runs:
-        of_values = partial(_schemas_of, schemas, run)
-        scan = run.scan(bucket, columns=read, schemas=of_values, **options)
+        scan = scan_of_run(run, bucket, read, schemas, options)
         scan.known_outcomes = _outcomes_of(bucket, run)
-        made = spark_columns(scan.schema, read)
-        unheld = Unheld(scan.topic, options.get("on_undecodable", "raise") == "raise")
-        for batch in scan:
-            yield from cut_batch(made.of_batch(batch, unheld))
-        _add_unheld(scan, unheld)
+        for batch in spark_batches(scan, read):
+            yield from cut_batch(batch)
         _log_left_out(scan)
         if on_end is not None:
             on_end(scan)
     spare_imports()
+
+
+def scan_of_run(
+    run: Run, bucket: Bucket, columns: Sequence[str], schemas: Schemas, options: Mapping[str, Any]
+) -> "Scan":
+    """Return the scan of a run, whose values are decoded by these schemas; nothing else is asked for them."""
+    return run.scan(bucket, columns=columns, schemas=lambda: schemas[owner_of(run.managed_ledger)], **options)
+
+
+def spark_batches(scan: "Scan", columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a scan, which reads these columns, as Spark has them; what Spark cannot hold is added to its ``undecodable``."""
+    # This imports numba, which planning does not need.
+    from ledgerfs.scan.value_reading import Undecodable
+
+    made = spark_columns(scan.schema, columns)
+    unheld = Unheld(scan.topic, scan.values is None or scan.values.on_undecodable == "raise")
+    for batch in scan:
+        yield made.of_batch(batch, unheld)
+    for place, count in unheld.counts.items():
+        scan.undecodable.append(Undecodable(None, f"{place} is a time outside of Spark's range: it is null", count, ""))
 
 
 def cut_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -116,15 +130,6 @@ def cut_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     parts = max(-(-batch.nbytes // BATCH_BYTES), -(-batch.num_rows // BATCH_ROWS), 1)
     size = max(1, -(-batch.num_rows // parts))
     return (batch.slice(start, size) for start in range(0, batch.num_rows, size))
-
-
-def _add_unheld(scan: "Scan", unheld: Unheld) -> None:
-    """Add what Spark cannot hold to what could not be decoded."""
-    # This imports numba, which planning does not need.
-    from ledgerfs.scan.value_reading import Undecodable
-
-    for place, count in unheld.counts.items():
-        scan.undecodable.append(Undecodable(None, f"{place} is a time outside of Spark's range: it is null", count, ""))
 
 
 def _log_left_out(scan: "Scan") -> None:
@@ -144,10 +149,6 @@ def _log_left_out(scan: "Scan") -> None:
             "%s: %d values could not be decoded, the first that of message %s: %s",
             scan.topic, value.count, value.first or "(unknown)", value.reason,
         )  # fmt: skip
-
-
-def _schemas_of(schemas: Schemas, run: Run) -> TopicSchemas:
-    return schemas[owner_of(run.managed_ledger)]
 
 
 def _outcomes_of(bucket: Bucket, run: Run) -> "Known":
