@@ -4,6 +4,7 @@ import gzip
 import json
 import logging
 import pickle
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812  (as everybody calls it)
 
 from ledgerfs import open_bucket
-from ledgerfs.errors import InvalidOptionError, UnknownSchemaError
+from ledgerfs.errors import InvalidOptionError, UndecodableValueError, UnknownSchemaError
+from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
+from ledgerfs.schemas.saved_schemas import SavedSchemas
 from ledgerfs.spark import read_messages, stats
 from ledgerfs.spark.source.left_out import by_topic, left_out_accumulator
 from ledgerfs.spark.source.spark_types import SparkColumns, Unheld
+from tests.support.entries import frame, metadata
+from tests.support.ledgers import CREATED_MS, offload, put_in_folder
 from tests.support.typed_golden import bucket_with_schemas, plain
 
 EVOLVED = "public/typed/avro-evolved"
@@ -62,10 +67,10 @@ def spoil(url: str) -> None:
 @pytest.mark.parametrize("name", TOPICS)
 def test_golden_values_are_those_of_a_scan(spark: SparkSession, url: str, name: str) -> None:
     topic = f"public/typed/{name}"
-    frame = typed(spark, url, topic=topic, onUndecodable="null", partitionBytes="1KiB")
+    rows = typed(spark, url, topic=topic, onUndecodable="null", partitionBytes="1KiB")
     expected = as_spark_has_it(open_bucket(url).topic(topic).scan(values="typed", on_undecodable="null"))
-    assert frame.columns == expected.schema.names
-    found = in_order(frame.toArrow())
+    assert rows.columns == expected.schema.names
+    found = in_order(rows.toArrow())
     assert found["value"].null_count < found.num_rows
     for column in expected.schema.names:
         assert plain(found[column].combine_chunks()) == plain(in_order(expected)[column].combine_chunks()), column
@@ -74,17 +79,17 @@ def test_golden_values_are_those_of_a_scan(spark: SparkSession, url: str, name: 
 def test_primitives_are_what_pulsar_said(spark: SparkSession, url: str, golden_typed: Path) -> None:
     with gzip.open(golden_typed / "expected-typed" / "public%2Ftyped%2Fprim-int64.jsonl.gz") as lines:
         said = [json.loads(line)["value"] for line in lines]
-    frame = typed(spark, url, topic="public/typed/prim-int64", columns="topic,ledger_id,entry_id,batch_index,value")
-    assert frame.schema["value"].dataType == T.LongType()
-    found = in_order(frame.toArrow())["value"].to_pylist()
+    rows = typed(spark, url, topic="public/typed/prim-int64", columns="topic,ledger_id,entry_id,batch_index,value")
+    assert rows.schema["value"].dataType == T.LongType()
+    found = in_order(rows.toArrow())["value"].to_pylist()
     assert found == [None if one["t"] == "null" else int(one["v"]) for one in said]
 
 
 def test_the_schema_is_known_before_any_row_and_fields_are_columns(spark: SparkSession, url: str) -> None:
-    frame = typed(spark, url, topic=EVOLVED)
+    rows = typed(spark, url, topic=EVOLVED)
     newest = open_bucket(url).topic(EVOLVED).scan(values="typed").schema.field("value").type
-    assert frame.schema["value"].dataType.names == newest.names
-    names = frame.select("value.id", "publish_time").toArrow()
+    assert rows.schema["value"].dataType.names == newest.names
+    names = rows.select("value.id", "publish_time").toArrow()
     assert names.schema.names == ["id", "publish_time"]
     assert names.num_rows == open_bucket(url).topic(EVOLVED).count()
     flat = typed(spark, url, topic=EVOLVED, flatten="true", columns="entry_id,value")
@@ -95,7 +100,7 @@ def test_the_schema_is_known_before_any_row_and_fields_are_columns(spark: SparkS
     spark.sql(
         f"CREATE OR REPLACE TEMPORARY VIEW evolved USING ledgerfs OPTIONS (path '{url}', topic '{EVOLVED}', values 'typed')"
     )
-    assert spark.sql("SELECT count(value.id) FROM evolved").first()[0] == frame.where("value.id is not null").count()
+    assert spark.sql("SELECT count(value.id) FROM evolved").first()[0] == rows.where("value.id is not null").count()
 
 
 def test_a_schema_of_the_users_is_the_same_or_an_error(spark: SparkSession, url: str) -> None:
@@ -123,8 +128,8 @@ def test_tasks_and_plans_after_the_load_do_not_ask_for_schemas(
     ]
     spoil(url)
     count = open_bucket(url).topic(EVOLVED).count()
-    for frame in frames:
-        assert frame.select("value.*").toArrow().num_rows == count
+    for one in frames:
+        assert one.select("value.*").toArrow().num_rows == count
     with pytest.raises((AnalysisException, PythonException), match="CorruptSchemaFileError"):
         typed(spark, url, topic=EVOLVED)
 
@@ -184,12 +189,12 @@ def test_topics_without_schemas(spark: SparkSession, url: str, tmp_path: Path) -
 def test_values_that_cannot_be_decoded_are_named_and_counted(spark: SparkSession, url: str) -> None:
     with pytest.raises(PythonException, match=r"UndecodableValueError: value of message [0-9:]+: .*STRING"):
         typed(spark, url, topic=CHANGED).collect()
-    for how, rows in (("null", 105), ("skip", 105 - 66)):
+    for how, count in (("null", 105), ("skip", 105 - 66)):
         left_out = left_out_accumulator(spark)
-        frame = read_messages(
+        rows = read_messages(
             spark, url, topics=CHANGED, values="typed", on_undecodable=how, left_out=left_out, partition_bytes=1
         )
-        assert frame.count() == rows
+        assert rows.count() == count
         (told,) = by_topic(left_out.value)
         assert [(one.version, one.count) for one in told.undecodable] == [
             (0, 33),
@@ -208,6 +213,34 @@ def test_tasks_log_what_they_could_not_decode(url: str, caplog: pytest.LogCaptur
     told = [one.getMessage() for one in caplog.records]
     assert len(told) == 2
     assert all("type-changed: 33 values could not be decoded, the first that of message" in one for one in told)
+
+
+def test_times_that_spark_cannot_hold_are_named_or_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Of two messages one is valid until the end of time, as it is often said: 2**63 - 1 ms."""
+    from ledgerfs.spark.source.data_source import LedgerfsDataSource
+
+    numbered = {"schema_version": bytes(8)}
+    payloads = [b"\xfe" + b"\xff" * 8 + b"\x01", b"\x02"]
+    entries = [frame(metadata(sequence_id=one, **numbered), payload) for one, payload in enumerate(payloads)]
+    url = put_in_folder(tmp_path, offload(entries, created_ms=CREATED_MS))
+    schema = SchemaInfo("AVRO", b'{"type": "long", "logicalType": "timestamp-millis"}')
+    topic = "persistent://public/default/orders"
+    SavedSchemas(open_bucket(url).raw_store).add(topic, [SchemaVersion(0, schema, 1)])
+    options = {"path": url, "topic": topic, "values": "typed", "columns": "value"}
+    raising = LedgerfsDataSource(options)
+    reader = raising.reader(raising.schema())
+    (part,) = reader.partitions()
+    with pytest.raises(
+        UndecodableValueError, match="value of persistent://public/default/orders: a time outside of Spark"
+    ):
+        list(reader.read(part))
+    nulling = LedgerfsDataSource({**options, "onUndecodable": "null"})
+    reader = nulling.reader(nulling.schema())
+    (batch,) = reader.read(part)
+    assert batch["value"].to_pylist() == [None, datetime.fromtimestamp(0.001, UTC)]
+    assert (
+        "1 values could not be decoded, the first that of message 1:0 or later: value is a time outside" in caplog.text
+    )
 
 
 def test_stats_count_bytes(spark: SparkSession, url: str) -> None:

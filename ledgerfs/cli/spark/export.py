@@ -72,7 +72,7 @@ def export(
     Half of an export is never seen: files appear together at the end, and _SUCCESS after them. Run it again with --incremental when topics
     have grown, or after an interruption: ledgers that are exported already are not read again.
 
-    Exit code 1: damaged entries are missing in the files, and were named.
+    Exit code 1: damaged entries or values that could not be decoded are missing in the files, and were named.
 
     \b
     Examples:
@@ -120,11 +120,17 @@ def _request(
 
 def _say_what_is_missing(topics: "Sequence[TopicExport]") -> bool:
     """Say what this export and earlier ones left out; return whether there was damage."""
+    # Of the room of Spark, which is not on every machine.
+    from ledgerfs.spark.source.left_out import summed
+
     is_damaged = False
     for topic in topics:
-        is_damaged |= say_left_out(topic) or topic.skipped_before > 0
+        is_damaged |= say_left_out(topic, summed(topic.undecodable))
+        is_damaged |= topic.skipped_before + topic.undecodable_before > 0
         if topic.skipped_before:
             say(f"{topic.topic}: {topic.skipped_before:,} damaged entries were left out before")
+        if topic.undecodable_before:
+            say(f"{topic.topic}: {topic.undecodable_before:,} values were not decoded before")
         if topic.held:
             ledgers = f"{topic.held[0]}" if len(set(topic.held)) == 1 else f"{min(topic.held)} to {max(topic.held)}"
             say(
@@ -161,6 +167,8 @@ def _as_json(done: "LakeExport") -> dict[str, Any]:
                 "skipped": [asdict(skipped) for skipped in one.skipped],
                 "skipped_before": one.skipped_before,
                 "incomplete": [asdict(incomplete) for incomplete in one.incomplete],
+                "undecodable": [asdict(value) for value in one.undecodable],
+                "undecodable_before": one.undecodable_before,
                 "missing": [lost.as_json() for lost in one.missing],
             }
             for one in done.topics

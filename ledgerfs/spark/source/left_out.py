@@ -81,8 +81,8 @@ def summed(parts: Iterable[Undecodable]) -> tuple[Undecodable, ...]:
 
 
 def _place_of(first: str) -> tuple[int, ...]:
-    """Return what orders ids of messages as texts."""
-    return tuple(map(int, first.split(":"))) if first else ()
+    """Return what orders ids of messages, which may be followed by a word."""
+    return tuple(map(int, first.partition(" ")[0].split(":")))
 
 
 def _position(omitted: Skipped | Incomplete) -> tuple[int, int]:

@@ -122,7 +122,14 @@ def spark_batches(scan: "Scan", columns: Sequence[str]) -> Iterator[pa.RecordBat
     for batch in scan:
         yield made.of_batch(batch, unheld)
     for place, count in unheld.counts.items():
-        scan.undecodable.append(Undecodable(None, f"{place} is a time outside of Spark's range: it is null", count, ""))
+        reason = f"{place} is a time outside of Spark's range, and null"
+        scan.undecodable.append(Undecodable(None, reason, count, f"{_begin_of(scan)} or later"))
+
+
+def _begin_of(scan: "Scan") -> str:
+    """Return the first entry that a scan reads."""
+    number, entry = (0, 0) if scan.part is None else (scan.part.start.number, scan.part.start.entry)
+    return f"{scan.ledgers[number].ref.ledger_id}:{entry}"
 
 
 def cut_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -147,7 +154,7 @@ def _log_left_out(scan: "Scan") -> None:
     for value in scan.undecodable:
         _log.warning(
             "%s: %d values could not be decoded, the first that of message %s: %s",
-            scan.topic, value.count, value.first or "(unknown)", value.reason,
+            scan.topic, value.count, value.first, value.reason,
         )  # fmt: skip
 
 
