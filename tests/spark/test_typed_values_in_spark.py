@@ -15,11 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812  (as everybody calls it)
 
 from ledgerfs import open_bucket
-from ledgerfs.errors import InvalidOptionError, UndecodableValueError, UnknownSchemaError
+from ledgerfs.errors import InvalidOptionError, InvalidSchemaError, UndecodableValueError, UnknownSchemaError
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.schemas.saved_schemas import SavedSchemas
 from ledgerfs.spark import read_messages, stats
 from ledgerfs.spark.source.left_out import by_topic, left_out_accumulator
+from ledgerfs.spark.source.planning import plan_values
+from ledgerfs.spark.source.read_options import read_options
 from ledgerfs.spark.source.spark_types import SparkColumns, Unheld
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
@@ -184,6 +186,14 @@ def test_topics_without_schemas(spark: SparkSession, url: str, tmp_path: Path) -
     for wrong in ({"values": "text"}, {"onUndecodable": "ignore"}, {"flatten": "maybe"}, {"schemaVersion": "newest"}):
         with pytest.raises((AnalysisException, PythonException), match="InvalidOptionError"):
             typed(spark, url, topic=EVOLVED, **wrong)
+
+
+def test_a_schema_that_is_none_is_an_error_with_its_topic(tmp_path: Path) -> None:
+    url = put_in_folder(tmp_path, offload([frame(metadata(), b"")], created_ms=CREATED_MS))
+    topic = "persistent://public/default/orders"
+    SavedSchemas(open_bucket(url).raw_store).add(topic, [SchemaVersion(0, SchemaInfo("AVRO", b"{"), 1)])
+    with pytest.raises(InvalidSchemaError, match=r"^persistent://public/default/orders: "):
+        plan_values(read_options({"path": url, "topic": topic, "values": "typed"}))
 
 
 def test_values_that_cannot_be_decoded_are_named_and_counted(spark: SparkSession, url: str) -> None:

@@ -104,6 +104,9 @@ class SparkColumns:
 
     def of_batch(self, batch: pa.RecordBatch, unheld: Unheld) -> pa.RecordBatch:
         """Return a batch of the table as one for Spark; raises as `Unheld.add`."""
+        if not self.forms:
+            # Rows without columns are rows, too.
+            return batch
         arrays = [_converted(array, form, unheld) for array, form in zip(batch.columns, self.forms, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
