@@ -131,9 +131,7 @@ def owner_of(managed_ledger: str | None) -> str:
 
 
 def _saved(bucket: Bucket, name: str) -> TopicSchemas:
-    """Return the schemas of a topic; none of what has no topic."""
-    topic = topic_of(name or None)
-    return bucket.schemas_of(topic) if topic.startswith("persistent://") else TopicSchemas()
+    return bucket.schemas_of(topic_of(name or None))
 
 
 def _shown(name: str, schemas: TopicSchemas, scan: Mapping[str, Any]) -> "TypedValues | None":
