@@ -140,12 +140,17 @@ def typed_values(
 
 
 def _unknown(topic: str, schemas: TopicSchemas, version: object) -> UnknownSchemaError:
-    if not schemas.versions:
+    known = sorted({one.version for one in schemas.versions if not one.is_deletion})
+    if known:
+        reason = f"no schema of version {version!r} is known; there are {', '.join(map(str, known))}"
+    elif schemas.versions:
+        reason = (
+            "the cluster deleted all schemas of this topic before they were saved (ledgerfs schemas save): "
+            "`ledgerfs schemas set` adds one"
+        )
+    else:
         reason = (
             "no schema of this topic is known: `ledgerfs schemas save` keeps them while the cluster lives, "
             "`ledgerfs schemas set` adds one"
         )
-    else:
-        known = ", ".join(sorted({str(one.version) for one in schemas.versions if not one.is_deletion})) or "none"
-        reason = f"no schema of version {version!r} is known; there are {known}"
     return UnknownSchemaError(reason, key=topic)

@@ -17,7 +17,8 @@ from ledgerfs.messages.values.decoders import decoder_of
 from ledgerfs.messages.values.json_values import JsonDecoder
 from ledgerfs.messages.values.value_program import NULL, REASONS, Reason
 from tests.support.avro import schemas
-from tests.support.json_documents import STYLES, ContradictionError, Given, Number, Reader, clean, documents, load
+from tests.support.json_documents import STYLES, ContradictionError, Number, Reader, clean, documents, load
+from tests.support.typed_answers import CONTRADICTIONS, comparable_json, written_as
 from tests.support.typed_golden import topic
 
 ADDRESS = {
@@ -50,24 +51,7 @@ def decode(decoder: JsonDecoder, documents: list[bytes | None]) -> tuple[list[An
     array.validate(full=True)
     assert array.type == decoder.type
     assert all(one is None for one, reason in zip(array.to_pylist(), reasons, strict=True) if reason)
-    return comparable(array), [decoder.explain(one) if one > 0 else "" for one in reasons.tolist()]
-
-
-def comparable(array: pa.Array, zero: float = -0.0) -> list[Any]:
-    """Return an array as objects, its floating-point numbers as text: NaN equals NaN, and -0.0 is not 0.0 unless that is ``zero``."""
-
-    def plain(value: Any, kind: pa.DataType) -> Any:
-        if value is None:
-            return None
-        if pa.types.is_struct(kind):
-            return {one.name: plain(value[one.name], one.type) for one in kind}
-        if pa.types.is_map(kind):
-            return [(key, plain(one, kind.item_type)) for key, one in value]
-        if pa.types.is_list(kind):
-            return [plain(one, kind.value_type) for one in value]
-        return repr(value + zero) if pa.types.is_floating(kind) else value
-
-    return [plain(one, array.type) for one in array.to_pylist()]
+    return comparable_json(array), [decoder.explain(one) if one > 0 else "" for one in reasons.tolist()]
 
 
 def of_address(*documents: str) -> tuple[list[Any], list[str]]:
@@ -298,34 +282,6 @@ def test_types_that_json_is_not_read_as() -> None:
 
 
 GOLDEN = ("json-odd", "json-pojo", "json-random-0", "json-random-1", "json-string", "py-json", "type-changed")
-CONTRADICTIONS = {
-    b'{"number":9223372036854775807}': "its field 'number' is no int",
-    b'{"number":9223372036854775808,"street":"more than a long"}': "its field 'number' is no int",
-    b'{"number":1.0}': "its field 'number' is no int",
-    b'{"number":"12"}': "its field 'number' is no int",
-    b'{"street":5,"lines":"one"}': "its field 'lines' is no list",
-    b'{"number":1e3}': "its field 'number' is no int",
-    b'{"number":0.1,"x":123456789.123456789123456789}': "its field 'number' is no int",
-    b'{"number":-0.0}': "its field 'number' is no int",
-}
-"""Documents of `json-odd` that Pulsar's client gives as they are, since it asks no schema."""
-
-
-def written_as(node: dict[str, Any]) -> Any:
-    """Return the document of which Pulsar's client gave a value; it loses the sign of -0.0."""
-    match node["t"]:
-        case "null":
-            return None
-        case "object":
-            return Given(tuple((name, written_as(one)) for name, one in node["v"].items()))
-        case "array":
-            return [written_as(one) for one in node["v"]]
-        case "boolean":
-            return node["v"] == "true"
-        case "string":
-            return node["v"]
-        case _:
-            return Number(node["v"])
 
 
 @pytest.mark.parametrize("name", GOLDEN)
@@ -340,7 +296,7 @@ def test_documents_of_pulsar(golden_typed: Path, name: str) -> None:
         array, reasons = found.decode(decoder := decoder_of(info), which)
         read = Reader.of(json.loads(info.data))
         texts = found.rows["value"].take(pa.array(which)).to_pylist()
-        for text, row, reason, place in zip(texts, comparable(array, 0.0), reasons.tolist(), which, strict=True):
+        for text, row, reason, place in zip(texts, comparable_json(array, 0.0), reasons.tolist(), which, strict=True):
             if text in CONTRADICTIONS:
                 assert (name, decoder.explain(reason)) == ("json-odd", CONTRADICTIONS[text])
             else:
@@ -359,7 +315,7 @@ def test_documents_of_all_versions_by_the_newest_schema(golden_typed: Path, name
         which = np.flatnonzero(found.versions == number)
         array, reasons = found.decode(decoder_of(found.schemas[number], newest), which)
         assert not (reasons > 0).any()
-        assert comparable(array, 0.0) == [read(written_as(found.expected[place]["value"])) for place in which]
+        assert comparable_json(array, 0.0) == [read(written_as(found.expected[place]["value"])) for place in which]
 
 
 @pytest.mark.parametrize("encoding", ["inline", "separated"])
@@ -375,7 +331,7 @@ def test_pairs_of_pulsar_with_a_document(golden_typed: Path, encoding: str, part
     }
     array, reasons = found.decode(decoder_of(info), np.arange(found.versions.size))
     assert not (reasons > 0).any()
-    for row, expected in zip(comparable(array, 0.0), found.expected, strict=True):
+    for row, expected in zip(comparable_json(array, 0.0), found.expected, strict=True):
         said = expected["value"]
         wanted = None if said["t"] == "null" else {name: one(written_as(said[name])) for name, one in read.items()}
         assert row == wanted

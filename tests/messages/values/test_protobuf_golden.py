@@ -1,33 +1,21 @@
 """Protobuf values of the typed golden set, as Pulsar decodes them."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from ledgerfs.errors import InvalidSchemaError
-from ledgerfs.formats.schemas.protobuf_schema import ProtobufSchema, native_descriptors, protobuf_schema
+from ledgerfs.formats.schemas.protobuf_schema import native_descriptors, protobuf_schema
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, key_value_schema
 from ledgerfs.messages.values.decoders import decoder_of
-from ledgerfs.messages.values.protobuf_values import ProtobufDecoder
 from tests.support.protobuf import Model
-from tests.support.typed_golden import IsSame, Node, Topic, assert_equal, payloads, plain, schemas_of, topic
+from tests.support.typed_answers import assert_outermost, numbers_of_unknown, same_protobuf
+from tests.support.typed_golden import Topic, assert_equal, plain, schemas_of, topic
 
 NATIVE = ("protonative", "protonative-random-0", "protonative-random-1", "proto2native")
 TOP = "public/typed/"
-
-
-def numbers_of_unknown(node: Any) -> Any:
-    """Return a value of the golden set with enums as we have them: Java has a name of its own for numbers without a name."""
-    if isinstance(node, list):
-        return [numbers_of_unknown(one) for one in node]
-    if not isinstance(node, dict):
-        return node
-    if node.get("t") == "enum" and node["v"].startswith("UNKNOWN_ENUM_VALUE_"):
-        return {**node, "v": str(node["n"])}
-    return {name: numbers_of_unknown(one) for name, one in node.items()}
 
 
 def agree(found: Topic, number: int, reader: SchemaInfo | None = None) -> int:
@@ -38,20 +26,8 @@ def agree(found: Topic, number: int, reader: SchemaInfo | None = None) -> int:
     nodes = [numbers_of_unknown(found.expected[row]["value"]) for row in rows]
     assert [reason == -1 for reason in reasons] == [one["t"] == "null" for one in nodes]
     assert not (reasons > 0).any()
-    assert_equal(array, nodes, reads_same(schema))
+    assert_equal(array, nodes, same_protobuf(schema))
     return len(nodes)
-
-
-def reads_same(schema: ProtobufSchema) -> IsSame:
-    """Return what compares a message that is bytes, since it is inside its own definition, with one of the golden set."""
-
-    def is_same(data: bytes, node: Node) -> bool:
-        inner = ProtobufSchema(node["name"], schema.messages)
-        array, reasons = ProtobufDecoder.of(inner).decode(*payloads(pa.array([data])))
-        assert_equal(array, [node], is_same)
-        return not reasons.any()
-
-    return is_same
 
 
 @pytest.mark.parametrize("name", NATIVE)
@@ -95,7 +71,7 @@ def test_an_old_schema_has_the_fields_of_the_outermost_message(golden_typed: Pat
     compared = 0
     for number, info in found.schemas.items():
         rows = np.flatnonzero(found.versions == number)
-        is_same = reads_same(protobuf_schema(native[number]))
+        is_same = same_protobuf(protobuf_schema(native[number]))
         array, reasons = found.decode(decoder_of(SchemaInfo("PROTOBUF", b"", info.properties)), rows)
         assert not (reasons > 0).any()
         for row, one in zip(rows, plain(array), strict=True):
@@ -105,37 +81,6 @@ def test_an_old_schema_has_the_fields_of_the_outermost_message(golden_typed: Pat
                 assert_outermost(value, node["v"][field], is_same)
                 compared += 1
     assert compared > 1000
-
-
-def assert_outermost(value: Any, node: Node, is_same: IsSame) -> None:
-    """Compare a field of which the kind alone is known."""
-    match node["t"]:
-        case "unset":
-            assert value is None
-        case "array":
-            assert len(value) == len(node["v"])
-            for one, inner in zip(value, node["v"], strict=True):
-                assert_outermost(one, inner, is_same)
-        case "map":
-            assert len(value) >= len(node["v"])
-            assert all(isinstance(one, bytes) for one in value)
-        case "message":
-            assert is_same(value, numbers_of_unknown(node))
-        case _ if value is None:
-            assert node["v"] in {"", "0", "0.0", "false", "UNKNOWN"}
-        case "enum":
-            assert value == node["n"]
-        case _:
-            kinds = {"bool": pa.bool_(), "float": pa.float32(), "double": pa.float64(), "string": pa.string()}
-            kind = kinds.get(node["t"], pa.binary() if node["t"] == "bytes" else pa.int64())
-            assert_equal(as_array(value, kind), [node])
-
-
-def as_array(value: Any, kind: pa.DataType) -> pa.Array:
-    """Return an array of one value; those that are too large for int64 are of uint64."""
-    if pa.types.is_floating(kind):
-        return pa.array([float(value)], kind)
-    return pa.array([value], pa.uint64() if pa.types.is_integer(kind) and value >= 1 << 63 else kind)
 
 
 @pytest.mark.parametrize(("writer", "reader"), [(0, 1), (1, 0)])
