@@ -27,19 +27,22 @@ Node = dict[str, Any]
 TOPICS = (
     "avro å b+1", "avro söme+name%2F", "avro-array", "avro-auto-produce", "avro-deleted", "avro-deleted-force", "avro-deleted-last",
     "avro-deleted-last-force", "avro-evolved", "avro-logical", "avro-long", "avro-lz4", "avro-mixed-bytes", "avro-multischema",
-    "avro-offset", "avro-partitioned-partition-0", "avro-partitioned-partition-1", "avro-pojo", "avro-random-0", "avro-random-1", "avro-random-2",
-    "avro-random-3", "avro-strict", "avro-times", "avro-txn", "avro-unions", "avro-zstd", "bytes-then-avro", "json-odd", "json-pojo",
-    "json-random-0", "json-random-1", "json-string", "kv-inline-avro-avro", "kv-inline-bytes-string", "kv-inline-evolved",
-    "kv-inline-int32-avro", "kv-inline-json-int64", "kv-inline-random", "kv-inline-string-json", "kv-inline-string-protonative",
-    "kv-separated-avro-avro", "kv-separated-bytes-string", "kv-separated-evolved", "kv-separated-int32-avro", "kv-separated-json-int64",
-    "kv-separated-random", "kv-separated-string-json", "kv-separated-string-protonative", "prim-boolean", "prim-bytes", "prim-date",
-    "prim-double", "prim-float", "prim-instant", "prim-int16", "prim-int32", "prim-int64", "prim-int8", "prim-local-date",
-    "prim-local-date-time", "prim-local-time", "prim-string", "prim-string-utf16", "prim-time", "prim-timestamp", "proto", "proto2native",
-    "protonative", "protonative-random-0", "protonative-random-1", "py-avro", "py-bytes", "py-json", "py-none", "py-string", "type-changed",
+    "avro-offset", "avro-partitioned-partition-0", "avro-partitioned-partition-1", "avro-pojo", "avro-random-0", "avro-random-1",
+    "avro-random-2", "avro-random-3", "avro-strict", "avro-times", "avro-txn", "avro-unions", "avro-zstd", "bytes-then-avro",
+    "json-odd", "json-pojo", "json-random-0", "json-random-1", "json-string", "kv-inline-avro-avro", "kv-inline-bytes-string",
+    "kv-inline-evolved", "kv-inline-int32-avro", "kv-inline-json-int64", "kv-inline-random", "kv-inline-string-json",
+    "kv-inline-string-protonative", "kv-separated-avro-avro", "kv-separated-bytes-string", "kv-separated-evolved",
+    "kv-separated-int32-avro", "kv-separated-json-int64", "kv-separated-random", "kv-separated-string-json",
+    "kv-separated-string-protonative", "prim-boolean", "prim-bytes", "prim-date", "prim-double", "prim-float", "prim-instant",
+    "prim-int16", "prim-int32", "prim-int64", "prim-int8", "prim-local-date", "prim-local-date-time", "prim-local-time",
+    "prim-string", "prim-string-utf16", "prim-time", "prim-timestamp", "proto", "proto2native", "protonative", "protonative-random-0",
+    "protonative-random-1", "py-avro", "py-bytes", "py-json", "py-none", "py-string", "type-changed",
 )  # fmt: skip
 """All of them, below ``public/typed/``."""
 WITHOUT_SCHEMA = ("avro-deleted-last", "avro-deleted-last-force", "prim-bytes", "py-bytes", "py-none")
 """Those of which the broker told no schema in the end."""
+ORDER = ("topic", "ledger_id", "entry_id", "batch_index")
+"""Columns that put messages in one order."""
 payloads = payloads_of
 IsSame = Callable[[bytes, Node], bool]
 _UNIT_OF_TIMES = {"instant": 1_000_000_000, "local_date_time": 86_400_000_000_000}
@@ -159,6 +162,17 @@ def assert_equal(array: pa.Array, nodes: Sequence[Node], is_same: IsSame | None 
     assert len(found) == len(nodes)
     for row, (one, node) in enumerate(zip(found, nodes, strict=True)):
         assert one == plain_node(node, array.type, is_same), f"value {row}"
+
+
+def assert_same_rows(found: pa.Table, said: pa.Table) -> None:
+    """Have two tables be of the same columns and messages, in whatever order these come."""
+    assert found.schema.names == said.schema.names
+    assert found.num_rows == said.num_rows > 0
+    found, said = (one.sort_by([(name, "ascending") for name in ORDER]) for one in (found, said))
+    for name in said.schema.names:
+        column, other = (one[name].combine_chunks() for one in (found, said))
+        assert column.type == other.type, name
+        assert plain(column) == plain(other), name
 
 
 def plain(array: pa.Array) -> list[Any]:

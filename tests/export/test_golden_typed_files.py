@@ -1,0 +1,84 @@
+"""Exports of every typed golden topic: Parquet is the scan's table, and jsonl and CSV say the same."""
+
+import csv
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ledgerfs import Bucket
+from ledgerfs.export.export import export_topic
+from tests.support.commands import run
+from tests.support.typed_golden import TOPICS, WITHOUT_SCHEMA, assert_same_rows, bucket_with_schemas
+from tests.support.typed_json import slow_json
+
+TOP = "public/typed/"
+FEW = ("avro-logical", "avro-unions", "json-pojo", "kv-separated-string-json", "protonative", "prim-instant")
+
+
+@pytest.fixture(scope="module")
+def typed(golden_typed: Path, tmp_path_factory: pytest.TempPathFactory) -> Bucket:
+    return bucket_with_schemas(golden_typed, tmp_path_factory.mktemp("typed") / "bucket")
+
+
+@pytest.mark.parametrize("name", [*TOPICS, "avro-partitioned"])
+def test_parquet_is_the_table_of_the_scan(typed: Bucket, tmp_path: Path, name: str) -> None:
+    topic, values = typed.topic(TOP + name), "auto" if name in WITHOUT_SCHEMA else "typed"
+    scan = topic.scan(values=values, on_undecodable="null")
+    said = scan.to_table()
+    report = export_topic(topic, tmp_path / "out", "parquet", values=values, on_undecodable="null")
+    files = sorted((tmp_path / "out").glob("*.parquet"))
+    assert_same_rows(pa.concat_tables(pq.ParquetFile(file).read() for file in files), said)
+    counted = [
+        {(one.version, one.reason): one.count for one in told} for told in (report.undecodable, scan.undecodable)
+    ]
+    assert counted[0] == counted[1]
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_lines_and_csv_say_what_the_scan_does(typed: Bucket, tmp_path: Path, name: str) -> None:
+    topic = typed.topic(TOP + name)
+    flat = topic.scan(values="typed", flatten=True).to_table()
+    export_topic(topic, tmp_path / "csv", "csv", values="typed", flatten=True)
+    rows = []
+    for file in sorted((tmp_path / "csv").glob("*.csv"), key=lambda path: int(path.stem)):
+        with file.open(newline="") as lines:
+            rows += list(csv.DictReader(lines))
+    assert list(rows[0]) == [in_text(one) for one in flat.schema]
+    texts = [
+        json.loads(one) if one else None
+        for one in slow_json(topic.scan(values="typed").to_table()["value"].combine_chunks())
+    ]
+    export_topic(topic, tmp_path / "jsonl", "jsonl", values="typed")
+    files = sorted((tmp_path / "jsonl").glob("*.jsonl"), key=lambda path: int(path.stem))
+    assert [json.loads(line).get("value") for file in files for line in file.read_bytes().splitlines()] == texts
+    for field in flat.schema:
+        if field.name not in topic.scan().schema.names or field.name == "value":
+            said = slow_json(flat[field.name].combine_chunks())
+            assert [row[in_text(field)] for row in rows] == [in_csv(text, field.type) for text in said], field
+    lines = run("head", typed.store.url, TOP + name, "-n", "1000", "--json").stdout.splitlines()
+    assert [json.loads(line)["value"] for line in lines] == texts
+
+
+def in_text(field: pa.Field) -> str:
+    """Return the name of a column: of bytes, that of their base64."""
+    is_bytes = pa.types.is_binary(field.type) or pa.types.is_fixed_size_binary(field.type)
+    return f"{field.name}_base64" if is_bytes else str(field.name)
+
+
+def in_csv(text: str | None, kind: pa.DataType) -> str:
+    """Return what a cell has of a value as JSON: texts and times without their quotes, numbers as Arrow writes them."""
+    if text is None:
+        return ""
+    if pa.types.is_floating(kind):
+        return pa.array([float(json.loads(text))], kind).cast(pa.string())[0].as_py()
+    return text if pa.types.is_nested(kind) or not text.startswith('"') else str(json.loads(text))
+
+
+def test_the_command_writes_the_same_files(typed: Bucket, tmp_path: Path) -> None:
+    name = f"{TOP}protonative-random-1"
+    run("export", typed.store.url, name, str(tmp_path / "out"), "--format", "parquet", "--values", "typed", "--flatten")
+    found = pa.concat_tables(pq.ParquetFile(file).read() for file in sorted((tmp_path / "out").glob("*.parquet")))
+    assert_same_rows(found, typed.topic(name).scan(values="typed", flatten=True).to_table())

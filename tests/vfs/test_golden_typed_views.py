@@ -1,0 +1,56 @@
+"""Views of every typed golden topic through fsspec: each file is the scan's table of its ledger."""
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote_plus
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ledgerfs import Bucket
+from tests.support.typed_golden import TOPICS, WITHOUT_SCHEMA, assert_same_rows, bucket_with_schemas
+from tests.support.typed_json import slow_json
+
+TOP = "public/typed/"
+
+
+@pytest.fixture(scope="module")
+def typed(golden_typed: Path, tmp_path_factory: pytest.TempPathFactory) -> Bucket:
+    return bucket_with_schemas(golden_typed, tmp_path_factory.mktemp("typed") / "bucket")
+
+
+@pytest.fixture(scope="module")
+def opened(typed: Bucket, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The tree with the values of each choice."""
+    cache = str(tmp_path_factory.mktemp("cache"))
+    options = {values: {"values": values, "on_undecodable": "null"} for values in ("typed", "auto")}
+    return {
+        values: fsspec.filesystem(
+            "ledger", fo=typed.store.url, cache_dir=cache, scan_options=one, skip_instance_cache=True
+        )
+        for values, one in options.items()
+    }
+
+
+@pytest.mark.parametrize("name", TOPICS)
+def test_files_are_the_table_of_the_scan(typed: Bucket, opened: dict[str, Any], name: str) -> None:
+    values = "auto" if name in WITHOUT_SCHEMA else "typed"
+    fs, folder = opened[values], TOP + quote_plus(name)
+    said = typed.topic(TOP + name).scan(values=values, on_undecodable="null").to_table()
+    tables = []
+    for path in fs.find(f"parquet/{folder}"):
+        with fs.open(path) as file:
+            tables.append(pq.read_table(file))
+    assert len(tables) == len(typed.topic(TOP + name).ledgers)
+    assert_same_rows(pa.concat_tables(tables), said)
+    paths = sorted(fs.find(f"jsonl/{folder}"), key=lambda path: int(Path(path).stem))
+    lines = [json.loads(line) for path in paths for line in fs.cat(path).splitlines()]
+    if values == "typed":
+        texts = slow_json(said["value"].combine_chunks())
+        assert [one.get("value") for one in lines] == [None if one is None else json.loads(one) for one in texts]
+    assert [(one["ledger_id"], one["entry_id"]) for one in lines] == list(
+        zip(said["ledger_id"].to_pylist(), said["entry_id"].to_pylist(), strict=True)
+    )
