@@ -12,11 +12,14 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
+from ledgerfs import open_bucket
 from tests.support.commands import LEDGERFS, output, run
 from tests.support.programs import SMALL_SESSION, Programs
 from tests.support.s3 import CREDENTIALS, ENVIRONMENT, Fault, FaultProxy, S3Server
+from tests.support.typed_golden import bucket_with_schemas, plain
 
 pytestmark = pytest.mark.usefixtures("quick_java")
 
@@ -90,6 +93,43 @@ def test_what_is_left_out_is_said_and_is_damage(java: Programs, golden: Path, tm
     )
     (line,) = [line for line in said(done.stderr) if line.startswith(f"{row['topic']}: left out ")]
     assert "at byte 5242880" in line
+
+
+def test_exports_of_typed_values_are_those_of_the_plain_command(
+    java: Programs, golden_typed: Path, tmp_path: Path
+) -> None:
+    url, topic = bucket_with_schemas(golden_typed, tmp_path / "bucket").store.url, "public/typed/avro-evolved"
+    lake, folder = tmp_path / "lake", tmp_path / "out"
+    command = ("export", url, "--topic", topic, "--to", str(lake), "--values", "typed")
+    java.command(*command, "--flatten", "--partition-by", "date")
+    run("export", url, topic, str(folder), "--format", "parquet", "--values", "typed", "--flatten")
+    wanted = pq.read_table(folder)
+    fields = open_bucket(url).topic(topic).scan(values="typed").schema.field("value").type.names
+    ids = ["ledger_id", "entry_id", "batch_index"]
+    one, other = (table.sort_by([(name, "ascending") for name in ids]) for table in (pq.read_table(lake), wanted))
+    assert len(fields) > 5
+    for name in (*ids, *fields):
+        assert plain(one[name].combine_chunks()) == plain(other[name].combine_chunks()), name
+    # Another choice is another export.
+    again = java.command(*command, "--incremental", code=2)
+    assert "with other" in again.stderr.decode()
+
+
+def test_values_that_an_export_cannot_decode_are_told(java: Programs, golden_typed: Path, tmp_path: Path) -> None:
+    url = bucket_with_schemas(golden_typed, tmp_path / "bucket").store.url
+    command = ("export", url, "--topic", "public/typed/type-changed", "--values", "typed")
+    ended = java.command(*command, "--to", str(tmp_path / "none"), code=1)
+    (line,) = [line for line in said(ended.stderr) if line.startswith("ledgerfs: ")]
+    assert "value of message" in line
+    assert not list((tmp_path / "none").rglob("*.parquet"))
+    done = java.command(*command, "--to", str(tmp_path / "lake"), "--on-undecodable", "null", code=1)
+    told = [line for line in said(done.stderr) if "33 values are not decoded, the first is of message" in line]
+    assert len(told) == 2
+    assert pq.read_table(tmp_path / "lake").num_rows == 105
+    usage = java.command(
+        "export", url, "--topic", "public/typed/prim-bytes", "--values", "typed", "--to", str(tmp_path / "x"), code=2
+    )
+    assert "ledgerfs schemas save" in usage.stderr.decode()
 
 
 def test_damage_that_a_task_meets_is_one_line_that_names_object_and_offset(golden: Path, tmp_path: Path) -> None:
