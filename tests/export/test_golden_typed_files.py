@@ -17,24 +17,30 @@ from tests.support.typed_json import slow_json
 TOP = "public/typed/"
 FEW = ("avro-logical", "avro-unions", "json-pojo", "kv-separated-string-json", "protonative", "prim-instant")
 
+OF_VERSIONS = ("avro-evolved", "avro-deleted", "kv-inline-evolved", "protonative", "type-changed")
+
 
 @pytest.fixture(scope="module")
 def typed(golden_typed: Path, tmp_path_factory: pytest.TempPathFactory) -> Bucket:
     return bucket_with_schemas(golden_typed, tmp_path_factory.mktemp("typed") / "bucket")
 
 
-@pytest.mark.parametrize("name", [*TOPICS, "avro-partitioned"])
-def test_parquet_is_the_table_of_the_scan(typed: Bucket, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [*((name, "latest") for name in (*TOPICS, "avro-partitioned")), *((name, "each") for name in OF_VERSIONS)],
+)
+def test_parquet_is_the_table_of_the_scan(typed: Bucket, tmp_path: Path, name: str, version: str) -> None:
     topic, values = typed.topic(TOP + name), "auto" if name in WITHOUT_SCHEMA else "typed"
-    scan = topic.scan(values=values, on_undecodable="null")
+    options = {"values": values, "schema_version": version, "on_undecodable": "null"}
+    scan = topic.scan(**options)
     said = scan.to_table()
-    report = export_topic(topic, tmp_path / "out", "parquet", values=values, on_undecodable="null")
+    report = export_topic(topic, tmp_path / "out", "parquet", **options)
     files = sorted((tmp_path / "out").glob("*.parquet"))
     assert_same_rows(pa.concat_tables(pq.ParquetFile(file).read() for file in files), said)
-    counted = [
+    counted = (
         {(one.version, one.reason): one.count for one in told} for told in (report.undecodable, scan.undecodable)
-    ]
-    assert counted[0] == counted[1]
+    )
+    assert next(counted) == next(counted)
 
 
 @pytest.mark.parametrize("name", FEW)

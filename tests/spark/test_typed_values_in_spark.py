@@ -90,11 +90,26 @@ def assert_as_pulsar_said(values: pa.Array, said: Topic, newest: SchemaVersion) 
     assert_said(values.take(pa.array(rows)), [said.expected[row]["value"] for row in rows], newest.schema)
 
 
-@pytest.mark.parametrize("name", ["avro-logical", "kv-separated-evolved", "protonative"])
-def test_fields_of_golden_values_are_columns(spark: SparkSession, url: str, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "flatten", "version"),
+    [
+        ("avro-logical", True, "latest"),
+        ("kv-separated-evolved", True, "each"),
+        ("protonative", True, "0"),
+        ("type-changed", False, "each"),
+    ],
+)
+def test_golden_values_of_versions_and_beside_the_others(
+    spark: SparkSession, url: str, name: str, *, flatten: bool, version: str
+) -> None:
     topic = f"public/typed/{name}"
-    rows = typed(spark, url, topic=topic, flatten="true", onUndecodable="null")
-    scan = open_bucket(url).topic(topic).scan(values="typed", flatten=True, on_undecodable="null")
+    rows = typed(spark, url, topic=topic, flatten=str(flatten), schemaVersion=version, onUndecodable="null")
+    number = int(version) if version.isdigit() else version
+    scan = (
+        open_bucket(url)
+        .topic(topic)
+        .scan(values="typed", flatten=flatten, schema_version=number, on_undecodable="null")
+    )
     assert_same_rows(rows.toArrow(), as_spark_has_it(scan))
 
 
