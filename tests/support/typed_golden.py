@@ -212,10 +212,11 @@ def plain_node(node: Node, kind: pa.DataType, is_same: IsSame | None = None) -> 
     if "branch" in node and pa.types.is_struct(kind):
         return _branch(node, kind, inner)
     match node["t"]:
-        case "record" | "object" | "message" if is_same is not None and pa.types.is_binary(kind):
+        case "record" | "message" if is_same is not None and pa.types.is_binary(kind):
             return _Encoded(node, is_same)
-        case "record" | "object" | "message":
-            return {one.name: inner(node["v"].get(one.name, {"t": "null"}), one.type) for one in kind}
+        case "record" | "message":
+            assert node["v"].keys() == set(kind.names), "a field that only one of both has"
+            return {one.name: inner(node["v"][one.name], one.type) for one in kind}
         case "keyvalue":
             return {name: inner(node[name], kind.field(name).type) for name in ("key", "value")}
         case "array":
