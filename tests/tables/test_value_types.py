@@ -1,0 +1,383 @@
+"""``docs/reference/value-types.md``: what every type of a schema is in Arrow, and every type of Arrow elsewhere, is what its tables say.
+
+Whatever schemas make is read back from files: equal, but for what the page says that a library cannot hold.
+"""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from ledgerfs import Bucket, export_topic
+from ledgerfs.formats.schemas.protobuf_schema import FIELDS_PROPERTY
+from ledgerfs.formats.schemas.schema_info import SchemaInfo
+from ledgerfs.messages.values.decoders import decoder_of
+from ledgerfs.spark.source.spark_types import SparkColumns, Unheld
+from ledgerfs.tables.parquet_columns import stored_schema
+from ledgerfs.tables.table_files import write_table
+from tests.support.typed_golden import bucket_with_schemas, plain
+from tests.support.typed_json import slow_json
+from tests.support.value_types import AVRO, LONG, PROTOBUF, arrow_values, bucket_of_every_type, primitive_cases
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "reference" / "value-types.md"
+TOPICS = ("avro", "json", "protobuf")
+NOON = 43_200
+LEFT_OUT, NOTHING = "left out", "nothing"
+
+SAMPLES: dict[pa.DataType, Any] = {
+    pa.null(): None,
+    pa.bool_(): True,
+    pa.int8(): -1,
+    pa.int16(): -1,
+    pa.int32(): -1,
+    pa.int64(): 2**63 - 1,
+    pa.uint32(): 2**32 - 1,
+    pa.uint64(): 2**64 - 1,
+    pa.float32(): 0.1,
+    pa.float64(): 0.1,
+    pa.string(): "é",
+    pa.binary(): b"\xff\x00",
+    pa.binary(4): b"abc\xff",
+    pa.decimal128(20, 4): Decimal("-0.5000"),
+    pa.decimal256(40, 2): LONG,
+    pa.date32(): 20_758,
+    pa.time32("ms"): NOON * 10**3 + 123,
+    pa.time64("us"): NOON * 10**6 + 123_456,
+    pa.time64("ns"): NOON * 10**9 + 123_456_789,
+    **{pa.timestamp(unit, "UTC"): ticks for unit, ticks in (("ms", -1), ("us", -1), ("ns", -1))},
+    **{pa.timestamp(unit): ticks for unit, ticks in (("ms", -1), ("us", -1), ("ns", -1))},
+    pa.struct([("a", pa.int64())]): {"a": 1},
+    pa.struct([]): {},
+    pa.list_(pa.int64()): [1, 2],
+    pa.map_(pa.string(), pa.int64()): [("a", 1)],
+}
+"""A value of each type that a value may have."""
+
+
+@pytest.fixture(scope="module")
+def every_type(tmp_path_factory: pytest.TempPathFactory) -> Bucket:
+    return bucket_of_every_type(tmp_path_factory.mktemp("types"))
+
+
+def scanned(bucket: Bucket, topic: str) -> pa.Table:
+    found = bucket.topic(f"public/types/{topic}").scan(["value"], values="typed", flatten=True)
+    return found.to_table().combine_chunks()
+
+
+def table_of(heading: str) -> dict[str, list[str]]:
+    """Return a table of the page: the cells of each row by its first."""
+    (section,) = re.findall(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    lines = [line.replace("`", "") for line in section.splitlines() if line.startswith("| `")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert len(rows) == len({cells[0] for cells in rows})
+    return {cells[0]: cells[1:] for cells in rows}
+
+
+def columns(table: pa.Table) -> list[pa.Array]:
+    return [one.combine_chunks() for one in table.columns]
+
+
+# Types of schemas.
+
+
+def test_primitives_are_what_the_page_says(every_type: Bucket) -> None:
+    made = {name: scanned(every_type, name)["value"].combine_chunks() for name in primitive_cases()}
+    assert {name: cells[0] for name, cells in table_of("Primitives").items()} == {
+        name: str(one.type) for name, one in made.items()
+    }
+    for name, (_, values) in primitive_cases().items():
+        assert plain(made[name]) == plain(arrow_values(values, made[name].type)), name
+
+
+def test_avro_and_json_are_what_the_page_says(every_type: Bucket) -> None:
+    of_avro, of_json = columns(scanned(every_type, "avro")), columns(scanned(every_type, "json"))
+    made = {label: [str(one.type), str(other.type)] for label, one, other in zip(AVRO, of_avro, of_json, strict=True)}
+    assert {label: cells[:2] for label, cells in table_of("AVRO, and JSON by its schema").items()} == made
+    for (label, case), one, other in zip(AVRO.items(), of_avro, of_json, strict=True):
+        assert plain(one) == plain(arrow_values(case.values, one.type)), label
+        assert plain(other) == plain(arrow_values(case.json_values, other.type)), label
+
+
+def test_protobuf_is_what_the_page_says(every_type: Bucket) -> None:
+    made = columns(scanned(every_type, "protobuf"))
+    types = {label: str(one.type) for label, one in zip(PROTOBUF, made, strict=True)}
+    assert {label: cells[0] for label, cells in table_of("PROTOBUF_NATIVE").items()} == types
+    for (label, case), one in zip(PROTOBUF.items(), made, strict=True):
+        assert plain(one) == plain(arrow_values(case.values, one.type)), label
+
+
+def test_protobuf_without_a_descriptor_is_what_the_page_says() -> None:
+    kinds = {
+        "enum": ("ENUM", "OPTIONAL"),
+        "message": ("MESSAGE", "OPTIONAL"),
+        "repeated message, map": ("MESSAGE", "REPEATED"),
+    }
+    fields = [
+        {"name": name, "number": number, "type": kind, "label": f"LABEL_{label}"}
+        for number, (name, (kind, label)) in enumerate(kinds.items(), 1)
+    ]
+    made = decoder_of(SchemaInfo("PROTOBUF", b"{}", {FIELDS_PROPERTY: json.dumps(fields)})).type
+    found = {name: cells[0] for name, cells in table_of("PROTOBUF").items()}
+    assert found == {one.name: str(one.type) for one in made}
+
+
+def test_pairs_are_a_struct(every_type: Bucket) -> None:
+    topic = every_type.topic("public/types/pair").scan(["value"], values="typed").to_table()["value"]
+    assert str(topic.type) == "struct<key: string, value: int32>"
+    assert "`struct<key: K, value: V>`" in PAGE.read_text()
+    assert topic.to_pylist() == [{"key": "k", "value": 1}, {"key": None, "value": -1}, None]
+
+
+# Arrow's types elsewhere.
+
+
+@pytest.mark.parametrize("kind", SAMPLES, ids=str)
+def test_a_type_elsewhere_is_what_the_page_says(kind: pa.DataType, tmp_path: Path) -> None:
+    """The types as libraries name them, of a file with the value and a null; the JSON and the CSV of the value."""
+    batch = pa.RecordBatch.from_arrays([arrow_values([SAMPLES[kind]], kind).slice(0, 2)], ["x"])
+    if pa.types.is_struct(kind) and not kind.num_fields:
+        batch = pa.RecordBatch.from_arrays([pa.Array.from_buffers(kind, 2, [pa.py_buffer(b"\x01")])], ["x"])
+    path = tmp_path / "x.parquet"
+    path.write_bytes(written(batch, "parquet"))
+    found = [
+        parquet_type(pq.ParquetFile(path).schema),
+        or_not_read(lambda: pandas_type(path, batch), pa.ArrowInvalid),
+        or_not_read(lambda: str(pl.read_parquet(path).dtypes[0]), pl.exceptions.InvalidOperationError),
+        duckdb.sql(f"describe from '{path}'").fetchall()[0][1].replace('"', ""),
+        from_arrow_schema(SparkColumns.of(batch.schema).schema).fields[0].dataType.simpleString(),
+        json_text(batch),
+        csv_text(batch),
+    ]
+    (row,) = [cells for label, cells in table_of("Arrow's types elsewhere").items() if label == str(kind)]
+    assert row == found, "| " + " | ".join(f"`{cell}`" for cell in [str(kind), *found]) + " |"
+
+
+def test_the_page_has_no_other_types() -> None:
+    assert list(table_of("Arrow's types elsewhere")) == [str(kind) for kind in SAMPLES]
+
+
+def written(batch: pa.RecordBatch, kind: str) -> bytes:
+    sink = io.BytesIO()
+    write_table([batch], batch.schema, sink, kind)
+    return sink.getvalue()
+
+
+def or_not_read(read: Callable[[], str], error: type[Exception]) -> str:
+    """Return the type, or that there is none."""
+    try:
+        return read()
+    except error:
+        return "not read"
+
+
+def parquet_type(schema: Any) -> str:
+    """Return the types of the leaves as Parquet's specification writes them."""
+    leaves = (schema.column(place) for place in range(len(schema.names)))
+    return ", ".join(f"{one.physical_type} {_annotation(one)}".strip() for one in leaves)
+
+
+def _annotation(leaf: Any) -> str:
+    told = json.loads(leaf.logical_type.to_json())
+    unit = {"milliseconds": "MILLIS", "microseconds": "MICROS", "nanoseconds": "NANOS"}.get(told.get("timeUnit"), "")
+    is_utc = str(told.get("isAdjustedToUTC")).lower()
+    match told["Type"]:
+        case "None":
+            return f"({leaf.length})" if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY" else ""
+        case "Int":
+            return f"INT({told['bitWidth']}, {str(told['isSigned']).lower()})"
+        case "Decimal":
+            return f"DECIMAL({told['precision']}, {told['scale']})"
+        case "Time":
+            return f"TIME({is_utc}, {unit})"
+        case "Timestamp":
+            return f"TIMESTAMP({is_utc}, {unit})"
+        case other:
+            return str(other).upper()
+
+
+def pandas_type(path: Path, batch: pa.RecordBatch) -> str:
+    """Return the type of a column without nulls, of objects that of the value, and what it is with nulls if that differs."""
+    values = pd.read_parquet(io.BytesIO(written(batch.slice(0, 1), "parquet")))["x"]
+    if values.dtype == object:
+        return f"object of {type(values[0]).__name__}"
+    with_nulls = pd.read_parquet(path)["x"].dtype
+    return str(values.dtype) if with_nulls == values.dtype else f"{values.dtype}, {with_nulls} with nulls"
+
+
+def json_text(batch: pa.RecordBatch) -> str:
+    (line, _) = written(batch, "jsonl").decode().splitlines()
+    values = list(json.loads(line).values())
+    return json.dumps(values[0], ensure_ascii=False, separators=(",", ":")) if values else LEFT_OUT
+
+
+def csv_text(batch: pa.RecordBatch) -> str:
+    (_, row, _) = csv.reader(io.StringIO(written(batch, "csv").decode(), newline=""))
+    return "".join(row) or NOTHING
+
+
+# Files of all types, read by those who do not know ledgerfs.
+
+
+def read_by_pandas(path: Path) -> pa.Table:
+    return pa.Table.from_pandas(pd.read_parquet(path, dtype_backend="pyarrow"), preserve_index=False)
+
+
+def read_by_polars(path: Path) -> pa.Table:
+    held = [one.name for one in pq.read_schema(path) if not pa.types.is_decimal256(one.type)]
+    return pl.read_parquet(path, columns=held).to_arrow()
+
+
+def read_by_duckdb(path: Path) -> pa.Table:
+    return duckdb.sql(f"from '{path}'").to_arrow_table()
+
+
+READERS = {
+    "pyarrow": (pq.read_table, False),
+    "pandas": (read_by_pandas, False),
+    "polars": (read_by_polars, True),
+    "duckdb": (read_by_duckdb, True),
+}
+"""What reads a Parquet file as a table, and whether it has no decimals of more than 38 digits."""
+
+
+@pytest.mark.parametrize("topic", [*TOPICS, "pair", "INSTANT", "LOCAL_TIME"])
+@pytest.mark.parametrize("reader", READERS)
+def test_parquet_is_read_back(every_type: Bucket, topic: str, reader: str, tmp_path: Path) -> None:
+    whole = every_type.topic(f"public/types/{topic}").scan(values="typed", flatten=True).to_table()
+    export_topic(every_type.topic(f"public/types/{topic}"), tmp_path, "parquet", values="typed", flatten=True)
+    (path,) = tmp_path.glob("*.parquet")
+    read, is_without_wide_decimals = READERS[reader]
+    found = read(path)
+    for one in stored_schema(whole.schema):
+        if is_without_wide_decimals and pa.types.is_decimal256(one.type):
+            continue
+        made, expected = (table[one.name].combine_chunks() for table in (found, whole))
+        assert plain(made.cast(one.type)) == stored_plain(expected), one
+
+
+@pytest.mark.long
+def test_what_pulsar_wrote_is_read_back_by_all(golden_typed: Path, tmp_path: Path) -> None:
+    bucket = bucket_with_schemas(golden_typed, tmp_path / "bucket")
+    path = tmp_path / "x.parquet"
+    seen = 0
+    for info in bucket.topics():
+        if not bucket.topic(info.name).schema_versions():
+            continue
+        whole = bucket.topic(info.name).scan(["value"], values="typed", on_undecodable="null").to_table()
+        (expected,) = columns(whole)
+        with path.open("wb") as sink:
+            write_table(whole.to_batches(), whole.schema, sink, "parquet")
+        kind = stored_schema(whole.schema).field("value").type
+        for read, _ in READERS.values():
+            made = read(path)["value"].combine_chunks()
+            assert plain(made.cast(kind)) == stored_plain(expected), (info.name, read)
+        seen += 1
+    assert seen > 60
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_streams_are_read_as_they_are(every_type: Bucket, topic: str) -> None:
+    """Without a file: what takes Arrow."""
+    whole = scanned(every_type, topic)
+    held = whole.select([one.name for one in whole.schema if not pa.types.is_decimal256(one.type)])
+    scan = every_type.topic(f"public/types/{topic}").scan(["value"], values="typed", flatten=True)
+    frame = pa.Table.from_pandas(scan.to_pandas(types_mapper=pd.ArrowDtype), preserve_index=False)
+    for made, expected in (
+        (frame, whole),
+        (pl.DataFrame(held).to_arrow(), held),
+        (duckdb.from_arrow(held).to_arrow_table(), held),
+    ):
+        for one in expected.schema:
+            assert plain(made[one.name].combine_chunks().cast(one.type)) == plain(
+                expected[one.name].combine_chunks()
+            ), one
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_json_lines_and_csv_are_read_back(every_type: Bucket, topic: str, tmp_path: Path) -> None:
+    whole = scanned(every_type, topic)
+    for kind in ("jsonl", "csv"):
+        folder = tmp_path / kind
+        export_topic(
+            every_type.topic(f"public/types/{topic}"), folder, kind, columns=["value"], values="typed", flatten=True
+        )
+    (lines,), (table,) = ((tmp_path / kind).glob(f"*.{kind}") for kind in ("jsonl", "csv"))
+    objects = [json.loads(line) for line in lines.read_text().splitlines()]
+    by_polars = pl.read_csv(table, infer_schema=False)
+    by_pandas = pd.read_csv(table, dtype=str, keep_default_na=False)
+    for one in whole.schema:
+        column = whole[one.name].combine_chunks()
+        name = f"{one.name}_base64" if is_bytes(one.type) else one.name
+        texts = slow_json(column)
+        expected = [None if text is None else json.loads(text) for text in texts]
+        assert [row.get(name) for row in objects] == expected, one
+        cells = [as_cell(value, text) for value, text in zip(expected, texts, strict=True)]
+        assert by_polars[name].fill_null("").to_list() == by_pandas[name].tolist() == cells, one
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind))
+
+
+def as_cell(value: Any, text: str | None) -> str:
+    """Return what CSV has of a value: strings as they are, everything else as JSON."""
+    if text is None:
+        return ""
+    return value if isinstance(value, str) else text
+
+
+def stored_plain(array: pa.Array) -> list[Any]:
+    """Return values as Parquet has them: true for structs without fields."""
+    empty = pa.types.is_struct(array.type) and not array.type.num_fields
+    return [None if one is None else True for one in plain(array)] if empty else plain(array)
+
+
+# What the page says that a library cannot hold.
+
+
+@pytest.fixture
+def wide_decimals(tmp_path: Path) -> Path:
+    path = tmp_path / "x.parquet"
+    batch = pa.RecordBatch.from_arrays([pa.array([LONG], pa.decimal256(40, 2))], ["x"])
+    path.write_bytes(written(batch, "parquet"))
+    return path
+
+
+def test_wide_decimals_are_whole_in_pandas_alone(wide_decimals: Path) -> None:
+    table = pq.read_table(wide_decimals)
+    assert pd.read_parquet(wide_decimals)["x"].tolist() == [LONG]
+    with pytest.raises(pl.exceptions.InvalidOperationError, match="precision must be between 1 and 38"):
+        pl.read_parquet(wide_decimals)
+    with pytest.raises(BaseException, match="Int256"):  # of pyo3, and no Exception
+        pl.DataFrame(table)
+    assert duckdb.sql(f"from '{wide_decimals}'").fetchall() == [(float(LONG),)]
+    with pytest.raises(duckdb.NotImplementedException, match="Decimal"):
+        duckdb.from_arrow(table)
+    form = SparkColumns.of(table.schema)
+    (batch,) = table.to_batches()
+    assert form.of_batch(batch, Unheld("t"))["x"].to_pylist() == [str(LONG)]
+
+
+def test_large_integers_beside_nulls_are_whole_with_arrows_types_in_pandas() -> None:
+    file = written(pa.RecordBatch.from_arrays([pa.array([2**63 - 1, None])], ["x"]), "parquet")
+    assert pd.read_parquet(io.BytesIO(file))["x"][0] == float(2**63)
+    assert pd.read_parquet(io.BytesIO(file), dtype_backend="pyarrow")["x"][0] == 2**63 - 1
+
+
+def test_nanoseconds_of_a_day_need_arrows_types_in_pandas() -> None:
+    file = written(pa.RecordBatch.from_arrays([pa.array([1], pa.time64("ns"))], ["x"]), "parquet")
+    with pytest.raises(pa.ArrowInvalid, match="non-zero nanoseconds"):
+        pd.read_parquet(io.BytesIO(file))
+    assert pd.read_parquet(io.BytesIO(file), dtype_backend="pyarrow")["x"].dtype == pd.ArrowDtype(pa.time64("ns"))
