@@ -381,3 +381,12 @@ def test_nanoseconds_of_a_day_need_arrows_types_in_pandas() -> None:
     with pytest.raises(pa.ArrowInvalid, match="non-zero nanoseconds"):
         pd.read_parquet(io.BytesIO(file))
     assert pd.read_parquet(io.BytesIO(file), dtype_backend="pyarrow")["x"].dtype == pd.ArrowDtype(pa.time64("ns"))
+
+
+def test_structs_that_pandas_wrote_need_arrows_types_in_pandas(tmp_path: Path) -> None:
+    table = pa.table({"x": pa.array([{"a": 1}, None])})
+    table.to_pandas(types_mapper=pd.ArrowDtype).to_parquet(tmp_path / "x.parquet")
+    with pytest.raises(TypeError, match="not understood"):
+        pd.read_parquet(tmp_path / "x.parquet")
+    again = pd.read_parquet(tmp_path / "x.parquet", dtype_backend="pyarrow")
+    assert pa.Table.from_pandas(again)["x"].combine_chunks() == table["x"].combine_chunks()
