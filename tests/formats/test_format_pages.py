@@ -63,5 +63,11 @@ def test_an_example_has_the_bytes_of_the_golden_object(name: str, text: str) -> 
 
 
 def test_each_page_has_an_example() -> None:
-    assert [page.name for page in PAGES] == ["bookkeeper.md", "entries.md", "mapfile.md", "pulsar-blob.md"]
+    assert [page.name for page in PAGES] == [
+        "bookkeeper.md",
+        "entries.md",
+        "mapfile.md",
+        "pulsar-blob.md",
+        "schemas.md",
+    ]
     assert all(_EXAMPLE.search(page.read_text()) for page in PAGES)
