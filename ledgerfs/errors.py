@@ -289,7 +289,7 @@ class CorruptSchemaFileError(CorruptObjectError):
 
 
 class SchemaConflictError(LedgerfsError):
-    """Two clusters have different schemas for one version of a topic, and only one of them can be saved in one place."""
+    """One version of a topic has different schemas: those of two clusters, saved in one place, or one that rows are to be written with."""
 
     code = errno.EEXIST
 

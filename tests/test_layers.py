@@ -36,6 +36,7 @@ LAYERS = [
 SUB_ROOMS = {
     "formats": ["bookkeeper", "pulsar_blob", "mapfile", "schemas"],
     "formats/bookkeeper": ["proto"],
+    "messages/encode": ["values"],
     "messages": ["kernels", "proto", "codecs", "text", "values", "decode", "encode", "transforms"],
     "storage": ["folders", "s3", "generic"],
     "dialects": ["pulsar_blob", "mapfile"],

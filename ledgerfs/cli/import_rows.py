@@ -8,7 +8,7 @@ from ledgerfs.cli.commands import command
 from ledgerfs.cli.notices import announce_compiling
 from ledgerfs.cli.options import CODECS, bucket_argument
 from ledgerfs.cli.output import human_size, print_json, progress, say
-from ledgerfs.cli.parameter_types import Size
+from ledgerfs.cli.parameter_types import LocalPath, Size
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
@@ -41,6 +41,23 @@ if TYPE_CHECKING:
     show_default=True,
     help="What to do when BUCKET has a ledger of this id.",
 )
+@click.option(
+    "--schema",
+    metavar="FILE",
+    type=LocalPath(),
+    help="An Avro schema (.avsc) by which values are written; they have columns then.",
+)
+@click.option(
+    "--schema-type",
+    metavar="TYPE",
+    help="How values are written: avro, json, or a primitive type that needs no FILE: string, int64, ….  [default: avro, with --schema]",
+)
+@click.option(
+    "--schema-version",
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="Number of the schema in the topic.  [default: that of the equal schema that is saved; 0 for a new topic]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: what was written.")
 def import_rows(bucket: "Bucket", *, rows: str, topic: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401  (click's)
     """Write the rows of a file as messages of TOPIC, in a new ledger of BUCKET.
@@ -50,6 +67,10 @@ def import_rows(bucket: "Bucket", *, rows: str, topic: str, as_json: bool, **opt
     export`: value, key or key_bytes, properties, event_time, publish_time, ordering_key, producer_name, sequence_id, schema_version,
     deliver_at_time, replicated_from; columns that only tell where a message was (topic, ledger_id, …) are left out.
 
+    With --schema or --schema-type, values have columns of their own: a column value (null: a tombstone), or else every other column is a
+    field, as `ledgerfs export --values typed --flatten` writes them. Messages name the version of the schema, which is saved in the
+    bucket, so that --values typed reads them again, and Pulsar's clients decode them where the topic has that version.
+
     ledgerfs reads the ledger at once; a broker only when it is in the broker's metadata. Without --ledger-id the id is above 2^52, where
     no cluster's are, and higher for a later ledger.
 
@@ -58,6 +79,8 @@ def import_rows(bucket: "Bucket", *, rows: str, topic: str, as_json: bool, **opt
       ledgerfs import rows.parquet s3://tier persistent://public/default/orders
       ledgerfs import rows.parquet s3://tier public/default/orders --batch 1000 --compression zstd
       ledgerfs import export/ s3://tier public/default/restored --ledger-id 1000
+      ledgerfs import orders.parquet s3://tier public/default/orders --schema orders.avsc
+      ledgerfs import counts.parquet s3://tier public/default/counts --schema-type int64 --schema-version 0
       ledgerfs import 'lake/**/*.parquet' s3://tier public/default/orders
     """
     # This imports pyarrow and numba, which --help does not need.

@@ -125,7 +125,8 @@ class ValueReading:
         if number == ODD_VERSION:
             return "it names its schema in a way that is not Pulsar's"
         if writer == AMBIGUOUS:
-            return f"its schema, version {number}, was given again within seconds of it: it may be either"
+            several = "was given again within seconds of it, or is another one for imported rows"
+            return f"its schema, version {number}, {several}: it may be either"
         if number in self._generations:
             return (
                 f"the schema that is known as its version {number} was registered after it: the number was used again"

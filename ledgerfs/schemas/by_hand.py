@@ -9,12 +9,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ledgerfs.errors import InvalidOptionError, InvalidSchemaError
 from ledgerfs.formats.schemas.avro_schema import parse_avro_schema
 from ledgerfs.formats.schemas.protobuf_files import native_schema_data
 from ledgerfs.formats.schemas.saved_schema import MAX_SAVED_BYTES
 from ledgerfs.formats.schemas.schema_info import TYPE_NUMBERS, SchemaInfo, key_value_schema
+
+if TYPE_CHECKING:
+    import os
 
 DEFINED_TYPES = ("AVRO", "JSON", "PROTOBUF_NATIVE")
 """Types that need a file."""
@@ -64,6 +68,27 @@ def schema_by_hand(
     with _naming(file):
         parse_avro_schema(data)
     return SchemaInfo(name, data, texts)
+
+
+def schema_given(
+    schema: "SchemaInfo | Mapping[str, object] | str | os.PathLike[str] | None", kind: str | None
+) -> SchemaInfo:
+    """Return the schema that a user gives in any form: itself, the JSON of an Avro schema, a file, or only the name of its type.
+
+    Raises as `schema_by_hand`.
+    """
+    if isinstance(schema, SchemaInfo):
+        if kind is not None and kind.upper() != schema.type:
+            raise InvalidOptionError(f"contradicts the schema, which is of type {schema.type}", key=f"type {kind}")
+        return schema
+    if not isinstance(schema, Mapping):
+        return schema_by_hand(kind, None if schema is None else Path(schema))
+    data = json.dumps(schema).encode()
+    parse_avro_schema(data)
+    name = _type_of(kind or "AVRO", None)
+    if name not in {"AVRO", "JSON"}:
+        raise InvalidOptionError("has no Avro schema", key=f"type {name}")
+    return SchemaInfo(name, data)
 
 
 def key_value_by_hand(key: SchemaInfo, value: SchemaInfo, *, is_separated: bool) -> SchemaInfo:

@@ -1,7 +1,7 @@
 """Importing: rows become messages of a new ledger."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -10,19 +10,24 @@ import pyarrow as pa
 
 from ledgerfs.bucket.opening import BucketOrUrl, bucket_at
 from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
+from ledgerfs.errors import InvalidOptionError
 from ledgerfs.export.folder import at_rest
+from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.messages.codecs.decompression import MAX_STORED_BYTES
 from ledgerfs.messages.encode.rows import EncodeOptions
+from ledgerfs.messages.encode.values.typed_rows import TypedRows
 from ledgerfs.scan.partitioned_scan import PartitionedScan
 from ledgerfs.scan.scan import Scan
+from ledgerfs.schemas.by_hand import schema_given
 from ledgerfs.tables.row_files import FoundFiles, find_rows
 from ledgerfs.writing.admission import Admission
 from ledgerfs.writing.bucket_writer import BucketWriter
 from ledgerfs.writing.claims import IfExists
 from ledgerfs.writing.ledger_rows import MessageRows, add_rows
 from ledgerfs.writing.own_ids import new_own_id
+from ledgerfs.writing.schemas_of_rows import SchemaOfRows
 from ledgerfs.writing.write import Wanted
 
 if TYPE_CHECKING:
@@ -106,6 +111,9 @@ def import_rows(
     max_entry_bytes: int = MAX_STORED_BYTES,
     block_size: int | None = None,
     if_exists: IfExists | str = IfExists.FAIL,
+    schema: SchemaInfo | Mapping[str, object] | str | os.PathLike[str] | None = None,
+    schema_type: str | None = None,
+    schema_version: int | None = None,
     progress: Progress | None = None,
 ) -> Imported:
     """Write rows as messages of a topic, in a ledger of their own.
@@ -131,6 +139,12 @@ def import_rows(
     if_exists
         If there is a ledger of ``ledger_id``: "fail"; or "new-copy", which is only allowed beside damaged ledgers of this topic and id: new
         rows are no copy of a whole ledger, and one of the two would hide the other.
+    schema, schema_type, schema_version
+        None for values that are bytes. Otherwise values have columns, and are written by a schema, whose number messages name: an Avro
+        schema (a file, or its JSON as a mapping) or a `SchemaInfo`; how values are written ("avro", "json", or a primitive type such as
+        "int64", which needs no schema); the number, None for that of the equal schema that is saved, and 0 for a topic without ledgers. A
+        column ``value`` is the value, null for a tombstone; without one, columns that are none of messages are its fields, as a
+        scan with ``flatten=True`` gives them. The schema is saved beside the bucket, if its number is not, before the ledger appears.
     progress
         Called with the progress of the listing, then with the number of rows written.
 
@@ -142,6 +156,9 @@ def import_rows(
     ExportFolderError
         A local folder that an export is writing to, or whose last export did not end well, or a pattern or links that find files in it.
         A single file that is named is read. While the rows are read, no export begins there.
+    InvalidSchemaError, InvalidOptionError, SchemaConflictError
+        A schema of which no values are written; its number has to be given; the number has another schema, also if somebody else saved
+        that meanwhile. The bucket has no new ledger then.
     RefusedLedgerError, InvalidRowsError, …
         No rows, or a row that cannot be a message; the bucket is unchanged.
 
@@ -157,12 +174,22 @@ def import_rows(
         wanted = Wanted(managed_ledger, ledger_id, block_size=block_size)
         ledger, claim = wanted.new_ledger(), replace(wanted.claim(chosen), is_original=True)
         admission.require_free(claim)
-        rows = MessageRows(found.schema, found.batches(), found.rows)
+        ignored: tuple[str, ...] = (*getattr(found, "ignored_columns", ()),)
+        rows, of_rows = MessageRows(found.schema, found.batches(), found.rows), None
+        if schema is not None or schema_type is not None:
+            given = schema_given(schema, schema_type)
+            of_rows = SchemaOfRows.of(bucket, admission.taken.catalog, managed_ledger, given, schema_version)
+            typed = TypedRows.of(found.schema, given, of_rows.version, ignored)
+            rows = MessageRows(typed.schema, typed.all_messages(rows.batches), rows.count)
+            ignored += typed.ignored_columns
+        elif schema_version is not None:
+            raise InvalidOptionError("is the number of a schema; give the schema, or its type", key="schema_version")
         with BucketWriter(bucket, ledger, claim) as writer:
             added = add_rows(writer, rows, options, progress)
+            if of_rows is not None:
+                of_rows.save(bucket, added.earliest_ms)
             written = writer.commit(created_ms=added.earliest_ms)
-        ignored = (*getattr(found, "ignored_columns", ()), *added.ignored_columns)
-    return Imported(written, added.messages, ignored)
+    return Imported(written, added.messages, (*ignored, *added.ignored_columns))
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """One saved version of a topic's schema: an object of its own, which is written once and never changed (``docs/guides/schemas.md``).
 
 Its name has the version and a digest of what the version says, so two that save the same version write the same object, and a version that
-is given again after a forced deletion is another object beside the first.
+is given again after a forced deletion is another object beside the first. A version that rows were written with has one name, whatever it
+says: of two that write rows with different schemas under one number, only one can save its schema.
 """
 
 import base64
@@ -134,6 +135,8 @@ def _data_fields(data: bytes) -> dict[str, str]:
 
 def _digest(topic: str, version: SchemaVersion) -> str:
     """Return what tells a version from all others: not who saved it and when, unless a user gave it, whose last word counts."""
+    if version.is_by_import:
+        return _sha256([topic, version.version, version.source])
     said = [
         topic,
         version.version,
@@ -145,6 +148,10 @@ def _digest(topic: str, version: SchemaVersion) -> str:
         version.saved_ms if version.is_by_hand else None,
         version.is_by_hand,
     ]
+    return _sha256(said)
+
+
+def _sha256(said: list[Any]) -> str:
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:32]
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ledgerfs.errors import InvalidSchemaError
+from ledgerfs.formats.schemas.avro_schema import parse_avro_schema
 
 TYPE_NUMBERS = {
     "NONE": 0, "STRING": 1, "JSON": 2, "PROTOBUF": 3, "AVRO": 4, "BOOLEAN": 5, "INT8": 6, "INT16": 7, "INT32": 8, "INT64": 9,
@@ -22,8 +23,12 @@ ANY_VERSION = -1
 """The number of a schema that is given by hand for all messages that nothing else tells of."""
 BY_HAND = "by hand"
 """The source of a schema that a user gave."""
+BY_IMPORT = "import"
+"""The source of a schema that rows were written with."""
 _OF_JSON = {"JSON", "AVRO", "PROTOBUF", "PROTOBUF_NATIVE"}
 """Types whose data is JSON."""
+_OF_AVRO = {"JSON", "AVRO"}
+"""Types whose data is an Avro schema, and all that there is to their values."""
 _VERSION_BYTES = 8
 _AVRO_OFFSET = "__AVRO_READ_OFFSET__"
 _CHARSET = "__charset"
@@ -62,6 +67,20 @@ class SchemaInfo:
         """The name of the character set of texts."""
         return self.properties.get(_CHARSET, "utf-8")
 
+    def means_the_same(self, other: "SchemaInfo") -> bool:
+        """Whether values of both are written alike: type and definition are what counts, not how its text is set."""
+        if self == other:
+            return True
+        if self.type != other.type or self.charset.lower() != other.charset.lower():
+            return False
+        if self.type not in _OF_AVRO:
+            return self.type not in {*_OF_JSON, "KEY_VALUE"}
+        try:
+            same_offset = self.avro_offset == other.avro_offset
+            return same_offset and parse_avro_schema(self.data) == parse_avro_schema(other.data)
+        except InvalidSchemaError:
+            return False
+
 
 @dataclass(frozen=True, slots=True)
 class SchemaVersion:
@@ -76,7 +95,7 @@ class SchemaVersion:
     is_deletion
         Whether it is no schema but the end of those before it; by hand: of what was given by hand for this number.
     source
-        Where it is from: the address of an admin API, or `BY_HAND`; empty where nobody knows.
+        Where it is from: the address of an admin API, `BY_HAND`, or `BY_IMPORT`; empty where nobody knows.
     saved_ms
         When it was saved, ms since 1970 UTC; None for one that is not.
 
@@ -93,6 +112,11 @@ class SchemaVersion:
     def is_by_hand(self) -> bool:
         """Whether a user gave it."""
         return self.source == BY_HAND
+
+    @property
+    def is_by_import(self) -> bool:
+        """Whether it is of rows that ledgerfs wrote; of one number there is only one."""
+        return self.source == BY_IMPORT
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,17 +89,22 @@ def writers_of(generations: Sequence[SchemaVersion], published_ms: Int64) -> Int
 
     It is the last one that was registered before the message; one whose time nobody knows may be any. `REUSED` where all were registered
     later: the number meant another schema then, which is not known. `AMBIGUOUS` where one was registered within the slack after the
-    message, and a different one before. Two times with one place have no other between them.
+    message, and a different one before; or where rows were written with a schema, at any time, that is another one than the cluster's.
+    Two times with one place have no other between them.
     """
     if not generations:
         return np.full(published_ms.size, REUSED, np.int64)
     starts = np.array([_BEFORE_ALL if one.timestamp_ms is None else one.timestamp_ms for one in generations], np.int64)
     certain = np.maximum(np.searchsorted(starts, published_ms, "right") - 1, 0)
     possible = np.searchsorted(starts, published_ms + REGISTRATION_SLACK_MS, "right") - 1
-    is_other = [one.schema != before.schema for before, one in pairwise(generations)]
+    is_other = [not one.schema.means_the_same(before.schema) for before, one in pairwise(generations)]
     # Schemas that are equal and follow each other are one kind.
     kinds = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.array(is_other, np.int64))])
     writers = np.where(kinds[certain] == kinds[possible], certain, AMBIGUOUS)
+    for one in generations:
+        if one.is_by_import:
+            is_same = np.array([other.schema.means_the_same(one.schema) for other in generations])
+            writers = np.where((writers >= 0) & ~is_same[writers], AMBIGUOUS, writers)
     found: Int64 = np.where(possible < 0, REUSED, writers)
     return found
 
@@ -131,10 +136,13 @@ def _age(one: SchemaVersion, versions: Sequence[SchemaVersion]) -> tuple[float, 
     """Return what orders versions by the time of their registration.
 
     Of a schema by hand nobody knows that: it is as old as what was saved of its number. If nothing was, it is younger than all if its
-    number is beyond theirs, and otherwise older. Deletions have no time either, and mean nothing here.
+    number is beyond theirs, and otherwise older. One that
+    rows were written with is older than what else there is of its number. Deletions have no time either, and mean nothing here.
     """
     if one.timestamp_ms is not None:
         return one.timestamp_ms, one.version
+    if one.is_by_import and any(other.version == one.version and other is not one for other in versions):
+        return -math.inf, one.version
     saved = [
         other.timestamp_ms for other in versions if other.version == one.version and other.timestamp_ms is not None
     ]

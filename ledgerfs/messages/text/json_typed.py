@@ -100,13 +100,13 @@ def _structs(column: pa.Array) -> Values:
 
 
 def _lists(column: pa.Array) -> Values:
-    offsets, items = _items(column)
+    offsets, items = items_of(column)
     return _joined(valid_of(column), offsets, _or_null(typed_values(items)), "[]")
 
 
 def _maps(column: pa.Array) -> Values:
     """Return maps as objects, pairs in their order; keys that are nested make them lists of objects with key and value."""
-    offsets, pairs = _items(column)
+    offsets, pairs = items_of(column)
     if pa.types.is_nested(column.type.key_type):
         return _joined(valid_of(column), offsets, typed_values(pairs), "[]")
     keys, values = pairs.flatten()
@@ -115,7 +115,7 @@ def _maps(column: pa.Array) -> Values:
     return _joined(valid_of(column), offsets, _pairs(names, _or_null(typed_values(values))), "{}")
 
 
-def _items(column: pa.Array) -> tuple[Int64, pa.Array]:
+def items_of(column: pa.Array) -> tuple[Int64, pa.Array]:
     """Return where the items of each list begin and the last one ends, and the items; null lists have none."""
     places = np.frombuffer(column.offsets.buffers()[1], np.int32, len(column) + 1, column.offsets.offset * 4)
     sizes = np.where(valid_of(column), np.diff(places.astype(np.int64)), 0)

@@ -1,0 +1,52 @@
+"""Values of an Avro schema as JSON documents, as Pulsar's clients write and read them: times are numbers, bytes base64, nulls left out."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+
+from ledgerfs.errors import InvalidSchemaError
+from ledgerfs.formats.schemas.avro_schema import AvroSchema, Union, parts_of
+from ledgerfs.messages.encode.values.avro_payloads import ticks
+from ledgerfs.messages.encode.values.places import valid_of
+from ledgerfs.messages.kernels.gather import bitmap
+from ledgerfs.messages.text.json_typed import items_of, typed_values
+from ledgerfs.messages.text.json_values import Values
+from ledgerfs.messages.values.avro_columns import is_null
+
+_MOST_BRANCHES = 2
+
+
+def require_json(schema: AvroSchema) -> None:
+    """Raise `InvalidSchemaError` for a union of several types: a JSON document does not say which of them a value is."""
+    left, seen = [schema.root], set()
+    while left:
+        kind = left.pop()
+        if isinstance(kind, Union) and sum(not is_null(one) for one in kind.branches) >= _MOST_BRANCHES:
+            raise InvalidSchemaError("a union of several types is not written as JSON, which does not tell them apart")
+        if id(kind) not in seen:
+            seen.add(id(kind))
+            left += parts_of(kind)
+
+
+def json_payloads(array: pa.Array) -> Values:
+    """Return the documents of values as `avro_array` gives them, absent where null."""
+    return typed_values(_with_numbers(array))
+
+
+def _with_numbers(array: pa.Array) -> pa.Array:
+    """Return the same values with integers for times, inside others too."""
+    kind, valid = array.type, valid_of(array)
+    if pt.is_temporal(kind):
+        return pa.array(ticks(array), mask=~valid)
+    if pt.is_struct(kind):
+        parts = [_with_numbers(one) for one in array.flatten()]
+        names = pa.struct([pa.field(one.name, part.type) for one, part in zip(kind, parts, strict=True)])
+        return pa.Array.from_buffers(names, len(array), [bitmap(valid)], children=parts)
+    if pt.is_list(kind) or pt.is_map(kind):
+        offsets, found = items_of(array)
+        inner = _with_numbers(found)
+        made = pa.map_(inner.type[0].type, inner.type[1].type) if pt.is_map(kind) else pa.list_(inner.type)
+        inner = inner.cast(pa.struct([made.key_field, made.item_field])) if pt.is_map(kind) else inner
+        buffers = [bitmap(valid), pa.py_buffer(offsets.astype(np.int32))]
+        return pa.Array.from_buffers(made, len(array), buffers, children=[inner])
+    return array

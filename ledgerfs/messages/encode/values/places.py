@@ -1,0 +1,59 @@
+"""Where in the rows an array lies, so that what cannot be written is named by its column and row."""
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from ledgerfs.errors import InvalidRowsError
+from ledgerfs.formats.array_types import Int64, Mask
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The place of an array.
+
+    Attributes
+    ----------
+    name
+        Names of fields, with points between, as people see them: ``value.address.street``.
+    first_row
+        The number of the first row.
+    rows
+        For each item of the array the row it is in, counted from the first one; None where each row has one item.
+
+    """
+
+    name: str
+    first_row: int = 0
+    rows: Int64 | None = None
+
+    def field(self, name: str) -> "Place":
+        """Return the place of a field."""
+        return Place(f"{self.name}.{name}" if self.name else name, self.first_row, self.rows)
+
+    def items(self, name: str, counts: Int64) -> "Place":
+        """Return the place of the items of lists, of which each has so many."""
+        rows = np.arange(counts.size) if self.rows is None else self.rows
+        return Place(f"{name} of {self.name}", self.first_row, np.repeat(rows, counts))
+
+    def fail(self, index: int, reason: str) -> NoReturn:
+        """Raise `InvalidRowsError` for an item, for a reason that follows the name of the place: "is null, …"."""
+        row = index if self.rows is None else int(self.rows[index])
+        raise InvalidRowsError.of(self.first_row + row, f"its {self.name} {reason}")
+
+    def refuse(self, bad: Mask, reason: str) -> None:
+        """Fail for the first item that is bad, if there is one."""
+        for index in np.flatnonzero(bad)[:1].tolist():
+            self.fail(index, reason)
+
+    def refuse_column(self, reason: str) -> NoReturn:
+        """Raise `InvalidRowsError` for the whole, whatever the rows have in it."""
+        raise InvalidRowsError(reason, key=self.name)
+
+
+def valid_of(array: pa.Array) -> Mask:
+    """Return which items are not null."""
+    valid: Mask = np.ones(len(array), bool)
+    return valid if array.null_count == 0 else np.asarray(array.is_valid())

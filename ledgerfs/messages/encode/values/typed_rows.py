@@ -1,0 +1,145 @@
+"""Rows whose values are columns, as rows of the message table: payloads, and the number of their schema.
+
+The value is a column ``value``, or (as a scan with ``flatten=True`` gives them) each column that is none of messages is a field of it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+
+from ledgerfs.errors import InvalidRowsError
+from ledgerfs.formats.array_types import Mask
+from ledgerfs.formats.schemas.avro_schema import Record
+from ledgerfs.formats.schemas.schema_info import SchemaInfo
+from ledgerfs.messages.encode.input_columns import IGNORED_COLUMNS, INPUT_COLUMNS
+from ledgerfs.messages.encode.values.avro_arrays import record_array
+from ledgerfs.messages.encode.values.places import Place, valid_of
+from ledgerfs.messages.encode.values.value_encoders import ValueEncoder, encoder_of
+
+_PORTION_ROWS = 1 << 15
+_OF_MESSAGES = frozenset((*INPUT_COLUMNS, *IGNORED_COLUMNS)) - {"value"}
+_REPLACED = ("value", "schema_version")
+
+
+@dataclass(frozen=True, slots=True)
+class TypedRows:
+    """How rows become messages of one schema.
+
+    Attributes
+    ----------
+    given
+        Columns of the rows.
+    encoder
+        Of the schema.
+    fields
+        For each field of the record that has a column, by its name, the column's; None if the value is one column.
+    version
+        The number that messages name.
+
+    """
+
+    given: pa.Schema
+    encoder: ValueEncoder
+    fields: Mapping[str, str] | None
+    version: int
+
+    @classmethod
+    def of(cls, given: pa.Schema, schema: SchemaInfo, version: int, left_out: Sequence[str] = ()) -> "TypedRows":
+        """Return it for columns; ``left_out`` are those of messages that were there as well, and are not read.
+
+        Raises `InvalidSchemaError` for a schema of which no values are written, and `InvalidRowsError` for columns that it does not take.
+        """
+        encoder = encoder_of(schema)
+        for name in given.names:
+            if given.names.count(name) > 1:
+                raise InvalidRowsError("a column is there twice", key=name)
+        made = cls(given, encoder, _fields_of(given, encoder.record, left_out), version)
+        made.messages(pa.RecordBatch.from_pylist([], given), 0)
+        return made
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the messages."""
+        kept = [self.given.field(name) for name in self._kept]
+        return pa.schema([*kept, ("value", pa.large_binary()), ("schema_version", pa.binary())])
+
+    @property
+    def ignored_columns(self) -> tuple[str, ...]:
+        """Columns that are not used, but for those that `MessageEncoder` leaves out."""
+        return tuple(name for name in self.given.names if name == "schema_version")
+
+    @property
+    def _kept(self) -> list[str]:
+        of_values = set() if self.fields is None else set(self.fields.values())
+        return [name for name in self.given.names if name not in _REPLACED and name not in of_values]
+
+    def all_messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the messages of all rows; raises `InvalidRowsError`, which names the row, counted from 0, and the column."""
+        first_row = 0
+        for batch in batches:
+            for start in range(0, batch.num_rows, _PORTION_ROWS):
+                yield self.messages(batch.slice(start, _PORTION_ROWS), first_row + start)
+            first_row += batch.num_rows
+
+    def messages(self, rows: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
+        """Return the messages of some rows, of which the first has this number."""
+        if not rows.schema.equals(self.given, check_metadata=False):
+            raise InvalidRowsError("rows with other columns than the first ones")
+        values, present = self._values(rows, first_row)
+        payloads = self.encoder.payloads(values, present)
+        versions = pa.array([self.version.to_bytes(8, "big")]).take(pa.array(np.zeros(rows.num_rows, np.int64)))
+        kept = [rows.column(name) for name in self._kept]
+        return pa.RecordBatch.from_arrays([*kept, payloads, versions], schema=self.schema)
+
+    def _values(self, rows: pa.RecordBatch, first_row: int) -> tuple[pa.Array, Mask]:
+        record = self.encoder.record
+        if self.fields is None or record is None:
+            column = rows.column("value")
+            present = valid_of(column)
+            return self.encoder.array_of(column, present, Place("value", first_row)), present
+        present = np.ones(rows.num_rows, bool)
+        columns = {field: (name, rows.column(name)) for field, name in self.fields.items()}
+        return record_array(record, columns, present, Place("", first_row)), present
+
+
+def _fields_of(given: pa.Schema, record: Record | None, left_out: Sequence[str]) -> dict[str, str] | None:
+    """Return the columns of the fields; None if there is a column of values."""
+    others = [name for name in given.names if name not in _OF_MESSAGES]
+    if record is None or (others == ["value"] and not _is_field(given.field("value").type, record)):
+        if "value" not in others:
+            raise InvalidRowsError("there is no such column; it has the values", key="value")
+        for name in others:
+            if name != "value":
+                raise InvalidRowsError("no column of messages, and values of this schema have no fields", key=name)
+        return None
+    names = [one.name for one in record.fields]
+    by_column = {_column_of(name, names): name for name in names}
+    for column in others:
+        if column not in by_column:
+            beside = "; a column `value` is the whole value, and has no fields beside it" if "value" in others else ""
+            raise InvalidRowsError(
+                f"no column of messages, and the record {record.name!r} has no such field{beside}", key=column
+            )
+    for column, name in by_column.items():
+        if column != name and name in {*given.names, *left_out} and column not in others:
+            raise InvalidRowsError(
+                f"is a column of messages; the field of that name is the column {column!r}", key=name
+            )
+    return {by_column[column]: column for column in others}
+
+
+def _is_field(kind: pa.DataType, record: Record) -> bool:
+    """Whether a column ``value``, the only one, is the field of that name, and not the whole."""
+    names = [one.name for one in record.fields]
+    return "value" in names and not (pt.is_struct(kind) and {one.name for one in kind} <= set(names))
+
+
+def _column_of(name: str, names: list[str]) -> str:
+    """Return the column of a field: its name, with ``value_`` before it where messages have a column of that name."""
+    column = name
+    while column in _OF_MESSAGES or (column != name and column in names):
+        column = f"value_{column}"
+    return column

@@ -1,0 +1,105 @@
+"""Which encoder the values of a schema need: the other direction of `ledgerfs.messages.values.decoders`."""
+
+import codecs
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from ledgerfs.errors import InvalidSchemaError
+from ledgerfs.formats.array_types import Mask
+from ledgerfs.formats.schemas.avro_schema import AvroSchema, Record, parse_avro_schema
+from ledgerfs.formats.schemas.schema_info import SchemaInfo
+from ledgerfs.messages.encode.values.avro_arrays import avro_array, require_writable
+from ledgerfs.messages.encode.values.avro_payloads import avro_payloads
+from ledgerfs.messages.encode.values.json_payloads import json_payloads, require_json
+from ledgerfs.messages.encode.values.places import Place
+from ledgerfs.messages.encode.values.primitive_payloads import primitive_array, primitive_payloads
+from ledgerfs.messages.values.primitive_values import PRIMITIVE_TYPES
+
+
+class ValueEncoder(Protocol):
+    """Makes payloads of one schema."""
+
+    @property
+    def record(self) -> Record | None:
+        """The record that values are; None for values without fields."""
+        ...
+
+    def array_of(self, column: pa.Array, present: Mask, place: Place) -> pa.Array:
+        """Return a column as the Arrow type of the schema; raises `InvalidRowsError` for what the schema does not take."""
+        ...
+
+    def payloads(self, values: pa.Array, present: Mask) -> pa.Array:
+        """Return the payloads (``large_binary``) of values of that type, null where they are not ``present``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AvroEncoder:
+    """Makes Avro data, or JSON documents of an Avro schema."""
+
+    schema: AvroSchema
+    is_json: bool = False
+
+    @property
+    def record(self) -> Record | None:
+        """The record that values are."""
+        return self.schema.root if isinstance(self.schema.root, Record) else None
+
+    def array_of(self, column: pa.Array, present: Mask, place: Place) -> pa.Array:
+        """Return a column as the Arrow type of the schema (see `ValueEncoder`)."""
+        return avro_array(self.schema.root, column, present, place)
+
+    def payloads(self, values: pa.Array, present: Mask) -> pa.Array:
+        """Return the payloads (see `ValueEncoder`)."""
+        made = json_payloads(values) if self.is_json else avro_payloads(self.schema.root, values, present)
+        return made.to_array().view(pa.large_binary())
+
+
+@dataclass(frozen=True, slots=True)
+class PrimitiveEncoder:
+    """Makes payloads of a primitive type, by its name in Pulsar."""
+
+    name: str
+
+    @property
+    def record(self) -> Record | None:
+        """None: such values have no fields."""
+        return None
+
+    def array_of(self, column: pa.Array, _: Mask, place: Place) -> pa.Array:
+        """Return a column as Arrow's type for it (see `ValueEncoder`)."""
+        return primitive_array(self.name, column, place)
+
+    def payloads(self, values: pa.Array, present: Mask) -> pa.Array:
+        """Return the payloads (see `ValueEncoder`)."""
+        if self.name == "STRING":
+            return values.cast(pa.large_binary())
+        return primitive_payloads(self.name, values, present).to_array().view(pa.large_binary())
+
+
+def encoder_of(schema: SchemaInfo) -> ValueEncoder:
+    """Return what encodes values of a schema; raises `InvalidSchemaError` for one of which no values are written."""
+    if schema.type in {"AVRO", "JSON"}:
+        if schema.avro_offset:
+            raise InvalidSchemaError("a schema whose values have foreign bytes before them, which are not written")
+        parsed = parse_avro_schema(schema.data)
+        require_writable(parsed)
+        if schema.type == "JSON":
+            require_json(parsed)
+        return AvroEncoder(parsed, schema.type == "JSON")
+    if schema.type not in PRIMITIVE_TYPES or schema.type == "BYTES":
+        known = ", ".join(("AVRO", "JSON", *(one for one in PRIMITIVE_TYPES if one != "BYTES")))
+        raise InvalidSchemaError(f"values of type {schema.type} are not written; {known} are")
+    _require_utf8(schema)
+    return PrimitiveEncoder(schema.type)
+
+
+def _require_utf8(schema: SchemaInfo) -> None:
+    try:
+        is_utf8 = codecs.lookup(schema.charset).name == "utf-8"
+    except LookupError:
+        is_utf8 = False
+    if not is_utf8:
+        raise InvalidSchemaError(f"text is written in UTF-8, not in {schema.charset!r}")

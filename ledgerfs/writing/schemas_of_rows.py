@@ -1,0 +1,125 @@
+"""Which version of its topic's schema rows are written with, and that it stays what it is: readers decode them by its number.
+
+The schema is saved beside the bucket before the ledger appears. Of one number there is one object for the schemas of written rows, which
+only one writer can create; every writer reads back what is saved, and its ledger appears only if nothing contradicts its schema. A
+contradiction that is saved later (the cluster's schema, by ``ledgerfs schemas save``) makes reading such rows an error, and
+never wrong values.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.errors import InvalidNameError, InvalidOptionError, InvalidRowsError, SchemaConflictError
+from ledgerfs.formats.schemas.schema_info import ANY_VERSION, BY_IMPORT, SchemaInfo, SchemaVersion
+from ledgerfs.formats.schemas.schema_versions import REGISTRATION_SLACK_MS, TopicSchemas
+from ledgerfs.formats.topic_names import schema_owner
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.time_arguments import iso_time
+from ledgerfs.schemas.saved_schemas import SavedSchemas
+
+_LARGEST_VERSION = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaOfRows:
+    """A schema that rows are written with, and its number in their messages."""
+
+    topic: str
+    schema: SchemaInfo
+    version: int
+
+    @classmethod
+    def of(
+        cls, bucket: Bucket, catalog: Catalog, topic: str, schema: SchemaInfo, version: int | None
+    ) -> "SchemaOfRows":
+        """Return a schema with the number that it has: the given one, or that of an equal schema that is saved, or 0 for a new topic.
+
+        Raises
+        ------
+        InvalidOptionError
+            The number has to be given: other schemas of the topic are saved, or it has messages, whose schemas nobody knows.
+        SchemaConflictError
+            The number has another schema.
+
+        """
+        name = schema_owner(topic).topic
+        known = bucket.schemas_of(name)
+        if version is None:
+            version = _version_in(known, schema)
+        if version is None:
+            if known.versions or _has_ledgers(catalog, name):
+                what = (
+                    "none of the saved schemas of the topic is this one"
+                    if known.versions
+                    else "no schema of this topic is saved, but it has ledgers"
+                )
+                raise InvalidOptionError(f"has to be given: {what}, so nothing tells its number", key="schema version")
+            version = 0
+        if not 0 <= version <= _LARGEST_VERSION:
+            raise InvalidOptionError("expected the number of a version, from 0 on", key=f"schema version {version}")
+        made = cls(name, schema, version)
+        made._require_same(known)
+        return made
+
+    def save(self, bucket: Bucket, earliest_ms: int | None) -> None:
+        """Save the schema, if it is not, and see to it that rows that were published since ``earliest_ms`` will be read with it.
+
+        Raises `SchemaConflictError` if the number has another schema by now, and `InvalidRowsError` for rows that are older than what is
+        saved of it: readers take such a number for one of a schema before. Also the errors of `SavedSchemas.add`.
+        """
+        known = bucket.schemas_of(self.topic)
+        self._require_same(known)
+        if not known.numbered(self.version):
+            mine = SchemaVersion(self.version, self.schema, source=BY_IMPORT, saved_ms=int(time.time() * 1000))
+            SavedSchemas(bucket.raw_store).add(self.topic, [mine])
+            known = bucket.schemas_of(self.topic)
+            self._require_same(known)
+        self._require_known(known.numbered(self.version), earliest_ms)
+
+    def _require_same(self, known: TopicSchemas) -> None:
+        for one in known.numbered(self.version):
+            if not one.schema.means_the_same(self.schema):
+                source = f" ({one.source})" if one.source else ""
+                raise SchemaConflictError(
+                    f"schema version {self.version} is another one, of type {one.schema.type}{source}; name the number of this schema",
+                    key=self.topic,
+                )
+
+    def _require_known(self, generations: Sequence[SchemaVersion], earliest_ms: int | None) -> None:
+        if not generations:
+            raise SchemaConflictError(
+                f"schema version {self.version} was taken back while rows were written with it", key=self.topic
+            )
+        times = [one.timestamp_ms for one in generations]
+        since = min((one for one in times if one is not None), default=None)
+        if None in times or since is None or earliest_ms is None or earliest_ms + REGISTRATION_SLACK_MS >= since:
+            return
+        reason = (
+            f"rows published at {iso_time(earliest_ms)} name schema version {self.version}, which was registered at {iso_time(since)}: "
+            "readers would take the number for that of an older schema. Name another one, or give it by hand (ledgerfs schemas set)"
+        )
+        raise InvalidRowsError(reason, key="publish_time")
+
+
+def _version_in(known: TopicSchemas, schema: SchemaInfo) -> int | None:
+    """Return the latest number of an equal schema; None if there is none."""
+    for one in reversed(known.versions):
+        if one.version >= 0 and not one.is_deletion and one.schema.means_the_same(schema):
+            return one.version
+    if [one.version for one in known.versions] == [ANY_VERSION] and known.versions[0].schema.means_the_same(schema):
+        return 0
+    return None
+
+
+def _has_ledgers(catalog: Catalog, topic: str) -> bool:
+    """Whether the topic, or a partition of it, has ledgers."""
+    return any(one is not None and _owner(one) == topic for one in catalog.managed_ledgers)
+
+
+def _owner(managed_ledger: str) -> str | None:
+    try:
+        return schema_owner(managed_ledger).topic
+    except InvalidNameError:
+        return None

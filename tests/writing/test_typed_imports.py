@@ -1,0 +1,217 @@
+"""Rows that are written by a schema: which number they name, that they are read again by it, and who else may save schemas meanwhile."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ledgerfs import open_bucket
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.errors import (
+    InvalidOptionError,
+    InvalidRowsError,
+    InvalidSchemaError,
+    LedgerfsError,
+    SchemaConflictError,
+    UndecodableValueError,
+)
+from ledgerfs.formats.schemas.schema_info import BY_HAND, SchemaInfo, SchemaVersion
+from ledgerfs.schemas.saved_schemas import SavedSchemas
+from ledgerfs.writing.imports import import_rows
+from tests.support.ledgers import offload, put_in_folder
+from tests.support.writes import Place, folder_place, s3_place
+
+ORDERS = "public/default/orders"
+
+
+def schema_of(**fields: Any) -> dict[str, Any]:
+    return {"type": "record", "name": "R", "fields": [{"name": name, "type": kind} for name, kind in fields.items()]}
+
+
+OURS, THEIRS = schema_of(a="long", b=["null", "string"]), schema_of(b=["null", "string"], a="long")
+ROWS: list[dict[str, Any]] = [{"a": 1, "b": "x"}, {"a": 2, "b": None}]
+
+
+@pytest.fixture(params=["file", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    if request.param == "file":
+        return folder_place(tmp_path / "bucket")
+    return s3_place(request.getfixturevalue("s3"), request.getfixturevalue("s3_bucket"))
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> Bucket:
+    return opened(folder_place(tmp_path / "bucket"))
+
+
+def opened(place: Place) -> Bucket:
+    return open_bucket(place.url, place.options)
+
+
+def read(bucket: Bucket, topic: str = ORDERS, **options: Any) -> list[Any]:
+    bucket.refresh()
+    found: list[Any] = bucket.topic(topic).scan(["value"], values="typed", **options).to_table()["value"].to_pylist()
+    return found
+
+
+@dataclass
+class Meeting:
+    """Rows, during whose writing something happens."""
+
+    happens: Callable[[], object]
+    schema: pa.Schema = field(default_factory=lambda: pa.Table.from_pylist(ROWS).schema)
+    rows: int | None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        yield from pa.Table.from_pylist(ROWS).to_batches()
+        self.happens()
+
+
+def test_what_is_written_is_read_again(place: Place) -> None:
+    bucket = opened(place)
+    table = pa.table({"value": pa.array([*ROWS, None]), "key": ["k", None, "t"], "schema_version": [b"old"] * 3})
+    done = import_rows(bucket, table, ORDERS, schema=OURS)
+    assert done.ignored_columns == ("schema_version",)
+    assert read(bucket) == [*ROWS, None]
+    (version,) = bucket.topic(ORDERS).schema_versions()
+    assert (version.version, version.schema.type, json.loads(version.schema.data)) == (0, "AVRO", OURS)
+    found = bucket.topic(ORDERS).scan(["schema_version", "key"]).to_table()
+    assert found["schema_version"].to_pylist() == [bytes(8)] * 3
+    # The flat form is what a flat scan gives.
+    bucket.refresh()
+    flat = bucket.topic(ORDERS).scan(values="typed", flatten=True).to_table().slice(0, 2)
+    import_rows(bucket, flat, ORDERS, schema=json.loads(json.dumps(OURS, indent=3)))
+    assert read(bucket) == [*ROWS, None, *ROWS]
+    assert len(bucket.topic(ORDERS).schema_versions()) == 1
+
+
+def test_json_and_primitives(bucket: Bucket) -> None:
+    import_rows(bucket, pa.Table.from_pylist(ROWS), "public/default/json", schema=OURS, schema_type="json")
+    assert read(bucket, "public/default/json") == ROWS
+    assert bucket.topic("public/default/json").scan(["value"]).to_table()["value"].to_pylist()[0] == b'{"a":1,"b":"x"}'
+    import_rows(bucket, pa.table({"value": [1, None]}), "public/default/n", schema_type="int64", schema_version=3)
+    assert read(bucket, "public/default/n") == [1, None]
+    import_rows(bucket, pa.table({"value": [5]}), "public/default/n", schema=SchemaInfo("INT64"))
+    assert [one.version for one in bucket.topic("public/default/n").schema_versions()] == [3]
+
+
+def save(bucket: Bucket, number: int, schema: Any, registered_ms: int | None = None, source: str = "http://a") -> None:
+    version = SchemaVersion(
+        number, SchemaInfo("AVRO", json.dumps(schema).encode()), registered_ms, source=source, saved_ms=1
+    )
+    SavedSchemas(bucket.raw_store).add(ORDERS, [version])
+
+
+def test_the_number_is_that_of_the_equal_schema(bucket: Bucket) -> None:
+    save(bucket, 4, THEIRS, 1000)
+    save(bucket, 5, OURS, 2000)
+    import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, schema=OURS)
+    assert bucket.topic(ORDERS).scan(["schema_version"]).to_table()["schema_version"][0].as_py()[-1] == 5
+    assert read(bucket) == ROWS
+    with pytest.raises(InvalidOptionError, match="has to be given: none of the saved schemas"):
+        import_rows(bucket, pa.table({"value": [1]}), ORDERS, schema_type="int64")
+    with pytest.raises(SchemaConflictError, match="schema version 4 is another one, of type AVRO"):
+        import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, schema=OURS, schema_version=4)
+    import_rows(
+        bucket, pa.table({"a": [1], "b": ["z"]}), ORDERS, schema=schema_of(a="int", b="string"), schema_version=6
+    )
+    assert read(bucket, schema_version=5) == [*ROWS, {"a": 1, "b": "z"}]
+
+
+def test_rows_older_than_what_the_cluster_registered_are_refused(bucket: Bucket) -> None:
+    save(bucket, 0, OURS, 1_800_000_000_000)
+    rows = pa.Table.from_pylist([{**one, "publish_time": 1_700_000_000_000} for one in ROWS])
+    with pytest.raises(InvalidRowsError, match="readers would take the number for that of an older schema"):
+        import_rows(bucket, rows, ORDERS, schema=OURS)
+    assert not bucket.refresh().topics()
+    save(bucket, 0, OURS, source=BY_HAND)
+    import_rows(bucket, rows, ORDERS, schema=OURS)
+    assert read(bucket) == ROWS
+
+
+def test_a_topic_whose_schemas_nobody_saved_needs_the_number(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    put_in_folder(tmp_path / "b", offload([b"x"]))
+    bucket = open_bucket(str(tmp_path / "b"))
+    (topic,) = bucket.topics()
+    with pytest.raises(InvalidOptionError, match="no schema of this topic is saved, but it has ledgers"):
+        import_rows(bucket, pa.Table.from_pylist(ROWS), topic.name, schema=OURS)
+    assert bucket.schemas_of(topic.name).versions == ()
+
+
+def test_what_fails_writes_nothing(bucket: Bucket) -> None:
+    failing: list[tuple[type[LedgerfsError], dict[str, Any]]] = [
+        (InvalidRowsError, {"schema": schema_of(a="long", b="string")}),
+        (InvalidRowsError, {"schema": schema_of(a="long")}),
+        (InvalidSchemaError, {"schema": {"type": "nothing"}}),
+        (InvalidOptionError, {"schema_version": 1}),
+        (InvalidOptionError, {"schema": OURS, "schema_type": "int64"}),
+        (InvalidOptionError, {"schema": SchemaInfo("INT64"), "schema_type": "string"}),
+        (InvalidOptionError, {"schema": "/there/is/none.avsc"}),
+        (InvalidOptionError, {"schema": OURS, "schema_version": -1}),
+    ]
+    for kind, options in failing:
+        with pytest.raises(kind):
+            import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, **options)
+        assert list(bucket.raw_store.list_pages()) in ([], [[]])
+
+
+def test_of_two_imports_at_once_one_defines_the_number(place: Place) -> None:
+    def rival() -> None:
+        import_rows(opened(place), pa.Table.from_pylist(ROWS), ORDERS, schema=THEIRS)
+
+    with pytest.raises(SchemaConflictError, match="schema version 0 is another one"):
+        import_rows(opened(place), Meeting(rival), ORDERS, schema=OURS)
+    bucket = opened(place)
+    assert read(bucket) == [{"b": one["b"], "a": one["a"]} for one in ROWS]
+    assert len(list(bucket.catalog.refs())) == 1
+
+
+def test_of_two_that_save_at_once_one_defines_the_number(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rival saves between our last look and our own object."""
+    put, rivals = (
+        SavedSchemas._put,
+        [lambda: import_rows(opened(place), pa.Table.from_pylist(ROWS), ORDERS, schema=THEIRS)],
+    )
+
+    def after_the_rival(self: SavedSchemas, key: str, data: bytes) -> None:
+        while rivals:
+            rivals.pop()()
+        put(self, key, data)
+
+    monkeypatch.setattr(SavedSchemas, "_put", after_the_rival)
+    with pytest.raises(SchemaConflictError, match="schema version 0 is another one"):
+        import_rows(opened(place), pa.Table.from_pylist(ROWS), ORDERS, schema=OURS)
+    bucket = opened(place)
+    assert read(bucket) == [{"b": one["b"], "a": one["a"]} for one in ROWS]
+    assert len(bucket.schemas_of(ORDERS).versions) == 1
+
+
+@pytest.mark.parametrize("source", ["http://a", BY_HAND])
+def test_a_schema_that_is_saved_meanwhile(bucket: Bucket, source: str) -> None:
+    with pytest.raises(SchemaConflictError, match="schema version 0 is another one"):
+        import_rows(bucket, Meeting(lambda: save(bucket, 0, THEIRS, 1000, source)), ORDERS, schema=OURS)
+    assert not bucket.refresh().topics()
+
+
+def test_another_schema_that_the_cluster_tells_later_makes_rows_an_error_and_never_wrong(bucket: Bucket) -> None:
+    rows = pa.Table.from_pylist([{**one, "publish_time": 1_700_000_000_000} for one in ROWS])
+    import_rows(bucket, rows, ORDERS, schema=OURS)
+    save(bucket, 0, OURS, 1_600_000_000_000)
+    assert read(bucket) == ROWS
+    save(bucket, 0, THEIRS, 1_650_000_000_000)
+    with pytest.raises(UndecodableValueError, match="another one for imported rows"):
+        read(bucket)
+    save(bucket, 0, OURS, source=BY_HAND)
+    assert read(bucket) == ROWS
+
+
+def test_partitions_share_the_schema(bucket: Bucket) -> None:
+    for number in range(2):
+        import_rows(bucket, pa.Table.from_pylist(ROWS), f"{ORDERS}-partition-{number}", schema=OURS)
+    assert len(bucket.schemas_of(ORDERS).versions) == 1
+    assert sorted(one["a"] for one in read(bucket)) == [1, 1, 2, 2]
