@@ -83,7 +83,11 @@ def schema_given(
         return schema
     if not isinstance(schema, Mapping):
         return schema_by_hand(kind, None if schema is None else Path(schema))
-    data = json.dumps(schema).encode()
+    return avro_schema_given(json.dumps(schema).encode(), kind)
+
+
+def avro_schema_given(data: bytes, kind: str | None) -> SchemaInfo:
+    """Return the schema whose definition is this JSON of an Avro schema, for AVRO or JSON; raises as `schema_by_hand`."""
     parse_avro_schema(data)
     name = _type_of(kind or "AVRO", None)
     if name not in {"AVRO", "JSON"}:

@@ -15,7 +15,7 @@ removes everything. Not covered:
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import signature
@@ -33,12 +33,15 @@ from ledgerfs.dialects.pulsar_blob.ledger_group import LedgerGroup, publish_all,
 from ledgerfs.dialects.pulsar_blob.new_ledger import NewLedger, made_up_user_metadata, require_block_size
 from ledgerfs.dialects.pulsar_blob.writer import UnindexedLedger
 from ledgerfs.errors import InvalidRowsError, LedgerfsError, RefusedLedgerError, UnsupportedWriteError
+from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.partitioned_names import require_own_name
 from ledgerfs.messages.encode.input_columns import InputColumns
+from ledgerfs.messages.encode.values.typed_rows import TypedRows
 from ledgerfs.spark.source.write_options import WriteOptions, write_options
 from ledgerfs.writing.claims import Claim, TakenIds, refused
 from ledgerfs.writing.ledger_rows import MessageRows, write_rows
 from ledgerfs.writing.own_ids import new_own_id
+from ledgerfs.writing.schemas_of_rows import SchemaOfRows
 from ledgerfs.writing.write import Wanted
 
 _log = logging.getLogger("ledgerfs.spark")
@@ -80,6 +83,8 @@ def open_sink(
         ``mode("overwrite")``.
     InvalidNameError, InvalidOptionError, InvalidRowsError
         An invalid topic, option or column, or the name of a partitioned topic.
+    InvalidSchemaError, SchemaConflictError
+        A schema of which no values are written, or whose number has another one.
     RefusedLedgerError, LedgerExistsError, NotFoundError, AccessDeniedError, StoreError
         A block size that the store does not take, a first ledger that exists, a bucket that does not exist or cannot be listed.
 
@@ -91,18 +96,32 @@ def open_sink(
         )
     wanted = write_options(options)
     wanted = replace(wanted, storage=wanted.storage.with_settings(settings or {}))
-    InputColumns(to_arrow_schema(schema, **_TIMES))
+    columns = to_arrow_schema(schema, **_TIMES)
+    if wanted.schema is None:
+        InputColumns(columns)
     bucket = wanted.storage.bucket()
     require_block_size(wanted.block_size, bucket.raw_store.writes.smallest_part)
-    return LedgerSink(replace(wanted, ledger_id=_first_id(bucket, wanted)), LedgerGroup.new())
+    catalog = bucket.list_to_write()
+    numbered = replace(wanted, ledger_id=_first_id(catalog, wanted))
+    return LedgerSink(numbered, LedgerGroup.new(), _schema_of_rows(bucket, catalog, wanted, columns))
+
+
+def _schema_of_rows(bucket: Bucket, catalog: Catalog, wanted: WriteOptions, columns: pa.Schema) -> SchemaOfRows | None:
+    """Return the schema that all tasks write by; raises as `SchemaOfRows.of`, and `InvalidRowsError` for columns that it does not take."""
+    if wanted.schema is None:
+        return None
+    found = SchemaOfRows.of(bucket, catalog, wanted.managed_ledger, wanted.schema, wanted.schema_version)
+    InputColumns(TypedRows.of(columns, found.schema, found.version).schema)
+    return found
 
 
 class LedgerSink(DataSourceArrowWriter):
     """The writer of one job. It is made in the process that plans, and pickled for each task and for the driver's commit or abort."""
 
-    def __init__(self, wanted: WriteOptions, group: LedgerGroup) -> None:
+    def __init__(self, wanted: WriteOptions, group: LedgerGroup, schema: SchemaOfRows | None = None) -> None:
         self._wanted = wanted
         self._group = group
+        self._schema = schema
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenPartition:
         """Write the rows of a partition as a data object; its ledger's id is the first one's and the partition's number.
@@ -115,7 +134,7 @@ class LedgerSink(DataSourceArrowWriter):
         if first is None:
             return WrittenPartition(None, attempt)
         ledger = self._ledger_of(partition)
-        rows = MessageRows(first.schema, chain([first], batches))
+        rows = self._messages(first.schema, chain([first], batches))
         store = self._wanted.storage.bucket().raw_store
         try:
             return WrittenPartition(write_rows(store, ledger, rows, self._wanted.encoding), attempt)
@@ -123,18 +142,26 @@ class LedgerSink(DataSourceArrowWriter):
             place = f"{error.key} of partition {partition}, on its way to {ledger.key.data_key}"
             raise InvalidRowsError(error.reason, key=place) from error
 
+    def _messages(self, columns: pa.Schema, batches: Iterable[pa.RecordBatch]) -> MessageRows:
+        if self._schema is None:
+            return MessageRows(columns, batches)
+        typed = TypedRows.of(columns, self._schema.schema, self._schema.version)
+        return MessageRows(typed.schema, typed.all_messages(batches))
+
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Make the partitions ledgers, all or none, and remove the objects of failed attempts. Raises as `publish_all`."""
+        """Make the partitions ledgers, all or none, and remove the objects of failed attempts. Raises as `publish_all`.
+
+        A schema that they are written by is saved before; raises as `SchemaOfRows.save`.
+        """
         told = [_told_by(message) for message in messages]
         written = [one.ledger for one in told if one.ledger is not None]
         bucket = self._wanted.storage.bucket()
         if written:
-            publish_all(
-                bucket.raw_store,
-                self._group,
-                written,
-                partial(_require_free, bucket, self._wanted.managed_ledger, written),
-            )
+            if self._schema is not None:
+                times = (one.ledger.metadata.created_ms for one in written)
+                self._schema.save(bucket, min((one for one in times if one is not None), default=None))
+            require_free = partial(_require_free, bucket, self._wanted.managed_ledger, written)
+            publish_all(bucket.raw_store, self._group, written, require_free)
             bucket.expire()
         has_failed = any(one.attempt for one in told)
         try:
@@ -162,12 +189,11 @@ class LedgerSink(DataSourceArrowWriter):
         return Wanted(wanted.managed_ledger, ledger_id, uuid, wanted.block_size, user_metadata=marked).new_ledger()
 
 
-def _first_id(bucket: Bucket, wanted: WriteOptions) -> int:
-    """Return the id of the first ledger, by a new listing: this process may have listed the bucket for another job.
+def _first_id(catalog: Catalog, wanted: WriteOptions) -> int:
+    """Return the id of the first ledger, by a new catalog: this process may have listed the bucket for another job.
 
     The ids of the others, and whether they are free, are only known when all rows are written (`publish_all`).
     """
-    catalog = bucket.list_to_write()
     require_own_name(catalog, wanted.managed_ledger)
     if wanted.ledger_id is None:
         return new_own_id([catalog], [wanted.managed_ledger])

@@ -6,15 +6,30 @@ from dataclasses import dataclass
 
 from ledgerfs.dialects.pulsar_blob.new_ledger import DEFAULT_BLOCK_SIZE
 from ledgerfs.errors import InvalidOptionError
+from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.messages.codecs.compress import codec_named
 from ledgerfs.messages.encode.rows import EncodeOptions
+from ledgerfs.schemas.by_hand import avro_schema_given, schema_given
 from ledgerfs.spark.runtime.option_texts import number, size
 from ledgerfs.spark.runtime.storage import Storage
 from ledgerfs.spark.source.read_options import separate_storage
 from ledgerfs.writing.write import Wanted
 
-_KNOWN = dict.fromkeys(("topic", "ledgerId", "batch", "compression", "producerName", "blockSize", "maxEntrySize"))
+_KNOWN = dict.fromkeys(
+    (
+        "topic",
+        "ledgerId",
+        "batch",
+        "compression",
+        "producerName",
+        "blockSize",
+        "maxEntrySize",
+        "schema",
+        "schemaType",
+        "schemaVersion",
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +46,8 @@ class WriteOptions:
         How rows become entries.
     block_size
         Bytes of a block.
+    schema, schema_version
+        By which values are written, None for bytes; and its number in the topic, None for what is saved.
 
     """
 
@@ -39,12 +56,15 @@ class WriteOptions:
     ledger_id: int | None
     encoding: EncodeOptions
     block_size: int
+    schema: SchemaInfo | None = None
+    schema_version: int | None = None
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
     """Return the parsed options of a writer. ``topic`` is required; defaults are those of ``ledgerfs import``.
 
-    Rows without a publish time get the present time, the same for all tasks. Raises `InvalidOptionError` for an unknown or invalid option.
+    Rows without a publish time get the present time, the same for all tasks. Raises `InvalidOptionError` for an unknown or invalid option,
+    and `InvalidSchemaError` for what is no schema.
     """
     ours, storage = separate_storage(given, _KNOWN)
     if not ours.get("topic"):
@@ -64,4 +84,17 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         publish_time_ms=int(time.time() * 1000),
     )
     block_size = size(ours["blocksize"], "blockSize") if "blocksize" in ours else DEFAULT_BLOCK_SIZE
-    return WriteOptions(storage, managed_ledger, ledger_id, encoding, block_size)
+    version = number(ours["schemaversion"], "schemaVersion") if "schemaversion" in ours else None
+    return WriteOptions(storage, managed_ledger, ledger_id, encoding, block_size, _schema(ours, version), version)
+
+
+def _schema(ours: Mapping[str, str], version: int | None) -> SchemaInfo | None:
+    """Return the schema of a file, or of JSON itself, or of a type that needs none."""
+    given, kind = ours.get("schema"), ours.get("schematype")
+    if given is None and kind is None:
+        if version is not None:
+            raise InvalidOptionError("is the number of a schema; give the schema, or its type", key="schemaVersion")
+        return None
+    if given is None or given.lstrip()[:1] not in {"{", "[", '"'}:
+        return schema_given(given, kind)
+    return avro_schema_given(given.encode(), kind)

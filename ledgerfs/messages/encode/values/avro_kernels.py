@@ -86,7 +86,7 @@ def decimal_sizes(present, data, width):  # type: ignore[no-untyped-def]  # noqa
 
 @kernel
 def write_decimals(sizes, data, width, prefixed, out, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
-    """Write numbers in two's complement, the highest byte first, with as many bytes as ``sizes``; ``prefixed`` writes that number before."""
+    """Write numbers in two's complement, the highest byte first, with as many bytes as ``sizes``; ``prefixed``: that number before."""
     for i in range(sizes.size):
         if sizes[i] >= 0:
             first = i * width
