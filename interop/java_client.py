@@ -16,12 +16,12 @@ Lines = dict[str, list[dict[str, Any]]]
 
 
 class JavaClientError(Exception):
-    """Produce or Dump failed; the text is what it said."""
+    """Produce, Dump or DumpTyped failed; the text is what it said."""
 
 
 @dataclass(frozen=True)
 class JavaClient:
-    """``classes`` has Produce and Dump compiled."""
+    """``classes`` has Produce, Dump and DumpTyped compiled."""
 
     cluster: Cluster
     classes: Path
@@ -36,6 +36,12 @@ class JavaClient:
         """Return what a reader returns, from the start of each topic to its end."""
         with TemporaryDirectory(dir=self.cluster.folder) as folder:
             self._run("Dump", folder, str(self.keys.private), *topics)
+            return {topic: _lines(Path(folder, f"{number}.jsonl")) for number, topic in enumerate(topics)}
+
+    def read_typed(self, topics: Sequence[str]) -> Lines:
+        """Return the values that a reader decodes with the broker's schemas."""
+        with TemporaryDirectory(dir=self.cluster.folder) as folder:
+            self._run("DumpTyped", folder, *topics)
             return {topic: _lines(Path(folder, f"{number}.jsonl")) for number, topic in enumerate(topics)}
 
     def _run(self, main: str, *arguments: str) -> None:

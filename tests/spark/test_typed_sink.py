@@ -4,10 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import LongType, StructField, StructType
 
-from ledgerfs import open_bucket
+from ledgerfs import import_rows, open_bucket
+from ledgerfs.errors import SchemaConflictError
+from ledgerfs.spark.source import data_sink
 from tests.support.writes import Place, folder_place
 
 TOPIC = "persistent://public/default/orders"
@@ -61,6 +65,23 @@ def test_columns_are_fields(spark: SparkSession, place: Place) -> None:
     write(found.select("value", "key"), place, schema=json.dumps(schema))
     bucket.refresh()
     assert bucket.topic(TOPIC).scan(["value"], values="typed").to_table()["value"].to_pylist() == [*values, *values]
+
+
+def test_a_schema_that_somebody_saves_while_tasks_write(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sink without Spark: what its processes do, one after another."""
+    monkeypatch.setattr(data_sink, "_task", lambda: (0, 0))
+    options = {"topic": TOPIC, "path": place.url, "schemaType": "int64"}
+    sink = data_sink.open_sink(options, StructType([StructField("value", LongType())]), overwrite=False)
+    written = sink.write(iter([pa.record_batch({"value": [1, 2]})]))
+    import_rows(place.url, pa.table({"value": ["theirs"]}), TOPIC, schema_type="string")
+    with pytest.raises(SchemaConflictError, match="schema version 0 is another one, of type STRING"):
+        sink.commit([written])
+    sink.abort([written])
+    (topic,) = open_bucket(place.url).topics()
+    assert topic.ledgers == 1
+    assert open_bucket(place.url).topic(TOPIC).scan(["value"], values="typed").to_table()["value"].to_pylist() == [
+        "theirs"
+    ]
 
 
 @pytest.mark.parametrize(
