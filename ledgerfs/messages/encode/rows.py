@@ -157,7 +157,7 @@ class MessageEncoder:
 
         Raises `InvalidRowsError`, which names the row, counted from 0 over all calls.
         """
-        for part in _parts(rows):
+        for part in portions_of(rows):
             plain = self._columns.plain(part, self.messages)
             self.messages += plain.num_rows
             self._waiting.append(plain)
@@ -212,7 +212,7 @@ class MessageEncoder:
         )
 
 
-def _parts(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def portions_of(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Yield rows in parts of about a portion each."""
     size = max(1, min(_PORTION_ROWS, rows.num_rows * _PORTION_BYTES // max(rows.nbytes, 1)))
     return (rows.slice(start, size) for start in range(0, rows.num_rows, size))

@@ -93,6 +93,9 @@ def _cast(array: pa.Array, wanted: pa.DataType, place: Place) -> pa.Array:
 
 
 def _converted(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    if array.offset and (pt.is_large_string(array.type) or pt.is_large_binary(array.type)):
+        # These may be a few of more than 2 GiB, which have to begin anew.
+        array = array.take(pa.array(np.arange(len(array))))
     if pt.is_decimal(wanted) and pt.is_integer(array.type):
         # Arrow wants room for all integers of the type.
         return array.cast(pa.string()).cast(wanted)

@@ -15,11 +15,11 @@ from ledgerfs.formats.array_types import Mask
 from ledgerfs.formats.schemas.avro_schema import Record
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.messages.encode.input_columns import IGNORED_COLUMNS, INPUT_COLUMNS
+from ledgerfs.messages.encode.rows import portions_of
 from ledgerfs.messages.encode.values.avro_arrays import record_array
 from ledgerfs.messages.encode.values.places import Place, valid_of
 from ledgerfs.messages.encode.values.value_encoders import ValueEncoder, encoder_of
 
-_PORTION_ROWS = 1 << 15
 _OF_MESSAGES = frozenset((*INPUT_COLUMNS, *IGNORED_COLUMNS)) - {"value"}
 _REPLACED = ("value", "schema_version")
 
@@ -80,9 +80,9 @@ class TypedRows:
         """Yield the messages of all rows; raises `InvalidRowsError`, which names the row, counted from 0, and the column."""
         first_row = 0
         for batch in batches:
-            for start in range(0, batch.num_rows, _PORTION_ROWS):
-                yield self.messages(batch.slice(start, _PORTION_ROWS), first_row + start)
-            first_row += batch.num_rows
+            for rows in portions_of(batch):
+                yield self.messages(rows, first_row)
+                first_row += rows.num_rows
 
     def messages(self, rows: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
         """Return the messages of some rows, of which the first has this number."""
