@@ -6,6 +6,7 @@ No Python object is made for a message: a column is two kernels, one that measur
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,7 @@ ABSENT = -1
 """Size of a missing value."""
 
 _NOT_TEXT = -2
+_Item = TypeVar("_Item", bound=np.generic)
 _NULL = np.frombuffer(b"null", np.uint8)
 _NAN = np.frombuffer(b'"NaN"', np.uint8)
 _INFINITY = np.frombuffer(b'"Infinity"', np.uint8)
@@ -81,7 +83,7 @@ def numbers(column: pa.Array) -> Values:
 
 def floats(column: pa.Array) -> Values:
     """Return floats with the fewest digits that mean them, and with a point or an exponent; what is no number is a string: ``"NaN"``."""
-    source = _variable_width(column.cast(pa.string()))
+    source = variable_width(column.cast(pa.string()))
     sizes = _float_sizes(valid_of(column), *source)
     return Values(sizes, partial(_write_floats, sizes, *source))
 
@@ -111,7 +113,7 @@ def clocks(column: pa.Array) -> Values:
 
 def escaped_texts(column: pa.Array) -> Values:
     """Return strings, escaped."""
-    source = _variable_width(column)
+    source = variable_width(column)
     sizes = _checked(_text_sizes(valid_of(column), *source))
     return Values(sizes, partial(_write_texts, sizes, *source))
 
@@ -123,7 +125,7 @@ def base64_texts(column: pa.Array) -> Values:
 
 def text_or_base64(column: pa.Array) -> tuple[Values, Values]:
     """Return bytes twice: escaped, absent where they are not UTF-8; and in base64, absent where they are."""
-    source = _variable_width(column)
+    source = variable_width(column)
     sizes = _text_sizes(valid_of(column), *source)
     is_binary = sizes == _NOT_TEXT
     sizes[is_binary] = ABSENT
@@ -139,13 +141,13 @@ def constants(text: bytes, wanted: Mask) -> Values:
 def properties(column: pa.Array) -> Values:
     """Return maps as JSON objects, pairs in their order and duplicates kept; absent where empty."""
     keys, items = column.values.flatten()
-    source = (_view(column, 1, np.int32, 1), *_variable_width(keys), *_variable_width(items), valid_of(items))
+    source = (_view(column, 1, np.int32, 1), *variable_width(keys), *variable_width(items), valid_of(items))
     sizes = _checked(_map_sizes(valid_of(column), *source))
     return Values(sizes, partial(_write_maps, sizes, *source))
 
 
 def _base64(column: pa.Array, wanted: Mask) -> Values:
-    data, offsets = _variable_width(column)
+    data, offsets = variable_width(column)
     sizes = np.where(wanted, (np.diff(offsets.astype(np.int64)) + 2) // 3 * 4, ABSENT)
     return Values(sizes, partial(_write_base64, sizes, data, offsets))
 
@@ -164,22 +166,22 @@ def valid_of(column: pa.Array) -> Mask:
     return valid
 
 
-def _view(column: pa.Array, buffer: int, kind: type[np.generic], more: int = 0) -> npt.NDArray[np.generic]:
+def _view(column: pa.Array, buffer: int, kind: type[_Item], more: int = 0) -> npt.NDArray[_Item]:
     """Return the items of a buffer that belong to the column, which may be a slice, as a read-only array."""
     found = column.buffers()[buffer]
     if found is None or not found.size:
-        return _read_only(np.zeros(len(column) + more, kind))
-    return _read_only(np.frombuffer(found, kind, len(column) + more, column.offset * np.dtype(kind).itemsize))
+        return read_only(np.zeros(len(column) + more, kind))
+    return read_only(np.frombuffer(found, kind, len(column) + more, column.offset * np.dtype(kind).itemsize))
 
 
-def _variable_width(column: pa.Array) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]:
+def variable_width(column: pa.Array) -> tuple[Bytes, npt.NDArray[np.int32]]:
     """Return the bytes of strings or binary values, and where each begins and the last one ends."""
     found = column.buffers()[2]
     data = np.frombuffer(found, np.uint8) if found is not None and found.size else np.zeros(0, np.uint8)
-    return _read_only(data), _view(column, 1, np.int32, 1)
+    return read_only(data), _view(column, 1, np.int32, 1)
 
 
-def _read_only(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+def read_only(array: npt.NDArray[_Item]) -> npt.NDArray[_Item]:
     """Return the array as the one type that kernels are compiled for."""
     array.flags.writeable = False
     return array

@@ -7,10 +7,8 @@ value of one of the branches, of which the others are not there.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
@@ -30,13 +28,11 @@ from ledgerfs.messages.encode.values.avro_kernels import (
     write_slices,
     write_spans,
 )
-from ledgerfs.messages.encode.values.places import valid_of
 from ledgerfs.messages.text.json_typed import items_of
-from ledgerfs.messages.text.json_values import ABSENT, Values
+from ledgerfs.messages.text.json_values import ABSENT, Values, read_only, valid_of, variable_width
 from ledgerfs.messages.values.avro_columns import is_null
 
 _STRING = Primitive("string")
-_Item = TypeVar("_Item", bound=np.generic)
 _REALS = {"float": 4, "double": 8}
 
 
@@ -133,16 +129,7 @@ def ticks(array: pa.Array) -> Int64:
 
 def fixed_width(data: Bytes, width: int, present: Mask) -> Values:
     """Return values of ``width`` bytes each, which lie one after the other, as they are."""
-    return _measured(np.where(present, width, ABSENT), write_fixed, _read_only(np.ascontiguousarray(data)), width)
-
-
-def variable_width(array: pa.Array) -> tuple[Bytes, npt.NDArray[np.int32]]:
-    """Return the bytes of texts or binary values, and where each begins and the last one ends."""
-    buffers = array.buffers()
-    data = np.frombuffer(buffers[2], np.uint8) if buffers[2] is not None and buffers[2].size else np.zeros(1, np.uint8)
-    if buffers[1] is None or not buffers[1].size:
-        return _read_only(data), _read_only(np.zeros(len(array) + 1, np.int32))
-    return _read_only(data), _read_only(np.frombuffer(buffers[1], np.int32, len(array) + 1, array.offset * 4))
+    return _measured(np.where(present, width, ABSENT), write_fixed, read_only(np.ascontiguousarray(data)), width)
 
 
 def _numbers(numbers: Int64, present: Mask) -> Values:
@@ -176,15 +163,9 @@ def _own_bytes(array: pa.Array, width: int) -> Bytes:
     """Return the bytes of an array of values with a fixed width."""
     found = array.buffers()[1]
     if found is None or not len(array):
-        return _read_only(np.zeros(len(array) * width + 1, np.uint8))
-    return _read_only(np.frombuffer(found, np.uint8, len(array) * width, array.offset * width))
+        return read_only(np.zeros(len(array) * width + 1, np.uint8))
+    return read_only(np.frombuffer(found, np.uint8, len(array) * width, array.offset * width))
 
 
 def _measured(sizes: Int64, write: Callable[..., None], *given: object) -> Values:
     return Values(sizes, partial(write, sizes, *given))
-
-
-def _read_only(array: npt.NDArray[_Item]) -> npt.NDArray[_Item]:
-    """Return the array as the one type that kernels are compiled for."""
-    array.flags.writeable = False
-    return array

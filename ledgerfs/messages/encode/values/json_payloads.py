@@ -7,10 +7,9 @@ import pyarrow.types as pt
 from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.formats.schemas.avro_schema import AvroSchema, Union, parts_of
 from ledgerfs.messages.encode.values.avro_payloads import ticks
-from ledgerfs.messages.encode.values.places import valid_of
 from ledgerfs.messages.kernels.gather import bitmap
 from ledgerfs.messages.text.json_typed import items_of, typed_values
-from ledgerfs.messages.text.json_values import Values
+from ledgerfs.messages.text.json_values import Values, valid_of
 from ledgerfs.messages.values.avro_columns import is_null
 
 _MOST_BRANCHES = 2

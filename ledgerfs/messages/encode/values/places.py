@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
-import pyarrow as pa
 
 from ledgerfs.errors import InvalidRowsError
 from ledgerfs.formats.array_types import Int64, Mask
@@ -51,9 +50,3 @@ class Place:
     def refuse_column(self, reason: str) -> NoReturn:
         """Raise `InvalidRowsError` for the whole, whatever the rows have in it."""
         raise InvalidRowsError(reason, key=self.name)
-
-
-def valid_of(array: pa.Array) -> Mask:
-    """Return which items are not null."""
-    valid: Mask = np.ones(len(array), bool)
-    return valid if array.null_count == 0 else np.asarray(array.is_valid())

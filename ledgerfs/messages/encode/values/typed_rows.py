@@ -17,8 +17,9 @@ from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.messages.encode.input_columns import IGNORED_COLUMNS, INPUT_COLUMNS
 from ledgerfs.messages.encode.rows import portions_of
 from ledgerfs.messages.encode.values.avro_arrays import record_array
-from ledgerfs.messages.encode.values.places import Place, valid_of
+from ledgerfs.messages.encode.values.places import Place
 from ledgerfs.messages.encode.values.value_encoders import ValueEncoder, encoder_of
+from ledgerfs.messages.text.json_values import valid_of
 
 _OF_MESSAGES = frozenset((*INPUT_COLUMNS, *IGNORED_COLUMNS)) - {"value"}
 _REPLACED = ("value", "schema_version")
