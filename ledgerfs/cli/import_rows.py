@@ -106,10 +106,11 @@ def import_rows(bucket: "Bucket", *, rows: str, topic: str, as_json: bool, **opt
                 "entries": metadata.entries,
                 "length": metadata.length,
                 "ignored_columns": list(done.ignored_columns),
+                "schema_version": done.schema_version,
             }
         )
         return
     left_out = f"; not used: {', '.join(done.ignored_columns)}" if done.ignored_columns else ""
-    say(
-        f"ledger {key.ledger_id}: {done.messages:,} messages in {metadata.entries:,} entries, {human_size(metadata.length)}{left_out}"
-    )
+    version = f", schema version {done.schema_version}" if done.schema_version is not None else ""
+    size = f"{metadata.entries:,} entries, {human_size(metadata.length)}"
+    say(f"ledger {key.ledger_id}: {done.messages:,} messages in {size}{version}{left_out}")

@@ -90,13 +90,16 @@ class Imported:
     Attributes
     ----------
     ignored_columns
-        Columns that only tell where messages were.
+        Columns that only tell where messages were, and with a schema the rows' own ``schema_version``.
+    schema_version
+        The number of the schema that values are written by; None without one.
 
     """
 
     written: WrittenLedger
     messages: int
     ignored_columns: tuple[str, ...] = field(default=())
+    schema_version: int | None = None
 
 
 def import_rows(
@@ -177,9 +180,10 @@ def import_rows(
         ignored: tuple[str, ...] = (*getattr(found, "ignored_columns", ()),)
         rows, of_rows = MessageRows(found.schema, found.batches(), found.rows), None
         if schema is not None or schema_type is not None:
-            given = schema_given(schema, schema_type)
-            of_rows = SchemaOfRows.of(bucket, admission.taken.catalog, managed_ledger, given, schema_version)
-            typed = TypedRows.of(found.schema, given, of_rows.version, ignored)
+            of_rows = SchemaOfRows.of(
+                bucket, admission.taken.catalog, managed_ledger, schema_given(schema, schema_type), schema_version
+            )
+            typed = TypedRows.of(found.schema, of_rows.schema, of_rows.version, ignored)
             rows = MessageRows(typed.schema, typed.all_messages(rows.batches), rows.count)
             ignored += typed.ignored_columns
         elif schema_version is not None:
@@ -189,7 +193,8 @@ def import_rows(
             if of_rows is not None:
                 of_rows.save(bucket, added.earliest_ms)
             written = writer.commit(created_ms=added.earliest_ms)
-    return Imported(written, added.messages, (*ignored, *added.ignored_columns))
+    version = None if of_rows is None else of_rows.version
+    return Imported(written, added.messages, (*ignored, *added.ignored_columns), version)
 
 
 @contextmanager

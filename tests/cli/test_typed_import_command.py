@@ -34,7 +34,9 @@ def values_of(place: Path, topic: str = ORDERS) -> list[object]:
 def test_rows_of_files_by_an_avro_schema(place: Path) -> None:
     (place / "orders.csv").write_text("id,name,at,key\n1,x,2026-01-02,k\n2,,2026-01-03,\n")
     given = (f"{place}/orders.csv", f"{place}/bucket", ORDERS, "--schema", f"{place}/orders.avsc")
-    assert b"2 messages in 1 entries" in run("import", *given).stderr
+    said = run("import", *given).stderr
+    assert b": 2 messages in 1 entries, " in said
+    assert said.endswith(b" B, schema version 0\n")
     wanted = [
         {"id": 1, "name": "x", "at": "2026-01-02", "price": "0.00"},
         {"id": 2, "at": "2026-01-03", "price": "0.00"},
@@ -50,7 +52,8 @@ def test_rows_of_files_by_an_avro_schema(place: Path) -> None:
     done = run("import", f"{place}/bad.parquet", f"{place}/bucket", ORDERS, *given[3:], *as_json, code=2)
     assert b"row 0: its value.at is null" in done.stderr
     assert values_of(place) == wanted
-    run("import", *given, *as_json)
+    told = json.loads(output("import", *given, *as_json, "--json"))
+    assert (told["messages"], told["schema_version"]) == (2, 7)
     assert output("schemas", "ls", f"{place}/bucket", ORDERS).count("import") == 2
 
 
