@@ -104,9 +104,10 @@ class SchemaOfRows:
 
 
 def _version_in(known: TopicSchemas, schema: SchemaInfo) -> int | None:
-    """Return the latest number of an equal schema; None if there is none."""
+    """Return the latest number of an equal schema; None if there is none, or a deletion hides it from Pulsar's readers."""
+    hidden = max((one.version for one in known.versions if one.is_deletion), default=-1)
     for one in reversed(known.versions):
-        if one.version >= 0 and not one.is_deletion and one.schema.means_the_same(schema):
+        if one.version > hidden and one.schema.means_the_same(schema):
             return one.version
     if [one.version for one in known.versions] == [ANY_VERSION] and known.versions[0].schema.means_the_same(schema):
         return 0

@@ -122,6 +122,17 @@ def test_the_number_is_that_of_the_equal_schema(bucket: Bucket) -> None:
     assert read(bucket, schema_version=5) == [*ROWS, {"a": 1, "b": "z"}]
 
 
+def test_what_a_deletion_hides_is_not_the_number(bucket: Bucket) -> None:
+    save(bucket, 0, OURS, 1000)
+    SavedSchemas(bucket.raw_store).add(
+        ORDERS, [SchemaVersion(1, SchemaInfo("NONE"), 2000, is_deletion=True, source="http://a")]
+    )
+    with pytest.raises(InvalidOptionError, match="has to be given"):
+        import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, schema=OURS)
+    save(bucket, 2, OURS, 3000)
+    assert import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, schema=OURS).schema_version == 2
+
+
 def test_rows_older_than_what_the_cluster_registered_are_refused(bucket: Bucket) -> None:
     save(bucket, 0, OURS, 1_800_000_000_000)
     rows = pa.Table.from_pylist([{**one, "publish_time": 1_700_000_000_000} for one in ROWS])

@@ -104,7 +104,7 @@ def writers_of(generations: Sequence[SchemaVersion], published_ms: Int64) -> Int
     for one in generations:
         if one.is_by_import:
             is_same = np.array([other.schema.means_the_same(one.schema) for other in generations])
-            writers = np.where((writers >= 0) & ~is_same[writers], AMBIGUOUS, writers)
+            writers = np.where((writers >= 0) & ~is_same[np.maximum(writers, 0)], AMBIGUOUS, writers)
     found: Int64 = np.where(possible < 0, REUSED, writers)
     return found
 
@@ -136,8 +136,8 @@ def _age(one: SchemaVersion, versions: Sequence[SchemaVersion]) -> tuple[float, 
     """Return what orders versions by the time of their registration.
 
     Of a schema by hand nobody knows that: it is as old as what was saved of its number. If nothing was, it is younger than all if its
-    number is beyond theirs, and otherwise older. One that
-    rows were written with is older than what else there is of its number. Deletions have no time either, and mean nothing here.
+    number is beyond theirs, and otherwise older. One that rows were written with is older than what else there is of its number.
+    Deletions have no time either, and mean nothing here.
     """
     if one.timestamp_ms is not None:
         return one.timestamp_ms, one.version

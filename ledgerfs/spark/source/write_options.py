@@ -16,20 +16,9 @@ from ledgerfs.spark.runtime.storage import Storage
 from ledgerfs.spark.source.read_options import separate_storage
 from ledgerfs.writing.write import Wanted
 
-_KNOWN = dict.fromkeys(
-    (
-        "topic",
-        "ledgerId",
-        "batch",
-        "compression",
-        "producerName",
-        "blockSize",
-        "maxEntrySize",
-        "schema",
-        "schemaType",
-        "schemaVersion",
-    )
-)
+_OF_ENTRIES = ("topic", "ledgerId", "batch", "compression", "producerName", "blockSize", "maxEntrySize")
+_OF_SCHEMAS = ("schema", "schemaType", "schemaVersion")
+_KNOWN = dict.fromkeys((*_OF_ENTRIES, *_OF_SCHEMAS))
 
 
 @dataclass(frozen=True, slots=True)

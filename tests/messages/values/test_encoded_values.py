@@ -293,6 +293,8 @@ def test_a_value_that_the_schema_does_not_take_is_named(name: str, value: Any, t
     [
         ({"b": [1]}, "a: there is no such column, and the schema has no default"),
         ({"a": [1], "c": [1]}, "c: no column of messages, and the record 'R' has no such field"),
+        ({"key": ["x"], "value_base64": ["x"]}, "value_base64: no column of messages"),
+        ({"event_time": [1]}, "value: there is no such column, nor one of a field"),
         ({"a": ["x"]}, "a: a column of string; the schema has int32"),
         ({"a": [1], "key": ["x"]}, "key: is a column of messages; the field of that name is the column 'value_key'"),
         ({"a": [1], "value": [1]}, "value: no column of messages, .* a column `value` is the whole value"),

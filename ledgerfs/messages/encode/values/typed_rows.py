@@ -129,6 +129,8 @@ def _fields_of(given: pa.Schema, record: Record | None, left_out: Sequence[str])
             raise InvalidRowsError(
                 f"is a column of messages; the field of that name is the column {column!r}", key=name
             )
+    if names and not others:
+        raise InvalidRowsError("there is no such column, nor one of a field of the record", key="value")
     return {by_column[column]: column for column in others}
 
 
