@@ -97,5 +97,5 @@ def test_what_is_refused_writes_nothing(
     spark: SparkSession, place: Place, expression: str, options: dict[str, str], text: str
 ) -> None:
     with pytest.raises(Exception, match=text):
-        write(spark.range(0, 1000, 1, 2).selectExpr(expression), place, **options)
+        write(spark.range(0, 1000, 1, 1).selectExpr(expression), place, **options)
     assert place.objects() == set()
