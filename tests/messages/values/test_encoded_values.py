@@ -237,6 +237,20 @@ def test_columns_are_fields_in_any_order_with_other_widths_and_defaults() -> Non
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("text", [pa.string(), pa.large_string(), pa.string_view()], ids=str)
+def test_columns_as_libraries_have_them(text: pa.DataType) -> None:
+    """pandas has categories, Polars large texts and views of texts, both dictionaries of these."""
+    schema = record(("a", ["null", "string"]), ("b", ["null", "string"]), ("c", {"type": "array", "items": "string"}))
+    values = pa.array(["x", None, "a text that is longer than a view is"], pa.string()).cast(text)
+    plain = pa.array(["x", "a text that is longer than a view is"], pa.string()).cast(text)
+    categories = pa.DictionaryArray.from_arrays(pa.array([0, None, 1], pa.uint32()), plain)
+    lists = pa.LargeListArray.from_arrays(pa.array([0, 1, 1, 2], pa.int64()), plain)
+    table = pa.table({"a": values, "b": categories, "c": lists})
+    rows = decoded(schema, encoded(schema, table)).to_pylist()
+    assert [one["a"] for one in rows] == [one["b"] for one in rows] == values.to_pylist()
+    assert [one["c"] for one in rows] == lists.to_pylist()
+
+
 def encoded_as(rows: TypedRows, table: pa.Table) -> list[bytes | None]:
     return [payload for one in rows.all_messages(table.to_batches()) for payload in one["value"].to_pylist()]
 

@@ -57,7 +57,7 @@ def cast_leaf(array: pa.Array, wanted: pa.DataType, place: Place) -> pa.Array:
     Raises `InvalidRowsError` for a column of another kind, and for the first value that the type does not have.
     """
     if pt.is_dictionary(array.type):
-        array = array.dictionary_decode()
+        array = _without_dictionary(array)
     if array.type != wanted:
         if pt.is_null(array.type):
             return pa.nulls(len(array), wanted)
@@ -70,6 +70,13 @@ def cast_leaf(array: pa.Array, wanted: pa.DataType, place: Place) -> pa.Array:
         ticks = array.cast(pa.int32() if pt.is_time32(wanted) else pa.int64()).fill_null(0).to_numpy()
         place.refuse((ticks < 0) | (ticks >= _PER_DAY[wanted.unit]), "is no time of a day")
     return array
+
+
+def _without_dictionary(array: pa.Array) -> pa.Array:
+    values = array.dictionary
+    if pt.is_string_view(values.type):  # which Arrow does not take from
+        values = values.cast(pa.string())
+    return values.take(array.indices)
 
 
 def _loses_zone(given: pa.DataType, wanted: pa.DataType) -> bool:

@@ -58,7 +58,7 @@ class TypedRows:
             if given.names.count(name) > 1:
                 raise InvalidRowsError("a column is there twice", key=name)
         made = cls(given, encoder, _fields_of(given, encoder.record, left_out), version)
-        made.messages(pa.RecordBatch.from_pylist([], given), 0)
+        made.messages(pa.RecordBatch.from_arrays([pa.nulls(0, one.type) for one in given], schema=given), 0)
         return made
 
     @property
