@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ledgerfs.bucket.wanted_topics import NamedTopic
 from ledgerfs.display import html_table, names_shown, printable
@@ -19,11 +19,14 @@ from ledgerfs.scan.options import (
     OnUndecodable,
     Order,
     PrivateKeys,
+    ScanOptions,
     Transactions,
     Values,
 )
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ledgerfs.bucket.bucket import Bucket
     from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
     from ledgerfs.ledgers.catalog import Catalog
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from ledgerfs.scan.message_id import MessageId
     from ledgerfs.scan.partitioned_scan import PartitionedScan
     from ledgerfs.scan.scan import Scan
+    from ledgerfs.scan.value_bytes import TopicLedgers
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,27 +178,38 @@ class Topic:
             Of a partitioned topic: ``partition``, one after the other; or ``publish_time``, where of the partitions' next messages the one
             published first comes next. The messages of a partition keep their order in both.
         """
-        # These import pyarrow and numba, which listing and copying do not need.
-        from ledgerfs.scan.partitioned_scan import PartitionedScan
-        from ledgerfs.scan.scan import make_scan
-
-        if order not in ORDERS:
-            raise InvalidOptionError(f"one of {', '.join(ORDERS)}", key=f"order={order!r}")
-        whole = make_scan(
-            self.name, (), columns=columns, start_time=start_time, end_time=end_time, clock_slack_ms=clock_slack_ms,
+        whole = self._of_no_ledgers(
+            columns, start_time=start_time, end_time=end_time, clock_slack_ms=clock_slack_ms,
             transactions=transactions, on_corrupt=on_corrupt, private_keys=private_keys, on_encrypted=on_encrypted,
             include_markers=include_markers, check_checksums=check_checksums, max_message_bytes=max_message_bytes,
-            values=values, schema_version=schema_version, flatten=flatten, on_undecodable=on_undecodable,
-            schemas=lambda: self.bucket.schemas_of(self.name),
+            values=values, schema_version=schema_version, flatten=flatten, on_undecodable=on_undecodable, order=order,
         )  # fmt: skip
         catalog = self.bucket.catalog
-        names = self._managed_ledgers(catalog)
         self.bucket.warn_of_unplaced(self._named.warned_of(catalog), catalog)
-        parts = [(topic_of(name), self.bucket.readers_of(name, catalog), catalog.missing_of(name)) for name in names]
-        if self.is_partitioned:
-            return PartitionedScan.of(whole, parts, order)
-        ((_, ledgers, missing),) = parts
-        return replace(whole, ledgers=ledgers, missing=missing)
+        topics = self._to_read(catalog)
+        if whole.values is not None and whole.values.await_values(whole.message_columns):
+            # This imports pyarrow and numba, which listing and copying do not need.
+            from ledgerfs.scan.value_bytes import value_bytes
+
+            whole = replace(whole, values=whole.values.learned(value_bytes(whole, topics)))
+        return self._table(whole, topics, order)
+
+    def json_type(
+        self, rows: int | None = None, *, order: Order = "partition", **options: Unpack[ScanOptions]
+    ) -> "pa.DataType":
+        """Return the type that `scan` with ``values="json"`` infers, but over the first ``rows`` values only; None for all.
+
+        As ``schema_version`` it spares a scan the reading of all values for their type; then fields that the type lacks are left out. The
+        options are those of `scan`.
+        """
+        # This imports numba and pyarrow.
+        from ledgerfs.scan.json_documents import inferred_type
+
+        whole = self._of_no_ledgers(("value",), order=order, **{**options, "values": "bytes"})
+        catalog = self.bucket.catalog
+        self.bucket.warn_of_unplaced(self._named.warned_of(catalog), catalog)
+        table = self._table(whole, self._to_read(catalog), order)
+        return inferred_type(table, rows, options.get("on_undecodable", "raise")).type
 
     def count(
         self,
@@ -277,6 +292,36 @@ class Topic:
         Raises as `ledgerfs.schemas.saved_schemas.SavedSchemas.versions`.
         """
         return self.bucket.schemas_of(self.name).versions
+
+    def _of_no_ledgers(
+        self,
+        columns: Sequence[str] | None,
+        *,
+        order: Order,
+        **options: Any,  # noqa: ANN401  (those of `scan`)
+    ) -> "Scan":
+        """Return a scan with these options; raises for invalid ones before anything is listed."""
+        # As above.
+        from ledgerfs.scan.scan import make_scan
+
+        if order not in ORDERS:
+            raise InvalidOptionError(f"one of {', '.join(ORDERS)}", key=f"order={order!r}")
+        return make_scan(self.name, (), columns=columns, schemas=lambda: self.bucket.schemas_of(self.name), **options)
+
+    def _to_read(self, catalog: "Catalog") -> "list[TopicLedgers]":
+        """Return the ledgers of the topic, or of its partitions."""
+        return [
+            (topic_of(name), self.bucket.readers_of(name, catalog), catalog.missing_of(name))
+            for name in self._managed_ledgers(catalog)
+        ]
+
+    def _table(self, whole: "Scan", topics: "Sequence[TopicLedgers]", order: Order) -> "Scan | PartitionedScan":
+        from ledgerfs.scan.partitioned_scan import PartitionedScan
+
+        if self.is_partitioned:
+            return PartitionedScan.of(whole, topics, order)
+        ((_, ledgers, missing),) = topics
+        return replace(whole, ledgers=ledgers, missing=missing)
 
     def _managed_ledgers(self, catalog: "Catalog") -> list[str | None]:
         return self._named.managed_ledgers(catalog)

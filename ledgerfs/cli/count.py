@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from ledgerfs.bucket.topic import Topic
     from ledgerfs.ledgers.dialect import Progress
     from ledgerfs.ledgers.missing_ledgers import MissingLedger
+    from ledgerfs.scan.partitioned_scan import PartitionedScan
+    from ledgerfs.scan.scan import Scan
 
 _DAMAGE = (CorruptObjectError, MissingLedgerError, ObjectNotFoundError, StaleObjectError, UnsupportedFormatError)
 
@@ -112,16 +114,19 @@ def _count_all(bucket: "Bucket", topics: "Sequence[Topic]", options: dict[str, A
 
     counts = []
     for topic, found in zip(topics, of_topics, strict=True):
-        scan = topic.scan((), **options)
-        scan.on_read = add
+        scan: Scan | PartitionedScan | None = None
         try:
+            # The type of JSON is inferred here, which meets the same damage.
+            scan = topic.scan((), **options)
+            scan.on_read = add
             messages: int | None = scan.count()
             is_damaged = say_left_out(scan, scan.undecodable)
         except _DAMAGE as error:
             say(str(error) if isinstance(error, MissingLedgerError) else f"{topic.name}: {error}")
             messages, is_damaged = None, True
         sums = sum(info.entries for info in found), sum(info.bytes for info in found)
-        counts.append(Count(topic.name, *sums, messages, is_damaged, scan.missing, len(scan.incomplete)))
+        left_out = (topic.missing, 0) if scan is None else (scan.missing, len(scan.incomplete))
+        counts.append(Count(topic.name, *sums, messages, is_damaged, *left_out))
     return counts
 
 

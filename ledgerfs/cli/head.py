@@ -58,8 +58,9 @@ def head(
 ) -> None:
     """Show the first messages of a topic: id, time of publishing, and what they hold.
 
-    Values are decoded by the topic's schema if one is saved in the bucket (ledgerfs schemas), unless --values says otherwise; those that
-    cannot be decoded are null, standard error tells why, and the exit code is 1. Bytes are shown as text, with \\x.. for what is not UTF-8
+    Values are decoded by the topic's schema if one is saved in the bucket (ledgerfs schemas), unless --values says otherwise; with
+    --values json they have the fields of all messages that are shown. Those that cannot be decoded are null, standard error tells why,
+    and the exit code is 1. Bytes are shown as text, with \\x.. for what is not UTF-8
     or would drive the terminal. Only as much is read as these messages take.
 
     \b
@@ -74,12 +75,12 @@ def head(
     announce_compiling()
     columns: tuple[str, ...] | None = scan.pop("columns", None)
     if as_json:
-        found = _scan(bucket.topic(topic), columns, scan, order)
+        found = _scan(bucket.topic(topic), columns, scan, order, messages)
         _print_json(found, messages)
     else:
         shown = columns or (*_SHOWN, *(("txn_id", "txn_state") if scan.get("transactions") == "all" else ()))
         names = tuple(dict.fromkeys((*_OF_EVERY_MESSAGE, *shown)))
-        found = _scan(bucket.topic(topic), names, scan, order)
+        found = _scan(bucket.topic(topic), names, scan, order, messages)
         _print_text(
             found, messages, _with_fields(shown, names, found.schema.names), is_cut=sys.stdout.isatty() and not full
         )
@@ -88,10 +89,18 @@ def head(
 
 
 def _scan(
-    topic: "Topic", columns: tuple[str, ...] | None, given: dict[str, Any], order: Order
+    topic: "Topic", columns: tuple[str, ...] | None, given: dict[str, Any], order: Order, messages: int
 ) -> "Scan | PartitionedScan":
-    """Return a scan whose values are typed if nothing else is asked for and a usable schema is known."""
+    """Return a scan whose values are typed if nothing else is asked for and a usable schema is known.
+
+    The type of JSON is that of the messages that are shown.
+    """
     options = {"values": "auto", "on_undecodable": "null", **given}
+    if options["values"] == "json" and "schema_version" not in given:
+        # This imports numba and pyarrow, which --help does not need.
+        from ledgerfs.scan.json_documents import InferredType
+
+        options["schema_version"] = InferredType(topic.json_type(messages, order=order, **options))
     try:
         return topic.scan(columns, **options, order=order)
     except _UNUSABLE as error:

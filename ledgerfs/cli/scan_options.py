@@ -121,20 +121,21 @@ _OPTIONS = (
     click.option(
         "--values",
         type=click.Choice(CHOICES["values"]),
-        help="Values as they are (default, but for head), as columns by the topic's saved schemas (ledgerfs schemas), or auto: as columns "
-        "where a schema is known.",
+        help="Values as they are (default, but for head); typed: as columns by the topic's saved schemas (ledgerfs schemas); json: as "
+        "columns of whatever fields all of them have, which reads them twice; or auto: typed where a schema is known.",
     ),
     click.option(
         "--schema-version",
         metavar="VERSION",
         callback=_schema_version,
-        help="As what typed values are read: latest (default), a number, a file with an Avro schema, or each: as they were written.",
+        help="As what values are read: latest (default), a number, a file with an Avro schema, or each: as they were written. For json "
+        "only a file, with which they are read once.",
     ),
     click.option(
         "--flatten",
         is_flag=True,
         default=None,
-        help="The fields of typed values as columns beside the others, without `value`.",
+        help="The fields of values as columns beside the others, without `value`.",
     ),
     click.option(
         "--on-undecodable",

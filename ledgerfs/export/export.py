@@ -11,15 +11,13 @@ chunk. A ledger whose messages may still change is exported again when a ledger 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ledgerfs.bucket.topic import Topic
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.export.folder import Exported, ExportFolder
 from ledgerfs.export.identity import told_bucket
 from ledgerfs.formats.local_paths import LocalPath, local_path
-from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
-from ledgerfs.formats.schemas.schema_versions import TopicSchemas
 from ledgerfs.formats.topic_names import split_partition
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.ledgers.dialects_known import AUTO
@@ -35,9 +33,11 @@ from ledgerfs.scan.options import OnCorrupt, OnEncrypted, OnUndecodable, Private
 from ledgerfs.scan.partitioned_scan import PartitionedScan
 from ledgerfs.scan.scan import Scan
 from ledgerfs.scan.topic_entries import Reach
-from ledgerfs.scan.typed_values import TypedValues
 from ledgerfs.scan.value_reading import Undecodable, add_undecodable
 from ledgerfs.tables.table_files import TABLE_KINDS, write_table
+
+if TYPE_CHECKING:
+    from ledgerfs.formats.schemas.schema_info import SchemaInfo
 
 
 @dataclass(slots=True)
@@ -129,7 +129,8 @@ def export_topic(
     transactions
         As in `Topic.scan`, except ``readable``, which is not known for a single ledger.
     values, schema_version, flatten, on_undecodable
-        As in `Topic.scan`. A folder is of the schemas that were known when it was begun: with others it is another export.
+        As in `Topic.scan`. A folder is of the schemas that were known when it was begun: with others it is another export. So is one of
+        ``values="json"`` when ledgers that came since have changed the type of all; each export reads the topic for that type.
 
     Raises
     ------
@@ -278,17 +279,5 @@ def _contents_of(topic: Topic, scan: Scan, kind: str, private_keys: Iterable[str
         "clock_slack_ms": scan.clock_slack_ms,
         "private_keys": sorted(private_keys),
         # Folders of bytes say nothing of values, as those of earlier versions.
-        **({} if scan.values is None else _told_values(scan.values)),
-    }
-
-
-def _told_values(values: TypedValues) -> dict[str, Any]:
-    """Return what decides how values become columns, as JSON values."""
-    wanted = None if values.wanted is None else TopicSchemas((SchemaVersion(0, values.wanted),))
-    return {
-        "values": "typed",
-        "schema_version": "each" if wanted is None else wanted.digest,
-        "flatten": values.flatten,
-        "on_undecodable": values.on_undecodable,
-        "schemas": values.schemas.digest,
+        **({} if scan.values is None else scan.values.described),
     }

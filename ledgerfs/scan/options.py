@@ -11,7 +11,7 @@ Transactions = Literal["committed", "readable", "all"]
 OnEncrypted = Literal["raise", "null", "skip"]
 OnCorrupt = Literal["raise", "skip"]
 Order = Literal["partition", "publish_time"]
-Values = Literal["bytes", "typed", "auto"]
+Values = Literal["bytes", "typed", "json", "auto"]
 OnUndecodable = Literal["raise", "null", "skip"]
 PrivateKeys = Mapping[str, str | bytes | PathLike[str]]
 """{name of the key in Pulsar: PEM, or the path of a PEM file}."""

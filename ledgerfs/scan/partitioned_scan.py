@@ -11,17 +11,15 @@ import pyarrow as pa
 
 from ledgerfs.display import names_shown, printable
 from ledgerfs.ledgers.missing_ledgers import MissingLedger, missing_error
-from ledgerfs.ledgers.reader import LedgerReader, OnRead
+from ledgerfs.ledgers.reader import OnRead
 from ledgerfs.ledgers.row_dependencies import Basis
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.decode.entries import Skipped
 from ledgerfs.scan.merged_batches import merged_by_publish_time
 from ledgerfs.scan.options import Order
 from ledgerfs.scan.scan import Scan, schema_table
+from ledgerfs.scan.value_bytes import TopicLedgers
 from ledgerfs.scan.value_reading import Undecodable, add_undecodable
-
-PartitionLedgers = tuple[str, Sequence[LedgerReader], Sequence[MissingLedger]]
-"""Name of a partition, its ledgers, and its ledgers that cannot be read."""
 
 
 @dataclass(slots=True)
@@ -63,7 +61,7 @@ class PartitionedScan:
         return schema_table(self)
 
     @classmethod
-    def of(cls, whole: Scan, partitions: Sequence[PartitionLedgers], order: Order) -> "PartitionedScan":
+    def of(cls, whole: Scan, partitions: Sequence[TopicLedgers], order: Order) -> "PartitionedScan":
         """Return the scan of some partitions, with the options of ``whole``, a scan of no ledgers."""
         names, options = whole.message_columns, whole.options
         if not names:

@@ -24,12 +24,14 @@ from ledgerfs.messages.decode.entry_fields import rows_in_transactions
 from ledgerfs.messages.decode.payloads import Decrypt
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS, schema_of
 from ledgerfs.scan.earlier_chunks import EarlierChunks
+from ledgerfs.scan.json_documents import json_values
 from ledgerfs.scan.options import require_choices, require_known, require_of_parts
 from ledgerfs.scan.reread_damaged import walk_entries
+from ledgerfs.scan.shown_values import ShownValues
 from ledgerfs.scan.time_pruning import Pruned, TimePruning
 from ledgerfs.scan.topic_entries import Reach, read_entries
 from ledgerfs.scan.transaction_outcomes import Known, TransactionOutcomes
-from ledgerfs.scan.typed_values import TypedValues, typed_values
+from ledgerfs.scan.typed_values import typed_values
 from ledgerfs.scan.value_reading import Undecodable, ValueReading
 
 if TYPE_CHECKING:
@@ -92,7 +94,7 @@ class Scan:
     incomplete: list[Incomplete] = field(default_factory=list)
     missing: Sequence[MissingLedger] = ()
     basis: Basis = field(default_factory=Basis.unknown)
-    values: TypedValues | None = None
+    values: ShownValues | None = None
     undecodable: list[Undecodable] = field(default_factory=list)
 
     def __repr__(self) -> str:
@@ -144,7 +146,7 @@ class Scan:
         # A decoder needs a column to count rows; this one costs almost nothing, and only its length is used.
         return (batch.select([]) for batch in self._read(replace(self.options, columns=("ledger_id",))))
 
-    def _read_typed(self, values: TypedValues) -> Iterator[pa.RecordBatch]:
+    def _read_typed(self, values: ShownValues) -> Iterator[pa.RecordBatch]:
         """Read what values are decoded from, and yield batches of the wanted columns."""
         self.undecodable = []
         wanted = self.message_columns
@@ -304,9 +306,10 @@ def make_scan(
     schemas: Callable[[], TopicSchemas] = TopicSchemas,
     **options: Any,  # noqa: ANN401  (fields of DecodeOptions)
 ) -> Scan:
-    """Return a scan from the arguments that users give; ``schemas`` is asked for those of the topic if values are not to be bytes.
+    """Return a scan from the arguments that users give; ``schemas`` is asked for those of the topic if values are read by them.
 
-    Raises `InvalidOptionError` for an invalid column, time or choice, and as `typed_values`.
+    Raises `InvalidOptionError` for an invalid column, time or choice, and as `typed_values` and `json_values`. A scan whose
+    `ShownValues.await_values` cannot be read before it has learned the type.
     """
     require_known(options)
     require_choices({"transactions": transactions, **options})
@@ -319,12 +322,26 @@ def make_scan(
         columns = (*DEFAULT_COLUMNS, "txn_state")
     schema_of(columns)
     of_values = {name: options.pop(name) for name in _OF_VALUES if name in options}
-    values = None if of_values.get("values", "bytes") == "bytes" else typed_values(topic, schemas(), **of_values)
+    values = _shown_values(topic, schemas, **of_values)
     decode = replace(DecodeOptions(columns, milliseconds_of(start_time), milliseconds_of(end_time)), **options)
     decrypt = _decrypt_with(private_keys)
     return Scan(
         topic, ledgers, decode, transactions, decrypt, clock_slack_ms=clock_slack_ms, missing=missing, values=values
     )
+
+
+def _shown_values(
+    topic: str,
+    schemas: Callable[[], TopicSchemas],
+    values: str = "bytes",
+    **of_values: Any,  # noqa: ANN401  (arguments of users)
+) -> ShownValues | None:
+    match values:
+        case "bytes":
+            return None
+        case "json":
+            return json_values(**of_values)
+    return typed_values(topic, schemas(), values=values, **of_values)
 
 
 def _gives_up(decoder: TopicDecoder) -> bool:

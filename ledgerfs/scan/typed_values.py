@@ -1,26 +1,27 @@
-"""Values as columns: how a scan shows them, and what the schemas of its topic make of them."""
+"""Values as columns by the schemas of their topic."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from ledgerfs.errors import InvalidOptionError, UnknownSchemaError
-from ledgerfs.formats.schemas.schema_info import ANY_VERSION, SchemaInfo, SchemaVersion
+from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.formats.schemas.schema_versions import TopicSchemas
-from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
 from ledgerfs.messages.values.decoders import decoder_of
 from ledgerfs.messages.values.key_values import KEY_COLUMNS
 from ledgerfs.scan.options import OnUndecodable
+from ledgerfs.scan.shown_values import Decoding, ShownValues
+from ledgerfs.scan.values_by_version import ValuesByVersion, fields_of_each
 
-NEEDED = ("ledger_id", "entry_id", "batch_index", "publish_time", "schema_version", "value")
-"""Columns that are read to decode values, and to name those that cannot be."""
+_NEEDED = ("publish_time", "schema_version", "value")
 
 
 @dataclass(frozen=True, slots=True)
 class TypedValues:
-    """How a scan shows values.
+    """The schemas that values are decoded by. A `ValueSource`.
 
     Attributes
     ----------
@@ -30,75 +31,56 @@ class TypedValues:
         The schema that all values are read as; None for a struct with a field for each version, as it was written.
     type
         What values become.
-    flatten
-        Whether the fields of a struct are columns beside the others.
 
     """
 
     schemas: TopicSchemas
     wanted: SchemaInfo | None
     type: pa.DataType
-    flatten: bool = False
-    on_undecodable: OnUndecodable = "raise"
 
     @classmethod
-    def of(
-        cls,
-        schemas: TopicSchemas,
-        wanted: SchemaInfo | None,
-        *,
-        flatten: bool = False,
-        on_undecodable: OnUndecodable = "raise",
-    ) -> "TypedValues":
+    def of(cls, schemas: TopicSchemas, wanted: SchemaInfo | None) -> "TypedValues":
         """Return it with the type that the schemas make; raises `InvalidSchemaError`."""
         kind = (
             pa.struct([(name, decoder_of(one.schema).type) for name, one in fields_of_each(schemas)])
             if wanted is None
             else decoder_of(wanted).type
         )
-        return cls(schemas, wanted, kind, flatten, on_undecodable)
+        return cls(schemas, wanted, kind)
 
-    def are_needed(self, wanted: Sequence[str]) -> bool:
-        """Whether values have to be decoded for some columns."""
-        return "value" in wanted or self.on_undecodable == "skip"
-
-    def columns_for(self, wanted: Sequence[str]) -> tuple[str, ...]:
-        """Return the columns that have to be read for those that are wanted."""
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """Columns that values are decoded from."""
         are_pairs = any(one.schema.type == "KEY_VALUE" for one in self.schemas.versions)
-        needed = (*NEEDED, *KEY_COLUMNS) if are_pairs else NEEDED
-        return (*wanted, *(name for name in needed if name not in wanted))
+        return (*_NEEDED, *KEY_COLUMNS) if are_pairs else _NEEDED
 
-    def schema_for(self, wanted: Sequence[str]) -> pa.Schema:
-        """Return names and types of the columns."""
-        fields: list[pa.Field] = []
-        for name in wanted:
-            fields += self._fields_of_value(wanted) if name == "value" else [MESSAGE_SCHEMA.field(name)]
-        return pa.schema(fields)
+    @property
+    def described(self) -> Mapping[str, Any]:
+        """Digests of the schemas, as JSON values."""
+        wanted = None if self.wanted is None else TopicSchemas((SchemaVersion(0, self.wanted),))
+        return {
+            "values": "typed",
+            "schema_version": "each" if wanted is None else wanted.digest,
+            "schemas": self.schemas.digest,
+        }
 
-    def _fields_of_value(self, wanted: Sequence[str]) -> list[pa.Field]:
-        kind = self.type
-        if not self.flatten or not pa.types.is_struct(kind):
-            return [pa.field("value", kind)]
-        taken = {name for name in wanted if name != "value"}
-        fields = []
-        for one in kind:
-            name = one.name
-            # A field may have the name that another one is given.
-            while name in taken or (name != one.name and name in kind.names):
-                name = f"value_{name}"
-            fields.append(one.with_name(name))
-        return fields
+    @property
+    def learned_options(self) -> Mapping[str, Any]:
+        """None."""
+        return {}
 
+    @property
+    def awaits_values(self) -> bool:
+        """False: the schemas tell the type."""
+        return False
 
-def fields_of_each(schemas: TopicSchemas) -> list[tuple[str, SchemaVersion]]:
-    """Return the versions by the names of their fields: ``v0``, ``v0_2`` for the second schema that had the number, ``any``."""
-    named: dict[str, SchemaVersion] = {}
-    for one in schemas.versions:
-        if not one.is_deletion:
-            again = sum(other.version == one.version for other in named.values())
-            name = "any" if one.version == ANY_VERSION else f"v{one.version}"
-            named[name + (f"_{again + 1}" if again else "")] = one
-    return list(named.items())
+    def learned(self, batches: Iterable[pa.RecordBatch]) -> "TypedValues":  # noqa: ARG002  (values tell nothing new)
+        """Return itself."""
+        return self
+
+    def decoding(self) -> Decoding:
+        """Begin an iteration over batches."""
+        return ValuesByVersion(self.schemas, self.wanted, self.type)
 
 
 def typed_values(
@@ -109,8 +91,8 @@ def typed_values(
     schema_version: object = "latest",
     flatten: bool = False,
     on_undecodable: OnUndecodable = "raise",
-) -> TypedValues | None:
-    """Return how a scan shows values, from the arguments that users give; None for bytes.
+) -> ShownValues | None:
+    """Return how a scan shows values by schemas, from the arguments that users give; None for bytes.
 
     Raises `InvalidOptionError` for an invalid choice, and `UnknownSchemaError` if the topic has no schema that is known.
     """
@@ -136,7 +118,7 @@ def typed_values(
         case _:
             reason = "expected the number of a version, 'latest', 'each', or a schema"
             raise InvalidOptionError(reason, key=f"schema_version={schema_version!r}")
-    return TypedValues.of(schemas, wanted, flatten=flatten, on_undecodable=on_undecodable)
+    return ShownValues(TypedValues.of(schemas, wanted), flatten, on_undecodable)
 
 
 def _unknown(topic: str, schemas: TopicSchemas, version: object) -> UnknownSchemaError:

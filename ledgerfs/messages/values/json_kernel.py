@@ -71,7 +71,7 @@ class Kind(IntEnum):
     ANY = 6
     RAW_OBJECT = 7
     BYTES = 8  # (how many, or -1)
-    RECORD = 9  # (table of fields)
+    RECORD = 9  # (table of fields, reason of one with a field that is not among them, or 0 if that is left out)
     ITEMS = 10  # (type of items; table of how many blanks, the node that counts items, and the blanks)
     PAIRS = 11  # (type of values; the same, the first blank being the key)
     CHOICE = 12  # (table of branches)
@@ -216,6 +216,8 @@ def _read(types, numbers, names, levels, data, at, end, words, nodes, texts, use
                     return at
                 if kind_of >= 0:
                     break
+                if types[outer, SECOND] != 0:
+                    return -types[outer, SECOND]
                 at = skip_value(data, at, end, stack, top, MOST_DEPTH - top // FRAME)
                 if at < 0:
                     return at

@@ -68,6 +68,7 @@ _RANGES = {
     pa.time64("ns"): ((0, 86_400_000_000_000 - 1), "no time of day in nanoseconds"),
 }
 _NO_JSON = "it is no JSON"
+_HAS_MORE = "it has a field that its type lacks, which was inferred without it"
 _WRITTEN_AS = {"float": "real", "double": "real", "string": "text"}
 _BY_GIVEN = {
     OBJECT_GIVEN: ("object",),
@@ -94,12 +95,13 @@ class JsonTypes:
     reasons: tuple[str, ...]
 
 
-def json_types(schema: AvroSchema | pa.DataType) -> JsonTypes:
-    """Return the types of documents of a schema, or of those that become an Arrow type.
+def json_types(schema: AvroSchema | pa.DataType, *, is_closed: bool = False) -> JsonTypes:
+    """Return the types of documents of a schema, or of those that become an Arrow type; fields that it lacks are left out.
 
-    Raises `InvalidSchemaError` for an Arrow type that JSON is not read as, and for more columns than any real schema has.
+    With ``is_closed`` an object that has such a field is none of the type. Raises `InvalidSchemaError` for an Arrow type that JSON is not
+    read as, and for more columns than any real schema has.
     """
-    table = _Table()
+    table = _Table(is_closed)
     is_avro = isinstance(schema, AvroSchema)
     return table.finished(table.add_avro(schema.root, _Place(())) if is_avro else table.add_arrow(schema, _Place(())))
 
@@ -127,9 +129,10 @@ class _Place:
 class _Table:
     """Collects types; a type's row is there before those of its parts, and is filled in after them."""
 
+    is_closed: bool = False
     nodes: Numbering = field(default_factory=Numbering)
     rows: list[list[int]] = field(default_factory=list)
-    reasons: list[str] = field(default_factory=lambda: [_NO_JSON])
+    reasons: list[str] = field(default_factory=lambda: [_NO_JSON, _HAS_MORE])
     to: Assembler = field(default_factory=Assembler)
 
     def finished(self, column: Column) -> JsonTypes:
@@ -272,7 +275,8 @@ class _Table:
             types.append(len(self.rows))
             fields.append((name, make()))
         table, _ = self.to.table(self._fields([name for name, _ in parts], types))
-        self._end(row, Kind.RECORD, mark, -1, table, 0, place.is_no("no object"))
+        more = Reason.OF_PROGRAM + self.reasons.index(_HAS_MORE) if self.is_closed else 0
+        self._end(row, Kind.RECORD, mark, -1, table, more, place.is_no("no object"))
         column = Struct(tuple(fields))
         return column if is_branch else Nullable(mark, column)
 

@@ -36,9 +36,12 @@ class JsonDecoder:
         return cls(json_types(schema if isinstance(schema, AvroSchema) else parse_avro_schema(schema)))
 
     @classmethod
-    def of_type(cls, kind: pa.DataType) -> "JsonDecoder":
-        """Return one that makes arrays of an Arrow type, in which text takes what is no text as JSON; raises `InvalidSchemaError`."""
-        return cls(json_types(kind))
+    def of_type(cls, kind: pa.DataType, *, is_closed: bool = False) -> "JsonDecoder":
+        """Return one that makes arrays of an Arrow type, in which text takes what is no text as JSON.
+
+        Fields that the type lacks are left out; with ``is_closed`` a document that has one cannot be decoded. Raises `InvalidSchemaError`.
+        """
+        return cls(json_types(kind, is_closed=is_closed))
 
     def decode(self, data: Bytes, starts: Int64, ends: Int64, valid: Mask | None = None) -> tuple[pa.Array, Int64]:
         """Return an array of the documents ``data[starts[i] : ends[i]]``, and the reason for each that could not be decoded.

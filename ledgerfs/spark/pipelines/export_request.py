@@ -10,8 +10,6 @@ from ledgerfs.bucket.partition_plan import DEFAULT_PARTITION_BYTES, PartitionPla
 from ledgerfs.bucket.wanted_topics import wanted_ledgers
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.export.identity import told_bucket
-from ledgerfs.formats.schemas.schema_info import SchemaVersion
-from ledgerfs.formats.schemas.schema_versions import TopicSchemas
 from ledgerfs.ledgers.dialects_known import AUTO
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
 from ledgerfs.scan.options import require_of_parts
@@ -95,7 +93,7 @@ class CheckedRequest:
         probe = make_scan("", (), **{**scan, "values": "bytes"})
         columns = layout.columns_of_files(probe.schema.names)
         others = {name: value for name, value in scan.items() if name != "columns"}
-        values = _values(storage, request, others)
+        values = _values(storage, request, {**others, "columns": columns})
         described = {
             "bucket": told_bucket(storage.bucket()),
             # Folders of earlier versions say nothing where all dialects were read.
@@ -109,7 +107,8 @@ class CheckedRequest:
             "private_keys": sorted(keys),
             **_told_values(values, columns, scan),
         }
-        return cls(layout, columns, request.format, others, probe, described, values)
+        asked = values.options_of_tasks(others)
+        return cls(layout, columns, request.format, asked, probe, described, values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +148,7 @@ def left_to_do(
 
 
 def _values(storage: Storage, request: ExportRequest, scan: Mapping[str, Any]) -> QueryValues:
-    """Return how the values of a request are shown, by the schemas that the bucket has now."""
+    """Return how the values of a request are shown, by the schemas, or the messages, that the bucket has now."""
     if are_bytes(scan):
         return QueryValues()
     bucket = storage.bucket()
@@ -159,22 +158,18 @@ def _values(storage: Storage, request: ExportRequest, scan: Mapping[str, Any]) -
 def _told_values(values: QueryValues, columns: Sequence[str], scan: Mapping[str, Any]) -> dict[str, Any]:
     """Return what decides how values become columns, as JSON values; nothing for bytes, of which earlier versions say nothing.
 
-    The schemas that values are decoded by are a mark of each ledger (`LedgerIds`): with others, it is read again.
+    The schemas that values are decoded by are a mark of each ledger (`LedgerIds`): with others, it is read again. A type that was inferred
+    is that of all files.
     """
     shown = values.shown
     if shown is None:
         return {}
+    told = {name: one for name, one in shown.described.items() if name != "schemas"}
     version = scan.get("schema_version", "latest")
-    if not isinstance(version, int | str) and shown.wanted is not None:
-        version = TopicSchemas((SchemaVersion(0, shown.wanted),)).digest
+    if isinstance(version, int | str):
+        told["schema_version"] = version
     types = "".join(f"{one.name}: {one.type}\n" for one in values.message_schema(columns))
-    return {
-        "values": "typed",
-        "schema_version": version,
-        "flatten": shown.flatten,
-        "on_undecodable": shown.on_undecodable,
-        "types": sha256(types.encode()).hexdigest(),
-    }
+    return {**told, "types": sha256(types.encode()).hexdigest()}
 
 
 def _key(source: object) -> object:

@@ -52,7 +52,8 @@ class LedgerfsDataSource(DataSource):
 
         options = self._read_options()
         values = plan_values(options) if self._values is None else self._values
-        return MessageReader(options, WantedColumns.of(schema, options.scan, values), values)
+        columns = WantedColumns.of(schema, options.scan, values)
+        return MessageReader(replace(options, scan=values.options_of_tasks(options.scan)), columns, values)
 
     def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
         """Return a writer of rows of this schema as messages."""

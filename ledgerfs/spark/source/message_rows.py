@@ -66,7 +66,7 @@ class WantedColumns:
         Raises `InvalidOptionError` for an unknown column, and `InvalidRowsError` for one of another type.
         """
         names = tuple(one.name for one in schema)
-        is_flat = values.shown is not None and values.shown.flatten and pa.types.is_struct(values.shown.type)
+        is_flat = values.shown is not None and values.shown.is_flat
         wanted = cls(columns_read(scan), names) if is_flat else cls(names)
         known = {one.name: one.dataType for one in spark_schema(values.columns(wanted.read).schema)}
         for one in schema:

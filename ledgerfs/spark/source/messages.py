@@ -77,6 +77,7 @@ def read_messages(
     values = plan_values(options)
     made = spark_schema(values.columns(columns).schema)
     parts = plan_parts(options, values, tell_missing)
+    asked = values.options_of_tasks(scan)
 
     def tell(scan: "Scan") -> None:
         if left_out is not None:
@@ -84,7 +85,7 @@ def read_messages(
 
     def read(told: tuple[Told, Schemas]) -> Iterator[pa.RecordBatch]:
         part, schemas = told
-        batches = read_partition(Partition.of(part), where, columns, scan, on_end=tell, schemas=schemas)
+        batches = read_partition(Partition.of(part), where, columns, asked, on_end=tell, schemas=schemas)
         return batches if each_batch is None else map(each_batch, batches)
 
     return distribute(spark, parts, read, made if schema is None else schema)

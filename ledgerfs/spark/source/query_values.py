@@ -1,7 +1,8 @@
 """What the values of a query become, and the schemas that its tasks decode them by.
 
 Schemas are looked up when a query is planned: Spark has to know its types before any row is read. Each task gets those of its own topics
-with its part, some kilobytes, and asks the store for none.
+with its part, some kilobytes, and asks the store for none. The type of documents without a schema is inferred then, which reads all that
+the query reads; tasks get it among the options of their scans.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +25,7 @@ from ledgerfs.spark.source.spark_types import SparkColumns
 from ledgerfs.storage.ordered_map import ordered_map
 
 if TYPE_CHECKING:
-    from ledgerfs.scan.typed_values import TypedValues
+    from ledgerfs.scan.shown_values import ShownValues
 
 Schemas = Mapping[str, TopicSchemas]
 """Schemas of some topics, by the beginnings of their managed ledgers' names, which partitions share."""
@@ -40,14 +41,14 @@ class QueryValues:
     Attributes
     ----------
     schemas
-        Those of its topics; none if values are bytes.
+        Those of its topics; none if values are not read by any.
     shown
         What one of the topics makes of them, and so all others; None for bytes.
 
     """
 
     schemas: Schemas = field(default_factory=dict)
-    shown: "TypedValues | None" = None
+    shown: "ShownValues | None" = None
 
     def columns(self, columns: Sequence[str] | None) -> SparkColumns:
         """Return columns of the message table as Spark has them; raises `InvalidOptionError` for an unknown one."""
@@ -58,6 +59,10 @@ class QueryValues:
         read = schema_of(columns)
         return read if self.shown is None else self.shown.schema_for(read.names)
 
+    def options_of_tasks(self, scan: Mapping[str, Any]) -> dict[str, Any]:
+        """Return options of a scan with what was learned of the values: with these nothing is read for their type."""
+        return {**scan, **({} if self.shown is None else self.shown.source.learned_options)}
+
     def of_part(self, part: Told) -> dict[str, TopicSchemas]:
         """Return the schemas that a part of a plan needs."""
         names = dict.fromkeys(owner_of(run[0]) for run in part)
@@ -67,8 +72,12 @@ class QueryValues:
 def values_of(bucket: Bucket, managed_ledgers: Iterable[str | None], scan: Mapping[str, Any]) -> QueryValues:
     """Return what the values of some managed ledgers become, with the options of `Topic.scan`; asks the store for their schemas.
 
+    If their type is inferred, all that the scans read is read.
+
     Raises
     ------
+    LedgerfsError
+        As these scans, if they are read.
     UnknownSchemaError
         A topic without schema, and ``values="typed"``.
     InvalidOptionError
@@ -77,14 +86,16 @@ def values_of(bucket: Bucket, managed_ledgers: Iterable[str | None], scan: Mappi
         A schema that is none.
 
     """
-    return with_topics(QueryValues(), bucket, managed_ledgers, scan)
+    if are_by_schemas(scan):
+        return with_topics(QueryValues(), bucket, managed_ledgers, scan)
+    return QueryValues(shown=_shown_alike(bucket, managed_ledgers, scan))
 
 
 def with_topics(
     known: QueryValues, bucket: Bucket, managed_ledgers: Iterable[str | None], scan: Mapping[str, Any]
 ) -> QueryValues:
     """Return the same with those managed ledgers that are not among them; raises as `values_of`."""
-    if are_bytes(scan):
+    if not are_by_schemas(scan):
         return known
     new = [name for name in dict.fromkeys(map(owner_of, managed_ledgers)) if name not in known.schemas]
     found = dict(zip(new, ordered_map(partial(_saved, bucket), new, _THREADS, "ledgerfs-schemas"), strict=True))
@@ -100,6 +111,11 @@ def with_topics(
 def are_bytes(scan: Mapping[str, Any]) -> bool:
     """Return whether a scan with these options shows values as they are."""
     return bool(scan.get("values", "bytes") == "bytes")
+
+
+def are_by_schemas(scan: Mapping[str, Any]) -> bool:
+    """Return whether a scan with these options decodes values by the schemas of their topics."""
+    return scan.get("values", "bytes") in {"typed", "auto"}
 
 
 def topics_to_read(
@@ -134,7 +150,27 @@ def _saved(bucket: Bucket, name: str) -> TopicSchemas:
     return bucket.schemas_of(topic_of(name or None))
 
 
-def _shown(name: str, schemas: TopicSchemas, scan: Mapping[str, Any]) -> "TypedValues | None":
+def _shown_alike(
+    bucket: Bucket, managed_ledgers: Iterable[str | None], scan: Mapping[str, Any]
+) -> "ShownValues | None":
+    """Return how the values of all these are shown, whatever their schemas are."""
+    # These import numba, as below.
+    from ledgerfs.scan.scan import make_scan
+    from ledgerfs.scan.value_bytes import value_bytes
+
+    whole = make_scan("", (), **scan)
+    shown = whole.values
+    if shown is None or not shown.await_values(whole.message_columns):
+        return shown
+    catalog = bucket.catalog
+    topics = [
+        (topic_of(name), bucket.readers_of(name, catalog), catalog.missing_of(name))
+        for name in dict.fromkeys(managed_ledgers)
+    ]
+    return shown.learned(value_bytes(whole, topics))
+
+
+def _shown(name: str, schemas: TopicSchemas, scan: Mapping[str, Any]) -> "ShownValues | None":
     # This imports numba, which the planning of bytes does not need.
     from ledgerfs.scan.scan import make_scan
 
@@ -146,7 +182,7 @@ def _shown(name: str, schemas: TopicSchemas, scan: Mapping[str, Any]) -> "TypedV
         raise InvalidSchemaError(error.reason, key=error.key or topic) from error
 
 
-def _require_same(first: str, shown: "TypedValues | None", name: str, other: "TypedValues | None") -> None:
+def _require_same(first: str, shown: "ShownValues | None", name: str, other: "ShownValues | None") -> None:
     """Raise `InvalidOptionError` if the values of two topics do not have one type."""
     types = [None if one is None else one.type for one in (shown, other)]
     if types[0] == types[1]:

@@ -2,13 +2,13 @@
 
 A table depends on more than its ledger: a chunked message may begin in an earlier ledger, the outcome of a transaction may be in a later
 one, perhaps one that is not there yet. So each table has a key, of what never changes for it (bucket, ledger, options), and a state, a
-digest of the topic's present ledgers, which matters only to tables that are not final. Where values are columns, the key is of the topic's
-schemas, too.
+digest of the topic's present ledgers, which matters only to tables that are not final. Where values are columns, the key is also of what
+decides these: the topic's schemas, or a type that was inferred over all its ledgers.
 """
 
 import os
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
@@ -26,14 +26,18 @@ from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.ledgers.row_dependencies import TopicState
 from ledgerfs.scan.options import require_of_files
 from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs.vfs.views.inferred_types import InferredTypes
 
 if TYPE_CHECKING:
     from ledgerfs.formats.schemas.schema_versions import TopicSchemas
     from ledgerfs.scan.scan import Scan
+    from ledgerfs.scan.shown_values import ShownValues
 
 _TOPICS = 16
 _RENDERER = 3
 """Raise this when the same ledger is to make another table, so that older files are not used any more."""
+
+_Infer = Callable[["Scan", Catalog, str | None], "ShownValues | None"]
 
 
 class LedgerSource(Protocol):
@@ -82,27 +86,40 @@ class LedgerTables:
         self._catalog: Catalog | None = None
         self._topics: LRUCache[str | None, _Topic] = LRUCache(_TOPICS)
         self._unread: set[str | None] = set()
+        self._types = InferredTypes(source.reader)
         self._lock = ForkLock()
 
     def table(self, ref: LedgerRef, kind: str) -> "LedgerTable":
-        """Return a ledger's table as a file of one kind, by the present catalog; nothing of it is read but the schemas of its topic.
+        """Return a ledger's table as a file of one kind, by the present catalog; what values become is found out once for it.
 
-        These are read once for a topic of a catalog. Raises as `Bucket.schemas_of`.
+        For that the schemas of the topic are read; or all its messages, where their type is inferred. Raises as `Bucket.schemas_of`, and as
+        reading what is not damaged.
         """
         topic = self._topic_of(ref)
-        known = () if topic.schemas is None else (topic.schemas.digest,)
-        return LedgerTable(self._source, self._scan_options, topic, ref, self.key(ref, kind, *known))
+        if not topic.are_values_known:
+            topic = self._with_values(ref, topic, self._types.learned)
+        return self._table(ref, kind, topic)
 
     def table_if_known(self, ref: LedgerRef, kind: str) -> "LedgerTable | None":
-        """Return what `table` does; None where the schemas cannot be read, which is tried once for a topic of a catalog."""
+        """Return what `table` does; None where no type was inferred yet, for which listing a folder does not read a topic.
+
+        None, too, where the schemas cannot be read, which is tried once for a topic of a catalog.
+        """
         if ref.managed_ledger in self._unread and self._source.catalog is self._catalog:
             return None
         try:
-            return self.table(ref, kind)
+            topic = self._topic_of(ref)
+            if not topic.are_values_known:
+                topic = self._with_values(ref, topic, lambda _, *of: self._types.known(*of))
         except LedgerfsError:
             # Whoever opens the file is told why; the others of its folder can be listed.
             self._unread.add(ref.managed_ledger)
             return None
+        return self._table(ref, kind, topic) if topic.are_values_known else None
+
+    def _table(self, ref: LedgerRef, kind: str, topic: "_Topic") -> "LedgerTable":
+        of_values = () if topic.values is None else (repr(sorted(topic.values.described.items())),)
+        return LedgerTable(self._source, self._scan_options, topic, ref, self.key(ref, kind, *of_values))
 
     def key(self, ref: LedgerRef, kind: str, *of_values: str) -> str:
         """Return the key of a ledger's file of one kind: 64 hexadecimal digits, from which no option can be read.
@@ -122,11 +139,23 @@ class LedgerTables:
                 self._unread.clear()
             topic = self._topics.get(ref.managed_ledger)
             if topic is None:
-                topic = self._topics[ref.managed_ledger] = _Topic.of(catalog, ref.managed_ledger)
-        if topic.schemas is not None or self._scan_options.get("values", "bytes") == "bytes":
+                are_bytes = self._scan_options.get("values", "bytes") == "bytes"
+                topic = self._topics[ref.managed_ledger] = _Topic.of(catalog, ref.managed_ledger, are_bytes=are_bytes)
             return topic
+
+    def _with_values(self, ref: LedgerRef, topic: "_Topic", infer: "_Infer") -> "_Topic":
+        """Return the topic of a ledger with how its values are shown; as it is if the type has to be inferred, and is not."""
+        # This imports pyarrow and numba, which listing and copying of bytes do not need.
+        from ledgerfs.scan.scan import make_scan
+
         # Not with the lock held, which others would wait for; two may read at once.
-        read = replace(topic, schemas=self._source.schemas_of(ref.topic))
+        whole = make_scan(ref.topic, (), **self._scan_options, schemas=lambda: self._source.schemas_of(ref.topic))
+        shown = whole.values
+        if shown is not None and shown.await_values(whole.message_columns):
+            shown = infer(whole, topic.catalog, ref.managed_ledger)
+            if shown is None:
+                return topic
+        read = replace(topic, values=shown, are_values_known=True)
         with self._lock:
             if self._topics.get(ref.managed_ledger) is topic:
                 self._topics[ref.managed_ledger] = read
@@ -144,12 +173,12 @@ class LedgerTables:
 
 @dataclass(frozen=True, slots=True)
 class LedgerTable:
-    """One ledger's table as a file of one kind: its key, and the scan that it is made from, both of the same schemas.
+    """One ledger's table as a file of one kind: its key, and the scan that it is made from, both of the same columns.
 
     Attributes
     ----------
     key
-        That of `LedgerTables.key`, with a digest of the schemas.
+        That of `LedgerTables.key`, with what decides how values become columns.
 
     """
 
@@ -167,32 +196,33 @@ class LedgerTable:
     def scan(self) -> "Scan":
         """Return a scan of this ledger's rows of the topic; a further copy takes the place of the one that is read."""
         # These import pyarrow and numba, which listing and copying do not need.
-        from ledgerfs.formats.schemas.schema_versions import TopicSchemas
         from ledgerfs.ledgers.ledger_times import LedgerTimes
         from ledgerfs.scan.scan import make_scan
         from ledgerfs.scan.topic_entries import Reach
 
-        ref, refs, schemas = self._ref, list(self._topic.refs), self._topic.schemas or TopicSchemas()
+        ref, refs = self._ref, list(self._topic.refs)
         number = bisect_left(refs, ref.ledger_id, key=lambda one: one.ledger_id)
         is_there = number < len(refs) and refs[number].ledger_id == ref.ledger_id
         refs[number : number + is_there] = [ref]
-        scan = make_scan(ref.topic, _Readers(self._source, refs), **self._scan_options, schemas=lambda: schemas)
+        scan = make_scan(ref.topic, _Readers(self._source, refs), **{**self._scan_options, "values": "bytes"})
         limits = LedgerTimes.of_refs(refs) if scan.times.has_limits else None
-        return replace(scan, part=Reach.of(range(number, number + 1)), limits=limits)
+        return replace(scan, values=self._topic.values, part=Reach.of(range(number, number + 1)), limits=limits)
 
 
 @dataclass(frozen=True, slots=True)
 class _Topic:
-    """The ledgers that a topic is read from, a digest of them, and the schemas of its values; None where these are bytes."""
+    """The ledgers that a topic is read from, a digest of them, and, if that is known, how its values are shown: None for bytes."""
 
+    catalog: Catalog
     refs: tuple[LedgerRef, ...]
     state: bytes
-    schemas: "TopicSchemas | None" = None
+    are_values_known: bool
+    values: "ShownValues | None" = None
 
     @classmethod
-    def of(cls, catalog: Catalog, managed_ledger: str | None) -> "_Topic":
+    def of(cls, catalog: Catalog, managed_ledger: str | None, *, are_bytes: bool) -> "_Topic":
         refs = tuple(ref for ref in catalog.refs_of(managed_ledger) if ref.copy == 0)
-        return cls(refs, _digest(TopicState(refs).whole))
+        return cls(catalog, refs, _digest(TopicState(refs).whole), are_bytes)
 
 
 class _Readers(Sequence[LedgerReader]):

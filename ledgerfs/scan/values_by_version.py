@@ -1,0 +1,177 @@
+"""Values of several versions of a schema as one array.
+
+A batch may have messages of several versions. They are decoded version by version, each to the type that is wanted, and put back in their
+order.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from ledgerfs.errors import InvalidSchemaError
+from ledgerfs.formats.array_types import Int64
+from ledgerfs.formats.schemas.schema_info import ANY_VERSION, SchemaInfo, SchemaVersion
+from ledgerfs.formats.schemas.schema_versions import (
+    AMBIGUOUS,
+    NO_VERSION,
+    ODD_VERSION,
+    TopicSchemas,
+    version_numbers,
+    writers_of,
+)
+from ledgerfs.messages.values.decoders import decoder_of
+from ledgerfs.messages.values.key_values import SeparatedDecoder, message_keys
+from ledgerfs.messages.values.value_decoder import ValueDecoder, payloads_of
+from ledgerfs.scan.shown_values import Failure
+
+
+@dataclass(slots=True)
+class ValuesByVersion:
+    """Decodes the values of one iteration. A `Decoding`.
+
+    Attributes
+    ----------
+    schemas, wanted, type
+        As those of `ledgerfs.scan.typed_values.TypedValues`.
+
+    """
+
+    schemas: TopicSchemas
+    wanted: SchemaInfo | None
+    type: pa.DataType
+    _decoders: dict[int, ValueDecoder | str] = field(default_factory=dict)
+
+    def __call__(self, batch: pa.RecordBatch) -> tuple[pa.Array, list[Failure]]:
+        """Return the values of a batch, and those that could not be decoded."""
+        groups = list(self._groups(batch))
+        failed = [
+            Failure(one.number, reason, rows, one.is_error) for one in groups for reason, rows in one.failed.items()
+        ]
+        return self._joined(groups, batch.num_rows), failed
+
+    def _groups(self, batch: pa.RecordBatch) -> Iterator["_Group"]:
+        """Yield the rows of each schema with their values."""
+        numbers = version_numbers(batch["schema_version"])
+        published = batch["publish_time"].cast(pa.int64()).to_numpy() // 1000
+        for number in np.unique(numbers).tolist():
+            rows = np.flatnonzero(numbers == number)
+            generations = self._generations.get(number) or self._generations.get(ANY_VERSION, [])
+            if number == NO_VERSION and not generations:
+                yield self._without(batch, rows, number, "it names no schema: its value is bytes", is_error=False)
+                continue
+            writers = writers_of([self.schemas.versions[place] for place in generations], published[rows])
+            for writer in np.unique(writers).tolist():
+                chosen = rows[writers == writer]
+                if writer >= 0:
+                    yield self._decoded(batch, chosen, generations[writer])
+                else:
+                    yield self._without(batch, chosen, number, self._why_unknown(number, writer))
+
+    @property
+    def _generations(self) -> dict[int, list[int]]:
+        """The places of the schemas of each number."""
+        found: dict[int, list[int]] = {}
+        for place, one in enumerate(self.schemas.versions):
+            if not one.is_deletion:
+                found.setdefault(one.version, []).append(place)
+        return found
+
+    def _why_unknown(self, number: int, writer: int) -> str:
+        if number == ODD_VERSION:
+            return "it names its schema in a way that is not Pulsar's"
+        if writer == AMBIGUOUS:
+            several = "was given again within seconds of it, or is another one for imported rows"
+            return f"its schema, version {number}, {several}: it may be either"
+        if number in self._generations:
+            return (
+                f"the schema that is known as its version {number} was registered after it: the number was used again"
+            )
+        return f"its schema, version {number}, is not known: save it while the cluster lives (ledgerfs schemas save)"
+
+    def _decoded(self, batch: pa.RecordBatch, rows: Int64, place: int) -> "_Group":
+        """Return rows that one schema wrote."""
+        version = self.schemas.versions[place]
+        decoder = self._decoder(place)
+        if isinstance(decoder, str):
+            return self._without(batch, rows, version.version, decoder)
+        chosen = batch if rows.size == batch.num_rows else batch.take(pa.array(rows))
+        if isinstance(decoder, SeparatedDecoder):
+            decoder = decoder.with_keys(message_keys(chosen))
+        values, reasons = decoder.decode(*payloads_of(chosen["value"]))
+        codes = np.unique(reasons[reasons > 0]).tolist()
+        failed = {decoder.explain(code): rows[reasons == code] for code in codes}
+        return _Group(version.version, rows, values, failed, place)
+
+    def _without(
+        self, batch: pa.RecordBatch, rows: Int64, number: int, reason: str, *, is_error: bool = True
+    ) -> "_Group":
+        """Return rows that no schema is known for: null, as tombstones are for another reason."""
+        is_there = np.asarray(batch["value"].take(pa.array(rows)).is_valid())
+        failed = {reason: rows[is_there]} if is_there.any() else {}
+        return _Group(None if number < 0 else number, rows, None, failed, -1, is_error)
+
+    def _decoder(self, place: int) -> ValueDecoder | str:
+        """Return the decoder of a schema, or why there is none."""
+        if place not in self._decoders:
+            try:
+                self._decoders[place] = decoder_of(self.schemas.versions[place].schema, self.wanted)
+            except InvalidSchemaError as error:
+                self._decoders[place] = error.reason
+        return self._decoders[place]
+
+    def _joined(self, groups: "list[_Group]", length: int) -> pa.Array:
+        """Return the values of all groups, in the order of the rows."""
+        if self.wanted is not None:
+            return _in_order(groups, self.type, length)
+        versions = self.schemas.versions
+        parts = [
+            _in_order(
+                [one for one in groups if one.place == versions.index(version)], self.type.field(name).type, length
+            )
+            for name, version in fields_of_each(self.schemas)
+        ]
+        is_there = np.zeros(length, bool)
+        for one in groups:
+            if one.values is not None:
+                is_there[one.rows] = np.asarray(one.values.is_valid())
+        return pa.StructArray.from_arrays(parts, fields=list(self.type), mask=pa.array(~is_there))
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Rows of one schema: their values (None if all are null), and those that could not be decoded, by reason."""
+
+    number: int | None
+    rows: Int64
+    values: pa.Array | None
+    failed: dict[str, Int64]
+    place: int
+    is_error: bool = True
+
+
+def _in_order(groups: list[_Group], kind: pa.DataType, length: int) -> pa.Array:
+    """Return the values of some rows at their places, null elsewhere."""
+    parts = [one for one in groups if one.values is not None]
+    if len(parts) == 1 and parts[0].rows.size == length:
+        return parts[0].values
+    places = np.full(length, -1, np.int64)
+    begin = 0
+    for one in parts:
+        places[one.rows] = np.arange(begin, begin + one.rows.size)
+        begin += one.rows.size
+    if not parts:
+        return pa.nulls(length, kind)
+    return pa.concat_arrays([one.values for one in parts]).take(pa.array(places, mask=places < 0))
+
+
+def fields_of_each(schemas: TopicSchemas) -> list[tuple[str, SchemaVersion]]:
+    """Return the versions by the names of their fields: ``v0``, ``v0_2`` for the second schema that had the number, ``any``."""
+    named: dict[str, SchemaVersion] = {}
+    for one in schemas.versions:
+        if not one.is_deletion:
+            again = sum(other.version == one.version for other in named.values())
+            name = "any" if one.version == ANY_VERSION else f"v{one.version}"
+            named[name + (f"_{again + 1}" if again else "")] = one
+    return list(named.items())
