@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 
     from ledgerfs.bucket.bucket import Bucket
     from ledgerfs.bucket.topic import Topic
+    from ledgerfs.scan.first_rows import FirstRows
     from ledgerfs.scan.partitioned_scan import PartitionedScan
     from ledgerfs.scan.scan import Scan
+
+    Rows = Scan | PartitionedScan | FirstRows
 
 _OF_EVERY_MESSAGE = ("ledger_id", "entry_id", "batch_index", "publish_time")
 _UNUSABLE = (AccessDeniedError, CorruptSchemaFileError, InvalidSchemaError, UnsupportedFormatError)
@@ -75,39 +78,56 @@ def head(
     announce_compiling()
     columns: tuple[str, ...] | None = scan.pop("columns", None)
     if as_json:
-        found = _scan(bucket.topic(topic), columns, scan, order, messages)
+        found, read = _rows(bucket.topic(topic), columns, scan, order, messages)
         _print_json(found, messages)
     else:
         shown = columns or (*_SHOWN, *(("txn_id", "txn_state") if scan.get("transactions") == "all" else ()))
         names = tuple(dict.fromkeys((*_OF_EVERY_MESSAGE, *shown)))
-        found = _scan(bucket.topic(topic), names, scan, order, messages)
+        found, read = _rows(bucket.topic(topic), names, scan, order, messages)
         _print_text(
             found, messages, _with_fields(shown, names, found.schema.names), is_cut=sys.stdout.isatty() and not full
         )
-    if say_left_out(found, found.undecodable):
+    if say_left_out(read, found.undecodable):
         context.exit(1)
 
 
-def _scan(
+def _rows(
     topic: "Topic", columns: tuple[str, ...] | None, given: dict[str, Any], order: Order, messages: int
-) -> "Scan | PartitionedScan":
-    """Return a scan whose values are typed if nothing else is asked for and a usable schema is known.
-
-    The type of JSON is that of the messages that are shown.
-    """
+) -> "tuple[Rows, Scan | PartitionedScan]":
+    """Return the rows to show, and the scan that reads them: of typed values if nothing else is asked for and a usable schema is known."""
     options = {"values": "auto", "on_undecodable": "null", **given}
-    if options["values"] == "json" and "schema_version" not in given:
-        # This imports numba and pyarrow, which --help does not need.
-        from ledgerfs.scan.json_documents import InferredType
-
-        options["schema_version"] = InferredType(topic.json_type(messages, order=order, **options))
+    if options["values"] == "json":
+        return _first_documents(topic, columns, options, order, messages)
     try:
-        return topic.scan(columns, **options, order=order)
+        found = topic.scan(columns, **options, order=order)
     except _UNUSABLE as error:
         if "values" in given:
             raise
         say(f"{topic.name}: values are shown as they are, its schema cannot be used: {error}")
-        return topic.scan(columns, **(options | {"values": "bytes"}), order=order)
+        found = topic.scan(columns, **(options | {"values": "bytes"}), order=order)
+    return found, found
+
+
+def _first_documents(
+    topic: "Topic", columns: tuple[str, ...] | None, options: dict[str, Any], order: Order, messages: int
+) -> "tuple[Rows, Scan | PartitionedScan]":
+    """Return the first messages with values that are JSON, by the type that these have."""
+    # These import numba and pyarrow, which --help does not need.
+    from ledgerfs.scan.first_rows import FirstRows
+    from ledgerfs.scan.json_documents import InferredType, json_values
+
+    bare = {**options, "values": "bytes"}
+    found = topic.scan(columns, **bare, order=order)
+    wanted = tuple(found.schema.names)
+    of_values = {name: options[name] for name in ("schema_version", "flatten", "on_undecodable") if name in options}
+    shown = json_values(**of_values)
+    if not shown.are_needed(wanted):
+        return found, found
+    if shown.await_values(wanted):
+        kind = InferredType(topic.json_type(messages, order=order, **options))
+        shown = json_values(**(of_values | {"schema_version": kind}))
+    found = topic.scan(shown.columns_for(wanted), **bare, order=order)
+    return FirstRows(found, wanted, shown, messages), found
 
 
 def _with_fields(shown: tuple[str, ...], asked: tuple[str, ...], names: list[str]) -> tuple[str, ...]:
@@ -118,7 +138,7 @@ def _with_fields(shown: tuple[str, ...], asked: tuple[str, ...], names: list[str
     return tuple(one for name in shown for one in (fields if name == "value" else (name,)))
 
 
-def _print_json(scan: "Scan | PartitionedScan", messages: int) -> None:
+def _print_json(scan: "Rows", messages: int) -> None:
     # These import numba and pyarrow, which --help does not need.
     from ledgerfs.messages.text.json_lines import json_lines
 
@@ -128,7 +148,7 @@ def _print_json(scan: "Scan | PartitionedScan", messages: int) -> None:
     sys.stdout.buffer.flush()
 
 
-def _print_text(scan: "Scan | PartitionedScan", messages: int, shown: tuple[str, ...], *, is_cut: bool) -> None:
+def _print_text(scan: "Rows", messages: int, shown: tuple[str, ...], *, is_cut: bool) -> None:
     from ledgerfs.scan.python_values import python_rows
 
     width = shutil.get_terminal_size().columns if is_cut else None
@@ -152,7 +172,7 @@ def _readable(batch: "pa.RecordBatch") -> "pa.RecordBatch":
     return pa.RecordBatch.from_arrays(columns, batch.schema.names)
 
 
-def _first(scan: "Scan | PartitionedScan", messages: int) -> "Iterator[pa.RecordBatch]":
+def _first(scan: "Rows", messages: int) -> "Iterator[pa.RecordBatch]":
     """Yield the first rows of a scan, and read no further."""
     missing = messages
     batches = iter(scan)

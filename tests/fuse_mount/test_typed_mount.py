@@ -49,7 +49,10 @@ def test_golden_topics_through_a_mount(golden_typed: Path, tmp_path: Path) -> No
 
 def test_options_of_the_tables_are_checked_when_a_bucket_is_mounted(golden_typed: Path, tmp_path: Path) -> None:
     (tmp_path / "mnt").mkdir()
-    for option, word in (("values=avro", "bytes, typed, auto"), ("on_undecodable=skip", "a file of the tree has all")):
+    for option, word in (
+        ("values=avro", "bytes, typed, json, auto"),
+        ("on_undecodable=skip", "a file of the tree has all"),
+    ):
         done = run("mount", f"file://{golden_typed}/bucket", str(tmp_path / "mnt"), "-o", option, code=2)
         assert word in done.stderr.decode()
 

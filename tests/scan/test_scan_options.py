@@ -369,7 +369,7 @@ def test_unknown_columns_choices_and_times_are_told_at_once(tmp_path):
         ({"transactions": "some"}, "transactions='some'"),
         ({"on_corrupt": "ignore"}, "on_corrupt='ignore'"),
         ({"on_encrypted": "no"}, "on_encrypted='no'"),
-        ({"values": "avro"}, "values='avro': expected one of bytes, typed, auto"),
+        ({"values": "avro"}, "values='avro': expected one of bytes, typed, json, auto"),
         ({"flatten": "yes"}, "flatten='yes': expected True or False"),
         ({"on_undecodable": "ignore"}, "on_undecodable='ignore'"),
         ({"start_time": "yesterday"}, "yesterday"),
@@ -389,7 +389,7 @@ def test_unknown_columns_choices_and_times_are_told_at_once(tmp_path):
         ({"start_ms": 0}, "start_ms: no such option; .*did you mean start_time"),
         ({"maxMessageBytes": 0}, "did you mean max_message_bytes"),
         ({"order": "publish_time"}, "order: no such option"),
-        ({"values": "avro"}, "values='avro': expected one of bytes, typed, auto"),
+        ({"values": "avro"}, "values='avro': expected one of bytes, typed, json, auto"),
         ({"values": "typed", "on_undecodable": "skip"}, "a file of the tree has all messages"),
     ]:
         with pytest.raises(InvalidOptionError, match=word):

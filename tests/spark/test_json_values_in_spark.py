@@ -1,0 +1,74 @@
+"""Values that are JSON as columns in Spark: their type is inferred when a query is planned, or given."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException, PythonException
+from pyspark.sql import DataFrame, SparkSession
+
+from ledgerfs.errors import InvalidOptionError
+from ledgerfs.spark import export, read_messages
+from tests.support.json_topics import NAME, ledger
+from tests.support.ledgers import put_in_folder
+
+PARTS = [f"{NAME}-partition-{number}" for number in range(2)]
+OTHER = "public/default/persistent/other"
+SCHEMA = {"type": "record", "name": "E", "fields": [{"name": "a", "type": "double"}]}
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    (tmp_path / "b").mkdir()
+    made = [ledger(1, {"a": 1}, None, name=PARTS[0]), ledger(2, {"b": [{"c": "x"}]}, name=PARTS[1])]
+    return put_in_folder(tmp_path / "b", *made, ledger(3, {"a": 2.5}, name=OTHER))
+
+
+def read(spark: SparkSession, url: str, **options: str) -> DataFrame:
+    return spark.read.format("ledgerfs").options(**{"values": "json", "partitionBytes": "1KiB", **options}).load(url)
+
+
+def values(frame: DataFrame) -> list[Any]:
+    rows = [json.loads(one) for one in frame.select("topic", "ledger_id", "entry_id", "value").toJSON().collect()]
+    return [one.get("value") for one in sorted(rows, key=lambda one: (one["ledger_id"], one["entry_id"]))]
+
+
+def test_types_are_inferred_over_all_that_is_read(spark: SparkSession, url: str, tmp_path: Path) -> None:
+    events = read(spark, url, topic="public/default/events")
+    assert events.schema["value"].dataType.simpleString() == "struct<a:bigint,b:array<struct<c:string>>>"
+    assert values(events) == [{"a": 1}, None, {"b": [{"c": "x"}]}]
+    both = read(spark, url)
+    assert both.schema["value"].dataType["a"].dataType.simpleString() == "double"
+    assert values(both) == [{"a": 1.0}, None, {"b": [{"c": "x"}]}, {"a": 2.5}]
+    flat = read(spark, url, topic="public/default/other", flatten="true", columns="entry_id,value")
+    assert [row.asDict() for row in flat.collect()] == [{"entry_id": 0, "a": 2.5}]
+    in_python = read_messages(spark, url, topics="public/default/events", values="json")
+    assert values(in_python) == values(events)
+    before = read(spark, url)
+    put_in_folder(tmp_path / "b", ledger(4, {"new": True}, name=OTHER))
+    # A frame has the columns that it was made with: what came since is an error, and never without its field.
+    with pytest.raises(PythonException, match="it has a field that its type lacks"):
+        before.collect()
+    assert before.schema == both.schema
+    assert values(read(spark, url))[-1] == {"new": True}
+    given = read(spark, url, schemaVersion=json.dumps(SCHEMA))
+    assert given.schema["value"].dataType.simpleString() == "struct<a:double>"
+    assert values(given) == [{"a": 1.0}, None, {}, {"a": 2.5}, {}]
+    with pytest.raises((AnalysisException, PythonException), match="versions of messages do not matter"):
+        read(spark, url, schemaVersion="1").collect()
+
+
+def test_exports_have_one_type(spark: SparkSession, url: str, tmp_path: Path) -> None:
+    lake = f"file://{tmp_path}/lake"
+    export(spark, url, lake, values="json", topics="public/default/events")
+    found = spark.read.parquet(lake)
+    assert found.schema["value"].dataType.simpleString() == "struct<a:bigint,b:array<struct<c:string>>>"
+    assert sorted(map(str, values(found))) == sorted(map(str, [{"a": 1}, None, {"b": [{"c": "x"}]}]))
+    put_in_folder(tmp_path / "b", ledger(4, {"a": 7}, name=PARTS[0]))
+    export(spark, url, lake, values="json", topics="public/default/events", incremental=True)
+    assert spark.read.parquet(lake).count() == 4
+    put_in_folder(tmp_path / "b", ledger(5, {"new": 7}, name=PARTS[0]))
+    with pytest.raises(InvalidOptionError):
+        export(spark, url, lake, values="json", topics="public/default/events", incremental=True)
+    assert spark.read.parquet(lake).count() == 4

@@ -1,0 +1,136 @@
+"""Files of the tree with values that are JSON: one type for all files of a topic, and another one when its ledgers are others."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ledgerfs import Bucket, open_bucket
+from ledgerfs.errors import UndecodableValueError
+from ledgerfs.scan import value_bytes
+from ledgerfs.vfs.tree import tree_of
+from tests.support.json_topics import NAME, ledger, put
+from tests.support.ledgers import put_in_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FOLDER = "public/default"
+EVENTS = f"{FOLDER}/events"
+
+
+def opened(url: str, tmp_path: Path, **options: Any) -> Bucket:
+    return open_bucket(url, cache_dir=str(tmp_path / "cache"), scan_options={"values": "json", **options})
+
+
+def tables(bucket: Bucket, topic: str = EVENTS) -> list[pa.Table]:
+    tree = tree_of(bucket)
+    files = [tree.open(node.path) for node in tree.children(f"parquet/{topic}")]
+    return [pq.read_table(pa.BufferReader(file.read(0, file.size))) for file in files]
+
+
+def fields(bucket: Bucket, topic: str = EVENTS) -> list[str]:
+    types = {str(one.schema.field("value").type) for one in tables(bucket, topic)}
+    assert len(types) == 1
+    names: list[str] = tables(bucket, topic)[0].schema.field("value").type.names
+    return names
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The topics that are read for their types."""
+    seen: list[str] = []
+    real: Callable[..., Any] = value_bytes.value_bytes
+
+    def read(whole: Any, topics: Any) -> Any:
+        topics = list(topics)
+        seen.extend(name for name, *_ in topics)
+        return real(whole, topics)
+
+    monkeypatch.setattr(value_bytes, "value_bytes", read)
+    return seen
+
+
+def test_pandas_reads_columns_of_all_partitions(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    parts = [f"{NAME}-partition-{number}" for number in range(2)]
+    url = put_in_folder(
+        tmp_path / "b", ledger(1, {"a": 1}, name=parts[0]), ledger(2, {"b": 2.5}, {"a": 3}, name=parts[1])
+    )
+    options = {"cache_dir": str(tmp_path / "cache"), "scan_options": {"values": "json", "flatten": True}}
+    frames = [
+        pd.read_parquet(f"ledger://parquet/{FOLDER}/events-partition-{n}::{url}", storage_options={"ledger": options})
+        for n in range(2)
+    ]
+    assert [frame[["a", "b"]].dropna(how="all").sum().tolist() for frame in frames] == [[1, 0], [3, 2.5]]
+
+
+def test_a_later_ledger_with_new_fields_makes_all_files_anew(tmp_path: Path, passes: list[str]) -> None:
+    url = put(tmp_path / "b", [{"a": 1}], [{"b": 2}])
+    bucket = opened(url, tmp_path)
+    assert fields(bucket) == ["a", "b"]
+    assert len(passes) == 1
+    put_in_folder(tmp_path / "b", ledger(3, {"c": "x"}), ledger(1, {"z": 1}, name=NAME.replace("events", "other")))
+    # A process whose catalog is older goes on with what it knew, and never gets the others' files.
+    assert fields(opened(url, tmp_path)) == ["a", "b", "c"]
+    assert fields(bucket) == ["a", "b"]
+    bucket.refresh()
+    assert fields(bucket) == ["a", "b", "c"]
+    assert [one.num_rows for one in tables(bucket)] == [1, 1, 1]
+    seen = len(passes)
+    put_in_folder(tmp_path / "b", ledger(2, {"z": 1}, name=NAME.replace("events", "other")))
+    bucket.refresh()
+    assert fields(bucket) == ["a", "b", "c"]
+    assert len(passes) == seen  # another topic's ledger changes nothing
+    for path in (tmp_path / "b").glob("*ledger-3*"):
+        path.unlink()
+    bucket.refresh()
+    assert fields(bucket) == ["a", "b"]
+
+
+def test_folders_are_listed_without_reading_topics(tmp_path: Path, passes: list[str]) -> None:
+    url = put(tmp_path / "b", [{"a": 1}], [{"b": 2}])
+    bucket = opened(url, tmp_path)
+    tree = tree_of(bucket)
+    assert [node.size for node in tree.children(f"jsonl/{EVENTS}")] == [None, None]
+    assert passes == []
+    tree.open(f"jsonl/{EVENTS}/1.jsonl")
+    assert [node.size is None for node in tree.children(f"jsonl/{EVENTS}")] == [False, True]
+    assert [json.loads(line)["value"] for line in _lines(tree, 2)] == [{"b": 2}]
+    assert len(passes) == 1
+
+
+def _lines(tree: Any, ledger_id: int) -> list[bytes]:
+    file = tree.open(f"jsonl/{EVENTS}/{ledger_id}.jsonl")
+    lines: list[bytes] = file.read(0, file.size).splitlines()
+    return lines
+
+
+def test_nothing_is_read_for_a_type_that_is_given(tmp_path: Path, passes: list[str]) -> None:
+    url = put(tmp_path / "b", [{"a": 1}], [{"b": 2}])
+    schema = pa.struct([("b", pa.int64())])
+    assert fields(opened(url, tmp_path, schema_version=schema)) == ["b"]
+    other = pa.struct([("b", pa.float64())])
+    assert fields(opened(url, tmp_path, schema_version=other)) == ["b"]
+    assert tables(opened(url, tmp_path, schema_version=other))[1]["value"].to_pylist() == [{"b": 2.0}]
+    assert passes == []
+
+
+def test_only_the_file_of_damage_is_an_error(tmp_path: Path) -> None:
+    whole = ledger(2, {"b": "x" * 100})
+    (tmp_path / "b").mkdir()
+    url = put_in_folder(tmp_path / "b", ledger(1, {"a": 1}), whole, ledger(3, b"no json", {"c": 1}))
+    (key,) = [key for key, data in whole.objects.items() if data == whole.data]
+    (tmp_path / "b" / key).write_bytes(whole.data.replace(b"x" * 100, b"y" * 100))
+    tree = tree_of(opened(url, tmp_path))
+    assert [json.loads(line)["value"] for line in _lines(tree, 1)] == [{"a": 1}]
+    with pytest.raises(OSError, match="entry 2:0: its CRC32C"):
+        _lines(tree, 2)
+    with pytest.raises(UndecodableValueError, match=r"message 3:0: it is no JSON"):
+        _lines(tree, 3)
+    nulls = tree_of(opened(url, tmp_path, on_undecodable="null"))
+    assert [json.loads(line).get("value") for line in _lines(nulls, 3)] == [None, {"c": 1}]
