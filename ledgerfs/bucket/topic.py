@@ -131,7 +131,7 @@ class Topic:
         check_checksums: bool = True,
         max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
         values: Values = "bytes",
-        schema_version: "int | str | SchemaInfo | dict[str, Any]" = "latest",
+        schema_version: "int | str | SchemaInfo | dict[str, Any] | pa.DataType | pa.Schema" = "latest",
         flatten: bool = False,
         on_undecodable: OnUndecodable = "raise",
         order: Order = "partition",
@@ -165,15 +165,17 @@ class Topic:
             The largest message to decompress, or to join from chunks.
         values
             ``bytes``, as they are; ``typed``: columns, by the schemas that are saved of the topic (`schema_versions`); ``auto``: columns
-            where there are any.
+            where there are any; ``json``: columns of JSON documents, whatever schemas there are. Their type is inferred before this
+            returns, by reading all that the scan reads, unless ``schema_version`` gives it.
         schema_version
             As what values are read: ``latest``; a number; a schema (an Avro one as in JSON, or a `SchemaInfo`); or ``each``, a struct
-            with a field for each version, as it was written.
+            with a field for each version, as it was written. For JSON an Avro schema, or an Arrow type or schema: fields that it lacks
+            are left out.
         flatten
             Whether the fields of values are columns beside the others; those that have the name of another are ``value_…``.
         on_undecodable
-            For values that contradict their schema, or whose schema is not known: ``raise``, ``null``, or ``skip`` the message. They are
-            counted in ``undecodable`` of the scan.
+            For values that contradict their schema, are no JSON, or whose schema is not known: ``raise``, ``null``, or ``skip`` the
+            message. They are counted in ``undecodable`` of the scan.
         order
             Of a partitioned topic: ``partition``, one after the other; or ``publish_time``, where of the partitions' next messages the one
             published first comes next. The messages of a partition keep their order in both.
@@ -225,13 +227,14 @@ class Topic:
         check_checksums: bool = True,
         max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
         values: Values = "bytes",
-        schema_version: "int | str | SchemaInfo | dict[str, Any]" = "latest",
+        schema_version: "int | str | SchemaInfo | dict[str, Any] | pa.DataType | pa.Schema" = "latest",
         flatten: bool = False,
         on_undecodable: OnUndecodable = "raise",
     ) -> int:
         """Return the number of messages; the options are those of `scan`.
 
-        Messages are not built or decompressed, but for typed values with ``on_undecodable="skip"``: only decoding tells which these are.
+        Messages are not built or decompressed, but for values as columns with ``on_undecodable="skip"``: only decoding tells which these
+        are. (For JSON whose type is inferred that takes two readings: beside objects, any other document is left out.)
         """
         return self.scan(
             (), start_time=start_time, end_time=end_time, clock_slack_ms=clock_slack_ms, transactions=transactions,

@@ -37,6 +37,8 @@ from ledgerfs.scan.value_reading import Undecodable, add_undecodable
 from ledgerfs.tables.table_files import TABLE_KINDS, write_table
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ledgerfs.formats.schemas.schema_info import SchemaInfo
 
 
@@ -102,7 +104,7 @@ def export_topic(
     check_checksums: bool = True,
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
     values: Values = "bytes",
-    schema_version: "int | str | SchemaInfo | dict[str, Any]" = "latest",
+    schema_version: "int | str | SchemaInfo | dict[str, Any] | pa.DataType | pa.Schema" = "latest",
     flatten: bool = False,
     on_undecodable: OnUndecodable = "raise",
 ) -> ExportReport:

@@ -440,7 +440,7 @@ def test_functions_of_a_topic_spell_their_options_out_with_the_defaults_that_a_s
     assert defaults_of(Topic.message) == {name: wanted[name] for name in MESSAGE_OPTIONS} == defaults_of(read_message)
     assert defaults_of(export_topic) == {**wanted, "overwrite": False, "progress": None}
     for function, options in ((Topic.scan, ScanOptions), (Topic.message, MessageOptions)):
-        returned = {"Message": object, "Scan": object, "PartitionedScan": object, "SchemaInfo": object}
+        returned = {"Message": object, "Scan": object, "PartitionedScan": object, "SchemaInfo": object, "pa": pa}
         hints = get_type_hints(function, vars(topic_module) | returned)
         hints |= {"schema_version": Any} if "schema_version" in hints else {}
         assert get_type_hints(options) == {name: hints[name] for name in options.__annotations__}

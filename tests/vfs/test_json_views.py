@@ -1,6 +1,7 @@
 """Files of the tree with values that are JSON: one type for all files of a topic, and another one when its ledgers are others."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,6 +109,15 @@ def _lines(tree: Any, ledger_id: int) -> list[bytes]:
     file = tree.open(f"jsonl/{EVENTS}/{ledger_id}.jsonl")
     lines: list[bytes] = file.read(0, file.size).splitlines()
     return lines
+
+
+def test_a_topic_is_read_once_for_all_who_open_its_files(tmp_path: Path, passes: list[str]) -> None:
+    url = put(tmp_path / "b", *([{f"f{number}": number}] for number in range(1, 9)))
+    tree = tree_of(opened(url, tmp_path))
+    with ThreadPoolExecutor(8) as pool:
+        files = list(pool.map(lambda number: tree.open(f"parquet/{EVENTS}/{number}.parquet"), range(1, 9)))
+    types = {str(pq.read_schema(pa.BufferReader(file.read(0, file.size)))) for file in files}
+    assert (len(types), len(passes)) == (1, 1)
 
 
 def test_nothing_is_read_for_a_type_that_is_given(tmp_path: Path, passes: list[str]) -> None:

@@ -73,7 +73,7 @@ def read_messages(
         if left_out is not None:
             left_out.add(frozenset((one.topic, one) for one in missing))
 
-    options = ReadOptions(where, topics, topics_pattern, scan, partition_bytes)
+    options = ReadOptions(where, topics, topics_pattern, {**scan, "columns": columns}, partition_bytes)
     values = plan_values(options)
     made = spark_schema(values.columns(columns).schema)
     parts = plan_parts(options, values, tell_missing)

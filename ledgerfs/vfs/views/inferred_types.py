@@ -4,7 +4,7 @@ A type is inferred over all ledgers of a topic, with all partitions, and kept as
 fields, and then all files are others. Damage is left out: the file of a damaged ledger is an error, the others are not.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -20,10 +20,14 @@ from ledgerfs.ledgers.row_dependencies import TopicState
 from ledgerfs.storage.fork_lock import ForkLock
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ledgerfs.scan.scan import Scan
     from ledgerfs.scan.shown_values import ShownValues
 
 _TOPICS = 1 << 10
+_OfTopic = tuple[str | None, list[LedgerRef]]
+"""A managed ledger and its ledgers."""
 
 
 class InferredTypes:
@@ -39,40 +43,50 @@ class InferredTypes:
     def __init__(self, open_ledger: Callable[[LedgerRef], LedgerReader]) -> None:
         self._open_ledger = open_ledger
         self._known: LRUCache[bytes, ShownValues] = LRUCache(_TOPICS)
+        self._learning: dict[bytes, ForkLock] = {}
         self._lock = ForkLock()
 
     def known(self, catalog: Catalog, managed_ledger: str | None) -> "ShownValues | None":
         """Return what was learned of these very ledgers; None if nothing was yet."""
-        return self._known.get(_state_of(_ledgers_of_all(catalog, managed_ledger)))
+        with self._lock:
+            return self._known.get(_state_of(_ledgers_of_all(catalog, managed_ledger)))
 
     def learned(self, whole: "Scan", catalog: Catalog, managed_ledger: str | None) -> "ShownValues | None":
         """Return how ``whole``, a scan of no ledgers, shows the values of a topic, or of all partitions of it; raises as reading them."""
+        topics = _ledgers_of_all(catalog, managed_ledger)
+        state = _state_of(topics)
+        with self._lock:
+            learning = self._learning.setdefault(state, ForkLock())
+        # Whoever opens another file of the topic meanwhile needs the same.
+        with learning:
+            try:
+                found = self.known(catalog, managed_ledger)
+                if found is None and whole.values is not None:
+                    found = whole.values.learned(self._bytes_of(whole, topics))
+                    with self._lock:
+                        self._known[state] = found
+                return found
+            finally:
+                with self._lock:
+                    self._learning.pop(state, None)
+
+    def _bytes_of(self, whole: "Scan", topics: "Sequence[_OfTopic]") -> "Iterator[pa.RecordBatch]":
+        """Return the values of some topics, but for those that cannot be read."""
         # This imports pyarrow and numba, which listing and copying do not need.
         from ledgerfs.scan.value_bytes import value_bytes
 
-        topics = _ledgers_of_all(catalog, managed_ledger)
-        state = _state_of(topics)
-        # Whoever opens another file of the topic meanwhile needs the same.
-        with self._lock:
-            found = self._known.get(state)
-            if found is None and whole.values is not None:
-                is_null = whole.options.on_encrypted == "raise"
-                lenient = replace(
-                    whole.options,
-                    on_corrupt="skip",
-                    on_encrypted="null" if is_null else whole.options.on_encrypted,
-                )
-                read = [(topic_of(name), [self._open_ledger(ref) for ref in refs], ()) for name, refs in topics]
-                found = self._known[state] = whole.values.learned(value_bytes(replace(whole, options=lenient), read))
-            return found
+        on_encrypted = "null" if whole.options.on_encrypted == "raise" else whole.options.on_encrypted
+        lenient = replace(whole.options, on_corrupt="skip", on_encrypted=on_encrypted)
+        read = [(topic_of(name), [self._open_ledger(ref) for ref in refs], ()) for name, refs in topics]
+        return value_bytes(replace(whole, options=lenient), read)
 
 
-def _ledgers_of_all(catalog: Catalog, managed_ledger: str | None) -> list[tuple[str | None, list[LedgerRef]]]:
+def _ledgers_of_all(catalog: Catalog, managed_ledger: str | None) -> list[_OfTopic]:
     """Return the ledgers of a managed ledger; those of all partitions if it is one."""
     stem, number = split_partition(managed_ledger or "")
     named = NamedTopic(managed_ledger) if number is None else NamedTopic(stem, is_partitioned=True)
     return [(name, [ref for ref in catalog.refs_of(name) if ref.copy == 0]) for name in named.managed_ledgers(catalog)]
 
 
-def _state_of(topics: list[tuple[str | None, list[LedgerRef]]]) -> bytes:
+def _state_of(topics: Sequence[_OfTopic]) -> bytes:
     return sha256(repr([(name, TopicState(refs).whole) for name, refs in topics]).encode()).digest()
