@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ledgerfs.scan.scan import Scan
     from ledgerfs.scan.shown_values import ShownValues
 
-_TOPICS = 1 << 10
+_TOPICS, _STATES = 1 << 10, 16
 _OfTopic = tuple[str | None, list[LedgerRef]]
 """A managed ledger and its ledgers."""
 
@@ -44,17 +44,18 @@ class InferredTypes:
         self._open_ledger = open_ledger
         self._known: LRUCache[bytes, ShownValues] = LRUCache(_TOPICS)
         self._learning: dict[bytes, ForkLock] = {}
+        self._states: LRUCache[str | None, tuple[Catalog, list[_OfTopic], bytes]] = LRUCache(_STATES)
         self._lock = ForkLock()
 
     def known(self, catalog: Catalog, managed_ledger: str | None) -> "ShownValues | None":
         """Return what was learned of these very ledgers; None if nothing was yet."""
+        _, state = self._ledgers_of(catalog, managed_ledger)
         with self._lock:
-            return self._known.get(_state_of(_ledgers_of_all(catalog, managed_ledger)))
+            return self._known.get(state)
 
     def learned(self, whole: "Scan", catalog: Catalog, managed_ledger: str | None) -> "ShownValues | None":
         """Return how ``whole``, a scan of no ledgers, shows the values of a topic, or of all partitions of it; raises as reading them."""
-        topics = _ledgers_of_all(catalog, managed_ledger)
-        state = _state_of(topics)
+        topics, state = self._ledgers_of(catalog, managed_ledger)
         with self._lock:
             learning = self._learning.setdefault(state, ForkLock())
         # Whoever opens another file of the topic meanwhile needs the same.
@@ -70,6 +71,17 @@ class InferredTypes:
                 with self._lock:
                     self._learning.pop(state, None)
 
+    def _ledgers_of(self, catalog: Catalog, managed_ledger: str | None) -> tuple[list[_OfTopic], bytes]:
+        """Return the ledgers of a managed ledger, those of all partitions if it is one, and their state; each file of a folder asks."""
+        with self._lock:
+            kept = self._states.get(managed_ledger)
+        if kept is None or kept[0] is not catalog:
+            topics = _ledgers_of_all(catalog, managed_ledger)
+            kept = (catalog, topics, _state_of(topics))
+            with self._lock:
+                self._states[managed_ledger] = kept
+        return kept[1], kept[2]
+
     def _bytes_of(self, whole: "Scan", topics: "Sequence[_OfTopic]") -> "Iterator[pa.RecordBatch]":
         """Return the values of some topics, but for those that cannot be read."""
         # This imports pyarrow and numba, which listing and copying do not need.
@@ -82,7 +94,6 @@ class InferredTypes:
 
 
 def _ledgers_of_all(catalog: Catalog, managed_ledger: str | None) -> list[_OfTopic]:
-    """Return the ledgers of a managed ledger; those of all partitions if it is one."""
     stem, number = split_partition(managed_ledger or "")
     named = NamedTopic(managed_ledger) if number is None else NamedTopic(stem, is_partitioned=True)
     return [(name, [ref for ref in catalog.refs_of(name) if ref.copy == 0]) for name in named.managed_ledgers(catalog)]
