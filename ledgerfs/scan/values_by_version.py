@@ -26,6 +26,9 @@ from ledgerfs.messages.values.key_values import SeparatedDecoder, message_keys
 from ledgerfs.messages.values.value_decoder import ValueDecoder, payloads_of
 from ledgerfs.scan.shown_values import Failure
 
+_UNTIMED = -3
+"""In the place of a writer: a message without a publish time."""
+
 
 @dataclass(slots=True)
 class ValuesByVersion:
@@ -53,17 +56,19 @@ class ValuesByVersion:
 
     def _groups(self, batch: pa.RecordBatch) -> Iterator["_Group"]:
         """Yield the rows of each schema with their values."""
-        numbers = version_numbers(batch["schema_version"])
-        published = batch["publish_time"].cast(pa.int64()).to_numpy() // 1000
-        for number in np.unique(numbers).tolist():
-            rows = np.flatnonzero(numbers == number)
+        published = batch["publish_time"].cast(pa.int64())
+        times = (published.fill_null(0) if published.null_count else published).to_numpy() // 1000
+        for number, rows in _rows_of_each(version_numbers(batch["schema_version"])):
             generations = self._generations.get(number) or self._generations.get(ANY_VERSION, [])
             if number == NO_VERSION and not generations:
                 yield self._without(batch, rows, number, "it names no schema: its value is bytes", is_error=False)
                 continue
-            writers = writers_of([self.schemas.versions[place] for place in generations], published[rows])
-            for writer in np.unique(writers).tolist():
-                chosen = rows[writers == writer]
+            known = [self.schemas.versions[place] for place in generations]
+            writers = writers_of(known, times if rows.size == times.size else times[rows])
+            if published.null_count and any(one.timestamp_ms is not None for one in known):
+                writers[np.asarray(published.is_null())[rows]] = _UNTIMED
+            for writer, among in _rows_of_each(writers):
+                chosen = rows if among.size == rows.size else rows[among]
                 if writer >= 0:
                     yield self._decoded(batch, chosen, generations[writer])
                 else:
@@ -81,6 +86,8 @@ class ValuesByVersion:
     def _why_unknown(self, number: int, writer: int) -> str:
         if number == ODD_VERSION:
             return "it names its schema in a way that is not Pulsar's"
+        if writer == _UNTIMED:
+            return f"it has no publish time, which tells what its schema, version {number}, was then"
         if writer == AMBIGUOUS:
             several = "was given again within seconds of it, or is another one for imported rows"
             return f"its schema, version {number}, {several}: it may be either"
@@ -100,7 +107,7 @@ class ValuesByVersion:
         if isinstance(decoder, SeparatedDecoder):
             decoder = decoder.with_keys(message_keys(chosen))
         values, reasons = decoder.decode(*payloads_of(chosen["value"]))
-        codes = np.unique(reasons[reasons > 0]).tolist()
+        codes = np.unique(reasons[reasons > 0]).tolist() if reasons.any() else []
         failed = {decoder.explain(code): rows[reasons == code] for code in codes}
         return _Group(version.version, rows, values, failed, place)
 
@@ -149,6 +156,15 @@ class _Group:
     failed: dict[str, Int64]
     place: int
     is_error: bool = True
+
+
+def _rows_of_each(numbers: Int64) -> Iterator[tuple[int, Int64]]:
+    """Yield each number with its rows. Nearly all batches have one number, which is seen without sorting."""
+    if numbers.size and numbers.min() == numbers.max():
+        yield int(numbers[0]), np.arange(numbers.size)
+        return
+    for number in np.unique(numbers).tolist():
+        yield number, np.flatnonzero(numbers == number)
 
 
 def _in_order(groups: list[_Group], kind: pa.DataType, length: int) -> pa.Array:

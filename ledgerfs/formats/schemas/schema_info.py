@@ -29,7 +29,7 @@ _OF_JSON = {"JSON", "AVRO", "PROTOBUF", "PROTOBUF_NATIVE"}
 """Types whose data is JSON."""
 _OF_AVRO = {"JSON", "AVRO"}
 """Types whose data is an Avro schema, and all that there is to their values."""
-_VERSION_BYTES = 8
+VERSION_BYTES = 8
 _AVRO_OFFSET = "__AVRO_READ_OFFSET__"
 _CHARSET = "__charset"
 _SEPARATED = "SEPARATED"
@@ -130,7 +130,7 @@ class KeyValueSchema:
 
 def version_number(data: bytes | None) -> int | None:
     """Return the number in a message's ``schema_version``; None without one, and for one that is none of Pulsar's."""
-    if data is None or len(data) != _VERSION_BYTES:
+    if data is None or len(data) != VERSION_BYTES:
         return None
     return int.from_bytes(data, "big", signed=True)
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ledgerfs.formats.array_types import Int64
-from ledgerfs.formats.schemas.schema_info import SchemaVersion, version_number
+from ledgerfs.formats.schemas.schema_info import VERSION_BYTES, SchemaVersion, version_number
 
 NO_VERSION = -1
 """Number of a message that names no schema: its value is bytes."""
@@ -70,6 +70,13 @@ class TopicSchemas:
 
 def version_numbers(column: pa.Array) -> Int64:
     """Return the numbers of a column ``schema_version``: `NO_VERSION` and `ODD_VERSION` where there is none."""
+    if column.null_count == len(column):
+        return np.full(len(column), NO_VERSION, np.int64)
+    _, offsets, data = column.buffers()
+    places = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
+    if column.null_count == 0 and (np.diff(places) == VERSION_BYTES).all():
+        big_endian = np.frombuffer(data, np.uint8)[places[0] : places[-1]].view(">i8")
+        return np.maximum(big_endian.astype(np.int64), ODD_VERSION)
     encoded = column.dictionary_encode()
     numbers = np.array([*map(_number, encoded.dictionary.to_pylist()), NO_VERSION], np.int64)
     places = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy()
@@ -94,6 +101,10 @@ def writers_of(generations: Sequence[SchemaVersion], published_ms: Int64) -> Int
     """
     if not generations:
         return np.full(published_ms.size, REUSED, np.int64)
+    if published_ms.size > 2:
+        first, last = writers_of(generations, np.array([published_ms.min(), published_ms.max()]))
+        if first == last:
+            return np.full(published_ms.size, first, np.int64)
     starts = np.array([_BEFORE_ALL if one.timestamp_ms is None else one.timestamp_ms for one in generations], np.int64)
     certain = np.maximum(np.searchsorted(starts, published_ms, "right") - 1, 0)
     possible = np.searchsorted(starts, published_ms + REGISTRATION_SLACK_MS, "right") - 1

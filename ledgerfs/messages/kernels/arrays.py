@@ -1,4 +1,4 @@
-"""Arrays of kernels: memory from Arrow's pool, spans of bounded size, and what numba lacks: borrowed arrays, the C library's memcpy.
+"""Arrays of kernels: memory from Arrow's pool, spans of bounded size, and what numba lacks: borrowed arrays, memcpy, a count of bits.
 
 The pool gives memory of the last window to the next one. Fresh pages cost more than what is written to them: a page fault each, which on
 virtual machines makes a copy of 7 GB/s one of 1 GB/s.
@@ -48,6 +48,16 @@ def copy_bytes(typingctx, target, target_at, source, source_at, length):  # type
         return context.get_dummy_value()
 
     return types.void(target, types.intp, source, types.intp, types.intp), codegen
+
+
+@intrinsic
+def trailing_zeros(typingctx, word):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, ARG001
+    """Return how many of the lowest bits of a word that is not 0 are 0."""
+
+    def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, ARG001
+        return builder.cttz(arguments[0], ir.IntType(1)(1))
+
+    return types.int64(types.int64), codegen
 
 
 def empty(size: int, dtype: Any) -> "npt.NDArray[Any]":  # noqa: ANN401  (any type of numpy)

@@ -9,11 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ledgerfs.formats.kernel import inlined_kernel, kernel
-from ledgerfs.formats.memory_loads import load_uint32
+from ledgerfs.formats.memory_loads import load_little_int64, load_uint32
+from ledgerfs.messages.kernels.arrays import trailing_zeros
 
 ABSENT = -(2**63)
 """Value of a column whose field is missing, if 0 is a possible value."""
 
+_SEVEN_BITS = 0x7F7F7F7F7F7F7F7F
+"""Of each byte of a varint."""
 _SKIPPED = -1
 _COUNTED = 64
 _HIGHEST_FIELD = 40
@@ -55,6 +58,16 @@ def read_varint(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001,
 
 @kernel
 def _read_long_varint(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    if end - at >= 8:
+        word = load_little_int64(data, at)  # type: ignore[call-arg, var-annotated]
+        ends = ~(word | _SEVEN_BITS)
+        if ends != 0:
+            # Bytes after the one without the highest bit are none of it; what is left of the others moves together, by 7, 14 and 28 bits.
+            word &= (ends ^ (ends - 1)) & _SEVEN_BITS
+            word = (word & 0x007F007F007F007F) | ((word & 0x7F007F007F007F00) >> 1)
+            word = (word & 0x00003FFF00003FFF) | ((word & 0x3FFF00003FFF0000) >> 2)
+            word = (word & 0x0FFFFFFF) | ((word & 0x0FFFFFFF00000000) >> 4)
+            return word, at + (trailing_zeros(ends) >> 3) + 1
     value = np.int64(0)
     shift = 0
     while at < end and shift < 70:

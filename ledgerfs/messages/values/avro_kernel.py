@@ -127,7 +127,7 @@ def _zigzag(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN
     return ((number >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(number & 1), at
 
 
-@kernel
+@inlined_kernel
 def _run(code, tables, data, at, end, words, nodes, stack):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, C901, PLR0911, PLR0912, PLR0915, PLR0917
     """Decode one payload; return 0 or the reason why not, and the node that has no room for it, or -1."""
     code, tables, data = borrowed(code), borrowed(tables), borrowed(data)  # type: ignore[call-arg]

@@ -4,13 +4,10 @@ Functions return the index after a token, or minus a `Reason`. As Python's write
 """
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.memory_loads import load_little_int64
-from ledgerfs.messages.kernels.arrays import borrowed
+from ledgerfs.messages.kernels.arrays import borrowed, trailing_zeros
 from ledgerfs.messages.values.value_program import Reason
 
 BAD_JSON = int(Reason.OF_PROGRAM)
@@ -51,16 +48,6 @@ def after_mark(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, 
     return after_blanks(data, at, end)
 
 
-@intrinsic
-def _trailing_zeros(typingctx, word):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, ARG001
-    """Return how many of the lowest bits of a word that is not 0 are 0."""
-
-    def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, ARG001
-        return builder.cttz(arguments[0], ir.IntType(1)(1))
-
-    return types.int64(types.int64), codegen
-
-
 @inlined_kernel
 def _bytes_equal(word, byte):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return the high bits of those of eight bytes that are this one, and perhaps of some above the lowest of them (Mycroft's test)."""
@@ -85,7 +72,7 @@ def text_end(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, AN
             if ends == 0:
                 at += 8
                 continue
-            at += _trailing_zeros(ends) >> 3
+            at += trailing_zeros(ends) >> 3
         byte = data[at]
         if byte == QUOTE:
             return at, has_escapes

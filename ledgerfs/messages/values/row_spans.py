@@ -38,6 +38,7 @@ def decode_rows(
         data = source() if callable(source) else source
         parts.append(build(arena, column, data, last - first, None if is_sound.all() else is_sound))
         full += arena.is_full
+        arena.leave()
         if full > MOST_ARENAS:
             raise CorruptObjectError(
                 f"{reasons.size:,} values whose columns take more memory than values of their size do"
