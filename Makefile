@@ -63,6 +63,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.write
 	$(BIN)/python -m benchmarks.mount
 	$(BIN)/python -m benchmarks.spark
+	$(BIN)/python -m benchmarks.typed_spark
 
 clean:
 	rm -rf $(VENV) build demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
