@@ -27,7 +27,8 @@ class Undecodable:
     count
         How many there were.
     first
-        The id of the first, ``ledger:entry`` or ``ledger:entry:index``.
+        The id of the first in the order of the rows, ``ledger:entry`` or ``ledger:entry:index``; of several partitions, in the first of
+        these that has one.
     is_error
         False for values that no schema is named for: they are null, and no error.
 
@@ -85,7 +86,8 @@ class ValueReading:
         if errors and on_undecodable == "raise":
             row, reason = min(errors)
             raise UndecodableValueError.of(_message_id(batch, row), reason)
-        for one in failures:
+        # They come by their schemas; two of these may have one number and one reason.
+        for one in sorted(failures, key=lambda one: int(one.rows[0])):
             first = _message_id(batch, int(one.rows[0]))
             add_undecodable(self.undecodable, Undecodable(one.version, one.reason, one.rows.size, first, one.is_error))
         if not errors or on_undecodable != "skip":
