@@ -1,6 +1,5 @@
 """``ledgerfs head``: the first messages of a topic."""
 
-import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ from ledgerfs.cli.commands import command
 from ledgerfs.cli.message_text import message_lines
 from ledgerfs.cli.notices import announce_compiling, say_left_out
 from ledgerfs.cli.options import bucket_argument
-from ledgerfs.cli.output import progress, say
+from ledgerfs.cli.output import progress, say, terminal_width
 from ledgerfs.cli.scan_options import scan_options
 from ledgerfs.errors import AccessDeniedError, CorruptSchemaFileError, InvalidSchemaError, UnsupportedFormatError
 from ledgerfs.scan.options import ORDERS, Order
@@ -85,7 +84,7 @@ def head(
         names = tuple(dict.fromkeys((*_OF_EVERY_MESSAGE, *shown)))
         found, read = _rows(bucket.topic(topic), names, scan, order, messages)
         _print_text(
-            found, messages, _with_fields(shown, names, found.schema.names), is_cut=sys.stdout.isatty() and not full
+            found, messages, _with_fields(shown, names, found.schema.names), width=None if full else terminal_width()
         )
     if say_left_out(read, found.undecodable):
         context.exit(1)
@@ -148,10 +147,9 @@ def _print_json(scan: "Rows", messages: int) -> None:
     sys.stdout.buffer.flush()
 
 
-def _print_text(scan: "Rows", messages: int, shown: tuple[str, ...], *, is_cut: bool) -> None:
+def _print_text(scan: "Rows", messages: int, shown: tuple[str, ...], *, width: int | None) -> None:
     from ledgerfs.scan.python_values import python_rows
 
-    width = shutil.get_terminal_size().columns if is_cut else None
     for batch in _first(scan, messages):
         for row in python_rows(_readable(batch)):
             click.echo("\n".join(message_lines(row, shown, width)))

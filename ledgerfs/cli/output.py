@@ -30,11 +30,22 @@ def show(table: "Table") -> None:
 
     # Drawn into memory, since rich ends a program in its own way if nobody reads its output.
     drawn = io.StringIO()
-    is_terminal = sys.stdout.isatty()
-    width = shutil.get_terminal_size().columns if is_terminal else _PIPE_WIDTH
-    console = Console(file=drawn, width=width, force_terminal=is_terminal, highlight=False, emoji=False, markup=False)
+    width = terminal_width()
+    console = Console(
+        file=drawn,
+        width=width or _PIPE_WIDTH,
+        force_terminal=width is not None,
+        highlight=False,
+        emoji=False,
+        markup=False,
+    )
     console.print(table)
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in drawn.getvalue().splitlines()))
+
+
+def terminal_width() -> int | None:
+    """Return how many columns the terminal on standard output has; None if that is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def say(message: str) -> None:

@@ -6,12 +6,23 @@ import click
 
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import bucket_argument, json_option
-from ledgerfs.cli.output import minute, print_json, say, show, table
+from ledgerfs.cli.output import minute, print_json, say, show, table, terminal_width
 from ledgerfs.cli.schemas.places import place_option, saved_at
 from ledgerfs.display import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.formats.schemas.schema_info import SchemaVersion
+
+_COLUMNS = ("topic", "version", "type", "registered", "fields", "source")
+_FIELDS = 100
+"""Characters of fields in a line that is not on a terminal; --json has them all."""
+_LEAST_FIELDS = 30
+"""The same on a terminal that the other columns fill."""
+_BETWEEN = 2
+"""Spaces between columns."""
 
 
 @command()
@@ -42,19 +53,33 @@ def ls(*, bucket: "Bucket", topics: tuple[str, ...], place: tuple[str, dict[str,
     if as_json:
         print_json([versions.as_json(name, one) for name, known in found.items() for one in known])
     elif any(found.values()):
-        rows = table("topic", "version", "type", "registered", "fields", "source", right=("version",))
-        for name, known in found.items():
-            for one in known:
-                cells = (
-                    versions.number_of(one),
-                    versions.kind_of(one),
-                    minute(one.timestamp_ms),
-                    versions.fields_text(one),
-                    one.source,
-                )
-                rows.add_row(printable(name), *map(printable, cells))
-        show(rows)
+        _show_table(found)
     for name in [name for name, known in found.items() if not known]:
         say(f"{name}: no schema is saved")
     if not found:
         say(f"{saved.source}: no schemas are saved")
+
+
+def _show_table(found: "Mapping[str, Sequence[SchemaVersion]]") -> None:
+    """Print a line for each version, with as many fields as it has room for."""
+    from ledgerfs.cli.schemas import versions
+
+    listed = [(name, one) for name, known in found.items() for one in known]
+    rows = [
+        [
+            *map(
+                printable,
+                (name, versions.number_of(one), versions.kind_of(one), minute(one.timestamp_ms), "", one.source),
+            )
+        ]
+        for name, one in listed
+    ]
+    width, most = terminal_width(), _FIELDS
+    if width is not None:
+        taken = [max(map(len, column)) for column in zip(_COLUMNS, *rows, strict=True)]
+        most = max(width - sum(taken) + len("fields") - _BETWEEN * (len(taken) - 1), _LEAST_FIELDS)
+    shown = table(*_COLUMNS, right=("version",))
+    for row, (_, one) in zip(rows, listed, strict=True):
+        row[_COLUMNS.index("fields")] = versions.fields_text(one, most)
+        shown.add_row(*row)
+    show(shown)

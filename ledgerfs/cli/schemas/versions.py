@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ledgerfs.display import printable
 from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.formats.schemas.described import fields_of
 from ledgerfs.formats.schemas.schema_info import ANY_VERSION, SchemaVersion
@@ -20,12 +21,22 @@ def kind_of(version: SchemaVersion) -> str:
     return version.schema.type
 
 
-def fields_text(version: SchemaVersion) -> str:
-    """Return its fields in one line; for a schema that is damaged, what is wrong with it."""
+def fields_text(version: SchemaVersion, most: int) -> str:
+    """Return its fields in one line of ``most`` characters, and how many there are if it does not show all.
+
+    For a schema that is damaged it is what is wrong with it.
+    """
     try:
-        return ", ".join(fields_of(version.schema))
+        fields = fields_of(version.schema)
     except InvalidSchemaError as error:
-        return f"not readable: {error}"
+        return printable(f"not readable: {error}")
+    text = printable(", ".join(fields))
+    if len(text) <= most:
+        return text
+    # Of pairs these are key and value, with all their fields inside.
+    end = "…" if version.schema.type == "KEY_VALUE" else f"… ({len(fields):,} fields)"
+    begin = text[: max(most - len(end), 0)]
+    return (begin.rpartition(", ")[0] or begin) + end
 
 
 def as_json(topic: str, version: SchemaVersion) -> dict[str, Any]:
