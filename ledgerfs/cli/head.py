@@ -102,7 +102,8 @@ def _rows(
     except _UNUSABLE as error:
         if "values" in given:
             raise
-        say(f"{topic.name}: values are shown as they are, its schema cannot be used: {error}")
+        why = error.reason if isinstance(error, InvalidSchemaError) else error
+        say(f"{topic.name}: values are shown as they are, its schema cannot be used: {why}")
         found = topic.scan(columns, **(options | {"values": "bytes"}), order=order)
     return found, found
 

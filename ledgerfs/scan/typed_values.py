@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ledgerfs.errors import InvalidOptionError, UnknownSchemaError
+from ledgerfs.errors import InvalidOptionError, InvalidSchemaError, UnknownSchemaError
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.formats.schemas.schema_versions import TopicSchemas
 from ledgerfs.messages.values.decoders import decoder_of
@@ -94,7 +94,8 @@ def typed_values(
 ) -> ShownValues | None:
     """Return how a scan shows values by schemas, from the arguments that users give; None for bytes.
 
-    Raises `InvalidOptionError` for an invalid choice, and `UnknownSchemaError` if the topic has no schema that is known.
+    Raises `InvalidOptionError` for an invalid choice, and `UnknownSchemaError` if the topic has no schema that is known, and
+    `InvalidSchemaError`, which names the topic.
     """
     latest = schemas.latest
     if values == "auto" and latest is None:
@@ -118,7 +119,10 @@ def typed_values(
         case _:
             reason = "expected the number of a version, 'latest', 'each', or a schema"
             raise InvalidOptionError(reason, key=f"schema_version={schema_version!r}")
-    return ShownValues(TypedValues.of(schemas, wanted), flatten, on_undecodable)
+    try:
+        return ShownValues(TypedValues.of(schemas, wanted), flatten, on_undecodable)
+    except InvalidSchemaError as error:
+        raise InvalidSchemaError(error.reason, key=error.key or topic) from error
 
 
 def _unknown(topic: str, schemas: TopicSchemas, version: object) -> UnknownSchemaError:

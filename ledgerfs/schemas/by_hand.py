@@ -1,6 +1,8 @@
 """Schemas that users give by hand: a file with a definition, or the name of a type that needs none."""
 
+import difflib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +17,7 @@ from ledgerfs.errors import InvalidOptionError, InvalidSchemaError
 from ledgerfs.formats.schemas.avro_schema import parse_avro_schema
 from ledgerfs.formats.schemas.protobuf_files import native_schema_data
 from ledgerfs.formats.schemas.saved_schema import MAX_SAVED_BYTES
-from ledgerfs.formats.schemas.schema_info import TYPE_NUMBERS, SchemaInfo, key_value_schema
+from ledgerfs.formats.schemas.schema_info import TYPE_NUMBERS, SchemaInfo, key_value_schema, require_charset
 
 if TYPE_CHECKING:
     import os
@@ -24,8 +26,15 @@ DEFINED_TYPES = ("AVRO", "JSON", "PROTOBUF_NATIVE")
 """Types that need a file."""
 PLAIN_TYPES = tuple(sorted(set(TYPE_NUMBERS) - {*DEFINED_TYPES, "NONE", "PROTOBUF", "KEY_VALUE"}))
 """Types that need none."""
+_INSTEAD = {
+    "KEY_VALUE": "`ledgerfs schemas set` takes pairs as the type of the value, and --key",
+    "NONE": "values without a schema are bytes anyway",
+    "PROTOBUF": "protobuf_native reads its payloads",
+}
+"""What is meant by other types of Pulsar's."""
 _PROTOBUF_SUFFIXES = frozenset({".desc", ".pb", ".protoset", ".proto"})
 _PROTOC_SECONDS = 60
+_LOGGED = re.compile(r"[IW]\d{4} |WARNING: All log messages")
 
 
 def schema_by_hand(
@@ -57,7 +66,7 @@ def schema_by_hand(
     if name in PLAIN_TYPES:
         if file is not None or message is not None:
             raise InvalidOptionError("needs no file and no message to define it", key=f"type {name}")
-        return SchemaInfo(name, b"", texts)
+        return _sound(SchemaInfo(name, b"", texts))
     if file is None:
         raise InvalidOptionError("needs a file that defines it", key=f"type {name}")
     if name == "PROTOBUF_NATIVE":
@@ -67,7 +76,14 @@ def schema_by_hand(
     data = _read(file)
     with _naming(file):
         parse_avro_schema(data)
-    return SchemaInfo(name, data, texts)
+    return _sound(SchemaInfo(name, data, texts))
+
+
+def _sound(schema: SchemaInfo) -> SchemaInfo:
+    """Return a schema whose properties are such that values can be read; raises `InvalidSchemaError`."""
+    require_charset(schema.charset)
+    _ = schema.avro_offset
+    return schema
 
 
 def schema_given(
@@ -117,7 +133,11 @@ def _type_of(kind: str | None, file: Path | None) -> str:
         return "PROTOBUF_NATIVE" if file.suffix in _PROTOBUF_SUFFIXES else "AVRO"
     name = kind.upper().replace("-", "_")
     if name not in {*DEFINED_TYPES, *PLAIN_TYPES}:
-        raise InvalidOptionError.unknown(kind, map(str.lower, (*DEFINED_TYPES, *PLAIN_TYPES)))
+        known = [one.lower() for one in (*DEFINED_TYPES, *PLAIN_TYPES)]
+        near = difflib.get_close_matches(name.lower(), known, n=1)
+        hint = _INSTEAD.get(name) or (f"did you mean {near[0]}?" if near else "")
+        reason = f"no such type; there are {', '.join(known)}"
+        raise InvalidOptionError(f"{reason}; {hint}" if hint else reason, key=f"type {kind}")
     return name
 
 
@@ -144,8 +164,14 @@ def _compiled(file: Path) -> bytes:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise InvalidOptionError(f"protoc failed: {error}", key=str(file)) from error
         if done.returncode:
-            raise InvalidSchemaError(f"protoc does not take it: {' '.join(done.stderr.split())}", key=str(file))
+            raise InvalidSchemaError(f"protoc does not take it: {_complaints(done.stderr)}", key=str(file))
         return out.read_bytes()
+
+
+def _complaints(told: str) -> str:
+    """Return what protoc says in one line, without the log of its library, if there is anything else."""
+    lines = [line for line in told.splitlines() if not _LOGGED.match(line)]
+    return " ".join((" ".join(lines) or told).split())
 
 
 def _protoc() -> list[str]:

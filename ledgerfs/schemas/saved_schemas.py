@@ -94,6 +94,10 @@ class SavedSchemas:
         self.versions(topic)
         return written
 
+    def require_place(self) -> None:
+        """Raise `BucketNotFoundError` if the bucket, or the folder that was opened, is not there: nothing is saved there either."""
+        next(iter(self._store.list_pages()), None)
+
     def make_place(self) -> None:
         """Make the folder that was opened, if the store has folders."""
         self._store.writes.make_folder()
@@ -119,9 +123,8 @@ class SavedSchemas:
                 if name.startswith(".") or not name:
                     continue
                 if not is_saved_name(name):
-                    raise CorruptSchemaFileError(
-                        "is nothing that ledgerfs saved; remove it from among the schemas", key=stat.key
-                    )
+                    told = f"is no schema that ledgerfs saved, so {self.source} is no place of schemas, or this does not belong there"
+                    raise CorruptSchemaFileError(told, key=stat.key)
                 yield stat
 
     def _pages_of_root(self) -> Iterator[list[ObjectStat]]:

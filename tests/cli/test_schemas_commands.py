@@ -143,7 +143,13 @@ def test_a_schema_by_hand_and_back(folder: Path, tmp_path: Path) -> None:
     assert b"version 3, INT64" in run("schemas", "show", bucket, ORDERS).stderr
     run("schemas", "set", bucket, ORDERS, "--version", "3", "--take-back")
     assert b"version any, AVRO" in run("schemas", "show", bucket, ORDERS).stderr
-    assert b"version 3 is not saved" in run("schemas", "show", bucket, ORDERS, "--version", "3", code=2).stderr
+    told = run("schemas", "show", bucket, ORDERS, "--version", "3", code=2).stderr
+    assert b"version 3 is not saved; there are one for any version" in told
+    before = output("schemas", "ls", bucket)
+    for more in (["--version", "3"], ["--registered", "2026-11-01", "--version", "3"], ["--version", "9"]):
+        given = ("schemas", "set", bucket, ORDERS, "--take-back", *more)
+        assert b"nothing is given by hand" in run(*given, code=2).stderr
+    assert output("schemas", "ls", bucket) == before
     run(
         "schemas",
         "set",
@@ -171,6 +177,9 @@ def test_a_schema_by_hand_and_back(folder: Path, tmp_path: Path) -> None:
         (["ordres", "--type", "int64"], "orders"),
         (["orders", "/nowhere/order.avsc"], "No such file"),
         (["orders", "--type", "int64", "--property", "x"], "is not KEY=VALUE"),
+        (["orders", "--type", "string", "--property", "__charset=klingon"], "unknown character set 'klingon'"),
+        (["orders", "--type", "int64", "--key", "int63"], "--key int63: neither a file nor a type"),
+        (["orders", "--take-back"], "nothing is given by hand"),
     ],
 )
 def test_wrong_usage_of_set_changes_nothing(folder: Path, arguments: list[str], text: str) -> None:
@@ -184,6 +193,25 @@ def test_a_version_that_meant_another_schema_before(orders: AdminServer, folder:
     run("schemas", "set", str(folder), ORDERS, "--type", "string", "--version", "0", "--registered", "2020-01-01")
     shown = json.loads(output("schemas", "show", str(folder), ORDERS, "--version", "0", "--json"))
     assert [(one["type"], one["registered"][:4]) for one in shown] == [("STRING", "2020"), ("AVRO", "2023")]
+
+
+def test_places_that_are_none(orders: AdminServer, folder: Path, tmp_path: Path) -> None:
+    """Ledgers are never taken for schemas that are damaged, nor schemas put among them."""
+    nowhere, before = str(tmp_path / "nowhere"), sorted(folder.iterdir())
+    for command in (["ls", nowhere], ["show", nowhere, ORDERS], ["ls", nowhere, ORDERS]):
+        assert f"{nowhere}: no such bucket or folder".encode() in run("schemas", *command, code=3).stderr
+    for command in (["ls", str(folder)], ["show", str(folder), ORDERS]):
+        assert b"no such bucket or folder" in run("schemas", *command, "--from", nowhere, code=3).stderr
+        done = run("schemas", *command, "--from", f"file://{folder}/", code=2)
+        assert b"is the bucket itself" in done.stderr
+    for command in (["save", orders.url, str(folder)], ["set", str(folder), ORDERS, "--type", "int64"]):
+        assert b"is the bucket itself" in run("schemas", *command, "--to", str(folder), code=2).stderr
+    other = tmp_path / "other"
+    other.mkdir()
+    put_in_folder(other, offload([b"x"]))
+    done = run("schemas", "ls", str(folder), "--from", str(other), code=1)
+    assert f"file://{other} is no place of schemas".encode() in done.stderr
+    assert sorted(folder.iterdir()) == before
 
 
 def test_damage_among_them_is_an_error(orders: AdminServer, folder: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.bucket.topic import Topic
+from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.formats.schemas.schema_info import ANY_VERSION, BY_HAND, SchemaInfo, SchemaVersion
 from ledgerfs.schemas.saved_schemas import SavedSchemas
 from tests.support.entries import frame, metadata
@@ -62,3 +63,10 @@ def test_one_as_of_a_time_is_of_the_messages_until_the_next(topic: Topic) -> Non
     assert each[2] == {"v0": 3, "v0_2": None}
     assert each[3]["v0"] is None
     assert each[3]["v0_2"] is not None
+
+
+def test_one_that_cannot_be_used_is_an_error_that_names_the_topic(topic: Topic) -> None:
+    odd = SchemaVersion(0, SchemaInfo("STRING", b"", {"__charset": "klingon"}), HOUR, source="http://broker")
+    SavedSchemas(topic.bucket.raw_store).add(TOPIC, [odd])
+    with pytest.raises(InvalidSchemaError, match=f"^{TOPIC}: .*unknown character set 'klingon'"):
+        topic.scan(values="typed")

@@ -98,8 +98,11 @@ def test_the_only_message_needs_no_name_and_golden_schemas_are_read(golden_typed
 @pytest.mark.process
 def test_protobuf_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "wrong.proto").write_text("message {")
-    with pytest.raises(InvalidSchemaError, match="protoc does not take it"):
+    with pytest.raises(InvalidSchemaError, match=r"protoc does not take it: [^ ]*wrong\.proto:1:9"):
         schema_by_hand(None, tmp_path / "wrong.proto")
+    (tmp_path / "empty.desc").write_bytes(b"")
+    with pytest.raises(InvalidSchemaError, match=r"empty\.desc: it defines no message"):
+        schema_by_hand(None, tmp_path / "empty.desc")
     (tmp_path / "wrong.desc").write_bytes(b"\xff\xff")
     with pytest.raises(InvalidSchemaError, match=r"wrong\.desc: not a set of file descriptors"):
         schema_by_hand(None, tmp_path / "wrong.desc")
@@ -148,11 +151,16 @@ def test_what_is_no_schema_is_said_so(avsc: Path, tmp_path: Path) -> None:
         (("avro",), "needs a file"),
         (("int64", avsc), "needs no file"),
         (("int63",), "did you mean int64"),
-        (("none",), "no such option"),
-        (("key_value",), "no such option"),
+        (("none",), "no such type.*are bytes anyway"),
+        (("key_value",), "no such type.*--key"),
+        (("protobuf",), "no such type.*protobuf_native reads"),
         ((None, avsc, "shop.Order"), "--message"),
         ((None, tmp_path / "nothing.avsc"), "No such file"),
         ((None, tmp_path), "cannot be read"),
     ):
         with pytest.raises(InvalidOptionError, match=what):
             schema_by_hand(*given)
+    with pytest.raises(InvalidSchemaError, match="unknown character set 'klingon'"):
+        schema_by_hand("string", properties={"__charset": "klingon"})
+    with pytest.raises(InvalidSchemaError, match="'five', which is no number of bytes"):
+        schema_by_hand(None, avsc, properties={"__AVRO_READ_OFFSET__": "five"})

@@ -50,6 +50,8 @@ def ls(*, bucket: "Bucket", topics: tuple[str, ...], place: tuple[str, dict[str,
     saved = saved_at(bucket, place)
     wanted = [schema_owner(topic).topic for topic in topics]
     found = {name: saved.versions(name) for name in wanted} if wanted else saved.all_versions()
+    if not any(found.values()):
+        saved.require_place()
     if as_json:
         print_json([versions.as_json(name, one) for name, known in found.items() for one in known])
     elif any(found.values()):
@@ -62,24 +64,25 @@ def ls(*, bucket: "Bucket", topics: tuple[str, ...], place: tuple[str, dict[str,
 
 def _show_table(found: "Mapping[str, Sequence[SchemaVersion]]") -> None:
     """Print a line for each version, with as many fields as it has room for."""
-    from ledgerfs.cli.schemas import versions
+    # This imports what reads schemas, which --help does not need.
+    from ledgerfs.cli.schemas.versions import fields_text
 
     listed = [(name, one) for name, known in found.items() for one in known]
-    rows = [
-        [
-            *map(
-                printable,
-                (name, versions.number_of(one), versions.kind_of(one), minute(one.timestamp_ms), "", one.source),
-            )
-        ]
-        for name, one in listed
-    ]
+    rows = [_cells(name, one) for name, one in listed]
     width, most = terminal_width(), _FIELDS
     if width is not None:
         taken = [max(map(len, column)) for column in zip(_COLUMNS, *rows, strict=True)]
         most = max(width - sum(taken) + len("fields") - _BETWEEN * (len(taken) - 1), _LEAST_FIELDS)
     shown = table(*_COLUMNS, right=("version",))
     for row, (_, one) in zip(rows, listed, strict=True):
-        row[_COLUMNS.index("fields")] = versions.fields_text(one, most)
+        row[_COLUMNS.index("fields")] = fields_text(one, most)
         shown.add_row(*row)
     show(shown)
+
+
+def _cells(topic: str, version: "SchemaVersion") -> list[str]:
+    """Return what a line says, but the fields."""
+    from ledgerfs.cli.schemas.versions import kind_of, number_of
+
+    cells = (topic, number_of(version), kind_of(version), minute(version.timestamp_ms), "", version.source)
+    return [printable(cell) for cell in cells]

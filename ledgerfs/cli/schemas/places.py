@@ -7,6 +7,7 @@ import click
 
 from ledgerfs.cli.options import parsed_options
 from ledgerfs.cli.traffic_options import Command
+from ledgerfs.errors import InvalidOptionError
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
@@ -28,13 +29,19 @@ def place_option(name: str, text: str) -> Callable[[Command], Command]:
 
 
 def saved_at(bucket: "Bucket", place: tuple[str, dict[str, Any]] | None, *, make: bool = False) -> "SavedSchemas":
-    """Return the saved schemas of a bucket; with ``make`` the folder at a URL of their own is made."""
+    """Return the saved schemas of a bucket; with ``make`` the folder at a URL of their own is made.
+
+    Raises `InvalidOptionError` for the URL of the bucket: schemas beside its ledgers would be foreign objects.
+    """
     # This imports fsspec, which --help does not need.
     from ledgerfs.schemas.saved_schemas import SavedSchemas, saved_schemas_at
 
     if place is None:
         return SavedSchemas(bucket.raw_store)
     saved = saved_schemas_at(*place)
+    if saved.source == SavedSchemas(bucket.raw_store, "").source:
+        reason = "is the bucket itself, whose schemas have a folder of their own; leave out the option"
+        raise InvalidOptionError(reason, key=place[0])
     if make:
         saved.make_place()
     return saved

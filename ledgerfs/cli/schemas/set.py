@@ -14,8 +14,10 @@ from ledgerfs.cli.schemas.places import place_option, saved_at
 from ledgerfs.errors import InvalidOptionError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ledgerfs.bucket.bucket import Bucket
-    from ledgerfs.formats.schemas.schema_info import SchemaInfo
+    from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 
 
 @command("set")
@@ -96,13 +98,27 @@ def set_schema(
         saved_ms=int(time.time() * 1000),
     )
     name = schema_owner(bucket.topic(topic).name).topic
-    saved = saved_at(bucket, place, make=True)
+    saved = saved_at(bucket, place, make=not take_back)
+    if take_back:
+        _require_given(saved.versions(name), version)
     saved.add(name, [version])
     if as_json:
         print_json(versions.as_json(name, version))
     else:
         what = f"version {number}" if number is not None else "all messages that no other version tells of"
         say(f"{name}: {what}: {versions.kind_of(version)}, saved at {saved.source}")
+
+
+def _require_given(known: "Sequence[SchemaVersion]", taken_back: "SchemaVersion") -> None:
+    """Raise `InvalidOptionError` if nothing is given by hand for that version, as of that time."""
+    from ledgerfs.formats.schemas.schema_versions import last_word
+
+    of_it = (taken_back.version, taken_back.timestamp_ms)
+    if last_word([one for one in known if one.is_by_hand and (one.version, one.timestamp_ms) == of_it]) is None:
+        reason = (
+            "nothing is given by hand for that --version, and that --registered; `ledgerfs schemas ls` names what is"
+        )
+        raise InvalidOptionError(reason, key="--take-back")
 
 
 def _schema(given: dict[str, Any]) -> "SchemaInfo":
@@ -114,5 +130,8 @@ def _schema(given: dict[str, Any]) -> "SchemaInfo":
             raise InvalidOptionError("is of pairs, which have a --key", key="--separated")
         return value
     is_plain = given["key"].upper() in PLAIN_TYPES
+    if not is_plain and not Path(given["key"]).exists():
+        reason = f"neither a file nor a type that needs none; these are {', '.join(map(str.lower, PLAIN_TYPES))}"
+        raise InvalidOptionError(reason, key=f"--key {given['key']}")
     key = schema_by_hand(given["key"]) if is_plain else schema_by_hand(None, Path(given["key"]))
     return key_value_by_hand(key, value, is_separated=given["separated"])

@@ -11,6 +11,8 @@ from ledgerfs.cli.schemas.places import place_option, saved_at
 from ledgerfs.display import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ledgerfs.bucket.bucket import Bucket
     from ledgerfs.formats.schemas.schema_info import SchemaVersion
 
@@ -42,12 +44,13 @@ def show(
     from ledgerfs.formats.topic_names import schema_owner
 
     name = schema_owner(topic).topic
-    known = TopicSchemas.of(saved_at(bucket, place).versions(name))
+    saved = saved_at(bucket, place)
+    known = TopicSchemas.of(saved.versions(name))
     latest = known.latest
     found = ([] if latest is None else [latest]) if number is None else known.numbered(number)
     if not found:
-        what = "no schema is saved" if number is None else f"version {number} is not saved"
-        raise UnknownSchemaError(f"{what}; `ledgerfs schemas save` saves it while the cluster lives", key=name)
+        saved.require_place()
+        raise UnknownSchemaError(_why_none(known.versions, number), key=name)
     if as_json:
         print_json(
             [{**versions.as_json(name, one), **_more(one), "definition": definition_of(one.schema)} for one in found]
@@ -62,6 +65,18 @@ def show(
             click.echo("\n".join(map(printable, definition["files"].splitlines())))
         elif definition is not None:
             print_json(definition)
+
+
+def _why_none(known: "Sequence[SchemaVersion]", number: int | None) -> str:
+    """Return why there is nothing to show."""
+    from ledgerfs.formats.schemas.schema_info import ANY_VERSION
+
+    numbers = sorted({one.version for one in known if not one.is_deletion})
+    if not numbers:
+        named = "`ledgerfs schemas ls` names all topics that have any"
+        return f"no schema is saved; {named}, `ledgerfs schemas save` saves them while the cluster lives"
+    told = ", ".join("one for any version" if one == ANY_VERSION else str(one) for one in numbers)
+    return f"version {number} is not saved; there are {told}"
 
 
 def _more(version: "SchemaVersion") -> dict[str, Any]:

@@ -51,7 +51,9 @@ def _root(files: FileDescriptorSet, message: str | None) -> tuple[str, str]:
     offered = [(file, name) for name, file, _ in _messages(files) if not own[file].startswith(_GOOGLES)]
     if message is None and len(offered) == 1:
         return offered[0]
-    names = ", ".join(name for _, name in offered[:20]) or "none"
+    if not offered:
+        raise InvalidSchemaError("it defines no message")
+    names = ", ".join(name for _, name in offered[:20])
     asked = "which message is it?" if message is None else f"there is no message {message!r}."
     raise InvalidSchemaError(f"{asked} --message names one of: {names}")
 

@@ -35,6 +35,14 @@ _CHARSET = "__charset"
 _SEPARATED = "SEPARATED"
 
 
+def require_charset(name: str) -> None:
+    """Raise `InvalidSchemaError` for a character set that Python does not know."""
+    try:
+        " ".encode(name)
+    except (LookupError, ValueError):  # none of text, or no name at all
+        raise InvalidSchemaError(f"a schema of text in the unknown character set {name!r}") from None
+
+
 @dataclass(frozen=True, slots=True)
 class SchemaInfo:
     """A schema, or one part of a KEY_VALUE one.

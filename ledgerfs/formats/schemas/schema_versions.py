@@ -125,19 +125,19 @@ def _in_effect(versions: Sequence[SchemaVersion]) -> Iterator[SchemaVersion]:
     for number in sorted({one.version for one in versions}):
         saved = [one for one in versions if one.version == number and not one.is_by_hand]
         given = [one for one in versions if one.version == number and one.is_by_hand]
-        for_all = _last_word([one for one in given if one.timestamp_ms is None])
+        for_all = last_word([one for one in given if one.timestamp_ms is None])
         if for_all is not None:
             yield for_all
             continue
         by_time = {one.timestamp_ms: one for one in saved}
         for when in {one.timestamp_ms for one in given} - {None}:
-            for_then = _last_word([one for one in given if one.timestamp_ms == when])
+            for_then = last_word([one for one in given if one.timestamp_ms == when])
             if for_then is not None:
                 by_time[when] = for_then
         yield from by_time.values()
 
 
-def _last_word(given: Sequence[SchemaVersion]) -> SchemaVersion | None:
+def last_word(given: Sequence[SchemaVersion]) -> SchemaVersion | None:
     """Return what a user said last; None if that was to take it back."""
     last = max(given, key=lambda one: one.saved_ms or 0, default=None)
     return None if last is None or last.is_deletion else last

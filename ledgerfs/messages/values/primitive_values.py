@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.formats.array_types import Bytes, Int64, Mask
 from ledgerfs.formats.kernel import kernel
 from ledgerfs.formats.memory_loads import load_int32, load_int64
+from ledgerfs.formats.schemas.schema_info import require_charset
 from ledgerfs.messages.kernels.arrays import borrowed, empty
 from ledgerfs.messages.kernels.gather import gather_bytes, gather_text, masked
 from ledgerfs.messages.values.value_program import NULL, Reason, explain
@@ -62,10 +62,7 @@ class PrimitiveDecoder:
     charset: str = "utf-8"
 
     def __post_init__(self) -> None:
-        try:
-            " ".encode(self.charset)
-        except (LookupError, ValueError):  # none of text, or no name at all
-            raise InvalidSchemaError(f"a schema of text in the unknown character set {self.charset!r}") from None
+        require_charset(self.charset)
 
     @property
     def type(self) -> pa.DataType:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.partitions import Told
 from ledgerfs.bucket.wanted_topics import wanted_ledgers, wanted_names
-from ledgerfs.errors import InvalidOptionError, InvalidSchemaError, UnknownSchemaError
+from ledgerfs.errors import InvalidOptionError, UnknownSchemaError
 from ledgerfs.formats.schemas.schema_versions import TopicSchemas
 from ledgerfs.formats.topic_names import split_partition, topic_of
 from ledgerfs.ledgers.catalog import Catalog
@@ -175,11 +175,7 @@ def _shown(name: str, schemas: TopicSchemas, scan: Mapping[str, Any]) -> "ShownV
     from ledgerfs.scan.scan import make_scan
 
     options = {name: value for name, value in scan.items() if name not in {"columns", "private_keys"}}
-    topic = topic_of(name or None)
-    try:
-        return make_scan(topic, (), schemas=lambda: schemas, **options).values
-    except InvalidSchemaError as error:
-        raise InvalidSchemaError(error.reason, key=error.key or topic) from error
+    return make_scan(topic_of(name or None), (), schemas=lambda: schemas, **options).values
 
 
 def _require_same(first: str, shown: "ShownValues | None", name: str, other: "ShownValues | None") -> None:
