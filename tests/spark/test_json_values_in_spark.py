@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.spark import export, read_messages
+from ledgerfs.spark.source.data_source import LedgerfsDataSource
 from tests.support.json_topics import NAME, ledger
 from tests.support.ledgers import put_in_folder
 
@@ -57,6 +59,42 @@ def test_types_are_inferred_over_all_that_is_read(spark: SparkSession, url: str,
     assert values(given) == [{"a": 1.0}, None, {}, {"a": 2.5}, {}]
     with pytest.raises((AnalysisException, PythonException), match="versions of messages do not matter"):
         read(spark, url, schemaVersion="1").collect()
+
+
+GIVEN = "ledger_id bigint, entry_id bigint, topic string, value struct<a:double,b:array<struct<c:string>>>"
+
+
+def test_a_given_schema_says_the_type(spark: SparkSession, url: str) -> None:
+    reader = spark.read.format("ledgerfs").options(values="json", partitionBytes="1KiB")
+    given = reader.schema(GIVEN).load(url)
+    assert values(given) == [{"a": 1.0}, None, {"b": [{"c": "x"}]}, {"a": 2.5}]
+    # As in any scan with a type that is given, fields that it lacks are left out.
+    assert values(reader.schema(GIVEN.replace("a:double,", "")).load(url)) == [{}, None, {"b": [{"c": "x"}]}, {}]
+    narrow = reader.schema(GIVEN.replace("a:double", "a:int")).load(url)
+    with pytest.raises(PythonException, match="'a' is no int"):
+        narrow.collect()
+    with pytest.raises((AnalysisException, PythonException), match="value: may be null at every place"):
+        reader.schema("value struct<a:double not null>").load(url).collect()
+    with pytest.raises((AnalysisException, PythonException), match="unit of times"):
+        reader.schema("value struct<a:map<string,timestamp>>").load(url).collect()
+    with pytest.raises((AnalysisException, PythonException), match="is struct<a:double> here"):
+        reader.option("schemaVersion", json.dumps(SCHEMA)).schema("value struct<a:int>").load(url).collect()
+
+
+def test_nothing_is_read_for_a_type_that_is_given_or_not_wanted(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError("values are read")
+
+    monkeypatch.setattr("ledgerfs.scan.value_bytes.value_bytes", fail)
+    source = LedgerfsDataSource({"path": url, "values": "json"})
+    value = StructType([StructField("a", LongType())])
+    source.reader(StructType([StructField("value", value)])).partitions()
+    source.reader(StructType([StructField("key", StringType())])).partitions()
+    with pytest.raises(AssertionError, match="values are read"):
+        source.schema()
+    flat = LedgerfsDataSource({"path": url, "values": "json", "flatten": "true"})
+    with pytest.raises(AssertionError, match="values are read"):
+        flat.reader(value)
 
 
 def test_exports_have_one_type(spark: SparkSession, url: str, tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T  # noqa: N812  (as everybody calls it)
 
 from ledgerfs.errors import InvalidOptionError, UndecodableValueError
-from ledgerfs.spark.source.message_rows import spark_schema
 from ledgerfs.spark.source.spark_types import SparkColumns, Unheld, distinct_names, form_of
+from ledgerfs.spark.source.struct_types import spark_schema
 
 NOW = datetime(2026, 11, 1, 12, 0, 0, 123_000, tzinfo=UTC)
 LONG = Decimal("-12345678901234567890123456789012345678901234567890.5")

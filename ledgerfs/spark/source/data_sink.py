@@ -18,14 +18,11 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from inspect import signature
 from itertools import chain
-from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from ledgerfs.bucket.bucket import Bucket
@@ -37,6 +34,7 @@ from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.partitioned_names import require_own_name
 from ledgerfs.messages.encode.input_columns import InputColumns
 from ledgerfs.messages.encode.values.typed_rows import TypedRows
+from ledgerfs.spark.source.struct_types import arrow_schema
 from ledgerfs.spark.source.write_options import WriteOptions, write_options
 from ledgerfs.writing.claims import Claim, TakenIds, refused
 from ledgerfs.writing.ledger_rows import MessageRows, write_rows
@@ -45,9 +43,6 @@ from ledgerfs.writing.schemas_of_rows import SchemaOfRows
 from ledgerfs.writing.write import Wanted
 
 _log = logging.getLogger("ledgerfs.spark")
-
-_TIMES: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
-"""An option that newer versions of PySpark need, and 4.1 does not know."""
 
 _TASK_OUTLIVES_ITS_END = 5.0
 """Seconds for which the worker of a task that Spark has given up may go on: Spark looks every two, and waits two more."""
@@ -96,7 +91,7 @@ def open_sink(
         )
     wanted = write_options(options)
     wanted = replace(wanted, storage=wanted.storage.with_settings(settings or {}))
-    columns = to_arrow_schema(schema, **_TIMES)
+    columns = arrow_schema(schema)
     if wanted.schema is None:
         InputColumns(columns)
     bucket = wanted.storage.bucket()

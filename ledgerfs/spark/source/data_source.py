@@ -36,9 +36,9 @@ class LedgerfsDataSource(DataSource):
 
     def schema(self) -> "StructType":
         """Return the columns of the message table that the option ``columns`` asks for, with values as their schemas have them."""
-        from ledgerfs.spark.source.message_rows import spark_schema
         from ledgerfs.spark.source.planning import plan_values
         from ledgerfs.spark.source.query_values import columns_read
+        from ledgerfs.spark.source.struct_types import spark_schema
 
         options = self._read_options()
         # Spark plans the query with this object, pickled: what it was told of types here stays true of the rows.
@@ -47,11 +47,14 @@ class LedgerfsDataSource(DataSource):
 
     def reader(self, schema: "StructType") -> DataSourceReader:
         """Return a reader of the columns of this schema."""
-        from ledgerfs.spark.source.message_rows import WantedColumns
+        from ledgerfs.spark.source.message_rows import WantedColumns, with_given_type
         from ledgerfs.spark.source.planning import plan_values
 
-        options = self._read_options()
-        values = plan_values(options) if self._values is None else self._values
+        options, values = self._read_options(), self._values
+        if values is None:
+            # The schema is the user's own: Spark did not ask for ours.
+            options = replace(options, scan=with_given_type(options.scan, schema))
+            values = plan_values(options)
         columns = WantedColumns.of(schema, options.scan, values)
         return MessageReader(replace(options, scan=values.options_of_tasks(options.scan)), columns, values)
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from cachetools import LRUCache
-from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from ledgerfs.bucket.bucket import Bucket
@@ -19,6 +18,7 @@ from ledgerfs.spark.runtime.storage import Storage
 from ledgerfs.spark.runtime.tasks import spare_imports
 from ledgerfs.spark.source.query_values import QueryValues, Schemas, columns_read, owner_of, spark_columns
 from ledgerfs.spark.source.spark_types import Unheld
+from ledgerfs.spark.source.struct_types import arrow_schema, spark_schema
 
 if TYPE_CHECKING:
     from ledgerfs.scan.scan import Scan
@@ -32,15 +32,10 @@ BATCH_ROWS = 1 << 15
 
 _TRANSACTIONS_KNOWN = 1 << 16
 _TOPICS_KNOWN = 64
+_SHOWN = 200
 
 _log = logging.getLogger("ledgerfs.spark")
 _outcomes: "LRUCache[tuple[str | Bucket, str, str | None, int, int], Known]" = LRUCache(_TOPICS_KNOWN)
-
-
-def spark_schema(schema: pa.Schema) -> StructType:
-    """Return columns as `SparkColumns` has them as Spark's type."""
-    found: StructType = from_arrow_schema(schema, prefer_timestamp_ntz=True)
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +67,32 @@ class WantedColumns:
         for one in schema:
             if one.name not in known:
                 raise InvalidOptionError(f"no such column; there are {', '.join(known)}", key=one.name)
+            made, given = known[one.name].simpleString(), one.dataType.simpleString()
             if one.dataType != known[one.name]:
-                raise InvalidRowsError(
-                    f"is {known[one.name].simpleString()} here, not {one.dataType.simpleString()}", key=one.name
-                )
+                reason = "may be null at every place" if made == given else f"is {made} here, not {given}"
+                raise InvalidRowsError(reason, key=one.name)
         return wanted
+
+
+def with_given_type(scan: Mapping[str, Any], schema: StructType) -> Mapping[str, Any]:
+    """Return options of a scan with the type of documents that the columns of a query give: nothing is read to infer it.
+
+    Columns of fields (``flatten``) do not tell it. Raises `InvalidOptionError` for times: Spark's types do not say which unit numbers have.
+    """
+    if scan.get("values") != "json" or scan.get("flatten"):
+        return scan
+    options = {**scan, "columns": tuple(schema.names)}
+    if "value" not in schema.names or scan.get("schema_version", "latest") != "latest":
+        return options
+    kind = arrow_schema(schema).field("value").type
+    if _has_times(kind):
+        reason = "the unit of times in JSON is not known: give numbers or text here, or an Avro schema (schemaVersion)"
+        raise InvalidOptionError(reason, key=f"value: {schema['value'].dataType.simpleString()}"[:_SHOWN])
+    return {**options, "schema_version": kind}
+
+
+def _has_times(kind: pa.DataType) -> bool:
+    return pa.types.is_temporal(kind) or any(_has_times(kind.field(place).type) for place in range(kind.num_fields))
 
 
 def read_partition(

@@ -15,10 +15,11 @@ from ledgerfs.scan.options import SCAN_OPTIONS, ScanOptions, require_known
 from ledgerfs.spark.runtime.storage import Storage, storage_of
 from ledgerfs.spark.runtime.tasks import distribute
 from ledgerfs.spark.source.left_out import Omissions, omissions_of
-from ledgerfs.spark.source.message_rows import read_partition, spark_schema
+from ledgerfs.spark.source.message_rows import read_partition
 from ledgerfs.spark.source.planning import plan_parts, plan_values
 from ledgerfs.spark.source.query_values import Schemas
 from ledgerfs.spark.source.read_options import ReadOptions
+from ledgerfs.spark.source.struct_types import spark_schema
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
