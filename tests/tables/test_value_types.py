@@ -20,13 +20,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from ledgerfs import Bucket, export_topic
+from ledgerfs import Bucket, export_topic, open_bucket
 from ledgerfs.formats.schemas.protobuf_schema import FIELDS_PROPERTY
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.messages.values.decoders import decoder_of
 from ledgerfs.spark.source.spark_types import SparkColumns, Unheld
 from ledgerfs.tables.parquet_columns import stored_schema
 from ledgerfs.tables.table_files import write_table
+from tests.support.json_topics import put, told
 from tests.support.typed_golden import bucket_with_schemas, plain
 from tests.support.typed_json import slow_json
 from tests.support.value_types import AVRO, LONG, PROTOBUF, arrow_values, bucket_of_every_type, primitive_cases
@@ -138,6 +139,17 @@ def test_pairs_are_a_struct(every_type: Bucket) -> None:
     assert str(topic.type) == "struct<key: string, value: int32>"
     assert "`struct<key: K, value: V>`" in PAGE.read_text()
     assert topic.to_pylist() == [{"key": "k", "value": 1}, {"key": None, "value": -1}, None]
+
+
+def test_json_without_a_schema_is_what_the_page_says(tmp_path: Path) -> None:
+    said = {label: cells[0] for label, cells in table_of("JSON without a schema").items()}
+    values = {label: json.loads(f"[{label}]") for label in said}
+    documents = [{label: ones[row] for label, ones in values.items() if row < len(ones)} for row in range(3)]
+    url = put(tmp_path / "bucket", documents)
+    made = open_bucket(url).topic("public/default/events").scan(["value"], values="json", flatten=True).to_table()
+    assert {one.name: str(one.type) for one in made.schema} == said
+    for label, ones in values.items():
+        assert made[label].to_pylist()[: len(ones)] == [told(made[label].type, one) for one in ones], label
 
 
 # Arrow's types elsewhere.
