@@ -27,6 +27,7 @@ from ledgerfs.storage.opening import open_store
 from ledgerfs.upkeep.repair import plan_repair
 from ledgerfs.upkeep.verification import verify
 from ledgerfs.writing.copy_ledgers import copy_ledgers
+from tests.support.entries import frame, metadata
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.s3 import Fault, FaultProxy, S3Server
 
@@ -262,3 +263,25 @@ def test_copies_and_repairs_leave_them_alone(s3: S3Server, s3_bucket: str, tmp_p
     copy_ledgers(bucket, open_bucket(str(tmp_path / "target")))
     assert not (tmp_path / "target" / "_ledgerfs").exists()
     assert saved.versions(TOPIC) == (OLD, NEW)
+
+
+def test_a_copied_folder_is_that_of_another_bucket(s3: S3Server, s3_bucket: str, tmp_path: Path) -> None:
+    named = metadata()
+    named.schema_version = bytes(8)
+    (tmp_path / "bucket").mkdir()
+    bucket = open_bucket(put_in_folder(tmp_path / "bucket", offload([frame(named, (7).to_bytes(8, "big"))])))
+    saved = SavedSchemas(bucket.raw_store)
+    saved.add(TOPIC, [SchemaVersion(0, SchemaInfo("INT64"), 1_000, source="http://a", saved_ms=5)])
+    copied = open_bucket(f"s3://{s3_bucket}", s3.options)
+    copy_ledgers(bucket, copied)
+    assert copied.topic(TOPIC).schema_versions() == ()
+    filesystem = fsspec.filesystem("s3", **s3.options)
+    filesystem.put(f"{tmp_path}/bucket/{FOLDER}", f"{s3_bucket}/{FOLDER}", recursive=True)
+    assert SavedSchemas(copied.raw_store).all_versions() == saved.all_versions() != {}
+    assert copied.topic(TOPIC).scan(["value"], values="typed").to_table()["value"].to_pylist() == [7]
+    # What is copied again, or saved there as at a place of its own, is the same objects.
+    there = saved_schemas_at(f"s3://{s3_bucket}/{FOLDER}", s3.options)
+    there.make_place()
+    assert there.add(TOPIC, saved.versions(TOPIC)) == 0
+    assert there.add(TOPIC, [NEW]) == 1
+    assert len(copied.topic(TOPIC).schema_versions()) == 2
