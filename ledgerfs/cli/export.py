@@ -46,6 +46,7 @@ def export(
       ledgerfs export s3://tier public/default/orders november/ --start 2026-11-01 --end 2026-12-01
       ledgerfs export s3://tier public/default/orders orders/ --on-corrupt skip
       ledgerfs export s3://tier public/default/orders orders/ --values typed --flatten
+      ledgerfs export s3://tier public/default/events events/ --values json --flatten --format csv
     """
     # This imports pyarrow and numba, which --help does not need.
     from ledgerfs.export.export import export_topic

@@ -71,6 +71,8 @@ def head(
       ledgerfs head s3://tier public/default/orders --start 2026-11-01T12:00:00Z --columns key,value
       ledgerfs head s3://tier public/default/orders --json | jq .key
       ledgerfs head s3://tier public/default/partitioned --order publish_time
+      ledgerfs head s3://tier public/default/orders --values typed --schema-version each
+      ledgerfs head s3://tier public/default/events --values json --columns publish_time,value
     """
     with progress() as update:
         bucket.load_catalog(update)

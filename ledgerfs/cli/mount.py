@@ -58,6 +58,7 @@ def mount(bucket: str, folder: Path, texts: tuple[str, ...], **flags: Any) -> No
     \b
     Examples:
       ledgerfs mount s3://tier /mnt/tier
+      ledgerfs mount s3://tier /mnt/tier -o values=auto -o on_undecodable=null
       ls -l /mnt/tier/entries/public/default/orders
       head -n 1 /mnt/tier/jsonl/public/default/orders/58.jsonl
       ledgerfs umount /mnt/tier

@@ -80,6 +80,7 @@ def export(
       ledgerfs spark export s3://tier --to s3://lake/events --partition-by topic,date --incremental
       ledgerfs spark export s3://tier --topics 'persistent://public/golden/.*' --to s3://lake/golden --format jsonl
       ledgerfs spark export s3://tier --topic public/default/orders --to /data/orders --start 2026-11-01
+      ledgerfs spark export s3://tier --topic public/default/orders --to s3://lake/orders --values typed --flatten
       ledgerfs spark export s3://tier --to s3://lake/all --master spark://host:7077 -O endpoint_url=http://minio:9000
     """
     to_storage = parsed_options(to_options)
