@@ -249,9 +249,9 @@ def test_a_line_shows_as_many_fields_as_it_has_room_for(folder: Path, tmp_path: 
     lines = output("schemas", "ls", str(folder)).splitlines()
     assert [len(line) < 250 for line in lines] == [True] * 4
     assert "  field_0: long, field_1: long, field_2: long," in lines[1]
-    assert lines[1].endswith(": long… (300 fields)  by hand")
+    assert lines[1].endswith(": long, … (300 fields)  by hand")
     assert "  key: STRING, value: AVRO (field_0: long, " in lines[2]
-    assert re.search(r": long… +by hand$", lines[2])
+    assert re.search(r": long, … +by hand$", lines[2])
     for columns in (120, 160, 3000):
         shown, _ = on_terminal("schemas", "ls", str(folder), columns=columns)
         lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in shown.splitlines()]

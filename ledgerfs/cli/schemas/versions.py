@@ -35,8 +35,9 @@ def fields_text(version: SchemaVersion, most: int) -> str:
         return text
     # Of pairs these are key and value, with all their fields inside.
     end = "…" if version.schema.type == "KEY_VALUE" else f"… ({len(fields):,} fields)"
-    begin = text[: max(most - len(end), 0)]
-    return (begin.rpartition(", ")[0] or begin) + end
+    begin = text[: max(most - len(end) - 2, 0)]
+    whole = begin.rpartition(", ")[0]
+    return f"{whole}, {end}" if whole else begin + end
 
 
 def as_json(topic: str, version: SchemaVersion) -> dict[str, Any]:
