@@ -95,7 +95,7 @@ def typed_values(
     """Return how a scan shows values by schemas, from the arguments that users give; None for bytes.
 
     Raises `InvalidOptionError` for an invalid choice, and `UnknownSchemaError` if the topic has no schema that is known, and
-    `InvalidSchemaError`, which names the topic.
+    `InvalidSchemaError`, which names the topic if the schema is not the user's own.
     """
     latest = schemas.latest
     if values == "auto" and latest is None:
@@ -111,9 +111,9 @@ def typed_values(
         case SchemaInfo():
             wanted = schema_version
         case dict():
-            wanted = SchemaInfo(
-                latest.schema.type if latest is not None else "AVRO", json.dumps(schema_version).encode()
-            )
+            # An Avro schema is JSON's, too; a type of another kind would leave it unread.
+            kind = "JSON" if latest is not None and latest.schema.type == "JSON" else "AVRO"
+            wanted = SchemaInfo(kind, json.dumps(schema_version).encode())
         case int() | "latest" | "each":
             raise _unknown(topic, schemas, schema_version)
         case _:
@@ -122,7 +122,8 @@ def typed_values(
     try:
         return ShownValues(TypedValues.of(schemas, wanted), flatten, on_undecodable)
     except InvalidSchemaError as error:
-        raise InvalidSchemaError(error.reason, key=error.key or topic) from error
+        of = topic if isinstance(schema_version, int | str) else "schema_version"
+        raise InvalidSchemaError(error.reason, key=error.key or of) from error
 
 
 def _unknown(topic: str, schemas: TopicSchemas, version: object) -> UnknownSchemaError:

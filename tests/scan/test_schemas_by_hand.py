@@ -70,3 +70,17 @@ def test_one_that_cannot_be_used_is_an_error_that_names_the_topic(topic: Topic) 
     SavedSchemas(topic.bucket.raw_store).add(TOPIC, [odd])
     with pytest.raises(InvalidSchemaError, match=f"^{TOPIC}: .*unknown character set 'klingon'"):
         topic.scan(values="typed")
+    with pytest.raises(InvalidSchemaError, match=r"^schema_version: the schema is a record without"):
+        topic.scan(values="typed", schema_version={"type": "record"})
+
+
+def test_an_own_avro_schema_is_one_whatever_type_the_topic_has(topic: Topic) -> None:
+    """And never left unread: numbers are not shown as if they were what it says."""
+    give(topic, ANY_VERSION, "INT64")
+    own = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+    scan = topic.scan(["value"], values="typed", schema_version=own, on_undecodable="null")
+    assert str(scan.schema.field("value").type) == "struct<id: int64>"
+    assert scan.to_table()["value"].to_pylist() == [None] * 4
+    assert {one.reason for one in scan.undecodable} == {
+        "it is a value of a schema of type INT64, which is not read as AVRO"
+    }
