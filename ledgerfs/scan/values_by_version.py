@@ -26,9 +26,6 @@ from ledgerfs.messages.values.key_values import SeparatedDecoder, message_keys
 from ledgerfs.messages.values.value_decoder import ValueDecoder, payloads_of
 from ledgerfs.scan.shown_values import Failure
 
-_UNTIMED = -3
-"""In the place of a writer: a message without a publish time."""
-
 
 @dataclass(slots=True)
 class ValuesByVersion:
@@ -56,17 +53,14 @@ class ValuesByVersion:
 
     def _groups(self, batch: pa.RecordBatch) -> Iterator["_Group"]:
         """Yield the rows of each schema with their values."""
-        published = batch["publish_time"].cast(pa.int64())
-        times = (published.fill_null(0) if published.null_count else published).to_numpy() // 1000
+        published = batch["publish_time"].cast(pa.int64()).to_numpy() // 1000
         for number, rows in _rows_of_each(version_numbers(batch["schema_version"])):
             generations = self._generations.get(number) or self._generations.get(ANY_VERSION, [])
             if number == NO_VERSION and not generations:
                 yield self._without(batch, rows, number, "it names no schema: its value is bytes", is_error=False)
                 continue
             known = [self.schemas.versions[place] for place in generations]
-            writers = writers_of(known, times if rows.size == times.size else times[rows])
-            if published.null_count and any(one.timestamp_ms is not None for one in known):
-                writers[np.asarray(published.is_null())[rows]] = _UNTIMED
+            writers = writers_of(known, published if rows.size == published.size else published[rows])
             for writer, among in _rows_of_each(writers):
                 chosen = rows if among.size == rows.size else rows[among]
                 if writer >= 0:
@@ -86,8 +80,6 @@ class ValuesByVersion:
     def _why_unknown(self, number: int, writer: int) -> str:
         if number == ODD_VERSION:
             return "it names its schema in a way that is not Pulsar's"
-        if writer == _UNTIMED:
-            return f"it has no publish time, which tells what its schema, version {number}, was then"
         if writer == AMBIGUOUS:
             several = "was given again within seconds of it, or is another one for imported rows"
             return f"its schema, version {number}, {several}: it may be either"

@@ -3,12 +3,22 @@
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgerfs.formats.schemas.schema_info import ANY_VERSION, BY_HAND, SchemaInfo, SchemaVersion
-from ledgerfs.formats.schemas.schema_versions import AMBIGUOUS, REGISTRATION_SLACK_MS, REUSED, TopicSchemas, writers_of
+from ledgerfs.formats.schemas.schema_info import ANY_VERSION, BY_HAND, BY_IMPORT, SchemaInfo, SchemaVersion
+from ledgerfs.formats.schemas.schema_versions import (
+    AMBIGUOUS,
+    NO_VERSION,
+    ODD_VERSION,
+    REGISTRATION_SLACK_MS,
+    REUSED,
+    TopicSchemas,
+    version_numbers,
+    writers_of,
+)
 
 HOUR = 3_600_000
 SLACK = REGISTRATION_SLACK_MS
@@ -65,6 +75,33 @@ def test_no_message_gets_a_schema_that_could_be_another(registered: list[tuple[i
         assert place == AMBIGUOUS
     else:
         assert known[place].schema == candidates[0].schema
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 50_000), st.sampled_from("ab")), min_size=1, max_size=5),
+    st.lists(st.integers(-20_000, 70_000), max_size=9),
+    st.booleans(),
+)
+def test_messages_are_told_together_as_one_by_one(
+    registered: list[tuple[int, str]],
+    times: list[int],
+    is_by_import: bool,
+) -> None:
+    known = [version(0, data, time) for time, data in sorted(dict(registered).items())]
+    if is_by_import:
+        known.insert(0, version(0, "b", source=BY_IMPORT))
+    assert places(known, *times) == [places(known, one)[0] for one in times]
+
+
+@given(st.lists(st.binary(min_size=8, max_size=8) | st.none() | st.binary(max_size=9), max_size=5), st.integers(0, 3))
+def test_numbers_are_those_of_eight_bytes(column: list[bytes | None], begin: int) -> None:
+    def number(one: bytes | None) -> int:
+        if not one:
+            return NO_VERSION
+        return max(int.from_bytes(one, "big", signed=True), ODD_VERSION) if len(one) == 8 else ODD_VERSION
+
+    array = pa.array(column, pa.binary())[begin:]
+    assert version_numbers(array).tolist() == [number(one) for one in column[begin:]]
 
 
 def test_what_was_given_by_hand_comes_before_what_was_saved() -> None:
