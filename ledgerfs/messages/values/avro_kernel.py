@@ -11,7 +11,7 @@ from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.memory_loads import load_little_int32, load_little_int64
 from ledgerfs.messages.kernels.arrays import borrowed
 from ledgerfs.messages.kernels.wire import read_varint
-from ledgerfs.messages.values.arena import END, NEXT
+from ledgerfs.messages.values.arena_kernel import append, append_blanks, append_place, keep, take_back
 from ledgerfs.messages.values.value_program import Reason
 
 MOST_EMPTY_WORK = 1 << 12
@@ -72,52 +72,27 @@ def run_avro(program, data, starts, ends, arena, reasons, first, scratch):  # ty
     data = borrowed(data)
     for row in range(first, starts.size):
         if reasons[row] == 0:
-            for node in range(saved.size):
-                saved[node] = nodes[node, NEXT]
+            keep(nodes, saved)
             reason, node = _run(code, tables, data, starts[row], ends[row], words, nodes, stack)
             if reason == 0:
                 continue
-            for k in range(saved.size):
-                nodes[k, NEXT] = saved[k]
+            take_back(nodes, saved)
             if reason == _FULL:
                 return row, node
             reasons[row] = reason
-        _append_blanks(roots, 0, roots.size // 2, words, nodes)
+        append_blanks(roots, 0, roots.size // 2, words, nodes)
     return starts.size, -1
 
 
 @inlined_kernel
 def _append(words, nodes, node, word):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Append a word; return whether there was room for it."""
-    if node >= 0:
-        at = nodes[node, NEXT]
-        if at >= nodes[node, END]:
-            return False
-        words[at] = word
-        nodes[node, NEXT] = at + 1
-    return True
+    """Append a word where a node is wanted; return whether there was room for it."""
+    return node < 0 or append(words, nodes, node, word)
 
 
 @inlined_kernel
 def _append_place(words, nodes, node, start, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    if node >= 0:
-        at = nodes[node, NEXT]
-        if at + 2 > nodes[node, END]:
-            return False
-        words[at] = start
-        words[at + 1] = size
-        nodes[node, NEXT] = at + 2
-    return True
-
-
-@inlined_kernel
-def _append_blanks(tables, at, count, words, nodes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Append zeros to each node of a table; return the one that has no room, or -1."""
-    for k in range(at, at + 2 * count, 2):
-        for _ in range(tables[k + 1]):
-            if not _append(words, nodes, tables[k], 0):
-                return tables[k]
-    return np.int64(-1)
+    return node < 0 or append_place(words, nodes, node, start, size)
 
 
 @inlined_kernel
@@ -163,7 +138,7 @@ def _run(code, tables, data, at, end, words, nodes, stack):  # type: ignore[no-u
             has_room = _append(words, nodes, node, np.int64(number != first))
             if number == first:
                 pc = tables[second + 2]
-                without = _append_blanks(tables, tables[second], tables[second + 1], words, nodes)
+                without = append_blanks(tables, tables[second], tables[second + 1], words, nodes)
                 if without >= 0:
                     return _FULL, without
         elif do == Do.DOUBLE:
@@ -237,7 +212,7 @@ def _run(code, tables, data, at, end, words, nodes, stack):  # type: ignore[no-u
         elif do == Do.WORD:
             has_room = _append(words, nodes, node, first)
         elif do == Do.BLANKS:
-            without = _append_blanks(tables, first, second, words, nodes)
+            without = append_blanks(tables, first, second, words, nodes)
             if without >= 0:
                 return _FULL, without
         elif do == Do.CONSTANT:

@@ -11,7 +11,8 @@ import numpy as np
 
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.messages.kernels.arrays import borrowed
-from ledgerfs.messages.values.arena import BEGIN, END, NEXT
+from ledgerfs.messages.values.arena import BEGIN, NEXT
+from ledgerfs.messages.values.arena_kernel import append_blanks, keep, take_back
 from ledgerfs.messages.values.json_names import FIELD_WORDS, is_same, look_up
 from ledgerfs.messages.values.json_texts import from_base64, unescape
 from ledgerfs.messages.values.json_tokens import (
@@ -96,9 +97,8 @@ def run_json(tables, data, places, arena, side, reasons, first, scratch):  # typ
     texts, used = borrowed(side[0]), borrowed(side[1])
     stack, saved = borrowed(scratch[0]), borrowed(scratch[1])
     for row in range(first, starts.size):
-        for node in range(saved.size):
-            saved[node] = nodes[node, NEXT]
-        node = _append_blanks(roots, 0, roots.size // 2, words, nodes)
+        keep(nodes, saved)
+        node = append_blanks(roots, 0, roots.size // 2, words, nodes)
         if node < 0 and reasons[row] == 0:
             if texts.size - used[0] < ends[row] - starts[row]:
                 node = np.int64(SIDE)
@@ -110,37 +110,16 @@ def run_json(tables, data, places, arena, side, reasons, first, scratch):  # typ
                 if at >= 0:
                     continue
                 used[0] = before
-                _take_back(nodes, saved)
+                take_back(nodes, saved)
                 if at > _FULL:
                     reasons[row] = -at
-                    _append_blanks(roots, 0, roots.size // 2, words, nodes)
+                    append_blanks(roots, 0, roots.size // 2, words, nodes)
                     continue
                 node = _FULL - at
         if node != -1:
-            _take_back(nodes, saved)
+            take_back(nodes, saved)
             return row, node
     return starts.size, np.int64(-1)
-
-
-@inlined_kernel
-def _take_back(nodes, saved):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    for node in range(saved.size):
-        nodes[node, NEXT] = saved[node]
-
-
-@inlined_kernel
-def _append_blanks(numbers, at, count, words, nodes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Append zeros to each node of a table; return the one that has no room, or -1."""
-    for k in range(at, at + 2 * count, 2):
-        node, size = numbers[k], numbers[k + 1]
-        begin = nodes[node, NEXT]
-        if begin + size > nodes[node, END]:
-            return node
-        words[begin] = 0
-        if size == 2:
-            words[begin + 1] = 0
-        nodes[node, NEXT] = begin + size
-    return np.int64(-1)
 
 
 @kernel
@@ -223,7 +202,7 @@ def _read(types, numbers, names, levels, data, at, end, words, nodes, texts, use
                     return at
                 continue
             table = types[outer, SECOND]
-            node = _append_blanks(numbers, table + 2, numbers[table], words, nodes)
+            node = append_blanks(numbers, table + 2, numbers[table], words, nodes)
             if node >= 0:
                 return _FULL - node
             stack[top - FRAME + 1] += 1

@@ -15,7 +15,8 @@ from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.memory_loads import load_little_int32, load_little_int64
 from ledgerfs.messages.kernels.arrays import borrowed
 from ledgerfs.messages.kernels.wire import read_varint, skip_fixed
-from ledgerfs.messages.values.arena import END, NEXT
+from ledgerfs.messages.values.arena import NEXT
+from ledgerfs.messages.values.arena_kernel import append, append_blanks, append_place, keep, take_back
 from ledgerfs.messages.values.value_program import Reason
 
 FRAME = 5
@@ -85,36 +86,20 @@ def run_protobuf(program, data, starts, ends, arena, reasons, first, scratch):  
     words, nodes, data = borrowed(arena[0]), borrowed(arena[1]), borrowed(data)
     stack, saved, counts = borrowed(scratch[0]), borrowed(scratch[1]), borrowed(scratch[2])
     for row in range(first, starts.size):
-        for node in range(saved.size):
-            saved[node] = nodes[node, NEXT]
-        _append_blanks(roots, 0, roots.size // 2, words, nodes)
+        keep(nodes, saved)
+        append_blanks(roots, 0, roots.size // 2, words, nodes)
         if reasons[row] == 0:
             reason, node = _run(
                 code, messages, fields, tables, data, starts[row], ends[row], words, nodes, stack, counts
             )
             if reason == 0:
                 continue
-            for k in range(saved.size):
-                nodes[k, NEXT] = saved[k]
+            take_back(nodes, saved)
             if reason == _FULL:
                 return row, node
             reasons[row] = reason
-            _append_blanks(roots, 0, roots.size // 2, words, nodes)
+            append_blanks(roots, 0, roots.size // 2, words, nodes)
     return starts.size, -1
-
-
-@inlined_kernel
-def _append_blanks(tables, at, count, words, nodes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Append zeros to each node of a table: one, or two; return the one without room, or -1."""
-    for k in range(at, at + 2 * count, 2):
-        node, size = tables[k], tables[k + 1]
-        place = nodes[node, NEXT]
-        if place + size > nodes[node, END]:
-            return node
-        words[place] = 0
-        words[place + size - 1] = 0
-        nodes[node, NEXT] = place + size
-    return np.int64(-1)
 
 
 @inlined_kernel
@@ -168,17 +153,6 @@ def _number(do, data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001,
     return number, at
 
 
-@inlined_kernel
-def _append(words, nodes, node, word):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Append a word; return whether there was room for it."""
-    at = nodes[node, NEXT]
-    if at >= nodes[node, END]:
-        return False
-    words[at] = word
-    nodes[node, NEXT] = at + 1
-    return True
-
-
 @kernel
 def _clear(tables, at, count, words, nodes, counts):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
     """Set the last places of a message to zeros, and take back the items of its lists; a table has its nodes, lists before their items."""
@@ -205,24 +179,13 @@ def _set_place(words, nodes, node, start, size):  # type: ignore[no-untyped-def]
 
 
 @inlined_kernel
-def _append_place(words, nodes, node, start, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    place = nodes[node, NEXT]
-    if place + 2 > nodes[node, END]:
-        return False
-    words[place] = start
-    words[place + 1] = size
-    nodes[node, NEXT] = place + 2
-    return True
-
-
-@inlined_kernel
 def _push(stack, top, end, message, group, raw, begin):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
     """Keep what belongs to the message around the one that begins; return the top of the stack."""
     stack[top], stack[top + 1], stack[top + 2], stack[top + 3], stack[top + 4] = end, message, group, raw, begin
     return top + FRAME
 
 
-@kernel
+@inlined_kernel
 def _run(code, messages, fields, tables, data, at, end, words, nodes, stack, counts):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, C901, PLR0911, PLR0912, PLR0915, PLR0917
     """Decode one payload; return 0 or the reason why not, and the node that has no room for it, or -1."""
     budget = np.int64(WORDS_OF_ROW + WORDS_PER_BYTE * (end - at))
@@ -262,7 +225,7 @@ def _run(code, messages, fields, tables, data, at, end, words, nodes, stack, cou
                 words[nodes[node, NEXT] - 1] = word
                 if code[pc, PRESENT] >= 0:
                     words[nodes[code[pc, PRESENT], NEXT] - 1] = code[pc, NUMBER]
-            elif _append(words, nodes, node, word):
+            elif append(words, nodes, node, word):
                 words[nodes[items, NEXT] - 1] += 1
             else:
                 return _FULL, node
@@ -275,7 +238,7 @@ def _run(code, messages, fields, tables, data, at, end, words, nodes, stack, cou
                 _set_place(words, nodes, node, at, size)
                 if code[pc, PRESENT] >= 0:
                     words[nodes[code[pc, PRESENT], NEXT] - 1] = code[pc, NUMBER]
-            elif _append_place(words, nodes, node, at, size):
+            elif append_place(words, nodes, node, at, size):
                 words[nodes[items, NEXT] - 1] += 1
             else:
                 return _FULL, node
@@ -347,7 +310,7 @@ def _begin_message(code, pc, tables, words, nodes, counts):  # type: ignore[no-u
     """Begin with a message, or go on with one that has begun; return 0 or the reason why not, and the node without room, or -1."""
     items, present = code[pc, LIST], code[pc, PRESENT]
     if items >= 0:
-        node = _append_blanks(tables, code[pc, TABLE], code[pc, COUNT], words, nodes)
+        node = append_blanks(tables, code[pc, TABLE], code[pc, COUNT], words, nodes)
         if node >= 0:
             return np.int64(_FULL), node
         words[nodes[items, NEXT] - 1] += 1
@@ -365,7 +328,7 @@ def _add_raw(code, pc, words, nodes, at, size):  # type: ignore[no-untyped-def] 
     """Keep a message as bytes; return as `_begin_message` does."""
     node, items, present = code[pc, NODE], code[pc, LIST], code[pc, PRESENT]
     if items >= 0:
-        if not _append_place(words, nodes, node, at, size):
+        if not append_place(words, nodes, node, at, size):
             return np.int64(_FULL), node
         words[nodes[items, NEXT] - 1] += 1
         return np.int64(0), np.int64(-1)
@@ -393,7 +356,7 @@ def _add_packed(code, pc, tables, data, at, end, words, nodes):  # type: ignore[
             return np.int64(Reason.TRUNCATED), np.int64(-1)
         if do == Do.CLOSED_ENUM and not _is_one_of(tables, code[pc, TABLE], code[pc, COUNT], word):
             continue
-        if not _append(words, nodes, node, word):
+        if not append(words, nodes, node, word):
             return np.int64(_FULL), node
         words[nodes[items, NEXT] - 1] += 1
     return np.int64(0), np.int64(-1)

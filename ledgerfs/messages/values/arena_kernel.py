@@ -1,0 +1,61 @@
+"""What kernels do with an arena: words that they append to its nodes, and take back.
+
+``words`` and ``nodes`` are those of `ledgerfs.messages.values.arena.Arena`. A node that has no room is told; `take_back` then undoes what was
+appended before.
+"""
+
+import numpy as np
+
+from ledgerfs.formats.kernel import inlined_kernel
+from ledgerfs.messages.values.arena import END, NEXT
+
+
+@inlined_kernel
+def append(words, nodes, node, word):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Append a word; return whether there was room for it."""
+    at = nodes[node, NEXT]
+    if at >= nodes[node, END]:
+        return False
+    words[at] = word
+    nodes[node, NEXT] = at + 1
+    return True
+
+
+@inlined_kernel
+def append_place(words, nodes, node, start, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Append where bytes begin and how many they are; return whether there was room for them."""
+    at = nodes[node, NEXT]
+    if at + 2 > nodes[node, END]:
+        return False
+    words[at] = start
+    words[at + 1] = size
+    nodes[node, NEXT] = at + 2
+    return True
+
+
+@inlined_kernel
+def append_blanks(tables, at, count, words, nodes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Append zeros to nodes: ``tables`` has each and its words, one or two, from ``at`` on. Return the one that has no room, or -1."""
+    for k in range(at, at + 2 * count, 2):
+        node, size = tables[k], tables[k + 1]
+        place = nodes[node, NEXT]
+        if place + size > nodes[node, END]:
+            return node
+        words[place] = 0
+        words[place + size - 1] = 0
+        nodes[node, NEXT] = place + size
+    return np.int64(-1)
+
+
+@inlined_kernel
+def keep(nodes, saved):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Keep how much each node has before a row."""
+    for node in range(saved.size):
+        saved[node] = nodes[node, NEXT]
+
+
+@inlined_kernel
+def take_back(nodes, saved):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Take back what was appended since."""
+    for node in range(saved.size):
+        nodes[node, NEXT] = saved[node]
