@@ -122,7 +122,7 @@ def run_json(tables, data, places, arena, side, reasons, first, scratch):  # typ
     return starts.size, np.int64(-1)
 
 
-@kernel
+@inlined_kernel
 def _read(types, numbers, names, levels, data, at, end, words, nodes, texts, used, stack):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, C901, PLR0911, PLR0912, PLR0915, PLR0917
     """Read one document; return the index after it, or minus the reason why not, or what tells of a node that has no room."""
     types, numbers, names, levels = borrowed(types), borrowed(numbers), borrowed(names), borrowed(levels)  # type: ignore[call-arg]

@@ -67,7 +67,7 @@ def look_at(data, starts, ends, shapes, names, used, reasons, first, stack):  # 
     return starts.size
 
 
-@kernel
+@inlined_kernel
 def _look(data, at, end, shapes, names, used, stack):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, C901, PLR0917
     """Look at one document that is JSON."""
     data, shapes, names = borrowed(data), borrowed(shapes), borrowed(names)  # type: ignore[call-arg]
