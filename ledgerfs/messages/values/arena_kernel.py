@@ -1,7 +1,7 @@
 """What kernels do with an arena: words that they append to its nodes, and take back.
 
-``words`` and ``nodes`` are those of `ledgerfs.messages.values.arena.Arena`. A node that has no room is told; what was appended before is taken
-back by `take_back`.
+``words`` and ``nodes`` are those of `ledgerfs.messages.values.arena.Arena`. A node that has no room is told; what was appended before
+can be taken back.
 """
 
 import numpy as np
