@@ -312,7 +312,14 @@ class Between:
 
 
 OTHERS = st.one_of(IMPORTS, PUTS, SPARK_WRITES, REMOVALS, OFFLOADS, EXPORTS, ARRIVALS, LOSSES, READS)
-_same_or_other = st.booleans().flatmap(lambda is_same: st.none() if is_same else OTHERS)
-MEETINGS = st.booleans().flatmap(
-    lambda is_met: st.builds(Between, st.integers(0, 9), st.integers(1, 5), _same_or_other) if is_met else st.none()
-)
+
+
+def meetings_with(others: st.SearchStrategy[Act]) -> st.SearchStrategy[Between | None]:
+    """Return meetings of the same operation, or of one of others; or none."""
+    same_or_other = st.booleans().flatmap(lambda is_same: st.none() if is_same else others)
+    return st.booleans().flatmap(
+        lambda is_met: st.builds(Between, st.integers(0, 9), st.integers(1, 5), same_or_other) if is_met else st.none()
+    )
+
+
+MEETINGS = meetings_with(OTHERS)

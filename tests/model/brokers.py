@@ -24,12 +24,14 @@ def entries_of(messages: tuple[Message, ...]) -> list[bytes]:
 
 
 def _entry(number: int, message: Message) -> bytes:
+    row = message if isinstance(message, Row) else message.row
+    schema = {} if row.written is None else {"schema_version": row.written.version.to_bytes(8, "big")}
     if isinstance(message, Row):
-        return frame(metadata(sequence_id=number, publish_time_ms=message.time_ms), message.value.encode())
-    row = message.row
+        return frame(metadata(sequence_id=number, publish_time_ms=row.time_ms, **schema), row.value.encode())
     head = metadata(
         sequence_id=number,
         publish_time_ms=row.time_ms,
+        **schema,
         chunked_id=row.value.encode(),
         chunk=message.number,
         chunks=message.parts,

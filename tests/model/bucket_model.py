@@ -5,7 +5,7 @@ may have seen.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 Key = tuple[str, int]
@@ -13,11 +13,32 @@ Key = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
+class Written:
+    """The schema that a value was written by.
+
+    Attributes
+    ----------
+    kind
+        Its name in `tests.model.schemas.KINDS`.
+    version
+        The number that the message names.
+    home
+        The bucket that the message was imported into; None for one of a cluster.
+
+    """
+
+    kind: str
+    version: int
+    home: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
-    """A message that no other message equals; its publish time in ms since 1970 UTC."""
+    """A message that no other message equals; its bytes as text, and its publish time in ms since 1970 UTC."""
 
     value: str
     time_ms: int
+    written: Written | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +186,9 @@ def rows_of(state: State, topic: str) -> list[Row]:
     return [row for part in parts for rows in rows_by_ledger(state, part).values() for row in rows]
 
 
-def merged_rows_of(state: State, topic: str) -> list[Row]:
-    """Return the rows of a topic: the next one is always that of the partitions' next ones which was published first."""
-    waiting = [rows_of(state, part) for part in parts_of(state, topic)]
+def merged_rows_of(state: State, topic: str, select: Callable[[Row], bool] = lambda _: True) -> list[Row]:
+    """Return those rows of a topic: the next one is always that of the partitions' next ones which was published first."""
+    waiting = [[*filter(select, rows_of(state, part))] for part in parts_of(state, topic)]
     found = []
     while any(waiting):
         _, first = min((rows[0].time_ms, number) for number, rows in enumerate(waiting) if rows)

@@ -22,8 +22,8 @@ _IN_MEMORY = Path("/dev/shm")
 """Where bringing a file to disk takes no time."""
 
 
-class NothingIsLost(RuleBasedStateMachine):
-    """Several actors use two buckets; subclasses say where these are."""
+class TwoBuckets(RuleBasedStateMachine):
+    """Several actors use two buckets; subclasses say where these are, and what they do."""
 
     block_size: int | None = None
     """That of ledgers that are imported, bytes; None for the default."""
@@ -52,6 +52,37 @@ class NothingIsLost(RuleBasedStateMachine):
             meanwhile = between.act or act
             meeting = Meeting(between.number, lambda: meanwhile(self.world, other, None))
         act(self.world, self.actors[who], meeting)
+
+    @invariant()
+    def every_row_is_there(self) -> None:
+        """Somebody who comes anew finds all rows of all topics, and no others, also of both partitions as one."""
+        for number, model in enumerate(self.world.models):
+            if self.looked_at[number] == model.moment:
+                continue
+            self.looked_at[number] = model.moment
+            bucket = self.world.witness.bucket(number)
+            assert {topic.name for topic in bucket.topics()} >= topics_of(model.now)
+            if model.now:
+                for how in ("table", "merged"):
+                    reading.read(
+                        self.world, self.world.witness, number, WHOLE, how=how, times=(None, None), meeting=None
+                    )
+            for topic in sorted({copy.content.topic for copy in model.now.values()}):
+                for start, end in ((None, None), *self.halves_of(model.now, topic)):
+                    reading.read(
+                        self.world, self.world.witness, number, topic, how="table", times=(start, end), meeting=None
+                    )
+
+    @staticmethod
+    def halves_of(state: State, topic: str) -> list[tuple[int | None, int | None]]:
+        """Return the ranges of time of the earlier and the later half of a topic's messages."""
+        times = sorted(row.time_ms for row in rows_of(state, topic))
+        middle = times[len(times) // 2] if times else None
+        return [(None, middle), (middle, None)] if is_whole(state, topic) else []
+
+
+class NothingIsLost(TwoBuckets):
+    """They import, put, copy, read, repair and delete bytes."""
 
     @rule(who=acts.ACTORS, act=acts.IMPORTS, between=acts.MEETINGS)
     def import_rows(self, who: int, act: Act, between: Between | None) -> None:
@@ -110,30 +141,3 @@ class NothingIsLost(RuleBasedStateMachine):
         """A session is told to list a bucket anew."""
         self.actors[who].files(number).invalidate_cache()
         self.actors[who].forget(number)
-
-    @invariant()
-    def every_row_is_there(self) -> None:
-        """Somebody who comes anew finds all rows of all topics, and no others, also of both partitions as one."""
-        for number, model in enumerate(self.world.models):
-            if self.looked_at[number] == model.moment:
-                continue
-            self.looked_at[number] = model.moment
-            bucket = self.world.witness.bucket(number)
-            assert {topic.name for topic in bucket.topics()} >= topics_of(model.now)
-            if model.now:
-                for how in ("table", "merged"):
-                    reading.read(
-                        self.world, self.world.witness, number, WHOLE, how=how, times=(None, None), meeting=None
-                    )
-            for topic in sorted({copy.content.topic for copy in model.now.values()}):
-                for start, end in ((None, None), *self.halves_of(model.now, topic)):
-                    reading.read(
-                        self.world, self.world.witness, number, topic, how="table", times=(start, end), meeting=None
-                    )
-
-    @staticmethod
-    def halves_of(state: State, topic: str) -> list[tuple[int | None, int | None]]:
-        """Return the ranges of time of the earlier and the later half of a topic's messages."""
-        times = sorted(row.time_ms for row in rows_of(state, topic))
-        middle = times[len(times) // 2] if times else None
-        return [(None, middle), (middle, None)] if is_whole(state, topic) else []

@@ -10,6 +10,8 @@ from typing import Any, Protocol
 
 from ledgerfs.formats.pulsar_blob.index import OffloadIndex, parse_index
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey, parse_ledger_key
+from ledgerfs.formats.schemas.saved_schema import is_saved_schema, parse_schema
+from ledgerfs.formats.schemas.schema_info import SchemaVersion
 from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
 
 
@@ -20,11 +22,17 @@ class Witness(Protocol):
         """An operation has come to a point where somebody else may act.
 
         These are: before and after a listing; before an object is asked for; before indexes are read; before a data object is complete;
-        before and after an index is put; before and after an object is deleted; in folders before data is read.
+        before and after an index or a schema is put; before and after an object is deleted; in folders before data is read.
         """
 
     def published(self, key: LedgerKey, index: OffloadIndex) -> None:
         """An index was put."""
+
+    def schema_saved(self, schema: SchemaVersion) -> None:
+        """A schema was saved."""
+
+    def chosen(self, schema_version: int) -> None:
+        """An import has chosen the number of its schema."""
 
     def unpublished(self, key: LedgerKey) -> None:
         """An index was deleted."""
@@ -40,6 +48,10 @@ class MeetingStore:
         self._store = store
         self._witness = witness
 
+    @property
+    def witness(self) -> Witness:
+        return self._witness
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
@@ -50,6 +62,12 @@ class MeetingStore:
     def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
         self._witness.met()
         pages = list(self._store.list_pages(prefix))
+        self._witness.met()
+        return iter(pages)
+
+    def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
+        self._witness.met()
+        pages = list(self._store.list_folder(folder))
         self._witness.met()
         return iter(pages)
 
@@ -96,10 +114,13 @@ class _MeetingWrites:
     def put(self, key: str, data: bytes, metadata: Mapping[str, str]) -> ObjectStat:
         self.witness.met()
         stat: ObjectStat = self.writes.put(key, data, metadata)
-        parsed = parse_ledger_key(key)
-        assert parsed is not None
-        assert parsed.is_index
-        self.witness.published(parsed, parse_index(data, key=key))
+        if is_saved_schema(key):
+            self.witness.schema_saved(parse_schema(data, key)[1])
+        else:
+            parsed = parse_ledger_key(key)
+            assert parsed is not None
+            assert parsed.is_index
+            self.witness.published(parsed, parse_index(data, key=key))
         self.witness.met()
         return stat
 

@@ -60,7 +60,7 @@ def read(
         select,
         found,
         error,
-        merged_rows_of if how == "merged" else rows_of,
+        (lambda state, name: merged_rows_of(state, name, select)) if how == "merged" else rows_of,
     )
 
 

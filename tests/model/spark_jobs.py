@@ -31,7 +31,7 @@ def write(world: World, actor: Actor, number: int, contents: Sequence[Content], 
     def content_of(key: LedgerKey, index: object) -> Content:
         return contents[partition_of[key.uuid]]
 
-    with world.acting(actor, meeting, content_of) as running, _using(actor, number):
+    with world.acting(actor, meeting, content_of) as running, using(actor, number):
         try:
             partitions = [Rows([one for one in content.messages if isinstance(one, Row)]) for content in contents]
             schema = from_arrow_schema(partitions[0].schema)
@@ -58,18 +58,18 @@ def read(actor: Actor, number: int, topic: str) -> list[str]:
     """Return a topic's values, read in parts that are as small as can be, each as a task of its own does."""
     place = actor.world.places[number]
     found: list[str] = []
-    with _using(actor, number):
+    with using(actor, number):
         options = read_options({"path": place.url, "topic": topic, "partitionBytes": "1"})
         for told in plan(options).told():
             actor.met()
-            with _using(actor, number):
+            with using(actor, number):
                 for batch in read_partition(Partition.of(told), options.storage, ["value"], options.scan):
                     found += [value.decode() for value in batch.column("value").to_pylist()]
     return found
 
 
 @contextmanager
-def _using(actor: Actor, number: int) -> Iterator[None]:
+def using(actor: Actor, number: int) -> Iterator[None]:
     """Have the data source use a bucket as an actor has it opened."""
     opened = actor.bucket(number)
     with (

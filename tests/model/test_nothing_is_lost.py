@@ -15,6 +15,7 @@ without imports, found it.
 """
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,6 +23,8 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.model.machine import NothingIsLost
 from tests.model.places import Folder, Place, S3Bucket
+from tests.model.schema_acts import numbers_told
+from tests.model.schema_machine import ValuesAreTrue
 from tests.model.writing import one_after_another
 from tests.support.s3 import S3Server
 
@@ -43,6 +46,7 @@ def searching(examples: int, steps: int) -> settings:
 @pytest.fixture(autouse=True)
 def _one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
     one_after_another(monkeypatch)
+    numbers_told(monkeypatch)
 
 
 class InFolders(NothingIsLost):
@@ -51,14 +55,32 @@ class InFolders(NothingIsLost):
     block_size = 300
 
     def new_place(self, number: int) -> Place:
-        path = self.folder / f"bucket-{number}"
-        path.mkdir()
-        return Folder(path)
+        return folder_in(self.folder, number)
+
+
+class SchemasInFolders(ValuesAreTrue):
+    """The same with schemas."""
+
+    block_size = 300
+
+    def new_place(self, number: int) -> Place:
+        return folder_in(self.folder, number)
+
+
+def folder_in(parent: Path, number: int) -> Place:
+    path = parent / f"bucket-{number}"
+    path.mkdir()
+    return Folder(path)
 
 
 @pytest.mark.long
 def test_in_folders() -> None:
     run_state_machine_as_test(InFolders, settings=searching(80, 25))
+
+
+@pytest.mark.long
+def test_schemas_in_folders() -> None:
+    run_state_machine_as_test(SchemasInFolders, settings=searching(60, 20))
 
 
 @pytest.mark.long

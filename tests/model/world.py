@@ -4,22 +4,28 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.pulsar_blob.index import OffloadIndex
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
+from ledgerfs.formats.schemas.schema_info import SchemaVersion
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.ledgers.dialects_known import AUTO
 from tests.model.brokers import HOUR, Cluster, Sealed
-from tests.model.bucket_model import BucketModel, Content, Copy, Key, Part, Row, State
+from tests.model.bucket_model import BucketModel, Content, Copy, Key, Part, Row, State, Written
 from tests.model.meetings import Meeting, MeetingStore
 from tests.model.places import Place, store_of
+from tests.model.schemas import Registry, SavedModel, identity_of, typed
 from tests.support.ledgers import CREATED_MS
 
 USERS_IDS = (500, 501, 600, 601)
 """Ledger ids that users choose themselves: two in each bucket, which are no broker's, and not those of the other bucket."""
+
+Options = tuple[tuple[str, Any], ...]
+"""Options of scans, as something that can be a key."""
 
 ContentOf = Callable[[LedgerKey, OffloadIndex], Content]
 """What a ledger that an operation publishes holds."""
@@ -41,6 +47,8 @@ class Running:
         Whether it is there to delete ledgers that are not its own.
     published, removed
         Names of the ledgers that it has published, and deleted.
+    schema_version
+        The number that it has chosen for the schema of its rows.
 
     """
 
@@ -49,6 +57,7 @@ class Running:
     may_delete: bool
     published: list[Key] = field(default_factory=list)
     removed: list[Key] = field(default_factory=list)
+    schema_version: int | None = None
 
 
 @dataclass(slots=True)
@@ -74,6 +83,7 @@ class Actor:
     seen: dict[int, int] = field(default_factory=dict)
     running: Running | None = None
     _sessions: dict[int, Bucket] = field(default_factory=dict)
+    _typed: dict[tuple[int, Options], tuple[Bucket, int, int]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.name
@@ -82,19 +92,36 @@ class Actor:
         """Return a bucket as this one has it opened; in a session for all dialects only."""
         if number in self._sessions and dialect == AUTO:
             return self._sessions[number]
-        store, identity = store_of(self.world.places[number])
-        watched = MeetingStore(store, _Watch(self, number))
-        bucket = Bucket(watched, str(self.cache), None, self.max_age, identity, dialect)
+        bucket = self._opened(number, dialect, ())
         if self.is_session and dialect == AUTO:
             self._sessions[number] = bucket
         return bucket
 
-    def files(self, number: int) -> LedgerFileSystem:
+    def files(self, number: int, bucket: Bucket | None = None) -> LedgerFileSystem:
         """Return a bucket as files."""
         place = self.world.places[number]
         fs = LedgerFileSystem(place.url, target_options=place.options, skip_instance_cache=True)
-        fs.bucket = self.bucket(number)
+        fs.bucket = self.bucket(number) if bucket is None else bucket
         return fs
+
+    def typed_files(self, number: int, options: Options) -> tuple[LedgerFileSystem, int, int]:
+        """Return a bucket as files of these options of scans, and numbers of the states of ledgers and schemas that it may tell of at least.
+
+        A session keeps it, whatever it does with the bucket otherwise.
+        """
+        model, saved = self.world.models[number], self.world.saved[number]
+        known = self._typed.get((number, options))
+        if known is None:
+            known = self._opened(number, AUTO, options), model.moment, saved.moment
+            if self.is_session:
+                self._typed[number, options] = known
+        bucket, begin, since = known
+        return self.files(number, bucket), 0 if self.max_age else begin, since
+
+    def _opened(self, number: int, dialect: str, options: Options) -> Bucket:
+        store, identity = store_of(self.world.places[number])
+        watched = MeetingStore(store, _Watch(self, number))
+        return Bucket(watched, str(self.cache), dict(options), self.max_age, identity, dialect)
 
     def may_see(self, number: int, begin: int) -> list[State]:
         """Return the states of which a read may tell that began at state ``begin``, and has ended now."""
@@ -139,6 +166,13 @@ class _Watch:
         model.put(key_of(key), Copy(content, index.metadata.last_entry, index.metadata.length))
         self.actor.has_changed(self.number)
 
+    def schema_saved(self, schema: SchemaVersion) -> None:
+        self.actor.world.saved[self.number].add(schema)
+
+    def chosen(self, schema_version: int) -> None:
+        assert self.actor.running is not None
+        self.actor.running.schema_version = schema_version
+
     def unpublished(self, key: LedgerKey) -> None:
         running, model, name = self.actor.running, self.actor.world.models[self.number], key_of(key)
         assert running is not None
@@ -171,6 +205,14 @@ class World:
         For each folder the buckets that were exported to it, and whether that was ever done.
     exporting
         Folders into which somebody exports just now.
+    registry
+        The schemas of the topic, as the clusters have them.
+    saved
+        For each bucket the schemas that are saved in it.
+    typed_exports
+        For each folder with columns of values the schemas of those who exported to it.
+    words
+        How many schemas were given by hand.
     witness
         Somebody who only reads, and lists a bucket each time.
 
@@ -185,7 +227,11 @@ class World:
     clock: int = CREATED_MS
     exports: dict[Path, dict[int, bool]] = field(default_factory=dict)
     exporting: set[Path] = field(default_factory=set)
+    registry: Registry = field(default_factory=Registry)
+    saved: list[SavedModel] = field(default_factory=lambda: [SavedModel(), SavedModel()])
+    typed_exports: dict[Path, list[tuple[SchemaVersion, ...]]] = field(default_factory=dict)
     witness: Actor = field(init=False)
+    words: int = 0
     _rows: int = 0
 
     def __post_init__(self) -> None:
@@ -247,14 +293,23 @@ class World:
     def seal(self, cluster: int, topic: str, count: int, *, is_chunked: bool, is_mapfile: bool) -> None:
         """A broker closes a ledger of so many messages, or two, with a chunked message from the one to the other."""
         broker, created = self.clusters[cluster], self.clock
-        messages = self.rows(count)
+        messages = self._produced(count)
         if not is_chunked:
             broker.seal(topic, messages, created, is_mapfile=is_mapfile)
             return
-        (row,) = self.rows(1)
+        (row,) = self._produced(1)
         first, last = Part(row, 0, 2), Part(row, 1, 2)
         broker.seal(topic, (*messages, first), created, is_mapfile=is_mapfile)
-        broker.seal(topic, (last, *self.rows(1)), row.time_ms, is_mapfile=not is_mapfile)
+        broker.seal(topic, (last, *self._produced(1)), row.time_ms, is_mapfile=not is_mapfile)
+
+    def _produced(self, count: int) -> tuple[Row, ...]:
+        """Return new rows as producers send them: by the schemas that the clusters have just now, the newest or the one before."""
+        live = self.registry.in_use
+        rows = self.rows(count)
+        if not live:
+            return rows
+        of_rows = [live[-1 - identity_of(row) % min(2, len(live))] for row in rows]
+        return tuple(typed(row, Written(one.kind, one.version, None)) for row, one in zip(rows, of_rows, strict=True))
 
     def arrive(self, number: int, sealed: Sealed, *, is_begun: bool = False) -> None:
         """Put a broker's ledger into a bucket, or only what follows its first half, past all of ledgerfs."""
