@@ -69,14 +69,23 @@ class SchemaOfRows:
         Raises `SchemaConflictError` if the number has another schema by now, and `InvalidRowsError` for rows that are older than what is
         saved of it: readers take such a number for one of a schema before. Also the errors of `SavedSchemas.add`.
         """
+        self._require_same(bucket.schemas_of(self.topic))
+        saved = SavedSchemas(bucket.raw_store)
+        saved.add(self.topic, [self._told(saved.version(self.topic, self.version))])
         known = bucket.schemas_of(self.topic)
         self._require_same(known)
-        if not known.numbered(self.version):
-            mine = SchemaVersion(self.version, self.schema, source=BY_IMPORT, saved_ms=int(time.time() * 1000))
-            SavedSchemas(bucket.raw_store).add(self.topic, [mine])
-            known = bucket.schemas_of(self.topic)
-            self._require_same(known)
         self._require_known(known.numbered(self.version), earliest_ms)
+
+    def _told(self, saved: Sequence[SchemaVersion]) -> SchemaVersion:
+        """Return what is saved of the schema.
+
+        It is saved even where the cluster's equal one is: the cluster may have given the number to another schema by now, which nobody has
+        saved yet. Then it says nothing of the time before that one: the number may have meant another schema.
+        """
+        times = [one.timestamp_ms for one in saved if one.timestamp_ms is not None and not one.is_deletion]
+        return SchemaVersion(
+            self.version, self.schema, min(times, default=None), source=BY_IMPORT, saved_ms=int(time.time() * 1000)
+        )
 
     def _require_same(self, known: TopicSchemas) -> None:
         for one in known.numbered(self.version):

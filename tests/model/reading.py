@@ -287,6 +287,8 @@ def check(world: World, actor: Actor, number: int, *, meeting: Meeting | None) -
     if model.moment > begin:
         return
     damage = [finding for finding in report.findings if finding.severity is not Severity.REMARK]
+    # A copy under an id of its own is read after the ledgers of its cluster that come later.
+    damage = [finding for finding in damage if finding.kind != "wrong-order"]
     topics = {copy.content.topic for copy in model.now.values()}
     if not all(is_whole(model.now, topic) for topic in topics):
         assert damage, f"{actor} verifies bucket {number}: nothing is said of data that is missing"

@@ -84,8 +84,8 @@ class SetByHand:
 class ImportTyped:
     """Rows become a ledger, with values by a schema.
 
-    Schema and number are "told", those that the clusters have now; "saved", some of those in the bucket; "wrong", the number that the clusters
-    have now, of whatever schema; or "none" is given; else the number is one of the bucket's "own".
+    Schema and number are "told", those that the clusters have now; "saved", some of those in the bucket; "wrong", the number that the
+    clusters have now, of whatever schema; or none is given ("none"); else the number is one of the bucket's own ("own").
     """
 
     bucket: int

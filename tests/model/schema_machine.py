@@ -1,4 +1,4 @@
-"""The machine whose actors have schemas: clusters change them, people save them, rows are written by them, and values are read as columns."""
+"""The machine whose actors have schemas: clusters change them, people save them, import rows by them, and read values as columns."""
 
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule

@@ -105,7 +105,7 @@ class Actor:
         return fs
 
     def typed_files(self, number: int, options: Options) -> tuple[LedgerFileSystem, int, int]:
-        """Return a bucket as files of these options of scans, and numbers of the states of ledgers and schemas that it may tell of at least.
+        """Return a bucket as files of these options of scans, and the first states of ledgers and schemas that these may tell of.
 
         A session keeps it, whatever it does with the bucket otherwise.
         """

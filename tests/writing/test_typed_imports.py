@@ -221,6 +221,40 @@ def test_another_schema_that_the_cluster_tells_later_makes_rows_an_error_and_nev
     assert read(bucket) == ROWS
 
 
+def test_a_number_that_the_cluster_gives_again_after_rows_were_written_by_what_it_told_before(bucket: Bucket) -> None:
+    """What is saved when rows are written is old: nobody has saved yet that the number was given again."""
+    save(bucket, 0, OURS, 1_600_000_000_000)
+    rows = pa.Table.from_pylist([{**one, "publish_time": 1_700_000_000_000} for one in ROWS])
+    import_rows(bucket, rows, ORDERS, schema=OURS)
+    assert [one.source for one in bucket.schemas_of(ORDERS).versions] == ["http://a"]
+    save(bucket, 0, THEIRS, 1_650_000_000_000)
+    with pytest.raises(UndecodableValueError, match="another one for imported rows"):
+        read(bucket)
+    save(bucket, 0, OURS, source=BY_HAND)
+    assert read(bucket) == ROWS
+
+
+def test_what_the_cluster_told_is_not_taken_for_messages_before_it_once_rows_were_written_by_it(bucket: Bucket) -> None:
+    save(bucket, 0, OURS, 1_650_000_000_000)
+    rows = pa.Table.from_pylist([{**one, "publish_time": 1_700_000_000_000} for one in ROWS])
+    import_rows(bucket, rows, ORDERS, schema=OURS)
+    older = pa.table({"value": [b"\x02\x00"], "publish_time": [1_600_000_000_000], "schema_version": [bytes(8)]})
+    import_rows(bucket, older, ORDERS)
+    with pytest.raises(UndecodableValueError, match="was registered after it: the number was used again"):
+        read(bucket)
+
+
+def test_rows_that_were_written_by_what_somebody_said_and_took_back(bucket: Bucket) -> None:
+    save(bucket, 0, THEIRS, 1_600_000_000_000)
+    save(bucket, 0, OURS, source=BY_HAND)
+    import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, schema=OURS)
+    assert read(bucket) == ROWS
+    back = SchemaVersion(0, SchemaInfo("NONE"), is_deletion=True, source=BY_HAND, saved_ms=2**42)
+    SavedSchemas(bucket.raw_store).add(ORDERS, [back])
+    with pytest.raises(UndecodableValueError, match="another one for imported rows"):
+        read(bucket)
+
+
 def test_partitions_share_the_schema(bucket: Bucket) -> None:
     for number in range(2):
         import_rows(bucket, pa.Table.from_pylist(ROWS), f"{ORDERS}-partition-{number}", schema=OURS)

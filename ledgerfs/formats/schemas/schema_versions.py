@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ledgerfs.formats.array_types import Int64
-from ledgerfs.formats.schemas.schema_info import VERSION_BYTES, SchemaVersion, version_number
+from ledgerfs.formats.schemas.schema_info import ANY_VERSION, VERSION_BYTES, SchemaVersion, version_number
 
 NO_VERSION = -1
 """Number of a message that names no schema: its value is bytes."""
@@ -129,12 +129,21 @@ def _in_effect(versions: Sequence[SchemaVersion]) -> Iterator[SchemaVersion]:
         if for_all is not None:
             yield for_all
             continue
-        by_time = {one.timestamp_ms: one for one in saved}
+        by_time = {one.timestamp_ms: one for one in saved if not one.is_by_import}
         for when in {one.timestamp_ms for one in given} - {None}:
             for_then = last_word([one for one in given if one.timestamp_ms == when])
             if for_then is not None:
                 by_time[when] = for_then
         yield from by_time.values()
+        for one in saved:
+            if one.is_by_import and not _says_nothing_new(one, [*by_time.values()]):
+                yield one
+
+
+def _says_nothing_new(imported: SchemaVersion, others: Sequence[SchemaVersion]) -> bool:
+    """Whether rows were written with what the cluster's schemas of this number are, too, since the first of these."""
+    is_since = imported.timestamp_ms is not None and imported.timestamp_ms in {one.timestamp_ms for one in others}
+    return is_since and all(one.schema.means_the_same(imported.schema) for one in others)
 
 
 def last_word(given: Sequence[SchemaVersion]) -> SchemaVersion | None:
@@ -151,7 +160,8 @@ def _age(one: SchemaVersion, versions: Sequence[SchemaVersion]) -> tuple[float, 
     Deletions have no time either, and mean nothing here.
     """
     if one.timestamp_ms is not None:
-        return one.timestamp_ms, one.version
+        # Rows were written by what was registered then.
+        return one.timestamp_ms, ANY_VERSION if one.is_by_import else one.version
     if one.is_by_import and any(other.version == one.version and other is not one for other in versions):
         return -math.inf, one.version
     saved = [
