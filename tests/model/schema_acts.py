@@ -72,7 +72,7 @@ class SetByHand:
             one = known[self.place % len(known)]
             said = SchemaVersion(one.version, KINDS[one.kind].schema, one.time_ms, source=BY_HAND, saved_ms=world.words)
         else:
-            versions = [ANY_VERSION, *(one.version for one in known), *_own_numbers(self.bucket)]
+            versions = [ANY_VERSION, *(one.version for one in known), _own_number(self.bucket)]
             schema = SchemaInfo("NONE") if self.is_taken_back else KINDS[self.kind].schema
             number = versions[self.place % len(versions)]
             said = SchemaVersion(number, schema, None, self.is_taken_back, BY_HAND, world.words)
@@ -85,7 +85,7 @@ class ImportTyped:
     """Rows become a ledger, with values by a schema.
 
     Schema and number are "told", those that the clusters have now; "saved", some of those in the bucket; "wrong", the number that the
-    clusters have now, of whatever schema; or none is given ("none"); else the number is one of the bucket's own ("own").
+    clusters have now, of whatever schema; or none is given ("none"); else the number is the bucket's own ("own").
     """
 
     bucket: int
@@ -128,7 +128,6 @@ class ImportTyped:
 
     def _chosen(self, world: World) -> tuple[str, int | None]:
         """Return the schema, and the number that is given."""
-        own = _own_numbers(self.bucket)
         in_use = world.registry.in_use
         match self.number:
             case "none":
@@ -143,16 +142,16 @@ class ImportTyped:
                 if known:
                     one = known[self.rows % len(known)]
                     return kind_of(one.schema), one.version
-        return self.kind, own[self.rows % len(own)]
+        return self.kind, _own_number(self.bucket)
 
 
 FIRST = "first"
 """The schema with which the clusters begin."""
 
 
-def _own_numbers(bucket: int) -> tuple[int, int]:
-    """Return numbers that no cluster and no other bucket has."""
-    return 100 + 2 * bucket, 101 + 2 * bucket
+def _own_number(bucket: int) -> int:
+    """Return a number that no cluster and no other bucket has."""
+    return 100 + bucket
 
 
 def _table(kind: Kind, rows: Sequence[Row], *, is_flat: bool) -> pa.Table:
@@ -229,7 +228,7 @@ def _options(world: World, bucket: int, values: str, version: object, on_undecod
 
 
 _names = st.integers(0, 2)
-_kinds = st.sampled_from(["first", "like first", "like first", "longer", "text", "number", "document"])
+_kinds = st.sampled_from(["first", "first", "like first", "like first", "longer", "text", "number", "document"])
 _buckets = st.sampled_from([0, 0, 0, 1])
 _places = st.integers(0, 7)
 _versions = st.sampled_from(["latest", "latest", "each", "each", 0, 1, 2])
@@ -249,7 +248,7 @@ TYPED_IMPORTS = st.builds(
     st.sampled_from([(), (), (-3,), (3,), (-5, 5, 0)]),
     st.sampled_from([1, 1000]),
     _kinds,
-    st.sampled_from(["told", "saved", "own", "none", "wrong"]),
+    st.sampled_from(["told", "saved", "own", "own", "none", "wrong"]),
     st.booleans(),
 )
 TYPED_READS = st.builds(
@@ -264,9 +263,10 @@ TYPED_READS = st.builds(
 )
 TYPED_EXPORTS = st.builds(ExportTyped, _buckets, _names, _versions, _failures)
 OF_SCHEMAS: st.SearchStrategy[Act] = st.one_of(
-    SAVES, CHANGES, WORDS, TYPED_IMPORTS, TYPED_IMPORTS, TYPED_READS, TYPED_READS, TYPED_EXPORTS
+    SAVES, CHANGES, WORDS, TYPED_IMPORTS, TYPED_IMPORTS, TYPED_IMPORTS, TYPED_READS, TYPED_READS, TYPED_EXPORTS
 )
 OF_BUCKETS: st.SearchStrategy[Act] = st.one_of(
     acts.ARRIVALS, acts.ARRIVALS, acts.OFFLOADS, acts.REMOVALS, acts.IMPORTS, acts.CHECKS, acts.REPAIRS
 )
+ALL: st.SearchStrategy[Act] = st.one_of(OF_SCHEMAS, OF_SCHEMAS, OF_BUCKETS)
 MEETINGS = acts.meetings_with(st.one_of(OF_SCHEMAS, OF_SCHEMAS, acts.OTHERS))

@@ -59,7 +59,8 @@ def meaning_of(row: Row, saved: Saved, bucket: int) -> Meaning:
     if not known:
         return Meaning(may_fail=True)
     kinds = frozenset(kind_of(one.schema) for one in known)
-    if _is_excused(row, known, bucket):
+    was_said = any(one.version == number and _is_word(one) for one in saved)
+    if _is_excused(row, known, bucket, was_said=was_said):
         return Meaning(kinds | {row.written.kind}, may_fail=True)
     return Meaning(frozenset({row.written.kind}), may_fail=not _is_certain(row, known))
 
@@ -88,13 +89,16 @@ def _is_certain(row: Row, known: Sequence[SchemaVersion]) -> bool:
     return bool(before) and before[-1] == row.written.kind and not is_near
 
 
-def _is_excused(row: Row, known: Sequence[SchemaVersion], bucket: int) -> bool:
-    """Whether nothing that is saved in the bucket could tell that a number means another schema here."""
+def _is_excused(row: Row, known: Sequence[SchemaVersion], bucket: int, *, was_said: bool) -> bool:
+    """Whether nothing that is saved in the bucket could tell that a number means another schema here.
+
+    ``was_said``: that somebody has said what it means, by which rows may have been written, and has taken that back.
+    """
     assert row.written is not None
     own = row.written.kind
     imported = {kind_of(one.schema) for one in known if one.is_by_import}
     if row.written.home is not None:
-        return row.written.home != bucket or bool(imported - {own})
+        return row.written.home != bucket or (was_said and bool(imported - {own}))
     # The cluster's own schema of it was not saved, as its number was given again before.
     times = sorted((one.timestamp_ms or 0, kind_of(one.schema)) for one in known if not one.is_by_import)
     before = [kind for time_ms, kind in times if time_ms <= row.time_ms]
