@@ -12,6 +12,9 @@ in folders ended with one of them after 4 to 20 examples of 25 steps, which took
 
 An export that lacked a chunked message whose first half came later took more: one search of six with a hundred examples of 30 steps,
 without imports, found it.
+
+With schemas, a defect that was put in on purpose was found after 4 to 26 examples: numbers given again that are always taken for the last schema,
+an import whose number has another schema, imports that contradict the cluster, values that are null and not counted.
 """
 
 import os
@@ -80,7 +83,7 @@ def test_in_folders() -> None:
 
 @pytest.mark.long
 def test_schemas_in_folders() -> None:
-    run_state_machine_as_test(SchemasInFolders, settings=searching(60, 20))
+    run_state_machine_as_test(SchemasInFolders, settings=searching(40, 20))
 
 
 @pytest.mark.long
