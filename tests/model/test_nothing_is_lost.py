@@ -13,8 +13,8 @@ in folders ended with one of them after 4 to 20 examples of 25 steps, which took
 An export that lacked a chunked message whose first half came later took more: one search of six with a hundred examples of 30 steps,
 without imports, found it.
 
-With schemas, a defect that was put in on purpose was found after 4 to 26 examples: numbers given again that are always taken for the last schema,
-an import whose number has another schema, imports that contradict the cluster, values that are null and not counted.
+With schemas, a defect that was put in on purpose was found after 4 to 26 examples: numbers given again that are always taken for the last
+schema, an import whose number has another schema, imports that contradict the cluster, values that are null and not counted.
 """
 
 import os

@@ -103,7 +103,7 @@ def _is_excused(row: Row, known: Sequence[SchemaVersion], bucket: int, *, was_sa
     times = sorted((one.timestamp_ms or 0, kind_of(one.schema)) for one in known if not one.is_by_import)
     before = [kind for time_ms, kind in times if time_ms <= row.time_ms]
     is_near = any(kind == own and 0 < time_ms - row.time_ms <= REGISTRATION_SLACK_MS for time_ms, kind in times)
-    return before[-1:] != [own] and not is_near and own not in imported and bool(before or imported)
+    return before[-1:] != [own] and not is_near and own not in imported
 
 
 class Expectation:
