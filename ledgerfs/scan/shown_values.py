@@ -88,12 +88,15 @@ class ShownValues:
         What decodes them.
     flatten
         Whether the fields of a struct are columns beside the others.
+    reserved
+        Names in lower case that such a column has in no case.
 
     """
 
     source: ValueSource
     flatten: bool = False
     on_undecodable: OnUndecodable = "raise"
+    reserved: frozenset[str] = frozenset()
 
     @property
     def type(self) -> pa.DataType:
@@ -122,6 +125,13 @@ class ShownValues:
         """Return the same with the type of all values of some batches with the column ``value``."""
         return replace(self, source=self.source.learned(batches))
 
+    def beside_folders(self, names: Iterable[str]) -> "ShownValues":
+        """Return the same for files in folders ``<name>=<value>``: readers take these for columns, in place of a file's own of that name.
+
+        Most readers ignore case in names.
+        """
+        return replace(self, reserved=frozenset(map(str.lower, names)))
+
     def columns_for(self, wanted: Sequence[str]) -> tuple[str, ...]:
         """Return the columns that have to be read for those that are wanted."""
         needed = (*IDENTITY, *self.source.needed)
@@ -147,7 +157,7 @@ class ShownValues:
         for one in kind:
             name = one.name
             # A field may have the name that another one is given.
-            while name in taken or (name != one.name and name in kind.names):
+            while name in taken or name.lower() in self.reserved or (name != one.name and name in kind.names):
                 name = f"value_{name}"
             fields.append(one.with_name(name))
         return fields

@@ -93,7 +93,7 @@ class CheckedRequest:
         probe = make_scan("", (), **{**scan, "values": "bytes"})
         columns = layout.columns_of_files(probe.schema.names)
         others = {name: value for name, value in scan.items() if name != "columns"}
-        values = _values(storage, request, {**others, "columns": columns})
+        values = _values(storage, request, {**others, "columns": columns}).beside_folders(layout.partition_by)
         described = {
             "bucket": told_bucket(storage.bucket()),
             # Folders of earlier versions say nothing where all dialects were read.

@@ -110,6 +110,8 @@ class ExportTask:
 
             read = self.layout.columns_to_read(self.columns)
             scan = scan_of_run(run, self.storage.bucket(), read, part.schemas, self.scan)
+            if scan.values is not None:
+                scan.values = scan.values.beside_folders(self.layout.partition_by)
             files = LakeFiles(self.layout, self._schema(scan, read), self.kind, begin_file)
             result = pickle.dumps(self._export(part.number, number, scan, files))
             yield pa.RecordBatch.from_pydict({"result": pa.array([result], pa.binary())})
