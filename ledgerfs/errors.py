@@ -139,6 +139,10 @@ class UnplacedLedgersWarning(UserWarning):
     """A bucket holds ledgers whose topic is unknown: any topic may lack some of them."""
 
 
+class OutdatedFilesWarning(UserWarning):
+    """Files of an export whose values other schemas may have given than the bucket has now, and which cannot be made again."""
+
+
 class CorruptMessageError(CorruptObjectError):
     """An entry that is not a valid message; it is named as ``ledger:entry``."""
 

@@ -102,12 +102,10 @@ def typed_values(
         return None
     wanted: SchemaInfo | None
     match schema_version:
-        case "latest" if latest is not None:
-            wanted = latest.schema
         case "each" if latest is not None:
             wanted = None
-        case int() if not isinstance(schema_version, bool) and schemas.numbered(schema_version):
-            wanted = schemas.numbered(schema_version)[-1].schema
+        case int() | "latest" if not isinstance(schema_version, bool) and schemas.meant_by(schema_version) is not None:
+            wanted = schemas.meant_by(schema_version)
         case SchemaInfo():
             wanted = schema_version
         case dict():

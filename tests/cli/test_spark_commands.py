@@ -12,14 +12,15 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ledgerfs import open_bucket
+from ledgerfs import import_rows, open_bucket
 from tests.support.commands import LEDGERFS, output, run
 from tests.support.programs import SMALL_SESSION, Programs
 from tests.support.s3 import CREDENTIALS, ENVIRONMENT, Fault, FaultProxy, S3Server
-from tests.support.typed_golden import bucket_with_schemas, plain
+from tests.support.typed_golden import bucket_with_schemas, enum_record, plain
 
 pytestmark = pytest.mark.usefixtures("quick_java")
 
@@ -130,6 +131,25 @@ def test_values_that_an_export_cannot_decode_are_told(java: Programs, golden_typ
         "export", url, "--topic", "public/typed/prim-bytes", "--values", "typed", "--to", str(tmp_path / "x"), code=2
     )
     assert "ledgerfs schemas save" in usage.stderr.decode()
+
+
+def test_values_by_an_earlier_schema_that_must_stay_are_told_in_every_run(java: Programs, tmp_path: Path) -> None:
+    url, lake, topic, corrected = tmp_path / "bucket", tmp_path / "lake", "public/default/colors", tmp_path / "r.avsc"
+    url.mkdir()
+    for ledger in (5, 7):
+        import_rows(str(url), pa.table({"e": ["X"]}), topic, schema=enum_record("X", "Y"), ledger_id=ledger)
+    command = ("export", str(url), "--topic", topic, "--to", str(lake), "--values", "typed", "--incremental", "--json")
+    java.command(*command)
+    for gone in url.glob("*-ledger-5*"):
+        gone.unlink()
+    corrected.write_text(json.dumps(enum_record("Y", "X")))
+    run("schemas", "set", str(url), topic, str(corrected), "--version", "0")
+    for _ in range(2):
+        done = java.command(*command, code=1)
+        (outdated,) = json.loads(done.stdout)["topics"][0]["outdated"]
+        assert (lake / outdated).exists()
+        (line,) = [line for line in said(done.stderr) if "by other schemas than the bucket has now" in line]
+        assert line.endswith(outdated)
 
 
 def test_damage_that_a_task_meets_is_one_line_that_names_object_and_offset(golden: Path, tmp_path: Path) -> None:

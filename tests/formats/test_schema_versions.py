@@ -153,3 +153,18 @@ def test_after_a_forced_deletion_the_latest_is_the_one_that_was_registered_last(
     assert known.latest == new
     assert known.numbered(0) == [old[0], new]
     assert known.numbered(3) == [old[3]]
+
+
+def test_versions_that_follow_change_no_earlier_value_of_one_reader() -> None:
+    first = (version(0, "a", HOUR), version(1, "b", 2 * HOUR))
+    before, now = TopicSchemas(first), TopicSchemas((*first, version(2, "c", 3 * HOUR)))
+    for reader in (1, SchemaInfo("AVRO", b"mine"), "each"):
+        assert before.digest in now.digests_alike(reader)
+        assert now.digests_alike(reader)[-1] == now.digest
+    assert now.digests_alike("latest") == (now.digest,)
+    again = TopicSchemas((*first, version(2, "b", 3 * HOUR)))
+    assert before.digest in again.digests_alike("latest")
+    reused = TopicSchemas((*first, version(1, "c", 3 * HOUR)))
+    assert before.digest not in reused.digests_alike(1)
+    corrected = TopicSchemas((by_hand(0, "other"), first[1]))
+    assert before.digest not in corrected.digests_alike(1)

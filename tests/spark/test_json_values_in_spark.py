@@ -123,7 +123,11 @@ def test_no_field_has_the_name_of_a_folder(
 ) -> None:
     (tmp_path / "b").mkdir()
     url, lake = put_in_folder(tmp_path / "b", ledger(1, HIDDEN)), str(tmp_path / "lake")
-    options: dict[str, Any] = {"format": {"json": "jsonl"}.get(kind, kind), "partition_by": FOLDERS, "columns": ["value"]}
+    options: dict[str, Any] = {
+        "format": {"json": "jsonl"}.get(kind, kind),
+        "partition_by": FOLDERS,
+        "columns": ["value"],
+    }
     options.update(values="json", flatten=True)
     export(spark, url, lake, **options)
     (row,) = spark.read.format(kind).load(lake).collect()

@@ -1,22 +1,25 @@
 """Exports to a lake with values as columns: what is in the files, and what a later export makes of schemas that were saved meanwhile."""
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from ledgerfs import open_bucket
-from ledgerfs.errors import InvalidOptionError, UndecodableValueError
-from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
+from ledgerfs import import_rows, open_bucket
+from ledgerfs import spark as ledgerfs_spark
+from ledgerfs.errors import InvalidOptionError, OutdatedFilesWarning, UndecodableValueError
+from ledgerfs.formats.schemas.schema_info import BY_HAND, SchemaInfo, SchemaVersion
 from ledgerfs.schemas.saved_schemas import SavedSchemas
 from ledgerfs.spark.pipelines.export import LakeExport, run_export
 from ledgerfs.spark.pipelines.export_request import ExportRequest
 from ledgerfs.spark.runtime.storage import Storage
 from ledgerfs.spark.source.left_out import summed
-from tests.support.typed_golden import bucket_with_schemas, plain
+from tests.support.typed_golden import bucket_with_schemas, enum_record, plain
 
 EVOLVED = "public/typed/avro-evolved"
 CHANGED = "public/typed/type-changed"
@@ -90,3 +93,36 @@ def test_values_that_cannot_be_decoded_are_told_then_and_later(spark: SparkSessi
     assert (later.undecodable, later.undecodable_before) == ([], 66)
     left = export(spark, url, tmp_path / "skipped", CHANGED, on_undecodable="skip").topics
     assert [one.messages for one in left] == [105 - 66]
+
+
+def test_values_by_an_earlier_schema_that_must_stay_are_told_as_long_as_they_are(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    url, lake, topic = str(tmp_path / "bucket"), str(tmp_path / "lake"), "public/default/colors"
+    Path(url).mkdir()
+    for ledger in (5, 7):
+        import_rows(
+            url, pa.table({"e": ["X"], "key": [str(ledger)]}), topic, schema=enum_record("X", "Y"), ledger_id=ledger
+        )
+    options: dict[str, Any] = {"topics": [topic], "columns": ["key", "value"], "values": "typed", "incremental": True}
+    path = ledgerfs_spark.export(spark, url, lake, **options).first().path
+    for gone in Path(url).glob("*-ledger-5*"):
+        gone.unlink()
+
+    def told() -> list[str]:
+        with warnings.catch_warnings(record=True) as met:
+            warnings.simplefilter("always")
+            assert ledgerfs_spark.export(spark, url, lake, **options).count() == 0
+        return [str(one.message) for one in met if one.category is OutdatedFilesWarning]
+
+    assert told() == []
+    given = SchemaInfo("AVRO", json.dumps(enum_record("Y", "X")).encode())
+    saved = SavedSchemas(open_bucket(url).raw_store)
+    saved.add(topic, [SchemaVersion(0, given, source=BY_HAND, saved_ms=1)])
+    for _ in range(2):
+        (line,) = told()
+        assert line.startswith("persistent://public/default/colors: the values in 1 files are by other schemas")
+        assert line.endswith(path)
+    assert pq.read_table(Path(lake) / path)["value"].to_pylist() == [{"e": "X"}, {"e": "X"}]
+    saved.add(topic, [SchemaVersion(0, given, source=BY_HAND, is_deletion=True, saved_ms=2)])
+    assert told() == []

@@ -72,7 +72,8 @@ def export(
     Half of an export is never seen: files appear together at the end, and _SUCCESS after them. Run it again with --incremental when topics
     have grown, or after an interruption: ledgers that are exported already are not read again.
 
-    Exit code 1: damaged entries or values that could not be decoded are missing in the files, and were named.
+    Exit code 1: damaged entries or values that could not be decoded are missing in the files, or files that cannot be made again have
+    values by other schemas than the bucket has now; they were named.
 
     \b
     Examples:
@@ -120,7 +121,7 @@ def _request(
 
 
 def _say_what_is_missing(topics: "Sequence[TopicExport]") -> bool:
-    """Say what this export and earlier ones left out; return whether there was damage."""
+    """Say what this export and earlier ones left out, or cannot make again; return whether there was damage."""
     # Of the room of Spark, which is not on every machine.
     from ledgerfs.spark.source.left_out import summed
 
@@ -138,6 +139,9 @@ def _say_what_is_missing(topics: "Sequence[TopicExport]") -> bool:
                 f"{topic.topic}: the files of ledgers {ledgers} stay as they are, since some of these, or others that they have rows from, "
                 "are not in the bucket any more"
             )
+        if topic.outdated:
+            is_damaged = True
+            say(topic.outdated_text)
     return is_damaged
 
 
@@ -171,6 +175,7 @@ def _as_json(done: "LakeExport") -> dict[str, Any]:
                 "undecodable": [asdict(value) for value in one.undecodable],
                 "undecodable_before": one.undecodable_before,
                 "missing": [lost.as_json() for lost in one.missing],
+                "outdated": one.outdated,
             }
             for one in done.topics
         ],

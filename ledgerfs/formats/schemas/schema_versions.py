@@ -15,7 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from ledgerfs.formats.array_types import Int64
-from ledgerfs.formats.schemas.schema_info import ANY_VERSION, VERSION_BYTES, SchemaVersion, version_number
+from ledgerfs.formats.schemas.schema_info import (
+    ANY_VERSION,
+    VERSION_BYTES,
+    SchemaInfo,
+    SchemaVersion,
+    version_number,
+)
 
 NO_VERSION = -1
 """Number of a message that names no schema: its value is bytes."""
@@ -48,6 +54,13 @@ class TopicSchemas:
         """The last one that is no deletion."""
         return next((one for one in reversed(self.versions) if not one.is_deletion), None)
 
+    def meant_by(self, version: int | str) -> SchemaInfo | None:
+        """Return the schema that a number means, or ``latest``; None if there is none."""
+        if version == "latest":
+            return None if self.latest is None else self.latest.schema
+        found = [] if isinstance(version, str) else self.numbered(version)
+        return found[-1].schema if found else None
+
     def numbered(self, number: int) -> list[SchemaVersion]:
         """Return the schemas that had a number, in their order."""
         return [one for one in self.versions if one.version == number and not one.is_deletion]
@@ -55,7 +68,25 @@ class TopicSchemas:
     @property
     def digest(self) -> str:
         """Equal for equal schemas: what is made with others is something else."""
+        return self._digests[-1]
+
+    def digests_alike(self, version: object) -> tuple[str, ...]:
+        """Return the digests of these schemas before the last of them were registered, and their own, as far as values then are those now.
+
+        Values are read as ``version``, as `Topic.scan` takes it.
+        """
+        if not isinstance(version, int | str):
+            return self._digests
+        wanted = self.meant_by(version)
+        before = (TopicSchemas(self.versions[:count]) for count in range(len(self.versions)))
+        alike = zip(self._digests, before, strict=False)
+        return (*(digest for digest, one in alike if one.meant_by(version) == wanted), self.digest)
+
+    @property
+    def _digests(self) -> tuple[str, ...]:
+        """The digests of the first versions, from none to all."""
         digest = hashlib.sha256()
+        found = [digest.hexdigest()]
         for one in self.versions:
             said = (
                 one.version,
@@ -65,7 +96,8 @@ class TopicSchemas:
                 sorted(one.schema.properties.items()),
             )
             digest.update(repr(said).encode() + one.schema.data + b"\0")
-        return digest.hexdigest()
+            found.append(digest.hexdigest())
+        return tuple(found)
 
 
 def version_numbers(column: pa.Array) -> Int64:

@@ -6,7 +6,7 @@ one compact JSON text, some hundred bytes for each unit.
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from types import MappingProxyType
@@ -54,6 +54,8 @@ class Unit:
         Empty if there are no messages.
     undecodable
         Values that could not be decoded, and are null or left out.
+    schemas
+        What told the schemas that they were decoded by from others then (`LedgerIds`); empty for bytes.
 
     """
 
@@ -65,6 +67,7 @@ class Unit:
     skipped: int
     files: tuple[LakeFile, ...]
     undecodable: int = 0
+    schemas: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ class LakeState:
             [numbers[one.managed_ledger], one.ledgers, one.versions, _told(one.basis), one.state, one.skipped,
              [[file.path, file.messages, file.size] for file in one.files],
              # Earlier versions read units without it.
-             *([one.undecodable] if one.undecodable else [])]
+             *([one.undecodable, one.schemas] if one.schemas else [one.undecodable] if one.undecodable else [])]
             for one in self.units
         ]  # fmt: skip
         state = {"version": _VERSION, "contents": self.contents, "topics": names, "units": units}
@@ -128,6 +131,8 @@ class Work:
         Units that stay, and units that are read again.
     held
         Those of the units that stay which should be read again, but cannot, since one of their ledgers is not in the bucket any more.
+    outdated
+        Those of the held units with values of present ledgers that other schemas than those of now may have given.
 
     """
 
@@ -135,17 +140,21 @@ class Work:
     kept: list[Unit] = field(default_factory=list)
     replaced: list[Unit] = field(default_factory=list)
     held: list[Unit] = field(default_factory=list)
+    outdated: list[Unit] = field(default_factory=list)
 
 
 class LedgerIds:
     """The wanted ledgers of a catalog by topic: their ids, and the row of each.
 
-    ``marks`` are texts that change with what else files depend on: a topic's schemas, by the names that its partitions share.
+    ``schemas`` are texts for those that the values of a topic are decoded by, under the name that its partitions share: the last one is of
+    all that there are now, the others of earlier ones by which ledgers of that time have the same values (`TopicSchemas.digests_alike`).
     """
 
-    def __init__(self, catalog: Catalog, wanted: Mask, marks: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(
+        self, catalog: Catalog, wanted: Mask, schemas: Mapping[str, Sequence[str]] = MappingProxyType({})
+    ) -> None:
         self._catalog = catalog
-        self._marks = marks
+        self._schemas = schemas
         self._rows: dict[str | None, dict[int, int]] = defaultdict(dict)
         rows = np.flatnonzero(wanted & (catalog.ledgers["copy"] == 0))
         names, ids = catalog.ledgers["name"][rows].tolist(), catalog.ledgers["ledger_id"][rows].tolist()
@@ -186,8 +195,20 @@ class LedgerIds:
         return False
 
     def version(self, ref: LedgerRef) -> str:
-        """Return a short text that changes with the ledger's objects, and with its topic's mark."""
-        return ledger_version(ref, self._marks.get(split_partition(ref.managed_ledger or "")[0], ""))
+        """Return a short text that changes with the ledger's objects, and with its topic's schemas."""
+        return ledger_version(ref, self.schemas(ref.managed_ledger))
+
+    def schemas(self, managed_ledger: str | None) -> str:
+        """Return the text of a topic's schemas; empty if values are not decoded by any."""
+        return self._alike(managed_ledger)[-1]
+
+    def is_outdated(self, unit: Unit) -> bool:
+        """Return whether a unit has values of present ledgers that other schemas than those of now may have given."""
+        is_present = any(self.row(unit.managed_ledger, ledger) is not None for ledger in unit.ledgers)
+        return is_present and unit.schemas not in self._alike(unit.managed_ledger)
+
+    def _alike(self, managed_ledger: str | None) -> Sequence[str]:
+        return self._schemas.get(split_partition(managed_ledger or "")[0], ("",))
 
 
 def what_is_new(ledgers: LedgerIds, wanted: Mask, units: Iterable[Unit]) -> Work:
@@ -202,9 +223,9 @@ def what_is_new(ledgers: LedgerIds, wanted: Mask, units: Iterable[Unit]) -> Work
     return work
 
 
-def ledger_version(ref: LedgerRef, mark: str = "") -> str:
-    """Return a short text that changes with the ledger's objects, and with a mark."""
-    return blake2b((ref.version + mark).encode(), digest_size=_VERSION_BYTES).hexdigest()
+def ledger_version(ref: LedgerRef, schemas: str = "") -> str:
+    """Return a short text that changes with the ledger's objects, and with the schemas that its values are decoded by."""
+    return blake2b((ref.version + schemas).encode(), digest_size=_VERSION_BYTES).hexdigest()
 
 
 def _judge(ledgers: LedgerIds, group: list[Unit], work: Work) -> None:
@@ -219,6 +240,7 @@ def _judge(ledgers: LedgerIds, group: list[Unit], work: Work) -> None:
     work.wanted[there] = False
     if is_stale:
         work.held.extend(group)
+        work.outdated.extend(filter(ledgers.is_outdated, group))
 
 
 def _sharing(units: list[Unit]) -> Iterable[list[Unit]]:
@@ -240,10 +262,10 @@ def _told(basis: Basis) -> Any:  # noqa: ANN401  (JSON)
 
 
 def _unit(names: list[str | None], name: int, ledgers: list[int], versions: list[str], *rest: Any) -> Unit:  # noqa: ANN401
-    basis, state, skipped, files, *undecodable = rest
+    basis, state, skipped, files, *of_values = rest
     made = tuple(LakeFile(*file) for file in files)
     parsed = Basis.parse(basis) if basis else Basis()
-    return Unit(names[name], tuple(ledgers), tuple(versions), parsed, str(state), skipped, made, *undecodable)
+    return Unit(names[name], tuple(ledgers), tuple(versions), parsed, str(state), skipped, made, *of_values)
 
 
 def _earlier_unit(names: list[str | None], name: int, ledgers: list[int], versions: list[str], *rest: Any) -> Unit:  # noqa: ANN401

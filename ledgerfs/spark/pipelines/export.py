@@ -8,6 +8,7 @@ needed for ``s3://``. A state beside the files (`ledgerfs.spark.lake.state`) let
 import errno
 import secrets
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
@@ -19,7 +20,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from ledgerfs.bucket.partition_plan import DEFAULT_PARTITION_BYTES
 from ledgerfs.bucket.partitions import Partition
-from ledgerfs.errors import ExportFolderError, InvalidOptionError
+from ledgerfs.errors import ExportFolderError, InvalidOptionError, OutdatedFilesWarning
 from ledgerfs.scan.options import SCAN_OPTIONS, ScanOptions, require_known
 from ledgerfs.spark.lake.commit import STATE, commit, read_state, recover, staging
 from ledgerfs.spark.lake.lock import FOLDER, LakeLock
@@ -102,12 +103,20 @@ def export(
     LedgerfsError
         As reading and writing. The folder is then unchanged, or, after an error at the very end, the next export finishes it.
 
+    Warns
+    -----
+    OutdatedFilesWarning
+        Files have values of present ledgers by other schemas than the bucket has now, and cannot be made again without losing rows.
+
     """
     require_known(scan, (*_OWN_OPTIONS, *SCAN_OPTIONS))
     target = Storage(to, to_options or {})
     asked = {"columns": columns, **scan}
     request = ExportRequest(format, tuple(partition_by), topics, topics_pattern, partition_bytes, asked)
     done = run_export(spark, storage, target, request, incremental=incremental, overwrite=overwrite)
+    for topic in done.topics:
+        if topic.outdated:
+            warnings.warn(topic.outdated_text, OutdatedFilesWarning, stacklevel=2)
     rows = [(one.topic, one.path, one.messages, one.bytes, one.first_ledger, one.last_ledger) for one in done.files]
     return spark.createDataFrame(rows, _SCHEMA)
 

@@ -14,6 +14,8 @@ from ledgerfs.spark.pipelines.export_request import ToDo
 from ledgerfs.spark.pipelines.export_task import RunResult
 from ledgerfs.tables.table_files import TABLE_KINDS
 
+_MOST_NAMED = 20
+
 
 @dataclass(slots=True)
 class TopicExport:
@@ -38,6 +40,8 @@ class TopicExport:
         Missing ledgers, which ``on_corrupt="skip"`` leaves out.
     held
         Ledgers whose files are kept although they should be read again, since ledgers that they depend on are not in the bucket any more.
+    outdated
+        Those of their files whose values other schemas may have given than the bucket has now.
 
     """
 
@@ -53,6 +57,18 @@ class TopicExport:
     undecodable_before: int = 0
     missing: list[MissingLedger] = field(default_factory=list)
     held: list[int] = field(default_factory=list)
+    outdated: list[str] = field(default_factory=list)
+
+    @property
+    def outdated_text(self) -> str:
+        """What to tell the user of outdated files; empty if there are none."""
+        if not self.outdated:
+            return ""
+        shown = ", ".join(self.outdated[:_MOST_NAMED]) + (", …" if len(self.outdated) > _MOST_NAMED else "")
+        return (
+            f"{self.topic}: the values in {len(self.outdated):,} files are by other schemas than the bucket has now, and these cannot be "
+            f"made again, since they have rows of ledgers that are not in the bucket any more: {shown}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +125,8 @@ class ExportOutcome:
             topic.undecodable_before += unit.undecodable
         for unit in todo.work.held:
             made._topic(unit.managed_ledger).held.extend(unit.ledgers)
+        for unit in todo.work.outdated:
+            made._topic(unit.managed_ledger).outdated.extend(file.path for file in unit.files)
         return made
 
     @property
@@ -143,4 +161,5 @@ class ExportOutcome:
         versions = tuple(map(ledgers.version, refs))
         basis = result.basis
         state = "" if basis.is_final else ledgers.topic(run.managed_ledger).of(basis)
-        self.units.append(Unit(run.managed_ledger, ids, versions, basis, state, skipped, tuple(files), undecodable))
+        of_values = (undecodable, ledgers.schemas(run.managed_ledger))
+        self.units.append(Unit(run.managed_ledger, ids, versions, basis, state, skipped, tuple(files), *of_values))

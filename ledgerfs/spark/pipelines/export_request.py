@@ -21,6 +21,9 @@ from ledgerfs.spark.source.planning import look_for_missing
 from ledgerfs.spark.source.query_values import QueryValues, are_bytes, topics_to_read, values_of, with_topics
 from ledgerfs.tables.table_files import TABLE_KINDS
 
+_DIGITS = 16
+"""So many of a digest tell schemas from others."""
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ExportRequest:
@@ -140,8 +143,7 @@ def left_to_do(
     wanted = wanted_ledgers(catalog, request.topics, request.topics_pattern)
     topics = topics_to_read(catalog, request.topics, request.topics_pattern)
     values = with_topics(checked.values, bucket, topics, checked.scan)
-    marks = {name: found.digest for name, found in values.schemas.items()} if values.shown is not None else {}
-    ledgers = LedgerIds(catalog, wanted, marks)
+    ledgers = LedgerIds(catalog, wanted, {} if values.shown is None else _told_schemas(values, checked.scan))
     work = Work(wanted, replaced=list(units)) if anew else what_is_new(ledgers, wanted, units)
     to_read = within(catalog, work.wanted, checked.probe.times)
     return ToDo(work, plan_partitions(catalog, to_read, request.partition_bytes), ledgers, missing, values)
@@ -155,10 +157,18 @@ def _values(storage: Storage, request: ExportRequest, scan: Mapping[str, Any]) -
     return values_of(bucket, topics_to_read(bucket.refresh(), request.topics, request.topics_pattern), scan)
 
 
+def _told_schemas(values: QueryValues, scan: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return what `LedgerIds` tells the schemas of each topic by."""
+    version = scan.get("schema_version", "latest")
+    return {
+        name: [digest[:_DIGITS] for digest in found.digests_alike(version)] for name, found in values.schemas.items()
+    }
+
+
 def _told_values(values: QueryValues, columns: Sequence[str], scan: Mapping[str, Any]) -> dict[str, Any]:
     """Return what decides how values become columns, as JSON values; nothing for bytes, of which earlier versions say nothing.
 
-    The schemas that values are decoded by are a mark of each ledger (`LedgerIds`): with others, it is read again. A type that was inferred
+    The schemas that values are decoded by are told of each ledger (`LedgerIds`): with others, it is read again. A type that was inferred
     is that of all files.
     """
     shown = values.shown
