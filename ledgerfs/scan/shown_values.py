@@ -89,7 +89,7 @@ class ShownValues:
     flatten
         Whether the fields of a struct are columns beside the others.
     reserved
-        Names in lower case that such a column has in no case.
+        Names in lower case that no such column has, in whatever case.
 
     """
 
