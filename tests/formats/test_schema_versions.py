@@ -164,7 +164,7 @@ def test_versions_that_follow_change_no_earlier_value_of_one_reader() -> None:
     assert now.digests_alike("latest") == (now.digest,)
     again = TopicSchemas((*first, version(2, "b", 3 * HOUR)))
     assert before.digest in again.digests_alike("latest")
-    reused = TopicSchemas((*first, version(1, "c", 3 * HOUR)))
+    reused = TopicSchemas((*first, version(0, "c", 3 * HOUR)))
     assert before.digest not in reused.digests_alike(1)
     corrected = TopicSchemas((by_hand(0, "other"), first[1]))
     assert before.digest not in corrected.digests_alike(1)

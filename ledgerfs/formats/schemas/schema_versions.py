@@ -73,14 +73,17 @@ class TopicSchemas:
     def digests_alike(self, version: object) -> tuple[str, ...]:
         """Return the digests of these schemas before the last of them were registered, and their own, as far as values then are those now.
 
-        Values are read as ``version``, as `Topic.scan` takes it.
+        Values are read as ``version``, as `Topic.scan` takes it. A number that was given again may change what it meant before.
         """
-        if not isinstance(version, int | str):
-            return self._digests
-        wanted = self.meant_by(version)
-        before = (TopicSchemas(self.versions[:count]) for count in range(len(self.versions)))
-        alike = zip(self._digests, before, strict=False)
-        return (*(digest for digest, one in alike if one.meant_by(version) == wanted), self.digest)
+        *earlier, own = self._digests
+        return (*(digest for count, digest in enumerate(earlier) if self._adds(count, version)), own)
+
+    def _adds(self, count: int, version: object) -> bool:
+        """Whether to the first versions only other numbers were added, and values are read as the same schema as before."""
+        before, later = (TopicSchemas(part) for part in (self.versions[:count], self.versions[count:]))
+        if not {one.version for one in before.versions}.isdisjoint(one.version for one in later.versions):
+            return False
+        return not isinstance(version, int | str) or before.meant_by(version) == self.meant_by(version)
 
     @property
     def _digests(self) -> tuple[str, ...]:
