@@ -1,6 +1,6 @@
 """The words that a kernel has decoded, and Arrow arrays of them."""
 
-import threading
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,15 +36,11 @@ MOST_WORDS = 1 << 27
 MOST_KEPT = 1 << 22
 """Words (32 MiB) that an arena leaves to the next one at most. Of fresh memory, each page costs more than what is written to it."""
 NEXT, END, BEGIN = range(3)
+_NONE = np.zeros(0, np.int64)
 
 
-class _Left(threading.local):
-    """Memory that the last arena of this thread has left."""
-
-    memory: Int64 | None = None
-
-
-_left = _Left()
+_left: deque[Int64] = deque(maxlen=2)
+"""Memory that arenas have left, of any thread: taking and leaving it are one step each."""
 
 
 @dataclass(slots=True)
@@ -73,9 +69,9 @@ class Arena:
         return cls(memory[:size], np.stack([begins, ends, begins], axis=1), nodes, rows, memory)
 
     def leave(self) -> None:
-        """Leave its memory to the next one of this thread: no array has any of it, and it is not to be used any more."""
+        """Leave its memory to the next one: no array has any of it, and it is not to be used any more."""
         if self.memory.size <= MOST_KEPT:
-            _left.memory = self.memory
+            _left.append(self.memory)
 
     @property
     def is_full(self) -> bool:
@@ -114,8 +110,11 @@ class Arena:
 
 def _take_memory(words: int) -> Int64:
     """Return memory of at least so many words, of any content."""
-    left, _left.memory = _left.memory, None
-    return np.asarray(empty(words, np.int64)) if left is None or left.size < words else left
+    try:
+        left = _left.pop()
+    except IndexError:
+        left = _NONE
+    return left if left.size >= words else np.asarray(empty(words, np.int64))
 
 
 def words_of_row(nodes: Numbering) -> int:
