@@ -80,16 +80,17 @@ class SavedSchemas:
     def add(self, topic: str, versions: Iterable[SchemaVersion]) -> int:
         """Save those versions of a topic that are not saved yet, and return how many these are. All that is saved is read back.
 
-        Raises as `versions`, and the errors of writing, after which some of them may be saved.
+        Raises as `versions`, `InvalidOptionError` for one that could not be read again, and the errors of writing, after which those before
+        it may be saved.
         """
         owner = schema_owner(topic)
         folder = self._folder + topic_folder(owner)
         there = {stat.key for stat in self._objects(folder)}
         written = 0
         for version in versions:
-            key = folder + saved_name(owner.topic, version)
+            key, data = folder + saved_name(owner.topic, version), dump_schema(owner.topic, version)
             if key not in there:
-                self._put(key, dump_schema(owner.topic, version))
+                self._put(key, data)
                 written += 1
         self.versions(topic)
         return written

@@ -12,14 +12,12 @@ from dataclasses import dataclass
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import InvalidNameError, InvalidOptionError, InvalidRowsError, SchemaConflictError
-from ledgerfs.formats.schemas.schema_info import ANY_VERSION, BY_IMPORT, SchemaInfo, SchemaVersion
+from ledgerfs.formats.schemas.schema_info import ANY_VERSION, BY_IMPORT, LARGEST_VERSION, SchemaInfo, SchemaVersion
 from ledgerfs.formats.schemas.schema_versions import REGISTRATION_SLACK_MS, TopicSchemas
 from ledgerfs.formats.topic_names import schema_owner
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.time_arguments import iso_time
 from ledgerfs.schemas.saved_schemas import SavedSchemas
-
-_LARGEST_VERSION = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,7 @@ class SchemaOfRows:
                 )
                 raise InvalidOptionError(f"has to be given: {what}, so nothing tells its number", key="schema version")
             version = 0
-        if not 0 <= version <= _LARGEST_VERSION:
+        if not 0 <= version <= LARGEST_VERSION:
             raise InvalidOptionError("expected the number of a version, from 0 on", key=f"schema version {version}")
         made = cls(name, schema, version)
         made._require_same(known)

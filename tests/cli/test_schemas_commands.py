@@ -179,6 +179,7 @@ def test_a_schema_by_hand_and_back(folder: Path, tmp_path: Path) -> None:
         (["orders", "--type", "int64", "--property", "x"], "is not KEY=VALUE"),
         (["orders", "--type", "string", "--property", "__charset=klingon"], "unknown character set 'klingon'"),
         (["orders", "--type", "int64", "--key", "int63"], "--key int63: neither a file nor a type"),
+        (["orders", "--type", "int64", "--version", "9223372036854775808"], "9223372036854775808 is not in the range"),
         (["orders", "--take-back"], "nothing is given by hand"),
     ],
 )

@@ -17,9 +17,10 @@ from ledgerfs.errors import (
     BucketNotFoundError,
     CorruptSchemaFileError,
     InvalidNameError,
+    InvalidOptionError,
     UnsupportedFormatError,
 )
-from ledgerfs.formats.schemas.saved_schema import FOLDER, dump_schema, saved_name
+from ledgerfs.formats.schemas.saved_schema import FOLDER, MAX_SAVED_BYTES, dump_schema, saved_name
 from ledgerfs.formats.schemas.schema_info import BY_HAND, SchemaInfo, SchemaVersion
 from ledgerfs.schemas.saved_schemas import SavedSchemas, saved_schemas_at
 from ledgerfs.storage.object_store import RawStore
@@ -144,6 +145,28 @@ def test_what_is_damaged_or_foreign_is_an_error_and_not_no_schema(
         with pytest.raises(error) as caught:
             ask(TOPIC)
         assert caught.value.key == IN_FOLDER + name
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        replace(OLD, version=2**63),
+        replace(OLD, version=10**19),
+        replace(OLD, version=-1),
+        replace(OLD, version=-2, source=BY_HAND),
+        replace(OLD, timestamp_ms=2**64),
+        replace(OLD, schema=SchemaInfo("AVRO", b"x" * MAX_SAVED_BYTES)),
+        replace(OLD, schema=SchemaInfo("AVRO", b"x", {"n": 1})),  # type: ignore[dict-item]
+    ],
+)
+def test_what_could_not_be_read_again_is_not_written(tmp_path: Path, odd: SchemaVersion) -> None:
+    saved = saved_schemas_at(str(tmp_path))
+    with pytest.raises(InvalidOptionError):
+        saved.add(TOPIC, [odd])
+    assert list(tmp_path.iterdir()) == []
+    largest = replace(OLD, version=2**63 - 1)
+    assert saved.add(TOPIC, [largest]) == 1
+    assert saved.versions(TOPIC) == (largest,)
 
 
 def test_hidden_files_are_not_ours(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 @click.option(
     "--version",
     "number",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, 2**63 - 1),
     help="Which version it is.  [default: any that nothing else tells of]",
 )
 @click.option(

@@ -11,8 +11,8 @@ import json
 import re
 from typing import Any
 
-from ledgerfs.errors import CorruptSchemaFileError, UnsupportedFormatError
-from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
+from ledgerfs.errors import CorruptSchemaFileError, InvalidOptionError, UnsupportedFormatError
+from ledgerfs.formats.schemas.schema_info import ANY_VERSION, LARGEST_VERSION, SchemaInfo, SchemaVersion
 from ledgerfs.formats.topic_names import ManagedLedgerName
 
 FOLDER = "_ledgerfs/schemas/"
@@ -57,7 +57,13 @@ def saved_name(topic: str, version: SchemaVersion) -> str:
 
 
 def dump_schema(topic: str, version: SchemaVersion) -> bytes:
-    """Return the object for one version of a topic, named as ``persistent://…``."""
+    """Return the object for one version of a topic, named as ``persistent://…``.
+
+    Raises `InvalidOptionError` for a version that could not be read again: of a number that no message can name, or too large.
+    """
+    if not (0 <= version.version <= LARGEST_VERSION or (version.version == ANY_VERSION and version.is_by_hand)):
+        reason = f"expected the number of a version, from 0 to {LARGEST_VERSION}"
+        raise InvalidOptionError(reason, key=f"schema version {version.version}")
     document: dict[str, Any] = {
         "format": _FORMAT,
         "format_version": _FORMAT_VERSION,
@@ -71,7 +77,17 @@ def dump_schema(topic: str, version: SchemaVersion) -> bytes:
         "source": version.source,
         "saved_ms": version.saved_ms,
     }
-    return json.dumps(document, indent=1).encode() + b"\n"
+    data = json.dumps(document, indent=1).encode() + b"\n"
+    key = saved_name(topic, version)
+    if len(data) > MAX_SAVED_BYTES:
+        raise InvalidOptionError(f"has {len(data)} bytes, more than any schema", key=key)
+    try:
+        is_readable = parse_schema(data, key) == (topic, version)
+    except CorruptSchemaFileError:
+        is_readable = False
+    if not is_readable:
+        raise InvalidOptionError("has a type, property, time or source that cannot be saved", key=key)
+    return data
 
 
 def parse_schema(data: bytes, key: str) -> tuple[str, SchemaVersion]:
@@ -100,7 +116,8 @@ def parse_schema(data: bytes, key: str) -> tuple[str, SchemaVersion]:
 def _version_of(document: dict[str, Any], key: str) -> tuple[str, SchemaVersion]:
     def taken(name: str, *kinds: type) -> Any:  # noqa: ANN401  (JSON)
         value = document.get(name)
-        if type(value) not in kinds:
+        is_too_large = isinstance(value, int) and abs(value) > LARGEST_VERSION
+        if type(value) not in kinds or is_too_large:
             raise _corrupt(f"has no usable {name!r}", key)
         return value
 

@@ -19,6 +19,8 @@ TYPE_NUMBERS = {
     "LOCAL_TIME": 18, "LOCAL_DATE_TIME": 19, "PROTOBUF_NATIVE": 20, "BYTES": -1,
 }  # fmt: skip
 """Pulsar's types of schemas and their numbers."""
+LARGEST_VERSION = 2**63 - 1
+"""Numbers of versions are from 0 to this: messages carry them in 8 bytes, as Java's long."""
 ANY_VERSION = -1
 """The number of a schema that is given by hand for all messages that nothing else tells of."""
 BY_HAND = "by hand"
