@@ -2,11 +2,17 @@
 
 import json
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from ledgerfs.cli.schemas.set import set_schema
+from ledgerfs.formats.schemas.schema_info import BY_HAND, SchemaInfo, SchemaVersion
+from ledgerfs.schemas.saved_schemas import SavedSchemas, saved_schemas_at
 from tests.support.admin_api import AdminServer, answers_of, golden_answers, schema_json, serving
 from tests.support.commands import on_terminal, output, run
 from tests.support.ledgers import offload, put_in_folder
@@ -93,6 +99,7 @@ def test_in_the_bucket_itself_and_no_command_minds(orders: AdminServer, s3: S3Se
         "fields": ["id: long"],
         "source": orders.url,
         "saved": second["saved"],
+        "in_effect": True,
     }
 
 
@@ -163,6 +170,45 @@ def test_a_schema_by_hand_and_back(folder: Path, tmp_path: Path) -> None:
         "4",
     )
     assert json.loads(output("schemas", "show", bucket, ORDERS))["encoding"] == "SEPARATED"
+
+
+def test_the_last_word_counts_though_another_clock_is_ahead(orders: AdminServer, folder: Path) -> None:
+    run("schemas", "save", orders.url, str(folder))
+    ahead = SchemaVersion(0, SchemaInfo("STRING"), source=BY_HAND, saved_ms=int(time.time() * 1000) + 3_600_000)
+    saved_schemas_at(f"{folder}/_ledgerfs/schemas").add(ORDERS, [ahead])
+    assert json.loads(output("schemas", "set", str(folder), ORDERS, "--type", "int64", "--version", "0", "--json"))[
+        "in_effect"
+    ]
+    assert "INT64" in run("schemas", "show", str(folder), ORDERS, "--version", "0").stderr.decode()
+    lines = [" ".join(line.split()[1:4]) for line in output("schemas", "ls", str(folder), ORDERS).splitlines()[1:]]
+    assert sorted(lines) == ["0 AVRO (overridden)", "0 INT64 -", "0 STRING (overridden)", "1 JSON 2023-11-14"]
+    told = json.loads(output("schemas", "ls", str(folder), "--json"))
+    assert {one["type"]: one["in_effect"] for one in told} == {
+        "AVRO": False, "INT64": True, "STRING": False, "JSON": True,
+    }  # fmt: skip
+    run("schemas", "set", str(folder), ORDERS, "--version", "0", "--take-back")
+    assert "AVRO" in run("schemas", "show", str(folder), ORDERS, "--version", "0").stderr.decode()
+
+
+def test_a_word_that_is_not_in_effect_is_told(orders: AdminServer, folder: Path) -> None:
+    given = ("schemas", "set", str(folder), ORDERS, "--version", "0")
+    run(*given, "--type", "int64")
+    done = run(*given, "--type", "string", "--registered", "2026-11-01", code=1)
+    assert b"not in effect: INT64 is given by hand for all times of that version" in done.stderr
+
+
+def test_a_word_that_comes_meanwhile_and_is_later_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add = SavedSchemas.add
+
+    def add_with_another(saved: SavedSchemas, topic: str, versions: Iterable[SchemaVersion]) -> int:
+        (mine,) = versions
+        add(saved, topic, [replace(mine, schema=SchemaInfo("STRING"), saved_ms=(mine.saved_ms or 0) + 5)])
+        return add(saved, topic, [mine])
+
+    monkeypatch.setattr(SavedSchemas, "add", add_with_another)
+    done = CliRunner().invoke(set_schema, [str(folder), ORDERS, "--type", "int64"])
+    assert done.exit_code == 1
+    assert "not in effect: somebody else has said STRING by then" in done.stderr
 
 
 @pytest.mark.parametrize(

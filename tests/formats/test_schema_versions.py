@@ -16,6 +16,8 @@ from ledgerfs.formats.schemas.schema_versions import (
     REGISTRATION_SLACK_MS,
     REUSED,
     TopicSchemas,
+    is_in_effect,
+    next_word_ms,
     version_numbers,
     writers_of,
 )
@@ -56,6 +58,27 @@ def test_of_two_schemas_of_one_number_the_time_tells() -> None:
         AMBIGUOUS,
         1,
     ]
+
+
+def test_of_two_schemas_of_one_number_and_one_time_none_is_taken() -> None:
+    """They are of two clusters."""
+    one, other, later = version(0, "a", HOUR), version(0, "b", HOUR), version(0, "a", 5 * HOUR)
+    times = (0, HOUR - SLACK, HOUR, 4 * HOUR, 5 * HOUR - 1, 5 * HOUR)
+    for both in ([one, other], [other, one]):
+        known = TopicSchemas.of([*both, later]).numbered(0)
+        assert known == [*both, later]
+        assert places(known, *times) == [REUSED, AMBIGUOUS, AMBIGUOUS, AMBIGUOUS, AMBIGUOUS, 2]
+    # One that means the same is the same.
+    texts = [version(0, '"int"', HOUR), version(0, ' "int"', HOUR)]
+    assert TopicSchemas.of(texts).versions == (texts[1],)
+    mine = by_hand(0, registered=HOUR)
+    assert TopicSchemas.of([one, other, mine]).versions == (mine,)
+
+
+def test_between_two_riddles_are_messages_that_are_none() -> None:
+    known = [version(0, "a", HOUR), version(0, "b", 2 * HOUR), version(0, "a", 3 * HOUR)]
+    times = (2 * HOUR - 1, 2 * HOUR, 3 * HOUR - 1)
+    assert places(known, *times) == [AMBIGUOUS, 1, AMBIGUOUS]
 
 
 @given(
@@ -117,6 +140,25 @@ def test_what_was_given_by_hand_comes_before_what_was_saved() -> None:
     assert TopicSchemas.of(
         [*saved, by_hand(0, saved_ms=1), by_hand(0, saved_ms=2, is_deletion=True)]
     ).versions == tuple(saved)
+
+
+def test_of_what_is_saved_the_last_word_is_in_effect_whatever_clocks_say() -> None:
+    saved, first, last = version(0, "a", HOUR), by_hand(0, "x", saved_ms=5), by_hand(0, "y", saved_ms=9)
+    back = by_hand(0, saved_ms=10, is_deletion=True)
+
+    def in_effect(*known: SchemaVersion) -> list[bool]:
+        return [is_in_effect(one, known) for one in known]
+
+    assert in_effect(saved) == [True]
+    assert in_effect(saved, last, first) == [False, True, False]
+    assert in_effect(saved, first, last, back) == [True, False, False, True]
+    assert in_effect(saved, back, replace(last, saved_ms=11)) == [False, False, True]
+    # One for all times is in the place of those for one time.
+    assert in_effect(saved, by_hand(0, "x", HOUR), first) == [False, False, True]
+    # Of two words in one millisecond everybody takes the same.
+    assert in_effect(first, by_hand(0, "y", saved_ms=5)) == in_effect(by_hand(0, "y", saved_ms=5), first)[::-1]
+    assert next_word_ms([saved, replace(saved, saved_ms=99)], 0, 7) == 7
+    assert next_word_ms([saved, last, by_hand(1, saved_ms=99)], 0, 7) == 10
 
 
 def test_what_was_given_by_hand_as_of_a_time_stands_beside_what_was_saved() -> None:

@@ -16,6 +16,7 @@ from ledgerfs.errors import (
     NotFoundError,
     SchemaConflictError,
 )
+from ledgerfs.formats.schemas.schema_info import SchemaVersion
 from ledgerfs.formats.schemas.schema_versions import REUSED, TopicSchemas, version_numbers, writers_of
 from ledgerfs.schemas.admin_api import AdminApi
 from ledgerfs.schemas.admin_requests import AdminRequests
@@ -162,6 +163,72 @@ def test_two_clusters_do_not_mix_without_a_word(saved: SavedSchemas) -> None:
         assert second.url in str(done.error)
         assert "--to" in str(done.error)
     assert len(saved.versions(ORDERS)) == 2
+
+
+def told(*schemas: tuple[int, str, int], hidden: int = 0) -> dict[str, tuple[int, str]]:
+    """What a broker answers whose topic has these: number, type, time."""
+    return answers_of(ORDERS, [schema_json(number, f'"{kind}"', time) for number, kind, time in schemas], hidden)
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        told((0, "string", 1_000)),
+        told((0, "string", 500)),
+        told((0, "string", 1_500)),
+        told((0, "string", 1_500), (1, "bytes", 3_000)),
+        told((0, "long", 1_000), (1, "bytes", 3_000)),
+        told((2, "bytes", 1_500)),
+    ],
+)
+def test_histories_that_are_not_of_one_cluster(saved: SavedSchemas, second: dict[str, tuple[int, str]]) -> None:
+    first = told((0, "long", 1_000), (1, "int", 2_000))
+    with serving(first) as mine, serving(second) as foreign:
+        list(save_schemas(api(mine), saved, [ORDERS]))
+        for _ in range(2):
+            (done,) = save_schemas(api(foreign), saved, [ORDERS])
+            assert isinstance(done.error, SchemaConflictError)
+            assert "two clusters" in str(done.error)
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        told((0, "long", 1_000), (1, "int", 2_000), (2, "bytes", 3_000)),
+        told((0, "string", 3_000)),
+        told((5, "string", 3_000)),
+        told((3, "string", 3_000), hidden=3),
+        told(hidden=3),
+        told(),
+    ],
+)
+def test_what_may_happen_in_one_cluster_is_no_conflict(
+    broker: AdminServer, saved: SavedSchemas, later: dict[str, tuple[int, str]]
+) -> None:
+    for answers in (told((0, "long", 1_000), (1, "int", 2_000)), later, later):
+        broker.answers = answers
+        assert [done.error for done in save_schemas(api(broker), saved, [ORDERS])] == [None]
+
+
+def test_a_version_that_somebody_else_saves_meanwhile_is_no_conflict(broker: AdminServer, saved: SavedSchemas) -> None:
+    broker.answers = told((0, "long", 1_000))
+
+    class Slow:
+        """A source after whose answer another version is registered, and saved by somebody else."""
+
+        source = broker.url
+
+        def versions(self, topic: str) -> tuple[SchemaVersion, ...]:
+            found = api(broker).versions(topic)
+            broker.answers = told((0, "long", 1_000), (1, "int", 2_000))
+            saved.add(topic, api(broker).versions(topic))
+            return found
+
+        def version(self, topic: str, number: int) -> tuple[SchemaVersion, ...]:
+            return api(broker).version(topic, number)
+
+    assert [done.error for done in save_schemas(Slow(), saved, [ORDERS])] == [None]
+    assert [one.version for one in saved.versions(ORDERS)] == [0, 1]
 
 
 def test_what_many_topics_have_is_saved_in_their_order(broker: AdminServer, saved: SavedSchemas) -> None:

@@ -35,7 +35,7 @@ def ls(*, bucket: "Bucket", topics: tuple[str, ...], place: tuple[str, dict[str,
 
     "Registered" is when the broker took the schema, UTC. A version that is there more than once was given again after a forced deletion;
     the time when a message was published tells which schema it has. "any" is a schema that was given by hand for all messages that no other
-    version tells of.
+    version tells of. "(overridden)" is not in effect, since a schema was given by hand in its place later (schemas set).
 
     \b
     Examples:
@@ -53,7 +53,7 @@ def ls(*, bucket: "Bucket", topics: tuple[str, ...], place: tuple[str, dict[str,
     if not any(found.values()):
         saved.require_place()
     if as_json:
-        print_json([versions.as_json(name, one) for name, known in found.items() for one in known])
+        print_json([versions.as_json(name, one, known) for name, known in found.items() for one in known])
     elif any(found.values()):
         _show_table(found)
     for name in [name for name, known in found.items() if not known]:
@@ -68,7 +68,7 @@ def _show_table(found: "Mapping[str, Sequence[SchemaVersion]]") -> None:
     from ledgerfs.cli.schemas.versions import fields_text
 
     listed = [(name, one) for name, known in found.items() for one in known]
-    rows = [_cells(name, one) for name, one in listed]
+    rows = [_cells(name, one, found[name]) for name, one in listed]
     width, most = terminal_width(), _FIELDS
     if width is not None:
         taken = [max(map(len, column)) for column in zip(_COLUMNS, *rows, strict=True)]
@@ -80,9 +80,9 @@ def _show_table(found: "Mapping[str, Sequence[SchemaVersion]]") -> None:
     show(shown)
 
 
-def _cells(topic: str, version: "SchemaVersion") -> list[str]:
+def _cells(topic: str, version: "SchemaVersion", known: "Sequence[SchemaVersion]") -> list[str]:
     """Return what a line says, but the fields."""
-    from ledgerfs.cli.schemas.versions import kind_of, number_of
+    from ledgerfs.cli.schemas.versions import kind_among, number_of
 
-    cells = (topic, number_of(version), kind_of(version), minute(version.timestamp_ms), "", version.source)
+    cells = (topic, number_of(version), kind_among(version, known), minute(version.timestamp_ms), "", version.source)
     return [printable(cell) for cell in cells]

@@ -58,8 +58,9 @@ if TYPE_CHECKING:
 @click.option("--take-back", is_flag=True, help="Take back what was given by hand for this version.")
 @place_option("--to", "Save it at this URL, not in the bucket's own folder _ledgerfs/schemas.")
 @json_option
+@click.pass_context
 def set_schema(
-    *, bucket: "Bucket", topic: str, place: tuple[str, dict[str, Any]] | None, as_json: bool, number: int | None,
+    context: click.Context, /, *, bucket: "Bucket", topic: str, place: tuple[str, dict[str, Any]] | None, as_json: bool, number: int | None,
     registered: str | None, take_back: bool, **given: Any,  # noqa: ANN401  (click's)
 ) -> None:  # fmt: skip
     """Give the schema of a topic by hand: a file that defines it, or a type.
@@ -68,7 +69,9 @@ def set_schema(
     --descriptor_set_out=orders.desc) or, where protoc is installed, a .proto file. Other types need none.
 
     Without --version it is the schema of all messages that nothing else tells of: those without a version, and those whose version is not
-    saved. With --version it is used in place of what is saved for that version, which stays saved.
+    saved. With --version it is used in place of what is saved for that version, which stays saved. The last word counts.
+
+    Exit code 1: it was saved, and something else that was given by hand is in effect.
 
     \b
     Examples:
@@ -81,6 +84,7 @@ def set_schema(
     # These import numpy and fsspec, which --help does not need.
     from ledgerfs.cli.schemas import versions
     from ledgerfs.formats.schemas.schema_info import ANY_VERSION, BY_HAND, SchemaInfo, SchemaVersion
+    from ledgerfs.formats.schemas.schema_versions import is_in_effect, next_word_ms
     from ledgerfs.formats.topic_names import schema_owner
     from ledgerfs.ledgers.time_arguments import milliseconds_of
 
@@ -89,24 +93,25 @@ def set_schema(
     schema = SchemaInfo("NONE") if take_back else _schema(given)
     if take_back and any(given.values()):
         raise InvalidOptionError("takes back a schema, and gives none", key="--take-back")
-    version = SchemaVersion(
-        ANY_VERSION if number is None else number,
-        schema,
-        milliseconds_of(registered),
-        is_deletion=take_back,
-        source=BY_HAND,
-        saved_ms=int(time.time() * 1000),
-    )
+    number = ANY_VERSION if number is None else number
+    given_for = milliseconds_of(registered)
     name = schema_owner(bucket.topic(topic).name).topic
     saved = saved_at(bucket, place, make=not take_back)
+    known = saved.versions(name)
+    when = next_word_ms(known, number, int(time.time() * 1000))
+    version = SchemaVersion(number, schema, given_for, is_deletion=take_back, source=BY_HAND, saved_ms=when)
     if take_back:
-        _require_given(saved.versions(name), version)
+        _require_given(known, version)
     saved.add(name, [version])
+    known = saved.versions(name)
     if as_json:
-        print_json(versions.as_json(name, version))
+        print_json(versions.as_json(name, version, known))
     else:
-        what = f"version {number}" if number is not None else "all messages that no other version tells of"
+        what = "all messages that no other version tells of" if number == ANY_VERSION else f"version {number}"
         say(f"{name}: {what}: {versions.kind_of(version)}, saved at {saved.source}")
+    if not is_in_effect(version, known):
+        say(f"{name}: not in effect: {_why_not(known, version)}")
+        context.exit(1)
 
 
 def _require_given(known: "Sequence[SchemaVersion]", taken_back: "SchemaVersion") -> None:
@@ -119,6 +124,20 @@ def _require_given(known: "Sequence[SchemaVersion]", taken_back: "SchemaVersion"
             "nothing is given by hand for that --version, and that --registered; `ledgerfs schemas ls` names what is"
         )
         raise InvalidOptionError(reason, key="--take-back")
+
+
+def _why_not(known: "Sequence[SchemaVersion]", version: "SchemaVersion") -> str:
+    """Return what is in effect in the place of what was just saved."""
+    from ledgerfs.cli.schemas.versions import kind_of
+    from ledgerfs.formats.schemas.schema_versions import is_in_effect
+    from ledgerfs.ledgers.time_arguments import iso_time
+
+    for one in known:
+        if one.is_by_hand and one.version == version.version and is_in_effect(one, known):
+            if one.timestamp_ms != version.timestamp_ms:
+                return f"{kind_of(one)} is given by hand for all times of that version; take that back first"
+            return f"somebody else has said {kind_of(one)} by then ({iso_time(one.saved_ms)}); say it again if yours is right"
+    return "it is not among the saved schemas any more; was it removed?"
 
 
 def _schema(given: dict[str, Any]) -> "SchemaInfo":

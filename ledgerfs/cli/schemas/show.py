@@ -45,7 +45,8 @@ def show(
 
     name = schema_owner(topic).topic
     saved = saved_at(bucket, place)
-    known = TopicSchemas.of(saved.versions(name))
+    everything = saved.versions(name)
+    known = TopicSchemas.of(everything)
     latest = known.latest
     found = ([] if latest is None else [latest]) if number is None else known.numbered(number)
     if not found:
@@ -53,7 +54,10 @@ def show(
         raise UnknownSchemaError(_why_none(known.versions, number), key=name)
     if as_json:
         print_json(
-            [{**versions.as_json(name, one), **_more(one), "definition": definition_of(one.schema)} for one in found]
+            [
+                {**versions.as_json(name, one, everything), **_more(one), "definition": definition_of(one.schema)}
+                for one in found
+            ]
         )
         return
     for one in found:

@@ -1,17 +1,24 @@
 """Saved versions as commands show them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from ledgerfs.display import printable
 from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.formats.schemas.described import fields_of
 from ledgerfs.formats.schemas.schema_info import ANY_VERSION, SchemaVersion
+from ledgerfs.formats.schemas.schema_versions import is_in_effect
 from ledgerfs.ledgers.time_arguments import iso_time
 
 
 def number_of(version: SchemaVersion) -> str:
     """Return its number as people read it."""
     return "any" if version.version == ANY_VERSION else str(version.version)
+
+
+def kind_among(version: SchemaVersion, known: Sequence[SchemaVersion]) -> str:
+    """Return its type, and whether something that was given by hand is in its place, among all that is saved of the topic."""
+    return kind_of(version) + ("" if is_in_effect(version, known) else " (overridden)")
 
 
 def kind_of(version: SchemaVersion) -> str:
@@ -40,8 +47,8 @@ def fields_text(version: SchemaVersion, most: int) -> str:
     return f"{whole}, {end}" if whole else begin + end
 
 
-def as_json(topic: str, version: SchemaVersion) -> dict[str, Any]:
-    """Return it as values that JSON knows, without its definition."""
+def as_json(topic: str, version: SchemaVersion, known: Sequence[SchemaVersion]) -> dict[str, Any]:
+    """Return it as values that JSON knows, without its definition; ``known`` is all that is saved of the topic."""
     try:
         fields: list[str] | None = fields_of(version.schema)
     except InvalidSchemaError:
@@ -52,6 +59,7 @@ def as_json(topic: str, version: SchemaVersion) -> dict[str, Any]:
         "type": None if version.is_deletion else version.schema.type,
         "deletion": version.is_deletion,
         "registered": iso_time(version.timestamp_ms),
+        "in_effect": is_in_effect(version, known),
         "fields": fields,
         "source": version.source,
         "saved": iso_time(version.saved_ms),

@@ -131,14 +131,15 @@ def writers_of(generations: Sequence[SchemaVersion], published_ms: Int64) -> Int
 
     It is the last one that was registered before the message; one whose time nobody knows may be any. `REUSED` where all were registered
     later: the number meant another schema then, which is not known. `AMBIGUOUS` where one was registered within the slack after the
-    message, and a different one before; or where rows were written with a schema, at any time, that is another one than the cluster's.
-    Two times with one place have no other between them.
+    message, and a different one before; where different ones were registered at one time, in two clusters; or where rows were written with
+    a schema, at any time, that is another one than the cluster's. Two times with one place that is not `AMBIGUOUS` have no other between
+    them.
     """
     if not generations:
         return np.full(published_ms.size, REUSED, np.int64)
     if published_ms.size > 2:
         first, last = writers_of(generations, np.array([published_ms.min(), published_ms.max()]))
-        if first == last:
+        if first == last != AMBIGUOUS:
             return np.full(published_ms.size, first, np.int64)
     starts = np.array([_BEFORE_ALL if one.timestamp_ms is None else one.timestamp_ms for one in generations], np.int64)
     certain = np.maximum(np.searchsorted(starts, published_ms, "right") - 1, 0)
@@ -146,7 +147,9 @@ def writers_of(generations: Sequence[SchemaVersion], published_ms: Int64) -> Int
     is_other = [not one.schema.means_the_same(before.schema) for before, one in pairwise(generations)]
     # Schemas that are equal and follow each other are one kind.
     kinds = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.array(is_other, np.int64))])
-    writers = np.where(kinds[certain] == kinds[possible], certain, AMBIGUOUS)
+    # Those of one time are all or none of them.
+    first = np.searchsorted(starts, starts, "left")
+    writers = np.where(kinds[first[certain]] == kinds[possible], certain, AMBIGUOUS)
     for one in generations:
         if one.is_by_import:
             is_same = np.array([other.schema.means_the_same(one.schema) for other in generations])
@@ -164,14 +167,19 @@ def _in_effect(versions: Sequence[SchemaVersion]) -> Iterator[SchemaVersion]:
         if for_all is not None:
             yield for_all
             continue
-        by_time = {one.timestamp_ms: one for one in saved if not one.is_by_import}
+        by_time: dict[int | None, list[SchemaVersion]] = {}
+        for one in saved:
+            if not one.is_by_import:
+                of_then = by_time.setdefault(one.timestamp_ms, [])
+                of_then[:] = [*(other for other in of_then if not other.schema.means_the_same(one.schema)), one]
         for when in {one.timestamp_ms for one in given} - {None}:
             for_then = last_word([one for one in given if one.timestamp_ms == when])
             if for_then is not None:
-                by_time[when] = for_then
-        yield from by_time.values()
+                by_time[when] = [for_then]
+        others = [one for of_then in by_time.values() for one in of_then]
+        yield from others
         for one in saved:
-            if one.is_by_import and not _says_nothing_new(one, [*by_time.values()]):
+            if one.is_by_import and not _says_nothing_new(one, others):
                 yield one
 
 
@@ -183,8 +191,33 @@ def _says_nothing_new(imported: SchemaVersion, others: Sequence[SchemaVersion]) 
 
 def last_word(given: Sequence[SchemaVersion]) -> SchemaVersion | None:
     """Return what a user said last; None if that was to take it back."""
-    last = max(given, key=lambda one: one.saved_ms or 0, default=None)
+    last = max(given, key=_moment, default=None)
     return None if last is None or last.is_deletion else last
+
+
+def is_in_effect(one: SchemaVersion, versions: Sequence[SchemaVersion]) -> bool:
+    """Whether what is saved counts, among all that is saved of its topic: nothing that was given by hand is in its place.
+
+    What was taken back by hand counts until something is given again.
+    """
+    if not (one.is_by_hand and one.is_deletion):
+        return one in _in_effect(versions)
+    of_it = [other for other in versions if other.is_by_hand and _place(other) == _place(one)]
+    return max(of_it, key=_moment) == one
+
+
+def next_word_ms(versions: Sequence[SchemaVersion], number: int, now_ms: int) -> int:
+    """Return the time of a word by hand that is the last one of its number, though the clock of who said another one be ahead."""
+    return max([now_ms, *((one.saved_ms or 0) + 1 for one in versions if one.is_by_hand and one.version == number)])
+
+
+def _place(one: SchemaVersion) -> tuple[int, int | None]:
+    return one.version, one.timestamp_ms
+
+
+def _moment(one: SchemaVersion) -> tuple[int, bool, str]:
+    """Return what orders words of one number: of two in one millisecond everybody takes the same one."""
+    return one.saved_ms or 0, one.is_deletion, repr(one)
 
 
 def _age(one: SchemaVersion, versions: Sequence[SchemaVersion]) -> tuple[float, int]:
