@@ -22,6 +22,8 @@ from ledgerfs.scan.options import (
     ScanOptions,
     Transactions,
     Values,
+    of_bytes,
+    require_choices,
 )
 
 if TYPE_CHECKING:
@@ -207,7 +209,8 @@ class Topic:
         # This imports numba and pyarrow.
         from ledgerfs.scan.json_documents import inferred_type
 
-        whole = self._of_no_ledgers(("value",), order=order, **{**options, "values": "bytes"})
+        require_choices({**options, "values": "json"})
+        whole = self._of_no_ledgers(("value",), order=order, **of_bytes(options))
         catalog = self.bucket.catalog
         self.bucket.warn_of_unplaced(self._named.warned_of(catalog), catalog)
         table = self._table(whole, self._to_read(catalog), order)

@@ -12,7 +12,7 @@ from ledgerfs.cli.options import bucket_argument
 from ledgerfs.cli.output import progress, say, terminal_width
 from ledgerfs.cli.scan_options import scan_options
 from ledgerfs.errors import AccessDeniedError, CorruptSchemaFileError, InvalidSchemaError, UnsupportedFormatError
-from ledgerfs.scan.options import ORDERS, Order
+from ledgerfs.scan.options import ORDERS, Order, of_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,9 +61,9 @@ def head(
     """Show the first messages of a topic: id, time of publishing, and what they hold.
 
     Values are decoded by the topic's schema if one is saved in the bucket (ledgerfs schemas), unless --values says otherwise; with
-    --values json they have the fields of all messages that are shown. Those that cannot be decoded are null, standard error tells why,
-    and the exit code is 1. Bytes are shown as text, with \\x.. for what is not UTF-8
-    or would drive the terminal. Only as much is read as these messages take.
+    --values json they have the fields of all messages that are shown. Those that cannot be decoded are null, and all are bytes if the
+    saved schema itself cannot be used; standard error tells why, and the exit code is 1. Bytes are shown as text, with \\x.. for what is
+    not UTF-8 or would drive the terminal. Only as much is read as these messages take.
 
     \b
     Examples:
@@ -79,26 +79,29 @@ def head(
     announce_compiling()
     columns: tuple[str, ...] | None = scan.pop("columns", None)
     if as_json:
-        found, read = _rows(bucket.topic(topic), columns, scan, order, messages)
+        found, read, is_usable = _rows(bucket.topic(topic), columns, scan, order, messages)
         _print_json(found, messages)
     else:
         shown = columns or (*_SHOWN, *(("txn_id", "txn_state") if scan.get("transactions") == "all" else ()))
         names = tuple(dict.fromkeys((*_OF_EVERY_MESSAGE, *shown)))
-        found, read = _rows(bucket.topic(topic), names, scan, order, messages)
+        found, read, is_usable = _rows(bucket.topic(topic), names, scan, order, messages)
         _print_text(
             found, messages, _with_fields(shown, names, found.schema.names), width=None if full else terminal_width()
         )
-    if say_left_out(read, found.undecodable):
+    if say_left_out(read, found.undecodable) or not is_usable:
         context.exit(1)
 
 
 def _rows(
     topic: "Topic", columns: tuple[str, ...] | None, given: dict[str, Any], order: Order, messages: int
-) -> "tuple[Rows, Scan | PartitionedScan]":
-    """Return the rows to show, and the scan that reads them: of typed values if nothing else is asked for and a usable schema is known."""
-    options = {"values": "auto", "on_undecodable": "null", **given}
+) -> "tuple[Rows, Scan | PartitionedScan, bool]":
+    """Return the rows to show, the scan that reads them, and whether the schema could be used.
+
+    Values are typed if nothing else is asked for and a schema is known.
+    """
+    options = given if given.get("values") == "bytes" else {"values": "auto", "on_undecodable": "null", **given}
     if options["values"] == "json":
-        return _first_documents(topic, columns, options, order, messages)
+        return *_first_documents(topic, columns, options, order, messages), True
     try:
         found = topic.scan(columns, **options, order=order)
     except _UNUSABLE as error:
@@ -106,8 +109,9 @@ def _rows(
             raise
         why = error.reason if isinstance(error, InvalidSchemaError) else error
         say(f"{topic.name}: values are shown as they are, its schema cannot be used: {why}")
-        found = topic.scan(columns, **(options | {"values": "bytes"}), order=order)
-    return found, found
+        found = topic.scan(columns, **of_bytes(options), order=order)
+        return found, found, False
+    return found, found, True
 
 
 def _first_documents(
@@ -118,7 +122,7 @@ def _first_documents(
     from ledgerfs.scan.first_rows import FirstRows
     from ledgerfs.scan.json_documents import InferredType, json_values
 
-    bare = {**options, "values": "bytes"}
+    bare = of_bytes(options)
     found = topic.scan(columns, **bare, order=order)
     wanted = tuple(found.schema.names)
     of_values = {name: options[name] for name in ("schema_version", "flatten", "on_undecodable") if name in options}

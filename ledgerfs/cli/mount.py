@@ -10,6 +10,7 @@ from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import parsed_options
 from ledgerfs.cli.output import say
 from ledgerfs.cli.parameter_types import Duration, LocalPath, Size
+from ledgerfs.cli.scan_options import schema_version_of
 from ledgerfs.errors import MountFailedError
 from ledgerfs.fuse_mount.launching import mount_in_background
 from ledgerfs.fuse_mount.mount_request import MountRequest, absolute_url
@@ -100,8 +101,11 @@ def _request(url: str, folder: Path, options: SortedOptions, flags: dict[str, An
 
 def _scan_options(options: SortedOptions) -> dict[str, Any]:
     """Return the options of the tables' scans; raises `InvalidOptionError` for those that the files of a mount cannot have."""
-    require_of_files(options.scan_options)
-    return dict(options.scan_options)
+    found: dict[str, Any] = options.scan_options
+    if "schema_version" in found:
+        found["schema_version"] = schema_version_of(found["schema_version"])
+    require_of_files(found)
+    return found
 
 
 def _fuse_options(options: SortedOptions, *, allow_other: bool) -> dict[str, Any]:

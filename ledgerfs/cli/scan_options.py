@@ -56,8 +56,12 @@ def _private_keys(_: click.Context, __: click.Parameter, texts: tuple[str, ...])
 
 
 def _schema_version(_: click.Context, __: click.Parameter, text: str | None) -> int | str | dict[str, Any] | None:
-    """Return the number of a version, a word, or the schema of a file."""
-    if text is None or text in {"latest", "each"}:
+    return None if text is None else schema_version_of(text)
+
+
+def schema_version_of(text: str) -> int | str | dict[str, Any]:
+    """Return the number of a version, a word, or the schema of a file; raises `click.BadParameter`."""
+    if text in {"latest", "each"}:
         return text
     return int(text) if text.isascii() and text.isdigit() else _schema_of(text)
 

@@ -3,18 +3,21 @@
 ``/etc/fstab`` has one list for all of them, so the name decides.
 """
 
+import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ledgerfs.errors import MountpointError
+from ledgerfs.scan.options import OF_VALUES, SCAN_OPTIONS
 
 MOUNT_FLAGS = frozenset({"write", "trace", "stats"})
 MOUNT_VALUES = frozenset({"cache_dir", "refresh", "block_size", "log_file", "pid_file", "env_file", "dialect"})
 """Options of ``ledgerfs mount``, as they are written in ``/etc/fstab``."""
 
 SCAN_FLAGS = frozenset({"flatten"})
-SCAN_VALUES = frozenset({"values", "schema_version", "on_undecodable"})
+SCAN_VALUES = frozenset({*OF_VALUES})
 """Options of the tables that are files of the mount, as `open_bucket` takes them in ``scan_options``."""
+_BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 _FUSE_FLAGS = frozenset(
     {"allow_other", "allow_root", "auto_unmount", "default_permissions", "direct_io", "kernel_cache", "nodev", "noexec", "nosuid"}
@@ -26,6 +29,8 @@ _IGNORED_TEXT = """
 """
 _IGNORED = frozenset(_IGNORED_TEXT.split())
 _IGNORED_VALUES = frozenset({"comment", "helper", "uhelper", "user"})
+_MEANT = (*SCAN_OPTIONS, *sorted(MOUNT_VALUES - {"block_size"}))
+"""What a typo in a name may mean. Filesystems have options of sizes, such as ``blocksize``, and of times."""
 _OPENING, _CLOSING = "{[", "}]"
 
 
@@ -54,18 +59,21 @@ class SortedOptions:
     scan: list[str] = field(default_factory=list)
 
     @property
-    def scan_options(self) -> dict[str, str | int | bool]:
-        """The options of the scans, as arguments."""
-        found: dict[str, str | int | bool] = {}
+    def scan_options(self) -> dict[str, str | bool]:
+        """The options of the scans by their names; flags are True or False. Raises `MountpointError` for a flag that is neither."""
+        found: dict[str, str | bool] = {}
         for option in self.scan:
             name, equals, value = option.partition("=")
-            is_number = name == "schema_version" and value.isascii() and value.isdigit()
-            found[name] = int(value) if is_number else value if equals else True
+            found[name] = value if name not in SCAN_FLAGS else _flag(option, value) if equals else True
         return found
 
 
 def sort_options(options: Iterable[str]) -> SortedOptions:
-    """Sort options by what they are for; raises `MountpointError` for an unknown word, and for an empty value."""
+    """Sort options by what they are for.
+
+    Raises `MountpointError` for an unknown word, an empty value, a value where none belongs, and a name that is nearly one of those of the
+    mount or its tables: filesystems take any name, and say nothing.
+    """
     mount: list[str] = []
     fuse: dict[str, str | bool] = {}
     storage: list[str] = []
@@ -86,6 +94,7 @@ def sort_options(options: Iterable[str]) -> SortedOptions:
         elif not _is_for_others(name, has_value=bool(equals)):
             if not (name and equals):
                 raise MountpointError("no option of the mount, and not KEY=VALUE", key=f"-o {option}")
+            _require_of_storage(option, name)
             storage.append(option)
     return SortedOptions(mount, fuse, storage, "ro" in words, "nonempty" in words, scan)
 
@@ -103,6 +112,25 @@ def split_options(text: str) -> list[str]:
                 continue
         options[-1] += character
     return [option for option in options if option]
+
+
+def _require_of_storage(option: str, name: str) -> None:
+    if name in {*MOUNT_FLAGS, *_FUSE_FLAGS, "ro", "nonempty"}:
+        raise MountpointError(f"{name} takes no value", key=f"-o {option}")
+    plain = name.lower().replace("-", "_")
+    near = difflib.get_close_matches(plain, _MEANT, n=1, cutoff=0.85)
+    if near and near[0] in SCAN_OPTIONS and near[0] not in SCAN_VALUES:
+        known = ", ".join(OF_VALUES)
+        raise MountpointError(f"the tables of a mount do not have {near[0]}; they have {known}", key=f"-o {option}")
+    if near:
+        raise MountpointError(f"no such option; did you mean {near[0]}?", key=f"-o {option}")
+
+
+def _flag(option: str, value: str) -> bool:
+    flag = _BOOLEANS.get(value.lower())
+    if flag is None:
+        raise MountpointError(f"expected one of {', '.join(_BOOLEANS)}", key=f"-o {option}")
+    return flag
 
 
 def _is_for_others(name: str, *, has_value: bool) -> bool:

@@ -18,7 +18,7 @@ from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.messages.values.json_shapes import JsonShapes
 from ledgerfs.messages.values.json_values import JsonDecoder
 from ledgerfs.messages.values.value_decoder import ValueDecoder, payloads_of
-from ledgerfs.scan.options import OnUndecodable
+from ledgerfs.scan.options import NO_TYPE_OF_JSON, OnUndecodable
 from ledgerfs.scan.shown_values import Decoding, Failure, ShownValues
 
 _OF_FIELDS = frozenset({"AVRO", "JSON"})
@@ -138,11 +138,7 @@ def _given(schema: object) -> SchemaInfo | pa.DataType | InferredType | None:
             return schema
         case dict():
             return SchemaInfo("JSON", json.dumps(schema).encode())
-    reason = (
-        "with values='json' the versions of messages do not matter: expected an Avro schema, or an Arrow type; without one, the columns "
-        "are inferred"
-    )
-    raise InvalidOptionError(reason, key=f"schema_version={schema!r}"[:200])
+    raise InvalidOptionError(NO_TYPE_OF_JSON, key=f"schema_version={schema!r}"[:200])
 
 
 def _decoder_of(given: SchemaInfo | pa.DataType | InferredType | None) -> ValueDecoder | None:

@@ -41,6 +41,9 @@ class ScanOptions(MessageOptions, total=False):
     on_undecodable: OnUndecodable
 
 
+OF_VALUES = ("values", "schema_version", "flatten", "on_undecodable")
+"""Options of values as columns: ``values``, and those that mean nothing if it is ``bytes``."""
+
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "transactions": get_args(Transactions),
     "on_encrypted": get_args(OnEncrypted),
@@ -49,6 +52,14 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "on_undecodable": get_args(OnUndecodable),
 }
 """Values of options that have few, the default first."""
+
+NO_VERSION = "expected the number of a version, 'latest', 'each', or a schema"
+NO_TYPE_OF_JSON = (
+    "with values='json' the versions of messages do not matter: expected an Avro schema, or an Arrow type; without one, "
+    "the columns are inferred"
+)
+"""Why a ``schema_version`` is refused."""
+_SHOWN = 200
 
 MESSAGE_OPTIONS = tuple(MessageOptions.__annotations__)
 """Options of `Topic.message`."""
@@ -69,13 +80,33 @@ def require_known(given: Iterable[str], known: Iterable[str] = SCAN_OPTIONS) -> 
 
 
 def require_choices(given: Mapping[str, Any]) -> None:
-    """Raise `InvalidOptionError` for a value that is not one of those that an option has."""
+    """Raise `InvalidOptionError` for a value that is not one of those that an option has, and for what would be without effect."""
     for name, choices in CHOICES.items():
         if given.get(name, choices[0]) not in choices:
             raise InvalidOptionError(f"expected one of {', '.join(choices)}", key=f"{name}={given[name]!r}")
     for name in ("include_markers", "check_checksums", "flatten"):
         if not isinstance(given.get(name, True), bool):
             raise InvalidOptionError("expected True or False", key=f"{name}={given[name]!r}")
+    version = given.get("schema_version", "latest")
+    if isinstance(version, str) and version not in {"latest", "each"}:
+        raise InvalidOptionError(NO_VERSION, key=f"schema_version={version!r}"[:_SHOWN])
+    if given.get("values") == "json" and (isinstance(version, int) or (isinstance(version, str) and version == "each")):
+        raise InvalidOptionError(NO_TYPE_OF_JSON, key=f"schema_version={version!r}")
+    if given.get("values", "bytes") == "bytes":
+        _require_of_bytes(given)
+
+
+def of_bytes(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of the same scan with values as they are."""
+    return {name: value for name, value in options.items() if name not in OF_VALUES}
+
+
+def _require_of_bytes(given: Mapping[str, Any]) -> None:
+    """Raise `InvalidOptionError` for an option that is of values as columns: where they stay bytes, it would be without effect."""
+    for name, default in (("schema_version", "latest"), ("flatten", False), ("on_undecodable", "raise")):
+        value = given.get(name, default)
+        if not isinstance(value, type(default)) or value != default:
+            raise InvalidOptionError("is of values as columns: say values=typed, json or auto as well", key=name)
 
 
 def require_of_parts(options: Mapping[str, Any]) -> None:

@@ -25,7 +25,7 @@ from ledgerfs.messages.decode.payloads import Decrypt
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS, schema_of
 from ledgerfs.scan.earlier_chunks import EarlierChunks
 from ledgerfs.scan.json_documents import json_values
-from ledgerfs.scan.options import require_choices, require_known, require_of_parts
+from ledgerfs.scan.options import OF_VALUES, require_choices, require_known, require_of_parts
 from ledgerfs.scan.reread_damaged import walk_entries
 from ledgerfs.scan.shown_values import ShownValues
 from ledgerfs.scan.time_pruning import Pruned, TimePruning
@@ -36,8 +36,6 @@ from ledgerfs.scan.value_reading import Undecodable, ValueReading
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_OF_VALUES = ("values", "schema_version", "flatten", "on_undecodable")
 
 
 @dataclass(slots=True)
@@ -321,7 +319,7 @@ def make_scan(
     if columns is None and transactions == "all":
         columns = (*DEFAULT_COLUMNS, "txn_state")
     schema_of(columns)
-    of_values = {name: options.pop(name) for name in _OF_VALUES if name in options}
+    of_values = {name: options.pop(name) for name in OF_VALUES if name in options}
     values = _shown_values(topic, schemas, **of_values)
     decode = replace(DecodeOptions(columns, milliseconds_of(start_time), milliseconds_of(end_time)), **options)
     decrypt = _decrypt_with(private_keys)

@@ -12,7 +12,7 @@ from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.formats.schemas.schema_versions import TopicSchemas
 from ledgerfs.messages.values.decoders import decoder_of
 from ledgerfs.messages.values.key_values import KEY_COLUMNS
-from ledgerfs.scan.options import OnUndecodable
+from ledgerfs.scan.options import NO_VERSION, OnUndecodable
 from ledgerfs.scan.shown_values import Decoding, ShownValues
 from ledgerfs.scan.values_by_version import ValuesByVersion, fields_of_each
 
@@ -115,8 +115,7 @@ def typed_values(
         case int() | "latest" | "each":
             raise _unknown(topic, schemas, schema_version)
         case _:
-            reason = "expected the number of a version, 'latest', 'each', or a schema"
-            raise InvalidOptionError(reason, key=f"schema_version={schema_version!r}")
+            raise InvalidOptionError(NO_VERSION, key=f"schema_version={schema_version!r}")
     try:
         return ShownValues(TypedValues.of(schemas, wanted), flatten, on_undecodable)
     except InvalidSchemaError as error:

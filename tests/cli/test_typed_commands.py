@@ -3,10 +3,13 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from ledgerfs import Bucket
+from ledgerfs import Bucket, LedgerFileSystem, open_bucket
+from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.messages.text.json_lines import json_lines
 from ledgerfs.schemas.saved_schemas import SavedSchemas
@@ -105,12 +108,45 @@ def test_schemas_of_a_file(typed: Bucket, tmp_path: Path) -> None:
     run("head", typed.store.url, EVOLVED, "--schema-version", "newest", code=2)
 
 
+@pytest.mark.parametrize("option", [["--flatten"], ["--schema-version", "1"], ["--on-undecodable", "null"]])
+def test_options_of_values_that_stay_bytes_are_refused(typed: Bucket, tmp_path: Path, option: list[str]) -> None:
+    url = typed.store.url
+    for command in (["count", url, EVOLVED], ["export", url, EVOLVED, str(tmp_path / "out")]):
+        for more in ([], ["--values", "bytes"]):
+            said = run(*command, *more, *option, code=2).stderr.decode()
+            assert "is of values as columns: say values=typed, json or auto as well" in said
+    assert not (tmp_path / "out").exists()
+    run("head", url, EVOLVED, *option, "-n", "1")
+    run("head", url, EVOLVED, *option, "--values", "bytes", code=2)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"flatten": True},
+        {"schema_version": 1},
+        {"schema_version": pa.struct([("a", pa.int8())])},
+        {"on_undecodable": "skip"},
+        {"values": "bytes", "on_undecodable": "null"},
+    ],
+)
+def test_options_of_values_that_stay_bytes_are_refused_in_python(typed: Bucket, options: dict[str, Any]) -> None:
+    for ask in (typed.topic(EVOLVED).scan, typed.topic(EVOLVED).count):
+        with pytest.raises(InvalidOptionError, match="is of values as columns"):
+            ask(**options)
+    for given in (options, {"schema_version": "abc", "values": "typed"}, {"schema_version": 1, "values": "json"}):
+        with pytest.raises(InvalidOptionError):
+            open_bucket(typed.store.url, scan_options=given)
+        with pytest.raises(InvalidOptionError):
+            LedgerFileSystem(typed.store.url, scan_options=given, skip_instance_cache=True)
+
+
 def test_a_schema_that_cannot_be_used_does_not_hide_the_messages(golden_typed: Path, tmp_path: Path) -> None:
     shutil.copytree(golden_typed / "bucket", tmp_path / "bucket")
     bucket = bucket_with_schemas(golden_typed, tmp_path / "typed")
     version = SchemaVersion(0, SchemaInfo("AVRO", b"{}"), 1)
     SavedSchemas(bucket.raw_store).add("persistent://public/typed/prim-bytes", [version])
-    done = run("head", bucket.store.url, "public/typed/prim-bytes")
+    done = run("head", bucket.store.url, "public/typed/prim-bytes", code=1)
     assert "values are shown as they are" in done.stderr.decode()
     assert done.stdout.decode() == output("head", f"file://{tmp_path}/bucket", "public/typed/prim-bytes")
 
@@ -119,7 +155,7 @@ def test_a_damaged_schema_does_not_hide_them_either_unless_it_is_asked_for(golde
     bucket = bucket_with_schemas(golden_typed, tmp_path / "typed")
     path = next(one for one in (tmp_path / "typed").rglob("*.json") if "prim-string/" in str(one))
     path.write_bytes(b"{")
-    done = run("head", bucket.store.url, "public/typed/prim-string")
+    done = run("head", bucket.store.url, "public/typed/prim-string", code=1)
     assert "values are shown as they are" in done.stderr.decode()
     assert done.stdout
     run("head", bucket.store.url, "public/typed/prim-string", "--values", "auto", code=1)

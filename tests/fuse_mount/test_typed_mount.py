@@ -51,17 +51,56 @@ def test_options_of_the_tables_are_checked_when_a_bucket_is_mounted(golden_typed
     (tmp_path / "mnt").mkdir()
     for option, word in (
         ("values=avro", "bytes, typed, json, auto"),
-        ("on_undecodable=skip", "a file of the tree has all"),
+        ("values=typed,on_undecodable=skip", "a file of the tree has all"),
+        ("values=typed,flatten=maybe", "expected one of true, yes, 1, false, no, 0"),
+        ("values=typed,schema_version=abc", "'abc' is no number, not latest or each, and no file"),
+        ("values=json,schema_version=each", "versions of messages do not matter"),
+        ("values=json,schema_version=1", "versions of messages do not matter"),
+        ("values=bytes,flatten", "flatten: is of values as columns"),
+        ("flatten=true", "flatten: is of values as columns"),
+        ("schema_version=1", "schema_version: is of values as columns"),
+        ("on_undecodable=null", "on_undecodable: is of values as columns"),
+        ("value=typed", "did you mean values?"),
+        ("values=typed,schemaVersion=1", "did you mean schema_version?"),
+        ("cache-dir=/tmp", "did you mean cache_dir?"),
+        ("values=typed,columns=key", "the tables of a mount do not have columns"),
+        ("transaction=all", "the tables of a mount do not have transactions"),
+        ("write=true", "write takes no value"),
+        ("allow_other=1", "allow_other takes no value"),
     ):
-        done = run("mount", f"file://{golden_typed}/bucket", str(tmp_path / "mnt"), "-o", option, code=2)
-        assert word in done.stderr.decode()
+        options = [part for one in option.split(",") for part in ("-o", one)]
+        done = run("mount", f"file://{golden_typed}/bucket", str(tmp_path / "mnt"), *options, code=2)
+        assert word in done.stderr.decode(), option
+    assert not (tmp_path / "mnt").is_mount()
+
+
+def test_a_schema_of_ones_own_and_flags_with_a_value(golden_typed: Path, tmp_path: Path) -> None:
+    bucket = bucket_with_schemas(golden_typed, tmp_path / "bucket")
+    (tmp_path / "mnt").mkdir()
+    mine = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "double"}]}
+    (tmp_path / "mine.avsc").write_text(json.dumps(mine))
+    options = ["values=typed", f"schema_version={tmp_path}/mine.avsc", "flatten=yes", "on_undecodable=null"]
+    run("mount", bucket.store.url, str(tmp_path / "mnt"), *[part for one in options for part in ("-o", one)])
+    try:
+        (path, *_) = (tmp_path / "mnt/parquet" / TOP / "avro-evolved").iterdir()
+        names = pq.read_table(path).schema.names
+        assert "id" in names
+        assert "value" not in names
+    finally:
+        run("umount", str(tmp_path / "mnt"))
 
 
 def test_options_of_a_line_of_fstab() -> None:
     options = ["values=typed", "schema_version=3", "flatten", "on_undecodable=null", "ro"]
     assert sort_options(options).scan_options == {
-        "values": "typed", "schema_version": 3, "flatten": True, "on_undecodable": "null",
+        "values": "typed", "schema_version": "3", "flatten": True, "on_undecodable": "null",
     }  # fmt: skip
+    assert [sort_options([f"flatten={text}"]).scan_options["flatten"] for text in ("true", "No", "1")] == [
+        True, False, True,
+    ]  # fmt: skip
+    assert sort_options(["value_type=x", "cache_regions=true", "blocksize=5"]).storage == [
+        "value_type=x", "cache_regions=true", "blocksize=5",
+    ]  # fmt: skip
     assert sort_options(["schema_version=each"]).scan_options == {"schema_version": "each"}
     assert command_of("s3://t", "/m", split_options("values=auto,flatten,refresh=5m")) == [
         "mount", "--refresh=5m", "-o", "values=auto", "-o", "flatten", "--", "s3://t", "/m",

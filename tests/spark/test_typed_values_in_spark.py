@@ -221,6 +221,14 @@ def test_topics_without_schemas(spark: SparkSession, url: str, tmp_path: Path) -
     for wrong in ({"values": "text"}, {"onUndecodable": "ignore"}, {"flatten": "maybe"}, {"schemaVersion": "newest"}):
         with pytest.raises((AnalysisException, PythonException), match="InvalidOptionError"):
             typed(spark, url, topic=EVOLVED, **wrong)
+    for wrong in ({"schemaVersion": "0"}, {"onUndecodable": "null"}, {"flatten": "true"}):
+        with pytest.raises(
+            (AnalysisException, PythonException), match=r"InvalidOptionError: .*is of values as columns"
+        ):
+            typed(spark, url, topic=EVOLVED, values="bytes", **wrong)
+        options = {"schemaVersion": "schema_version", "onUndecodable": "on_undecodable"}
+        with pytest.raises(InvalidOptionError, match="is of values as columns"):
+            read_messages(spark, url, topics=EVOLVED, **{options.get(name, name): True for name in wrong})
 
 
 def test_a_schema_that_is_none_is_an_error_with_its_topic(tmp_path: Path) -> None:

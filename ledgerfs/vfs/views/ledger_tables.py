@@ -24,7 +24,7 @@ from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.ledgers.row_dependencies import TopicState
-from ledgerfs.scan.options import require_of_files
+from ledgerfs.scan.options import of_bytes, require_of_files
 from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.vfs.views.inferred_types import InferredTypes
 
@@ -204,7 +204,7 @@ class LedgerTable:
         number = bisect_left(refs, ref.ledger_id, key=lambda one: one.ledger_id)
         is_there = number < len(refs) and refs[number].ledger_id == ref.ledger_id
         refs[number : number + is_there] = [ref]
-        scan = make_scan(ref.topic, _Readers(self._source, refs), **{**self._scan_options, "values": "bytes"})
+        scan = make_scan(ref.topic, _Readers(self._source, refs), **of_bytes(self._scan_options))
         limits = LedgerTimes.of_refs(refs) if scan.times.has_limits else None
         return replace(scan, values=self._topic.values, part=Reach.of(range(number, number + 1)), limits=limits)
 
