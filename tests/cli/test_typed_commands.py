@@ -8,9 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ledgerfs import Bucket, LedgerFileSystem, open_bucket
+from ledgerfs import Bucket, open_bucket
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
+from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.messages.text.json_lines import json_lines
 from ledgerfs.schemas.saved_schemas import SavedSchemas
 from tests.support.commands import output, run

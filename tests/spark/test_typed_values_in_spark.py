@@ -226,9 +226,9 @@ def test_topics_without_schemas(spark: SparkSession, url: str, tmp_path: Path) -
             (AnalysisException, PythonException), match=r"InvalidOptionError: .*is of values as columns"
         ):
             typed(spark, url, topic=EVOLVED, values="bytes", **wrong)
-        options = {"schemaVersion": "schema_version", "onUndecodable": "on_undecodable"}
+    for option in ({"schema_version": 0}, {"on_undecodable": "null"}, {"flatten": True}):
         with pytest.raises(InvalidOptionError, match="is of values as columns"):
-            read_messages(spark, url, topics=EVOLVED, **{options.get(name, name): True for name in wrong})
+            read_messages(spark, url, topics=EVOLVED, **option)
 
 
 def test_a_schema_that_is_none_is_an_error_with_its_topic(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from ledgerfs.errors import InvalidOptionError
 from ledgerfs.export.identity import told_bucket
 from ledgerfs.ledgers.dialects_known import AUTO
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
-from ledgerfs.scan.options import of_bytes, require_of_parts
+from ledgerfs.scan.options import of_bytes, require_choices, require_of_parts
 from ledgerfs.scan.scan import Scan, make_scan
 from ledgerfs.spark.lake.layout import LakeLayout
 from ledgerfs.spark.lake.state import LedgerIds, Unit, Work, what_is_new
@@ -92,6 +92,7 @@ class CheckedRequest:
         keys = {name: _key(source) for name, source in (scan.pop("private_keys", None) or {}).items()}
         if keys:
             scan["private_keys"] = keys
+        require_choices(scan)
         require_of_parts(scan)
         probe = make_scan("", (), **of_bytes(scan))
         columns = layout.columns_of_files(probe.schema.names)

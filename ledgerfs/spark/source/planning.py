@@ -13,7 +13,7 @@ from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.ledger_times import TimeRange
 from ledgerfs.ledgers.missing_ledgers import MissingLedger, missing_error
 from ledgerfs.ledgers.time_arguments import CLOCK_SLACK_MS, milliseconds_of
-from ledgerfs.scan.options import require_known, require_of_parts
+from ledgerfs.scan.options import require_choices, require_known, require_of_parts
 from ledgerfs.spark.source.query_values import (
     QueryValues,
     Schemas,
@@ -40,6 +40,7 @@ def plan(options: ReadOptions, on_missing: OnMissing = lambda _: None) -> Partit
     """
     scan = options.scan
     require_known(scan)
+    require_choices(scan)
     require_of_parts(scan)
     start, end = milliseconds_of(scan.get("start_time")), milliseconds_of(scan.get("end_time"))
     times = TimeRange(start, end, scan.get("clock_slack_ms", CLOCK_SLACK_MS))
@@ -55,6 +56,7 @@ def plan_values(options: ReadOptions) -> QueryValues:
     """List the bucket, unless values are bytes, and return what the values of the query become; raises as `plan` and `values_of`."""
     scan = options.scan
     require_known(scan)
+    require_choices(scan)
     if are_bytes(scan):
         return QueryValues()
     bucket = options.storage.open()
