@@ -88,10 +88,10 @@ def require_choices(given: Mapping[str, Any]) -> None:
         if not isinstance(given.get(name, True), bool):
             raise InvalidOptionError("expected True or False", key=f"{name}={given[name]!r}")
     version = given.get("schema_version", "latest")
+    if given.get("values") == "json" and isinstance(version, int | str) and version != "latest":
+        raise InvalidOptionError(NO_TYPE_OF_JSON, key=f"schema_version={version!r}"[:_SHOWN])
     if isinstance(version, str) and version not in {"latest", "each"}:
         raise InvalidOptionError(NO_VERSION, key=f"schema_version={version!r}"[:_SHOWN])
-    if given.get("values") == "json" and (isinstance(version, int) or (isinstance(version, str) and version == "each")):
-        raise InvalidOptionError(NO_TYPE_OF_JSON, key=f"schema_version={version!r}")
     if given.get("values", "bytes") == "bytes":
         _require_of_bytes(given)
 
