@@ -200,7 +200,12 @@ def is_in_effect(one: SchemaVersion, versions: Sequence[SchemaVersion]) -> bool:
 
     What was taken back by hand counts until something is given again.
     """
-    if not (one.is_by_hand and one.is_deletion):
+    if not one.is_by_hand:
+        # Of several that say the same of one time one stands for all.
+        return any(
+            _place(other) == _place(one) and other.schema.means_the_same(one.schema) for other in _in_effect(versions)
+        )
+    if not one.is_deletion:
         return one in _in_effect(versions)
     of_it = [other for other in versions if other.is_by_hand and _place(other) == _place(one)]
     return max(of_it, key=_moment) == one
