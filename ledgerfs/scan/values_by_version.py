@@ -81,7 +81,7 @@ class ValuesByVersion:
         if number == ODD_VERSION:
             return "it names its schema in a way that is not Pulsar's"
         if writer == AMBIGUOUS:
-            several = "was given again within seconds of it, or is another one in another cluster, or for imported rows"
+            several = "was given again within seconds of it, is another one in another cluster, or is another one for imported rows"
             return f"its schema, version {number}, {several}: it may be either"
         if number in self._generations:
             return (
