@@ -4,6 +4,7 @@ Nothing is rounded or guessed.
 """
 
 from collections.abc import Callable
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -11,9 +12,12 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from ledgerfs.messages.encode.values.places import Place
+from ledgerfs.messages.encode.values.text_casts import from_text, is_read_from_text, told
+from ledgerfs.messages.text.json_typed import typed_values
 
 _Check = Callable[[pa.DataType], bool]
 _CANNOT = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
+_DIGITS_OF_INTEGERS = 20
 _PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 
@@ -36,8 +40,8 @@ def _is_number_or_decimal(kind: pa.DataType) -> bool:
 
 
 _TAKEN_AS: tuple[tuple[_Check, _Check], ...] = (
-    (pt.is_boolean, pt.is_boolean),
-    (_is_number, _is_number),
+    (pt.is_boolean, lambda kind: bool(pt.is_boolean(kind) or _is_text(kind))),
+    (_is_number, lambda kind: _is_number(kind) or _is_text(kind)),
     (pt.is_string, lambda kind: _is_text(kind) or _is_bytes(kind)),
     (_is_bytes, _is_bytes),
     (pt.is_timestamp, lambda kind: bool(pt.is_timestamp(kind) or _is_text(kind))),
@@ -47,7 +51,7 @@ _TAKEN_AS: tuple[tuple[_Check, _Check], ...] = (
 )
 """For each type that values have: which columns are taken as it.
 
-Texts of times and decimals are those of CSV; bytes are text if they are UTF-8, as ``value`` is in files of CSV and JSON lines.
+Texts of numbers, booleans and times are those of CSV; bytes are text if they are UTF-8, as ``value`` is in files of CSV and JSON lines.
 """
 
 
@@ -66,9 +70,8 @@ def cast_leaf(array: pa.Array, wanted: pa.DataType, place: Place) -> pa.Array:
         if _loses_zone(array.type, wanted):
             place.refuse_column(f"a column of {array.type}, times with a zone; the schema has local times there")
         array = _cast(array, wanted, place)
-    if pt.is_time(wanted):
-        ticks = array.cast(pa.int32() if pt.is_time32(wanted) else pa.int64()).fill_null(0).to_numpy()
-        place.refuse((ticks < 0) | (ticks >= _PER_DAY[wanted.unit]), "is no time of a day")
+    elif pt.is_time(wanted):
+        _check_times_of_day(array, place)
     return array
 
 
@@ -84,31 +87,85 @@ def _loses_zone(given: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _cast(array: pa.Array, wanted: pa.DataType, place: Place) -> pa.Array:
+    if _is_text(array.type):
+        array = _from_zero(array).cast(pa.string())
+        if is_read_from_text(wanted):
+            return _from_text(array, wanted, place)
+    if pt.is_integer(array.type) and pt.is_decimal(wanted):
+        array = array.cast(pa.decimal128(_DIGITS_OF_INTEGERS, 0))
+    _check_range(array, wanted, place)
     try:
         made = _converted(array, wanted)
     except _CANNOT as error:
         index = _first_bad(array, wanted)
         place.fail(index, f"is no value of {wanted}: {_shown(array, index)}" + _told(error))
-    if pt.is_floating(wanted) and array.type.bit_width > wanted.bit_width and pt.is_floating(array.type):
-        back = made.cast(array.type)
-        same = pc.or_kleene(pc.equal(back, array), pc.is_nan(array)).fill_null(True)
-        bad = ~np.asarray(same)
-        if bad.any():
-            index = int(np.flatnonzero(bad)[0])
-            place.fail(index, f"has more digits than {wanted}: {_shown(array, index)}")
+    if pt.is_floating(wanted):
+        _check_float(array, made, place)
     return made
 
 
+def _from_text(texts: pa.Array, wanted: pa.DataType, place: Place) -> pa.Array:
+    made, reasons = from_text(texts, wanted)
+    for index in np.flatnonzero(reasons)[:1].tolist():
+        place.fail(index, f"{told(int(reasons[index]))} {wanted}: {_shown(texts, index)}")
+    return _cast(made, wanted, place) if pt.is_integer(wanted) else made
+
+
+def _check_range(array: pa.Array, wanted: pa.DataType, place: Place) -> None:
+    """Refuse what Arrow's own casts would make other values of."""
+    if pt.is_time(array.type):
+        _check_times_of_day(array, place)
+    elif pt.is_date64(array.type) and pt.is_date32(wanted):
+        days = array.view(pa.int64()).fill_null(0).to_numpy() // _PER_DAY["ms"]
+        place.refuse(days != days.astype(np.int32), f"is no value of {wanted}: it is outside its range")
+    elif pt.is_decimal(array.type) and pt.is_decimal(wanted):
+        _check_digits(array, wanted, place)
+
+
+def _check_digits(array: pa.Array, wanted: pa.DataType, place: Place) -> None:
+    """Refuse decimals that have more digits before the point than there may be."""
+    given = array.type
+    digits = max(0, wanted.precision - wanted.scale + given.scale)
+    if digits < given.precision:
+        if given.bit_width < 128:  # which Arrow does not compare
+            array = array.cast(pa.decimal128(given.precision, given.scale))
+        limit = pa.scalar(Decimal(1).scaleb(digits - given.scale), array.type)
+        is_large = np.asarray(pc.greater_equal(pc.abs(array), limit).fill_null(False))
+        for index in np.flatnonzero(is_large)[:1].tolist():
+            place.fail(index, f"is no value of {wanted}: {_shown(array, index)}")
+
+
+def _check_times_of_day(array: pa.Array, place: Place) -> None:
+    ticks = array.cast(pa.int32() if pt.is_time32(array.type) else pa.int64()).fill_null(0).to_numpy()
+    place.refuse((ticks < 0) | (ticks >= _PER_DAY[array.type.unit]), "is no time of a day")
+
+
+def _check_float(given: pa.Array, made: pa.Array, place: Place) -> None:
+    """Refuse numbers that a float is not; texts have the nearest one, if there is one."""
+    if pt.is_string(given.type):
+        is_infinite = np.asarray(pc.is_inf(made).fill_null(False))
+        if is_infinite.any():
+            has_digits = np.asarray(pc.match_substring_regex(given, "[0-9]").fill_null(False))
+            for index in np.flatnonzero(is_infinite & has_digits)[:1].tolist():
+                place.fail(index, f"is outside the range of {made.type}: {_shown(given, index)}")
+    elif pt.is_floating(given.type) and given.type.bit_width > made.type.bit_width:
+        same = pc.or_kleene(pc.equal(made.cast(given.type), given), pc.is_nan(given)).fill_null(True)
+        for index in np.flatnonzero(~np.asarray(same))[:1].tolist():
+            place.fail(index, f"has more digits than {made.type}: {_shown(given, index)}")
+
+
 def _converted(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    if array.offset and (pt.is_large_string(array.type) or pt.is_large_binary(array.type)):
-        # These may be a few of more than 2 GiB, which have to begin anew.
-        array = array.take(pa.array(np.arange(len(array))))
-    if pt.is_decimal(wanted) and pt.is_integer(array.type):
-        # Arrow wants room for all integers of the type.
-        return array.cast(pa.string()).cast(wanted)
+    array = _from_zero(array)
     if pt.is_fixed_size_binary(wanted) and _is_bytes(array.type):
         return array.cast(pa.binary()).cast(wanted)
     return array.cast(wanted)
+
+
+def _from_zero(array: pa.Array) -> pa.Array:
+    if array.offset and (pt.is_large_string(array.type) or pt.is_large_binary(array.type)):
+        # These may be a few of more than 2 GiB, which have to begin anew.
+        return array.take(pa.array(np.arange(len(array))))
+    return array
 
 
 def _first_bad(array: pa.Array, wanted: pa.DataType) -> int:
@@ -126,10 +183,12 @@ def _first_bad(array: pa.Array, wanted: pa.DataType) -> int:
 
 
 def _shown(array: pa.Array, index: int) -> str:
-    try:
-        return repr(array[index].as_py())[:80]
-    except (ValueError, OverflowError):  # a time that Python does not have
-        return str(array[index])[:80]
+    one = array.slice(index, 1)
+    if pt.is_date64(one.type):
+        one = one.view(pa.timestamp("ms"))
+    if pt.is_temporal(one.type):  # of which Python does not have all
+        return str(typed_values(one).to_array()[0].as_py()).strip('"')
+    return repr(one[0].as_py())[:80]
 
 
 def _told(error: Exception) -> str:
