@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ledgerfs.errors import UnsupportedFormatError
 from ledgerfs.formats.array_types import Bytes, Int64, Mask
@@ -79,8 +80,21 @@ def typed_values(column: pa.Array) -> Values:
 
 
 def decimals(column: pa.Array) -> Values:
-    """Return decimals with all their digits."""
-    return escaped_texts(column.cast(pa.string()))
+    """Return decimals with all their digits, and never with an exponent."""
+    texts = column.cast(pa.string())
+    has_exponent = pc.match_substring(texts, "E")
+    if pc.any(has_exponent).as_py():
+        texts = pc.if_else(has_exponent, _small_decimals(column), texts)
+    return escaped_texts(texts)
+
+
+def _small_decimals(column: pa.Array) -> pa.Array:
+    """Return decimals below 1 in digits; of others anything."""
+    wide = pa.decimal128(38, 0) if column.type.bit_width == 128 else pa.decimal256(76, 0)
+    whole = column.view(wide)
+    digits = pc.utf8_lpad(pc.abs(whole).cast(pa.string()), column.type.scale, "0")
+    sign = pc.if_else(pc.less(whole, pa.scalar(0, wide)), "-0.", "0.")
+    return pc.binary_join_element_wise(sign, digits, "")
 
 
 def _booleans(column: pa.Array) -> Values:

@@ -118,10 +118,11 @@ def _in_range(name: str, words: Int64, more: Int64, reasons: Int64) -> Int64:
 
 
 def _nanoseconds(words: Int64, unit: int, more: Int64, reasons: Int64) -> Int64:
-    # One unit less on both sides, so that what is added cannot overflow either.
-    most = 2**63 // unit - 1
-    _refuse((words < -most) | (words >= most) | (more < 0) | (more >= unit), Reason.OUT_OF_RANGE, reasons)
-    return words * unit + more
+    # What is added may bring back a product below the range. A sum outside it is one of the other sign.
+    found = words * unit + more
+    is_far = (words < -(2**63) // unit) | (words > 2**63 // unit) | ((found ^ words) < 0)
+    _refuse(is_far | (more < 0) | (more >= unit), Reason.OUT_OF_RANGE, reasons)
+    return found
 
 
 def _refuse(wrong: Mask, reason: Reason, reasons: Int64) -> None:

@@ -102,6 +102,10 @@ def _of_record(record: Record, array: pa.Array, place: Place) -> pa.Array:
     if pt.is_null(array.type):
         # No value is there, so that it does not matter which fields are.
         return pa.nulls(len(array), arrow_type(record))
+    if not record.fields and pt.is_boolean(array.type):
+        # As files of Parquet and Spark have it.
+        place.refuse(~np.asarray(array.fill_null(True)), f"is false; the record {record.name!r} without fields is true")
+        return record_array(record, {}, valid_of(array), place)
     if not pt.is_struct(array.type):
         place.refuse_column(f"a column of {array.type}; the schema has the record {record.name!r} there")
     columns = _parts(array, [one.name for one in record.fields], f"the record {record.name!r} has no such field", place)

@@ -45,7 +45,8 @@ def _with_numbers(array: pa.Array) -> pa.Array:
         offsets, found = items_of(array)
         inner = _with_numbers(found)
         made = pa.map_(inner.type[0].type, inner.type[1].type) if pt.is_map(kind) else pa.list_(inner.type)
-        inner = inner.cast(pa.struct([made.key_field, made.item_field])) if pt.is_map(kind) else inner
+        if pt.is_map(kind):
+            inner = pa.StructArray.from_arrays(inner.flatten(), fields=[made.key_field, made.item_field])
         buffers = [bitmap(valid), pa.py_buffer(offsets.astype(np.int32))]
         return pa.Array.from_buffers(made, len(array), buffers, children=[inner])
     return array
