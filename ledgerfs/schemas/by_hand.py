@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -11,16 +12,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ledgerfs.errors import InvalidOptionError, InvalidSchemaError
 from ledgerfs.formats.schemas.avro_schema import parse_avro_schema
 from ledgerfs.formats.schemas.protobuf_files import native_schema_data
 from ledgerfs.formats.schemas.saved_schema import MAX_SAVED_BYTES
 from ledgerfs.formats.schemas.schema_info import TYPE_NUMBERS, SchemaInfo, key_value_schema, require_charset
-
-if TYPE_CHECKING:
-    import os
 
 DEFINED_TYPES = ("AVRO", "JSON", "PROTOBUF_NATIVE")
 """Types that need a file."""
@@ -87,7 +84,7 @@ def _sound(schema: SchemaInfo) -> SchemaInfo:
 
 
 def schema_given(
-    schema: "SchemaInfo | Mapping[str, object] | str | os.PathLike[str] | None", kind: str | None
+    schema: SchemaInfo | Mapping[str, object] | str | os.PathLike[str] | None, kind: str | None
 ) -> SchemaInfo:
     """Return the schema that a user gives in any form: itself, the JSON of an Avro schema, a file, or only the name of its type.
 
@@ -98,6 +95,9 @@ def schema_given(
             raise InvalidOptionError(f"contradicts the schema, which is of type {schema.type}", key=f"type {kind}")
         return schema
     if not isinstance(schema, Mapping):
+        if not isinstance(schema, str | os.PathLike | None):
+            reason = f"expected a file, an Avro schema as a mapping, or a `SchemaInfo`, not a {type(schema).__name__}"
+            raise InvalidOptionError(reason, key="schema")
         return schema_by_hand(kind, None if schema is None else Path(schema))
     return avro_schema_given(json.dumps(schema).encode(), kind)
 

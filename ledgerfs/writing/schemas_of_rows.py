@@ -42,6 +42,8 @@ class SchemaOfRows:
             The number has another schema.
 
         """
+        if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
+            raise InvalidOptionError("expected the number of a version", key=f"schema version {version!r}")
         name = schema_owner(topic).topic
         known = bucket.schemas_of(name)
         if version is None:

@@ -164,6 +164,9 @@ def test_what_fails_writes_nothing(bucket: Bucket) -> None:
         (InvalidOptionError, {"schema": SchemaInfo("INT64"), "schema_type": "string"}),
         (InvalidOptionError, {"schema": "/there/is/none.avsc"}),
         (InvalidOptionError, {"schema": OURS, "schema_version": -1}),
+        (InvalidOptionError, {"schema": OURS, "schema_version": "1"}),
+        (InvalidOptionError, {"schema": OURS, "schema_version": True}),
+        (InvalidOptionError, {"schema": ["null", "string"]}),
     ]
     for kind, options in failing:
         with pytest.raises(kind):
