@@ -6,9 +6,12 @@ Arrow reads them as well, and multiplies and adds without a look at what is lost
 import numpy as np
 
 from ledgerfs.formats.kernel import inlined_kernel, kernel
+from ledgerfs.messages.kernels.arrays import borrowed
 
 _LARGEST_EXPONENT = 1 << 40
 """More than a text has characters, so that a larger one is none that counts."""
+_DIGITS_OF_WORD = 18
+"""Which 64 bits hold."""
 
 
 @kernel
@@ -56,7 +59,7 @@ def _after_digits(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN00
 @kernel
 def _read_digits(data, begin, stop, power, precision, words):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
     """Read digits, with a point between, of which the first one has this power; return whether there is room for all that are not 0."""
-    least = 0
+    least, count, low = 0, 0, np.int64(0)
     for place in range(begin, stop):
         if data[place] == ord("."):
             continue
@@ -66,12 +69,31 @@ def _read_digits(data, begin, stop, power, precision, words):  # type: ignore[no
                 return False
             least = power
         if 0 <= power < precision:
-            _times_ten(words, digit)
+            low, count = _append(words, low, count, digit)
         power -= 1
     # What an exponent adds; nothing to a 0, whatever its exponent.
     for _ in range(max(0, min(power + 1, least))):
-        _times_ten(words, 0)
+        low, count = _append(words, low, count, np.int64(0))
+    if count <= _DIGITS_OF_WORD:
+        _put(words, low)
     return True
+
+
+@inlined_kernel
+def _append(words, low, count, digit):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Append a digit to a number, which is ``low`` while it has few digits; return ``low`` and how many there are."""
+    if count < _DIGITS_OF_WORD:
+        return low * 10 + digit, count + (low != 0 or digit != 0)
+    if count == _DIGITS_OF_WORD:
+        _put(words, low)
+    _times_ten(words, digit)
+    return low, count + 1
+
+
+@inlined_kernel
+def _put(words, low):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    words[0] = np.uint32(low & 0xFFFFFFFF)
+    words[1] = np.uint32(low >> 32)
 
 
 @kernel

@@ -20,7 +20,7 @@ from ledgerfs.messages.encode.values.time_texts import (
 from ledgerfs.messages.kernels.gather import bitmap, masked
 from ledgerfs.messages.text.json_values import valid_of, variable_width
 
-_PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
+_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _TOLD = {
     TOO_FINE: "has more digits than",
     OUT_OF_RANGE: "is outside the range of",
@@ -64,8 +64,8 @@ def _decimals(texts: pa.Array, valid: Mask, wanted: Any) -> tuple[pa.Array, Int6
 
 def _times(texts: pa.Array, valid: Mask, wanted: Any) -> tuple[pa.Array, Int64]:  # noqa: ANN401
     shape = DATE if pt.is_date(wanted) else CLOCK if pt.is_time(wanted) else TIME
-    per_second = 1 if shape == DATE else _PER_SECOND[wanted.unit]
+    digits = 0 if shape == DATE else _DIGITS[wanted.unit]
     ticks, reasons = np.empty(valid.size, np.int64), np.empty(valid.size, np.int64)
     is_utc = shape == TIME and wanted.tz is not None
-    read_times(*variable_width(texts), valid, shape, per_second, is_utc, ticks, reasons)
+    read_times(*variable_width(texts), valid, shape, digits, is_utc, ticks, reasons)
     return masked(ticks.astype(f"i{wanted.bit_width // 8}"), valid & (reasons == 0), wanted), reasons

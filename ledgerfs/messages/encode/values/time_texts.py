@@ -6,6 +6,7 @@ Between date and time is ``T`` or a space; seconds may be left out, and of point
 import numpy as np
 
 from ledgerfs.formats.kernel import inlined_kernel, kernel
+from ledgerfs.messages.kernels.arrays import borrowed
 
 DATE, CLOCK, TIME = 0, 1, 2
 """What a column has: days since 1970; times of day; points in time, since 1970."""
@@ -14,11 +15,17 @@ NO_TEXT, TOO_FINE, OUT_OF_RANGE, WITH_ZONE = 1, 2, 3, 4
 
 _DAY = 86_400
 _MAX = 2**63 - 1
+_FEW_SECONDS = 9 * 10**9
+"""Of which 64 bits hold the nanoseconds."""
 
 
 @kernel
-def read_times(data, offsets, valid, shape, per_second, is_utc, ticks, reasons):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
-    """Read what is valid into ``ticks``, or set its reason; without ``is_utc`` no text may have a zone. Without a zone, UTC is meant."""
+def read_times(data, offsets, valid, shape, digits, is_utc, ticks, reasons):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
+    """Read what is valid into ``ticks``, of so many digits after the seconds, or set its reason.
+
+    Without ``is_utc`` no text may have a zone. Without a zone, UTC is meant.
+    """
+    data = borrowed(data)  # type: ignore[call-arg]
     for i in range(valid.size):
         ticks[i] = 0
         reasons[i] = 0
@@ -27,9 +34,9 @@ def read_times(data, offsets, valid, shape, per_second, is_utc, ticks, reasons):
             if shape == DATE:
                 ticks[i], reasons[i] = _read_date(data, at, end)
             elif shape == CLOCK:
-                ticks[i], reasons[i] = _read_clock(data, at, end, per_second)
+                ticks[i], reasons[i] = _read_clock(data, at, end, digits)
             else:
-                ticks[i], reasons[i] = _read_time(data, at, end, per_second, is_utc)
+                ticks[i], reasons[i] = _read_time(data, at, end, digits, is_utc)
 
 
 @kernel
@@ -41,22 +48,22 @@ def _read_date(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, 
 
 
 @kernel
-def _read_clock(data, at, end, per_second):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _read_clock(data, at, end, digits):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     is_long = end - at >= 5  # an hour alone may be any number
-    second, fraction, at, reason = _clock(data, at, end, per_second)
+    second, fraction, at, reason = _clock(data, at, end, digits)
     if at != end or not is_long:
         reason = NO_TEXT
-    return second * per_second + fraction, reason
+    return second * 10**digits + fraction, reason
 
 
 @kernel
-def _read_time(data, at, end, per_second, is_utc):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _read_time(data, at, end, digits, is_utc):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     second, fraction, reason = 0, 0, 0
     days, at = _date(data, at, end)
     if 0 <= at < end:
         if data[at] != ord("T") and data[at] != ord(" "):
             return 0, NO_TEXT
-        second, fraction, at, reason = _clock(data, at + 1, end, per_second)
+        second, fraction, at, reason = _clock(data, at + 1, end, digits)
         if 0 <= at < end:
             offset, at = _zone(data, at, end)
             second -= offset
@@ -65,7 +72,7 @@ def _read_time(data, at, end, per_second, is_utc):  # type: ignore[no-untyped-de
         reason = NO_TEXT
     if reason != 0:
         return 0, reason
-    return _ticks(days * _DAY + second, fraction, per_second)
+    return _ticks(days * _DAY + second, fraction, 10**digits)
 
 
 @inlined_kernel
@@ -73,7 +80,7 @@ def _is_digit(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, A
     return at < end and ord("0") <= data[at] <= ord("9")
 
 
-@kernel
+@inlined_kernel
 def _two_digits(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return the number that two digits are, -1 if there are none."""
     if not (_is_digit(data, at, end) and _is_digit(data, at + 1, end)):
@@ -126,7 +133,7 @@ def _days(year, month, day):  # type: ignore[no-untyped-def]  # noqa: ANN001, AN
 
 
 @kernel
-def _clock(data, at, end, per_second):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _clock(data, at, end, digits):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return seconds and ticks after them of ``12:00:00.123``, the place after it (-1 if there is none), and a reason."""
     hour, minute, second, fraction, reason = _two_digits(data, at, end), 0, 0, 0, 0
     at += 2
@@ -137,22 +144,24 @@ def _clock(data, at, end, per_second):  # type: ignore[no-untyped-def]  # noqa: 
             second = _two_digits(data, at + 1, end)
             at += 3
             if at < end and data[at] == ord("."):
-                fraction, at, reason = _fraction(data, at + 1, end, per_second)
+                fraction, at, reason = _fraction(data, at + 1, end, digits)
     if not (0 <= hour < 24 and 0 <= minute < 60 and 0 <= second < 60):
         at = -1
     return hour * 3600 + minute * 60 + second, fraction, at, reason
 
 
 @kernel
-def _fraction(data, at, end, per_second):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    fraction, reason, weight, begin = 0, 0, per_second, at
+def _fraction(data, at, end, digits):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    fraction, reason, begin = np.int64(0), 0, at
     while _is_digit(data, at, end):
-        weight //= 10
         digit = np.int64(data[at]) - 48
-        fraction += digit * weight
-        if weight == 0 and digit != 0:
+        if at - begin < digits:
+            fraction = fraction * 10 + digit
+        elif digit != 0:
             reason = TOO_FINE
         at += 1
+    for _ in range(digits - (at - begin)):
+        fraction *= 10
     return fraction, at if at > begin else -1, reason
 
 
@@ -179,6 +188,8 @@ def _zone(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN20
 @kernel
 def _ticks(seconds, fraction, per_second):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return the ticks of seconds and of ticks after them, or a reason if 64 bits do not hold them."""
+    if -_FEW_SECONDS < seconds < _FEW_SECONDS:
+        return seconds * per_second + fraction, 0
     if seconds < 0 and fraction > 0:
         seconds += 1
         fraction -= per_second
