@@ -29,7 +29,7 @@ def _is_digit(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, A
     return at < end and ord("0") <= data[at] <= ord("9")
 
 
-@kernel
+@inlined_kernel
 def _read(data, at, end, precision, scale, words):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
     """Read one of at most ``precision`` digits, of which ``scale`` are after the point; return whether it is one."""
     is_negative = at < end and data[at] == ord("-")
@@ -49,14 +49,14 @@ def _read(data, at, end, precision, scale, words):  # type: ignore[no-untyped-de
     return True
 
 
-@kernel
+@inlined_kernel
 def _after_digits(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     while _is_digit(data, at, end):
         at += 1
     return at
 
 
-@kernel
+@inlined_kernel
 def _read_digits(data, begin, stop, power, precision, words):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
     """Read digits, with a point between, of which the first one has this power; return whether there is room for all that are not 0."""
     least, count, low = 0, 0, np.int64(0)
@@ -96,7 +96,7 @@ def _put(words, low):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     words[1] = np.uint32(low >> 32)
 
 
-@kernel
+@inlined_kernel
 def _exponent(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return the number after an ``e``, 0 without one, and the place after it, -1 if there is no number."""
     if at >= end or (data[at] != ord("e") and data[at] != ord("E")):

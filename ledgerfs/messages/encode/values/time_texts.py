@@ -39,7 +39,7 @@ def read_times(data, offsets, valid, shape, digits, is_utc, ticks, reasons):  # 
                 ticks[i], reasons[i] = _read_time(data, at, end, digits, is_utc)
 
 
-@kernel
+@inlined_kernel
 def _read_date(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     days, at = _date(data, at, end)
     if at != end:
@@ -47,7 +47,7 @@ def _read_date(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, 
     return days, 0 if days == np.int32(days) else OUT_OF_RANGE
 
 
-@kernel
+@inlined_kernel
 def _read_clock(data, at, end, digits):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     is_long = end - at >= 5  # an hour alone may be any number
     second, fraction, at, reason = _clock(data, at, end, digits)
@@ -56,7 +56,7 @@ def _read_clock(data, at, end, digits):  # type: ignore[no-untyped-def]  # noqa:
     return second * 10**digits + fraction, reason
 
 
-@kernel
+@inlined_kernel
 def _read_time(data, at, end, digits, is_utc):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     second, fraction, reason = 0, 0, 0
     days, at = _date(data, at, end)
@@ -88,7 +88,7 @@ def _two_digits(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001,
     return (np.int64(data[at]) - 48) * 10 + np.int64(data[at + 1]) - 48
 
 
-@kernel
+@inlined_kernel
 def _date(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return days since 1970 of ``2026-11-01``, with a sign if the year has more than four digits or is before 0, and the place after it.
 
@@ -113,14 +113,14 @@ def _date(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN20
     return _days(year, month, day), at + 6
 
 
-@kernel
+@inlined_kernel
 def _days_of_month(year, month):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     if month == 2:
         return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
     return 30 if month in {4, 6, 9, 11} else 31
 
 
-@kernel
+@inlined_kernel
 def _days(year, month, day):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return days since 1970; years are counted from March, in eras of 400 years (see `ledgerfs.messages.kernels.digits`)."""
     if month <= 2:
@@ -132,7 +132,7 @@ def _days(year, month, day):  # type: ignore[no-untyped-def]  # noqa: ANN001, AN
     return era * 146_097 + year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + day_of_year - 719_468
 
 
-@kernel
+@inlined_kernel
 def _clock(data, at, end, digits):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return seconds and ticks after them of ``12:00:00.123``, the place after it (-1 if there is none), and a reason."""
     hour, minute, second, fraction, reason = _two_digits(data, at, end), 0, 0, 0, 0
@@ -150,7 +150,7 @@ def _clock(data, at, end, digits):  # type: ignore[no-untyped-def]  # noqa: ANN0
     return hour * 3600 + minute * 60 + second, fraction, at, reason
 
 
-@kernel
+@inlined_kernel
 def _fraction(data, at, end, digits):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     fraction, reason, begin = np.int64(0), 0, at
     while _is_digit(data, at, end):
@@ -185,7 +185,7 @@ def _zone(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN20
     return sign * (hours * 3600 + minutes * 60), at
 
 
-@kernel
+@inlined_kernel
 def _ticks(seconds, fraction, per_second):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return the ticks of seconds and of ticks after them, or a reason if 64 bits do not hold them."""
     if -_FEW_SECONDS < seconds < _FEW_SECONDS:
