@@ -21,8 +21,10 @@ from ledgerfs.errors import (
 )
 from ledgerfs.formats.schemas.schema_info import BY_HAND, SchemaInfo, SchemaVersion
 from ledgerfs.schemas.saved_schemas import SavedSchemas
+from ledgerfs.spark.source.spark_types import SparkColumns, Unheld
 from ledgerfs.writing.imports import import_rows
 from tests.support.ledgers import offload, put_in_folder
+from tests.support.typed_golden import bucket_with_schemas
 from tests.support.writes import Place, folder_place, s3_place
 
 ORDERS = "public/default/orders"
@@ -87,6 +89,25 @@ def test_what_is_written_is_read_again(place: Place) -> None:
     import_rows(bucket, flat, ORDERS, schema=json.loads(json.dumps(OURS, indent=3)))
     assert read(bucket) == [*ROWS, None, *ROWS]
     assert len(bucket.topic(ORDERS).schema_versions()) == 1
+
+
+@pytest.fixture(scope="module")
+def golden(golden_typed: Path, tmp_path_factory: pytest.TempPathFactory) -> Bucket:
+    return bucket_with_schemas(golden_typed, tmp_path_factory.mktemp("golden") / "bucket")
+
+
+@pytest.mark.parametrize("name", ["avro-logical", "avro-times", "prim-time", "prim-local-time", "prim-instant"])
+def test_what_spark_has_as_text_is_written_again_by_the_same_schema(bucket: Bucket, golden: Bucket, name: str) -> None:
+    topic = golden.topic(f"public/typed/{name}")
+    version = topic.schema_versions()[-1]
+    table = topic.scan(["value"], values="typed", schema_version=version.version).to_table().combine_chunks()
+    columns = SparkColumns.of(table.schema)
+    rows = pa.Table.from_batches([columns.of_batch(one, Unheld("t")) for one in table.to_batches()], columns.schema)
+    assert "string" in str(columns.schema.field("value").type)
+    import_rows(bucket, rows, ORDERS, schema=version.schema)
+    bucket.refresh()
+    found = bucket.topic(ORDERS).scan(["value"], values="typed").to_table()
+    assert found["value"].combine_chunks().equals(table["value"].combine_chunks())
 
 
 def test_json_and_primitives(bucket: Bucket) -> None:

@@ -17,11 +17,11 @@ _DIGITS_OF_WORD = 18
 @kernel
 def read_decimals(data, offsets, valid, precision, scale, words, bad):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
     """Read what is valid into ``words``, of 32 bits each with the lowest first, or mark it as bad."""
+    data = borrowed(data)  # type: ignore[call-arg]
     for i in range(valid.size):
+        at, end = np.int64(offsets[i]), np.int64(offsets[i + 1])
         words[i, :] = 0
-        bad[i] = valid[i] and not _read(
-            data, np.int64(offsets[i]), np.int64(offsets[i + 1]), precision, scale, words[i]
-        )
+        bad[i] = valid[i] and not _read(data, at, end, precision, scale, words[i])
 
 
 @inlined_kernel
