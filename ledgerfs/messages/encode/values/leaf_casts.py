@@ -107,7 +107,7 @@ def _cast(array: pa.Array, wanted: pa.DataType, place: Place) -> pa.Array:
 def _from_text(texts: pa.Array, wanted: pa.DataType, place: Place) -> pa.Array:
     made, reasons = from_text(texts, wanted)
     for index in np.flatnonzero(reasons)[:1].tolist():
-        place.fail(index, f"{told(int(reasons[index]))} {wanted}: {_shown(texts, index)}")
+        place.fail(index, f"is no value of {wanted}: {_shown(texts, index)}" + _told(told(int(reasons[index]))))
     return _cast(made, wanted, place) if pt.is_integer(wanted) else made
 
 
@@ -147,7 +147,7 @@ def _check_float(given: pa.Array, made: pa.Array, place: Place) -> None:
         if is_infinite.any():
             has_digits = np.asarray(pc.match_substring_regex(given, "[0-9]").fill_null(False))
             for index in np.flatnonzero(is_infinite & has_digits)[:1].tolist():
-                place.fail(index, f"is outside the range of {made.type}: {_shown(given, index)}")
+                place.fail(index, f"is no value of {made.type}: {_shown(given, index)} (it is outside the range)")
     elif pt.is_floating(given.type) and given.type.bit_width > made.type.bit_width:
         same = pc.or_kleene(pc.equal(made.cast(given.type), given), pc.is_nan(given)).fill_null(True)
         for index in np.flatnonzero(~np.asarray(same))[:1].tolist():
@@ -191,6 +191,6 @@ def _shown(array: pa.Array, index: int) -> str:
     return repr(one[0].as_py())[:80]
 
 
-def _told(error: Exception) -> str:
+def _told(error: Exception | str) -> str:
     text = " ".join(str(error).split())
     return f" ({text[:160]})" if text else ""

@@ -22,9 +22,9 @@ from ledgerfs.messages.text.json_values import valid_of, variable_width
 
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _TOLD = {
-    TOO_FINE: "has more digits than",
-    OUT_OF_RANGE: "is outside the range of",
-    WITH_ZONE: "has a zone, and is no value of",
+    TOO_FINE: "it has more digits",
+    OUT_OF_RANGE: "it is outside the range",
+    WITH_ZONE: "it has a zone",
 }
 
 
@@ -48,8 +48,8 @@ def from_text(texts: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Int64]:
 
 
 def told(reason: int) -> str:
-    """Return a reason in words, between the name of the place and the type."""
-    return _TOLD.get(reason, "is no value of")
+    """Return a reason in words; empty for a text of something else."""
+    return _TOLD.get(reason, "")
 
 
 def _decimals(texts: pa.Array, valid: Mask, wanted: Any) -> tuple[pa.Array, Int64]:  # noqa: ANN401
