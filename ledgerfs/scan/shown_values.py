@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from ledgerfs.formats.array_types import Int64
 from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
+from ledgerfs.messages.text.field_columns import columns_of_fields
 from ledgerfs.scan.options import OnUndecodable
 
 IDENTITY = ("ledger_id", "entry_id", "batch_index")
@@ -152,12 +153,6 @@ class ShownValues:
         kind = self.type
         if not self.is_flat:
             return [pa.field("value", kind)]
-        taken = {name for name in wanted if name != "value"}
-        fields = []
-        for one in kind:
-            name = one.name
-            # A field may have the name that another one is given.
-            while name in taken or name.lower() in self.reserved or (name != one.name and name in kind.names):
-                name = f"value_{name}"
-            fields.append(one.with_name(name))
-        return fields
+        beside = [MESSAGE_SCHEMA.field(name) for name in wanted if name != "value"]
+        beside += [pa.field(name, pa.null()) for name in self.reserved]
+        return [one.with_name(name) for one, name in zip(kind, columns_of_fields(kind, beside), strict=True)]

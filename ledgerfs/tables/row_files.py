@@ -4,6 +4,8 @@ They are those that `ledgerfs export` writes, and all others with columns of tho
 batch of an Arrow file.
 """
 
+import csv
+import io
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,6 +34,9 @@ _BYTES = 4 << 20
 """Most rows of a batch of a Parquet file, and about its most bytes."""
 
 _CSV_BLOCK = 16 << 20
+_CSV_HEADER = 1 << 20
+"""Bytes in which the header of a CSV ends."""
+
 _READ_AHEAD = 8 << 20
 _COUNTED_FILES = 100
 """Most files whose rows are counted beforehand, since each has to be opened for that."""
@@ -279,12 +284,16 @@ def _json(source: BinaryIO) -> _Opened:
 
 
 def _csv(source: Any) -> _Opened:  # noqa: ANN401
+    named = _csv_header(source)
+    # Whether a text is a number, the schema of the values says.
+    types = dict.fromkeys(named, pa.string()) | dict(TEXT_COLUMNS)
     reader = pa.csv.open_csv(
         source,
         pa.csv.ReadOptions(block_size=_CSV_BLOCK),
-        pa.csv.ParseOptions(newlines_in_values=True),
+        # A null of a single column is a blank line.
+        pa.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=len(named) != 1),
         pa.csv.ConvertOptions(
-            column_types=TEXT_COLUMNS, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
+            column_types=types, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
         ),
     )
     names = reader.schema.names
@@ -301,6 +310,16 @@ def _csv(source: Any) -> _Opened:  # noqa: ANN401
             yield pa.RecordBatch.from_pydict({field.name: made[field.name].cast(field.type) for field in schema})
 
     return _Opened(schema, _split(reader.schema)[1], None, batches, source)
+
+
+def _csv_header(source: Any) -> list[str]:  # noqa: ANN401
+    """Return the names in the first line that is not blank, and go back to the beginning."""
+    text = source.read(_CSV_HEADER).decode("utf-8-sig", "replace")
+    source.seek(0)
+    try:
+        return next(filter(None, csv.reader(io.StringIO(text, newline=""))), [])
+    except csv.Error as error:
+        raise InvalidRowsError(f"no header of a CSV: {error}") from error
 
 
 _KINDS: Mapping[str, Callable[[Any], _Opened]] = MappingProxyType(

@@ -1,12 +1,14 @@
 """``ledgerfs import --schema`` as a user runs it."""
 
 import json
+from datetime import UTC, datetime, time
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from ledgerfs import open_bucket
 from tests.support.commands import output, run
 
 ORDERS = "public/default/orders"
@@ -55,6 +57,68 @@ def test_rows_of_files_by_an_avro_schema(place: Path) -> None:
     told = json.loads(output("import", *given, *as_json, "--json"))
     assert (told["messages"], told["schema_version"]) == (2, 7)
     assert output("schemas", "ls", f"{place}/bucket", ORDERS).count("import") == 2
+
+
+def test_a_csv_of_fields_is_read_as_it_was_written(place: Path) -> None:
+    """Names that two columns would have, bytes, and texts that look like numbers."""
+    fields = {
+        "b": "bytes", "b_base64": "string", "Key": "string", "key_bytes_base64": "string", "topic": "bytes", "value": "bytes",
+        "value_base64": "string", "value_topic_base64": "string", "x_base64": "bytes", "n": "long", "d": "double", "o": "boolean",
+        "t": {"type": "int", "logicalType": "time-millis"}, "at": {"type": "long", "logicalType": "timestamp-millis"},
+    }  # fmt: skip
+    schema = {"type": "record", "name": "R", "fields": [{"name": one, "type": kind} for one, kind in fields.items()]}
+    (place / "r.avsc").write_text(json.dumps(schema))
+    row = {
+        "b": b"\xff", "b_base64": "YWI=", "Key": "007", "key_bytes_base64": "", "topic": b"t", "value": b"\xfe", "value_base64": "v",
+        "value_topic_base64": "vt", "x_base64": b"", "n": 2**63 - 1, "d": 0.1, "o": True, "t": time(1, 2, 3, 4000),
+        "at": datetime(2026, 1, 2, 3, 4, 5, 6000, UTC),
+    }  # fmt: skip
+    kinds = {"t": pa.time32("ms"), "at": pa.timestamp("ms", "UTC")}
+    value = pa.array([row], pa.struct([(one, kinds.get(one, pa.array([row[one]]).type)) for one in fields]))
+    pq.write_table(pa.table({"value": value, "key_bytes": [b"\1"]}), place / "rows.parquet")
+    run("import", f"{place}/rows.parquet", f"{place}/bucket", ORDERS, "--schema", f"{place}/r.avsc")
+    for kind in ("csv", "parquet"):
+        out, again = f"{place}/{kind}", f"public/default/{kind}"
+        given = ("--values", "typed", "--flatten", "--format", kind, "--columns", "topic,key,key_bytes,value")
+        run("export", f"{place}/bucket", ORDERS, out, *given)
+        run("import", out, f"{place}/bucket", again, "--schema", f"{place}/r.avsc")
+        (told,) = (
+            open_bucket(f"{place}/bucket")
+            .topic(again)
+            .scan(["key_bytes", "value"], values="typed")
+            .to_table()
+            .to_pylist()
+        )
+        assert told == {"key_bytes": b"\1", "value": row}
+    (header, *_) = next(Path(f"{place}/csv").glob("*.csv")).read_text().splitlines()
+    names = header.replace('"', "").split(",")
+    assert names == [
+        "topic", "key", "key_bytes_base64", "b_base64", "value_b_base64", "value_Key", "value_key_bytes_base64", "value_topic_base64",
+        "value", "value_base64", "value_value_base64", "value_value_topic_base64", "x_base64_base64", "n", "d", "o", "t", "at",
+    ]  # fmt: skip
+    (place / "bad.csv").write_text("n,b_base64\n1,YWI=\n2,???\n")
+    (place / "small.avsc").write_text(json.dumps({**schema, "fields": [schema["fields"][0], schema["fields"][9]]}))
+    bad = run(
+        "import", f"{place}/bad.csv", f"{place}/bucket", "public/default/bad", "--schema", f"{place}/small.avsc", code=2
+    )
+    assert b"row 1: its b_base64 is no base64: '???'" in bad.stderr
+
+
+def test_a_csv_of_one_column(place: Path) -> None:
+    for kind, texts, wanted in (
+        ("int64", ["1", "", "9223372036854775807", "3.0"], [1, None, 2**63 - 1, 3]),
+        ("boolean", ["true", "", "False"], [True, None, False]),
+        ("double", ["0.1", "", "NaN", "-inf"], [0.1, None, "NaN", "-Infinity"]),
+        ("string", ["007", "", '""'], ["007", None, ""]),
+        ("time", ["01:02:03.004"], ["01:02:03.004"]),
+    ):
+        (place / "x.csv").write_text("\n".join(["value", *texts, ""]))
+        run("import", f"{place}/x.csv", f"{place}/bucket", f"public/default/{kind}", "--schema-type", kind)
+        assert values_of(place, f"public/default/{kind}") == wanted
+    for kind, text in (("int64", "1.5"), ("int8", "128"), ("boolean", "yes"), ("double", "1e999"), ("int32", '""')):
+        (place / "x.csv").write_text(f"value\n0\n{text}\n")
+        done = run("import", f"{place}/x.csv", f"{place}/bucket", "public/default/bad", "--schema-type", kind, code=2)
+        assert b"row 1: its value is no value of " in done.stderr
 
 
 def test_primitive_values_and_errors(place: Path) -> None:

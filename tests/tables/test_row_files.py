@@ -15,7 +15,7 @@ from ledgerfs.export.export import export_topic
 from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
 from ledgerfs.messages.encode.input_columns import IGNORED_COLUMNS, INPUT_COLUMNS
 from ledgerfs.messages.encode.rows import EncodeOptions, MessageEncoder
-from ledgerfs.tables import json_rows
+from ledgerfs.tables import json_rows, row_files
 from ledgerfs.tables.row_files import RowFile, open_rows
 from tests.messages.test_encode import decoded
 from tests.support.s3 import S3Server
@@ -178,6 +178,18 @@ def test_texts(tmp_path: Path) -> None:
     assert [row["sequence_id"] for row in made] == [7, 1, 2, 3]
     noon = 1793534400123000
     assert [row["event_time"] for row in made] == [noon, noon, noon, -62198755200000000]
+
+
+def test_blank_lines_of_one_column_are_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.csv"
+    for end in ("\n", "\r\n"):
+        path.write_bytes(end.join(['"value"', '"a"', "", '""', "", '"b\n\nc"', "", ""]).encode())
+        for block in (12, 1 << 20):
+            monkeypatch.setattr(row_files, "_CSV_BLOCK", block)
+            values = [row["value"] for row in imported(open_rows(str(path)))]
+            assert values == [b"a", None, b"", None, b"b\n\nc", None]
+    path.write_bytes(b"value,key\na,k\n\nb,k\n")
+    assert [row["value"] for row in imported(open_rows(str(path)))] == [b"a", b"b"]
 
 
 def test_json_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ledgerfs.messages.encode.input_columns import IGNORED_COLUMNS, INPUT_COLUMNS, require_time
+from ledgerfs.messages.text.field_columns import BASE64_SUFFIX
 
 _TEXT, _TIME, _INTEGER = pa.string(), pa.timestamp("us", tz="UTC"), pa.int64()
-BASE64_SUFFIX = "_base64"
 TWO_VALUES = "a row with both a value and value_base64"
 
 _IN_BASE64 = ("key_bytes", "ordering_key", "schema_version")
@@ -38,16 +38,22 @@ _NO_ZONE = re.compile(r"Z\Z")
 
 
 def from_texts(columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-    """Return columns by the names of the message table, without those that messages do not have.
+    """Return columns by the names of the message table, without those that only tell where messages were; others as they are.
+
+    A ``value`` is text if it can only be that: whoever knows its schema may read it as a number.
 
     Raises `ValueError` (`pyarrow.ArrowInvalid` is one) for a text that is invalid for its column, and for a row with two values.
     """
     made: dict[str, pa.Array] = {}
+    has_bytes = f"value{BASE64_SUFFIX}" in columns
     for name, column in columns.items():
-        plain = name.removesuffix(BASE64_SUFFIX)
+        # Columns of fields stay as they are: the schema says what they are.
+        plain = name.removesuffix(BASE64_SUFFIX) if name in TEXT_COLUMNS else name
         if name in IGNORED_COLUMNS:
             continue
-        found = _CONVERTED.get(name, _as_it_is)(column) if plain == name else _from_base64(column)
+        found = from_base64(column) if plain != name else _CONVERTED.get(name, _as_it_is)(column)
+        if name == "value" and has_bytes:
+            found = found.cast(pa.binary())
         made[plain] = found if plain not in made else _either(made[plain], found)
     return made
 
@@ -65,11 +71,8 @@ def _as_it_is(column: pa.Array) -> pa.Array:
     return column
 
 
-def _bytes(column: pa.Array) -> pa.Array:
-    return column.cast(pa.binary())
-
-
-def _from_base64(column: pa.Array) -> pa.Array:
+def from_base64(column: pa.Array) -> pa.Array:
+    """Return the bytes of texts; raises `ValueError`."""
     if column.null_count == len(column):
         return pa.nulls(len(column), pa.binary())
     return pa.array(
@@ -103,5 +106,5 @@ def _microseconds(text: str) -> int:
 
 
 _CONVERTED: Mapping[str, Callable[[pa.Array], pa.Array]] = MappingProxyType(
-    {"value": _bytes, "event_time": _times, "publish_time": _times, "deliver_at_time": _times}
+    {"event_time": _times, "publish_time": _times, "deliver_at_time": _times}
 )

@@ -3,7 +3,7 @@
 The value is a column ``value``, or (as a scan with ``flatten=True`` gives them) each column that is none of messages is a field of it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,14 +14,18 @@ from ledgerfs.errors import InvalidRowsError
 from ledgerfs.formats.array_types import Mask
 from ledgerfs.formats.schemas.avro_schema import Record
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
+from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
 from ledgerfs.messages.encode.input_columns import IGNORED_COLUMNS, INPUT_COLUMNS
 from ledgerfs.messages.encode.rows import portions_of
-from ledgerfs.messages.encode.values.avro_arrays import record_array
+from ledgerfs.messages.encode.text_columns import from_base64
+from ledgerfs.messages.encode.values.avro_arrays import arrow_type, record_array
 from ledgerfs.messages.encode.values.places import Place
 from ledgerfs.messages.encode.values.value_encoders import ValueEncoder, encoder_of
+from ledgerfs.messages.text.field_columns import BASE64_SUFFIX, fields_by_column, is_in_base64
 from ledgerfs.messages.text.json_values import valid_of
 
 _OF_MESSAGES = frozenset((*INPUT_COLUMNS, *IGNORED_COLUMNS)) - {"value"}
+_BESIDE = [*(one for one in MESSAGE_SCHEMA if one.name != "value"), pa.field("deliver_at_time", pa.null())]
 _REPLACED = ("value", "schema_version")
 
 
@@ -36,7 +40,8 @@ class TypedRows:
     encoder
         Of the schema.
     fields
-        For each field of the record that has a column, by its name, the column's; None if the value is one column.
+        For each field of the record that has a column, by its name, the column's; None if the value is one column. Texts of a column
+        whose name ends in ``_base64``, where that of the field does not, are its bytes.
     version
         The number that messages name.
 
@@ -102,7 +107,10 @@ class TypedRows:
             present = valid_of(column)
             return self.encoder.array_of(column, present, Place("value", first_row)), present
         present = np.ones(rows.num_rows, bool)
-        columns = {field: (name, rows.column(name)) for field, name in self.fields.items()}
+        columns = {
+            field: (name, _plain(field, rows.column(name), Place(name, first_row)))
+            for field, name in self.fields.items()
+        }
         return record_array(record, columns, present, Place("", first_row)), present
 
 
@@ -116,33 +124,60 @@ def _fields_of(given: pa.Schema, record: Record | None, left_out: Sequence[str])
             if name != "value":
                 raise InvalidRowsError("no column of messages, and values of this schema have no fields", key=name)
         return None
-    names = [one.name for one in record.fields]
-    by_column = {_column_of(name, names): name for name in names}
-    for column in others:
-        if column not in by_column:
+    present = {*given.names, *left_out}
+    by_column = fields_by_column(arrow_type(record), [one for one in _BESIDE if one.name in present], _BESIDE)
+    found = _columns_by_field(given.field, others, record, by_column)
+    for column, name in by_column.items():
+        if name in _OF_MESSAGES and name in present and name not in found:
+            raise InvalidRowsError(
+                f"is a column of messages; the field of that name is the column {column!r}", key=name
+            )
+    if record.fields and not others:
+        raise InvalidRowsError("there is no such column, nor one of a field of the record", key="value")
+    return found
+
+
+def _columns_by_field(
+    field_of: Callable[[str], pa.Field], others: list[str], record: Record, by_column: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the column of each field that has one. Bytes of a field may have the name of another, which then has a column of its own."""
+    found: dict[str, str] = {}
+    for column in sorted(others, key=lambda one: by_column.get(one) == one):
+        name = by_column.get(column)
+        encoded = by_column.get(column.removesuffix(BASE64_SUFFIX))
+        if encoded is not None and (name is None or name in found) and _is_text(field_of(column).type):
+            name = encoded
+        if name is None:
             beside = "; a column `value` is the whole value, and has no fields beside it" if "value" in others else ""
             raise InvalidRowsError(
                 f"no column of messages, and the record {record.name!r} has no such field{beside}", key=column
             )
-    for column, name in by_column.items():
-        if column != name and name in {*given.names, *left_out} and column not in others:
-            raise InvalidRowsError(
-                f"is a column of messages; the field of that name is the column {column!r}", key=name
-            )
-    if names and not others:
-        raise InvalidRowsError("there is no such column, nor one of a field of the record", key="value")
-    return {by_column[column]: column for column in others}
+        if name in found:
+            raise InvalidRowsError(f"is the field {name!r}, and so is the column {found[name]!r}", key=column)
+        found[name] = column
+    return found
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pt.is_string(kind) or pt.is_large_string(kind) or pt.is_null(kind))
+
+
+def _plain(field: str, column: pa.Array, place: Place) -> pa.Array:
+    """Return the column of a field, with bytes for texts in base64."""
+    if not is_in_base64(place.name, field):
+        return column
+    try:
+        return from_base64(column)
+    except ValueError:
+        for index, one in enumerate(column):
+            try:
+                from_base64(pa.array([one.as_py()], pa.string()))
+            except ValueError as error:
+                place.fail(index, f"is no base64: {one.as_py()[:80]!r} ({error})")
+        raise
 
 
 def _is_field(kind: pa.DataType, record: Record) -> bool:
     """Whether a column ``value``, the only one, is the field of that name, and not the whole."""
     names = [one.name for one in record.fields]
     return "value" in names and not (pt.is_struct(kind) and {one.name for one in kind} <= set(names))
-
-
-def _column_of(name: str, names: list[str]) -> str:
-    """Return the column of a field: its name, with ``value_`` before it where messages have a column of that name."""
-    column = name
-    while column in _OF_MESSAGES or (column != name and column in names):
-        column = f"value_{column}"
-    return column
