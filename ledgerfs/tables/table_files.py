@@ -15,6 +15,7 @@ import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
 
+from ledgerfs.errors import InvalidOptionError
 from ledgerfs.messages.decode.table_schema import is_message_column
 from ledgerfs.messages.text.json_lines import ROWS_AT_ONCE, is_bytes, json_lines, plain_texts
 from ledgerfs.messages.text.json_values import text_or_base64
@@ -69,7 +70,7 @@ class TableWriter(Protocol):
 
 
 def open_table(schema: pa.Schema, sink: BinaryIO, kind: str) -> TableWriter:
-    """Begin a file of one of `TABLE_KINDS`, which has no other writer; arguments as for `write_table`."""
+    """Begin a file of one of `TABLE_KINDS`, which has no other writer; arguments and errors as for `write_table`."""
     return _WRITERS[kind](schema, sink)
 
 
@@ -84,6 +85,11 @@ def write_table(batches: Iterable[pa.RecordBatch], schema: pa.Schema, sink: Bina
         The file, which is not closed. After an error it is not complete, even if it looks so.
     kind
         One of `TABLE_KINDS`.
+
+    Raises
+    ------
+    InvalidOptionError
+        Rows would vanish: those of Parquet or CSV without any column, and those of a CSV of one column that are null.
 
     """
     writer = open_table(schema, sink, kind)
@@ -130,6 +136,7 @@ class _GroupedFile:
 
 
 def _parquet_file(schema: pa.Schema, sink: BinaryIO) -> TableWriter:
+    _require_columns(schema, "Parquet")
     stored = stored_schema(schema)
     of_messages = [one for one in stored if is_message_column(one)]
     typed = [leaf for one in stored if not is_message_column(one) for leaf in leaves_of(one)]
@@ -171,13 +178,20 @@ class _JsonLinesFile:
 
 class _CsvFile:
     def __init__(self, schema: pa.Schema, sink: BinaryIO) -> None:
+        _require_columns(schema, "CSV")
         self.rows = 0
         self._writer = pa.csv.CSVWriter(sink, _flat(pa.RecordBatch.from_pylist([], schema)).schema)
 
     def write(self, batch: pa.RecordBatch) -> None:
         self.rows += batch.num_rows
-        for part in _slices(batch):
-            self._writer.write_batch(_flat(part))
+        for part in map(_flat, _slices(batch)):
+            if part.num_columns == 1 and part.column(0).null_count:
+                raise InvalidOptionError(
+                    f"a CSV of one column has no row for a null of {part.schema.names[0]!r}: readers skip blank lines; "
+                    "add a column, such as publish_time, or choose another format",
+                    key="columns",
+                )
+            self._writer.write_batch(part)
 
     def flush(self) -> None:
         """Nothing is held."""
@@ -195,6 +209,12 @@ _WRITERS: Mapping[str, Callable[[pa.Schema, BinaryIO], TableWriter]] = MappingPr
 
 TABLE_KINDS: Mapping[str, str] = MappingProxyType({kind: f".{kind}" for kind in _WRITERS})
 """{kind of file: its suffix}."""
+
+
+def _require_columns(schema: pa.Schema, kind: str) -> None:
+    """Raise `InvalidOptionError` for a file that has no rows without columns, as a struct without fields may become."""
+    if not schema.names:
+        raise InvalidOptionError(f"{kind} has no rows without a column; add one, such as publish_time", key="columns")
 
 
 def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

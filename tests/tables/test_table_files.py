@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.errors import CorruptLedgerError
+from ledgerfs.errors import CorruptLedgerError, InvalidOptionError
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS, MESSAGE_SCHEMA, schema_of
 from ledgerfs.tables import table_files
 from ledgerfs.tables.table_files import TABLE_KINDS, write_table
@@ -141,6 +141,28 @@ def test_no_messages_are_a_file_without_rows() -> None:
     (line,) = written([], schema, "csv").splitlines()
     assert line.startswith(b'"topic","ledger_id",')
     assert b'"value","value_base64","properties"' in line
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.int64(), pa.struct([("a", pa.int64())])], ids=str)
+def test_no_row_vanishes_from_a_csv_of_one_column(kind: pa.DataType) -> None:
+    """A blank line is none to pandas and pyarrow."""
+    values = {"value": pa.array([None, 1, None]).cast(kind) if kind == pa.int64() else pa.nulls(3, kind)}
+    batch = pa.RecordBatch.from_pydict(values)
+    with pytest.raises(InvalidOptionError, match="columns: a CSV of one column has no row for a null of 'value'"):
+        written([batch], batch.schema, "csv")
+    two = pa.RecordBatch.from_pydict({"entry_id": [1, 2, 3], **values})
+    assert len(from_csv(written([two], two.schema, "csv"))) == 3
+    full = pa.RecordBatch.from_pydict({"value": ["a", ""]})
+    assert written([full], full.schema, "csv") == b'"value"\n"a"\n""\n'
+
+
+def test_no_row_vanishes_where_there_are_no_columns() -> None:
+    batch = messages(3).select([])
+    for kind in ("parquet", "csv"):
+        with pytest.raises(InvalidOptionError, match=r"columns: .* has no rows without a column"):
+            written([batch], batch.schema, kind)
+    assert written([batch, batch], batch.schema, "jsonl") == b"{}\n" * 6
+    assert pa.ipc.open_file(written([batch, batch], batch.schema, "arrow")).read_all().num_rows == 6
 
 
 def test_an_empty_text_and_none_differ_in_csv() -> None:

@@ -235,7 +235,9 @@ def json_text(batch: pa.RecordBatch) -> str:
 
 
 def csv_text(batch: pa.RecordBatch) -> str:
-    (_, row, _) = csv.reader(io.StringIO(written(batch, "csv").decode(), newline=""))
+    # A null of a single column is none of a CSV.
+    beside = pa.RecordBatch.from_arrays([pa.array([0, 1]), *batch.columns], ["n", *batch.schema.names])
+    (_, (_, *row), _) = csv.reader(io.StringIO(written(beside, "csv").decode(), newline=""))
     return "".join(row) or NOTHING
 
 
