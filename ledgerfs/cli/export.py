@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ledgerfs.cli.commands import command
-from ledgerfs.cli.notices import announce_compiling, say_left_out
+from ledgerfs.cli.notices import announce_compiling, say_left_out, say_undecodable_before
 from ledgerfs.cli.options import bucket_argument
 from ledgerfs.cli.output import human_size, progress, say
 from ledgerfs.cli.parameter_types import LocalPath
@@ -37,7 +37,8 @@ def export(
 
     A file is whole or not there. Run it again after an interruption, or when the topic has grown: finished files are kept.
 
-    Exit code 1: damaged entries are missing in the files, or values that could not be decoded, and were named.
+    Exit code 1: damaged entries are missing in the files, or values that could not be decoded, and were named. Values of messages that
+    name no schema are null, which is said, and no error.
 
     \b
     Examples:
@@ -59,8 +60,7 @@ def export(
     is_damaged = say_left_out(report, report.undecodable)
     if report.skipped_before:
         say(f"{report.topic}: {report.skipped_before:,} damaged entries were left out before")
-    if report.undecodable_before:
-        say(f"{report.topic}: {report.undecodable_before:,} values were not decoded before")
+    say_undecodable_before(report)
     if report.held:
         ledgers = ", ".join(map(str, report.held[:_MOST_NAMED])) + (", …" if len(report.held) > _MOST_NAMED else "")
         say(

@@ -62,8 +62,9 @@ def head(
 
     Values are decoded by the topic's schema if one is saved in the bucket (ledgerfs schemas), unless --values says otherwise; with
     --values json they have the fields of all messages that are shown. Those that cannot be decoded are null, and all are bytes if the
-    saved schema itself cannot be used; standard error tells why, and the exit code is 1. Bytes are shown as text, with \\x.. for what is
-    not UTF-8 or would drive the terminal. Only as much is read as these messages take.
+    saved schema itself cannot be used; standard error tells why, and the exit code is 1. Those of messages that name no schema are null
+    as well, and told of, but are no error. Bytes are shown as text, with \\x.. for what is not UTF-8 or would drive the terminal. Only
+    as much is read as these messages take.
 
     \b
     Examples:

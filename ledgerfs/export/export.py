@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ledgerfs.bucket.topic import Topic
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.export.folder import Exported, ExportFolder
-from ledgerfs.export.identity import told_bucket
+from ledgerfs.export.identity import told_bucket, told_fields
 from ledgerfs.formats.local_paths import LocalPath, local_path
 from ledgerfs.formats.topic_names import split_partition
 from ledgerfs.ledgers.dialect import Progress
@@ -33,7 +33,7 @@ from ledgerfs.scan.options import OnCorrupt, OnEncrypted, OnUndecodable, Private
 from ledgerfs.scan.partitioned_scan import PartitionedScan
 from ledgerfs.scan.scan import Scan
 from ledgerfs.scan.topic_entries import Reach
-from ledgerfs.scan.value_reading import Undecodable, add_undecodable
+from ledgerfs.scan.value_reading import Undecodable, add_undecodable, counts_of
 from ledgerfs.tables.table_files import TABLE_KINDS, write_table
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ class ExportReport:
         Damaged entries left out of the kept files.
     undecodable
         Values that could not be decoded, of the files made now, by version and reason: null, or left out with ``on_undecodable="skip"``.
-    undecodable_before
-        How many errors of them are in the kept files.
+    undecodable_before, unnamed_before
+        How many errors of them are in the kept files, and how many values that no schema is named for, which are null.
     missing
         Ledgers of the topic of which the bucket has only a part; they have no files.
     held
@@ -81,6 +81,7 @@ class ExportReport:
     skipped_before: int = 0
     undecodable: list[Undecodable] = field(default_factory=list)
     undecodable_before: int = 0
+    unnamed_before: int = 0
     missing: Sequence[MissingLedger] = ()
     held: list[int] = field(default_factory=list)
 
@@ -223,6 +224,7 @@ class _Export:
             self.report.kept += judged.known.rows > 0
             self.report.skipped_before += judged.known.skipped
             self.report.undecodable_before += judged.known.undecodable
+            self.report.unnamed_before += judged.known.unnamed
             if judged.is_held:
                 self.report.held.append(one.ref.ledger_id)
         return found
@@ -234,10 +236,9 @@ class _Export:
         scan = replace(ledger.scan, part=part, on_read=self._tell)
         rows, size = self._write(ledger.name, scan)
         skipped = sum(one.last_entry - one.first_entry + 1 for one in scan.skipped)
-        undecodable = sum(one.count for one in scan.undecodable if one.is_error)
         ref, state = ledger.ref, ledger.topic.of(scan.basis)
         claims = (ref.last_entry, ref.length, ref.created_ms)
-        exported = Exported(ref.version, rows, size, skipped, scan.basis, state, *claims, undecodable)
+        exported = Exported(ref.version, rows, size, skipped, scan.basis, state, *claims, *counts_of(scan.undecodable))
         self._folder.record(ledger.name, exported)
         self.report.skipped += scan.skipped
         self.report.incomplete += scan.incomplete
@@ -268,7 +269,7 @@ class _Export:
 
 def _contents_of(topic: Topic, scan: Scan, kind: str, private_keys: Iterable[str]) -> dict[str, Any]:
     """Return the options that decide the contents of the files, as JSON values; of keys their names."""
-    options = asdict(scan.options) | {"columns": scan.schema.names, "transactions": scan.transactions}
+    options = asdict(scan.options) | {"columns": scan.message_columns, "transactions": scan.transactions}
     return {
         "bucket": told_bucket(topic.bucket),
         "topic": topic.name,
@@ -281,5 +282,5 @@ def _contents_of(topic: Topic, scan: Scan, kind: str, private_keys: Iterable[str
         "clock_slack_ms": scan.clock_slack_ms,
         "private_keys": sorted(private_keys),
         # Folders of bytes say nothing of values, as those of earlier versions.
-        **({} if scan.values is None else scan.values.described),
+        **({} if scan.values is None else {**scan.values.described, "fields": told_fields(scan.values.type)}),
     }

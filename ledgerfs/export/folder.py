@@ -57,8 +57,8 @@ class Exported:
         Other ledgers that its rows depend on (`Scan.basis`), and their state then.
     last_entry, length, created_ms
         As in `LedgerRef`, to tell its copies from other ledgers of its id; -1, -1 and None in records that did not note them.
-    undecodable
-        Values that could not be decoded, and are null or left out.
+    undecodable, unnamed
+        Values that could not be decoded, and are null or left out, and those that no schema is named for, which are null.
 
     """
 
@@ -72,6 +72,7 @@ class Exported:
     length: int = -1
     created_ms: int | None = None
     undecodable: int = 0
+    unnamed: int = 0
 
     def is_of(self, ref: LedgerRef) -> bool:
         """Whether it is the record of this ledger, or of a copy of it, as far as is known."""

@@ -3,7 +3,7 @@
 What cannot be decoded is null, left out or an error, and counted by version and reason.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -102,6 +102,15 @@ class ValueReading:
 def _message_id(batch: pa.RecordBatch, row: int) -> str:
     ledger, entry, index = (batch[name][row].as_py() for name in IDENTITY)
     return f"{ledger}:{entry}" if index is None else f"{ledger}:{entry}:{index}"
+
+
+def counts_of(undecodable: Iterable[Undecodable]) -> tuple[int, int]:
+    """Return how many errors there are, and how many values that no schema is named for."""
+    errors = unnamed = 0
+    for one in undecodable:
+        errors += one.count * one.is_error
+        unnamed += one.count * (not one.is_error)
+    return errors, unnamed
 
 
 def add_undecodable(undecodable: list[Undecodable], new: Undecodable) -> None:

@@ -25,6 +25,11 @@ def rows(folder: Path) -> list[Any]:
     return found
 
 
+def make(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
 def test_all_files_have_one_type_and_a_later_ledger_may_change_it(tmp_path: Path) -> None:
     url, out = put(tmp_path / "b", [{"a": 1}], [{"b": [2]}, None]), tmp_path / "out"
     report = export_topic(open_bucket(url).topic(EVENTS), out, "parquet", values="json")
@@ -35,8 +40,11 @@ def test_all_files_have_one_type_and_a_later_ledger_may_change_it(tmp_path: Path
     put_in_folder(tmp_path / "b", ledger(4, {"a": 2.5, "c": True}))
     topic = open_bucket(url).topic(EVENTS)
     before = rows(out)
-    with pytest.raises(InvalidOptionError, match="schema_version"):
+    told = r"with other fields of values \(new: value.c; changed: value.a \(int64 before, double now\)\); take"
+    with pytest.raises(InvalidOptionError, match=told):
         export_topic(topic, out, "parquet", values="json")
+    with pytest.raises(InvalidOptionError, match=r"other on_undecodable, and other fields of values \(new: value.c;"):
+        export_topic(topic, out, "parquet", values="json", on_undecodable="null")
     assert rows(out) == before
     report = export_topic(topic, out, "parquet", values="json", overwrite=True)
     assert report.written == 4
@@ -49,6 +57,16 @@ def test_all_files_have_one_type_and_a_later_ledger_may_change_it(tmp_path: Path
         open_bucket(url).topic(EVENTS), tmp_path / "given", "parquet", values="json", schema_version=kind
     )
     assert (report.written, report.kept) == (1, 4)
+
+
+def test_a_late_ledger_may_change_the_order_of_fields(tmp_path: Path) -> None:
+    url, out = put_in_folder(make(tmp_path / "b"), ledger(5, {"a": 1, "b": {"c": 2, "d": 3}})), tmp_path / "out"
+    for flatten in (False, True):
+        export_topic(open_bucket(url).topic(EVENTS), out / str(flatten), "jsonl", values="json", flatten=flatten)
+    put_in_folder(tmp_path / "b", ledger(4, {"b": {"d": 1}}))
+    for flatten in (False, True):
+        with pytest.raises(InvalidOptionError, match=r"with other fields of values \(in another order\); take"):
+            export_topic(open_bucket(url).topic(EVENTS), out / str(flatten), "jsonl", values="json", flatten=flatten)
 
 
 def test_partitions_have_one_type(tmp_path: Path) -> None:

@@ -8,13 +8,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ledgerfs import Bucket
+from ledgerfs import Bucket, open_bucket
 from ledgerfs.errors import InvalidOptionError, UndecodableValueError
 from ledgerfs.export.export import export_topic
 from ledgerfs.export.folder import RECORD_NAME
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.schemas.saved_schemas import SavedSchemas
 from tests.support.commands import run
+from tests.support.entries import frame, metadata
+from tests.support.ledgers import CREATED_MS, offload, put_in_folder
 from tests.support.typed_golden import bucket_with_schemas
 
 EVOLVED = "public/typed/avro-evolved"
@@ -63,7 +65,9 @@ def test_with_other_schemas_it_is_another_export(typed: Bucket, tmp_path: Path) 
     }
     version = SchemaVersion(3, SchemaInfo("AVRO", json.dumps(newer).encode()), 1_900_000_000_000)
     SavedSchemas(typed.raw_store).add(topic.name, [version])
-    with pytest.raises(InvalidOptionError, match=r"with other .*schemas"):
+    with pytest.raises(
+        InvalidOptionError, match=r"with other schema_version, schemas, and other fields .*new: value.more"
+    ):
         export_topic(topic, out, "parquet", values="typed")
     assert "more" not in pq.read_schema(next(out.glob("*.parquet"))).field("value").type.names
     after = export_topic(topic, out, "parquet", values="typed", overwrite=True, on_undecodable="null")
@@ -83,6 +87,20 @@ def test_values_that_cannot_be_decoded_are_counted_and_kept_in_mind(typed: Bucke
         assert (again.rows, again.undecodable, again.undecodable_before) == (0, [], 66)
         with pytest.raises(InvalidOptionError, match="on_undecodable"):
             export_topic(topic, tmp_path / choice, "jsonl", values="typed")
+
+
+def test_values_without_a_version_are_told_of_in_every_run(tmp_path: Path) -> None:
+    orders = "public/default/orders"
+    fields = metadata(sequence_id=1, publish_time_ms=CREATED_MS)
+    url = put_in_folder(tmp_path, offload([frame(fields, b"x"), frame(fields, b"y")], 1))
+    schema = SchemaVersion(0, SchemaInfo("INT64"), CREATED_MS)
+    SavedSchemas(open_bucket(url).raw_store).add(orders, [schema])
+    out = str(tmp_path / "out")
+    given = ("export", url, orders, out, "--values", "typed", "--format", "jsonl", "--columns", "value")
+    assert b"2 values are not decoded, the first is of message 1:0: it names no schema" in run(*given).stderr
+    assert b"2 values were not decoded before: their messages name no schema" in run(*given).stderr
+    report = export_topic(open_bucket(url).topic(orders), Path(out), "jsonl", columns=["value"], values="typed")
+    assert (report.kept, report.undecodable_before, report.unnamed_before) == (1, 0, 2)
 
 
 def test_the_command_tells_of_them(typed: Bucket, tmp_path: Path) -> None:

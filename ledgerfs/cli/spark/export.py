@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ledgerfs.cli.commands import command
-from ledgerfs.cli.notices import say_left_out
+from ledgerfs.cli.notices import say_left_out, say_undecodable_before
 from ledgerfs.cli.options import json_option, parsed_options
 from ledgerfs.cli.output import human_size, print_json, say, show, table
 from ledgerfs.cli.parameter_types import Size
@@ -131,8 +131,7 @@ def _say_what_is_missing(topics: "Sequence[TopicExport]") -> bool:
         is_damaged |= topic.skipped_before + topic.undecodable_before > 0
         if topic.skipped_before:
             say(f"{topic.topic}: {topic.skipped_before:,} damaged entries were left out before")
-        if topic.undecodable_before:
-            say(f"{topic.topic}: {topic.undecodable_before:,} values were not decoded before")
+        say_undecodable_before(topic)
         if topic.held:
             ledgers = f"{topic.held[0]}" if len(set(topic.held)) == 1 else f"{min(topic.held)} to {max(topic.held)}"
             say(
@@ -174,6 +173,7 @@ def _as_json(done: "LakeExport") -> dict[str, Any]:
                 "incomplete": [asdict(incomplete) for incomplete in one.incomplete],
                 "undecodable": [asdict(value) for value in one.undecodable],
                 "undecodable_before": one.undecodable_before,
+                "unnamed_before": one.unnamed_before,
                 "missing": [lost.as_json() for lost in one.missing],
                 "outdated": one.outdated,
             }

@@ -52,8 +52,8 @@ class Unit:
         Damaged entries that were left out.
     files
         Empty if there are no messages.
-    undecodable
-        Values that could not be decoded, and are null or left out.
+    undecodable, unnamed
+        Values that could not be decoded, and are null or left out, and those that no schema is named for, which are null.
     schemas
         What told the schemas that they were decoded by from others then (`LedgerIds`); empty for bytes.
 
@@ -68,6 +68,7 @@ class Unit:
     files: tuple[LakeFile, ...]
     undecodable: int = 0
     schemas: str = ""
+    unnamed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +85,8 @@ class LakeState:
         units = [
             [numbers[one.managed_ledger], one.ledgers, one.versions, _told(one.basis), one.state, one.skipped,
              [[file.path, file.messages, file.size] for file in one.files],
-             # Earlier versions read units without it.
-             *([one.undecodable, one.schemas] if one.schemas else [one.undecodable] if one.undecodable else [])]
+             # Earlier versions read units without them.
+             *_told_values(one)]
             for one in self.units
         ]  # fmt: skip
         state = {"version": _VERSION, "contents": self.contents, "topics": names, "units": units}
@@ -254,6 +255,13 @@ def _sharing(units: list[Unit]) -> Iterable[list[Unit]]:
             groups.append([unit])
         ends = max(ends, unit.ledgers[-1])
     return groups
+
+
+def _told_values(unit: Unit) -> list[int | str]:
+    """Return what a unit notes of its values, as far as there is something to note."""
+    if unit.unnamed:
+        return [unit.undecodable, unit.schemas, unit.unnamed]
+    return [unit.undecodable, unit.schemas] if unit.schemas else [unit.undecodable] if unit.undecodable else []
 
 
 def _told(basis: Basis) -> Any:  # noqa: ANN401  (JSON)

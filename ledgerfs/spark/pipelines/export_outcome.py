@@ -8,7 +8,7 @@ from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.decode.entries import Skipped
-from ledgerfs.scan.value_reading import Undecodable
+from ledgerfs.scan.value_reading import Undecodable, counts_of
 from ledgerfs.spark.lake.state import LakeFile, LedgerIds, Unit
 from ledgerfs.spark.pipelines.export_request import ToDo
 from ledgerfs.spark.pipelines.export_task import RunResult
@@ -33,9 +33,9 @@ class TopicExport:
         Damaged entries left out now with ``on_corrupt="skip"``, and chunked messages of which chunks are missing.
     skipped_before
         Damaged entries left out of the kept files.
-    undecodable, undecodable_before
+    undecodable, undecodable_before, unnamed_before
         Values of the files written now that could not be decoded, of each scan by version and reason; how many errors of them are in
-        the kept files.
+        the kept files, and how many values that no schema is named for.
     missing
         Missing ledgers, which ``on_corrupt="skip"`` leaves out.
     held
@@ -55,6 +55,7 @@ class TopicExport:
     skipped_before: int = 0
     undecodable: list[Undecodable] = field(default_factory=list)
     undecodable_before: int = 0
+    unnamed_before: int = 0
     missing: list[MissingLedger] = field(default_factory=list)
     held: list[int] = field(default_factory=list)
     outdated: list[str] = field(default_factory=list)
@@ -123,6 +124,7 @@ class ExportOutcome:
             topic.kept += len(unit.files)
             topic.skipped_before += unit.skipped
             topic.undecodable_before += unit.undecodable
+            topic.unnamed_before += unit.unnamed
         for unit in todo.work.held:
             made._topic(unit.managed_ledger).held.extend(unit.ledgers)
         for unit in todo.work.outdated:
@@ -157,9 +159,9 @@ class ExportOutcome:
         topic.incomplete.extend(result.incomplete)
         topic.undecodable.extend(result.undecodable)
         skipped = sum(one.last_entry - one.first_entry + 1 for one in result.skipped)
-        undecodable = sum(one.count for one in result.undecodable if one.is_error)
+        undecodable, unnamed = counts_of(result.undecodable)
         versions = tuple(map(ledgers.version, refs))
         basis = result.basis
         state = "" if basis.is_final else ledgers.topic(run.managed_ledger).of(basis)
-        of_values = (undecodable, ledgers.schemas(run.managed_ledger))
+        of_values = (undecodable, ledgers.schemas(run.managed_ledger), unnamed)
         self.units.append(Unit(run.managed_ledger, ids, versions, basis, state, skipped, tuple(files), *of_values))

@@ -9,7 +9,7 @@ from typing import Any
 from ledgerfs.bucket.partition_plan import DEFAULT_PARTITION_BYTES, PartitionPlan, plan_partitions, within
 from ledgerfs.bucket.wanted_topics import wanted_ledgers
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs.export.identity import told_bucket
+from ledgerfs.export.identity import told_bucket, told_fields
 from ledgerfs.ledgers.dialects_known import AUTO
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
 from ledgerfs.scan.options import of_bytes, require_choices, require_of_parts
@@ -180,7 +180,7 @@ def _told_values(values: QueryValues, columns: Sequence[str], scan: Mapping[str,
     if isinstance(version, int | str):
         told["schema_version"] = version
     types = "".join(f"{one.name}: {one.type}\n" for one in values.message_schema(columns))
-    return {**told, "types": sha256(types.encode()).hexdigest()}
+    return {**told, "fields": told_fields(shown.type), "types": sha256(types.encode()).hexdigest()}
 
 
 def _key(source: object) -> object:
