@@ -372,7 +372,38 @@ def test_schemas_of_which_no_values_are_written(schema: SchemaInfo, text: str) -
         TypedRows.of(pa.schema([("value", pa.null())]), schema, 0)
 
 
-def test_a_field_named_value_is_the_value_where_it_is_not_the_whole() -> None:
-    schema = record(("value", "int"), ("other", ["null", "int"]))
-    for columns in ({"value": [1]}, {"value": [1], "other": [None]}, {"value": [{"value": 1}]}):
+def test_a_field_named_value_is_value_beside_others_and_value_value_alone() -> None:
+    schema = record(("value", ["null", "int"]), ("other", ["null", "int"]))
+    whole = pa.array([{"value": 1}], pa.struct([("value", pa.int64())]))
+    for columns in (
+        {"value_value": [1]},
+        {"value": [1], "other": [None]},
+        {"value_value": [1], "other": [None]},
+        {"value": whole},
+    ):
         assert decoded(schema, encoded(schema, pa.table(columns))).to_pylist() == [{"value": 1, "other": None}]
+    both = record(("value", ["null", "int"]), ("value_value", ["null", "int"]))
+    for columns, values in (({"value_value": [1]}, (None, 1)), ({"value_value_value": [1]}, (1, None))):
+        assert decoded(both, encoded(both, pa.table(columns))).to_pylist() == [
+            dict(zip(("value", "value_value"), values, strict=True))
+        ]
+    # A record that is the field is no record that is the value.
+    inner = record(("value", ["null", {"type": "record", "name": "S", "fields": [{"name": "a", "type": "int"}]}]))
+    assert decoded(inner, encoded(inner, pa.table({"value_value": [{"a": 1}]}))).to_pylist() == [{"value": {"a": 1}}]
+    with pytest.raises(InvalidRowsError, match="the field of that name is the column 'value_value'"):
+        encoded(inner, pa.table({"value": [{"a": 1}]}))
+
+
+@pytest.mark.parametrize("kind", [pa.null(), pa.struct([("value", pa.float64())])], ids=str)
+def test_a_column_value_alone_is_the_whole_also_of_a_record_with_such_a_field(kind: pa.DataType) -> None:
+    schema = record(("unit", ["null", "string"]), ("value", ["null", "double"]))
+    assert encoded(schema, pa.table({"value": pa.nulls(2, kind), "key": ["a", "b"]})) == [None, None]
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.string(), pa.struct([("a", pa.int32())])], ids=str)
+def test_a_column_value_that_is_no_whole_value_names_the_field(kind: pa.DataType) -> None:
+    schema = record(("unit", ["null", "string"]), ("value", ["null", "double"]))
+    with pytest.raises(
+        InvalidRowsError, match="alone it is the whole value, and the field of that name is the column 'value_value'"
+    ):
+        encoded(schema, pa.table({"value": pa.nulls(2, kind), "key": ["a", "b"]}))

@@ -1,6 +1,8 @@
 """Rows whose values are columns, as rows of the message table: payloads, and the number of their schema.
 
-The value is a column ``value``, or (as a scan with ``flatten=True`` gives them) each column that is none of messages is a field of it.
+The value is a column ``value``, or (as a scan with ``flatten=True`` gives them) each column that is none of messages is a field of it. A
+column ``value`` alone is always the whole value. Beside columns of other fields it is the field of that name, which alone is
+``value_value``.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,11 +23,13 @@ from ledgerfs.messages.encode.text_columns import from_base64
 from ledgerfs.messages.encode.values.avro_arrays import arrow_type, record_array
 from ledgerfs.messages.encode.values.places import Place
 from ledgerfs.messages.encode.values.value_encoders import ValueEncoder, encoder_of
-from ledgerfs.messages.text.field_columns import BASE64_SUFFIX, fields_by_column, is_in_base64
+from ledgerfs.messages.text.field_columns import BASE64_SUFFIX, columns_of_fields, fields_by_column, is_in_base64
 from ledgerfs.messages.text.json_values import valid_of
 
 _OF_MESSAGES = frozenset((*INPUT_COLUMNS, *IGNORED_COLUMNS)) - {"value"}
 _BESIDE = [*(one for one in MESSAGE_SCHEMA if one.name != "value"), pa.field("deliver_at_time", pa.null())]
+_VALUE = pa.field("value", pa.null())
+"""The column of whole values, which a table of fields does not have."""
 _REPLACED = ("value", "schema_version")
 
 
@@ -117,15 +121,13 @@ class TypedRows:
 def _fields_of(given: pa.Schema, record: Record | None, left_out: Sequence[str]) -> dict[str, str] | None:
     """Return the columns of the fields; None if there is a column of values."""
     others = [name for name in given.names if name not in _OF_MESSAGES]
-    if record is None or (others == ["value"] and not _is_field(given.field("value").type, record)):
-        if "value" not in others:
-            raise InvalidRowsError("there is no such column; it has the values", key="value")
-        for name in others:
-            if name != "value":
-                raise InvalidRowsError("no column of messages, and values of this schema have no fields", key=name)
+    if record is None or others == ["value"]:
+        _require_whole(given, others, record)
         return None
     present = {*given.names, *left_out}
-    by_column = fields_by_column(arrow_type(record), [one for one in _BESIDE if one.name in present], _BESIDE)
+    whole = [] if "value" in others else [_VALUE]
+    beside = [one for one in _BESIDE if one.name in present]
+    by_column = fields_by_column(arrow_type(record), [*beside, *whole], [*_BESIDE, *whole])
     found = _columns_by_field(given.field, others, record, by_column)
     for column, name in by_column.items():
         if name in _OF_MESSAGES and name in present and name not in found:
@@ -177,7 +179,18 @@ def _plain(field: str, column: pa.Array, place: Place) -> pa.Array:
         raise
 
 
-def _is_field(kind: pa.DataType, record: Record) -> bool:
-    """Whether a column ``value``, the only one, is the field of that name, and not the whole."""
-    names = [one.name for one in record.fields]
-    return "value" in names and not (pt.is_struct(kind) and {one.name for one in kind} <= set(names))
+def _require_whole(given: pa.Schema, others: Sequence[str], record: Record | None) -> None:
+    """Raise `InvalidRowsError` if there are fields, or no whole values: a field that is named ``value`` is none, also if it is null."""
+    if "value" not in others:
+        raise InvalidRowsError("there is no such column; it has the values", key="value")
+    for name in others:
+        if name != "value":
+            raise InvalidRowsError("no column of messages, and values of this schema have no fields", key=name)
+    names = [] if record is None else [one.name for one in record.fields]
+    kind = given.field("value").type
+    is_struct = pt.is_struct(kind) and not set(names).isdisjoint(one.name for one in kind)
+    if record is not None and "value" in names and not (is_struct or pt.is_null(kind)):
+        columns = columns_of_fields(arrow_type(record), [*_BESIDE, _VALUE])
+        field = columns[names.index("value")]
+        reason = f"a column of {kind}; alone it is the whole value, and the field of that name is the column {field!r}"
+        raise InvalidRowsError(reason, key="value")
