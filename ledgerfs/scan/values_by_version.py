@@ -60,6 +60,9 @@ class ValuesByVersion:
                 yield self._without(batch, rows, number, "it names no schema: its value is bytes", is_error=False)
                 continue
             known = [self.schemas.versions[place] for place in generations]
+            if number in self._generations and self.schemas.may_be_deleted(number):
+                yield self._without(batch, rows, number, self._why_unknown(number, AMBIGUOUS))
+                continue
             writers = writers_of(known, published if rows.size == published.size else published[rows])
             for writer, among in _rows_of_each(writers):
                 chosen = rows if among.size == rows.size else rows[among]
@@ -81,7 +84,10 @@ class ValuesByVersion:
         if number == ODD_VERSION:
             return "it names its schema in a way that is not Pulsar's"
         if writer == AMBIGUOUS:
-            several = "was given again within seconds of it, is another one in another cluster, or is another one for imported rows"
+            several = (
+                "was given again within seconds of it, is another one in another cluster, or is (or may be, where it was deleted) "
+                "another one for imported rows"
+            )
             return f"its schema, version {number}, {several}: it may be either"
         if number in self._generations:
             return (

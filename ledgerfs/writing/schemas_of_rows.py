@@ -1,9 +1,9 @@
 """Which version of its topic's schema rows are written with, and that it stays what it is: readers decode them by its number.
 
-The schema is saved beside the bucket before the ledger appears. Of one number there is one object for the schemas of written rows, which
-only one writer can create; every writer reads back what is saved, and its ledger appears only if nothing contradicts its schema. A
-contradiction that is saved later (the cluster's schema, by ``ledgerfs schemas save``) makes reading such rows an error, and
-never wrong values.
+The schema is saved beside the bucket before the ledger appears, also where it is given by hand: that may be taken back. Of one number there
+is one object for the schemas of written rows, which only one writer can create; every writer reads back what is saved, and its ledger
+appears only if nothing contradicts its schema. A contradiction that is saved later (the cluster's schema, by ``ledgerfs schemas save``)
+makes reading such rows an error, and never wrong values.
 """
 
 import time
@@ -45,22 +45,24 @@ class SchemaOfRows:
         if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
             raise InvalidOptionError("expected the number of a version", key=f"schema version {version!r}")
         name = schema_owner(topic).topic
-        known = bucket.schemas_of(name)
+        saved = SavedSchemas(bucket.raw_store).versions(name)
+        known = TopicSchemas.of(saved)
         if version is None:
             version = _version_in(known, schema)
         if version is None:
-            if known.versions or _has_ledgers(catalog, name):
+            has_versions = any(one.version != ANY_VERSION for one in known.versions)
+            if has_versions or _has_ledgers(catalog, name):
                 what = (
                     "none of the saved schemas of the topic is this one"
-                    if known.versions
-                    else "no schema of this topic is saved, but it has ledgers"
+                    if has_versions
+                    else "no version of this topic's schema is saved, but it has ledgers"
                 )
                 raise InvalidOptionError(f"has to be given: {what}, so nothing tells its number", key="schema version")
             version = 0
         if not 0 <= version <= LARGEST_VERSION:
             raise InvalidOptionError("expected the number of a version, from 0 on", key=f"schema version {version}")
         made = cls(name, schema, version)
-        made._require_same(known)
+        made._require_same(saved)
         return made
 
     def save(self, bucket: Bucket, earliest_ms: int | None) -> None:
@@ -69,38 +71,54 @@ class SchemaOfRows:
         Raises `SchemaConflictError` if the number has another schema by now, and `InvalidRowsError` for rows that are older than what is
         saved of it: readers take such a number for one of a schema before. Also the errors of `SavedSchemas.add`.
         """
-        self._require_same(bucket.schemas_of(self.topic))
-        saved = SavedSchemas(bucket.raw_store)
-        saved.add(self.topic, [self._told(saved.version(self.topic, self.version))])
-        known = bucket.schemas_of(self.topic)
-        self._require_same(known)
-        self._require_known(known.numbered(self.version), earliest_ms)
+        store = SavedSchemas(bucket.raw_store)
+        before = store.versions(self.topic)
+        self._require_same(before)
+        store.add(self.topic, [self._told(before)])
+        saved = store.versions(self.topic)
+        self._require_same(saved)
+        self._require_known(TopicSchemas.of(saved).numbered(self.version), earliest_ms)
 
     def _told(self, saved: Sequence[SchemaVersion]) -> SchemaVersion:
         """Return what is saved of the schema.
 
         It is saved even where the cluster's equal one is: the cluster may have given the number to another schema by now, which nobody has
-        saved yet. Then it says nothing of the time before that one: the number may have meant another schema.
+        saved yet. Then it says nothing of the time before that one: the number may have meant another schema. Times that are given by hand
+        may be taken back.
         """
-        times = [one.timestamp_ms for one in saved if one.timestamp_ms is not None and not one.is_deletion]
+        of_number = [one for one in saved if one.version == self.version and not one.is_by_hand and not one.is_deletion]
+        times = [one.timestamp_ms for one in of_number if one.timestamp_ms is not None]
         return SchemaVersion(
             self.version, self.schema, min(times, default=None), source=BY_IMPORT, saved_ms=int(time.time() * 1000)
         )
 
-    def _require_same(self, known: TopicSchemas) -> None:
-        for one in known.numbered(self.version):
+    def _require_same(self, saved: Sequence[SchemaVersion]) -> None:
+        """Raise `SchemaConflictError` if messages of the number have another schema, or may have one that nobody knows."""
+        known = TopicSchemas.of(saved)
+        in_effect = known.numbered(self.version)
+        # There is only one: rows of another schema would be read by it as soon as what is given by hand is taken back.
+        hidden = [one for one in saved if one.version == self.version and one.is_by_import and one not in in_effect]
+        for one in (*in_effect, *hidden):
             if not one.schema.means_the_same(self.schema):
+                hides = "what is given by hand hides it, and may be taken back; name another number"
                 source = f" ({one.source})" if one.source else ""
-                raise SchemaConflictError(
-                    f"schema version {self.version} is another one, of type {one.schema.type}{source}; name the number of this schema",
-                    key=self.topic,
-                )
+                advice = hides if one in hidden else "name the number of this schema"
+                raise self._conflict(f"is another one, of type {one.schema.type}{source}; {advice}")
+        if known.may_be_deleted(self.version):
+            raise self._conflict(
+                "is not known, and hidden by a deletion that is: messages may have it. Name a number beyond that, or give it by hand"
+            )
+        if in_effect and all(one.is_by_hand and one.timestamp_ms is not None for one in in_effect):
+            raise self._conflict(
+                "is given by hand as of a time alone; give it without that time, or name another number"
+            )
+
+    def _conflict(self, reason: str) -> SchemaConflictError:
+        return SchemaConflictError(f"schema version {self.version} {reason}", key=self.topic)
 
     def _require_known(self, generations: Sequence[SchemaVersion], earliest_ms: int | None) -> None:
         if not generations:
-            raise SchemaConflictError(
-                f"schema version {self.version} was taken back while rows were written with it", key=self.topic
-            )
+            raise self._conflict("was removed while rows were written with it")
         times = [one.timestamp_ms for one in generations]
         since = min((one for one in times if one is not None), default=None)
         if None in times or since is None or earliest_ms is None or earliest_ms + REGISTRATION_SLACK_MS >= since:
@@ -114,12 +132,9 @@ class SchemaOfRows:
 
 def _version_in(known: TopicSchemas, schema: SchemaInfo) -> int | None:
     """Return the latest number of an equal schema; None if there is none, or a deletion hides it from Pulsar's readers."""
-    hidden = max((one.version for one in known.versions if one.is_deletion), default=-1)
     for one in reversed(known.versions):
-        if one.version > hidden and one.schema.means_the_same(schema):
+        if one.version > known.last_deletion and one.schema.means_the_same(schema):
             return one.version
-    if [one.version for one in known.versions] == [ANY_VERSION] and known.versions[0].schema.means_the_same(schema):
-        return 0
     return None
 
 

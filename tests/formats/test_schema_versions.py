@@ -210,3 +210,30 @@ def test_versions_that_follow_change_no_earlier_value_of_one_reader() -> None:
     assert before.digest not in reused.digests_alike(1)
     corrected = TopicSchemas((by_hand(0, "other"), first[1]))
     assert before.digest not in corrected.digests_alike(1)
+
+
+def test_an_imported_schema_and_the_clusters_are_both_known_also_without_times() -> None:
+    of_import, of_cluster = version(0, "b", source=BY_IMPORT), version(0, "a", source="http://a")
+    for saved in ([of_import, of_cluster], [of_cluster, of_import]):
+        known = TopicSchemas.of(saved).numbered(0)
+        assert known == [of_import, of_cluster]
+        assert places(known, HOUR) == [AMBIGUOUS]
+
+
+def test_what_was_taken_back_does_not_make_an_imported_schema_older() -> None:
+    known = [version(0, registered=HOUR), version(1, source=BY_IMPORT)]
+    assert TopicSchemas.of(known).latest == known[1]
+    assert TopicSchemas.of([*known, by_hand(1), by_hand(1, saved_ms=1, is_deletion=True)]).latest == known[1]
+
+
+def test_what_rows_alone_have_may_be_another_schema_that_was_deleted() -> None:
+    known = [version(0, source=BY_IMPORT), version(1, registered=HOUR), version(3, source=BY_IMPORT)]
+    deletion = version(2, is_deletion=True)
+    assert not TopicSchemas.of(known).may_be_deleted(0)
+    after = TopicSchemas.of([*known, deletion])
+    assert [after.may_be_deleted(number) for number in range(4)] == [True, False, True, False]
+    assert not TopicSchemas.of([*known, deletion, by_hand(0)]).may_be_deleted(0)
+    assert (
+        TopicSchemas.of([deletion, by_hand(0)]).digest
+        != TopicSchemas.of([deletion, version(0, "mine", source=BY_IMPORT)]).digest
+    )

@@ -19,7 +19,7 @@ from ledgerfs.errors import (
     SchemaConflictError,
     UndecodableValueError,
 )
-from ledgerfs.formats.schemas.schema_info import BY_HAND, SchemaInfo, SchemaVersion
+from ledgerfs.formats.schemas.schema_info import ANY_VERSION, BY_HAND, BY_IMPORT, SchemaInfo, SchemaVersion
 from ledgerfs.schemas.saved_schemas import SavedSchemas
 from ledgerfs.spark.source.spark_types import SparkColumns, Unheld
 from ledgerfs.writing.imports import import_rows
@@ -120,11 +120,23 @@ def test_json_and_primitives(bucket: Bucket) -> None:
     assert [one.version for one in bucket.topic("public/default/n").schema_versions()] == [3]
 
 
-def save(bucket: Bucket, number: int, schema: Any, registered_ms: int | None = None, source: str = "http://a") -> None:
-    version = SchemaVersion(
-        number, SchemaInfo("AVRO", json.dumps(schema).encode()), registered_ms, source=source, saved_ms=1
-    )
-    SavedSchemas(bucket.raw_store).add(ORDERS, [version])
+def save(
+    bucket: Bucket,
+    number: int,
+    schema: Any,
+    registered_ms: int | None = None,
+    source: str = "http://a",
+    topic: str = ORDERS,
+    saved_ms: int = 1,
+) -> None:
+    """Save a schema, or that it was deleted or taken back (None)."""
+    info = SchemaInfo("NONE") if schema is None else SchemaInfo("AVRO", json.dumps(schema).encode())
+    version = SchemaVersion(number, info, registered_ms, schema is None, source, saved_ms)
+    SavedSchemas(bucket.raw_store).add(topic, [version])
+
+
+def take_back(bucket: Bucket, number: int = 0) -> None:
+    save(bucket, number, None, source=BY_HAND, saved_ms=2)
 
 
 def test_the_number_is_that_of_the_equal_schema(bucket: Bucket) -> None:
@@ -145,13 +157,71 @@ def test_the_number_is_that_of_the_equal_schema(bucket: Bucket) -> None:
 
 def test_what_a_deletion_hides_is_not_the_number(bucket: Bucket) -> None:
     save(bucket, 0, OURS, 1000)
-    SavedSchemas(bucket.raw_store).add(
-        ORDERS, [SchemaVersion(1, SchemaInfo("NONE"), 2000, is_deletion=True, source="http://a")]
-    )
+    save(bucket, 1, None, 2000)
     with pytest.raises(InvalidOptionError, match="has to be given"):
         import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, schema=OURS)
     save(bucket, 2, OURS, 3000)
     assert import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, schema=OURS).schema_version == 2
+
+
+def test_numbers_that_a_deletion_hides_are_refused_unless_somebody_says_what_they_mean(bucket: Bucket) -> None:
+    save(bucket, 1, None, 2000)
+    rows = pa.Table.from_pylist(ROWS)
+    for number in (0, 1):
+        with pytest.raises(
+            SchemaConflictError, match=f"schema version {number} is not known, and hidden by a deletion"
+        ):
+            import_rows(bucket, rows, ORDERS, schema=OURS, schema_version=number)
+    assert not bucket.refresh().topics()
+    import_rows(bucket, rows, ORDERS, schema=OURS, schema_version=2)
+    save(bucket, 0, OURS, source=BY_HAND)
+    import_rows(bucket, rows, ORDERS, schema=OURS, schema_version=0)
+    assert read(bucket) == [*ROWS, *ROWS]
+    take_back(bucket)
+    with pytest.raises(UndecodableValueError, match=r"it may be either"):
+        read(bucket)
+    # One for any version tells nothing of rows whose schema is known.
+    save(bucket, ANY_VERSION, THEIRS, source=BY_HAND)
+    assert read(bucket, on_undecodable="null") == [*ROWS, None, None]
+    save(bucket, 0, OURS, 1000)
+    assert read(bucket) == [*ROWS, *ROWS]
+
+
+def test_a_deletion_that_is_saved_later_makes_rows_before_it_an_error(bucket: Bucket) -> None:
+    import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, schema=OURS)
+    save(bucket, 3, None, 2000)
+    with pytest.raises(UndecodableValueError, match=r"may be, where it was deleted"):
+        read(bucket)
+
+
+def test_rows_stay_what_they_are_when_the_schema_by_hand_is_taken_back(bucket: Bucket) -> None:
+    save(bucket, 0, OURS, source=BY_HAND)
+    import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, schema=OURS)
+    take_back(bucket)
+    assert read(bucket) == ROWS
+    assert [(one.version, one.source) for one in bucket.topic(ORDERS).schema_versions()] == [(0, BY_IMPORT)]
+    save(bucket, 0, THEIRS, 1000)
+    with pytest.raises(UndecodableValueError, match="it may be either"):
+        read(bucket)
+
+
+def test_a_number_under_which_other_rows_were_written_is_refused_also_where_one_by_hand_hides_that(
+    bucket: Bucket,
+) -> None:
+    save(bucket, 0, THEIRS, source=BY_IMPORT)
+    save(bucket, 0, OURS, source=BY_HAND)
+    with pytest.raises(SchemaConflictError, match="what is given by hand hides it, and may be taken back"):
+        import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, schema=OURS)
+    assert not bucket.refresh().topics()
+
+
+def test_a_number_that_is_known_by_hand_as_of_a_time_alone_is_refused(bucket: Bucket) -> None:
+    save(bucket, 0, OURS, 1000, source=BY_HAND)
+    with pytest.raises(SchemaConflictError, match="by hand as of a time alone"):
+        import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, schema=OURS)
+    save(bucket, 0, OURS, 2000)
+    import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, schema=OURS)
+    assert read(bucket) == ROWS
 
 
 def test_rows_older_than_what_the_cluster_registered_are_refused(bucket: Bucket) -> None:
@@ -170,9 +240,16 @@ def test_a_topic_whose_schemas_nobody_saved_needs_the_number(tmp_path: Path) -> 
     put_in_folder(tmp_path / "b", offload([b"x"]))
     bucket = open_bucket(str(tmp_path / "b"))
     (topic,) = bucket.topics()
-    with pytest.raises(InvalidOptionError, match="no schema of this topic is saved, but it has ledgers"):
+    with pytest.raises(InvalidOptionError, match="no version of this topic's schema is saved, but it has ledgers"):
         import_rows(bucket, pa.Table.from_pylist(ROWS), topic.name, schema=OURS)
     assert bucket.schemas_of(topic.name).versions == ()
+    # One for any version tells no number.
+    save(bucket, ANY_VERSION, OURS, source=BY_HAND, topic=topic.name)
+    with pytest.raises(InvalidOptionError, match="no version of this topic's schema is saved, but it has ledgers"):
+        import_rows(bucket, pa.Table.from_pylist(ROWS), topic.name, schema=OURS)
+    assert (
+        import_rows(bucket, pa.Table.from_pylist(ROWS), topic.name, schema=OURS, schema_version=7).schema_version == 7
+    )
 
 
 def test_what_fails_writes_nothing(bucket: Bucket) -> None:

@@ -46,8 +46,8 @@ class TopicSchemas:
 
         A schema that was given for any version (`ANY_VERSION`) is the first.
         """
-        in_effect = sorted(_in_effect(versions), key=lambda one: _age(one, versions))
-        return cls(tuple(in_effect))
+        in_effect = list(_in_effect(versions))
+        return cls(tuple(sorted(in_effect, key=lambda one: _age(one, in_effect, versions))))
 
     @property
     def latest(self) -> SchemaVersion | None:
@@ -64,6 +64,15 @@ class TopicSchemas:
     def numbered(self, number: int) -> list[SchemaVersion]:
         """Return the schemas that had a number, in their order."""
         return [one for one in self.versions if one.version == number and not one.is_deletion]
+
+    @property
+    def last_deletion(self) -> int:
+        """The number of the last deletion, which hides those before it; -1 without one."""
+        return max((one.version for one in self.versions if one.is_deletion), default=-1)
+
+    def may_be_deleted(self, number: int) -> bool:
+        """Whether messages of a number may have a schema that was deleted before it was saved: all that is known is what rows have."""
+        return number <= self.last_deletion and all(one.is_by_import for one in self.numbered(number))
 
     @property
     def digest(self) -> str:
@@ -95,6 +104,7 @@ class TopicSchemas:
                 one.version,
                 one.timestamp_ms,
                 one.is_deletion,
+                one.is_by_import,
                 one.schema.type,
                 sorted(one.schema.properties.items()),
             )
@@ -225,7 +235,9 @@ def _moment(one: SchemaVersion) -> tuple[int, bool, str]:
     return one.saved_ms or 0, one.is_deletion, repr(one)
 
 
-def _age(one: SchemaVersion, versions: Sequence[SchemaVersion]) -> tuple[float, int]:
+def _age(
+    one: SchemaVersion, in_effect: Sequence[SchemaVersion], versions: Sequence[SchemaVersion]
+) -> tuple[float, int]:
     """Return what orders versions by the time of their registration.
 
     Of a schema by hand nobody knows that: it is as old as what was saved of its number. If nothing was, it is younger than all if its
@@ -235,7 +247,7 @@ def _age(one: SchemaVersion, versions: Sequence[SchemaVersion]) -> tuple[float, 
     if one.timestamp_ms is not None:
         # Rows were written by what was registered then.
         return one.timestamp_ms, ANY_VERSION if one.is_by_import else one.version
-    if one.is_by_import and any(other.version == one.version and other is not one for other in versions):
+    if one.is_by_import and any(other.version == one.version and other is not one for other in in_effect):
         return -math.inf, one.version
     saved = [
         other.timestamp_ms for other in versions if other.version == one.version and other.timestamp_ms is not None
