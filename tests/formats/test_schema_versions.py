@@ -237,3 +237,11 @@ def test_what_rows_alone_have_may_be_another_schema_that_was_deleted() -> None:
         TopicSchemas.of([deletion, by_hand(0)]).digest
         != TopicSchemas.of([deletion, version(0, "mine", source=BY_IMPORT)]).digest
     )
+
+
+def test_a_deletion_changes_what_was_made_of_rows_before_it() -> None:
+    rows, deletion = version(0, source=BY_IMPORT), version(1, is_deletion=True)
+    before, after = TopicSchemas((rows,)), TopicSchemas((rows, deletion))
+    assert before.digest not in after.digests_alike("each")
+    saved = replace(rows, source="http://a")
+    assert TopicSchemas((saved,)).digest in TopicSchemas((saved, deletion)).digests_alike("each")

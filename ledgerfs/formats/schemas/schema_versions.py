@@ -90,7 +90,10 @@ class TopicSchemas:
     def _adds(self, count: int, version: object) -> bool:
         """Whether to the first versions only other numbers were added, and values are read as the same schema as before."""
         before, later = (TopicSchemas(part) for part in (self.versions[:count], self.versions[count:]))
-        if not {one.version for one in before.versions}.isdisjoint(one.version for one in later.versions):
+        numbers = {one.version for one in before.versions}
+        if not numbers.isdisjoint(one.version for one in later.versions):
+            return False
+        if any(self.may_be_deleted(number) != before.may_be_deleted(number) for number in numbers):
             return False
         return not isinstance(version, int | str) or before.meant_by(version) == self.meant_by(version)
 
