@@ -206,6 +206,10 @@ class Topic:
         As ``schema_version`` it spares a scan the reading of all values for their type; then fields that the type lacks are left out. The
         options are those of `scan`.
         """
+        if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 0):
+            raise InvalidOptionError(
+                "expected a number of values, 0 or more, or None for all of them", key=f"rows={rows!r}"
+            )
         # This imports numba and pyarrow.
         from ledgerfs.scan.json_documents import inferred_type
 

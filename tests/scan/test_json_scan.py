@@ -224,6 +224,14 @@ def test_versions_say_nothing(tmp_path: Path, version: Any) -> None:
         topic_of(tmp_path, *ORDERS).scan(values="json", schema_version=version)
 
 
+@pytest.mark.parametrize("rows", ["x", -1, True, 1.0])
+def test_rows_that_are_no_number(tmp_path: Path, rows: Any) -> None:
+    with pytest.raises(
+        InvalidOptionError, match=r"rows=.*: expected a number of values|expected a number of values.*rows="
+    ):
+        topic_of(tmp_path, *ORDERS).json_type(rows)
+
+
 def test_types_that_json_has_not(tmp_path: Path) -> None:
     topic = topic_of(tmp_path, *ORDERS)
     with pytest.raises(InvalidSchemaError):
