@@ -110,33 +110,62 @@ class Reader:
             raise ContradictionError
         if len(values) == 1:
             return self.read(values[0], value, around)
-        fitting = next((one for one in values if self._fits(self._written_as(one), value)), None)
-        if fitting is None and not isinstance(value, list | Given):
-            texts = [one for name in ("text", "decimal") for one in values if self._written_as(one) == name]
-            fitting = texts[0] if texts else None
-        if fitting is None:
+        given = _given(value)
+        fitting = [one for one in values if given in self._written_as(one)]
+        if not fitting and given not in ("object", "list"):
+            fitting = [one for one in values if self._is_text(one)]
+        if len(fitting) > 1 and all(one in _NUMBERS_IN_ORDER for one in fitting):
+            exact = {"int": "int long double", "long": "long", "real": "double"}[given].split()
+            fitting = ([one for one in fitting if one in exact] or sorted(fitting, key=_NUMBERS_IN_ORDER.index))[:1]
+        if len(fitting) != 1:
             raise ContradictionError
-        read = self.read(fitting, value, around)
-        return {_name_of(one): read if one is fitting else None for one in values}
+        read = self.read(fitting[0], value, around)
+        return {_name_of(one): read if one is fitting[0] else None for one in values}
 
-    def _written_as(self, kind: Any) -> str:
+    def _written_as(self, kind: Any) -> tuple[str, ...]:
+        """Return what values of a type may be."""
         kind = self.named.get(kind, kind) if isinstance(kind, str) else kind
         if isinstance(kind, dict) and kind.get("logicalType") == "decimal":
-            return "decimal"
-        name = kind if isinstance(kind, str) else kind["type"]
-        return {"enum": "text", "string": "text", "fixed": "bytes", "map": "record", "float": "double"}.get(name, name)
+            return ("text", "int", "long", "real")
+        return _WRITTEN_AS[kind if isinstance(kind, str) else kind["type"]]
 
-    def _fits(self, name: str, value: Any) -> bool:
-        if isinstance(value, Number):
-            if name in ("int", "long"):
-                most = 1 << (31 if name == "int" else 63)
-                return bool(_WHOLE.fullmatch(value)) and -most <= int(value) < most
-            return name in ("double", "decimal")
-        if isinstance(value, bool):
-            return name == "boolean"
-        if isinstance(value, str):
-            return name in ("text", "bytes")
-        return name == ("array" if isinstance(value, list) else "record")
+    def _is_text(self, kind: Any) -> bool:
+        kind = self.named.get(kind, kind) if isinstance(kind, str) else kind
+        return kind == "string" or (
+            isinstance(kind, dict) and (kind["type"] == "enum" or kind.get("logicalType") == "decimal")
+        )
+
+
+_NUMBERS_IN_ORDER = ["double", "float", "long", "int"]
+_WRITTEN_AS = {
+    "boolean": ("boolean",),
+    "int": ("int",),
+    "long": ("int", "long"),
+    "float": ("int", "long", "real"),
+    "double": ("int", "long", "real"),
+    "string": ("text",),
+    "bytes": ("text",),
+    "fixed": ("text",),
+    "enum": ("text", "int"),
+    "array": ("list",),
+    "map": ("object",),
+    "record": ("object",),
+}
+
+
+def _given(value: Any) -> str:
+    """Return what a value is, without its type."""
+    match value:
+        case Number() if _WHOLE.fullmatch(value) and -(1 << 63) <= int(value) < 1 << 63:
+            return "int" if -(1 << 31) <= int(value) < 1 << 31 else "long"
+        case Number():
+            return "real"
+        case bool():
+            return "boolean"
+        case str():
+            return "text"
+        case _:
+            return "list" if isinstance(value, list) else "object"
 
 
 def _name_of(kind: Any) -> str:
@@ -182,7 +211,10 @@ def _primitive(kind: str, value: Any) -> Any:
             if -most <= int(value) < most:
                 return int(value)
         case "float" | "double" if isinstance(value, Number) or (is_text and value in _NOT_FINITE):
-            return repr(float(value)) if kind == "double" else repr(nearest_float(value))
+            read = float(value) if kind == "double" else nearest_float(value)
+            if abs(read) == float("inf") and value not in _NOT_FINITE:
+                raise ContradictionError
+            return repr(read)
     raise ContradictionError
 
 

@@ -33,6 +33,7 @@ from ledgerfs.messages.values.json_tokens import (
     after_blanks,
     after_mark,
     has_digits,
+    is_too_large,
     literal_end,
     rounded,
     scalar_end,
@@ -44,6 +45,7 @@ from ledgerfs.messages.values.json_tokens import (
     value_begins,
     whole_number,
 )
+from ledgerfs.messages.values.json_unions import Given
 from ledgerfs.messages.values.value_program import Reason
 
 FRAME = 3
@@ -66,8 +68,8 @@ class Kind(IntEnum):
     NOTHING = 0
     BOOLEAN = 1
     INTEGER = 2  # (smallest, largest)
-    DOUBLE = 3
-    FLOAT = 4
+    DOUBLE = 3  # (reason of one that is too large)
+    FLOAT = 4  # (the same)
     TEXT = 5
     ANY = 6
     RAW_OBJECT = 7
@@ -78,8 +80,10 @@ class Kind(IntEnum):
     CHOICE = 12  # (table of branches)
 
 
-OBJECT_GIVEN, LIST_GIVEN, TEXT_GIVEN, BOOLEAN_GIVEN, INT_GIVEN, LONG_GIVEN, REAL_GIVEN = range(7)
-"""What a value of a union may be. The table of a `Kind.CHOICE` has a branch and its type for each; minus one where none fits."""
+OBJECT_GIVEN, LIST_GIVEN, TEXT_GIVEN, BOOLEAN_GIVEN, INT_GIVEN, LONG_GIVEN, REAL_GIVEN = map(int, Given)
+"""The table of a `Kind.CHOICE` has a branch and its type for each of these; less than zero and a reason where none fits, or several do."""
+ALIAS = -2
+"""A field under another name has this minus its type: it counts where the field is not there."""
 
 
 @kernel
@@ -155,7 +159,7 @@ def _read(types, numbers, names, levels, data, at, end, words, nodes, texts, use
                 at = _read_part(types, kind_of, data, at, end, words, nodes, texts, used, stack, top)
             else:
                 if data[at] != (OPEN_LIST if kind == Kind.ITEMS else OPEN_OBJECT):
-                    return _refused(types, kind_of, data, at, end)
+                    return _refused(types[kind_of, REASON], data, at, end)
                 if top + FRAME > FRAME * MOST_DEPTH:
                     return DEEP
                 stack[top] = kind_of
@@ -195,7 +199,11 @@ def _read(types, numbers, names, levels, data, at, end, words, nodes, texts, use
                     return at
                 if kind_of >= 0:
                     break
-                if types[outer, SECOND] != 0:
+                if kind_of <= ALIAS:
+                    kind_of = ALIAS - kind_of
+                    if words[nodes[types[kind_of, MARK], NEXT] - 1] == 0:
+                        break
+                elif types[outer, SECOND] != 0:
                     return -types[outer, SECOND]
                 at = skip_value(data, at, end, stack, top, MOST_DEPTH - top // FRAME)
                 if at < 0:
@@ -233,14 +241,14 @@ def _begin_list(types, numbers, kind_of, words, nodes):  # type: ignore[no-untyp
 
 
 @kernel
-def _refused(types, kind_of, data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return why a value is none of a type: since it is of another, or since it is not even JSON."""
+def _refused(reason, data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Return why a value is none of a type: this reason, or since it is not even JSON."""
     byte = data[at]
     if byte != OPEN_LIST and byte != OPEN_OBJECT:  # noqa: PLR1714  (numba compiles this, not a membership)
         after = scalar_end(data, at, end)
         if after < 0:
             return after
-    return -types[kind_of, REASON]
+    return -reason
 
 
 @kernel
@@ -267,7 +275,7 @@ def _choose(types, numbers, kind_of, data, at, end, words, nodes):  # type: igno
                     given = INT_GIVEN if number == np.int64(np.int32(number)) else LONG_GIVEN
     place = types[kind_of, FIRST] + 2 * given
     if numbers[place] < 0:
-        return _refused(types, kind_of, data, at, end)
+        return _refused(numbers[place + 1], data, at, end)
     words[nodes[types[kind_of, NODE], NEXT] - 1] = numbers[place]
     return numbers[place + 1]
 
@@ -364,7 +372,7 @@ def _read_rare_part(types, kind_of, data, at, end, words, nodes, texts, used, st
         if after >= 0:
             _set_place(node, at, after - at, words, nodes)
         return after
-    return _refused(types, kind_of, data, at, end)
+    return _refused(types[kind_of, REASON], data, at, end)
 
 
 @kernel
@@ -408,6 +416,8 @@ def _read_real(types, kind_of, data, at, end, words, nodes):  # type: ignore[no-
     real, is_rounded = rounded(digits, power, is_exact, is_float)
     if is_rounded:
         _set_real(types, kind_of, -real if data[at] == MINUS else real, words, nodes)
+    elif is_too_large(data, at, after, power, is_float):
+        return -types[kind_of, FIRST]
     else:
         _set_place(types[kind_of, NODE], at, after - at, words, nodes)
     return after
@@ -428,11 +438,11 @@ def _read_without_digits(types, kind_of, data, at, end, words, nodes):  # type: 
         return CUT
     byte = data[begin]
     if byte != 0x4E and byte != 0x49 and byte != MINUS:  # noqa: PLR1714
-        return _refused(types, kind_of, data, at, end)
+        return _refused(types[kind_of, REASON], data, at, end)
     after = literal_end(data, begin, end)
     if begin > at:
         if after < 0 or after >= end or data[after] != QUOTE:
-            return _refused(types, kind_of, data, at, end)
+            return _refused(types[kind_of, REASON], data, at, end)
         after += 1
     if after >= 0:
         real = np.nan if byte == 0x4E else (-np.inf if byte == MINUS else np.inf)

@@ -17,6 +17,7 @@ from ledgerfs.messages.values.json_tokens import (
     after_blanks,
     after_mark,
     has_digits,
+    is_too_large,
     scalar_end,
     scan_number,
     skip_value,
@@ -161,8 +162,10 @@ def _kind_of(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, AN
         return 0
     if not has_digits(data, at, end):
         return REAL
-    after, digits, _, is_exact, is_whole = scan_number(data, at, end)
-    return WHOLE if is_whole and whole_number(data, at, after, digits, is_exact)[1] else REAL
+    after, digits, power, is_exact, is_whole = scan_number(data, at, end)
+    if is_whole and whole_number(data, at, after, digits, is_exact)[1]:
+        return WHOLE
+    return REAL | TEXT if is_too_large(data, at, after, power, False) else REAL
 
 
 @kernel

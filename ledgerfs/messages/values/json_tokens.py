@@ -20,7 +20,7 @@ QUOTE, COMMA, COLON, MINUS, BACKSLASH = 0x22, 0x2C, 0x3A, 0x2D, 0x5C
 OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT = 0x5B, 0x5D, 0x7B, 0x7D
 NULL_BEGINS, TRUE_BEGINS, FALSE_BEGINS = 0x6E, 0x74, 0x66
 _MOST_DIGITS = 18
-_LARGEST_EXPONENT = np.int64(1 << 20)
+_LARGEST_EXPONENT = np.int64(1 << 40)
 _LITERALS = tuple(
     (np.frombuffer(one.encode(), np.uint8)) for one in ("null", "true", "false", "NaN", "Infinity", "-Infinity")
 )
@@ -28,6 +28,12 @@ _NULL, _TRUE, _FALSE, _NAN, _INFINITY, _MINUS_INFINITY = _LITERALS
 _POWERS = np.array([10.0**k for k in range(23)])
 _EXACT_DIGITS = 1 << 53
 _SMALLEST_FLOAT, _LARGEST_FLOAT = 2.0**-126, 3.4028234663852886e38
+_TOO_LARGE_DOUBLE, _TOO_LARGE_FLOAT = (
+    np.frombuffer(str(one).encode(), np.uint8) for one in ((1 << 1024) - (1 << 970), (1 << 128) - (1 << 103))
+)
+"""Digits of the smallest numbers that are rounded to infinity."""
+_SMALL_POWER = 20
+"""Of 18 digits and this power of ten no number is that large."""
 _ONES = 0x0101010101010101
 _HIGH_BITS = np.int64(-0x7F7F7F7F7F7F7F80)
 
@@ -287,6 +293,33 @@ def rounded(digits, power, is_exact, is_float):  # type: ignore[no-untyped-def] 
         is_between = (np.float64(real).view(np.int64) & 0x1FFFFFFF) == 0x10000000
         return real, not is_between and _SMALLEST_FLOAT <= real <= _LARGEST_FLOAT
     return real, True
+
+
+@kernel
+def is_too_large(data, at, after, power, is_float):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Whether a number that `scan_number` has read is rounded to infinity: its digits are compared with those of the smallest such one."""
+    if power <= _SMALL_POWER:
+        return False
+    data = borrowed(data)  # type: ignore[call-arg]
+    limit = _TOO_LARGE_FLOAT if is_float else _TOO_LARGE_DOUBLE
+    at += data[at] == MINUS
+    while at < after and (data[at] == 0x30 or data[at] == 0x2E):
+        at += 1
+    # The power belongs to the 18th digit from here, or to the last one if there are less.
+    size, difference, kept = np.int64(0), np.int64(0), np.int64(0)
+    while at < after and (data[at] | 0x20) != 0x65:
+        if data[at] != 0x2E:
+            if difference == 0:
+                difference = np.int64(data[at]) - (np.int64(limit[size]) if size < limit.size else np.int64(0x30))
+            size += 1
+            kept += size <= _MOST_DIGITS
+        at += 1
+    if kept == 0 or kept + power != limit.size:
+        return kept > 0 and kept + power > limit.size
+    while difference == 0 and size < limit.size:
+        difference = 0x30 - np.int64(limit[size])
+        size += 1
+    return difference >= 0
 
 
 @kernel

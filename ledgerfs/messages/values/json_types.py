@@ -3,7 +3,7 @@
 Everything may be null: Pulsar's clients write whatever they are given, and leave out what is null, whatever the schema says.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,6 +16,7 @@ from ledgerfs.formats.schemas.avro_schema import (
     AvroSchema,
     AvroType,
     Enum,
+    Field,
     Fixed,
     Map,
     Primitive,
@@ -25,20 +26,10 @@ from ledgerfs.formats.schemas.avro_schema import (
     branch_name,
 )
 from ledgerfs.messages.values.avro_columns import column_of, is_null, names_of_branches
-from ledgerfs.messages.values.json_kernel import (
-    BOOLEAN_GIVEN,
-    INT_GIVEN,
-    LAST,
-    LIST_GIVEN,
-    LONG_GIVEN,
-    MARK,
-    OBJECT_GIVEN,
-    REAL_GIVEN,
-    REASON,
-    TEXT_GIVEN,
-    TYPE_WORDS,
-    Kind,
-)
+from ledgerfs.messages.values.avro_matching import described
+from ledgerfs.messages.values.json_kernel import ALIAS, LAST, MARK, REASON, TYPE_WORDS, Kind
+from ledgerfs.messages.values.json_places import Place
+from ledgerfs.messages.values.json_unions import NONE_FITS, SEVERAL_FIT, branches_of_values
 from ledgerfs.messages.values.value_columns import (
     Choice,
     Column,
@@ -69,16 +60,6 @@ _RANGES = {
 }
 _NO_JSON = "it is no JSON"
 _HAS_MORE = "it has a field that its type lacks, which was inferred without it"
-_WRITTEN_AS = {"float": "real", "double": "real", "string": "text"}
-_BY_GIVEN = {
-    OBJECT_GIVEN: ("object",),
-    LIST_GIVEN: ("list",),
-    TEXT_GIVEN: ("text", "bytes"),
-    BOOLEAN_GIVEN: ("boolean",),
-    INT_GIVEN: ("int", "long", "real", "decimal"),
-    LONG_GIVEN: ("long", "real", "decimal"),
-    REAL_GIVEN: ("real", "decimal"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,34 +76,18 @@ class JsonTypes:
     reasons: tuple[str, ...]
 
 
-def json_types(schema: AvroSchema | pa.DataType, *, is_closed: bool = False) -> JsonTypes:
+def json_types(
+    schema: AvroSchema | pa.DataType, *, is_closed: bool = False, names: Mapping[int, str] | None = None
+) -> JsonTypes:
     """Return the types of documents of a schema, or of those that become an Arrow type; fields that it lacks are left out.
 
-    With ``is_closed`` an object that has such a field is none of the type. Raises `InvalidSchemaError` for an Arrow type that JSON is not
+    With ``is_closed`` an object that has such a field is none of the type. ``names`` are those that Avro's fields have in documents, by the
+    identities of these fields; without them all aliases are further names. Raises `InvalidSchemaError` for an Arrow type that JSON is not
     read as, and for more columns than any real schema has.
     """
-    table = _Table(is_closed)
+    table = _Table(is_closed, names)
     is_avro = isinstance(schema, AvroSchema)
-    return table.finished(table.add_avro(schema.root, _Place(())) if is_avro else table.add_arrow(schema, _Place(())))
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a value is: names of fields, and what is inside one without a name."""
-
-    path: tuple[str, ...]
-    inner: str = ""
-
-    def field(self, name: str) -> "_Place":
-        return _Place((*self.path, name)) if not self.inner else _Place((*self.path, f"*.{name}"))
-
-    def part(self, name: str) -> "_Place":
-        return _Place(self.path, name)
-
-    def is_no(self, what: str) -> str:
-        """Return a reason, as "it" and a verb go on after the name of a message."""
-        whole = f"its field {'.'.join(self.path)!r}" if self.path else "it"
-        return f"{self.inner} of {whole} is {what}" if self.inner else f"{whole} is {what}"
+    return table.finished(table.add_avro(schema.root, Place()) if is_avro else table.add_arrow(schema, Place()))
 
 
 @dataclass(slots=True)
@@ -130,6 +95,7 @@ class _Table:
     """Collects types; a type's row is there before those of its parts, and is filled in after them."""
 
     is_closed: bool = False
+    names: Mapping[int, str] | None = None
     nodes: Numbering = field(default_factory=Numbering)
     rows: list[list[int]] = field(default_factory=list)
     reasons: list[str] = field(default_factory=lambda: [_NO_JSON, _HAS_MORE])
@@ -151,7 +117,7 @@ class _Table:
 
     # From Avro.
 
-    def add_avro(self, kind: AvroType, place: _Place, *, is_branch: bool = False) -> Column:
+    def add_avro(self, kind: AvroType, place: Place, *, is_branch: bool = False) -> Column:
         """Add a type and return its column: nullable, except a branch of a choice, whose number says that it is there."""
         match kind:
             case Primitive(name="null"):
@@ -168,11 +134,11 @@ class _Table:
             case _:
                 return self._add_parts(kind, place, is_branch=is_branch)
 
-    def _add_parts(self, kind: Record | Array | Map, place: _Place, *, is_branch: bool) -> Column:
+    def _add_parts(self, kind: Record | Array | Map, place: Place, *, is_branch: bool) -> Column:
         match kind:
             case Record():
                 parts = [(one.name, self._avro_maker(one.type, place.field(one.name))) for one in kind.fields]
-                return self._record(parts, place, is_branch=is_branch)
+                return self._record(parts, place, is_branch=is_branch, aliases=list(map(self._aliases, kind.fields)))
             case Array():
                 make = self._avro_maker(kind.items, place.part("an item"))
                 return self._list(Kind.ITEMS, make, place.is_no("no list"), is_branch=is_branch)
@@ -180,33 +146,45 @@ class _Table:
                 make = self._avro_maker(kind.values, place.part("a value"))
                 return self._list(Kind.PAIRS, make, place.is_no("no object"), is_branch=is_branch)
 
-    def _avro_maker(self, kind: AvroType, place: _Place) -> Callable[[], Column]:
+    def _aliases(self, one: Field) -> tuple[str, ...]:
+        """Return names under which a field is found, besides its own."""
+        if self.names is None:
+            return one.aliases
+        return (self.names[id(one)],) if id(one) in self.names else ()
+
+    def _avro_maker(self, kind: AvroType, place: Place) -> Callable[[], Column]:
         return lambda: self.add_avro(kind, place)
 
-    def _add_scalar(self, kind: Primitive | Fixed | Enum, place: _Place, *, is_branch: bool) -> Column:
+    def _add_scalar(self, kind: Primitive | Fixed | Enum, place: Place, *, is_branch: bool) -> Column:
         arrow = type_of(column_of(kind, Numbering()))
         if pa.types.is_string(arrow) or pa.types.is_decimal(arrow):
             # Symbols, UUIDs and decimals are written as text or a number: whatever it says.
             return self._text(Kind.TEXT, place.is_no("no text"), is_branch=is_branch)
         return self._scalar(arrow, place, is_branch=is_branch)
 
-    def _choice(self, union: Union, place: _Place) -> Column:
+    def _choice(self, union: Union, place: Place) -> Column:
         mark, row = self._begin(is_branch=False)
         node = self.nodes.node()
         branches: list[tuple[str, Column] | None] = []
-        types: list[tuple[str, int]] = []
+        types: list[int] = []
         for name, branch in zip(names_of_branches(union), union.branches, strict=True):
-            types.append(("" if is_null(branch) else _written_as(branch), len(self.rows)))
+            types.append(len(self.rows))
             branches.append(None if is_null(branch) else (name, self.add_avro(branch, place, is_branch=True)))
-        fitting = (_fitting(given, types) for given in sorted(_BY_GIVEN))
-        table, _ = self.to.table(word for number in fitting for word in (number, types[number][1]))
-        names = ", ".join(branch_name(one) for one in union.branches)
-        self._end(row, Kind.CHOICE, mark, node, table, 0, place.is_no(f"none of [{names}]"))
+        names = ", ".join(described(one) if isinstance(one, Primitive) else branch_name(one) for one in union.branches)
+        none, several = f"none of [{names}]", f"one of several types of [{names}], which JSON does not tell apart"
+        reasons = {
+            number: self._reason(place.is_no(text)) for number, text in ((NONE_FITS, none), (SEVERAL_FIT, several))
+        }
+        fitting = branches_of_values(union)
+        table, _ = self.to.table(
+            word for number in fitting for word in (number, types[number] if number >= 0 else reasons[number])
+        )
+        self._end(row, Kind.CHOICE, mark, node, table, 0, "")
         return Nullable(mark, Choice(node, tuple(branches)))
 
     # From Arrow.
 
-    def add_arrow(self, kind: pa.DataType, place: _Place) -> Column:
+    def add_arrow(self, kind: pa.DataType, place: Place) -> Column:
         """Add a type and return its column; text takes all that is there, what is no text as JSON."""
         if pa.types.is_null(kind):
             return self._part(Kind.NOTHING, None, place.is_no("not null"))
@@ -226,17 +204,18 @@ class _Table:
             return self._list(Kind.PAIRS, make, place.is_no("no object"))
         return self._scalar(kind, place)
 
-    def _arrow_maker(self, kind: pa.DataType, place: _Place) -> Callable[[], Column]:
+    def _arrow_maker(self, kind: pa.DataType, place: Place) -> Callable[[], Column]:
         return lambda: self.add_arrow(kind, place)
 
     # Both.
 
-    def _scalar(self, kind: pa.DataType, place: _Place, *, is_branch: bool = False) -> Column:
+    def _scalar(self, kind: pa.DataType, place: Place, *, is_branch: bool = False) -> Column:
         if pa.types.is_boolean(kind):
             return self._part(Kind.BOOLEAN, (Words.BOOLEAN, kind), place.is_no("no boolean"), is_branch=is_branch)
         if kind in (pa.float32(), pa.float64()):
             real = Kind.FLOAT if kind == pa.float32() else Kind.DOUBLE
-            return self._part(real, (Words.REAL, kind), place.is_no("no number"), is_branch=is_branch)
+            too_large = self._reason(place.is_no(f"a number outside the range of {kind}"))
+            return self._part(real, (Words.REAL, kind), place.is_no("no number"), (too_large, 0), is_branch=is_branch)
         if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
             is_fixed = pa.types.is_fixed_size_binary(kind)
             size = kind.byte_width if is_fixed else -1
@@ -266,7 +245,12 @@ class _Table:
         return column if is_branch else Nullable(mark, column)
 
     def _record(
-        self, parts: Sequence[tuple[str, Callable[[], Column]]], place: _Place, *, is_branch: bool = False
+        self,
+        parts: Sequence[tuple[str, Callable[[], Column]]],
+        place: Place,
+        *,
+        is_branch: bool = False,
+        aliases: Sequence[Sequence[str]] = (),
     ) -> Column:
         mark, row = self._begin(is_branch=is_branch)
         fields: list[tuple[str, Column]] = []
@@ -274,25 +258,29 @@ class _Table:
         for name, make in parts:
             types.append(len(self.rows))
             fields.append((name, make()))
-        table, _ = self.to.table(self._fields([name for name, _ in parts], types))
+        named = dict(zip((name for name, _ in parts), types, strict=True))
+        for others, number in zip(aliases, types, strict=False):
+            for alias in others:
+                named.setdefault(alias, ALIAS - number)
+        table, _ = self.to.table(self._fields(named))
         more = Reason.OF_PROGRAM + self.reasons.index(_HAS_MORE) if self.is_closed else 0
         self._end(row, Kind.RECORD, mark, -1, table, more, place.is_no("no object"))
         column = Struct(tuple(fields))
         return column if is_branch else Nullable(mark, column)
 
-    def _fields(self, names: Sequence[str], types: Sequence[int]) -> Iterator[int]:
-        """Yield the table of a record: how many fields, the mask of slots, the fields, and the slots that lead to them by hash."""
-        encoded = [name.encode("utf-8", "surrogatepass") for name in names]
-        mask = (1 << (2 * len(names)).bit_length()) - 1
+    def _fields(self, named: Mapping[str, int]) -> Iterator[int]:
+        """Yield the table of a record: how many names, the mask of slots, the names, and the slots that lead to them by hash."""
+        encoded = [name.encode("utf-8", "surrogatepass") for name in named]
+        mask = (1 << (2 * len(named)).bit_length()) - 1
         slots = [-1] * (mask + 1)
         for number, name in enumerate(encoded):
             slot = _hash_of(name) & mask
             while slots[slot] >= 0:
                 slot = (slot + 1) & mask
             slots[slot] = number
-        yield from (len(names), mask)
-        for name, kind in zip(encoded, types, strict=True):
-            is_plain = not any(byte < 0x20 or byte in b'"\\' for byte in name)
+        yield from (len(named), mask)
+        for name, kind in zip(encoded, named.values(), strict=True):
+            is_plain = kind >= 0 and not any(byte < 0x20 or byte in b'"\\' for byte in name)
             yield from (self.to.constant(name), len(name), kind, int(is_plain))
         yield from slots
 
@@ -322,10 +310,13 @@ class _Table:
     def _end(self, row: int, kind: Kind, mark: int, node: int, first: int, second: int, reason: str) -> None:  # noqa: PLR0917
         made = [int(kind), mark, node, first, second, 0, 0, 0]
         if reason:
-            made[REASON] = Reason.OF_PROGRAM + len(self.reasons)
-            self.reasons.append(reason)
+            made[REASON] = self._reason(reason)
         made[LAST] = len(self.nodes.sizes)
         self.rows[row] = made
+
+    def _reason(self, text: str) -> int:
+        self.reasons.append(text)
+        return Reason.OF_PROGRAM + len(self.reasons) - 1
 
 
 def _range_of(kind: pa.DataType) -> tuple[tuple[int, int], str]:
@@ -335,29 +326,6 @@ def _range_of(kind: pa.DataType) -> tuple[tuple[int, int], str]:
     if kind not in _RANGES:
         raise InvalidSchemaError(f"JSON is not read as the type {kind}")
     return _RANGES[kind]
-
-
-def _written_as(branch: AvroType) -> str:
-    """Return what a branch is in JSON."""
-    match branch:
-        case Fixed() | Primitive() if branch.logical is not None and branch.logical.name == "decimal":
-            return "decimal"
-        case Record() | Map() | Recursive():
-            return "object"
-        case Primitive():
-            return _WRITTEN_AS.get(branch.name, branch.name)
-        case _:
-            return {Array: "list", Fixed: "bytes"}.get(type(branch), "text")
-
-
-def _fitting(given: int, types: Iterable[tuple[str, int]]) -> int:
-    """Return the number of the first branch that a value fits, or -1; text, or a decimal, takes what nothing else does and has no parts."""
-    written = [one for one, _ in types]
-    for number, one in enumerate(written):
-        if one in _BY_GIVEN[given]:
-            return number
-    others = [one for one in ("text", "decimal") if one in written and given not in (OBJECT_GIVEN, LIST_GIVEN)]
-    return written.index(others[0]) if others else -1
 
 
 def _hash_of(name: bytes) -> int:

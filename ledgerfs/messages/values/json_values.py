@@ -1,5 +1,6 @@
 """JSON values to Arrow arrays."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,9 +32,10 @@ class JsonDecoder:
         object.__setattr__(self, "type", type_of(self._types.column))
 
     @classmethod
-    def of_schema(cls, schema: AvroSchema | str | bytes) -> "JsonDecoder":
-        """Return the decoder of a schema; raises `InvalidSchemaError`."""
-        return cls(json_types(schema if isinstance(schema, AvroSchema) else parse_avro_schema(schema)))
+    def of_schema(cls, schema: AvroSchema | str | bytes, names: Mapping[int, str] | None = None) -> "JsonDecoder":
+        """Return the decoder of a schema, whose fields have ``names`` as `json_types` takes them; raises `InvalidSchemaError`."""
+        wanted = schema if isinstance(schema, AvroSchema) else parse_avro_schema(schema)
+        return cls(json_types(wanted, names=names))
 
     @classmethod
     def of_type(cls, kind: pa.DataType, *, is_closed: bool = False) -> "JsonDecoder":

@@ -27,7 +27,10 @@ def shapes_of(*documents: str | bytes) -> JsonShapes:
 
 def kind_of(value: Any) -> str:
     if isinstance(value, Number):
-        return "long" if re.fullmatch(r"-?\d+", value) and -(1 << 63) <= int(value) < 1 << 63 else "double"
+        if re.fullmatch(r"-?\d+", value) and -(1 << 63) <= int(value) < 1 << 63:
+            return "long"
+        # What is larger than a double is kept as its digits.
+        return "text" if abs(float(value)) == float("inf") and "I" not in value else "double"
     return {bool: "bool", str: "text", list: "list", Given: "object"}[type(value)]
 
 
@@ -124,6 +127,10 @@ def test_what_is_no_json_has_no_part_in_it(value: Any, style: Any, data: st.Data
         (['{"a":[{"b":1}]}', '{"a":[{"c":true},{"b":1.5}]}'],
          pa.struct([("a", pa.list_(pa.struct([("b", pa.float64()), ("c", pa.bool_())])))])),
         (['{"a":9223372036854775808}'], pa.struct([("a", pa.float64())])),
+        (['{"a":1}', '{"a":-1.79769313486231580e308}'], pa.struct([("a", pa.float64())])),
+        (['{"a":1}', '{"a":1e309}'], pa.struct([("a", pa.string())])),
+        (['{"a":[1.5,-1e309]}'], pa.struct([("a", pa.list_(pa.string()))])),
+        (['{"a":1}', "1e309"], pa.struct([("a", pa.int64())])),
     ],
 )  # fmt: skip
 def test_types(documents: list[str], kind: pa.DataType) -> None:

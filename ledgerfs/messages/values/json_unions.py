@@ -1,0 +1,85 @@
+"""Which branch of an Avro union a JSON value is of: nothing in a document says it, so the value alone has to.
+
+A value is of a branch if values of no other are written like it. Numbers without logical types are the same number in whichever of them:
+one that holds all numbers that are written so.
+"""
+
+from enum import IntEnum
+
+from ledgerfs.formats.schemas.avro_schema import Array, AvroType, Enum, Fixed, Primitive, Union
+
+NONE_FITS, SEVERAL_FIT = -1, -2
+"""Stand for a branch."""
+PLAIN_NUMBERS = frozenset({"int", "long", "float", "double"})
+
+
+class Given(IntEnum):
+    """What a JSON value may be; whole numbers are `INT` if they have 32 bits, `LONG` if 64, else `REAL`."""
+
+    OBJECT = 0
+    LIST = 1
+    TEXT = 2
+    BOOLEAN = 3
+    INT = 4
+    LONG = 5
+    REAL = 6
+
+
+_WHOLE = (Given.INT, Given.LONG)
+_WRITTEN_AS = {
+    "boolean": (Given.BOOLEAN,),
+    "int": (Given.INT,),
+    "long": _WHOLE,
+    "float": (*_WHOLE, Given.REAL),
+    "double": (*_WHOLE, Given.REAL),
+    "string": (Given.TEXT,),
+    "bytes": (Given.TEXT,),
+}
+_BEST = {
+    Given.INT: (("int", "long", "double"), ("float",)),
+    Given.LONG: (("long",), ("double",), ("float",)),
+    Given.REAL: (("double",), ("float",)),
+}
+
+
+def written_as(kind: AvroType) -> tuple[Given, ...]:
+    """Return what values of a type, which is no union, are in JSON."""
+    match kind:
+        case Fixed() | Primitive() if kind.logical is not None and kind.logical.name == "decimal":
+            return (Given.TEXT, *_WHOLE, Given.REAL)
+        case Primitive():
+            return _WRITTEN_AS.get(kind.name, ())
+        case Enum():
+            return (Given.TEXT, Given.INT)  # Pulsar's Python client writes numbers
+        case Array():
+            return (Given.LIST,)
+        case _:
+            return (Given.TEXT,) if isinstance(kind, Fixed) else (Given.OBJECT,)
+
+
+def branches_of_values(union: Union) -> tuple[int, ...]:
+    """Return the number of the branch for values of each `Given`, or `NONE_FITS`, or `SEVERAL_FIT`."""
+    written = [written_as(one) for one in union.branches]
+    return tuple(_branch(union, given, [n for n, one in enumerate(written) if given in one]) for given in Given)
+
+
+def _branch(union: Union, given: Given, fitting: list[int]) -> int:
+    if not fitting and given not in {Given.OBJECT, Given.LIST}:
+        # As everywhere, text is whatever has no parts.
+        fitting = [number for number, one in enumerate(union.branches) if _is_text(one)]
+    if len(fitting) < 2:
+        return fitting[0] if fitting else NONE_FITS
+    names = {number: _plain_number(union.branches[number]) for number in fitting}
+    if None in names.values():
+        return SEVERAL_FIT
+    return next(number for best in _BEST[given] for number, name in names.items() if name in best)
+
+
+def _is_text(kind: AvroType) -> bool:
+    if isinstance(kind, Enum) or (isinstance(kind, Primitive) and kind.name == "string"):
+        return True
+    return isinstance(kind, Fixed | Primitive) and kind.logical is not None and kind.logical.name in {"decimal", "uuid"}
+
+
+def _plain_number(kind: AvroType) -> str | None:
+    return kind.name if isinstance(kind, Primitive) and kind.logical is None and kind.name in PLAIN_NUMBERS else None
