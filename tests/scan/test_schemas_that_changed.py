@@ -81,3 +81,30 @@ def test_the_first_of_two_schemas_that_had_a_number_is_that_of_the_rows(tmp_path
     assert (lost.count, lost.first) == (3, f"{batch['ledger_id'][1]}:{batch['entry_id'][1]}")
     with pytest.raises(UndecodableValueError, match=f"value of message {lost.first}: {lost.reason}"):
         topic.scan(["value"], values="typed").to_table()
+
+
+@pytest.mark.parametrize("are_pairs", [False, True])
+def test_a_field_of_json_that_has_another_meaning_in_the_wanted_version(tmp_path: Path, are_pairs: bool) -> None:
+    def schema(logical: str) -> SchemaInfo:
+        at = {"name": "at", "type": {"type": "long", "logicalType": logical}}
+        one = SchemaInfo("JSON", json.dumps({**ORDER, "fields": [*ORDER["fields"], at]}).encode())
+        return key_value_by_hand(INT32, one, is_separated=False) if are_pairs else one
+
+    payloads = [b'{"id":1,"at":1700000000123}', b'{"id":2,"at":1700000000123000}']
+    if are_pairs:
+        payloads = [b"\0\0\0\4\0\0\0\5" + len(one).to_bytes(4, "big") + one for one in payloads]
+    versions = [SchemaVersion(n, schema(f"timestamp-{one}"), n * HOUR) for n, one in enumerate(("millis", "micros"))]
+    topic = topic_of(tmp_path, [entry(one, number) for number, one in enumerate(payloads)], *versions)
+
+    def ids(version: Any) -> tuple[list[Any], list[tuple[int | None, int, str]]]:
+        scan = topic.scan(["value"], values="typed", on_undecodable="null", schema_version=version)
+        rows = [row["value"] if row and are_pairs else row for row in scan.to_table()["value"].to_pylist()]
+        return [row and row["id"] for row in rows], [(one.version, one.count, one.reason) for one in scan.undecodable]
+
+    millis, micros = "long (timestamp-millis)", "long (timestamp-micros)"
+    assert ids("latest") == ([None, 2], [(0, 1, f"its field 'at', {millis}, cannot be read as {micros}")])
+    assert ids(0) == ([1, None], [(1, 1, f"its field 'at', {micros}, cannot be read as {millis}")])
+    assert are_pairs or ids(ORDER) == ([1, 2], [])
+    each = topic.scan(["value"], values="typed", schema_version="each").to_table()["value"].combine_chunks()
+    found = [each.field(name).field("value") if are_pairs else each.field(name) for name in ("v0", "v1")]
+    assert found[0].field("at")[0].as_py() == found[1].field("at")[1].as_py()

@@ -8,6 +8,7 @@ from ledgerfs.formats.schemas.protobuf_schema import FIELDS_PROPERTY, protobuf_s
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, key_value_schema
 from ledgerfs.messages.values.avro_values import AvroDecoder
 from ledgerfs.messages.values.json_values import JsonDecoder
+from ledgerfs.messages.values.json_versions import names_in
 from ledgerfs.messages.values.key_values import InlineDecoder, SeparatedDecoder
 from ledgerfs.messages.values.primitive_values import PRIMITIVE_TYPES, PrimitiveDecoder
 from ledgerfs.messages.values.protobuf_values import ProtobufDecoder
@@ -35,9 +36,10 @@ def _avro(writer: SchemaInfo, reader: SchemaInfo) -> ValueDecoder:
     return AvroDecoder.of(schema, wanted, writer.avro_offset)
 
 
-def _json(_: SchemaInfo, reader: SchemaInfo) -> ValueDecoder:
-    # Fields have their names, and what is absent is null: whatever the writer's schema was.
-    return JsonDecoder.of_schema(reader.data)
+def _json(writer: SchemaInfo, reader: SchemaInfo) -> ValueDecoder:
+    wanted = parse_avro_schema(reader.data)
+    names = {} if reader.data == writer.data else names_in(parse_avro_schema(writer.data), wanted)
+    return JsonDecoder.of_schema(wanted, names)
 
 
 def _key_value(writer: SchemaInfo, reader: SchemaInfo) -> ValueDecoder:
