@@ -115,7 +115,7 @@ class Reader:
         if not fitting and given not in ("object", "list"):
             fitting = [one for one in values if self._is_text(one)]
         if len(fitting) > 1 and all(one in _NUMBERS_IN_ORDER for one in fitting):
-            exact = {"int": "int long double", "long": "long", "real": "double"}[given].split()
+            exact = {"int": "int long double", "long": "long", "real": "double", "not finite": "double"}[given].split()
             fitting = ([one for one in fitting if one in exact] or sorted(fitting, key=_NUMBERS_IN_ORDER.index))[:1]
         if len(fitting) != 1:
             raise ContradictionError
@@ -126,7 +126,7 @@ class Reader:
         """Return what values of a type may be."""
         kind = self.named.get(kind, kind) if isinstance(kind, str) else kind
         if isinstance(kind, dict) and kind.get("logicalType") == "decimal":
-            return ("text", "int", "long", "real")
+            return ("text", "not finite", "int", "long", "real")
         return _WRITTEN_AS[kind if isinstance(kind, str) else kind["type"]]
 
     def _is_text(self, kind: Any) -> bool:
@@ -141,12 +141,12 @@ _WRITTEN_AS = {
     "boolean": ("boolean",),
     "int": ("int",),
     "long": ("int", "long"),
-    "float": ("int", "long", "real"),
-    "double": ("int", "long", "real"),
-    "string": ("text",),
-    "bytes": ("text",),
-    "fixed": ("text",),
-    "enum": ("text", "int"),
+    "float": ("int", "long", "real", "not finite"),
+    "double": ("int", "long", "real", "not finite"),
+    "string": ("text", "not finite"),
+    "bytes": ("text", "not finite"),
+    "fixed": ("text", "not finite"),
+    "enum": ("text", "not finite", "int"),
     "array": ("list",),
     "map": ("object",),
     "record": ("object",),
@@ -163,7 +163,7 @@ def _given(value: Any) -> str:
         case bool():
             return "boolean"
         case str():
-            return "text"
+            return "not finite" if value in _NOT_FINITE else "text"
         case _:
             return "list" if isinstance(value, list) else "object"
 
@@ -352,7 +352,7 @@ class Style:
         return begin + blank + f"{blank},{blank}".join(parts) + blank + end
 
     def _text(self, text: str) -> str:
-        if self.escapes == "all":
+        if self.escapes == "all" and text not in _NOT_FINITE:  # nobody escapes what may be a number
             units = text.encode("utf-16-be", "surrogatepass")
             codes = (units[k : k + 2].hex() for k in range(0, len(units), 2))
             return '"' + "".join(f"\\u{code}" for code in codes) + '"'

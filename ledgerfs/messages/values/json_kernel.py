@@ -80,7 +80,9 @@ class Kind(IntEnum):
     CHOICE = 12  # (table of branches)
 
 
-OBJECT_GIVEN, LIST_GIVEN, TEXT_GIVEN, BOOLEAN_GIVEN, INT_GIVEN, LONG_GIVEN, REAL_GIVEN = map(int, Given)
+OBJECT_GIVEN, LIST_GIVEN, TEXT_GIVEN, BOOLEAN_GIVEN, INT_GIVEN, LONG_GIVEN, REAL_GIVEN, NOT_FINITE_GIVEN = map(
+    int, Given
+)
 """The table of a `Kind.CHOICE` has a branch and its type for each of these; less than zero and a reason where none fits, or several do."""
 ALIAS = -2
 """A field under another name has this minus its type: it counts where the field is not there."""
@@ -260,7 +262,7 @@ def _choose(types, numbers, kind_of, data, at, end, words, nodes):  # type: igno
     elif byte == OPEN_LIST:
         given = LIST_GIVEN
     elif byte == QUOTE:
-        given = TEXT_GIVEN
+        given = NOT_FINITE_GIVEN if _is_not_finite(data, at + 1, end) else TEXT_GIVEN
     elif byte == TRUE_BEGINS or byte == FALSE_BEGINS:  # noqa: PLR1714, SIM109
         given = BOOLEAN_GIVEN
     else:
@@ -278,6 +280,15 @@ def _choose(types, numbers, kind_of, data, at, end, words, nodes):  # type: igno
         return _refused(numbers[place + 1], data, at, end)
     words[nodes[types[kind_of, NODE], NEXT] - 1] = numbers[place]
     return numbers[place + 1]
+
+
+@inlined_kernel
+def _is_not_finite(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Whether a text is that of a number that is not finite."""
+    if at >= end or (data[at] != 0x4E and data[at] != 0x49 and data[at] != MINUS):
+        return False
+    after = literal_end(data, at, end)
+    return 0 <= after < end and data[after] == QUOTE
 
 
 @inlined_kernel

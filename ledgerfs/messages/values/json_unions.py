@@ -14,7 +14,10 @@ PLAIN_NUMBERS = frozenset({"int", "long", "float", "double"})
 
 
 class Given(IntEnum):
-    """What a JSON value may be; whole numbers are `INT` if they have 32 bits, `LONG` if 64, else `REAL`."""
+    """What a JSON value may be; whole numbers are `INT` if they have 32 bits, `LONG` if 64, else `REAL`.
+
+    `NOT_FINITE` are the texts that Java writes for such numbers.
+    """
 
     OBJECT = 0
     LIST = 1
@@ -23,22 +26,26 @@ class Given(IntEnum):
     INT = 4
     LONG = 5
     REAL = 6
+    NOT_FINITE = 7
 
 
 _WHOLE = (Given.INT, Given.LONG)
+_TEXT = (Given.TEXT, Given.NOT_FINITE)
+_REAL = (*_WHOLE, Given.REAL, Given.NOT_FINITE)
 _WRITTEN_AS = {
     "boolean": (Given.BOOLEAN,),
     "int": (Given.INT,),
     "long": _WHOLE,
-    "float": (*_WHOLE, Given.REAL),
-    "double": (*_WHOLE, Given.REAL),
-    "string": (Given.TEXT,),
-    "bytes": (Given.TEXT,),
+    "float": _REAL,
+    "double": _REAL,
+    "string": _TEXT,
+    "bytes": _TEXT,
 }
 _BEST = {
     Given.INT: (("int", "long", "double"), ("float",)),
     Given.LONG: (("long",), ("double",), ("float",)),
     Given.REAL: (("double",), ("float",)),
+    Given.NOT_FINITE: (("double",), ("float",)),
 }
 
 
@@ -46,15 +53,15 @@ def written_as(kind: AvroType) -> tuple[Given, ...]:
     """Return what values of a type, which is no union, are in JSON."""
     match kind:
         case Fixed() | Primitive() if kind.logical is not None and kind.logical.name == "decimal":
-            return (Given.TEXT, *_WHOLE, Given.REAL)
+            return (*_TEXT, *_WHOLE, Given.REAL)
         case Primitive():
             return _WRITTEN_AS.get(kind.name, ())
         case Enum():
-            return (Given.TEXT, Given.INT)  # Pulsar's Python client writes numbers
+            return (*_TEXT, Given.INT)  # Pulsar's Python client writes numbers
         case Array():
             return (Given.LIST,)
         case _:
-            return (Given.TEXT,) if isinstance(kind, Fixed) else (Given.OBJECT,)
+            return _TEXT if isinstance(kind, Fixed) else (Given.OBJECT,)
 
 
 def branches_of_values(union: Union) -> tuple[int, ...]:
