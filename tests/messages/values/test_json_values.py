@@ -116,6 +116,7 @@ def test_a_damaged_document_changes_no_other(made: tuple[Any, list[bytes | None]
 @example(b'"\\u12')
 @example(b"[1,]")
 @example(b"\x00")
+@example(b"\x000")
 def test_what_is_no_json_is_refused(text: bytes) -> None:
     """As Python does, which also knows NaN and Infinity."""
     rows, reasons = decode(JsonDecoder.of_type(pa.string()), [text])
