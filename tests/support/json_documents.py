@@ -38,7 +38,13 @@ def load(text: bytes) -> Any:
     """Return a document, its numbers as `Number`, its objects as `Given`."""
     objects = {"object_pairs_hook": lambda pairs: Given(tuple(pairs))}
     # Bytes it would take for other encodings, too.
-    return json.loads(text.decode("utf-8-sig", "surrogatepass"), parse_int=Number, parse_float=Number, parse_constant=Number, **objects)
+    return json.loads(
+        text.decode("utf-8-sig", "surrogatepass"),
+        parse_int=Number,
+        parse_float=Number,
+        parse_constant=Number,
+        **objects,
+    )
 
 
 # Reading.

@@ -427,10 +427,16 @@ def _read_real(types, kind_of, data, at, end, words, nodes):  # type: ignore[no-
     real, is_rounded = rounded(digits, power, is_exact, is_float)
     if is_rounded:
         _set_real(types, kind_of, -real if data[at] == MINUS else real, words, nodes)
-    elif is_too_large(data, at, after, power, is_float):
+        return after
+    return _keep_digits(types, kind_of, data, at, after, power, words, nodes)
+
+
+@kernel
+def _keep_digits(types, kind_of, data, at, after, power, words, nodes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    """Set the place of the text of a number."""
+    if is_too_large(data, at, after, power, types[kind_of, KIND] == Kind.FLOAT):
         return -types[kind_of, FIRST]
-    else:
-        _set_place(types[kind_of, NODE], at, after - at, words, nodes)
+    _set_place(types[kind_of, NODE], at, after - at, words, nodes)
     return after
 
 
