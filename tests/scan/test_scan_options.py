@@ -467,10 +467,10 @@ def test_every_option_of_a_topic_is_handed_on(tmp_path, monkeypatch):
         lambda *_, schemas, **options: told.append(options) or make_scan(*_, schemas=schemas, **options),
     )
     topic = topic_with(tmp_path, [message(0)])
-    topic.scan(["key"], **given, order="publish_time")
+    topic.scan(["sequence_id"], **given, order="publish_time")
     topic.count(**given)
-    export_topic(topic, tmp_path / "out", "csv", columns=["key"], **given)
-    assert told == [{"columns": columns, **given} for columns in (["key"], (), ["key"])]
+    export_topic(topic, tmp_path / "out", "csv", columns=["sequence_id"], **given)
+    assert told == [{"columns": columns, **given} for columns in (["sequence_id"], (), ["sequence_id"])]
     read = []
     monkeypatch.setattr(message_by_id, "read_message", lambda *_, **options: read.append(options))
     of_message = {name: given[name] for name in MESSAGE_OPTIONS}

@@ -58,7 +58,7 @@ def _leaf(value: Any, kind: pa.DataType) -> str:
     if isinstance(value, bytes):
         return _dumps(base64.b64encode(value).decode())
     if isinstance(value, Decimal):
-        return _dumps(pa.scalar(value, kind).cast(pa.string()).as_py())
+        return _dumps(f"{value:f}")
     if isinstance(value, float) and not np.isfinite(value):
         return {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}[repr(value)]
     if pa.types.is_float32(kind):
