@@ -3,10 +3,10 @@
 import re
 from pathlib import Path
 
-import click
 import pytest
 
 from ledgerfs.cli.group import cli
+from tests.cli.test_empty_values import commands
 from tests.support.commands import run
 from tests.support.s3 import CREDENTIALS, ENVIRONMENT, Fault, FaultProxy
 
@@ -58,7 +58,10 @@ def test_retries_show_in_both_and_credentials_in_neither(s3_golden: str, proxy: 
 
 
 # `umount` asks no store, and the stores that `spark` asks are those of many processes, on other machines.
-@pytest.mark.parametrize("name", sorted(set(cli.commands) - {"umount", "spark"}))
-def test_every_command_has_the_options(name: str) -> None:
-    options = {option for parameter in cli.get_command(click.Context(cli), name).params for option in parameter.opts}
+@pytest.mark.parametrize(
+    "path", [path for path, _ in commands(cli) if path[0] not in {"umount", "spark"}], ids=" ".join
+)
+def test_every_command_has_the_options(path: tuple[str, ...]) -> None:
+    command = dict(commands(cli))[path]
+    options = {option for parameter in command.params for option in parameter.opts}
     assert {"--trace", "--stats"} <= options

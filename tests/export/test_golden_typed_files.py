@@ -2,6 +2,7 @@
 
 import csv
 import json
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -78,6 +79,8 @@ def in_csv(text: str | None, kind: pa.DataType) -> str:
     """Return what a cell has of a value as JSON: texts and times without their quotes, numbers as Arrow writes them."""
     if text is None:
         return ""
+    if pa.types.is_decimal(kind):
+        return pa.array([Decimal(json.loads(text))], kind).cast(pa.string())[0].as_py()
     if pa.types.is_floating(kind):
         return pa.array([float(json.loads(text))], kind).cast(pa.string())[0].as_py()
     return text if pa.types.is_nested(kind) or not text.startswith('"') else str(json.loads(text))

@@ -85,7 +85,8 @@ def content(mounted: MountedBucket, path: str) -> bytes:
 
 
 NUMBERS = {
-    "AccessDeniedError": errno.EACCES, "AmbiguousLedgerError": errno.EINVAL, "BucketNotFoundError": errno.ENOENT,
+    "AccessDeniedError": errno.EACCES, "AdminApiError": errno.EPROTO,
+    "AmbiguousLedgerError": errno.EINVAL, "BucketNotFoundError": errno.ENOENT,
     "CacheWriteError": errno.ENOSPC, "DecryptionError": errno.EACCES, "EncryptedMessageError": errno.EACCES,
     "EntryRangeError": errno.EINVAL, "InvalidNameError": errno.EINVAL, "InvalidOptionError": errno.EINVAL,
     "InvalidRowsError": errno.EINVAL, "IsADirectoryPathError": errno.EISDIR, "LedgerExistsError": errno.EEXIST,
