@@ -85,8 +85,9 @@ def content(mounted: MountedBucket, path: str) -> bytes:
 
 
 NUMBERS = {
-    "AccessDeniedError": errno.EACCES, "AdminApiError": errno.EPROTO,
-    "AmbiguousLedgerError": errno.EINVAL, "BucketNotFoundError": errno.ENOENT,
+    "AccessDeniedError": errno.EACCES, "AdminApiError": errno.EPROTO, "AmbiguousLedgerError": errno.EINVAL,
+    "AuthenticationError": errno.EACCES, "BucketNotFoundError": errno.ENOENT, "InvalidSchemaError": errno.EINVAL,
+    "SchemaConflictError": errno.EEXIST,
     "CacheWriteError": errno.ENOSPC, "DecryptionError": errno.EACCES, "EncryptedMessageError": errno.EACCES,
     "EntryRangeError": errno.EINVAL, "InvalidNameError": errno.EINVAL, "InvalidOptionError": errno.EINVAL,
     "InvalidRowsError": errno.EINVAL, "IsADirectoryPathError": errno.EISDIR, "LedgerExistsError": errno.EEXIST,
