@@ -105,8 +105,6 @@ def _zigzag(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN
 @inlined_kernel
 def _run(code, tables, data, at, end, words, nodes, stack):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, C901, PLR0911, PLR0912, PLR0915, PLR0917
     """Decode one payload; return 0 or the reason why not, and the node that has no room for it, or -1."""
-    code, tables, data = borrowed(code), borrowed(tables), borrowed(data)  # type: ignore[call-arg]
-    words, nodes, stack = borrowed(words), borrowed(nodes), borrowed(stack)
     pc = np.int64(0)
     top = np.int64(0)
     empty_work = np.int64(0)
@@ -144,7 +142,7 @@ def _run(code, tables, data, at, end, words, nodes, stack):  # type: ignore[no-u
         elif do == Do.DOUBLE:
             if end - at < 8:
                 return Reason.TRUNCATED, node
-            has_room = _append(words, nodes, node, load_little_int64(data, at))
+            has_room = _append(words, nodes, node, load_little_int64(data, at))  # type: ignore[call-arg]
             at += 8
         elif do == Do.SYMBOL:
             number, at = _zigzag(data, at, end)
@@ -193,7 +191,7 @@ def _run(code, tables, data, at, end, words, nodes, stack):  # type: ignore[no-u
         elif do == Do.FLOAT:
             if end - at < 4:
                 return Reason.TRUNCATED, node
-            has_room = _append(words, nodes, node, np.int64(load_little_int32(data, at)))
+            has_room = _append(words, nodes, node, np.int64(load_little_int32(data, at)))  # type: ignore[call-arg]
             at += 4
         elif do == Do.FIXED:
             if end - at < first:
