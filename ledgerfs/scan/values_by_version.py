@@ -4,11 +4,12 @@ A batch may have messages of several versions. They are decoded version by versi
 order.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.formats.array_types import Int64
@@ -18,6 +19,7 @@ from ledgerfs.formats.schemas.schema_versions import (
     NO_VERSION,
     ODD_VERSION,
     TopicSchemas,
+    common_number,
     version_numbers,
     writers_of,
 )
@@ -42,6 +44,7 @@ class ValuesByVersion:
     wanted: SchemaInfo | None
     type: pa.DataType
     _decoders: dict[int, ValueDecoder | str] = field(default_factory=dict)
+    _rows: Int64 = field(default_factory=lambda: np.arange(0))
 
     def __call__(self, batch: pa.RecordBatch) -> tuple[pa.Array, list[Failure]]:
         """Return the values of a batch, and those that could not be decoded."""
@@ -53,8 +56,8 @@ class ValuesByVersion:
 
     def _groups(self, batch: pa.RecordBatch) -> Iterator["_Group"]:
         """Yield the rows of each schema with their values."""
-        published = batch["publish_time"].cast(pa.int64()).to_numpy() // 1000
-        for number, rows in _rows_of_each(version_numbers(batch["schema_version"])):
+        times = batch["publish_time"]
+        for number, rows in self._by_number(batch["schema_version"]):
             generations = self._generations.get(number) or self._generations.get(ANY_VERSION, [])
             if number == NO_VERSION and not generations:
                 yield self._without(batch, rows, number, "it names no schema: its value is bytes", is_error=False)
@@ -63,13 +66,35 @@ class ValuesByVersion:
             if number in self._generations and self.schemas.may_be_deleted(number):
                 yield self._without(batch, rows, number, self._why_unknown(number, AMBIGUOUS))
                 continue
-            writers = writers_of(known, published if rows.size == published.size else published[rows])
-            for writer, among in _rows_of_each(writers):
+            for writer, among in self._by_writer(
+                known, times if rows.size == len(times) else times.take(pa.array(rows))
+            ):
                 chosen = rows if among.size == rows.size else rows[among]
                 if writer >= 0:
                     yield self._decoded(batch, chosen, generations[writer])
                 else:
                     yield self._without(batch, chosen, number, self._why_unknown(number, writer))
+
+    def _by_number(self, versions: pa.Array) -> Iterator[tuple[int, Int64]]:
+        """Yield each number that messages name, with their rows; nearly all batches have one."""
+        common = common_number(versions)
+        if common is None:
+            return _rows_of_each(version_numbers(versions))
+        return iter([(common, self._all_rows(len(versions)))])
+
+    def _by_writer(self, known: Sequence[SchemaVersion], times: pa.Array) -> Iterator[tuple[int, Int64]]:
+        """Yield the place of each schema of one number that wrote messages, with their rows; nearly all batches have one."""
+        edges = pc.min_max(times)
+        first, last = writers_of(known, _milliseconds(pa.array([edges["min"], edges["max"]])))
+        if first == last != AMBIGUOUS:
+            return iter([(int(first), self._all_rows(len(times)))])
+        return _rows_of_each(writers_of(known, _milliseconds(times)))
+
+    def _all_rows(self, length: int) -> Int64:
+        """Return the numbers of all rows: the same memory again and again."""
+        if self._rows.size < length:
+            self._rows = np.arange(length)
+        return self._rows[:length]
 
     @property
     def _generations(self) -> dict[int, list[int]]:
@@ -156,11 +181,13 @@ class _Group:
     is_error: bool = True
 
 
+def _milliseconds(times: pa.Array) -> Int64:
+    found: Int64 = times.cast(pa.int64()).to_numpy() // 1000
+    return found
+
+
 def _rows_of_each(numbers: Int64) -> Iterator[tuple[int, Int64]]:
-    """Yield each number with its rows. Nearly all batches have one number, which is seen without sorting."""
-    if numbers.size and numbers.min() == numbers.max():
-        yield int(numbers[0]), np.arange(numbers.size)
-        return
+    """Yield each number with its rows."""
     for number in np.unique(numbers).tolist():
         yield number, np.flatnonzero(numbers == number)
 

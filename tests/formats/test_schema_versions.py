@@ -16,6 +16,7 @@ from ledgerfs.formats.schemas.schema_versions import (
     REGISTRATION_SLACK_MS,
     REUSED,
     TopicSchemas,
+    common_number,
     is_in_effect,
     next_word_ms,
     version_numbers,
@@ -113,7 +114,12 @@ def test_messages_are_told_together_as_one_by_one(
     known = [version(0, data, time) for time, data in sorted(dict(registered).items())]
     if is_by_import:
         known.insert(0, version(0, "b", source=BY_IMPORT))
-    assert places(known, *times) == [places(known, one)[0] for one in times]
+    each = [places(known, one)[0] for one in times]
+    assert places(known, *times) == each
+    # A scan asks for the first and the last of a batch only, and takes their answer for all, if it is one.
+    edges = set(places(known, min(times), max(times))) if times else {AMBIGUOUS}
+    if len(edges) == 1 and edges != {AMBIGUOUS}:
+        assert set(each) == edges
 
 
 @given(st.lists(st.binary(min_size=8, max_size=8) | st.none() | st.binary(max_size=9), max_size=5), st.integers(0, 3))
@@ -124,7 +130,24 @@ def test_numbers_are_those_of_eight_bytes(column: list[bytes | None], begin: int
         return max(int.from_bytes(one, "big", signed=True), ODD_VERSION) if len(one) == 8 else ODD_VERSION
 
     array = pa.array(column, pa.binary())[begin:]
-    assert version_numbers(array).tolist() == [number(one) for one in column[begin:]]
+    numbers = [number(one) for one in column[begin:]]
+    assert version_numbers(array).tolist() == numbers
+    assert common_number(array) in {None, *numbers}
+
+
+@given(st.binary(min_size=8, max_size=8) | st.none(), st.integers(1, 9), st.integers(0, 3))
+def test_a_number_that_all_have_is_seen_at_once(one: bytes | None, count: int, before: int) -> None:
+    array = pa.array([b"before"] * before + [one] * count, pa.binary())[before:]
+    assert common_number(array) == version_numbers(array)[0]
+
+
+@given(
+    st.lists(st.sampled_from([b"\0" * 8, b"\0" * 7 + b"\1", b"\0" * 7, b"\0" * 9, b"", None]), min_size=1, max_size=5)
+)
+def test_numbers_that_differ_are_none_that_all_have(column: list[bytes | None]) -> None:
+    array = pa.array(column, pa.binary())
+    if len(set(version_numbers(array).tolist())) > 1:
+        assert common_number(array) is None
 
 
 def test_what_was_given_by_hand_comes_before_what_was_saved() -> None:

@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from ledgerfs.formats.array_types import Int64
+from ledgerfs.formats.kernel import kernel
+from ledgerfs.formats.memory_loads import load_int64
 from ledgerfs.formats.schemas.schema_info import (
     ANY_VERSION,
     VERSION_BYTES,
@@ -116,20 +118,43 @@ class TopicSchemas:
         return tuple(found)
 
 
-def version_numbers(column: pa.Array) -> Int64:
-    """Return the numbers of a column ``schema_version``: `NO_VERSION` and `ODD_VERSION` where there is none."""
+def common_number(column: pa.Array) -> int | None:
+    """Return the number that all rows of a column ``schema_version`` have, as `version_numbers` gives it; None if they differ, or may."""
+    if not len(column):
+        return None
     if column.null_count == len(column):
-        return np.full(len(column), NO_VERSION, np.int64)
+        return NO_VERSION
     _, offsets, data = column.buffers()
     places = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
-    if column.null_count == 0 and (np.diff(places) == VERSION_BYTES).all():
-        big_endian = np.frombuffer(data, np.uint8)[places[0] : places[-1]].view(">i8")
-        return np.maximum(big_endian.astype(np.int64), ODD_VERSION)
+    numbers = np.frombuffer(data or b"", np.uint8)
+    # To kernels memory that may be written is another type.
+    places.flags.writeable = numbers.flags.writeable = False
+    if column.null_count or not _are_equal(numbers, places):
+        return None
+    return _number(column[0].as_py())
+
+
+def version_numbers(column: pa.Array) -> Int64:
+    """Return the numbers of a column ``schema_version``: `NO_VERSION` and `ODD_VERSION` where there is none."""
     encoded = column.dictionary_encode()
     numbers = np.array([*map(_number, encoded.dictionary.to_pylist()), NO_VERSION], np.int64)
     places = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy()
     found: Int64 = numbers[places]
     return found
+
+
+@kernel
+def _are_equal(data, places):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Whether all of ``data[places[i] : places[i + 1]]`` are the same bytes, and as many as a version has."""
+    first = np.int64(places[0])
+    if places[1] - first != VERSION_BYTES:
+        return False
+    word = load_int64(data, first)  # type: ignore[call-arg, var-annotated]
+    for i in range(1, places.size - 1):
+        at = np.int64(places[i])
+        if places[i + 1] - at != VERSION_BYTES or load_int64(data, at) != word:
+            return False
+    return True
 
 
 def _number(data: bytes) -> int:
@@ -150,10 +175,6 @@ def writers_of(generations: Sequence[SchemaVersion], published_ms: Int64) -> Int
     """
     if not generations:
         return np.full(published_ms.size, REUSED, np.int64)
-    if published_ms.size > 2:
-        first, last = writers_of(generations, np.array([published_ms.min(), published_ms.max()]))
-        if first == last != AMBIGUOUS:
-            return np.full(published_ms.size, first, np.int64)
     starts = np.array([_BEFORE_ALL if one.timestamp_ms is None else one.timestamp_ms for one in generations], np.int64)
     certain = np.maximum(np.searchsorted(starts, published_ms, "right") - 1, 0)
     possible = np.searchsorted(starts, published_ms + REGISTRATION_SLACK_MS, "right") - 1

@@ -12,7 +12,8 @@ from ledgerfs.messages.values.avro_kernel import STACK, run_avro
 from ledgerfs.messages.values.avro_program import avro_program
 from ledgerfs.messages.values.row_spans import decode_rows, unwritable
 from ledgerfs.messages.values.value_columns import nodes_of, type_of
-from ledgerfs.messages.values.value_program import NULL, Program, Reason, explain
+from ledgerfs.messages.values.value_decoder import reasons_before
+from ledgerfs.messages.values.value_program import Program, Reason, explain
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def decode_avro(
 
     The caller has checked the ranges. What is not ``valid`` is null with the reason `NULL`, what cannot be decoded with a `Reason`.
     """
-    reasons = np.zeros(starts.size, np.int64) if valid is None else np.where(valid, 0, NULL)
+    reasons = reasons_before(starts.size, valid)
     sizes = program.nodes.sizes
     roots = np.array([word for node in nodes_of(program.column) for word in (node, sizes[node])], np.int64)
     parts = program.code, program.tables, roots

@@ -131,9 +131,6 @@ def run_json(tables, data, places, arena, side, reasons, first, scratch):  # typ
 @inlined_kernel
 def _read(types, numbers, names, levels, data, at, end, words, nodes, texts, used, stack):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, C901, PLR0911, PLR0912, PLR0915, PLR0917
     """Read one document; return the index after it, or minus the reason why not, or what tells of a node that has no room."""
-    types, numbers, names, levels = borrowed(types), borrowed(numbers), borrowed(names), borrowed(levels)  # type: ignore[call-arg]
-    data, words, nodes = borrowed(data), borrowed(words), borrowed(nodes)
-    texts, used, stack = borrowed(texts), borrowed(used), borrowed(stack)
     at = after_mark(data, at, end)
     kind_of = np.int64(0)
     top = np.int64(0)

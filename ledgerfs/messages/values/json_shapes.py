@@ -36,7 +36,7 @@ from ledgerfs.messages.values.json_shape_kernel import (
     look_at,
 )
 from ledgerfs.messages.values.row_spans import unwritable
-from ledgerfs.messages.values.value_program import NULL
+from ledgerfs.messages.values.value_decoder import reasons_before
 
 _FIRST_NAMES = 1 << 12
 _SCALARS = {BOOLEAN: pa.bool_(), WHOLE: pa.int64(), REAL: pa.float64(), WHOLE | REAL: pa.float64(), TEXT: pa.string()}
@@ -69,7 +69,7 @@ class JsonShapes:
 
     def look(self, data: Bytes, starts: Int64, ends: Int64, valid: Mask | None = None) -> Int64:
         """Look at the documents ``data[starts[i] : ends[i]]``; return reasons as decoders do: those that are no JSON have no part in it."""
-        reasons = np.zeros(starts.size, np.int64) if valid is None else np.where(valid, 0, NULL)
+        reasons = reasons_before(starts.size, valid)
         payloads, stack = unwritable(data), np.empty(STACK, np.int64)
         row = 0
         while row < starts.size:

@@ -14,7 +14,8 @@ from ledgerfs.messages.values.json_kernel import SIDE, STACK, run_json
 from ledgerfs.messages.values.json_types import JsonTypes, json_types
 from ledgerfs.messages.values.row_spans import decode_rows, unwritable
 from ledgerfs.messages.values.value_columns import type_of
-from ledgerfs.messages.values.value_program import NULL, explain
+from ledgerfs.messages.values.value_decoder import reasons_before
+from ledgerfs.messages.values.value_program import explain
 
 _FIRST_SIDE = 1 << 12
 _PAYLOADS_PER_SIDE = 64
@@ -51,7 +52,7 @@ class JsonDecoder:
         A document that is null, or lacks what the schema has, has null there and no reason. Raises as `ValueDecoder` says.
         """
         made = self._types
-        reasons = np.zeros(starts.size, np.int64) if valid is None else np.where(valid, 0, NULL)
+        reasons = reasons_before(starts.size, valid)
         payloads = unwritable(data)
         side = _Side(payloads, empty(_FIRST_SIDE + data.size // _PAYLOADS_PER_SIDE, np.uint8))
         scratch = np.empty(STACK, np.int64), np.empty(len(made.nodes.sizes), np.int64)

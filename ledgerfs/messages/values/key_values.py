@@ -15,8 +15,8 @@ from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.memory_loads import load_int32
 from ledgerfs.messages.kernels.arrays import borrowed
 from ledgerfs.messages.values.row_spans import unwritable
-from ledgerfs.messages.values.value_decoder import ValueDecoder, payloads_of
-from ledgerfs.messages.values.value_program import NULL, Reason, explain
+from ledgerfs.messages.values.value_decoder import ValueDecoder, payloads_of, reasons_before
+from ledgerfs.messages.values.value_program import Reason, explain
 
 _OF_KEY, _OF_VALUE = 1 << 40, 1 << 41
 """What is added to the reasons of the parts' decoders."""
@@ -39,7 +39,7 @@ class InlineDecoder:
 
     def decode(self, data: Bytes, starts: Int64, ends: Int64, valid: Mask | None = None) -> tuple[pa.Array, Int64]:
         """Return an array of the payloads, and a reason for each that is null (see `ValueDecoder`)."""
-        reasons = np.zeros(starts.size, np.int64) if valid is None else np.where(valid, 0, NULL)
+        reasons = reasons_before(starts.size, valid)
         parts = np.zeros((4, starts.size + 1), np.int64)[:, : starts.size]
         key_starts, key_ends, value_starts, value_ends = (np.ascontiguousarray(one) for one in parts)
         places = key_starts, key_ends, value_starts, value_ends

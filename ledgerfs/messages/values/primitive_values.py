@@ -12,7 +12,8 @@ from ledgerfs.formats.memory_loads import load_int32, load_int64
 from ledgerfs.formats.schemas.schema_info import require_charset
 from ledgerfs.messages.kernels.arrays import borrowed, empty
 from ledgerfs.messages.kernels.gather import gather_bytes, gather_text, masked
-from ledgerfs.messages.values.value_program import NULL, Reason, explain
+from ledgerfs.messages.values.value_decoder import reasons_before
+from ledgerfs.messages.values.value_program import Reason, explain
 
 _DAY_MS = 86_400_000
 _DAY_NS = _DAY_MS * 1_000_000
@@ -71,7 +72,7 @@ class PrimitiveDecoder:
 
     def decode(self, data: Bytes, starts: Int64, ends: Int64, valid: Mask | None = None) -> tuple[pa.Array, Int64]:
         """Return an array of the payloads, and a reason for each that is null (see `ValueDecoder`)."""
-        reasons = np.zeros(starts.size, np.int64) if valid is None else np.where(valid, 0, NULL)
+        reasons = reasons_before(starts.size, valid)
         if self.name in _KINDS:
             return _numbers(self.name, data, starts, ends, reasons), reasons
         sizes = ends - starts
@@ -89,7 +90,7 @@ class PrimitiveDecoder:
 def _numbers(name: str, data: Bytes, starts: Int64, ends: Int64, reasons: Int64) -> pa.Array:
     """Return numbers or times; what has none gets a reason."""
     kind = _KINDS[name]
-    words, more = empty(starts.size, np.int64), empty(starts.size, np.int64)
+    words, more = empty(starts.size, np.int64), np.zeros(starts.size if kind.size > 8 else 0, np.int64)
     _load(data, starts, ends, kind.size, words, more, reasons)
     with np.errstate(over="ignore"):
         words = _in_range(name, words, more, reasons)
@@ -132,7 +133,7 @@ def _refuse(wrong: Mask, reason: Reason, reasons: Int64) -> None:
 def _array(kind: pa.DataType, words: Int64, valid: Mask | None) -> pa.Array:
     if pa.types.is_boolean(kind):
         return pa.array(words != 0, mask=None if valid is None else ~valid)
-    return masked(words.astype(f"i{kind.bit_width // 8}"), valid, kind)
+    return masked(words.astype(f"i{kind.bit_width // 8}", copy=False), valid, kind)
 
 
 def _text_of(charset: str, values: pa.Array, reasons: Int64) -> pa.Array:
@@ -160,7 +161,6 @@ def _load(data, starts, ends, size, words, more, reasons):  # type: ignore[no-un
     data = borrowed(data)  # type: ignore[call-arg]
     for i in range(starts.size):
         words[i] = 0
-        more[i] = 0
         if reasons[i] != 0:
             continue
         at = starts[i]

@@ -30,7 +30,8 @@ from ledgerfs.messages.values.protobuf_kernel import STACK, run_protobuf
 from ledgerfs.messages.values.protobuf_program import ProtobufProgram, protobuf_program
 from ledgerfs.messages.values.row_spans import decode_rows, unwritable
 from ledgerfs.messages.values.value_columns import type_of
-from ledgerfs.messages.values.value_program import NULL, explain
+from ledgerfs.messages.values.value_decoder import reasons_before
+from ledgerfs.messages.values.value_program import explain
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class ProtobufDecoder:
     def decode(self, data: Bytes, starts: Int64, ends: Int64, valid: Mask | None = None) -> tuple[pa.Array, Int64]:
         """Return an array of the payloads ``data[starts[i] : ends[i]]``, and a reason for each that is null (`ValueDecoder`)."""
         one = self._program
-        reasons = np.zeros(starts.size, np.int64) if valid is None else np.where(valid, 0, NULL)
+        reasons = reasons_before(starts.size, valid)
         parts = (one.code, one.messages, one.fields, one.tables, one.roots)
         count = len(one.nodes.sizes)
         scratch = np.empty(STACK, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)

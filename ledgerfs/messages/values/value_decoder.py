@@ -6,6 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from ledgerfs.formats.array_types import Bytes, Int64, Mask
+from ledgerfs.messages.kernels.arrays import empty
+from ledgerfs.messages.values.value_program import NULL
 
 
 class ValueDecoder(Protocol):
@@ -33,8 +35,14 @@ class ValueDecoder(Protocol):
 def payloads_of(values: pa.Array) -> tuple[Bytes, Int64, Int64, Mask | None]:
     """Return what `ValueDecoder.decode` takes of a binary array; its bytes are not copied."""
     _, offsets, data = values.buffers()
-    places = np.zeros(1, np.int64)
-    if len(values):
-        places = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
+    places = empty(len(values) + 1, np.int64)
+    places[:] = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1] if len(values) else 0
     valid = np.asarray(values.is_valid()) if values.null_count else None
     return np.frombuffer(data or b"", np.uint8), places[:-1], places[1:], valid
+
+
+def reasons_before(count: int, valid: Mask | None) -> Int64:
+    """Return a reason for each of ``count`` payloads before any is decoded: `NULL` for what is not ``valid``."""
+    reasons: Int64 = empty(count, np.int64)
+    reasons[:] = 0 if valid is None else np.where(valid, 0, NULL)
+    return reasons
