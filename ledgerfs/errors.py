@@ -45,6 +45,7 @@ __all__ = [
     "MountFailedError",
     "MountpointError",
     "NameTooLongError",
+    "NamedSchemasWarning",
     "NotADirectoryPathError",
     "NotFoundError",
     "ObjectExistsError",
@@ -141,6 +142,10 @@ class UnplacedLedgersWarning(UserWarning):
 
 class OutdatedFilesWarning(UserWarning):
     """Files of an export whose values other schemas may have given than the bucket has now, and which cannot be made again."""
+
+
+class NamedSchemasWarning(UserWarning):
+    """Imported rows name versions of a schema themselves: their values will be read by the schemas that their new topic has of these."""
 
 
 class CorruptMessageError(CorruptObjectError):

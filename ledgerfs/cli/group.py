@@ -26,6 +26,7 @@ from ledgerfs.errors import (
     CorruptObjectError,
     LedgerfsError,
     MissingLedgerError,
+    NamedSchemasWarning,
     ObjectNotFoundError,
     StaleObjectError,
     StoreError,
@@ -42,6 +43,7 @@ EXIT_USAGE = 2
 EXIT_STORAGE = 3
 EXIT_BROKEN_PIPE = 141
 
+_SHOWN = (NamedSchemasWarning, UnplacedLedgersWarning)
 _DAMAGE = (
     CorruptObjectError,
     MissingLedgerError,
@@ -169,14 +171,15 @@ def _warnings_as_lines() -> Iterator[None]:
     told: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:  # noqa: ANN401  (as Python has it)
-        if not issubclass(category, UnplacedLedgersWarning):
+        if not issubclass(category, _SHOWN):
             shown_before(message, category, *rest, **named)
         elif str(message) not in told:
             told.add(str(message))
             say(str(message))
 
     with warnings.catch_warnings():
-        warnings.simplefilter("always", UnplacedLedgersWarning)
+        for one in _SHOWN:
+            warnings.simplefilter("always", one)
         shown_before, warnings.showwarning = warnings.showwarning, show
         yield
 

@@ -5,6 +5,7 @@ number. Everything else is as in Arrow.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -21,8 +22,23 @@ def stored_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([_stored(one) for one in batch.columns], schema=schema)
 
 
-def leaves_of(field: pa.Field, path: str = "") -> Iterator[str]:
-    """Yield the paths of a column's leaves, as Parquet names them."""
+class Leaf(NamedTuple):
+    """A leaf of a column: its path, as Parquet names it, and its type."""
+
+    path: str
+    type: pa.DataType
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the least and the greatest value of some tell of all of them: of numbers with NaN among them they do not.
+
+        Readers that go by them would leave out rows of NaN.
+        """
+        return not pa.types.is_floating(self.type)
+
+
+def leaves_of(field: pa.Field, path: str = "") -> Iterator[Leaf]:
+    """Yield a column's leaves."""
     name, kind = path or field.name, field.type
     if pa.types.is_struct(kind):
         for one in kind:
@@ -33,7 +49,7 @@ def leaves_of(field: pa.Field, path: str = "") -> Iterator[str]:
     elif pa.types.is_list(kind):
         yield from leaves_of(kind.value_field, f"{name}.list.element")
     else:
-        yield name
+        yield Leaf(name, kind)
 
 
 def _stored_field(field: pa.Field) -> pa.Field:

@@ -140,15 +140,17 @@ def _parquet_file(schema: pa.Schema, sink: BinaryIO) -> TableWriter:
     stored = stored_schema(schema)
     of_messages = [one for one in stored if is_message_column(one)]
     typed = [leaf for one in stored if not is_message_column(one) for leaf in leaves_of(one)]
-    repeated = [leaf for one in of_messages if one.name in _REPEATED for leaf in leaves_of(one)]
+    repeated = [leaf.path for one in of_messages if one.name in _REPEATED for leaf in leaves_of(one)]
     ascending = [one.name for one in of_messages if one.name in _ASCENDING]
+    with_statistics = [one.name for one in of_messages if one.name not in _WITHOUT_STATISTICS]
+    with_statistics += [leaf.path for leaf in typed if leaf.is_ordered]
     writer = pa.parquet.ParquetWriter(
         sink,
         stored,
         compression="zstd",
-        use_dictionary=[*repeated, *typed],
+        use_dictionary=[*repeated, *(leaf.path for leaf in typed)],
         column_encoding=dict.fromkeys(ascending, "DELTA_BINARY_PACKED"),
-        write_statistics=[*(one.name for one in of_messages if one.name not in _WITHOUT_STATISTICS), *typed],
+        write_statistics=with_statistics,
     )
     return _GroupedFile(writer, {"row_group_size": GROUP_ROWS}, lambda batch: stored_batch(batch, stored))
 

@@ -1,6 +1,7 @@
 """Importing: rows become messages of a new ledger."""
 
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -8,12 +9,13 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import BucketOrUrl, bucket_at
 from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
-from ledgerfs.errors import InvalidOptionError
+from ledgerfs.errors import InvalidOptionError, LedgerfsError, NamedSchemasWarning
 from ledgerfs.export.folder import at_rest
-from ledgerfs.formats.schemas.schema_info import SchemaInfo
-from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs.formats.schemas.schema_info import ANY_VERSION, SchemaInfo
+from ledgerfs.formats.topic_names import managed_ledger_of, schema_owner
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.messages.codecs.decompression import MAX_STORED_BYTES
 from ledgerfs.messages.encode.rows import EncodeOptions
@@ -165,6 +167,8 @@ def import_rows(
     RefusedLedgerError, InvalidRowsError, …
         No rows, or a row that cannot be a message; the bucket is unchanged.
 
+    Warns (`NamedSchemasWarning`) if rows bring a column ``schema_version`` of their own, and the topic has schemas of these numbers.
+
     """
     options = EncodeOptions(batch, compression, producer_name, max_entry_bytes)
     chosen = IfExists.of(if_exists)
@@ -193,8 +197,28 @@ def import_rows(
             if of_rows is not None:
                 of_rows.save(bucket, added.earliest_ms)
             written = writer.commit(created_ms=added.earliest_ms)
+    if of_rows is None and added.schema_versions:
+        _warn_of_schemas(bucket, schema_owner(managed_ledger).topic, added.schema_versions)
     version = None if of_rows is None else of_rows.version
     return Imported(written, added.messages, (*ignored, *added.ignored_columns), version)
+
+
+def _warn_of_schemas(bucket: Bucket, topic: str, named: frozenset[int]) -> None:
+    """Warn of schemas by which rows will be read that were not written by them, as far as anybody knows."""
+    try:
+        known = {one.version for one in bucket.schemas_of(topic).versions}
+    except LedgerfsError as error:
+        warnings.warn(
+            f"what the rows' schema versions mean in {topic} is unknown: {error}", NamedSchemasWarning, stacklevel=3
+        )
+        return
+    meant = sorted(named if ANY_VERSION in known else named & known)
+    if meant:
+        text = (
+            f"the rows name schema versions themselves ({', '.join(map(str, meant))}), of which {topic} has schemas: their values will be "
+            "read by these. If the rows are another topic's, import them without the column schema_version, or by --schema"
+        )
+        warnings.warn(text, NamedSchemasWarning, stacklevel=3)
 
 
 @contextmanager

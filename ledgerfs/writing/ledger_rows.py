@@ -37,12 +37,15 @@ class AddedRows:
         The earliest publish time, ms since 1970 UTC, which is the creation of their ledger; None without messages.
     ignored_columns
         Columns that only tell where messages were.
+    schema_versions
+        Numbers of the schemas that they name.
 
     """
 
     messages: int
     earliest_ms: int | None
     ignored_columns: tuple[str, ...]
+    schema_versions: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,12 @@ def add_rows(writer: _Writer, rows: MessageRows, options: EncodeOptions, progres
                 progress("importing rows", encoder.messages, rows.count)
         for batch in encoder.finish():
             writer.add(batch)
-    return AddedRows(encoder.messages, encoder.earliest_publish_ms, tuple(encoder.ignored_columns))
+    return AddedRows(
+        encoder.messages,
+        encoder.earliest_publish_ms,
+        tuple(encoder.ignored_columns),
+        frozenset(encoder.schema_versions),
+    )
 
 
 def _read_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -138,3 +138,16 @@ def test_primitive_values_and_errors(place: Path) -> None:
         (("--schema-version", "1"), b"is the number of a schema; give the schema"),
     ):
         assert text in run("import", *rows, *options, code=2).stderr
+
+
+def test_rows_of_another_topic_that_bring_its_schema_versions_are_told_of(place: Path) -> None:
+    (place / "orders.csv").write_text("id,name,at,key\n1,x,2026-01-02,k\n")
+    given = (f"{place}/orders.csv", f"{place}/bucket")
+    run("import", *given, ORDERS, "--schema", f"{place}/orders.avsc")
+    run("import", *given, "public/default/others", "--schema", f"{place}/orders.avsc", "--schema-type", "json")
+    run("export", f"{place}/bucket", ORDERS, f"{place}/export")
+    said = run("import", f"{place}/export", f"{place}/bucket", "public/default/others").stderr.decode()
+    assert (
+        "the rows name schema versions themselves (0), of which persistent://public/default/others has schemas" in said
+    )
+    assert "Warning" not in said

@@ -6,8 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 
@@ -99,14 +104,34 @@ def test_parquet_has_statistics_of_typed_fields() -> None:
     batch = pa.RecordBatch.from_pydict(
         {
             "value": pa.array(
-                [{"amount": 1.5, "n": {"k": "a"}}],
-                pa.struct([("amount", pa.float64()), ("n", pa.struct([("k", pa.string())]))]),
+                [{"amount": 15, "n": {"k": "a"}}],
+                pa.struct([("amount", pa.int64()), ("n", pa.struct([("k", pa.string())]))]),
             ),
             "entry_id": pa.array(["text"]),
         }
     )
     group = pq.ParquetFile(io.BytesIO(written([batch], batch.schema, "parquet"))).metadata.row_group(0)
     leaves = {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
-    assert leaves["value.amount"].statistics.min == 1.5
+    assert leaves["value.amount"].statistics.min == 15
     assert leaves["value.n.k"].statistics.max == "a"
     assert leaves["entry_id"].statistics.max == "text"
+
+
+def test_filters_of_all_readers_find_rows_of_nan(tmp_path: Path) -> None:
+    """Statistics know none, and readers go by them: so there are none of numbers that may be NaN."""
+    kind = pa.struct([("x", pa.float64()), ("many", pa.list_(pa.float32()))])
+    rows = [{"x": 1.0, "many": [1.0]}, {"x": float("nan"), "many": [float("nan")]}, {"x": 1.0, "many": []}]
+    batch = pa.RecordBatch.from_pydict(
+        {"entry_id": range(3), "value": pa.array(rows, kind), "x": [1.0, float("nan"), 1.0]}
+    )
+    path = tmp_path / "rows.parquet"
+    path.write_bytes(written([batch], batch.schema, "parquet"))
+    field = pc.field("x")
+    for wanted in (field != 1.0, pc.is_nan(field), ~(field == 1.0)):
+        assert pads.dataset(path).to_table(filter=wanted)["entry_id"].to_pylist() == [1]
+    assert pads.dataset(path).to_table(filter=pc.field("value", "x") != 1.0)["entry_id"].to_pylist() == [1]
+    for told in ([("x", "!=", 1.0)], [("x", "not in", [1.0])]):
+        assert pd.read_parquet(path, filters=told)["entry_id"].tolist() == [1]
+    for text in ("x != 1", "isnan(x)", "x > 10", "value.x > 10"):
+        assert duckdb.sql(f"select entry_id from '{path}' where {text}").fetchall() == [(1,)]
+    assert pl.scan_parquet(path).filter(pl.col("x") != 1.0).collect()["entry_id"].to_list() == [1]

@@ -1,6 +1,7 @@
 """Rows that are written by a schema: which number they name, that they are read again by it, and who else may save schemas meanwhile."""
 
 import json
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from ledgerfs.errors import (
     InvalidRowsError,
     InvalidSchemaError,
     LedgerfsError,
+    NamedSchemasWarning,
     SchemaConflictError,
     UndecodableValueError,
 )
@@ -361,3 +363,29 @@ def test_partitions_share_the_schema(bucket: Bucket) -> None:
         import_rows(bucket, pa.Table.from_pylist(ROWS), f"{ORDERS}-partition-{number}", schema=OURS)
     assert len(bucket.schemas_of(ORDERS).versions) == 1
     assert sorted(one["a"] for one in read(bucket)) == [1, 1, 2, 2]
+
+
+def test_rows_that_bring_the_number_of_another_schema_are_told_of(bucket: Bucket, tmp_path: Path) -> None:
+    """A column ``schema_version`` is the number that it is in the rows' own topic: in another one it may mean another schema."""
+    import_rows(
+        bucket, pa.table({"price": pa.array([2.5], pa.float32())}), "public/x/prices", schema=schema_of(price="float")
+    )
+    import_rows(
+        bucket,
+        pa.table({name: [1] for name in "xyzw"}),
+        "public/x/ints",
+        schema=schema_of(x="int", y="int", z="int", w="int"),
+    )
+    bucket.refresh()
+    prices = bucket.topic("public/x/prices").scan().to_table()
+    with pytest.warns(NamedSchemasWarning, match=r"themselves \(0\), of which persistent://public/x/ints has schemas"):
+        import_rows(bucket, prices, "public/x/ints")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        import_rows(bucket, prices, "public/x/others")
+        import_rows(bucket, prices.drop_columns(["schema_version"]), "public/x/ints")
+    SavedSchemas(bucket.raw_store).add(
+        "persistent://public/x/others", [SchemaVersion(ANY_VERSION, SchemaInfo("INT32"), source=BY_HAND, saved_ms=1)]
+    )
+    with pytest.warns(NamedSchemasWarning, match="public/x/others has schemas"):
+        import_rows(bucket, prices, "public/x/others")

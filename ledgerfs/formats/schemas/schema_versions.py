@@ -143,6 +143,13 @@ def version_numbers(column: pa.Array) -> Int64:
     return found
 
 
+def numbers_named(column: pa.Array) -> frozenset[int]:
+    """Return the numbers that rows of a column ``schema_version`` name."""
+    common = common_number(column)
+    found = np.unique(version_numbers(column)).tolist() if common is None else [common]
+    return frozenset(found) - {NO_VERSION, ODD_VERSION}
+
+
 @kernel
 def _are_equal(data, places):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Whether all of ``data[places[i] : places[i + 1]]`` are the same bytes, and as many as a version has."""

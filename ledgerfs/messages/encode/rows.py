@@ -16,6 +16,7 @@ import pyarrow as pa
 from ledgerfs.errors import InvalidOptionError, InvalidRowsError
 from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.records import EntryBatch
+from ledgerfs.formats.schemas.schema_versions import numbers_named
 from ledgerfs.messages.codecs.compress import codec_named
 from ledgerfs.messages.codecs.decompression import LARGEST, MAX_STORED_BYTES, Compression
 from ledgerfs.messages.codecs.stored_payloads import stored_payloads
@@ -131,6 +132,8 @@ class MessageEncoder:
         How many rows were taken so far, and how many entries are cut from them.
     earliest_publish_ms
         Their earliest publish time, ms since 1970 UTC; None before the first one.
+    schema_versions
+        Numbers of the schemas that they name.
 
     """
 
@@ -148,6 +151,7 @@ class MessageEncoder:
         self.ignored_columns = self._columns.ignored
         self.messages = self.entries = 0
         self.earliest_publish_ms: int | None = None
+        self.schema_versions: set[int] = set()
 
     def encode(self, rows: pa.RecordBatch) -> Iterator[EntryBatch]:
         """Take rows, and yield the entries that are finished, in order.
@@ -160,6 +164,8 @@ class MessageEncoder:
         for part in portions_of(rows):
             plain = self._columns.plain(part, self.messages)
             self.messages += plain.num_rows
+            if "schema_version" in plain.schema.names:
+                self.schema_versions |= numbers_named(plain["schema_version"].cast(pa.binary()))
             self._waiting.append(plain)
             self._waiting_bytes += plain.nbytes
             self._waiting_rows += plain.num_rows

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ledgerfs.scan.shown_values import ShownValues
 
 _TOPICS = 16
-_RENDERER = 3
+_RENDERER = 4
 """Raise this when the same ledger is to make another table, so that older files are not used any more."""
 
 _Infer = Callable[["Scan", Catalog, str | None], "ShownValues | None"]
