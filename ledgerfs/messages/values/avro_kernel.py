@@ -19,6 +19,8 @@ MOST_EMPTY_WORK = 1 << 12
 STACK = 3 << 10
 """Words of the stack: three for each list or recursion that is open."""
 _FULL = -1
+_MOST_BYTES = 10
+"""Of a varint; the last of so many has one bit."""
 _TRUNCATED, _BAD_NUMBER = int(Reason.TRUNCATED), int(Reason.BAD_NUMBER)
 
 
@@ -97,9 +99,11 @@ def _append_place(words, nodes, node, start, size):  # type: ignore[no-untyped-d
 
 @inlined_kernel
 def _zigzag(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return the number at ``at``, and the index after it or -1."""
-    number, at = read_varint(data, at, end)
-    return ((number >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(number & 1), at
+    """Return the number at ``at``, and the index after it or -1, as for one of more than 64 bits."""
+    number, after = read_varint(data, at, end)
+    if after - at == _MOST_BYTES and data[after - 1] > 1:
+        after = np.int64(-1)
+    return ((number >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(number & 1), after
 
 
 @inlined_kernel
