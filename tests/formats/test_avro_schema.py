@@ -62,6 +62,10 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "half a character": (
         {"type": "record", "name": "R", "fields": [{"name": "\ud800", "type": "int"}]}, "the name '\\ud800' is no text",
     ),
+    "two names that differ by a NUL": (
+        {"type": "record", "name": "R", "fields": [{"name": "a\0", "type": "int"}, {"name": "a\ufffd", "type": "int"}]},
+        "the record 'R' has the field 'a\ufffd' twice",
+    ),
     "half a symbol": ({"type": "enum", "name": "E", "symbols": ["\udfff"]}, "the name '\\udfff' is no text"),
 }  # fmt: skip
 
@@ -218,8 +222,23 @@ def test_programs_are_made_soon_or_not_at_all(writer: Any, reader: Any) -> None:
     assert program is None or program.tables.size < 1 << 23
 
 
+def test_a_name_has_no_nul_at_which_other_libraries_end_it() -> None:
+    inner = {"type": "record", "name": "I\0", "aliases": ["J\0"], "fields": []}
+    fields = [
+        {"name": "a", "type": inner},
+        {"name": "a\0", "aliases": ["b\0"], "default": "\0", "type": ["string", "I\0"]},
+    ]
+    record = parsed({"type": "record", "name": "R", "fields": fields})
+    assert isinstance(record, Record)
+    inner_type, field = record.fields[0].type, record.fields[1]
+    assert isinstance(inner_type, Record)
+    assert (inner_type.name, inner_type.aliases) == ("I\ufffd", ("J\ufffd",))
+    assert (field.name, field.aliases, field.default) == ("a\ufffd", ("b\ufffd",), "\0")
+    assert field.type == Union((Primitive("string"), inner_type))
+
+
 def test_a_field_may_have_any_name() -> None:
-    names = ["", " ", "\0", "é", "a.b", "🐘", "'\"\\", "value"]
+    names = ["", " ", "\1", "é", "a.b", "🐘", "'\"\\", "value"]
     fields = [{"name": one, "type": "int"} for one in names]
     decoder = AvroDecoder.of(parse_avro_schema(json.dumps({"type": "record", "name": "R", "fields": fields})))
     assert [one.name for one in decoder.type] == names

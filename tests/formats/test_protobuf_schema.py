@@ -171,6 +171,8 @@ def test_the_fields_that_an_old_schema_lists() -> None:
     )
     assert schema.messages == {"Event": Message("Event", fields)}
     assert schema.root == "Event"
+    (cut,) = protobuf_schema(old([listed(name="a\0b")])).messages["Event"].fields
+    assert cut.name == "a\ufffdb"  # at a NUL other libraries end names
     assert protobuf_schema(old([], b"")).messages == {"": Message("", ())}
 
 

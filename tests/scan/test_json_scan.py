@@ -106,6 +106,20 @@ def test_columns_are_of_what_is_read(tmp_path: Path) -> None:
     assert values_of(topic, start_time=CREATED_MS + 201, clock_slack_ms=0) == [None]
 
 
+@pytest.mark.parametrize("flatten", [False, True])
+def test_names_with_a_nul_stay_different_where_rows_go_to_other_libraries(tmp_path: Path, flatten: bool) -> None:
+    topic = topic_of(tmp_path, [{"price": 5}, {"price": 7, "price\0": 1}])
+    table = pa.table(topic.scan(["value"], values="json", flatten=flatten))
+    rows = table.to_pylist() if flatten else table["value"].to_pylist()
+    assert rows == [{"price": 5, "price\ufffd": None}, {"price": 7, "price\ufffd": 1}]
+    fields = [{"name": name, "type": "long"} for name in ("price", "price\0")]
+    schema = {"type": "record", "name": "R", "fields": fields}
+    given = topic.scan(["value"], values="json", schema_version=schema, flatten=flatten)
+    assert pa.table(given) == table
+    with pytest.raises(InvalidSchemaError, match="a NUL in names of fields"):
+        topic.scan(values="json", schema_version=pa.struct([("price\0", pa.int64())]))
+
+
 def test_nothing_is_read_for_columns_without_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = topic_of(tmp_path, *ORDERS)
     monkeypatch.setattr(Scan, "_read", lambda *_: pytest.fail("something is read"))

@@ -184,6 +184,11 @@ def clean(text: str) -> str:
     return re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
+def clean_name(text: str) -> str:
+    """Return a name of a field, without NULs, too."""
+    return clean(text).replace("\0", "\ufffd")
+
+
 def _text(value: Any) -> str:
     if isinstance(value, list | Given):
         raise ContradictionError

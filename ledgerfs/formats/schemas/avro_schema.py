@@ -197,7 +197,7 @@ class _Parser:
     def _by_name(self, name: str, namespace: str, place: str) -> AvroType:
         if name in PRIMITIVES:
             return Primitive(name)
-        for full in _candidates(name, namespace):
+        for full in _candidates(_as_name(name), namespace):
             if full in self._open:
                 return Recursive(full)
             if full in self.named:
@@ -237,9 +237,10 @@ class _Parser:
         if not isinstance(node, dict) or not isinstance(node.get("name"), str):
             raise InvalidSchemaError(f"a field of the record {record!r} has no name")
         _require_text(node["name"])
-        place = f"the field {node['name']!r} of {record!r}"
+        name = _as_name(node["name"])
+        place = f"the field {name!r} of {record!r}"
         kind = self.type_of(_required(node, "type", place), namespace, place)
-        return Field(node["name"], kind, node.get("default", NO_DEFAULT), tuple(_texts(node.get("aliases"))))
+        return Field(name, kind, node.get("default", NO_DEFAULT), tuple(map(_as_name, _texts(node.get("aliases")))))
 
     def _enum(self, node: Mapping[str, Json], namespace: str, place: str) -> Enum:
         name, aliases = self._name(node, namespace, place)
@@ -269,10 +270,11 @@ class _Parser:
         if not isinstance(name, str) or not name:
             raise InvalidSchemaError(f"{place} is a {node['type']} without a name")
         space = node.get("namespace", namespace)
-        full = name if "." in name or not isinstance(space, str) or not space else f"{space}.{name}"
+        full = _as_name(name if "." in name or not isinstance(space, str) or not space else f"{space}.{name}")
         _require_text(full)
         inner = full.rpartition(".")[0]
-        aliases = (one if "." in one or not inner else f"{inner}.{one}" for one in _texts(node.get("aliases")))
+        others = map(_as_name, _texts(node.get("aliases")))
+        aliases = (one if "." in one or not inner else f"{inner}.{one}" for one in others)
         return full, tuple(aliases)
 
 
@@ -287,6 +289,11 @@ def branch_name(branch: AvroType) -> str:
             return "map"
         case Union():
             return "union"
+
+
+def _as_name(name: str) -> str:
+    """Return a name without a NUL, at which names of Arrow's fields end where arrays go to other libraries."""
+    return name.replace("\0", "\ufffd")
 
 
 def _candidates(name: str, namespace: str) -> Iterator[str]:

@@ -251,9 +251,10 @@ def _listed_field(one: Mapping[str, Any]) -> Field:
     name, number, kind, label = one["name"], one["number"], Kind[one["type"]], one["label"]
     if not (isinstance(name, str) and type(number) is int and 0 < number <= _LARGEST_NUMBER):
         raise ValueError("no name or number of a field")
+    name.encode()  # no halves of characters, as Arrow has no names of them
     is_repeated = label == "LABEL_REPEATED"
     return Field(
-        name,
+        name.replace("\0", "\ufffd"),  # where Arrow's arrays go to other libraries, names end at a NUL
         number,
         kind,
         is_repeated=is_repeated,

@@ -13,7 +13,7 @@ from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.messages.kernels.arrays import borrowed
 from ledgerfs.messages.values.arena import BEGIN, NEXT
 from ledgerfs.messages.values.arena_kernel import append_blanks, keep, take_back
-from ledgerfs.messages.values.json_names import FIELD_WORDS, is_same, look_up
+from ledgerfs.messages.values.json_names import ALIAS, FIELD_WORDS, count_names, is_same, look_up
 from ledgerfs.messages.values.json_texts import from_base64, unescape
 from ledgerfs.messages.values.json_tokens import (
     BAD,
@@ -84,8 +84,6 @@ OBJECT_GIVEN, LIST_GIVEN, TEXT_GIVEN, BOOLEAN_GIVEN, INT_GIVEN, LONG_GIVEN, REAL
     int, Given
 )
 """The table of a `Kind.CHOICE` has a branch and its type for each of these; less than zero and a reason where none fits, or several do."""
-ALIAS = -2
-"""A field under another name has this minus its type: it counts where the field is not there."""
 
 
 @kernel
@@ -93,15 +91,15 @@ def run_json(tables, data, places, arena, side, reasons, first, scratch):  # typ
     """Read the documents ``data[places[0][i] : places[1][i]]`` from the row ``first`` on; null where ``reasons`` is not 0 already.
 
     ``tables`` are types, numbers that they refer to, names of fields, levels of nodes, and nodes of the first level with their sizes;
-    ``side`` gets bytes of texts that are not in ``data``, and how many; ``scratch`` is a stack, and a word for each node. Returns the row
-    at which a node has no room left, and that node or `SIDE`; otherwise the number of rows.
+    ``side`` gets bytes of texts that are not in ``data``, and how many; ``scratch`` is a stack, a word for each node, and one for each
+    type. Returns the row at which a node has no room left, and that node or `SIDE`; otherwise the number of rows.
     """
     types = borrowed(tables[0])  # type: ignore[call-arg, var-annotated]
     numbers, names, levels, roots = borrowed(tables[1]), borrowed(tables[2]), borrowed(tables[3]), borrowed(tables[4])
     starts, ends = borrowed(places[0]), borrowed(places[1])
     words, nodes, data = borrowed(arena[0]), borrowed(arena[1]), borrowed(data)
     texts, used = borrowed(side[0]), borrowed(side[1])
-    stack, saved = borrowed(scratch[0]), borrowed(scratch[1])
+    stack, saved, counted = borrowed(scratch[0]), borrowed(scratch[1]), borrowed(scratch[2])
     for row in range(first, starts.size):
         keep(nodes, saved)
         node = append_blanks(roots, 0, roots.size // 2, words, nodes)
@@ -111,7 +109,19 @@ def run_json(tables, data, places, arena, side, reasons, first, scratch):  # typ
             else:
                 before = used[0]
                 at = _read(
-                    types, numbers, names, levels, data, starts[row], ends[row], words, nodes, texts, used, stack
+                    types,
+                    numbers,
+                    names,
+                    levels,
+                    data,
+                    starts[row],
+                    ends[row],
+                    words,
+                    nodes,
+                    texts,
+                    used,
+                    stack,
+                    counted,
                 )
                 if at >= 0:
                     continue
@@ -129,9 +139,9 @@ def run_json(tables, data, places, arena, side, reasons, first, scratch):  # typ
 
 
 @inlined_kernel
-def _read(types, numbers, names, levels, data, at, end, words, nodes, texts, used, stack):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, C901, PLR0911, PLR0912, PLR0915, PLR0917
+def _read(types, numbers, names, levels, data, start, end, words, nodes, texts, used, stack, counted):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, C901, PLR0911, PLR0912, PLR0915, PLR0917
     """Read one document; return the index after it, or minus the reason why not, or what tells of a node that has no room."""
-    at = after_mark(data, at, end)
+    at = after_mark(data, start, end)
     kind_of = np.int64(0)
     top = np.int64(0)
     while True:
@@ -166,6 +176,7 @@ def _read(types, numbers, names, levels, data, at, end, words, nodes, texts, use
                 top += FRAME
                 at += 1
                 is_first = True
+                stack[top - FRAME + 2] = at  # where its fields begin, until it is known which of their names count
                 if kind != Kind.RECORD:
                     _begin_list(types, numbers, kind_of, words, nodes)
         if at < 0:
@@ -199,11 +210,21 @@ def _read(types, numbers, names, levels, data, at, end, words, nodes, texts, use
                 if kind_of >= 0:
                     break
                 if kind_of <= ALIAS:
+                    begin = stack[top - FRAME + 2]
+                    if begin > 0:
+                        stack[top - FRAME + 2] = 0
+                        most = MOST_DEPTH - top // FRAME
+                        table = types[outer, FIRST]
+                        failed = count_names(
+                            numbers, table, names, data, begin, end, texts, used, stack, top, most, counted
+                        )
+                        if failed < 0:
+                            return failed
                     kind_of = ALIAS - kind_of
-                    if words[nodes[types[kind_of, MARK], NEXT] - 1] == 0:
+                    if counted[kind_of] == stack[top - FRAME + 1] - 1:
                         break
                 elif types[outer, SECOND] != 0:
-                    return -types[outer, SECOND]
+                    return _lacking(types[outer, SECOND], data, start, end, stack)
                 at = skip_value(data, at, end, stack, top, MOST_DEPTH - top // FRAME)
                 if at < 0:
                     return at
@@ -219,6 +240,15 @@ def _read(types, numbers, names, levels, data, at, end, words, nodes, texts, use
                 if at < 0:
                     return at
             break
+
+
+@kernel
+def _lacking(reason, data, start, end, stack):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Return why a document is none of a type that lacks one of its fields: this reason, or since it is not even JSON."""
+    after = skip_value(data, after_mark(data, start, end), end, stack, 0, MOST_DEPTH)
+    if after < 0:
+        return after
+    return -reason if after_blanks(data, after, end) == end else _MORE
 
 
 @kernel
@@ -331,7 +361,7 @@ def _read_text(node, data, at, end, words, nodes, texts, used):  # type: ignore[
     if after < 0:
         return after
     if has_escapes:
-        written = unescape(data, at, after, texts, used[0])
+        written = unescape(data, at, after, texts, used[0], False)
         _set_place(node, data.size + used[0], written - used[0], words, nodes)
         used[0] = written
     else:
@@ -402,7 +432,7 @@ def _read_bytes(types, kind_of, data, at, end, words, nodes, texts, used):  # ty
     if after < 0:
         return after
     if has_escapes:
-        unescaped = unescape(data, at, after, texts, used[0])
+        unescaped = unescape(data, at, after, texts, used[0], False)
         written = from_base64(texts, used[0], unescaped, texts, used[0])
     else:
         written = from_base64(data, at, after, texts, used[0])

@@ -4,10 +4,22 @@ import numpy as np
 
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.messages.values.json_texts import unescape
-from ledgerfs.messages.values.json_tokens import BAD, CUT, QUOTE, text_end, value_begins
+from ledgerfs.messages.values.json_tokens import (
+    BAD,
+    CLOSE_OBJECT,
+    COMMA,
+    CUT,
+    QUOTE,
+    after_blanks,
+    skip_value,
+    text_end,
+    value_begins,
+)
 
 FIELD_WORDS = 4
 """Words of a field: where its name is among the names, the name's size, its type, and whether the name is written without escapes."""
+ALIAS = -2
+"""A field under another name has this minus its type: it counts where the field is not there by its own, or by an earlier alias."""
 
 
 @kernel
@@ -23,7 +35,7 @@ def look_up(numbers, table, names, data, at, end, texts, used):  # type: ignore[
         return np.int64(-1), after
     begins = value_begins(data, after + 1, end)
     if has_escapes:
-        written = unescape(data, at, after, texts, used[0])
+        written = unescape(data, at, after, texts, used[0], True)
         return _number_of(numbers, table, names, texts, used[0], written - used[0]), begins
     return _number_of(numbers, table, names, data, at, after - at), begins
 
@@ -58,3 +70,34 @@ def is_same(names, name, data, at, size):  # type: ignore[no-untyped-def]  # noq
         if names[name + k] != data[at + k]:
             return False
     return True
+
+
+@kernel
+def count_names(numbers, table, names, data, at, end, texts, used, stack, top, most, counted):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
+    """Look through an object for names of its fields: note for each type the number of the name that counts, the first in the table.
+
+    Its fields begin at ``at``; the rest is as for `skip_value`. Return 0, or minus the reason of what is no object.
+    """
+    for number in range(numbers[table]):
+        kind_of = numbers[table + 2 + FIELD_WORDS * number + 2]
+        counted[kind_of if kind_of >= 0 else ALIAS - kind_of] = numbers[table]
+    at = after_blanks(data, at, end)
+    while True:
+        number, at = look_up(numbers, table, names, data, at, end, texts, used)
+        if at < 0:
+            return at
+        if number >= 0:
+            kind_of = numbers[table + 2 + FIELD_WORDS * number + 2]
+            kind_of = kind_of if kind_of >= 0 else ALIAS - kind_of
+            counted[kind_of] = min(counted[kind_of], number)
+        at = skip_value(data, at, end, stack, top, most)
+        if at < 0:
+            return at
+        at = after_blanks(data, at, end)
+        if at >= end:
+            return CUT
+        if data[at] == CLOSE_OBJECT:
+            return np.int64(0)
+        if data[at] != COMMA:
+            return BAD
+        at = after_blanks(data, at + 1, end)

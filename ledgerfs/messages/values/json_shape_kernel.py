@@ -112,7 +112,7 @@ def _look(data, at, end, shapes, names, used, stack):  # type: ignore[no-untyped
             size = stop - at - 1
             shape = stack[top - 2]
             if has_escapes:
-                size = unescape(data, at + 1, stop, names, used[1]) - used[1]
+                size = unescape(data, at + 1, stop, names, used[1], True) - used[1]
                 shape = field_of(shapes, outer, shape, names, used, names, used[1], size)
             elif shape < 0 or not _has_name(shapes, shape, names, data, at + 1, size):
                 shape = field_of(shapes, outer, shape, names, used, data, at + 1, size)

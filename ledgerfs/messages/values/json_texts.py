@@ -6,13 +6,16 @@ from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.messages.values.json_tokens import BACKSLASH, hexadecimal, unescaped
 
 _PADDING = 0x3D
-_LONE = 0xFFFD
-"""What stands for half of a pair of surrogates."""
+_REPLACEMENT = 0xFFFD
+"""What stands for half of a pair of surrogates, and for a NUL in a name."""
 
 
 @kernel
-def unescape(data, at, after, target, out):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Write a text, whose escapes have been checked, to ``target`` from ``out`` on; return the index after it. It has never more bytes."""
+def unescape(data, at, after, target, out, is_name):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
+    """Write a text, whose escapes have been checked, to ``target`` from ``out`` on; return the index after it. It has never more bytes.
+
+    A name has no NUL: where arrays go to other libraries, names end at one.
+    """
     while at < after:
         byte = data[at]
         at += 1
@@ -34,8 +37,8 @@ def unescape(data, at, after, target, out):  # type: ignore[no-untyped-def]  # n
             if 0xDC00 <= second < 0xE000:
                 number = 0x10000 + ((number - 0xD800) << 10) + (second - 0xDC00)
                 at += 6
-        if 0xD800 <= number < 0xE000:
-            number = np.int64(_LONE)
+        if 0xD800 <= number < 0xE000 or (number == 0 and is_name):
+            number = np.int64(_REPLACEMENT)
         out = _write_utf8(number, target, out)
     return out
 

@@ -27,7 +27,8 @@ from ledgerfs.formats.schemas.avro_schema import (
 )
 from ledgerfs.messages.values.avro_columns import column_of, is_null, names_of_branches
 from ledgerfs.messages.values.avro_matching import described
-from ledgerfs.messages.values.json_kernel import ALIAS, LAST, MARK, REASON, TYPE_WORDS, Kind
+from ledgerfs.messages.values.json_kernel import LAST, MARK, REASON, TYPE_WORDS, Kind
+from ledgerfs.messages.values.json_names import ALIAS
 from ledgerfs.messages.values.json_places import Place
 from ledgerfs.messages.values.json_unions import NONE_FITS, SEVERAL_FIT, branches_of_values
 from ledgerfs.messages.values.value_columns import (
@@ -194,6 +195,10 @@ class _Table:
             names = [one.name for one in kind]
             if len(set(names)) < len(names):
                 raise InvalidSchemaError(f"the type {kind} has a field twice")
+            if any("\0" in one for one in names):
+                raise InvalidSchemaError(
+                    f"a type with a NUL in names of fields ({names!r}), at which other libraries end them"
+                )
             parts = [(one.name, self._arrow_maker(one.type, place.field(one.name))) for one in kind]
             return self._record(parts, place)
         if pa.types.is_list(kind):

@@ -55,7 +55,11 @@ class JsonDecoder:
         reasons = reasons_before(starts.size, valid)
         payloads = unwritable(data)
         side = _Side(payloads, empty(_FIRST_SIDE + data.size // _PAYLOADS_PER_SIDE, np.uint8))
-        scratch = np.empty(STACK, np.int64), np.empty(len(made.nodes.sizes), np.int64)
+        scratch = (
+            np.empty(STACK, np.int64),
+            np.empty(len(made.nodes.sizes), np.int64),
+            np.empty(len(made.types), np.int64),
+        )
         tables = (made.types, made.numbers, made.names, made.levels, made.roots)
 
         def run(arena: Arena, rows: slice, row: int) -> tuple[int, int]:

@@ -14,7 +14,17 @@ from hypothesis import strategies as st
 from ledgerfs.messages.values.json_shapes import JsonShapes
 from ledgerfs.messages.values.json_values import JsonDecoder
 from tests.messages.values.test_json_values import decode, payloads
-from tests.support.json_documents import ANYTHING, STYLES, ContradictionError, Given, Number, Part, clean, load
+from tests.support.json_documents import (
+    ANYTHING,
+    STYLES,
+    ContradictionError,
+    Given,
+    Number,
+    Part,
+    clean,
+    clean_name,
+    load,
+)
 
 OBJECTS = st.lists(st.tuples(st.text("abc", max_size=1), ANYTHING), max_size=4).map(lambda one: Given(tuple(one)))
 
@@ -49,7 +59,7 @@ def type_of(values: list[Any]) -> pa.DataType:
         case ["object"] if any(one.fields for one in values):
             fields: dict[str, list[Any]] = {}
             for name, part in (field for one in values for field in one.fields):
-                fields.setdefault(clean(name), []).append(part)
+                fields.setdefault(clean_name(name), []).append(part)
             return pa.struct([(name, type_of(parts)) for name, parts in fields.items()])
     return pa.string()
 
@@ -63,7 +73,7 @@ def read(kind: pa.DataType, value: Any) -> Any:
     if pa.types.is_struct(kind):
         if not isinstance(value, Given):
             raise ContradictionError
-        fields = {clean(name): one for name, one in value.fields}
+        fields = {clean_name(name): one for name, one in value.fields}
         return {one.name: read(one.type, fields.get(one.name)) for one in kind}
     if pa.types.is_list(kind):
         return [read(kind.value_type, one) for one in value]
@@ -173,3 +183,32 @@ def test_a_name_that_is_no_text_leaves_its_object_as_text() -> None:
     array, _ = JsonDecoder.of_type(shapes.type).decode(*payloads([b'{"a":{"\xff":1},"b":2}']))
     assert array.to_pylist() == [{"a": '{"\ufffd":1}', "b": 2}]
     assert np.array_equal(array.field("b"), [2])
+
+
+def test_a_name_has_no_nul_at_which_other_libraries_end_it() -> None:
+    """Two names that are one by that are one field, of which the last counts; texts keep theirs."""
+    documents = [b'{"price":7,"price\\u0000":1,"in":{"\\u0000":"a\\u0000"}}', b'{"price\\u0000":2,"price\\ud800":3}']
+    shapes = shapes_of(*documents)
+    inner = pa.struct([("\ufffd", pa.string())])
+    assert shapes.type == pa.struct([("price", pa.int64()), ("price\ufffd", pa.int64()), ("in", inner)])
+    rows, reasons = decode(JsonDecoder.of_type(shapes.type, is_closed=True), documents)
+    assert rows == [
+        {"price": 7, "price\ufffd": 1, "in": {"\ufffd": "a\0"}},
+        {"price": None, "price\ufffd": 3, "in": None},
+    ]
+    assert reasons == ["", ""]
+
+
+def test_a_document_that_is_no_json_is_told_so_wherever_it_has_a_field_more() -> None:
+    decoder = JsonDecoder.of_type(pa.struct([("a", pa.int64())]), is_closed=True)
+    documents = ['{"a":1,"b":', '{"b":1', '{"b":1} 2', '{"b":1,c}', '{"b":' + "[" * 2000, '{"b":[1,{}]}', '{"a":1}']
+    rows, reasons = decode(decoder, [one.encode() for one in documents])
+    assert reasons == [
+        *["it ends inside a field"] * 2,
+        "bytes follow after its last field",
+        "it is no JSON",
+        "it is nested too deeply",
+        "it has a field that its type lacks, which was inferred without it",
+        "",
+    ]
+    assert rows == [*[None] * 6, {"a": 1}]

@@ -196,3 +196,76 @@ def test_documents_without_a_version_have_all_aliases_as_further_names() -> None
         ("Ann", 1), ("Bea", 1), ("Cyd", 1), ("Dan", 1), (None, 1), None, (None, None)
     ]  # fmt: skip
     assert reasons == ["", "", "", "", "", "its field 'title' is no text", ""]
+
+
+LONG = ["null", "long"]
+
+
+@pytest.mark.parametrize("aliases", [["a", "b"], ["b", "a"]])
+@pytest.mark.parametrize("nested", [False, True])
+def test_of_several_names_the_own_one_counts_and_else_the_first_alias_in_any_order(
+    aliases: list[str], nested: bool
+) -> None:
+    """Even where it is null, or comes after others; a name that does not count is left out, whatever its value is."""
+    kind: Any = {"type": "record", "name": "R", "fields": [{"name": "c", "type": LONG, "aliases": aliases}]}
+    first, second = aliases
+    texts = {
+        f'{{"{first}":5,"{second}":6}}': 5,
+        f'{{"{second}":6,"{first}":5}}': 5,
+        f'{{"{second}":6,"x":{{"c":1}},"{first}":null}}': None,
+        f'{{"{first}":null,"{second}":6}}': None,
+        f'{{"{second}":6}}': 6,
+        f'{{"c":null,"{first}":5}}': None,
+        f'{{"{first}":5,"{second}":6,"\\u0063":null}}': None,
+        f'{{"{first}":"bad","{second}":[],"c":1}}': 1,
+        f'{{ "{second}" : {{"c":2}} , "{first}":3,"{first}":4 }}': 4,
+        '{"c":1}': 1,
+        "{}": None,
+    }
+    documents = list(texts)
+    if nested:
+        # Of items and their record, each has its own names.
+        kind["fields"].append(
+            {"name": "in", "type": {"type": "array", "items": kind | {"name": "I", "fields": kind["fields"][:1]}}}
+        )
+        documents = [f'{{"in":[{one}, {one},{{"{second}":8}}],{one[1:]}'.replace(",}", "}") for one in documents]
+    rows, reasons = decode(JsonDecoder.of_schema(json.dumps(kind)), [one.encode() for one in documents])
+    assert reasons == [""] * len(texts)
+    assert [row["c"] for row in rows] == list(texts.values())
+    if nested:
+        assert [[one["c"] for one in row["in"]] for row in rows] == [[one, one, 8] for one in texts.values()]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"a":1', "it ends inside a field"),
+        ('{"a":1,"x":', "it ends inside a field"),
+        ('{"a":1,x}', "it is no JSON"),
+        ('{"a":1 2}', "it is no JSON"),
+        ('{"a":1,"b":"bad","x":[1,]}', "it is no JSON"),
+        ('{"a":"bad","b":1}', "its field 'c' is no long"),
+    ],
+)
+def test_why_a_document_with_aliases_is_not_read(text: str, reason: str) -> None:
+    kind = {"type": "record", "name": "R", "fields": [{"name": "c", "type": LONG, "aliases": ["a", "b"]}]}
+    rows, reasons = decode(JsonDecoder.of_schema(json.dumps(kind)), [b'{"b":1}', text.encode(), b'{"a":2}'])
+    assert (rows, reasons) == ([{"c": 1}, None, {"c": 2}], ["", reason, ""])
+
+
+def test_very_many_aliases_in_a_document_take_little_time() -> None:
+    kind = {"type": "record", "name": "R", "fields": [{"name": "c", "type": LONG, "aliases": ["a", "b"]}]}
+    text = '{"a":0' + ',"b":1' * 300_000 + ',"a":2' * 300_000 + "}"
+    rows, _ = decode(JsonDecoder.of_schema(json.dumps(kind)), [text.encode()])
+    assert rows == [{"c": 2}]
+
+
+def test_a_field_is_read_once_though_two_claim_it() -> None:
+    kind = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": name, "type": LONG, "aliases": ["a"]} for name in ("b", "c")],
+    }
+    own = JsonDecoder.of_schema(json.dumps(kind))
+    for decoder in own, decoder_of(typed(of_fields(("a", LONG))), typed(kind)):
+        assert decode(decoder, [b'{"a":1}']) == ([{"b": 1, "c": None}], [""])  # type: ignore[arg-type]
