@@ -226,8 +226,8 @@ def _nodes_in(column: Column) -> Iterator[int]:
 
 
 def _may_be_read(written: Field, wanted: Field) -> bool:
-    """Whether values of one field are those of another of its number. A list that is packed is never one value."""
-    if written.is_repeated and not wanted.is_repeated and written.kind.is_packable and written.is_packed:
+    """Whether values of one field are those of another of its number. A list is never one value: which of its items would be arbitrary."""
+    if written.is_repeated and not wanted.is_repeated:
         return False
     kinds = {written.kind, wanted.kind}
     return len(kinds) == 1 or any(kinds <= alike for alike in _ALIKE)

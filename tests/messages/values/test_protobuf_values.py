@@ -378,6 +378,20 @@ def reads(model: Model, payload: bytes) -> bool:
     return True
 
 
+@pytest.mark.parametrize("syntax", [PROTO3, "proto2"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_list_is_no_single_value(kind: str, syntax: str) -> None:
+    messages = [{**MIXED, "M0": [("x", 3, KINDS[kind], how)]} for how in ("repeated", "optional")]
+    schemas = [Model.of(file_of(one, syntax)).schema for one in messages]
+    field = tag(3, wire_of(KINDS[kind])) + VALUES[wire_of(KINDS[kind])][0]
+    decoder = ProtobufDecoder.of(*schemas)
+    _, reasons = decode(decoder, [b"", field, field + field])
+    named = f"its field 3, 'x' (repeated {kind}), cannot be read as 'x' ({kind})"
+    assert [decoder.explain(one) if one else "" for one in reasons] == ["", named, named]
+    array, reasons = decode(ProtobufDecoder.of(*reversed(schemas)), [b"", field])
+    assert [len(one) for one in array.field("x").to_pylist()] == [0, 1]
+
+
 def test_a_packed_list_is_no_single_value() -> None:
     made = [Model.of(file_of({"M0": [("x", 1, P.TYPE_INT32, how)]}, PROTO3)) for how in ("repeated", "plain")]
     schemas = [one.schema for one in made]
