@@ -9,6 +9,7 @@ from ledgerfs.cli.notices import announce_compiling
 from ledgerfs.cli.options import CODECS, bucket_argument
 from ledgerfs.cli.output import human_size, print_json, progress, say
 from ledgerfs.cli.parameter_types import LocalPath, Size
+from ledgerfs.errors import InvalidOptionError
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
@@ -83,6 +84,10 @@ def import_rows(bucket: "Bucket", *, rows: str, topic: str, as_json: bool, **opt
       ledgerfs import counts.parquet s3://tier public/default/counts --schema-type int64 --schema-version 0
       ledgerfs import 'lake/**/*.parquet' s3://tier public/default/orders
     """
+    if options["schema_version"] is not None and options["schema"] is None and options["schema_type"] is None:
+        raise InvalidOptionError(
+            "is the number of a schema; give the schema (--schema), or its type (--schema-type)", key="--schema-version"
+        )
     # This imports pyarrow and numba, which --help does not need.
     from ledgerfs.writing import imports
 

@@ -2,11 +2,15 @@
 
 pyarrow reads most of them. Blocks with properties, whose names may be unknown and may occur twice, and blocks that pyarrow refuses, are
 read line by line: that keeps everything, and errors name the line.
+
+Values are bytes: text in UTF-8, or base64. Where a schema says that they are numbers, booleans or times, they are the texts of these, and
+JSON's own numbers and booleans as they stand there.
 """
 
 import io
 import json
 from collections.abc import Iterator
+from decimal import Decimal, InvalidOperation
 from typing import Any, BinaryIO, TypeGuard
 
 import pyarrow as pa
@@ -31,13 +35,16 @@ JSON_SCHEMA = pa.schema(
 )
 """The columns of every file of JSON lines, even if its objects have fewer."""
 
+PLAIN_SCHEMA = JSON_SCHEMA.set(JSON_SCHEMA.get_field_index("value"), pa.field("value", pa.string()))
+"""The same with values that are texts of numbers, booleans or times."""
 
-def json_rows(source: BinaryIO) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file; raises `LineError`."""
+
+def json_rows(source: BinaryIO, schema: pa.Schema = JSON_SCHEMA) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file with the columns `JSON_SCHEMA` or `PLAIN_SCHEMA`; raises `LineError`."""
     line = 1
     for block in _blocks(source):
-        columns = _by_pyarrow(block)
-        made = _by_line(block, line) if columns is None else columns
+        columns = _by_pyarrow(block, schema)
+        made = _by_line(block, line, schema) if columns is None else columns
         if made.num_rows:
             yield made
         line += block.count(b"\n")
@@ -60,7 +67,7 @@ def _blocks(source: BinaryIO) -> Iterator[bytes]:
         yield b"".join(rest)
 
 
-def _by_pyarrow(block: bytes) -> pa.RecordBatch | None:
+def _by_pyarrow(block: bytes, wanted: pa.Schema) -> pa.RecordBatch | None:
     """Return the rows of a block, or None if it has to be read line by line."""
     head = block[:_HEAD]
     if b'"properties"' in head or not block.strip():
@@ -72,48 +79,53 @@ def _by_pyarrow(block: bytes) -> pa.RecordBatch | None:
         try:
             table = pa.json.read_json(io.BytesIO(block), read_options=_READ, parse_options=options)
             table.validate(full=True)  # texts may be invalid UTF-8 until then
-            return _complete(table)
+            return _complete(table, wanted)
         except ValueError:
             continue
     return None
 
 
-def _complete(table: pa.Table) -> pa.RecordBatch | None:
-    """Return the rows with all columns; None if a row has no value at all, not even the null of a tombstone."""
+def _complete(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch | None:
+    """Return the rows with all columns; None if a row has no value at all, not even the null of a tombstone, or one that may be wrong."""
     columns = {name: pa.nulls(table.num_rows, kind) for name, kind in _LINE_TYPES.items()}
     columns |= zip(table.column_names, (column.combine_chunks() for column in table.columns), strict=True)
     if pc.any(pc.and_(columns["value"].is_null(), columns["value_base64"].is_null())).as_py():
         return None
-    return _made(columns)
+    if schema is PLAIN_SCHEMA and columns["value_base64"].null_count < table.num_rows:
+        return None
+    return _made(columns, schema)
 
 
-def _by_line(block: bytes, line: int) -> pa.RecordBatch:
+def _by_line(block: bytes, line: int, schema: pa.Schema) -> pa.RecordBatch:
     values: dict[str, list[Any]] = {name: [] for name in TEXT_COLUMNS if name not in IGNORED_COLUMNS}
     numbers = []
     for number, text in enumerate(block.split(b"\n"), line):
         if text.strip():
-            fields = _fields_of(text, number)
+            fields = _fields_of(text, number, is_plain=schema is PLAIN_SCHEMA)
             numbers.append(number)
             for name, column in values.items():
                 column.append(fields.get(name))
     try:
-        return _made({name: pa.array(column, _LINE_TYPES[name]) for name, column in values.items()})
+        return _made({name: pa.array(column, _LINE_TYPES[name]) for name, column in values.items()}, schema)
     except (ValueError, TypeError, pa.ArrowException):
         for number, *found in zip(numbers, *values.values(), strict=True):
             _check(number, dict(zip(values, found, strict=True)))
         raise
 
 
-def _made(columns: dict[str, pa.Array]) -> pa.RecordBatch:
+def _made(columns: dict[str, pa.Array], schema: pa.Schema) -> pa.RecordBatch:
     made = from_texts(columns)
-    return pa.RecordBatch.from_arrays([made[field.name].cast(field.type) for field in JSON_SCHEMA], schema=JSON_SCHEMA)
+    return pa.RecordBatch.from_arrays([made[field.name].cast(field.type) for field in schema], schema=schema)
 
 
-def _fields_of(text: bytes, line: int) -> dict[str, Any]:
+def _fields_of(text: bytes, line: int, *, is_plain: bool) -> dict[str, Any]:
     try:
-        pairs = json.loads(text, object_pairs_hook=tuple)
+        # A decimal has all digits that are there.
+        pairs = json.loads(text, object_pairs_hook=tuple, parse_float=Decimal)
     except (ValueError, RecursionError) as error:
         raise LineError(line, error) from error
+    except InvalidOperation:
+        raise LineError(line, "a number beyond all that there are") from None
     if not isinstance(pairs, tuple):
         raise LineError(line, "not a JSON object")
     fields = dict(pairs)
@@ -128,7 +140,20 @@ def _fields_of(text: bytes, line: int) -> dict[str, Any]:
     if fields.get("properties") is not None:
         fields["properties"] = _properties_of(fields["properties"], line)
     _require_one_value(fields, line)
+    if is_plain:
+        _make_plain(fields, line)
     return fields
+
+
+def _make_plain(fields: dict[str, Any], line: int) -> None:
+    """Make the value of a line a text."""
+    if fields.get("value_base64") is not None:
+        raise LineError(line, "value_base64 has bytes; values of this schema are none")
+    match fields.get("value"):
+        case bool() as value:
+            fields["value"] = "true" if value else "false"
+        case int() | Decimal() as number:
+            fields["value"] = str(number)
 
 
 def _require_one_value(fields: dict[str, Any], line: int) -> None:
@@ -147,7 +172,7 @@ def _require_int64(name: str, value: object, line: int) -> None:
     if TEXT_COLUMNS[name] != pa.int64() or value is None:
         return
     if not _is_integer(value) or not -(2**63) <= value < 2**63:
-        raise LineError(line, f"{name}: {json.dumps(value)[:80]} is not an integer of 64 bits")
+        raise LineError(line, f"{name}: {json.dumps(value, default=str)[:80]} is not an integer of 64 bits")
 
 
 def _properties_of(pairs: object, line: int) -> list[tuple[str, str]]:

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
+import pyarrow.types as pt
 from fsspec.implementations.local import LocalFileSystem
 
 from ledgerfs.errors import InvalidRowsError, LedgerfsError, NotFoundError
@@ -26,7 +27,7 @@ from ledgerfs.messages.encode.text_columns import TEXT_COLUMNS, from_texts
 from ledgerfs.storage.credentials import without_credentials
 from ledgerfs.storage.failures import translate
 from ledgerfs.storage.url_filesystem import filesystem_of
-from ledgerfs.tables.json_rows import JSON_SCHEMA, json_rows
+from ledgerfs.tables.json_rows import JSON_SCHEMA, PLAIN_SCHEMA, json_rows
 from ledgerfs.tables.path_patterns import is_pattern, with_literal_beginning
 
 _ROWS = 1 << 15
@@ -67,11 +68,12 @@ class RowFile:
     ignored_columns: Sequence[str]
     rows: int | None
     _fs: Any
+    _value_type: pa.DataType | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows. Raises `InvalidRowsError`, which names the file, and the line if it is known, and errors of the store."""
         for path in self.paths:
-            with _naming(path), closing(_opened(self._fs, path)) as file:
+            with _naming(path), closing(_opened(self._fs, path, self._value_type)) as file:
                 if file.schema != self.schema:
                     raise InvalidRowsError(
                         f"other columns than in {self.paths[0]}: {_difference(self.schema, file.schema)}"
@@ -98,15 +100,15 @@ class FoundFiles:
     _asked: str
     _fs: Any
 
-    def open(self) -> RowFile:
-        """Open them; raises `NotFoundError` if there are none, and `InvalidRowsError`."""
+    def open(self, value_type: pa.DataType | None = None) -> RowFile:
+        """Open them; their values are of a type, or bytes. Raises `NotFoundError` if there are none, and `InvalidRowsError`."""
         if not self.paths:
             raise NotFoundError(f"no file of rows; known are {', '.join(_KINDS)}", key=without_credentials(self._asked))
         first_path = self.paths[0]
-        with _naming(first_path), closing(_opened(self._fs, first_path)) as first:
+        with _naming(first_path), closing(_opened(self._fs, first_path, value_type)) as first:
             schema, ignored = first.schema, first.ignored
-        rows = _count(self._fs, self.paths) if len(self.paths) <= _COUNTED_FILES else None
-        return RowFile(self.paths, schema, ignored, rows, self._fs)
+        rows = _count(self._fs, self.paths, value_type) if len(self.paths) <= _COUNTED_FILES else None
+        return RowFile(self.paths, schema, ignored, rows, self._fs, value_type)
 
 
 def open_rows(path: str, **storage_options: Any) -> RowFile:  # noqa: ANN401  (fsspec's)
@@ -202,10 +204,10 @@ def _by_number(path: str) -> tuple[float, str]:
     return (int(match[0]) if match else float("inf"), path)
 
 
-def _count(fs: Any, paths: Sequence[str]) -> int | None:  # noqa: ANN401
+def _count(fs: Any, paths: Sequence[str], value_type: pa.DataType | None) -> int | None:  # noqa: ANN401
     counts = []
     for path in paths:
-        with _naming(path), closing(_opened(fs, path)) as file:
+        with _naming(path), closing(_opened(fs, path, value_type)) as file:
             if file.rows is None:
                 return None
             counts.append(file.rows)
@@ -244,12 +246,12 @@ class _Opened:
         self.source.close()
 
 
-def _opened(fs: Any, path: str) -> _Opened:  # noqa: ANN401
+def _opened(fs: Any, path: str, value_type: pa.DataType | None) -> _Opened:  # noqa: ANN401
     kind = _KINDS[PurePosixPath(path).suffix.lower()]
     is_local = "file" in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol)
     source = pa.OSFile(path) if is_local and kind is not _json else fs.open(path, "rb")
     try:
-        return kind(source)
+        return _json(source, value_type) if kind is _json else kind(source)
     except BaseException:
         source.close()
         raise
@@ -279,8 +281,17 @@ def _arrow(source: Any) -> _Opened:  # noqa: ANN401
     return _Opened(schema, ignored, None, batches, source)
 
 
-def _json(source: BinaryIO) -> _Opened:
-    return _Opened(JSON_SCHEMA, (), None, lambda: json_rows(source), source)
+def _json(source: BinaryIO, value_type: pa.DataType | None = None) -> _Opened:
+    if value_type is not None and pt.is_nested(value_type):
+        raise InvalidRowsError(
+            "JSON lines have no columns of fields, and no values with parts: import such rows from Parquet or Arrow, or fields from CSV"
+        )
+    schema = JSON_SCHEMA if value_type is None or _is_of_bytes(value_type) else PLAIN_SCHEMA
+    return _Opened(schema, (), None, lambda: json_rows(source, schema), source)
+
+
+def _is_of_bytes(kind: pa.DataType) -> bool:
+    return bool(pt.is_string(kind) or pt.is_binary(kind) or pt.is_fixed_size_binary(kind))
 
 
 def _csv(source: Any) -> _Opened:  # noqa: ANN401

@@ -12,7 +12,7 @@ import pyarrow as pa
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import BucketOrUrl, bucket_at
 from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
-from ledgerfs.errors import InvalidOptionError, LedgerfsError, NamedSchemasWarning
+from ledgerfs.errors import InvalidOptionError, LedgerfsError, NamedSchemasWarning, RefusedLedgerError
 from ledgerfs.export.folder import at_rest
 from ledgerfs.formats.schemas.schema_info import ANY_VERSION, SchemaInfo
 from ledgerfs.formats.topic_names import managed_ledger_of, schema_owner
@@ -20,9 +20,11 @@ from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.messages.codecs.decompression import MAX_STORED_BYTES
 from ledgerfs.messages.encode.rows import EncodeOptions
 from ledgerfs.messages.encode.values.typed_rows import TypedRows
+from ledgerfs.messages.encode.values.value_encoders import encoder_of
 from ledgerfs.scan.partitioned_scan import PartitionedScan
 from ledgerfs.scan.scan import Scan
 from ledgerfs.schemas.by_hand import schema_given
+from ledgerfs.storage.credentials import without_credentials
 from ledgerfs.tables.row_files import FoundFiles, find_rows
 from ledgerfs.writing.admission import Admission
 from ledgerfs.writing.bucket_writer import BucketWriter
@@ -173,7 +175,8 @@ def import_rows(
     options = EncodeOptions(batch, compression, producer_name, max_entry_bytes)
     chosen = IfExists.of(if_exists)
     managed_ledger = managed_ledger_of(topic)
-    with _rows_of(source) as found:
+    by_schema = _schema_given(schema, schema_type, schema_version)
+    with _rows_of(source, by_schema) as found:
         bucket = bucket_at(bucket)
         admission = Admission(bucket, progress)
         if ledger_id is None:
@@ -183,17 +186,14 @@ def import_rows(
         admission.require_free(claim)
         ignored: tuple[str, ...] = (*getattr(found, "ignored_columns", ()),)
         rows, of_rows = MessageRows(found.schema, found.batches(), found.rows), None
-        if schema is not None or schema_type is not None:
-            of_rows = SchemaOfRows.of(
-                bucket, admission.taken.catalog, managed_ledger, schema_given(schema, schema_type), schema_version
-            )
+        if by_schema is not None:
+            of_rows = SchemaOfRows.of(bucket, admission.taken.catalog, managed_ledger, by_schema, schema_version)
             typed = TypedRows.of(found.schema, of_rows.schema, of_rows.version, ignored)
             rows = MessageRows(typed.schema, typed.all_messages(rows.batches), rows.count)
             ignored += typed.ignored_columns
-        elif schema_version is not None:
-            raise InvalidOptionError("is the number of a schema; give the schema, or its type", key="schema_version")
         with BucketWriter(bucket, ledger, claim) as writer:
             added = add_rows(writer, rows, options, progress)
+            _require_some(added.messages, source)
             if of_rows is not None:
                 of_rows.save(bucket, added.earliest_ms)
             written = writer.commit(created_ms=added.earliest_ms)
@@ -221,11 +221,31 @@ def _warn_of_schemas(bucket: Bucket, topic: str, named: frozenset[int]) -> None:
         warnings.warn(text, NamedSchemasWarning, stacklevel=3)
 
 
+def _schema_given(
+    schema: SchemaInfo | Mapping[str, object] | str | os.PathLike[str] | None,
+    schema_type: str | None,
+    schema_version: int | None,
+) -> SchemaInfo | None:
+    if schema is not None or schema_type is not None:
+        return schema_given(schema, schema_type)
+    if schema_version is not None:
+        raise InvalidOptionError("is the number of a schema; give the schema, or its type", key="schema_version")
+    return None
+
+
+def _require_some(messages: int, source: object) -> None:
+    """Raise `RefusedLedgerError` if there were no rows, which names the files."""
+    if not messages and isinstance(source, str | os.PathLike):
+        raise RefusedLedgerError("there are no rows", key=without_credentials(os.fspath(source)))
+
+
 @contextmanager
-def _rows_of(source: RowSource | ArrowStream | str | os.PathLike[str]) -> Iterator[RowSource]:
+def _rows_of(
+    source: RowSource | ArrowStream | str | os.PathLike[str], schema: SchemaInfo | None
+) -> Iterator[RowSource]:
     if isinstance(source, str | os.PathLike):
         with _files_at_rest(os.fspath(source)) as files:
-            yield files.open()
+            yield files.open(None if schema is None else encoder_of(schema).type)
     else:
         yield ArrowRows.of(source) if isinstance(source, ArrowStream) else source
 

@@ -135,7 +135,7 @@ def test_primitive_values_and_errors(place: Path) -> None:
         (("--schema-type", "int32", "--schema-version", "0"), b"schema version 0 is another one, of type INT64"),
         (("--schema-type", "what"), b"what"),
         (("--schema", f"{place}/orders.avsc", "--schema-version", "1"), b"a column of"),
-        (("--schema-version", "1"), b"is the number of a schema; give the schema"),
+        (("--schema-version", "1"), b"--schema-version: is the number of a schema; give the schema (--schema)"),
     ):
         assert text in run("import", *rows, *options, code=2).stderr
 

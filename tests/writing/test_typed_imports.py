@@ -18,9 +18,11 @@ from ledgerfs.errors import (
     InvalidSchemaError,
     LedgerfsError,
     NamedSchemasWarning,
+    RefusedLedgerError,
     SchemaConflictError,
     UndecodableValueError,
 )
+from ledgerfs.export.export import export_topic
 from ledgerfs.formats.schemas.schema_info import ANY_VERSION, BY_HAND, BY_IMPORT, SchemaInfo, SchemaVersion
 from ledgerfs.schemas.saved_schemas import SavedSchemas
 from ledgerfs.spark.source.spark_types import SparkColumns, Unheld
@@ -110,6 +112,66 @@ def test_what_spark_has_as_text_is_written_again_by_the_same_schema(bucket: Buck
     bucket.refresh()
     found = bucket.topic(ORDERS).scan(["value"], values="typed").to_table()
     assert found["value"].combine_chunks().equals(table["value"].combine_chunks())
+
+
+PRIMITIVES = (
+    "boolean", "int8", "int16", "int32", "int64", "float", "double", "string", "date", "time", "timestamp", "instant", "local-date",
+    "local-time", "local-date-time",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+@pytest.mark.parametrize("name", PRIMITIVES)
+def test_what_an_export_has_as_text_comes_back_by_its_own_type(
+    bucket: Bucket, golden: Bucket, tmp_path: Path, name: str, kind: str
+) -> None:
+    topic = golden.topic(f"public/typed/prim-{name}")
+    export_topic(topic, tmp_path / "out", kind, columns=["value", "entry_id"], values="typed")
+    done = import_rows(bucket, tmp_path / "out", ORDERS, schema_type=name.replace("-", "_"))
+    wanted = topic.scan(["value"], values="typed").to_table()["value"].combine_chunks()
+    bucket.refresh()
+    found = bucket.topic(ORDERS).scan(["value"], values="typed").to_table()["value"].combine_chunks()
+    assert done.messages == len(wanted) > wanted.null_count
+    assert str(found) == str(wanted)
+
+
+def test_values_of_json_lines(bucket: Bucket, tmp_path: Path) -> None:
+    file, large = tmp_path / "x.jsonl", 2**53 + 1
+    for kind, text, wanted in (
+        ("int64", '{"key":"k","value":"5"}\n{"value":null}\n{"key":"k","value":7}', [5, None, 7]),
+        ("int64", f'{{"value":{large}.0}}\n{{"value":1e3,"properties":{{"a":"b"}}}}', [large, 1000]),
+        ("double", '{"value":0.1}\n{"value":"-Infinity"}\n{"value":2}', [0.1, float("-inf"), 2.0]),
+        ("boolean", '{"value":true}\n{"value":"false"}', [True, False]),
+        ("string", '{"value":"5"}\n{"value_base64":"YQ=="}', ["5", "a"]),
+    ):
+        file.write_text(text + "\n")
+        import_rows(bucket, file, topic := f"public/default/{kind}", ledger_id=len(text), schema_type=kind)
+        assert read(bucket, topic)[-len(wanted) :] == wanted
+    for kind, value, reason in (
+        ("int64", '"value":1.5', "no value of int64: '1.5'"),
+        ("int64", '"value_base64":"AAAAAAAAAAU="', "line 2: value_base64 has bytes; values of this schema are none"),
+        ("int64", '"value":true', "no value of int64: 'true'"),
+        ("double", '"value":1e400', "outside the range"),
+        ("double", f'"value":1e{"9" * 30}', "line 2: a number beyond all that there are"),
+        ("string", '"value":5', "line 2: value: "),
+    ):
+        file.write_text(f'{{"value":null}}\n{{{value}}}\n')
+        with pytest.raises(InvalidRowsError, match=reason):
+            import_rows(bucket, file, "public/default/bad", schema_type=kind)
+
+
+def test_what_json_lines_cannot_have_is_told_by_the_file(bucket: Bucket, tmp_path: Path) -> None:
+    file, header = tmp_path / "x.jsonl", tmp_path / "x.csv"
+    file.write_text('{"a":1,"key":"k"}\n')
+    header.write_text("value\n")
+    with pytest.raises(
+        InvalidRowsError, match=r"x\.jsonl: JSON lines have no columns of fields.* Parquet or Arrow.* CSV"
+    ):
+        import_rows(bucket, file, ORDERS, schema=OURS)
+    for options in ({}, {"schema_type": "int64"}):
+        with pytest.raises(RefusedLedgerError, match=r"x\.csv: there are no rows"):
+            import_rows(bucket, header, ORDERS, **options)  # type: ignore[arg-type]
+    assert list(bucket.raw_store.list_pages()) in ([], [[]])
 
 
 def test_json_and_primitives(bucket: Bucket) -> None:

@@ -10,7 +10,7 @@ from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.formats.array_types import Mask
 from ledgerfs.formats.schemas.avro_schema import AvroSchema, Record, parse_avro_schema
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
-from ledgerfs.messages.encode.values.avro_arrays import avro_array, require_writable
+from ledgerfs.messages.encode.values.avro_arrays import arrow_type, avro_array, require_writable
 from ledgerfs.messages.encode.values.avro_payloads import avro_payloads
 from ledgerfs.messages.encode.values.json_payloads import json_payloads, require_json
 from ledgerfs.messages.encode.values.places import Place
@@ -24,6 +24,11 @@ class ValueEncoder(Protocol):
     @property
     def record(self) -> Record | None:
         """The record that values are; None for values without fields."""
+        ...
+
+    @property
+    def type(self) -> pa.DataType:
+        """Arrow's type for them."""
         ...
 
     def array_of(self, column: pa.Array, present: Mask, place: Place) -> pa.Array:
@@ -47,6 +52,11 @@ class AvroEncoder:
         """The record that values are."""
         return self.schema.root if isinstance(self.schema.root, Record) else None
 
+    @property
+    def type(self) -> pa.DataType:
+        """Arrow's type for the values."""
+        return arrow_type(self.schema.root)
+
     def array_of(self, column: pa.Array, present: Mask, place: Place) -> pa.Array:
         """Return a column as the Arrow type of the schema (see `ValueEncoder`)."""
         return avro_array(self.schema.root, column, present, place)
@@ -67,6 +77,11 @@ class PrimitiveEncoder:
     def record(self) -> Record | None:
         """None: such values have no fields."""
         return None
+
+    @property
+    def type(self) -> pa.DataType:
+        """Arrow's type for the values."""
+        return PRIMITIVE_TYPES[self.name]
 
     def array_of(self, column: pa.Array, _: Mask, place: Place) -> pa.Array:
         """Return a column as Arrow's type for it (see `ValueEncoder`)."""
