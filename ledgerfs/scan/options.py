@@ -87,6 +87,11 @@ def require_choices(given: Mapping[str, Any]) -> None:
     for name in ("include_markers", "check_checksums", "flatten"):
         if not isinstance(given.get(name, True), bool):
             raise InvalidOptionError("expected True or False", key=f"{name}={given[name]!r}")
+    if given.get("include_markers") and given.get("values", "bytes") != "bytes":
+        raise InvalidOptionError(
+            "markers are the broker's own, and have no value of the topic's schema: read them with values='bytes'",
+            key="include_markers",
+        )
     version = given.get("schema_version", "latest")
     if given.get("values") == "json" and isinstance(version, int | str) and version != "latest":
         raise InvalidOptionError(NO_TYPE_OF_JSON, key=f"schema_version={version!r}"[:_SHOWN])

@@ -464,7 +464,10 @@ def test_every_option_of_a_topic_is_handed_on(tmp_path, monkeypatch):
     monkeypatch.setattr(
         scan_module,
         "make_scan",
-        lambda *_, schemas, **options: told.append(options) or make_scan(*_, schemas=schemas, **options),
+        # Markers have no typed values: both together are told of, and not read.
+        lambda *_, schemas, **options: (
+            told.append(options) or make_scan(*_, schemas=schemas, **(options | {"include_markers": False}))
+        ),
     )
     topic = topic_with(tmp_path, [message(0)])
     topic.scan(["sequence_id"], **given, order="publish_time")
@@ -619,3 +622,19 @@ except LedgerfsError:
     pass
 print("done")
 """
+
+
+@pytest.mark.parametrize("values", ["typed", "json", "auto"])
+def test_markers_have_no_values_of_a_schema(values: str, tmp_path: Path) -> None:
+    marker = message(1, marker_type=COMMIT)
+    topic = topic_with(tmp_path, [message(0), marker])
+    given: dict[str, Any] = {"include_markers": True, "values": values}
+    why = r"include_markers: markers are the broker's own, .* values='bytes'"
+    with pytest.raises(InvalidOptionError, match=why):
+        topic.scan(["value"], **given)
+    with pytest.raises(InvalidOptionError, match=why):
+        export_topic(topic, tmp_path / "out", "jsonl", **given)
+    with pytest.raises(InvalidOptionError, match=why):
+        LedgerFileSystem(fo=topic.bucket.store.url, target_protocol="file", scan_options=given)
+    found = topic.scan(["value"], include_markers=True).to_table()["value"].to_pylist()
+    assert found == [b"value 0", b"value 1"]
