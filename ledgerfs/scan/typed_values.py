@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import pyarrow as pa
@@ -100,6 +101,8 @@ def typed_values(
     latest = schemas.latest
     if values == "auto" and latest is None:
         return None
+    if isinstance(schema_version, Integral) and not isinstance(schema_version, bool):
+        schema_version = int(schema_version)  # numpy has integers of its own
     wanted: SchemaInfo | None
     match schema_version:
         case "each" if latest is not None:

@@ -9,6 +9,7 @@ makes reading such rows an error, and never wrong values.
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import InvalidNameError, InvalidOptionError, InvalidRowsError, SchemaConflictError
@@ -42,8 +43,9 @@ class SchemaOfRows:
             The number has another schema.
 
         """
-        if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
+        if version is not None and (isinstance(version, bool) or not isinstance(version, Integral)):
             raise InvalidOptionError("expected the number of a version", key=f"schema version {version!r}")
+        version = None if version is None else int(version)  # numpy has integers of its own
         name = schema_owner(topic).topic
         saved = SavedSchemas(bucket.raw_store).versions(name)
         known = TopicSchemas.of(saved)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -172,6 +173,16 @@ def test_what_json_lines_cannot_have_is_told_by_the_file(bucket: Bucket, tmp_pat
         with pytest.raises(RefusedLedgerError, match=r"x\.csv: there are no rows"):
             import_rows(bucket, header, ORDERS, **options)  # type: ignore[arg-type]
     assert list(bucket.raw_store.list_pages()) in ([], [[]])
+
+
+def test_a_version_may_be_an_integer_of_numpy(bucket: Bucket) -> None:
+    number: Any = np.int64(3)
+    done = import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, schema=OURS, schema_version=number)
+    assert (done.schema_version, type(done.schema_version)) == (3, int)
+    assert read(bucket, schema_version=number) == ROWS
+    for wrong in (np.bool_(True), np.float64(3)):
+        with pytest.raises(InvalidOptionError):
+            read(bucket, schema_version=wrong)
 
 
 def test_json_and_primitives(bucket: Bucket) -> None:
