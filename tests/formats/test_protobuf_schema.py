@@ -60,7 +60,7 @@ def test_a_set_whose_files_come_before_what_they_import() -> None:
     fields = (
         Field("id", 1, Kind.SINT32, has_presence=True, is_required=True),
         Field("level", 3, Kind.ENUM, has_presence=True, enum=level, default=5),
-        Field("packed", 2, Kind.BOOL, is_repeated=True, is_packed=True),
+        Field("packed", 2, Kind.BOOL, is_repeated=True),
         Field("pair", 9, Kind.GROUP, is_repeated=True, message="old.Legacy.Pair"),
         Field("tag", 4, Kind.BYTES, has_presence=True, oneof="choice", default=b"\x01\xff"),
     )

@@ -56,11 +56,6 @@ class Kind(IntEnum):
         """Whether it is a message, in either form."""
         return self in {Kind.MESSAGE, Kind.GROUP}
 
-    @property
-    def is_packable(self) -> bool:
-        """Whether several of them may stand in one field."""
-        return not self.has_parts and self not in {Kind.STRING, Kind.BYTES}
-
 
 @dataclass(frozen=True, slots=True)
 class EnumType:
@@ -78,8 +73,6 @@ class Field:
 
     Attributes
     ----------
-    is_packed
-        Whether writers put all items of it into one field; readers take both.
     has_presence
         Whether one that is not given differs from one that is zero.
     oneof
@@ -97,7 +90,6 @@ class Field:
     number: int
     kind: Kind
     is_repeated: bool = False
-    is_packed: bool = False
     has_presence: bool = False
     is_required: bool = False
     oneof: str | None = None
@@ -214,7 +206,6 @@ def _field(field: FieldDescriptor, label: int) -> Field:
         field.number,
         Kind(field.type),
         is_repeated=label == FieldDescriptorProto.LABEL_REPEATED,
-        is_packed=field.is_packed,
         has_presence=field.has_presence,
         is_required=label == FieldDescriptorProto.LABEL_REQUIRED,
         oneof=None if field.containing_oneof is None else field.containing_oneof.name,
@@ -258,7 +249,6 @@ def _listed_field(one: Mapping[str, Any]) -> Field:
         number,
         kind,
         is_repeated=is_repeated,
-        is_packed=is_repeated and kind.is_packable,  # as far as anybody knows
         has_presence=not is_repeated,
         is_required=label == "LABEL_REQUIRED",
     )
