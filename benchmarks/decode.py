@@ -35,7 +35,7 @@ from ledgerfs.formats.records import EntryBatch, scan_records
 from ledgerfs.messages.codecs.decompression import Compression
 from ledgerfs.messages.decode.entries import DecodeOptions
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS, schema_of
-from ledgerfs.messages.kernels.crc32c import crc32c
+from ledgerfs.formats.crc import crc32c
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, MessageMetadataRecord
 from ledgerfs.scan.partitioned_scan import PartitionedScan
 from ledgerfs.scan.scan import Scan
