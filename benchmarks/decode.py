@@ -31,8 +31,8 @@ import zstandard
 
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.dialects.pulsar_blob.record_walk import STRETCH
+from ledgerfs.formats.decompression import Compression
 from ledgerfs.formats.records import EntryBatch, scan_records
-from ledgerfs.messages.codecs.decompression import Compression
 from ledgerfs.messages.decode.entries import DecodeOptions
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS, schema_of
 from ledgerfs.formats.crc import crc32c
