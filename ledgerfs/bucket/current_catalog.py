@@ -11,7 +11,7 @@ from ledgerfs.dialects.opening import open_dialects
 from ledgerfs.errors import UnsupportedWriteError
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialect import Dialect, Progress
-from ledgerfs.ledgers.dialects_known import AUTO, NAMES, dialect_rows
+from ledgerfs.ledgers.dialects_known import AUTO, dialect_rows, in_one_place
 from ledgerfs.ledgers.listing import list_bucket
 from ledgerfs.storage.fork_lock import ForkLock
 
@@ -26,7 +26,7 @@ class CatalogFiles(NamedTuple):
     def of(cls, folder: CacheFolder, identity: str, dialects: Sequence[Dialect]) -> "CatalogFiles":
         """Return the files of a bucket that is read in these dialects: a catalog answers for no others."""
         numbers = [dialect.number for dialect in dialects]
-        return cls(CatalogFile(folder, identity, numbers), CatalogFile(folder, identity, range(len(NAMES))))
+        return cls(CatalogFile(folder, identity, numbers), CatalogFile(folder, identity, in_one_place(numbers[0])))
 
 
 class CurrentCatalog:

@@ -18,6 +18,8 @@ from ledgerfs.storage.traffic import Traffic
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
+
 
 class BucketStore:
     """`ObjectStore` that keeps bytes of remote objects in the process's cache, and shares reads under way.
@@ -70,6 +72,11 @@ class BucketStore:
     def is_remote(self) -> bool:
         """Whether reads are slow, and therefore kept."""
         return self.store.is_remote
+
+    @property
+    def cluster(self) -> "LivingCluster | None":
+        """The cluster that the store stands for."""
+        return self.store.cluster
 
     def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
         """List the store itself."""

@@ -16,8 +16,20 @@ if TYPE_CHECKING:
 
     from ledgerfs.ledgers.remains import Kept, Remains
 
-NAMES = ("pulsar_blob", "mapfile")
+NAMES = ("pulsar_blob", "mapfile", "live_cluster")
 """The number of a name never changes: catalogs on disk have it."""
+
+OF_BUCKETS = ("pulsar_blob", "mapfile")
+"""The dialects that may be together in one bucket."""
+
+OF_CLUSTERS = ("live_cluster",)
+"""The dialects of a living cluster, which stands where a bucket is expected."""
+
+
+def in_one_place(number: int) -> tuple[int, ...]:
+    """Return the numbers of all dialects that may be in one place with a dialect, itself among them."""
+    names = OF_BUCKETS if NAMES[number] in OF_BUCKETS else OF_CLUSTERS
+    return tuple(map(NAMES.index, names))
 
 
 AUTO = "auto"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from ledgerfs.formats.buffers import Buffer
     from ledgerfs.storage.object_writes import WritableStore
+    from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 
 
 class ObjectStore(Protocol):
@@ -34,6 +35,11 @@ class ObjectStore(Protocol):
     @property
     def is_remote(self) -> bool:
         """Whether a request costs as much time as many kilobytes: then reading ahead, joining reads and keeping bytes pay off."""
+        ...
+
+    @property
+    def cluster(self) -> "LivingCluster | None":
+        """The living cluster that stands where a bucket is expected; None for a bucket."""
         ...
 
     def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:

@@ -1,4 +1,4 @@
-"""The object store for a filesystem of fsspec: S3 and local folders have their own, all others a generic one."""
+"""The object store for a filesystem of fsspec: S3, local folders and living clusters have their own, all others a generic one."""
 
 from typing import Any
 
@@ -22,6 +22,10 @@ def open_store(fs: Any, root: str) -> RawStore:  # noqa: ANN401  (fsspec is not 
         return S3Store(handle, root)
     if handle.is_kind("fsspec.implementations.local", "LocalFileSystem"):
         return LocalStore(root or "/", follow_links=_follows_links(handle))
+    if handle.is_kind("ledgerfs.storage.zookeeper.filesystem", "ClusterFileSystem"):
+        from ledgerfs.storage.zookeeper.store import ClusterStore
+
+        return ClusterStore(handle.fs.cluster(root))
     from ledgerfs.storage.generic.store import FsspecStore
 
     return FsspecStore(handle, root)

@@ -33,6 +33,8 @@ class LocalStore:
 
     __slots__ = ("_follow_links", "_root", "traffic")
 
+    cluster = None
+
     def __init__(self, root: str, *, follow_links: bool = False) -> None:
         self._root = root
         self._follow_links = follow_links

@@ -43,6 +43,8 @@ class S3Store:
 
     __slots__ = ("_bucket", "_client", "_handle", "_has_answered", "_prefix", "traffic")
 
+    cluster = None
+
     def __init__(self, handle: FsspecHandle, root: str) -> None:
         self._handle = handle
         self._bucket, _, prefix = root.partition("/")

@@ -1,0 +1,210 @@
+"""Reading entries of one ledger from its bookies: several windows are asked for ahead, each replica is asked before an entry is given up.
+
+Where all replicas of an entry are on the same bookies (the ensemble is no larger than the write quorum) whole runs are asked of one bookie;
+a striped ledger is asked entry by entry. Nothing here decides what it means that an entry cannot be had: that takes the ledger's metadata.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ledgerfs.dialects.live_cluster.bookies.pool import BookiePool, Leases
+from ledgerfs.dialects.live_cluster.bookies.window import Refusal, Window
+from ledgerfs.errors import CorruptReplyError, StoreUnreachableError
+from ledgerfs.formats.bookkeeper.replies import Operation, ReplyCode, batch_entries
+from ledgerfs.formats.bookkeeper.requests import batch_request, read_requests
+from ledgerfs.storage.traffic import Traffic
+
+if TYPE_CHECKING:
+    from ledgerfs.dialects.live_cluster.bookies.connection import Received
+    from ledgerfs.formats.array_types import Int64
+    from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode
+    from ledgerfs.formats.records import EntryBatch
+
+_WINDOW_BYTES = 512 << 10
+_MOST_ENTRIES = 1024
+_MOST_AHEAD = 4
+"""Windows that are asked for: 2 MiB keep a bookie busy, and more only fill its buffers."""
+
+_STORED_OVERHEAD = 64
+"""Bytes that an entry has in a reply besides its payload."""
+
+
+class Unavailable(Exception):  # noqa: N818  (no error yet: who asked knows what it means)
+    """Entries that no replica gives, ascending, each with what its bookies said; and what came of the window besides them."""
+
+    def __init__(self, entries: "list[tuple[int, list[Refusal]]]", rest: "EntryBatch | None", last: int) -> None:
+        super().__init__(entries)
+        self.entries = entries
+        self.rest = rest
+        self.last = last
+
+
+class LedgerReading:
+    """One pass over entries of a ledger. For one thread.
+
+    Parameters
+    ----------
+    node
+        The ledger's metadata, which says on which bookies entries are.
+    entry_bytes
+        How many bytes an entry has, about.
+
+    """
+
+    __slots__ = ("_entry_bytes", "_leases", "_next_id", "_node", "_pool", "_traffic", "_windows")
+
+    def __init__(self, pool: BookiePool, leases: Leases, node: "LedgerNode", entry_bytes: int, traffic: Traffic) -> None:
+        self._pool = pool
+        self._leases = leases
+        self._node = node
+        self._entry_bytes = max(1, entry_bytes) + _STORED_OVERHEAD
+        self._traffic = traffic
+        self._windows: dict[int, tuple[Window, bool]] = {}
+        self._next_id = 0
+
+    def batches(self, first: int, last: int) -> "Iterator[EntryBatch]":
+        """Yield the entries ``first`` to ``last``, in whole windows; raises `Unavailable` at the first window that lacks some."""
+        waiting: deque[int] = deque()
+        while waiting or first <= last:
+            while first <= last and len(waiting) < _MOST_AHEAD:
+                end = self._end_of_window(first, last)
+                waiting.append(self._begin(first, end))
+                first = end + 1
+            yield self._collect(waiting.popleft())
+
+    def _end_of_window(self, first: int, last: int) -> int:
+        count = min(_MOST_ENTRIES, max(1, _WINDOW_BYTES // self._entry_bytes))
+        behind = (one.first_entry for one in self._node.ensembles if one.first_entry > first)
+        return min(last, first + count - 1, next(behind, last + 1) - 1)
+
+    def _begin(self, first: int, last: int) -> int:
+        """Ask for a window ahead; return its number."""
+        ensemble = self._node.ensemble_of(first)
+        window = Window(first, last, ensemble.bookies, self._node.write_quorum)
+        number, self._next_id = self._next_id, self._next_id + 1
+        bookie = self._batch_bookie(number, ensemble.bookies) if last > first else None
+        self._windows[number] = (window, bookie is not None)
+        if bookie is None or not self._ask_batch(number, window, bookie, first):
+            self._ask(window)
+        return number
+
+    def _batch_bookie(self, number: int, bookies: tuple[str, ...]) -> str | None:
+        """Return the bookie to ask for a whole window; None if there is none that has every entry of it, and is known to answer."""
+        if len(bookies) != self._node.write_quorum:
+            return None
+        turned = (bookies[(number + k) % len(bookies)] for k in range(len(bookies)))
+        return next((one for one in turned if self._pool.answers_batches(one) and not self._pool.is_away(one)), None)
+
+    def _ask_batch(self, number: int, window: Window, bookie: str, first: int) -> bool:
+        count = window.last - first + 1
+        if first == window.first:
+            window.ask_all_of(bookie)
+        self._windows[number] = (window, True)
+        most = max(_WINDOW_BYTES, count * self._entry_bytes) * 2
+        return self._send(bookie, batch_request(self._node.ledger_id, first, number, count, most), 1, count)
+
+    def _ask(self, window: Window) -> None:
+        """Ask the next replica of each entry that nobody is asked for, until all are asked for or given up."""
+        while True:
+            told = [
+                self._send(bookie, read_requests(self._node.ledger_id, entries), entries.size, entries.size)
+                for bookie, entries in list(window.to_ask(self._pool.is_away))
+            ]
+            if all(told):
+                return
+
+    def _send(self, bookie: str, requests: bytes, count: int, entries: int) -> bool:
+        self._pool.pace(bookie, entries * self._entry_bytes)
+        try:
+            self._leases.of(bookie).send(requests, count)
+        except StoreUnreachableError:
+            self._failed(bookie)
+            return False
+        self._traffic.count(requests=1, bytes_asked=entries * self._entry_bytes)
+        return True
+
+    def _collect(self, number: int) -> "EntryBatch":
+        window, _ = self._windows[number]
+        while True:
+            while (bookie := window.waits_for()) is not None:
+                self._receive(bookie, window)
+                self._ask(window)
+            self._ask(window)
+            if window.waits_for() is not None:
+                continue
+            found = window.check(self._node.digest, self._node.ledger_id)
+            if found is not None:
+                break
+            self._ask(window)
+        del self._windows[number]
+        batch = window.batch(*found)
+        if batch is None or len(batch) < window.last - window.first + 1:
+            raise Unavailable(window.lost(), batch, window.last)
+        self._traffic.count(bytes_used=int(batch.lengths.sum()))
+        return batch
+
+    def _receive(self, bookie: str, window: Window) -> None:
+        """Wait for replies of a bookie, and give each to its window."""
+        connection = self._leases.get(bookie)
+        if connection is None or connection.outstanding <= 0:
+            self._failed(bookie)
+            return
+        try:
+            received = connection.receive(min(connection.outstanding, window.count_of(bookie)))
+            self._traffic.count(bytes_received=received.replies.position)
+            self._sort(bookie, received)
+        except (StoreUnreachableError, CorruptReplyError):
+            self._failed(bookie)
+
+    def _sort(self, bookie: str, received: "Received") -> None:
+        replies = received.replies
+        buffer = received.buffer[: replies.position]
+        is_ours = replies.ledgers == self._node.ledger_id
+        is_batch = is_ours & (replies.operations == Operation.BATCH_READ)
+        for row in np.flatnonzero(is_batch).tolist():
+            self._take_batch(bookie, buffer, received, row)
+        is_single = is_ours & ~is_batch
+        if not is_single.any():
+            return
+        for window, _ in list(self._windows.values()):
+            rows = np.flatnonzero(is_single & (replies.entries >= window.first) & (replies.entries <= window.last))
+            if rows.size:
+                table: tuple[Int64, ...] = (replies.entries, replies.codes, replies.starts, replies.sizes)
+                window.take(buffer, *(column[rows] for column in table), bookie=bookie)
+
+    def _take_batch(self, bookie: str, buffer: memoryview, received: "Received", row: int) -> None:
+        """Take a run of entries; what is left of it is asked for again, entry by entry if the bookie gave none."""
+        replies = received.replies
+        found = self._windows.get(int(replies.request_ids[row]))
+        first, code = int(replies.entries[row]), int(replies.codes[row])
+        if found is None and code != ReplyCode.OK:
+            # A bookie that refuses may not repeat the request's id.
+            found = next((one for one in self._windows.values() if one[0].first <= first <= one[0].last), None)
+        if found is None or not found[0].first <= first <= found[0].last:
+            return
+        window = found[0]
+        if code in {ReplyCode.BAD_REQUEST, ReplyCode.BAD_VERSION}:
+            self._pool.note_single(bookie)
+        if code == ReplyCode.OK:
+            starts, sizes = batch_entries(buffer, int(replies.starts[row]), int(replies.sizes[row]), key=bookie)
+            window.put(buffer, first, starts, sizes)
+            following = first + starts.size
+            if following > window.last:
+                return
+            if starts.size and self._ask_batch(int(replies.request_ids[row]), window, bookie, following):
+                return
+        window.ask_again()
+        self._ask(window)
+
+    def _failed(self, bookie: str) -> None:
+        """Ask others for what a bookie was asked, which hung up, said nothing, or sent what is no reply."""
+        was_single = self._leases.get(bookie) is None
+        self._leases.drop(bookie)
+        for window, is_batch in list(self._windows.values()):
+            if is_batch and not was_single and window.count_of(bookie):
+                # Bookies before 4.17 hang up on a batch.
+                self._pool.note_single(bookie)
+            window.give_up_on(bookie)

@@ -1,0 +1,53 @@
+"""The columns that ledgers of a living cluster have in a catalog besides those of all dialects."""
+
+from enum import IntEnum
+from struct import Struct
+
+import numpy as np
+
+from ledgerfs.ledgers.catalog_rows import OWN_BYTES, Table, own_columns
+from ledgerfs.ledgers.dialects_known import NAMES
+
+NUMBER = NAMES.index("live_cluster")
+
+HOT_CUT = 1 << 20
+"""Bytes between entries at which reading begins at little cost: every entry does, of bookies; fewer are quicker to handle."""
+
+COLD_CUT = 64 << 20
+"""The same of an offloaded ledger, whose blocks have this size unless a broker was told another one."""
+
+
+class Place(IntEnum):
+    """Where a ledger was when the cluster was listed."""
+
+    BOOKKEEPER = 0
+    BUCKET = 1
+    BOTH = 2
+
+
+OWN = np.dtype([("where", "i1"), ("is_open", "?"), ("_", f"V{OWN_BYTES - 2}")])
+"""What only this dialect knows of a ledger: its `Place`, and whether it was still written."""
+
+_OWN_STRUCT = Struct("<b?")
+
+
+def own_of(rows: Table) -> Table:
+    """Return the dialect's own columns of its rows."""
+    return own_columns(rows, OWN)
+
+
+def pack_own(place: Place, *, is_open: bool) -> bytes:
+    """Return the dialect's own columns of a row."""
+    return _OWN_STRUCT.pack(place, is_open).ljust(OWN_BYTES, b"\0")
+
+
+def unpack_own(own: bytes) -> tuple[Place, bool]:
+    """Return where a ledger was, and whether it was still written."""
+    where, is_open = _OWN_STRUCT.unpack_from(own)
+    return Place(where), is_open
+
+
+def entries_between_cuts(entries: int, length: int, place: Place) -> int:
+    """Return how many entries of a ledger there are from one cut to the next."""
+    size = COLD_CUT if place is Place.BUCKET else HOT_CUT
+    return entries if length <= size else max(1, entries * size // length)

@@ -1,0 +1,47 @@
+"""Ledgers of a living cluster as rows of a catalog, for those who know of dialects only their numbers (`ledgerfs.ledgers.dialects_known`)."""
+
+from typing import Any
+
+from ledgerfs.dialects.live_cluster.columns import Place, unpack_own
+from ledgerfs.dialects.live_cluster.remains import LiveRemains
+from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
+from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
+from ledgerfs.ledgers.catalog_rows import uuid_from_halves
+from ledgerfs.ledgers.remains import Kept, Remains
+from ledgerfs.storage.objects import ObjectStat
+
+KEPT_TABLES: dict[str, Any] = {}
+IS_WRITABLE = False
+
+
+def objects_of(
+    row: tuple[Any, ...],
+    own: bytes,
+    managed_ledger: str | None,  # noqa: ARG001  (ledgers are named by their ids)
+    place: str,
+) -> tuple[tuple[str, ObjectStat], ...]:
+    """Return what stands for a ledger: its node in ZooKeeper, or its data object (`ledgerfs.ledgers.dialects_known.ObjectsOf`).
+
+    Its version is the id of the last entry that was there: what is before that never changes.
+    """
+    where, _ = unpack_own(own)
+    in_bucket = LedgerKey(uuid_from_halves(row[0], row[1]), row[2], is_index=False).data_key
+    key = in_bucket if where is Place.BUCKET else ledger_path(row[2], place)
+    return (("entries", ObjectStat(key, row[11], row[16], str(row[10]))),)
+
+
+def key_of_missing(uuid: str, ledger_id: int, managed_ledger: str | None, place: str, kind: int) -> str:  # noqa: ARG001
+    """Return the node that should be there."""
+    return ledger_path(ledger_id, place)
+
+
+def kept(remains: Remains) -> Kept:
+    """Return what is kept for the next process: nothing, since the next listing finds it again."""
+    if not isinstance(remains, LiveRemains):
+        raise TypeError(type(remains).__name__)
+    return Kept(None, {})
+
+
+def remains_of_kept(kept: Kept) -> LiveRemains:  # noqa: ARG001  (nothing is kept)
+    """Return none."""
+    return LiveRemains()

@@ -1,0 +1,79 @@
+"""The name of a living cluster in fsspec, ``pulsar+zk://host:port,…[/chroot]``, so that its URL can stand wherever a bucket's does.
+
+It has no files of its own: what can be read of the cluster is the tree of the protocol ``ledger`` over it.
+"""
+
+from typing import Any, NoReturn
+
+from fsspec.spec import AbstractFileSystem
+
+from ledgerfs.errors import UnsupportedWriteError, UnusableUrlError
+from ledgerfs.storage.zookeeper.living_cluster import LiveReading, LivingCluster
+from ledgerfs.storage.zookeeper.nodes import Nodes
+
+PROTOCOL = "pulsar+zk"
+
+
+class ClusterFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec is not typed
+    """A living cluster.
+
+    Parameters
+    ----------
+    read_from, open_end, ledgers_path, timeout_s, bookie_rate, bucket_options, bucket_urls
+        See `LiveReading`.
+    login
+        Options of the session with ZooKeeper, as `Nodes` has them: ``username`` and ``password``, ``use_ssl``, ``ca``, ….
+
+    """
+
+    protocol = PROTOCOL
+    root_marker = ""
+
+    def __init__(
+        self,
+        read_from: str = "bucket",
+        open_end: str = "confirmed",
+        ledgers_path: str = "/ledgers",
+        timeout_s: float = 10.0,
+        bookie_rate: float | None = None,
+        bucket_options: dict[str, Any] | None = None,
+        bucket_urls: dict[str, str] | None = None,
+        **login: Any,  # noqa: ANN401
+    ) -> None:
+        super().__init__()
+        self._login = login
+        self._reading = LiveReading(
+            read_from, open_end, ledgers_path, timeout_s, bookie_rate, bucket_options or {}, bucket_urls or {}
+        )
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return str(path).removeprefix(f"{PROTOCOL}://").rstrip("/")
+
+    def unstrip_protocol(self, name: str) -> str:
+        """Return the URL of some servers."""
+        return f"{PROTOCOL}://{self._strip_protocol(name)}"
+
+    def cluster(self, servers: str) -> LivingCluster:
+        """Return the cluster of some servers; asks nothing yet. Raises `UnusableUrlError` where none are named."""
+        if not servers.partition("/")[0]:
+            raise UnusableUrlError("no server is named: pulsar+zk://host:port,host:port", key=f"{PROTOCOL}://{servers}")
+        return LivingCluster(servers, Nodes(servers, timeout_s=self._reading.timeout_s, **self._login), self._reading)
+
+    def ls(self, path: str, detail: bool = True, **kwargs: Any) -> NoReturn:  # noqa: ANN401, ARG002, FBT001, FBT002
+        """Refuse: there are no files."""
+        raise UnusableUrlError(
+            "a living cluster has no files of its own; open ledger://entries/… over it, or use ledgerfs.open_bucket",
+            key=self.unstrip_protocol(path),
+        )
+
+    def info(self, path: str, **kwargs: Any) -> NoReturn:  # noqa: ANN401, ARG002
+        """Refuse: there are no files."""
+        self.ls(path)
+
+    def _open(self, path: str, mode: str = "rb", **kwargs: Any) -> NoReturn:  # noqa: ANN401, ARG002
+        if mode != "rb":
+            raise UnsupportedWriteError(
+                "nothing is written to a living cluster here", key=self.unstrip_protocol(path)
+            )
+        self.ls(path)

@@ -1,0 +1,121 @@
+"""A living cluster where a bucket is expected: an object store without objects, whose ledgers its dialect finds in the cluster itself."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, NoReturn
+
+from ledgerfs.errors import LedgerfsError, ObjectNotFoundError, UnsupportedWriteError
+from ledgerfs.storage.object_writes import UnfinishedUpload
+from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
+from ledgerfs.storage.traffic import Traffic
+from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from ledgerfs.formats.buffers import Buffer
+
+
+class ClusterStore:
+    """`RawStore` of a living cluster: it lists nothing, and whatever is asked of it by key is not there."""
+
+    __slots__ = ("cluster", "traffic")
+
+    def __init__(self, cluster: LivingCluster) -> None:
+        self.cluster = cluster
+        self.traffic = Traffic()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self.cluster,))
+
+    @property
+    def url(self) -> str:
+        """The cluster's URL."""
+        return self.cluster.url
+
+    @property
+    def is_remote(self) -> bool:
+        """True: bookies are asked over a network."""
+        return True
+
+    @property
+    def writes(self) -> "RefusedWrites":
+        """A write side that refuses all."""
+        return RefusedWrites(self.url)
+
+    def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:  # noqa: ARG002
+        """Yield nothing, once the servers have answered; raises `StoreUnreachableError`."""
+        self.cluster.nodes.children("/")
+        return iter(())
+
+    def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:  # noqa: ARG002
+        """Yield nothing."""
+        return iter(())
+
+    def head(self, key: str) -> ObjectHead:
+        """Raise `ObjectNotFoundError`."""
+        raise _no_object(key)
+
+    def read(self, request: ReadRequest) -> bytes:
+        """Raise `ObjectNotFoundError`."""
+        raise _no_object(request.key)
+
+    def start(self, request: ReadRequest) -> "Future[Buffer]":
+        """Raise `ObjectNotFoundError`."""
+        raise _no_object(request.key)
+
+    def send(self, request: ReadRequest, descriptor: int) -> None:  # noqa: ARG002
+        """Raise `ObjectNotFoundError`."""
+        raise _no_object(request.key)
+
+    def read_many(self, requests: Iterable[ReadRequest]) -> Iterator[bytes | LedgerfsError]:
+        """Yield `ObjectNotFoundError` for each."""
+        return (_no_object(request.key) for request in requests)
+
+
+def _no_object(key: str) -> ObjectNotFoundError:
+    return ObjectNotFoundError("a living cluster has no objects", key=key)
+
+
+class RefusedWrites:
+    """`WritableStore` that writes nothing: changing a cluster is not for readers of it."""
+
+    __slots__ = ("_url",)
+
+    smallest_part = 1
+    most_parts = 1
+    keeps_metadata = False
+    can_set_metadata = False
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def make_folder(self) -> None:
+        """Refuse."""
+        self._refuse()
+
+    def begin_upload(self, key: str, metadata: Mapping[str, str], part_size: int) -> NoReturn:  # noqa: ARG002
+        """Refuse."""
+        self._refuse()
+
+    def put(self, key: str, data: bytes, metadata: Mapping[str, str]) -> NoReturn:  # noqa: ARG002
+        """Refuse."""
+        self._refuse()
+
+    def delete(self, key: str) -> None:  # noqa: ARG002
+        """Refuse."""
+        self._refuse()
+
+    def set_metadata(self, stat: ObjectStat, metadata: Mapping[str, str]) -> None:  # noqa: ARG002
+        """Refuse."""
+        self._refuse()
+
+    def unfinished_uploads(self) -> Iterator[UnfinishedUpload]:
+        """Yield nothing."""
+        return iter(())
+
+    def end_unfinished(self, upload: UnfinishedUpload) -> None:  # noqa: ARG002
+        """Refuse."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise UnsupportedWriteError("nothing is written to a living cluster here", key=self._url)
