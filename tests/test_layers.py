@@ -38,7 +38,7 @@ SUB_ROOMS = {
     "formats/bookkeeper": ["proto"],
     "messages/encode": ["values"],
     "messages": ["kernels", "proto", "codecs", "text", "values", "decode", "encode", "transforms"],
-    "storage": ["folders", "s3", "generic"],
+    "storage": ["folders", "s3", "generic", "zookeeper"],
     "dialects": ["pulsar_blob", "mapfile"],
     "vfs": ["views"],
     "cli": ["schemas", "spark"],
