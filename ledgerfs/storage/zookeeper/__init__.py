@@ -1,1 +1,1 @@
-"""A living cluster in place of a bucket: its metadata store, ZooKeeper, which is only ever read."""
+"""Nodes of a ZooKeeper, read and never written, over kazoo."""
