@@ -32,7 +32,9 @@ def open_dialects(store: KeepingStore, dialect: str = AUTO) -> tuple[Dialect, ..
     known = OF_BUCKETS if store.cluster is None else OF_CLUSTERS
     if dialect not in {AUTO, *known}:
         what = "a bucket" if store.cluster is None else "a living cluster"
-        raise InvalidOptionError(f"{store.url} is {what}, whose dialects are {', '.join(known)}", key=f"dialect={dialect}")
+        raise InvalidOptionError(
+            f"{store.url} is {what}, whose dialects are {', '.join(known)}", key=f"dialect={dialect}"
+        )
     wanted = known if dialect == AUTO else (dialect,)
     modules = (cast("_Module", import_module(f"ledgerfs.dialects.{name}.dialect")) for name in wanted)
     return tuple(module.open_dialect(store) for module in modules)

@@ -1,1 +1,1 @@
-"""Ledgers of a living cluster: listed in ZooKeeper, read from bookies while they are there, and from their bucket when they are offloaded."""
+"""Ledgers of a living cluster: listed in ZooKeeper, read from bookies while they are there, and from their bucket otherwise."""

@@ -17,6 +17,10 @@ COLD_CUT = 64 << 20
 """The same of an offloaded ledger, whose blocks have this size unless a broker was told another one."""
 
 
+IN_BOOKKEEPER, IN_BUCKET = "ledger", "data"
+"""The roles of what stands for a ledger in the catalog: its node, or the object that alone has its entries."""
+
+
 class Place(IntEnum):
     """Where a ledger was when the cluster was listed."""
 

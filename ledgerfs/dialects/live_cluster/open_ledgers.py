@@ -1,4 +1,4 @@
-"""Where ledgers end that are still written, which only their bookies know (``facts``: a ledger's entries carry the last add confirmed).
+"""Where ledgers end that are still written, which only their bookies know (``docs/formats/bookkeeper.md``).
 
 Every entry carries the id of the last one that its writer knew to be on enough bookies. The newest such id that any bookie has is the end up
 to which everybody reads, as long as so many bookies answer that no more than the writer waited for can know of a newer one.
@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from ledgerfs.dialects.live_cluster.bookies.asking import Asked, Told, ask_each
 from ledgerfs.dialects.live_cluster.bookies.pool import BookiePool
-from ledgerfs.dialects.live_cluster.refusals import refusal_error
 from ledgerfs.dialects.live_cluster.bookies.window import Refusal
+from ledgerfs.dialects.live_cluster.refusals import refusal_error
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode
 from ledgerfs.formats.bookkeeper.requests import NEWEST
@@ -30,13 +30,8 @@ def ends_of(
 ) -> list[LedgerEnd | LedgerfsError]:
     """Return where each ledger ends, or why that cannot be told: too few bookies answer (`StoreUnreachableError`), or none may be asked.
 
-    Parameters
-    ----------
-    nodes
-        Ledgers that are not closed.
-    acknowledged
-        Whether entries count that are on as many bookies as the writer waits for, though no entry confirms them yet.
-
+    ``nodes`` are of ledgers that are not closed. With ``acknowledged`` entries count that are on as many bookies as the writer waits for,
+    though no entry confirms them yet.
     """
     asked = [Asked(node, NEWEST, bookie) for node in nodes for bookie in node.ensembles[-1].bookies]
     answers = iter(ask_each(pool, asked, traffic))
@@ -67,10 +62,8 @@ def _is_covered(node: LedgerNode, told: dict[str, Told]) -> bool:
     """Whether of each write set fewer bookies are silent than the writer waits for: then one that answers knows of each confirmed add."""
     bookies = node.ensembles[-1].bookies
     silent = [not told[bookie].is_answer for bookie in bookies]
-    for start in range(len(bookies)):
-        if sum(silent[(start + k) % len(bookies)] for k in range(node.write_quorum)) >= node.ack_quorum:
-            return False
-    return True
+    sets = ([silent[(start + k) % len(bookies)] for k in range(node.write_quorum)] for start in range(len(bookies)))
+    return all(sum(one) < node.ack_quorum for one in sets)
 
 
 def _acknowledged(pool: BookiePool, node: LedgerNode, end: LedgerEnd, traffic: Traffic) -> int:

@@ -1,8 +1,8 @@
-"""Ledgers of a living cluster as rows of a catalog, for those who know of dialects only their numbers (`ledgerfs.ledgers.dialects_known`)."""
+"""Ledgers of a living cluster as rows of a catalog, for who knows of dialects only their numbers (`ledgerfs.ledgers.dialects_known`)."""
 
 from typing import Any
 
-from ledgerfs.dialects.live_cluster.columns import Place, unpack_own
+from ledgerfs.dialects.live_cluster.columns import IN_BOOKKEEPER, IN_BUCKET, Place, unpack_own
 from ledgerfs.dialects.live_cluster.remains import LiveRemains
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
@@ -25,9 +25,11 @@ def objects_of(
     Its version is the id of the last entry that was there: what is before that never changes.
     """
     where, _ = unpack_own(own)
-    in_bucket = LedgerKey(uuid_from_halves(row[0], row[1]), row[2], is_index=False).data_key
-    key = in_bucket if where is Place.BUCKET else ledger_path(row[2], place)
-    return (("entries", ObjectStat(key, row[11], row[16], str(row[10]))),)
+    if where is Place.BUCKET:
+        role, key = IN_BUCKET, LedgerKey(uuid_from_halves(row[0], row[1]), row[2], is_index=False).data_key
+    else:
+        role, key = IN_BOOKKEEPER, ledger_path(row[2], place)
+    return ((role, ObjectStat(key, row[11], row[16], str(row[10]))),)
 
 
 def key_of_missing(uuid: str, ledger_id: int, managed_ledger: str | None, place: str, kind: int) -> str:  # noqa: ARG001

@@ -29,7 +29,7 @@ class ClusterFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec is 
     protocol = PROTOCOL
     root_marker = ""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917  (fsspec makes copies by position)
         self,
         read_from: str = "bucket",
         open_end: str = "confirmed",
@@ -60,7 +60,7 @@ class ClusterFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec is 
             raise UnusableUrlError("no server is named: pulsar+zk://host:port,host:port", key=f"{PROTOCOL}://{servers}")
         return LivingCluster(servers, Nodes(servers, timeout_s=self._reading.timeout_s, **self._login), self._reading)
 
-    def ls(self, path: str, detail: bool = True, **kwargs: Any) -> NoReturn:  # noqa: ANN401, ARG002, FBT001, FBT002
+    def ls(self, path: str, detail: bool = True, **kwargs: Any) -> NoReturn:  # noqa: ANN401, ARG002
         """Refuse: there are no files."""
         raise UnusableUrlError(
             "a living cluster has no files of its own; open ledger://entries/… over it, or use ledgerfs.open_bucket",
@@ -73,7 +73,5 @@ class ClusterFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec is 
 
     def _open(self, path: str, mode: str = "rb", **kwargs: Any) -> NoReturn:  # noqa: ANN401, ARG002
         if mode != "rb":
-            raise UnsupportedWriteError(
-                "nothing is written to a living cluster here", key=self.unstrip_protocol(path)
-            )
+            raise UnsupportedWriteError("nothing is written to a living cluster here", key=self.unstrip_protocol(path))
         self.ls(path)

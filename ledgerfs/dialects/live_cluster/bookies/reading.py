@@ -5,7 +5,6 @@ a striped ledger is asked entry by entry. Nothing here decides what it means tha
 """
 
 from collections import deque
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,8 +17,9 @@ from ledgerfs.formats.bookkeeper.requests import batch_request, read_requests
 from ledgerfs.storage.traffic import Traffic
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ledgerfs.dialects.live_cluster.bookies.connection import Received
-    from ledgerfs.formats.array_types import Int64
     from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode
     from ledgerfs.formats.records import EntryBatch
 
@@ -56,7 +56,9 @@ class LedgerReading:
 
     __slots__ = ("_entry_bytes", "_leases", "_next_id", "_node", "_pool", "_traffic", "_windows")
 
-    def __init__(self, pool: BookiePool, leases: Leases, node: "LedgerNode", entry_bytes: int, traffic: Traffic) -> None:
+    def __init__(
+        self, pool: BookiePool, leases: Leases, node: "LedgerNode", entry_bytes: int, traffic: Traffic
+    ) -> None:
         self._pool = pool
         self._leases = leases
         self._node = node
@@ -172,8 +174,8 @@ class LedgerReading:
         for window, _ in list(self._windows.values()):
             rows = np.flatnonzero(is_single & (replies.entries >= window.first) & (replies.entries <= window.last))
             if rows.size:
-                table: tuple[Int64, ...] = (replies.entries, replies.codes, replies.starts, replies.sizes)
-                window.take(buffer, *(column[rows] for column in table), bookie=bookie)
+                entries, codes = replies.entries[rows], replies.codes[rows]
+                window.take(bookie, buffer, entries, codes, replies.starts[rows], replies.sizes[rows])
 
     def _take_batch(self, bookie: str, buffer: memoryview, received: "Received", row: int) -> None:
         """Take a run of entries; what is left of it is asked for again, entry by entry if the bookie gave none."""

@@ -69,7 +69,7 @@ class Window:
         self._refused: dict[int, list[Refusal]] = {}
 
     def to_ask(self, is_away: Callable[[str], bool]) -> Iterator[tuple[str, Int64]]:
-        """Yield (bookie, entries) for all entries that nobody is asked for, of the next replica of each; bookies that are away come last."""
+        """Yield (bookie, entries) for all entries that nobody is asked for, each of its next replica; bookies that are away come last."""
         rows = np.flatnonzero((self._asked == _NOT_ASKED) & (self._origin < 0))
         if not rows.size:
             return
@@ -98,13 +98,15 @@ class Window:
         """Return how many entries a bookie is asked for."""
         return int(np.count_nonzero(self._asked == self.bookies.index(bookie))) if bookie in self.bookies else 0
 
-    def take(self, buffer: memoryview, entries: Int64, codes: Int64, starts: Int64, sizes: Int64, bookie: str) -> None:  # noqa: PLR0917
+    def take(self, bookie: str, buffer: memoryview, entries: Int64, codes: Int64, starts: Int64, sizes: Int64) -> None:  # noqa: PLR0917
         """Take replies of a bookie to what it is asked for; all arrays have shape (replies,)."""
         rows = entries - self.first
         is_expected = self._asked[rows] == self.bookies.index(bookie)
         is_there = is_expected & (codes == ReplyCode.OK)
         self._put(rows[is_there], buffer, starts[is_there], sizes[is_there])
-        for row, code in zip(rows[is_expected & ~is_there].tolist(), codes[is_expected & ~is_there].tolist(), strict=True):
+        for row, code in zip(
+            rows[is_expected & ~is_there].tolist(), codes[is_expected & ~is_there].tolist(), strict=True
+        ):
             self._refuse(row, bookie, code)
 
     def put(self, buffer: memoryview, first: int, starts: Int64, sizes: Int64) -> None:
@@ -123,7 +125,7 @@ class Window:
         self._asked[:] = _NOT_ASKED
 
     def check(self, digest: Digest, ledger_id: int) -> tuple[memoryview, Int64, Checked] | None:
-        """Return the buffer, the rows of entries that came, and their payloads; None if some were wrong, which are to be asked for again."""
+        """Return the buffer, the rows of entries that came, and their payloads; None if some were wrong, which are to be asked again."""
         rows = np.flatnonzero(self._origin >= 0)
         buffer, starts = self._joined(rows)
         checked = check_entries(buffer, starts, self._sizes[rows], ledger_id, self._entries[rows], digest)
@@ -144,7 +146,9 @@ class Window:
 
     def lost(self) -> list[tuple[int, list[Refusal]]]:
         """Return (entry, what each replica said) of the entries that none has given, ascending."""
-        return [(int(self._entries[row]), self._refused.get(row, [])) for row in np.flatnonzero(self._origin < 0).tolist()]
+        return [
+            (int(self._entries[row]), self._refused.get(row, [])) for row in np.flatnonzero(self._origin < 0).tolist()
+        ]
 
     def _put(self, rows: npt.NDArray[np.intp], buffer: memoryview, starts: Int64, sizes: Int64) -> None:
         if rows.size:

@@ -1,0 +1,78 @@
+"""What all readers of one living cluster share: its metadata, connections to its bookies, and the stores of its buckets."""
+
+from typing import TYPE_CHECKING
+
+from ledgerfs.dialects.live_cluster.bookies.pool import BookiePool, shared_pool
+from ledgerfs.dialects.live_cluster.topics import listed_topic
+from ledgerfs.errors import ObjectNotFoundError, StaleObjectError
+from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_path, parse_ledger_node
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
+from ledgerfs.storage.object_store import KeepingStore
+from ledgerfs.storage.traffic import Traffic
+from ledgerfs.storage.zookeeper.living_cluster import LiveReading, LivingCluster
+
+if TYPE_CHECKING:
+    from ledgerfs.dialects.live_cluster.offloaded import OffloadedLedgers
+
+
+class ClusterAccess:
+    """A living cluster as its readers use it. Safe in threads and after a fork; what it knows is asked for anew each time."""
+
+    __slots__ = ("_offloaded", "_store", "cluster")
+
+    def __init__(self, store: KeepingStore, cluster: LivingCluster) -> None:
+        self._store = store
+        self.cluster = cluster
+        self._offloaded: OffloadedLedgers | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self._store, self.cluster))
+
+    @property
+    def reading(self) -> LiveReading:
+        """How its topics are to be read."""
+        return self.cluster.reading
+
+    @property
+    def traffic(self) -> Traffic:
+        """The counts of requests."""
+        return self._store.traffic
+
+    @property
+    def pool(self) -> BookiePool:
+        """The connections to bookies that this process has."""
+        return shared_pool(self.reading.timeout_s, self.reading.bookie_rate)
+
+    @property
+    def offloaded(self) -> "OffloadedLedgers":
+        """The ledgers in its buckets."""
+        if self._offloaded is None:
+            # Stores of buckets, and the dialect that reads them, are not needed for ledgers of bookies.
+            from ledgerfs.dialects.live_cluster.offloaded import OffloadedLedgers
+
+            self._offloaded = OffloadedLedgers(self.reading)
+        return self._offloaded
+
+    def path_of(self, ledger_id: int) -> str:
+        """Return where the metadata of a ledger is."""
+        return ledger_path(ledger_id, self.reading.ledgers_path)
+
+    def ledger_node(self, ledger_id: int) -> LedgerNode:
+        """Return BookKeeper's metadata of a ledger as it is now.
+
+        Raises `ObjectNotFoundError` (deleted), `CorruptMetadataError`, and the errors of ZooKeeper.
+        """
+        path = self.path_of(ledger_id)
+        return parse_ledger_node(self.cluster.nodes.get(path).data, ledger_id, key=path)
+
+    def listed_ledger(self, managed_ledger: str, ledger_id: int) -> LedgerInfo:
+        """Return how a topic lists one of its ledgers now; raises `StaleObjectError` if it does not any more, and as `listed_topic`."""
+        try:
+            found = listed_topic(self.cluster.nodes, managed_ledger).info.ledgers
+        except ObjectNotFoundError:
+            found = ()
+        for info in found:
+            if info.ledger_id == ledger_id:
+                return info
+        reason = "the ledger was trimmed, or its topic deleted, since the cluster was listed"
+        raise StaleObjectError(reason, key=self.path_of(ledger_id))

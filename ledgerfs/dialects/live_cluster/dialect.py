@@ -1,0 +1,125 @@
+"""Living clusters: topics are lists of ledgers in ZooKeeper, each ledger in BookKeeper, in a bucket, or in both.
+
+A listing reads the list of every topic, and asks bookies only where open ledgers end. Nothing is ever written, and no ledger fenced.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from ledgerfs.cache.learned_offsets import LearnedOffsets
+from ledgerfs.dialects.live_cluster.access import ClusterAccess
+from ledgerfs.dialects.live_cluster.columns import NUMBER
+from ledgerfs.dialects.live_cluster.listed_ledgers import ListedLedgers
+from ledgerfs.dialects.live_cluster.reader import LiveReader
+from ledgerfs.dialects.live_cluster.remains import LiveRemains
+from ledgerfs.dialects.live_cluster.topics import listed_topics, managed_ledger_names
+from ledgerfs.errors import InvalidOptionError
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.dialect import FoundLedgers, Names, OpenLedger, Progress, RepairRequest
+from ledgerfs.ledgers.findings import Finding
+from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.missing_ledgers import GapKind
+from ledgerfs.ledgers.reader import LedgerReader, OnRead
+from ledgerfs.ledgers.repairs import Repair
+from ledgerfs.storage.object_store import KeepingStore
+from ledgerfs.storage.objects import ObjectStat
+
+if TYPE_CHECKING:
+    from hashlib import blake2b
+
+    from ledgerfs.dialects.live_cluster.ledger_check import LiveCheck
+
+
+class LiveListing:
+    """Takes nothing: a living cluster has no objects (`ledgerfs.ledgers.dialect.Listing`)."""
+
+    __slots__ = ()
+
+    def take(self, page: Sequence[ObjectStat]) -> list[ObjectStat]:
+        """Return all."""
+        return list(page)
+
+    def may_be_behind(self, key: str) -> bool:  # noqa: ARG002
+        """Return False."""
+        return False
+
+
+class LiveCluster:
+    """`Dialect` of a living cluster."""
+
+    __slots__ = ("_access",)
+
+    number = NUMBER
+    is_in_folders = False
+    repaired_kinds: frozenset[str] = frozenset()
+
+    def __init__(self, access: ClusterAccess) -> None:
+        self._access = access
+
+    def begin_listing(self) -> LiveListing:
+        """Return what takes no objects."""
+        return LiveListing()
+
+    def kind_of_other(self, key: str) -> str | None:  # noqa: ARG002
+        """Know nothing."""
+        return None
+
+    def load(
+        self,
+        listing: Any,  # noqa: ANN401, ARG002
+        previous: Catalog | None,  # noqa: ARG002  (every list may have changed)
+        names: Names,
+        places: Names,
+        progress: Progress | None,
+    ) -> FoundLedgers:
+        """Read all lists of ledgers, and where open ledgers end.
+
+        Raises `StoreUnreachableError` when ZooKeeper, or too many bookies of an open ledger, do not answer, and `CorruptMetadataError`.
+        """
+        nodes = self._access.cluster.nodes
+        place = places.row_of(self._access.reading.ledgers_path)
+        found = ListedLedgers(self._access, names, place)
+        for topic in listed_topics(nodes, managed_ledger_names(nodes), progress):
+            found.take(topic)
+        found.find_ends(progress)
+        return FoundLedgers(found.table(), LiveRemains(frozenset(found.empty)))
+
+    def completed(self, catalog: Catalog) -> Catalog:
+        """Return the catalog as it is."""
+        return catalog
+
+    def gaps(self, catalog: Catalog, now_ms: int) -> Iterator[tuple[Any, ...]]:  # noqa: ARG002
+        """Yield rows of `GAP`: open ledgers that topics list, and that are gone."""
+        for row in catalog.lost[catalog.lost["dialect"] == NUMBER]:
+            key = (0, 0, int(row["ledger_id"]), int(row["name"]), int(row["place"]))
+            yield (*key, NUMBER, GapKind.NOT_IN_BOOKKEEPER, False, -1, -1, 0, int(row["changed_ms"]))
+
+    def open_ledger(self, ref: LedgerRef, offsets: LearnedOffsets | None = None) -> LedgerReader:  # noqa: ARG002  (bookies know where entries are)
+        """Return a reader of one ledger; nothing is asked before it is needed."""
+        return LiveReader(self._access, ref)
+
+    def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:  # noqa: ARG002
+        """Yield nothing: lists tell nothing twice."""
+        return iter(())
+
+    def check_ledger(self, ledger: LedgerReader, on_read: OnRead, digest: "blake2b | None" = None) -> "LiveCheck":
+        """Read every entry of a ledger, from where it is read."""
+        # numba, which this imports, is not needed for a quick look.
+        from ledgerfs.dialects.live_cluster.ledger_check import LiveCheck
+
+        return LiveCheck(cast("LiveReader", ledger), on_read, digest=digest).run()
+
+    def remarks(self, catalog: Catalog) -> list[Finding]:  # noqa: ARG002
+        """Say nothing more."""
+        return []
+
+    def repairs(self, request: RepairRequest) -> Iterator[Repair]:  # noqa: ARG002
+        """Yield nothing: a living cluster is not changed."""
+        return iter(())
+
+
+def open_dialect(store: KeepingStore) -> LiveCluster:
+    """Return the dialect over one cluster (`ledgerfs.dialects.opening`)."""
+    if store.cluster is None:
+        raise InvalidOptionError(f"{store.url} is no living cluster", key="dialect=live_cluster")
+    return LiveCluster(ClusterAccess(store, store.cluster))

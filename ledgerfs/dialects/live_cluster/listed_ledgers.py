@@ -1,0 +1,168 @@
+"""Ledgers as topics list them, as rows of a catalog; of those that are open, the end is found out."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ledgerfs.dialects.live_cluster.access import ClusterAccess
+from ledgerfs.dialects.live_cluster.columns import NUMBER, Place, entries_between_cuts, pack_own
+from ledgerfs.dialects.live_cluster.open_ledgers import ends_of
+from ledgerfs.dialects.live_cluster.topics import ListedTopic, listed_topic
+from ledgerfs.errors import LedgerfsError, ObjectNotFoundError
+from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode, parse_ledger_node
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
+from ledgerfs.ledgers.catalog_rows import LEDGER, Table, origin_columns, uuid_halves
+from ledgerfs.ledgers.dialect import Names, Progress
+from ledgerfs.ledgers.ledger_ref import CatalogState
+
+_TRIES = 3
+"""How often a topic is looked at again whose last ledger is gone, since it has just got another one."""
+
+
+class _Open(NamedTuple):
+    """A ledger whose end the topic's list does not tell: the one that is, or was, written last."""
+
+    topic: ListedTopic
+    info: LedgerInfo
+
+
+class ListedLedgers:
+    """Collects the ledgers of a cluster.
+
+    Attributes
+    ----------
+    empty
+        Ids of ledgers without an entry that can be read.
+
+    """
+
+    __slots__ = ("_access", "_names", "_open", "_place", "_rows", "empty")
+
+    def __init__(self, access: ClusterAccess, names: Names, place: int) -> None:
+        self._access = access
+        self._names = names
+        self._place = place
+        self._rows: list[tuple[Any, ...]] = []
+        self._open: list[_Open] = []
+        self.empty: set[int] = set()
+
+    def take(self, topic: ListedTopic) -> None:
+        """Take the ledgers of a topic; that with the greatest id is the one whose end is to be found, unless it is offloaded."""
+        for info in topic.info.ledgers:
+            is_last = info is topic.info.ledgers[-1]
+            if info.is_offloaded or (not is_last and (info.entries or info.closed_ms)):
+                self._add(topic, info, info.entries, info.size)
+            else:
+                self._open.append(_Open(topic, info))
+
+    def find_ends(self, progress: Progress | None) -> None:
+        """Find where open ledgers end; raises as `ledgerfs.dialects.live_cluster.dialect.LiveCluster.load`."""
+        for _ in range(_TRIES):
+            gone = self._find_ends(progress)
+            if not gone:
+                return
+            self._open = []
+            for one in gone:
+                self._look_again(one)
+        for one in self._find_ends(None):
+            self._rows.append(self._row(one.topic, one.info, 0, 0, CatalogState.LOST))
+
+    def table(self) -> Table:
+        """Return all rows of `LEDGER`."""
+        return np.array(self._rows, LEDGER)
+
+    def _find_ends(self, progress: Progress | None) -> list[_Open]:
+        """Add the open ledgers, and return those that BookKeeper does not have."""
+        gone: list[_Open] = []
+        growing: list[tuple[_Open, LedgerNode]] = []
+        paths = [self._access.path_of(one.info.ledger_id) for one in self._open]
+        found = self._access.cluster.nodes.get_many(paths)
+        for one, node in zip(self._open, found, strict=True):
+            if isinstance(node, ObjectNotFoundError):
+                gone.append(one)
+                continue
+            if isinstance(node, LedgerfsError):
+                raise node
+            ledger = parse_ledger_node(node.data, one.info.ledger_id, key=node.path)
+            if ledger.is_closed:
+                self._add(one.topic, one.info, ledger.last_entry + 1, ledger.length)
+            else:
+                growing.append((one, ledger))
+        self._find_growing(growing, progress)
+        return gone
+
+    def _find_growing(self, growing: list[tuple[_Open, LedgerNode]], progress: Progress | None) -> None:
+        if progress is not None and growing:
+            progress("asking where open ledgers end", 0, len(growing))
+        ends = ends_of(
+            self._access.pool,
+            [node for _, node in growing],
+            self._access.traffic,
+            acknowledged=self._access.reading.open_end == "acknowledged",
+        )
+        for (one, _), end in zip(growing, ends, strict=True):
+            if isinstance(end, LedgerfsError):
+                raise end
+            self._add(one.topic, one.info, end.last_entry + 1, end.length, is_open=True)
+
+    def _look_again(self, one: _Open) -> None:
+        """Take a ledger anew whose node is gone: the topic may have dropped it, or got another one since its list was read."""
+        try:
+            topic = listed_topic(self._access.cluster.nodes, one.topic.name)
+        except ObjectNotFoundError:
+            self._drop_rows(one.topic.name)
+            return
+        if topic.info != one.topic.info:
+            self._drop_rows(topic.name)
+            self.take(topic)
+        else:
+            self._open.append(one)
+
+    def _drop_rows(self, name: str) -> None:
+        """Forget what was taken of a topic, of which all is taken again."""
+        number = self._names.row_of(name)
+        self._rows = [row for row in self._rows if row[3] != number]
+
+    def _add(self, topic: ListedTopic, info: LedgerInfo, entries: int, length: int, *, is_open: bool = False) -> None:
+        if entries > 0:
+            self._rows.append(self._row(topic, info, entries, length, CatalogState.SOUND, is_open=is_open))
+        else:
+            self._names.row_of(topic.name)
+            self.empty.add(info.ledger_id)
+
+    def _row(
+        self,
+        topic: ListedTopic,
+        info: LedgerInfo,
+        entries: int,
+        length: int,
+        state: CatalogState,
+        *,
+        is_open: bool = False,
+    ) -> tuple[Any, ...]:
+        context = info.context
+        where = Place.BOOKKEEPER
+        if context is not None and context.is_complete:
+            where = Place.BUCKET if context.is_deleted_from_bookkeeper else Place.BOTH
+        uuid = context.uuid if context is not None and context.is_complete else None
+        return (
+            *((0, 0) if uuid is None else uuid_halves(uuid)),
+            info.ledger_id,
+            self._names.row_of(topic.name),
+            self._place,
+            0,
+            NUMBER,
+            state,
+            # What is only in a bucket may be a restored copy, whose messages are of any time.
+            where is not Place.BUCKET,
+            0,
+            entries - 1,
+            length,
+            length,
+            length,
+            -(-entries // entries_between_cuts(entries, length, where)) if entries else 0,
+            0,
+            info.closed_ms or topic.changed_ms,
+            *origin_columns(None),
+            pack_own(where, is_open=is_open),
+        )

@@ -1,0 +1,100 @@
+"""Offloaded ledgers of a living cluster, read from the bucket that the cluster's own metadata names for each, by the bucket's dialect."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ledgerfs.cache.bucket_store import BucketStore
+from ledgerfs.dialects.opening import open_dialects
+from ledgerfs.errors import CorruptIndexError, CorruptLedgerError, ObjectNotFoundError, UnsupportedFormatError
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, OffloadContext
+from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.dialect import Names
+from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.reader import LedgerReader
+from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs.storage.opening import open_store
+from ledgerfs.storage.store_identity import identity_of
+from ledgerfs.storage.url_filesystem import filesystem_of
+from ledgerfs.storage.zookeeper.living_cluster import LiveReading
+
+_PROTOCOLS = {"aws-s3": "s3", "s3": "s3", "aliyun-oss": "s3", "google-cloud-storage": "gs", "azureblob": "abfs"}
+"""{driver, in lower case: protocol of fsspec}."""
+
+
+class OffloadedLedgers:
+    """The ledgers in a cluster's buckets. Safe in threads; pickles without its stores."""
+
+    __slots__ = ("_lock", "_reading", "_stores")
+
+    def __init__(self, reading: LiveReading) -> None:
+        self._reading = reading
+        self._lock = ForkLock()
+        self._stores: dict[str, BucketStore] = {}
+
+    def open(self, info: LedgerInfo, context: OffloadContext) -> LedgerReader:
+        """Return a reader of an offloaded ledger, whose index is read now.
+
+        Raises `ObjectNotFoundError` when its objects are not there, `CorruptIndexError` when they are another ledger's, `CorruptLedgerError`,
+        `UnsupportedFormatError` for drivers that ledgerfs does not read, and the errors of the store.
+        """
+        store = self._store_of(context)
+        if context.uuid is None:
+            raise CorruptLedgerError(
+                "listed as offloaded, without the id of the objects", key=f"ledger {info.ledger_id}"
+            )
+        key = LedgerKey(context.uuid, info.ledger_id, is_index=False)
+        (dialect,) = open_dialects(store, "pulsar_blob")
+        ref = _ref(store, key)
+        if (ref.entries, ref.length) != (info.entries, info.size):
+            reason = f"the index tells {ref.entries:,} entries of {ref.length:,} bytes, the cluster {info.entries:,} of {info.size:,}"
+            raise CorruptIndexError(reason, key=f"{store.url}/{key.index_key}")
+        return dialect.open_ledger(ref)
+
+    def _store_of(self, context: OffloadContext) -> BucketStore:
+        url, options = place_of(context, self._reading)
+        name = repr((url, sorted(options.items(), key=repr)))
+        with self._lock:
+            store = self._stores.get(name)
+            if store is None:
+                fs, root = filesystem_of(url, options)
+                store = self._stores[name] = BucketStore(open_store(fs, root), identity_of(fs, root))
+            return store
+
+
+def place_of(context: OffloadContext, reading: LiveReading) -> tuple[str, Mapping[str, Any]]:
+    """Return the URL of the bucket that an offload context names, and the options of its filesystem; what the user said goes first."""
+    bucket = context.get("bucket") or ""
+    driver = (context.driver or context.get("managedLedgerOffloadDriver") or "").lower().replace("_", "-")
+    elsewhere = reading.bucket_urls.get(bucket)
+    if elsewhere is not None:
+        return elsewhere, reading.bucket_options
+    protocol = _PROTOCOLS.get(driver)
+    if protocol is None or not bucket:
+        what = f"driver {driver!r}" if driver else "an unknown driver"
+        reason = f"offloaded by {what}, whose place ledgerfs cannot tell; open the folder or bucket itself"
+        raise UnsupportedFormatError(reason, key=bucket or None)
+    told: dict[str, Any] = {}
+    endpoint, region = context.get("serviceEndpoint"), context.get("region")
+    if protocol == "s3" and endpoint:
+        told["endpoint_url"] = endpoint
+    if protocol == "s3" and region:
+        told["client_kwargs"] = {"region_name": region}
+    return f"{protocol}://{bucket}", {**told, **reading.bucket_options}
+
+
+def _ref(store: BucketStore, key: LedgerKey) -> LedgerRef:
+    """Return the row that a listing of these two objects alone gives."""
+    (dialect,) = open_dialects(store, "pulsar_blob")
+    listing = dialect.begin_listing()
+    listing.take([store.head(name).stat for name in (key.data_key, key.index_key)])
+    names, places = Names(), Names()
+    places.row_of("")
+    found = dialect.load(listing, None, names, places, None)
+    catalog = Catalog.of(names.texts, found.ledgers, {dialect.number: found.remains}, None, places.texts)
+    for one in found.remains.unreadable():
+        raise one.error
+    refs = list(catalog.refs())
+    if not refs:
+        raise ObjectNotFoundError("the ledger's objects are not there any more", key=f"{store.url}/{key.data_key}")
+    return refs[0]

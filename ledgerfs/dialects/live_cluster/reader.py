@@ -1,0 +1,255 @@
+"""Reading one ledger of a living cluster: from bookies or from its bucket, and from the other place once it is gone from the one.
+
+Where a ledger is, is asked when reading begins, not known from the listing: offloads, deletions and trims go on meanwhile.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+
+from ledgerfs.dialects.described import describe_metadata, describe_ref
+from ledgerfs.dialects.live_cluster.access import ClusterAccess
+from ledgerfs.dialects.live_cluster.columns import IN_BUCKET, Place, entries_between_cuts
+from ledgerfs.dialects.live_cluster.hot_ledger import HotLedger
+from ledgerfs.errors import EntryRangeError, NotFoundError, ObjectNotFoundError, StaleObjectError
+from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata
+from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.reader import Cuts, Entry, Glance, LedgerReader, OnDamage, Origin, Span, Stream
+
+if TYPE_CHECKING:
+    from ledgerfs.errors import CorruptLedgerError
+    from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, OffloadContext
+    from ledgerfs.formats.records import EntryBatch
+
+_T = TypeVar("_T")
+
+_MOVES = 4
+"""How often a ledger is looked for again, without an entry of it read meanwhile."""
+
+
+class _Batches(Protocol):
+    """A place that a ledger can be read from."""
+
+    def batches(self, first: int, last: int, on_damage: OnDamage | None = None) -> "Iterator[EntryBatch]":
+        """Yield entries in whole buffers."""
+        ...
+
+
+class LiveReader:
+    """`LedgerReader` of a ledger of a living cluster. Safe in threads and after a fork: what it keeps is only ever replaced whole."""
+
+    __slots__ = ("_access", "_found", "ref")
+
+    def __init__(self, access: ClusterAccess, ref: LedgerRef) -> None:
+        self.ref = ref
+        self._access = access
+        self._found: HotLedger | LedgerReader | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self._access, self.ref))
+
+    def __repr__(self) -> str:
+        return f"<ledger {self.ref.ledger_id} of {self.ref.topic}: {self.ref.entries} entries, {self.ref.length} bytes>"
+
+    @property
+    def first_entry(self) -> int:
+        """Always 0."""
+        return 0
+
+    @property
+    def last_entry(self) -> int:
+        """Id of the last entry that was confirmed when the cluster was listed."""
+        return self.ref.last_entry
+
+    @property
+    def length(self) -> int:
+        """Bytes of all entries up to it."""
+        return self.ref.length
+
+    @property
+    def records_size(self) -> int:
+        """Bytes of the ``.entries`` file."""
+        return self.ref.records_size
+
+    @property
+    def is_remote(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def stream(self) -> Stream:
+        """All ledgers of a living cluster are streamed in the same way."""
+        return stream_live
+
+    def cuts(self) -> Cuts:
+        """Return entries a MiB apart, or 64 MiB in a bucket."""
+        between = entries_between_cuts(self.ref.entries, self.ref.length, self._listed_place)
+        return np.arange(0, self.ref.entries, between, dtype=np.int64)
+
+    def read(self, first: int, last: int) -> list[Entry]:
+        """Return the entries ``first`` to ``last``, both included; raises as `batches`."""
+        return [Entry(entry_id, data) for batch in self.batches(first, last) for entry_id, data in batch]
+
+    def batches(self, first: int, last: int, on_damage: OnDamage | None = None) -> "Iterator[EntryBatch]":
+        """Yield the same entries in whole buffers; with ``on_damage``, which is told, damaged ones are left out.
+
+        Raises `EntryRangeError`, `StaleObjectError` (trimmed, or its topic deleted, since the listing), `CorruptLedgerError` (no bookie
+        has an entry undamaged, or the object is damaged), `NotFoundError` (listed, but neither in BookKeeper nor in a bucket),
+        `StoreUnreachableError`, `AccessDeniedError`, and the errors of the bucket.
+        """
+        if not 0 <= first <= last <= self.last_entry:
+            raise EntryRangeError(
+                f"entries {first} to {last} asked for; the ledger has 0 to {self.last_entry}", key=self.ref.key
+            )
+        told = None if on_damage is None else _Told(on_damage, first)
+        moves = 0
+        while first <= last:
+            try:
+                for batch in self._place().batches(first, last, told):
+                    yield batch
+                    first, moves = batch.last_entry + 1, 0
+            except (ObjectNotFoundError, StaleObjectError) as error:
+                first = first if told is None else max(first, told.behind)
+                moves += 1
+                self._found = None
+                if moves > _MOVES:
+                    raise
+                self._require_somewhere(error)
+            else:
+                return
+
+    def glance(self, entry: int, size: int) -> Glance:
+        """Return the first ``size`` bytes of an entry, which comes whole."""
+        ((_, data),) = self.read(entry, entry)
+        return Glance(data[:size], len(data))
+
+    def reread(self) -> None:
+        """Look for the ledger again, and forget what caches keep of its object."""
+        found = self._found
+        if found is not None and not isinstance(found, HotLedger):
+            found.reread()
+        self._found = None
+
+    def metadata(self) -> LedgerMetadata | None:
+        """Return BookKeeper's metadata, of an open ledger as if it ended at its last confirmed entry; raises as `batches`."""
+        return self._asked(
+            lambda hot: hot.node().closed_at(self.ref.last_entry, self.ref.length), lambda cold: cold.metadata()
+        )
+
+    def origin(self) -> Origin:
+        """Return the blocks of the object; none of bookies."""
+        return self._asked(lambda _: Origin(), lambda cold: cold.origin())
+
+    def user_metadata(self) -> Mapping[str, str] | None:
+        """Return the user metadata of the objects; None of bookies."""
+        return self._asked(lambda _: None, lambda cold: cold.user_metadata())
+
+    def records(self) -> None:
+        """Return None: there is no such file to be read as it lies."""
+        return
+
+    def describe(self) -> dict[str, Any]:
+        """Return ledger metadata, and where it is."""
+        info = self._listed()
+        metadata = self.metadata()
+        return {
+            **describe_ref(self.ref),
+            "where": "BookKeeper" if isinstance(self._found, HotLedger) else "bucket",
+            "offload": None if info.context is None else _described(info.context),
+            "ledger_metadata": None if metadata is None else describe_metadata(metadata),
+        }
+
+    @property
+    def _listed_place(self) -> Place:
+        return Place.BUCKET if self.ref.objects[0][0] == IN_BUCKET else Place.BOOKKEEPER
+
+    def _listed(self) -> "LedgerInfo":
+        return self._access.listed_ledger(self.ref.managed_ledger or "", self.ref.ledger_id)
+
+    def _place(self) -> _Batches:
+        found = self._found
+        if found is None:
+            found = self._found = self._look()
+        return found
+
+    def _asked(self, of_hot: "Callable[[HotLedger], _T]", of_cold: "Callable[[LedgerReader], _T]") -> _T:
+        """Return what the present place of the ledger answers; if it has just moved, what the next one does."""
+        for last_try in (False, True):
+            found = self._place()
+            try:
+                return of_hot(found) if isinstance(found, HotLedger) else of_cold(found)  # type: ignore[arg-type]
+            except (ObjectNotFoundError, StaleObjectError):
+                self._found = None
+                if last_try:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _look(self) -> HotLedger | LedgerReader:
+        """Return where to read the ledger, by the cluster's metadata of this moment; raises as `batches`."""
+        info = self._listed()
+        hot = HotLedger(self._access, self.ref.ledger_id, max(1, self.ref.length // max(1, self.ref.entries)))
+        context = info.context
+        if context is None or not context.is_complete:
+            return hot
+        if self._access.reading.read_from == "bookkeeper" and not context.is_deleted_from_bookkeeper:
+            try:
+                hot.node()
+            except ObjectNotFoundError:  # deleted just now, before the flag was read
+                pass
+            else:
+                return hot
+        try:
+            return self._access.offloaded.open(info, context)
+        except ObjectNotFoundError:
+            if context.is_deleted_from_bookkeeper:
+                raise
+            hot.node()
+            return hot
+
+    def _require_somewhere(self, error: NotFoundError | StaleObjectError) -> None:
+        """Raise unless the ledger can be read elsewhere by now: trimmed, or listed and in neither place."""
+        info = self._listed()
+        context = info.context
+        if context is not None and context.is_complete:
+            return
+        try:
+            self._access.ledger_node(self.ref.ledger_id)
+        except ObjectNotFoundError:
+            if self._listed() == info:
+                reason = (
+                    "the topic lists this ledger, which is neither in BookKeeper nor offloaded: its entries are lost"
+                )
+                raise NotFoundError(reason, key=self.ref.key) from error
+
+
+class _Told:
+    """Hands on what is told of damage, once for each entry, however often its ledger is begun anew."""
+
+    __slots__ = ("_on_damage", "behind")
+
+    def __init__(self, on_damage: OnDamage, first: int) -> None:
+        self._on_damage = on_damage
+        self.behind = first
+
+    def __call__(self, first: int, last: int, error: "CorruptLedgerError") -> None:
+        self._on_damage(first, last, error)
+        self.behind = last + 1
+
+
+def stream_live(spans: Sequence[Span]) -> "Iterator[tuple[int, EntryBatch]]":
+    """Read spans of ledgers one after the other (`ledgerfs.ledgers.reader.Stream`)."""
+    for number, span in enumerate(spans):
+        for batch in span.ledger.batches(span.first, span.last, span.on_damage):
+            yield number, batch
+
+
+def _described(context: "OffloadContext") -> dict[str, Any]:
+    return {
+        "uuid": context.uuid,
+        "is_complete": context.is_complete,
+        "is_deleted_from_bookkeeper": context.is_deleted_from_bookkeeper,
+        "offloaded_ms": context.offloaded_ms,
+        "driver": context.driver,
+        "properties": dict(context.properties),
+    }
