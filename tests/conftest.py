@@ -139,6 +139,15 @@ def golden_typed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def golden_entries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ledgers as a bookie and ZooKeeper had them: nodes in ``ledgers/``, and ``entries-of-<id>``, each after its int32 size."""
+    folder = tmp_path_factory.mktemp("golden-entries")
+    with tarfile.open(GOLDEN_ARCHIVE.with_name("bookie-entries.tar.xz")) as archive:
+        archive.extractall(folder)
+    return folder / "bookie-entries"
+
+
+@pytest.fixture(scope="session")
 def golden_url(golden: Path) -> str:
     return f"file://{golden}/bucket"
 

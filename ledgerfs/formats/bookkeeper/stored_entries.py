@@ -80,6 +80,8 @@ def check_entries(  # noqa: PLR0917  (where the entries are, and whose)
     An expected id of -1 stands for any entry of the ledger: the newest, whose id the asker does not know. Reads no byte outside the
     buffer; raises nothing for bad entries, which the result tells.
     """
+    if not starts.size == sizes.size == expected_ids.size:
+        raise ValueError(f"{starts.size} places, {sizes.size} sizes and {expected_ids.size} ids")
     data = np.frombuffer(buffer.toreadonly(), np.uint8)
     numbers = np.empty((5, starts.size), np.int64)
     wrong = np.empty(starts.size, np.int8)
@@ -148,7 +150,7 @@ def _check(  # type: ignore[no-untyped-def]  # noqa: ANN202, PLR0917
         numbers[2, i] = load_int64(data, at + 16)
         numbers[3, i] = load_int64(data, at + 24)
         numbers[4, i] = entry
-        is_expected = entry == expected_ids[i] or (expected_ids[i] == _ANY_ENTRY and entry >= 0)
+        is_expected = entry >= 0 and (entry == expected_ids[i] or expected_ids[i] == _ANY_ENTRY)
         if load_int64(data, at) != ledger_id or not is_expected:
             wrong[i] = 1
         else:
