@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from interop.s3_server import BUCKET, S3Server
 from ledgerfs import open_bucket
-from ledgerfs.messages.codecs.decompression import Compression
+from ledgerfs.formats.decompression import Compression
 from ledgerfs.messages.proto.message_metadata_pb2 import MessageMetadataRecord
 
 

@@ -34,8 +34,9 @@ LAYERS = [
     "testing",
 ]
 SUB_ROOMS = {
-    "formats": ["bookkeeper", "pulsar_blob", "mapfile", "schemas"],
+    "formats": ["bookkeeper", "pulsar_blob", "mapfile", "managed_ledgers", "schemas"],
     "formats/bookkeeper": ["proto"],
+    "formats/managed_ledgers": ["proto"],
     "messages/encode": ["values"],
     "messages": ["kernels", "proto", "codecs", "text", "values", "decode", "encode", "transforms"],
     "storage": ["folders", "s3", "generic"],

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledgerfs.errors import InvalidOptionError
+from ledgerfs.formats.decompression import Compression, decompress
 from ledgerfs.messages.codecs.compress import codec_named, compress
-from ledgerfs.messages.codecs.decompression import Compression, decompress
 from ledgerfs.messages.codecs.native_compression import (
     compressor_functions,
     most_compressed,

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.errors import DecompressionError
-from ledgerfs.messages.codecs.decompression import Compression, decompress
+from ledgerfs.formats.decompression import Compression, decompress
 from tests.support.entries import LZ4, SNAPPY, ZLIB, ZSTD, compress, varint
 
 CODECS = (LZ4, ZLIB, ZSTD, SNAPPY)

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.errors import InvalidOptionError, InvalidRowsError
+from ledgerfs.formats.decompression import decompress
 from ledgerfs.formats.records import EntryBatch, ScanStop, scan_records
-from ledgerfs.messages.codecs.decompression import decompress
 from ledgerfs.messages.decode.entries import DecodeOptions, TopicDecoder
 from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
 from ledgerfs.messages.encode import rows as encode

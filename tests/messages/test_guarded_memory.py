@@ -23,9 +23,9 @@ import numpy as np
 import pytest
 
 from ledgerfs.errors import DecompressionError, LedgerfsError
+from ledgerfs.formats.decompression import decompress
 from ledgerfs.formats.records import EntryBatch, scan_records
 from ledgerfs.messages.codecs import native_decompression
-from ledgerfs.messages.codecs.decompression import decompress
 from ledgerfs.messages.decode.entries import DecodeOptions, TopicDecoder
 from ledgerfs.messages.decode.payloads import Workspace
 from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA

@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.errors import CorruptMessageError, InvalidOptionError, MessageTooLargeError
+from ledgerfs.formats.decompression import Compression
 from ledgerfs.messages.codecs import native_compression
-from ledgerfs.messages.codecs.decompression import Compression
 from ledgerfs.messages.decode.entry_checksum import EntryState, check_entries
 from ledgerfs.messages.proto.message_metadata_pb2 import (
     BatchedMetadataRecord,

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from ledgerfs.errors import LedgerfsError
+from ledgerfs.formats.decompression import Compression
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.codecs import native_compression, native_decompression
-from ledgerfs.messages.codecs.decompression import Compression
 from ledgerfs.messages.transforms.entry_transform import EntryTransform
 from ledgerfs.messages.transforms.recompress import Recompress
 from ledgerfs.messages.transforms.unbatch import Unbatch

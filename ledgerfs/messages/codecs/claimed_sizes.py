@@ -10,8 +10,8 @@ import numpy.typing as npt
 import zstandard
 
 from ledgerfs.errors import DecompressionError, MessageTooLargeError
+from ledgerfs.formats.decompression import LARGEST, MOST_OF_A_BYTE, Compression
 from ledgerfs.formats.kernel import kernel
-from ledgerfs.messages.codecs.decompression import LARGEST, Compression
 from ledgerfs.messages.kernels.arrays import borrowed
 
 BELIEVED = 5 << 20
@@ -19,14 +19,6 @@ BELIEVED = 5 << 20
 
 COST_OF_MESSAGE = 256
 """Bytes that each message of a large batch is counted as at least: its row takes that much memory."""
-
-_MOST_OF_A_BYTE: dict[int, int] = {
-    Compression.LZ4: 255,
-    Compression.ZLIB: 1032,
-    Compression.ZSTD: 1 << 15,
-    Compression.SNAPPY: 22,
-}
-"""Most bytes that each stored byte can expand to. (ZSTD's shortest block is 4 bytes long, and makes 128 KiB at most.)"""
 
 _PIECE = 128 << 10
 
@@ -36,9 +28,9 @@ def check_claim(codec: int, payload: memoryview, size: int, limit: int) -> None:
 
     Raises `DecompressionError` if it does not, and `MessageTooLargeError` if it may, but claims more than ``limit`` bytes.
     """
-    if size <= min(limit, BELIEVED) or codec not in _MOST_OF_A_BYTE:
+    if size <= min(limit, BELIEVED) or codec not in MOST_OF_A_BYTE:
         return
-    most = len(payload) * _MOST_OF_A_BYTE[codec]
+    most = len(payload) * MOST_OF_A_BYTE[codec]
     if size > most:
         name = Compression(codec).name
         raise DecompressionError(

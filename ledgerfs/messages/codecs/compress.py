@@ -7,7 +7,7 @@ import lz4.block
 import zstandard
 
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs.messages.codecs.decompression import Compression
+from ledgerfs.formats.decompression import Compression
 
 ZSTD_LEVEL = 3
 """Level of Java's client. It is the library's default too, which may change."""

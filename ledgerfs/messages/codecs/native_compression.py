@@ -11,9 +11,9 @@ from functools import cache
 import numpy as np
 
 from ledgerfs.formats.array_types import Int64
+from ledgerfs.formats.decompression import Compression
 from ledgerfs.formats.kernel import address_of, c_library, kernel
 from ledgerfs.messages.codecs.compress import ZSTD_LEVEL
-from ledgerfs.messages.codecs.decompression import Compression
 from ledgerfs.messages.codecs.native_decompression import call_lz4, call_zstd
 from ledgerfs.messages.kernels.arrays import copy_bytes
 

@@ -1,7 +1,7 @@
 """LZ4 and ZSTD from inside a kernel: the codecs' own C functions, without a call from Python for each payload.
 
 The functions are those inside the extension modules of the packages ``lz4`` and ``zstandard``, which export them. If a build hides
-them, and for the other codecs, `ledgerfs.messages.codecs.decompression` does the same with a call for each payload.
+them, and for the other codecs, `ledgerfs.formats.decompression` does the same with a call for each payload.
 """
 
 import ctypes
@@ -16,8 +16,8 @@ from numba import types
 from numba.extending import intrinsic
 
 from ledgerfs.formats.array_types import Int64
+from ledgerfs.formats.decompression import Compression
 from ledgerfs.formats.kernel import address_of, c_library, kernel
-from ledgerfs.messages.codecs.decompression import Compression
 
 
 def native_codecs() -> frozenset[int]:

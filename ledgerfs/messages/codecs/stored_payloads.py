@@ -3,9 +3,9 @@
 import numpy as np
 
 from ledgerfs.formats.array_types import Bytes, Int64
+from ledgerfs.formats.decompression import Compression
 from ledgerfs.formats.kernel import kernel
 from ledgerfs.messages.codecs.compress import compress
-from ledgerfs.messages.codecs.decompression import Compression
 from ledgerfs.messages.codecs.native_compression import (
     compressor_functions,
     most_compressed,

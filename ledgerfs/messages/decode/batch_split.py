@@ -16,8 +16,8 @@ from google.protobuf.message import DecodeError
 
 from ledgerfs.errors import CorruptObjectError
 from ledgerfs.formats.array_types import Bytes, Int64
+from ledgerfs.formats.decompression import LARGEST, Compression
 from ledgerfs.formats.kernel import inlined_kernel, kernel
-from ledgerfs.messages.codecs.decompression import LARGEST, Compression
 from ledgerfs.messages.codecs.native_decompression import decompress_into, native_functions
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status
 from ledgerfs.messages.kernels.arrays import borrowed, copy_bytes, empty, empty_table

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
 
+from ledgerfs.formats.decompression import LARGEST
 from ledgerfs.messages.codecs.claimed_sizes import check_size, too_large
-from ledgerfs.messages.codecs.decompression import LARGEST
 from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
 
 LEAST_WAITING_BYTES = 256 << 20

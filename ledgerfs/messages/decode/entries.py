@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from ledgerfs.errors import CorruptMessageError
 from ledgerfs.formats.array_types import Mask
+from ledgerfs.formats.decompression import LARGEST
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.messages.codecs.decompression import LARGEST
 from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
 from ledgerfs.messages.decode.batch_split import split_batches, split_unopened
 from ledgerfs.messages.decode.chunks import ChunkJoiner

@@ -20,8 +20,8 @@ from ledgerfs.errors import (
     MessageTooLargeError,
 )
 from ledgerfs.formats.array_types import Bytes, Int64, Mask
+from ledgerfs.formats.decompression import LARGEST, decompress
 from ledgerfs.messages.codecs.claimed_sizes import BELIEVED, COST_OF_MESSAGE, check_claim, most_messages, too_large
-from ledgerfs.messages.codecs.decompression import LARGEST, decompress
 from ledgerfs.messages.codecs.native_decompression import native_codecs
 from ledgerfs.messages.decode.chunks import ChunkJoiner
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta

@@ -9,7 +9,7 @@ import numpy as np
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.memory_loads import load_int64
 from ledgerfs.messages.kernels.arrays import borrowed, copy_bytes
-from ledgerfs.messages.kernels.crc32c import crc32c
+from ledgerfs.formats.crc import crc32c
 from ledgerfs.messages.kernels.wire_writing import (
     varint_size,
     write_bytes,

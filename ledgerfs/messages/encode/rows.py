@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from ledgerfs.errors import InvalidOptionError, InvalidRowsError
 from ledgerfs.formats.array_types import Int64
+from ledgerfs.formats.decompression import LARGEST, MAX_STORED_BYTES, Compression
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.formats.schemas.schema_versions import numbers_named
 from ledgerfs.messages.codecs.compress import codec_named
-from ledgerfs.messages.codecs.decompression import LARGEST, MAX_STORED_BYTES, Compression
 from ledgerfs.messages.codecs.stored_payloads import stored_payloads
 from ledgerfs.messages.encode.encode_kernels import ROOM_OF_ENTRY, cut_entries, write_entries, write_payloads
 from ledgerfs.messages.encode.input_columns import InputColumns, require_time

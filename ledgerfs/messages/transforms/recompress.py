@@ -12,10 +12,10 @@ import numpy as np
 
 from ledgerfs.errors import DecompressionError
 from ledgerfs.formats.array_types import Int64, Mask
+from ledgerfs.formats.decompression import LARGEST, Compression, decompress
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.codecs.compress import compress
-from ledgerfs.messages.codecs.decompression import LARGEST, Compression, decompress
 from ledgerfs.messages.codecs.native_compression import (
     compressor_functions,
     most_compressed,

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ledgerfs.formats.array_types import Bytes, Int64, Mask
+from ledgerfs.formats.decompression import Compression
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.codecs.compress import compress
-from ledgerfs.messages.codecs.decompression import Compression
 from ledgerfs.messages.codecs.native_compression import compressor_functions, most_compressed, native_compressors
 from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
 from ledgerfs.messages.decode.batch_split import MessageField, Messages, plain_sizes, split_batches

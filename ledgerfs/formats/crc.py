@@ -1,8 +1,11 @@
-"""CRC32C (Castagnoli) inside a numba kernel, so that checking an entry costs no call.
+"""CRC32C (Castagnoli) and CRC-32 (zlib's) inside numba kernels, so that checking an entry costs no call.
 
-On x86-64 the CPU has an instruction for it (SSE4.2, 8 bytes every cycle, but with a latency of 3 cycles: so three stretches are computed
-at a time, and combined by a table); elsewhere eight tables do eight bytes a step. Both are checked against published vectors and
-another library.
+On x86-64 the CPU has an instruction for CRC32C (SSE4.2, 8 bytes every cycle, but with a latency of 3 cycles: so three stretches are
+computed at a time, and combined by a table); elsewhere, and for CRC-32, eight tables do eight bytes a step. All are checked against
+published vectors and other libraries.
+
+`crc32c_after` and `crc32_after` go on from the checksum of earlier bytes, as ``zlib.crc32(data, crc)`` does, since digests of BookKeeper
+leave out the bytes between an entry's header and its payload.
 """
 
 import platform
@@ -13,22 +16,23 @@ from llvmlite import binding, ir
 from numba import types
 from numba.extending import intrinsic
 
-from ledgerfs.formats.kernel import kernel
+from ledgerfs.formats.kernel import inlined_kernel, kernel
 
-_POLYNOMIAL = 0x82F63B78
+_CASTAGNOLI = 0x82F63B78
+_ZLIB = 0xEDB88320
 
 
 def _has_crc_instruction() -> bool:
     return platform.machine() in {"x86_64", "AMD64"} and bool(binding.get_host_cpu_features().get("sse4.2"))
 
 
-def _tables() -> "np.ndarray[Any, np.dtype[np.uint32]]":
+def _tables(polynomial: int) -> "np.ndarray[Any, np.dtype[np.uint32]]":
     """Return the eight tables of the slicing-by-8 method, shape (8, 256)."""
     tables = np.zeros((8, 256), np.uint32)
     for byte in range(256):
         crc = byte
         for _ in range(8):
-            crc = (crc >> 1) ^ (_POLYNOMIAL if crc & 1 else 0)
+            crc = (crc >> 1) ^ (polynomial if crc & 1 else 0)
         tables[0, byte] = crc
     for k in range(1, 8):
         previous = tables[k - 1]
@@ -36,7 +40,8 @@ def _tables() -> "np.ndarray[Any, np.dtype[np.uint32]]":
     return tables
 
 
-_TABLES = _tables()
+_TABLES = _tables(_CASTAGNOLI)
+_ZLIB_TABLES = _tables(_ZLIB)
 _STRETCH = 128
 """Bytes of each of the three stretches."""
 
@@ -91,11 +96,6 @@ def _crc_u8(typingctx, crc, byte):  # type: ignore[no-untyped-def]  # noqa: ANN0
 
 
 @kernel
-def _crc_byte(crc, byte):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    return _TABLES[0, (crc ^ byte) & np.uint32(0xFF)] ^ (crc >> np.uint32(8))
-
-
-@kernel
 def _shifted(state):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return the state after `_STRETCH` zero bytes."""
     low = _SHIFTED[0, state & np.uint64(0xFF)] ^ _SHIFTED[1, (state >> np.uint64(8)) & np.uint64(0xFF)]
@@ -104,9 +104,9 @@ def _shifted(state):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
 
 
 @kernel
-def crc32c_by_instruction(data, start, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """CRC32C of ``data[start:end]`` (uint8 array), with the CPU's instruction."""
-    wide = np.uint64(0xFFFFFFFF)
+def crc32c_after_by_instruction(crc, data, start, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """CRC32C of ``data[start:end]`` (uint8 array) after bytes whose CRC32C is ``crc``, with the CPU's instruction."""
+    wide = np.uint64(np.uint32(crc) ^ np.uint32(0xFFFFFFFF))
     at = start
     while at + 3 * _STRETCH <= end:
         second = third = np.uint64(0)
@@ -119,40 +119,53 @@ def crc32c_by_instruction(data, start, end):  # type: ignore[no-untyped-def]  # 
     while at + 8 <= end:
         wide = _crc_u64(wide, _load_u64(data, at))  # type: ignore[call-arg]
         at += 8
-    crc = np.uint32(wide)
+    narrow = np.uint32(wide)
     while at < end:
-        crc = _crc_u8(crc, data[at])  # type: ignore[call-arg]
+        narrow = _crc_u8(narrow, data[at])  # type: ignore[call-arg]
         at += 1
-    return crc ^ np.uint32(0xFFFFFFFF)
+    return narrow ^ np.uint32(0xFFFFFFFF)
 
 
-@kernel
-def crc32c_by_tables(data, start, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """CRC32C of ``data[start:end]`` (uint8 array), on any CPU."""
-    crc = np.uint32(0xFFFFFFFF)
+@inlined_kernel
+def _after_by_tables(tables, crc, data, start, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    state = np.uint32(crc) ^ np.uint32(0xFFFFFFFF)
     at = start
     while at + 8 <= end:
-        low = crc ^ (
-            np.uint32(data[at])
-            | (np.uint32(data[at + 1]) << np.uint32(8))
-            | (np.uint32(data[at + 2]) << np.uint32(16))
-            | (np.uint32(data[at + 3]) << np.uint32(24))
-        )
-        crc = (
-            _TABLES[7, low & np.uint32(0xFF)]
-            ^ _TABLES[6, (low >> np.uint32(8)) & np.uint32(0xFF)]
-            ^ _TABLES[5, (low >> np.uint32(16)) & np.uint32(0xFF)]
-            ^ _TABLES[4, low >> np.uint32(24)]
-            ^ _TABLES[3, data[at + 4]]
-            ^ _TABLES[2, data[at + 5]]
-            ^ _TABLES[1, data[at + 6]]
-            ^ _TABLES[0, data[at + 7]]
+        word = _load_u64(data, at)  # type: ignore[call-arg]
+        low = state ^ np.uint32(word & np.uint64(0xFFFFFFFF))
+        state = (
+            tables[7, low & np.uint32(0xFF)]
+            ^ tables[6, (low >> np.uint32(8)) & np.uint32(0xFF)]
+            ^ tables[5, (low >> np.uint32(16)) & np.uint32(0xFF)]
+            ^ tables[4, low >> np.uint32(24)]
+            ^ tables[3, (word >> np.uint64(32)) & np.uint64(0xFF)]
+            ^ tables[2, (word >> np.uint64(40)) & np.uint64(0xFF)]
+            ^ tables[1, (word >> np.uint64(48)) & np.uint64(0xFF)]
+            ^ tables[0, word >> np.uint64(56)]
         )
         at += 8
     while at < end:
-        crc = _crc_byte(crc, np.uint32(data[at]))
+        state = tables[0, (state ^ np.uint32(data[at])) & np.uint32(0xFF)] ^ (state >> np.uint32(8))
         at += 1
-    return crc ^ np.uint32(0xFFFFFFFF)
+    return state ^ np.uint32(0xFFFFFFFF)
 
 
-crc32c = crc32c_by_instruction if _has_crc_instruction() else crc32c_by_tables
+@kernel
+def crc32c_after_by_tables(crc, data, start, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """CRC32C of ``data[start:end]`` (uint8 array) after bytes whose CRC32C is ``crc``, on any CPU."""
+    return _after_by_tables(_TABLES, crc, data, start, end)
+
+
+@kernel
+def crc32_after(crc, data, start, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """CRC-32 of ``data[start:end]`` (uint8 array) after bytes whose CRC-32 is ``crc``: what zlib calls crc32."""
+    return _after_by_tables(_ZLIB_TABLES, crc, data, start, end)
+
+
+crc32c_after = crc32c_after_by_instruction if _has_crc_instruction() else crc32c_after_by_tables
+
+
+@kernel
+def crc32c(data, start, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """CRC32C of ``data[start:end]`` (uint8 array)."""
+    return crc32c_after(np.uint32(0), data, start, end)

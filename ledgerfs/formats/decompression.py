@@ -31,6 +31,15 @@ class Compression(IntEnum):
     SNAPPY = 4
 
 
+MOST_OF_A_BYTE: dict[int, int] = {
+    Compression.LZ4: 255,
+    Compression.ZLIB: 1032,
+    Compression.ZSTD: 1 << 15,
+    Compression.SNAPPY: 22,
+}
+"""Most bytes that each stored byte can expand to. (ZSTD's shortest block is 4 bytes long, and makes 128 KiB at most.)"""
+
+
 def decompress(codec: int, payload: memoryview, size: int, limit: int) -> bytes:
     """Return the ``size`` bytes that ``payload`` decompresses to.
 

@@ -1,0 +1,53 @@
+"""Where managed ledgers and their cursors are in ZooKeeper.
+
+A managed ledger is at ``/managed-ledgers/<tenant>/<namespace>/persistent/<encoded topic>``, those of legacy V1 names, which every cluster
+has, one folder deeper (``<tenant>/<cluster>/<namespace>/persistent/…``). Its children are its cursors. So the folder ``persistent`` tells
+what a node is, not its depth alone; where two components have that name, the name is not V1, whose namespaces are none of ours.
+"""
+
+from ledgerfs.formats.topic_names import decode_topic, encode_topic
+
+ROOT = "/managed-ledgers"
+_DOMAIN = "persistent"
+
+
+def managed_ledger_of(path: str, *, root: str = ROOT) -> str | None:
+    """Return the name of the managed ledger at a path, such as ``t/ns/persistent/x``; None for folders, cursors, and other paths."""
+    parts, ledger = _placed(path, root)
+    return "/".join(parts) if ledger and len(parts) == ledger else None
+
+
+def cursor_of(path: str, *, root: str = ROOT) -> tuple[str, str] | None:
+    """Return the managed ledger and the decoded name of the cursor at a path; None for all other paths."""
+    parts, ledger = _placed(path, root)
+    return ("/".join(parts[:-1]), decode_topic(parts[-1])) if ledger and len(parts) == ledger + 1 else None
+
+
+def is_above_managed_ledgers(path: str, *, root: str = ROOT) -> bool:
+    """Whether a path is a folder in whose children, or theirs, managed ledgers may be: a walk descends into these, and into no other."""
+    if path == root:
+        return True
+    parts, ledger = _placed(path, root)
+    return bool(parts) and (len(parts) < ledger if ledger else len(parts) <= 3)
+
+
+def managed_ledger_path(name: str, *, root: str = ROOT) -> str:
+    """Return the path of the node of a managed ledger."""
+    return f"{root}/{name}"
+
+
+def cursor_path(name: str, cursor: str, *, root: str = ROOT) -> str:
+    """Return the path of the node of a managed ledger's cursor."""
+    return f"{root}/{name}/{encode_topic(cursor)}"
+
+
+def _placed(path: str, root: str) -> tuple[list[str], int]:
+    """Return the components below the root, and how many of them name a managed ledger; 0 if no component tells that."""
+    if not path.startswith(f"{root}/"):
+        return [], 0
+    parts = path[len(root) + 1 :].split("/")
+    if not all(parts):
+        return [], 0
+    if parts[2:3] == [_DOMAIN]:
+        return parts, 4
+    return parts, 5 if parts[3:4] == [_DOMAIN] else 0
