@@ -37,6 +37,7 @@ SUB_ROOMS = {
     "formats": ["bookkeeper", "pulsar_blob", "mapfile", "managed_ledgers", "schemas"],
     "formats/bookkeeper": ["proto"],
     "formats/managed_ledgers": ["proto"],
+    "formats/schemas": ["proto"],
     "messages/encode": ["values"],
     "messages": ["kernels", "proto", "codecs", "text", "values", "decode", "encode", "transforms"],
     "storage": ["folders", "s3", "generic"],
