@@ -31,11 +31,11 @@ import zstandard
 
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.dialects.pulsar_blob.record_walk import STRETCH
+from ledgerfs.formats.crc import crc32c
 from ledgerfs.formats.decompression import Compression
 from ledgerfs.formats.records import EntryBatch, scan_records
 from ledgerfs.messages.decode.entries import DecodeOptions
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS, schema_of
-from ledgerfs.formats.crc import crc32c
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, MessageMetadataRecord
 from ledgerfs.scan.partitioned_scan import PartitionedScan
 from ledgerfs.scan.scan import Scan

@@ -24,6 +24,7 @@ __all__ = [
     "CorruptMessageError",
     "CorruptMetadataError",
     "CorruptObjectError",
+    "CorruptReplyError",
     "CorruptSchemaFileError",
     "DecompressionError",
     "DecryptionError",
@@ -130,6 +131,10 @@ class CorruptMetadataError(CorruptObjectError):
 
 class CorruptLedgerError(CorruptObjectError):
     """A data object contradicts its index, its records or their checksums."""
+
+
+class CorruptReplyError(CorruptObjectError):
+    """What a server of a cluster sent is no reply of its protocol; it is named by its address, the offset is in what was received."""
 
 
 class MissingLedgerError(LedgerfsError):

@@ -131,7 +131,7 @@ def _after_by_tables(tables, crc, data, start, end):  # type: ignore[no-untyped-
     state = np.uint32(crc) ^ np.uint32(0xFFFFFFFF)
     at = start
     while at + 8 <= end:
-        word = _load_u64(data, at)  # type: ignore[call-arg]
+        word = np.uint64(_load_u64(data, at))  # type: ignore[call-arg]
         low = state ^ np.uint32(word & np.uint64(0xFFFFFFFF))
         state = (
             tables[7, low & np.uint32(0xFF)]

@@ -10,10 +10,10 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from ledgerfs.formats.crc import crc32c
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.kernels.arrays import borrowed
-from ledgerfs.formats.crc import crc32c
 from ledgerfs.messages.kernels.wire import uint32_be
 
 

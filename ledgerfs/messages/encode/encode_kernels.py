@@ -6,10 +6,10 @@ offsets, valid), then numbers, properties, and whether keys are base64. The fiel
 
 import numpy as np
 
+from ledgerfs.formats.crc import crc32c
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.memory_loads import load_int64
 from ledgerfs.messages.kernels.arrays import borrowed, copy_bytes
-from ledgerfs.formats.crc import crc32c
 from ledgerfs.messages.kernels.wire_writing import (
     varint_size,
     write_bytes,

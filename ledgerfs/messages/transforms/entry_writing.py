@@ -8,10 +8,10 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from ledgerfs.formats.crc import crc32c
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
 from ledgerfs.messages.kernels.arrays import copy_bytes
-from ledgerfs.formats.crc import crc32c
 from ledgerfs.messages.kernels.wire import read_varint, skip_fixed, uint32_be
 
 _HIGHEST_FIELD = 40

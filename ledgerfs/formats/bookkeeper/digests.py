@@ -1,0 +1,36 @@
+"""The digest of each entry that bookies keep, as a ledger's metadata names it. Apart from the kernels, since listings know it too."""
+
+import builtins
+import hashlib
+from dataclasses import dataclass, field
+
+from ledgerfs.formats.bookkeeper.ledger_metadata import DigestType
+
+_BYTES = {DigestType.CRC32: 8, DigestType.HMAC: 20, DigestType.CRC32C: 4, DigestType.DUMMY: 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """What the entries of a ledger are checked with.
+
+    Attributes
+    ----------
+    kind
+        The type of the digest.
+    password
+        The ledger's password, which only HMAC uses; Pulsar's is empty.
+
+    """
+
+    kind: DigestType = DigestType.CRC32C
+    password: builtins.bytes = field(default=b"", repr=False)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the digest in each stored entry."""
+        return _BYTES[self.kind]
+
+    @property
+    def key(self) -> builtins.bytes:
+        """The key of HMAC-SHA1."""
+        return hashlib.sha1(b"mac" + self.password, usedforsecurity=False).digest()

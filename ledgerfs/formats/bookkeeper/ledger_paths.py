@@ -1,0 +1,42 @@
+"""Where a ledger's node is in ZooKeeper: a tree by the digits of its id (``docs/formats/bookkeeper.md``).
+
+Ids below 2³¹ - 1 have ten digits, split 2-4-4, larger ones nineteen, split 3-4-4-4-4. Clusters that were set up to have only long ids have
+nineteen for all, so both are understood for any id.
+"""
+
+import re
+
+from ledgerfs.errors import InvalidNameError
+
+_ROOT = "/ledgers"
+_LONG_FROM = 2**31 - 1
+_END = 2**63
+_LEDGER = re.compile(r"/(?:(\d{2})/(\d{4})|(\d{3})/(\d{4})/(\d{4})/(\d{4}))/L(\d{4})", re.ASCII)
+_FOLDER = re.compile(r"(?:/\d{2}(?:/\d{4})?|/\d{3}(?:/\d{4}){0,3})?", re.ASCII)
+
+
+def ledger_path(ledger_id: int, root: str = _ROOT) -> str:
+    """Return the path of a ledger's node below ``root``; raises `InvalidNameError` for a number that is no ledger's."""
+    if not 0 <= ledger_id < _END:
+        raise InvalidNameError("no ledger has this id", key=str(ledger_id))
+    if ledger_id < _LONG_FROM:
+        digits = f"{ledger_id:010d}"
+        return f"{root}/{digits[:2]}/{digits[2:6]}/L{digits[6:]}"
+    digits = f"{ledger_id:019d}"
+    return f"{root}/{digits[:3]}/{digits[3:7]}/{digits[7:11]}/{digits[11:15]}/L{digits[15:]}"
+
+
+def ledger_id_at(path: str, root: str = _ROOT) -> int | None:
+    """Return the id of the ledger whose node is at ``path``; None for any other node."""
+    if not path.startswith(root):
+        return None
+    found = _LEDGER.fullmatch(path, len(root))
+    if found is None:
+        return None
+    ledger_id = int("".join(part for part in found.groups() if part))
+    return ledger_id if ledger_id < _END else None
+
+
+def is_folder_of_ledgers(path: str, root: str = _ROOT) -> bool:
+    """Whether ledgers may lie below ``path``: the root itself and folders of digits, not the nodes of bookies and of upkeep beside them."""
+    return path.startswith(root) and _FOLDER.fullmatch(path, len(root)) is not None
