@@ -172,15 +172,14 @@ class BookieServer:
 
     def kill(self) -> None:
         """Reset all connections and close the port: who connects is refused. What it holds stays."""
-        if self._listener is not None:
-            listener, self._listener = self._listener, None
-        if self._thread is None:
+        listener, self._listener = self._listener, None
+        if self._thread is not None:
+            assert self._loop is not None
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._thread = self._loop = None
+        elif listener is not None:
             listener.close()
-            return
-        assert self._loop is not None
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._thread = self._loop = None
 
     def drop_connections(self) -> None:
         """Reset all connections; new ones are welcome."""
