@@ -40,7 +40,7 @@ SUB_ROOMS = {
     "formats/schemas": ["proto"],
     "messages/encode": ["values"],
     "messages": ["kernels", "proto", "codecs", "text", "values", "decode", "encode", "transforms"],
-    "storage": ["folders", "s3", "generic"],
+    "storage": ["folders", "s3", "generic", "zookeeper"],
     "dialects": ["pulsar_blob", "mapfile"],
     "vfs": ["views"],
     "cli": ["schemas", "spark"],

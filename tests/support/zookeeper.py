@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock, Thread
 from types import TracebackType
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
 CLOSE, EXISTS, GET_DATA, GET_CHILDREN, PING, GET_CHILDREN_2, MULTI_READ, AUTH = -11, 3, 4, 8, 11, 12, 22, 100
 NO_NODE, NO_AUTH, UNIMPLEMENTED = -101, -102, -6
@@ -24,6 +24,9 @@ _OPERATION = struct.Struct("!i?i")
 _STAT = struct.Struct("!qqqqiiiqiiq")
 _CONNECTED = struct.Struct("!iiqi16s?")
 _END = _OPERATION.pack(-1, True, -1)
+
+
+Frame = Callable[[bytes], bytes]
 
 
 @dataclass
@@ -68,7 +71,7 @@ class ZooKeeperServer:
         self.drop_after: int | None = None
         self.knows_multi_read = True
         self.hangs = False
-        self.instead: dict[int, Callable[[bytes], bytes]] = {}
+        self.instead: dict[int, Frame] = {}
         self.connections_made = 0
         self._nodes: dict[str, StoredNode] = {}
         self._no_auth: set[str] = set()
@@ -81,7 +84,7 @@ class ZooKeeperServer:
         self._port = port
         self.set("/", b"")
 
-    def __enter__(self) -> "ZooKeeperServer":
+    def __enter__(self) -> Self:
         self.listen()
         return self
 

@@ -1,0 +1,1 @@
+"""Nodes of a ZooKeeper, read and never written, over kazoo."""

@@ -1,0 +1,243 @@
+"""One session with ZooKeeper: kazoo connects, keeps it alive and comes back to it; what kazoo leaves open is closed here.
+
+Its thread ends for good at a reply that it does not understand, and leaves requests without an answer; it believes any length; it waits as
+long for one server as for all; its `stop` waits without end. So every request has an answer here, if only that the session is over; lengths
+are bounded; each server has its share of the time; and whoever ends a session does not wait for it.
+"""
+
+import atexit
+import logging
+import os
+from threading import Event, Thread
+from typing import Any, Protocol
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    ConnectionLoss,
+    KazooException,
+    OperationTimeoutError,
+    RequestTimeoutError,
+    SessionExpiredError,
+    SessionMovedError,
+    ThrottledOpError,
+    ZookeeperError,
+)
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.hosts import collect_hosts
+
+from ledgerfs.errors import UnusableUrlError
+from ledgerfs.storage.zookeeper.requests import Reply
+from ledgerfs.storage.zookeeper.settings import Settings
+
+_MOST_REPLY_BYTES = 256 << 20
+_MOST_AT_ONCE = 1 << 20
+_LONGEST_DELAY_S = 1.0
+_PASSING = {
+    failed.code
+    for failed in (
+        *(ConnectionLoss, OperationTimeoutError, RequestTimeoutError),
+        *(SessionExpiredError, SessionMovedError, ThrottledOpError),
+    )
+}
+_GOING_ON = "Transition to CONNECTING"
+
+
+class Request(Protocol):
+    """What kazoo can send."""
+
+    @property
+    def type(self) -> int:
+        """The opcode."""
+
+    def serialize(self) -> bytes:
+        """Return the request without its header."""
+
+
+class Answer:
+    """What comes of one request, in kazoo's thread: a reply or an error, whichever is first."""
+
+    __slots__ = ("_came", "error", "reply")
+
+    def __init__(self) -> None:
+        self._came = Event()
+        self.reply: Reply | None = None
+        self.error: Exception | None = None
+
+    def set(self, reply: Reply) -> None:
+        """Take the reply."""
+        if not self._came.is_set():
+            self.reply = reply
+            self._came.set()
+
+    def set_exception(self, error: Exception) -> None:
+        """Take the error."""
+        if not self._came.is_set():
+            self.error = error
+            self._came.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for either, and return whether it came."""
+        return self._came.wait(seconds)
+
+
+class Session:
+    """A session of this process; used by all its threads.
+
+    Attributes
+    ----------
+    process
+        The process that opened it. In a forked child it has no threads.
+    was_connected
+        Whether a server ever answered.
+    is_over
+        Whether no request will be answered any more.
+    reads_many
+        Whether the server takes requests for several nodes, as far as is known.
+    trouble
+        What went wrong last, in kazoo's words.
+
+    """
+
+    __slots__ = ("_client", "_handler", "_unanswered", "is_over", "process", "reads_many", "trouble", "was_connected")
+
+    def __init__(self, settings: Settings) -> None:
+        self.process = os.getpid()
+        self.was_connected = False
+        self.is_over = False
+        self.reads_many = True
+        self.trouble = ""
+        self._unanswered: dict[Answer, None] = {}
+        self._handler = self._make_handler(settings.timeout_s / settings.hosts)
+        self._client = KazooClient(
+            settings.servers.partition("/")[0],
+            timeout=settings.timeout_s,
+            handler=self._handler,
+            auth_data=settings.logins,
+            connection_retry={"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": _LONGEST_DELAY_S},
+            logger=self._make_logger(),
+            use_ssl=settings.use_ssl,
+            verify_certs=settings.verify_certs,
+            check_hostname=settings.check_hostname and settings.verify_certs,
+            ca=settings.ca,
+            certfile=settings.certfile,
+            keyfile=settings.keyfile,
+        )
+        self._client.add_listener(self._changed)
+        self._client.start_async()
+
+    def ask(self, request: Request) -> Answer:
+        """Send a request as soon as there is a connection."""
+        answer = Answer()
+        self._unanswered[answer] = None
+        self._client._call(request, answer)  # noqa: SLF001  (kazoo's own requests go this way, and it has no public one)
+        if self.is_over:
+            answer.set_exception(ConnectionLoss())
+        return answer
+
+    def done(self, answer: Answer) -> None:
+        """Forget an answer that nobody waits for any more."""
+        self._unanswered.pop(answer, None)
+
+    def end(self) -> Thread:
+        """Take leave of the server in a thread, which may take its time."""
+        self._over()
+        thread = Thread(target=self._stop, name="ledgerfs-zookeeper-end", daemon=True)
+        thread.start()
+        return thread
+
+    def forget(self) -> None:
+        """Close what a forked child inherited of its parent's session, which goes on."""
+        atexit.unregister(self._handler.stop)
+        connection = self._client._connection  # noqa: SLF001
+        for one in (connection._socket, connection._read_sock, connection._write_sock):  # noqa: SLF001
+            if one is not None:
+                one.close()
+
+    def _make_handler(self, seconds: float) -> Any:  # noqa: ANN401  (kazoo is not typed)
+        """Return what kazoo makes threads and connections with."""
+        handler = SequentialThreadingHandler()
+        spawn, connect = handler.spawn, handler.create_connection
+
+        def run(work: Any, *arguments: Any) -> None:  # noqa: ANN401
+            try:
+                work(*arguments)
+            except Exception as error:  # noqa: BLE001  (whatever kazoo did not expect of a server)
+                self.trouble = f"{type(error).__name__}: {error}"
+            finally:
+                self._over()
+
+        def bounded(*place: Any, timeout: float, **options: Any) -> _BoundedSocket:  # noqa: ANN401
+            return _BoundedSocket(connect(*place, timeout=min(timeout, seconds), **options))
+
+        handler.spawn = lambda work, *arguments: spawn(run, work, *arguments)
+        handler.create_connection = bounded
+        return handler
+
+    def _make_logger(self) -> logging.Logger:
+        """Return a logger that keeps the last warning, and shows none: logins are among what kazoo logs."""
+        logger = logging.Logger("ledgerfs.zookeeper", logging.WARNING)  # noqa: LOG001  (each session has its own)
+        logger.addHandler(_LastWarning(self))
+        return logger
+
+    def _changed(self, state: str) -> None:
+        self.was_connected = self.was_connected or state == "CONNECTED"
+
+    def _over(self) -> None:
+        self.is_over = True
+        for answer in list(self._unanswered):
+            answer.set_exception(ConnectionLoss())
+
+    def _stop(self) -> None:
+        try:
+            self._client.stop()
+            self._client.close()
+        except (KazooException, OSError) as error:
+            self.trouble = f"{type(error).__name__}: {error}"
+
+
+class _LastWarning(logging.Handler):
+    """Keeps the last warning as the trouble of a session."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if record.msg != _GOING_ON:
+            self._session.trouble = f"{type(error).__name__}: {error}" if error else record.getMessage()
+
+
+class _BoundedSocket:
+    """A socket that receives a packet in pieces, and none of a size that no ZooKeeper sends."""
+
+    __slots__ = ("_socket",)
+
+    def __init__(self, socket: Any) -> None:  # noqa: ANN401
+        self._socket = socket
+
+    def recv(self, size: int) -> bytes:
+        """Receive at most ``size`` bytes."""
+        if size > _MOST_REPLY_BYTES:
+            raise ConnectionError(f"the server claims to send {size:,} bytes")
+        received: bytes = self._socket.recv(min(size, _MOST_AT_ONCE))
+        return received
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._socket, name)
+
+
+def require_servers(servers: str) -> None:
+    """Raise `UnusableUrlError` for a text that names no servers."""
+    if "@" in servers:
+        raise UnusableUrlError("a login does not belong into an address of ZooKeeper; give username and password")
+    try:
+        collect_hosts(servers)
+    except ValueError as error:
+        raise UnusableUrlError(f"no servers of ZooKeeper (host:port,host:port/folder): {error}", key=servers) from error
+
+
+def refusal(error: Exception) -> int | None:
+    """Return the code that the server answered a request with; None if the same request may be answered later."""
+    code = error.code if isinstance(error, ZookeeperError) else None
+    return None if code in _PASSING else code
