@@ -35,7 +35,7 @@ class OffloadedLedgers:
     def open(self, info: LedgerInfo, context: OffloadContext) -> LedgerReader:
         """Return a reader of an offloaded ledger, whose index is read now.
 
-        Raises `ObjectNotFoundError` when its objects are not there, `CorruptIndexError` when they are another ledger's, `CorruptLedgerError`,
+        Raises `ObjectNotFoundError` when its objects are not there, `CorruptIndexError` (of another ledger), `CorruptLedgerError`,
         `UnsupportedFormatError` for drivers that ledgerfs does not read, and the errors of the store.
         """
         store = self._store_of(context)

@@ -1,6 +1,6 @@
 """Where ledgers end that are still written, which only their bookies know (``docs/formats/bookkeeper.md``).
 
-Every entry carries the id of the last one that its writer knew to be on enough bookies. The newest such id that any bookie has is the end up
+Every entry carries the id of the last one that its writer knew to be on enough bookies. The newest such id of any bookie is the end up
 to which everybody reads, as long as so many bookies answer that no more than the writer waited for can know of a newer one.
 """
 

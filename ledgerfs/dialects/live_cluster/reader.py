@@ -4,7 +4,7 @@ Where a ledger is, is asked when reading begins, not known from the listing: off
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -26,14 +26,6 @@ _T = TypeVar("_T")
 
 _MOVES = 4
 """How often a ledger is looked for again, without an entry of it read meanwhile."""
-
-
-class _Batches(Protocol):
-    """A place that a ledger can be read from."""
-
-    def batches(self, first: int, last: int, on_damage: OnDamage | None = None) -> "Iterator[EntryBatch]":
-        """Yield entries in whole buffers."""
-        ...
 
 
 class LiveReader:
@@ -167,7 +159,7 @@ class LiveReader:
     def _listed(self) -> "LedgerInfo":
         return self._access.listed_ledger(self.ref.managed_ledger or "", self.ref.ledger_id)
 
-    def _place(self) -> _Batches:
+    def _place(self) -> HotLedger | LedgerReader:
         found = self._found
         if found is None:
             found = self._found = self._look()
@@ -175,15 +167,15 @@ class LiveReader:
 
     def _asked(self, of_hot: "Callable[[HotLedger], _T]", of_cold: "Callable[[LedgerReader], _T]") -> _T:
         """Return what the present place of the ledger answers; if it has just moved, what the next one does."""
-        for last_try in (False, True):
-            found = self._place()
-            try:
-                return of_hot(found) if isinstance(found, HotLedger) else of_cold(found)  # type: ignore[arg-type]
-            except (ObjectNotFoundError, StaleObjectError):
-                self._found = None
-                if last_try:
-                    raise
-        raise AssertionError("unreachable")
+        try:
+            return self._answer(of_hot, of_cold)
+        except (ObjectNotFoundError, StaleObjectError):
+            self._found = None
+            return self._answer(of_hot, of_cold)
+
+    def _answer(self, of_hot: "Callable[[HotLedger], _T]", of_cold: "Callable[[LedgerReader], _T]") -> _T:
+        found = self._place()
+        return of_hot(found) if isinstance(found, HotLedger) else of_cold(found)
 
     def _look(self) -> HotLedger | LedgerReader:
         """Return where to read the ledger, by the cluster's metadata of this moment; raises as `batches`."""
