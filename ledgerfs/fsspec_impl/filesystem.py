@@ -487,7 +487,7 @@ def _info(node: Node) -> dict[str, Any]:
         "topic": ref.topic,
         "entries": ref.entries,
         "uuid": ref.uuid,
-        "version": f"{ref.object('index').version}/{ref.object('data').version}",
+        "version": "/".join(stat.version for _, stat in reversed(ref.objects)),
     }
     if ref.created_ms is not None:
         info["created"] = ref.created_ms / 1000
