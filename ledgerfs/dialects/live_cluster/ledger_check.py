@@ -77,7 +77,12 @@ class LiveCheck:
         self._find(Severity.DAMAGE, "damaged-records", f"{which} lost: {error.reason}", error.offset)
 
     def _failed(self, place: str, error: LedgerfsError) -> None:
-        self._find(severity_of(error), "unreadable-copy", f"its copy in the {place} cannot be read: {error.reason}", error.offset)
+        self._find(
+            severity_of(error),
+            "unreadable-copy",
+            f"its copy in the {place} cannot be read: {error.reason}",
+            error.offset,
+        )
 
     def _check_totals(self) -> None:
         for severity, kind, message in self._checksums.summary(self.entries):

@@ -70,9 +70,7 @@ def _is_covered(node: LedgerNode, told: dict[str, Told]) -> bool:
     return all(sum(one) < node.ack_quorum for one in sets)
 
 
-def _acknowledged(
-    pool: BookiePool, node: LedgerNode, end: LedgerEnd, traffic: Traffic
-) -> LedgerEnd | LedgerfsError:
+def _acknowledged(pool: BookiePool, node: LedgerNode, end: LedgerEnd, traffic: Traffic) -> LedgerEnd | LedgerfsError:
     """Return the end behind all entries after the confirmed ones, without a gap, that enough bookies have.
 
     An entry that silent bookies may have is an error: without it the ledger would be shorter than it was a moment ago.

@@ -87,8 +87,10 @@ class Attempts:
         if told:
             return told[0]
         is_offloaded = self.info is not None and self.info.is_offloaded
-        where = "the objects of its offload are gone, and so is BookKeeper's copy" if is_offloaded else (
-            "is neither in BookKeeper nor offloaded"
+        where = (
+            "the objects of its offload are gone, and so is BookKeeper's copy"
+            if is_offloaded
+            else ("is neither in BookKeeper nor offloaded")
         )
         lost = f"the topic lists this ledger, {'but ' if is_offloaded else 'which '}{where}: its entries are lost"
         made = NotFoundError(lost, key=key)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ledgerfs.dialects.live_cluster.bookies.pool import BookiePool, shared_pool
 from tests.support.live_clusters import LiveCluster
 
 
@@ -21,3 +22,13 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ledgerfs.dialects.live_cluster.hot_ledger._PAUSE_S", 0.01)
     monkeypatch.setattr("ledgerfs.dialects.live_cluster.reader._PAUSES_S", (0.01, 0.02))
     monkeypatch.setattr("ledgerfs.dialects.live_cluster.bookies.asking._PAUSES_S", (0.01, 0.02, 0.03))
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bookies, though not ZooKeeper, are given up after a tenth of a second."""
+
+    def pool(timeout_s: float, rate: float | None) -> BookiePool:  # noqa: ARG001
+        return shared_pool(0.1, rate)
+
+    monkeypatch.setattr("ledgerfs.dialects.live_cluster.access.shared_pool", pool)

@@ -130,9 +130,10 @@ def test_all_bookies_away_are_named_soon(cluster: LiveCluster, shape: dict[str, 
     assert entries_of(bucket) == cluster.entries_of(TOPIC)
 
 
+@pytest.mark.usefixtures("hasty")
 def test_silent_bookies_are_given_up(cluster: LiveCluster) -> None:
     filled(cluster)
-    bucket = opened(cluster, timeout_s=0.1)
+    bucket = opened(cluster)
     assert bucket.topics()
     cluster.bookies[0].is_silent = True
     assert entries_of(bucket) == cluster.entries_of(TOPIC)
@@ -310,7 +311,9 @@ HOSTILE: dict[str, Callable[[bytes], bytes]] = {
         lambda reply: reply[:20] + (0).to_bytes(8) + reply[28:] if is_batch(reply) else reply
     ),
     "batches of another request": each(
-        lambda reply: reply[:28] + (int.from_bytes(reply[28:36]) ^ 1).to_bytes(8) + reply[36:] if is_batch(reply) else reply
+        lambda reply: (
+            reply[:28] + (int.from_bytes(reply[28:36]) ^ 1).to_bytes(8) + reply[36:] if is_batch(reply) else reply
+        )
     ),
     "with entries of another ledger": each(
         lambda reply: with_body(
@@ -331,6 +334,7 @@ HOSTILE: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize(
     ("shape", "digest"), [(WHOLE, DigestType.DUMMY), (STRIPED, DigestType.CRC32C)], ids=["whole", "striped"]
 )
@@ -339,19 +343,20 @@ def test_a_bookie_that_lies_harms_nothing(
     cluster: LiveCluster, shape: dict[str, int], lie: str, digest: DigestType
 ) -> None:
     filled(cluster, 400, 3000, digest=digest, **shape)
-    bucket = opened(cluster, timeout_s=0.1)
+    bucket = opened(cluster)
     assert bucket.topics()
     cluster.bookies[0].spoil = HOSTILE[lie]
     expected = cluster.entries_of(TOPIC)
     assert entries_of(bucket) == expected
-    assert entries_of(opened(cluster, timeout_s=0.1)) == expected
+    assert entries_of(opened(cluster)) == expected
 
 
+@pytest.mark.usefixtures("hasty")
 @SHAPES
 @pytest.mark.parametrize("lie", HOSTILE)
 def test_bookies_that_all_lie_give_no_wrong_entry(cluster: LiveCluster, shape: dict[str, int], lie: str) -> None:
     ledger_id = filled(cluster, 50, 100, **shape)
-    bucket = opened(cluster, timeout_s=0.05)
+    bucket = opened(cluster)
     assert bucket.topics()
     for bookie in cluster.bookies:
         bookie.spoil = HOSTILE[lie]
@@ -363,9 +368,10 @@ def test_bookies_that_all_lie_give_no_wrong_entry(cluster: LiveCluster, shape: d
         assert found == cluster.entries_of(TOPIC)
 
 
+@pytest.mark.usefixtures("hasty")
 def test_an_endless_trickle_is_given_up(cluster: LiveCluster) -> None:
     filled(cluster, 1000)
-    bucket = opened(cluster, timeout_s=0.1)
+    bucket = opened(cluster)
     assert bucket.topics()
     for bookie in cluster.bookies[:2]:
         bookie.trickle_s = 0.02

@@ -206,7 +206,9 @@ def test_threads_children_and_pickles_read_the_same(cluster: LiveCluster) -> Non
     readers = bucket.topic(TOPIC).ledgers
     with ThreadPoolExecutor(6) as threads:
         ranges = list(np.random.default_rng(1).integers(0, 650, (40, 1))[:, 0])
-        for first, found in zip(ranges, threads.map(lambda at: readers[0].read(int(at), int(at) + 40), ranges), strict=True):
+        for first, found in zip(
+            ranges, threads.map(lambda at: readers[0].read(int(at), int(at) + 40), ranges), strict=True
+        ):
             assert [one.id for one in found] == list(range(first, first + 41))
 
     def check() -> None:
