@@ -28,7 +28,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bookies, though not ZooKeeper, are given up after a tenth of a second."""
 
-    def pool(timeout_s: float, rate: float | None) -> BookiePool:  # noqa: ARG001
+    def pool(timeout_s: float, rate: float | None) -> BookiePool:
         return shared_pool(0.1, rate)
 
     monkeypatch.setattr("ledgerfs.dialects.live_cluster.access.shared_pool", pool)
