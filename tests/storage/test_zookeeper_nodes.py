@@ -149,6 +149,15 @@ def test_ten_thousand_nodes_with_few_packets(server: ZooKeeperServer, nodes: Nod
     assert set(server.asked.values()) == {1}
 
 
+def test_nothing_is_asked_twice_by_a_session_that_begins(server: ZooKeeperServer) -> None:
+    paths = fill(server, 20)
+    for _ in range(20):
+        nodes = Nodes(server.address, timeout_s=2)
+        assert len(data(nodes.get_many(paths))) == 20
+        nodes.close()
+    assert (server.requests[MULTI_READ], server.requests[DATA]) == (60, 0)
+
+
 def test_large_nodes_come_with_few_in_a_packet(server: ZooKeeperServer, nodes: Nodes) -> None:
     for i in range(60):
         server.set(f"/big/{i}", bytes([i]) * 1_000_000)
@@ -595,7 +604,6 @@ def test_answers_that_tls_decrypts_together_are_all_read_at_once(
         return b"".join(held) if len(held) == 3 else b""
 
     secure_server.instead[DATA] = together
-    secure_server.knows_multi_read = False
     port = secure_server.address.partition(":")[2]
     nodes = Nodes(f"localhost:{port}", timeout_s=8, use_ssl=True, ca=str(certificate))
     nodes._asker.session().reads_many = False

@@ -6,7 +6,7 @@ import weakref
 from dataclasses import dataclass
 from threading import Thread
 
-from kazoo.exceptions import AuthFailedError, ConnectionLoss, UnimplementedError
+from kazoo.exceptions import AuthFailedError, ConnectionLoss, SessionExpiredError, UnimplementedError
 
 from ledgerfs.errors import AccessDeniedError, StoreTimeoutError, StoreUnreachableError
 from ledgerfs.storage.fork_lock import ForkLock
@@ -155,7 +155,8 @@ class Asker:
             asked.session.reads_many = False
         if code is not None:
             return code
-        asked.losses += 1
+        # Not one that was never sent, for the session was lost before.
+        asked.losses += not isinstance(error, SessionExpiredError)
         gives_up = asked.losses >= _LOSSES_OF_A_PACKET or not asked.session.reads_many
         return _LOST if gives_up and isinstance(asked.request, ReadMany) else None
 

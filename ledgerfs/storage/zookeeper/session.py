@@ -25,6 +25,7 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.hosts import collect_hosts
+from kazoo.protocol.states import KeeperState
 
 from ledgerfs.errors import UnusableUrlError
 from ledgerfs.storage.zookeeper.requests import Reply
@@ -130,6 +131,8 @@ class Session:
             keyfile=settings.keyfile,
         )
         self._client.add_listener(self._changed)
+        # Until its thread runs, kazoo takes itself for closed, and refuses what it is asked.
+        self._client._state = KeeperState.CONNECTING  # noqa: SLF001
         self._client.start_async()
 
     def ask(self, request: Request) -> Answer:
