@@ -3,8 +3,11 @@
 import socket
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from ledgerfs.errors import StoreTimeoutError, StoreUnreachableError, UnsupportedFormatError
 from ledgerfs.formats.bookkeeper.replies import Replies, scan_replies
+from ledgerfs.messages.kernels.arrays import empty
 
 _FIRST_BUFFER: Final = 256 << 10
 _MOST_GATHERED: Final = 2 << 20
@@ -36,7 +39,7 @@ class BookieConnection:
         self.address = address
         self.outstanding = 0
         self._timeout_s = timeout_s
-        self._buffer, self._end, self._needed, self._average = bytearray(_FIRST_BUFFER), 0, 0, 0
+        self._buffer, self._end, self._needed, self._average = _buffer(_FIRST_BUFFER), 0, 0, 0
         host, port = host_and_port(address)
         try:
             self._socket = socket.create_connection((host, port), timeout_s)
@@ -58,7 +61,7 @@ class BookieConnection:
         while True:
             self._fill(max(1, self._needed))
             self._gather(min(_MOST_GATHERED, wanted * self._average))
-            replies = scan_replies(memoryview(self._buffer), 0, self._end, key=self.address)
+            replies = scan_replies(self._buffer, 0, self._end, key=self.address)
             if replies.position:
                 return self._taken(replies)
             self._needed = replies.missing
@@ -71,13 +74,12 @@ class BookieConnection:
         """Receive at least so many bytes more."""
         self._make_room(least)
         goal = self._end + least
-        with memoryview(self._buffer) as view:
-            while self._end < goal:
-                try:
-                    count = self._socket.recv_into(view[self._end :])
-                except OSError as error:
-                    raise self._failed(error) from error
-                self._end += self._heard(count)
+        while self._end < goal:
+            try:
+                count = self._socket.recv_into(self._buffer[self._end :])
+            except OSError as error:
+                raise self._failed(error) from error
+            self._end += self._heard(count)
 
     def _gather(self, goal: int) -> None:
         """Receive what comes soon, until there are so many bytes."""
@@ -86,9 +88,8 @@ class BookieConnection:
         self._make_room(goal - self._end)
         self._socket.settimeout(_GATHERING_S)
         try:
-            with memoryview(self._buffer) as view:
-                while self._end < goal:
-                    self._end += self._heard(self._socket.recv_into(view[self._end :]))
+            while self._end < goal:
+                self._end += self._heard(self._socket.recv_into(self._buffer[self._end :]))
         except TimeoutError:
             return
         except StoreUnreachableError:
@@ -100,8 +101,8 @@ class BookieConnection:
 
     def _make_room(self, size: int) -> None:
         if self._end + size > len(self._buffer):
-            larger = bytearray(max(self._end + size, 2 * len(self._buffer)))
-            larger[: self._end] = memoryview(self._buffer)[: self._end]
+            larger = _buffer(max(self._end + size, 2 * len(self._buffer)))
+            larger[: self._end] = self._buffer[: self._end]
             self._buffer = larger
 
     def _taken(self, replies: Replies) -> Received:
@@ -110,10 +111,11 @@ class BookieConnection:
         rest = end - replies.position
         self._average = replies.position // count
         self.outstanding -= count
-        self._buffer = bytearray(max(_FIRST_BUFFER, rest + replies.missing))
-        self._buffer[:rest] = memoryview(whole)[replies.position : end]
+        expected = min(_MOST_GATHERED, self.outstanding * self._average)
+        self._buffer = _buffer(max(_FIRST_BUFFER, rest + max(replies.missing, expected)))
+        self._buffer[:rest] = whole[replies.position : end]
         self._end, self._needed = rest, replies.missing if rest else 0
-        return Received(memoryview(whole).toreadonly(), replies)
+        return Received(whole.toreadonly(), replies)
 
     def _heard(self, count: int) -> int:
         if not count:
@@ -124,6 +126,10 @@ class BookieConnection:
         if isinstance(error, TimeoutError):
             return StoreTimeoutError(f"the bookie said nothing for {self._timeout_s:g} s", key=self.address)
         return StoreUnreachableError(f"the connection to the bookie broke: {_told(error)}", key=self.address)
+
+
+def _buffer(size: int) -> memoryview:
+    return memoryview(empty(size, np.uint8))
 
 
 def host_and_port(address: str) -> tuple[str, int]:
