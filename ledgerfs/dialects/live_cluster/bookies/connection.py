@@ -1,6 +1,7 @@
 """One connection to a bookie: requests go out together, and replies come in any order."""
 
 import socket
+import time
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -20,6 +21,10 @@ _RECEIVE_BUFFER: Final = 4 << 20
 """What the kernel may hold of replies that nobody has taken yet, bytes: more than is ever asked for ahead of small entries."""
 
 
+_MOST_PATIENCE: Final = 6
+"""How many times the time-out a reply may take that trickles in: 5 MiB come in a minute over 1 Mbit/s."""
+
+
 class Received(NamedTuple):
     """Replies that came together, and the buffer that they lie in, which is theirs alone."""
 
@@ -31,13 +36,22 @@ class BookieConnection:
     """A connection for one reader at a time.
 
     Raises `StoreUnreachableError` when the bookie does not answer, or hangs up; then the connection is of no more use.
+
+    Attributes
+    ----------
+    outstanding
+        How many requests have no reply yet; negative if the bookie sent replies that nobody asked for.
+    is_used
+        Whether it was lent before: the bookie may have hung up since.
+
     """
 
-    __slots__ = ("_average", "_buffer", "_end", "_needed", "_socket", "_timeout_s", "address", "outstanding")
+    __slots__ = ("_average", "_buffer", "_end", "_needed", "_socket", "_timeout_s", "address", "is_used", "outstanding")
 
     def __init__(self, address: str, timeout_s: float) -> None:
         self.address = address
         self.outstanding = 0
+        self.is_used = False
         self._timeout_s = timeout_s
         self._buffer, self._end, self._needed, self._average = _buffer(_FIRST_BUFFER), 0, 0, 0
         host, port = host_and_port(address)
@@ -48,6 +62,11 @@ class BookieConnection:
         except OSError as error:
             raise StoreUnreachableError(f"the bookie cannot be reached: {_told(error)}", key=address) from error
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether every request has its reply, and nothing else came: then someone else may use the connection."""
+        return not (self.outstanding or self._end)
+
     def send(self, requests: bytes, count: int) -> None:
         """Send ``count`` requests."""
         self.outstanding += count
@@ -57,9 +76,13 @@ class BookieConnection:
             raise self._failed(error) from error
 
     def receive(self, wanted: int = 1) -> Received:
-        """Wait for replies, and return those that are whole: at least one, and if they come soon, as many as are ``wanted``."""
+        """Wait for replies, and return those that are whole: at least one, and if they come soon, as many as are ``wanted``.
+
+        Raises `CorruptReplyError`, too, for what is no reply.
+        """
+        give_up = time.monotonic() + _MOST_PATIENCE * self._timeout_s
         while True:
-            self._fill(max(1, self._needed))
+            self._fill(max(1, self._needed), give_up)
             self._gather(min(_MOST_GATHERED, wanted * self._average))
             replies = scan_replies(self._buffer, 0, self._end, key=self.address)
             if replies.position:
@@ -70,16 +93,19 @@ class BookieConnection:
         """Hang up."""
         self._socket.close()
 
-    def _fill(self, least: int) -> None:
-        """Receive at least so many bytes more."""
-        self._make_room(least)
+    def _fill(self, least: int, give_up: float) -> None:
+        """Receive at least so many bytes more, before some time."""
         goal = self._end + least
         while self._end < goal:
+            # No more room than what came takes again: a length may be a lie.
+            self._make_room(min(goal - self._end, max(self._end, _FIRST_BUFFER)))
             try:
                 count = self._socket.recv_into(self._buffer[self._end :])
             except OSError as error:
                 raise self._failed(error) from error
             self._end += self._heard(count)
+            if self._end < goal and time.monotonic() > give_up:
+                raise StoreTimeoutError("the bookie's reply comes too slowly to be waited for", key=self.address)
 
     def _gather(self, goal: int) -> None:
         """Receive what comes soon, until there are so many bytes."""
@@ -111,8 +137,8 @@ class BookieConnection:
         rest = end - replies.position
         self._average = replies.position // count
         self.outstanding -= count
-        expected = min(_MOST_GATHERED, self.outstanding * self._average)
-        self._buffer = _buffer(max(_FIRST_BUFFER, rest + max(replies.missing, expected)))
+        expected = min(_MOST_GATHERED, max(0, self.outstanding) * self._average)
+        self._buffer = _buffer(max(_FIRST_BUFFER, rest + expected))
         self._buffer[:rest] = whole[replies.position : end]
         self._end, self._needed = rest, replies.missing if rest else 0
         return Received(whole.toreadonly(), replies)

@@ -110,10 +110,12 @@ class Window:
         ):
             self._refuse(row, bookie, code)
 
-    def put(self, buffer: memoryview, first: int, starts: Int64, sizes: Int64) -> None:
-        """Take entries of a batch, from entry ``first`` on; those behind the window are left."""
+    def put(self, bookie: str, buffer: memoryview, first: int, starts: Int64, sizes: Int64) -> None:
+        """Take entries of a batch, from entry ``first`` on; those that this bookie is not asked for are left."""
         count = min(starts.size, self.last - first + 1)
-        self._put(np.arange(count) + (first - self.first), buffer, starts[:count], sizes[:count])
+        rows = np.arange(count) + (first - self.first)
+        is_expected = self._asked[rows] == self.bookies.index(bookie)
+        self._put(rows[is_expected], buffer, starts[:count][is_expected], sizes[:count][is_expected])
 
     def give_up_on(self, bookie: str, code: int = UNREACHABLE) -> None:
         """Note that a bookie will not send what it is asked for."""
