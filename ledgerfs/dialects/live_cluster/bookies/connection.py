@@ -4,8 +4,11 @@ import socket
 import time
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from ledgerfs.errors import StoreTimeoutError, StoreUnreachableError, UnsupportedFormatError
 from ledgerfs.formats.bookkeeper.replies import Replies, scan_replies
+from ledgerfs.messages.kernels.arrays import empty
 
 _FIRST_BUFFER: Final = 256 << 10
 _MOST_GATHERED: Final = 2 << 20
@@ -50,7 +53,7 @@ class BookieConnection:
         self.outstanding = 0
         self.is_used = False
         self._timeout_s = timeout_s
-        self._buffer, self._end, self._needed, self._average = bytearray(_FIRST_BUFFER), 0, 0, 0
+        self._buffer, self._end, self._needed, self._average = _buffer(_FIRST_BUFFER), 0, 0, 0
         host, port = host_and_port(address)
         try:
             self._socket = socket.create_connection((host, port), timeout_s)
@@ -81,7 +84,7 @@ class BookieConnection:
         while True:
             self._fill(max(1, self._needed), give_up)
             self._gather(min(_MOST_GATHERED, wanted * self._average))
-            replies = scan_replies(memoryview(self._buffer), 0, self._end, key=self.address)
+            replies = scan_replies(self._buffer, 0, self._end, key=self.address)
             if replies.position:
                 return self._taken(replies)
             self._needed = replies.missing
@@ -96,11 +99,10 @@ class BookieConnection:
         while self._end < goal:
             # No more room than what came takes again: a length may be a lie.
             self._make_room(min(goal - self._end, max(self._end, _FIRST_BUFFER)))
-            with memoryview(self._buffer) as view:
-                try:
-                    count = self._socket.recv_into(view[self._end :])
-                except OSError as error:
-                    raise self._failed(error) from error
+            try:
+                count = self._socket.recv_into(self._buffer[self._end :])
+            except OSError as error:
+                raise self._failed(error) from error
             self._end += self._heard(count)
             if self._end < goal and time.monotonic() > give_up:
                 raise StoreTimeoutError("the bookie's reply comes too slowly to be waited for", key=self.address)
@@ -112,9 +114,8 @@ class BookieConnection:
         self._make_room(goal - self._end)
         self._socket.settimeout(_GATHERING_S)
         try:
-            with memoryview(self._buffer) as view:
-                while self._end < goal:
-                    self._end += self._heard(self._socket.recv_into(view[self._end :]))
+            while self._end < goal:
+                self._end += self._heard(self._socket.recv_into(self._buffer[self._end :]))
         except TimeoutError:
             return
         except StoreUnreachableError:
@@ -126,8 +127,8 @@ class BookieConnection:
 
     def _make_room(self, size: int) -> None:
         if self._end + size > len(self._buffer):
-            larger = bytearray(max(self._end + size, 2 * len(self._buffer)))
-            larger[: self._end] = memoryview(self._buffer)[: self._end]
+            larger = _buffer(max(self._end + size, 2 * len(self._buffer)))
+            larger[: self._end] = self._buffer[: self._end]
             self._buffer = larger
 
     def _taken(self, replies: Replies) -> Received:
@@ -136,10 +137,11 @@ class BookieConnection:
         rest = end - replies.position
         self._average = replies.position // count
         self.outstanding -= count
-        self._buffer = bytearray(max(_FIRST_BUFFER, rest))
-        self._buffer[:rest] = memoryview(whole)[replies.position : end]
+        expected = min(_MOST_GATHERED, max(0, self.outstanding) * self._average)
+        self._buffer = _buffer(max(_FIRST_BUFFER, rest + expected))
+        self._buffer[:rest] = whole[replies.position : end]
         self._end, self._needed = rest, replies.missing if rest else 0
-        return Received(memoryview(whole).toreadonly(), replies)
+        return Received(whole.toreadonly(), replies)
 
     def _heard(self, count: int) -> int:
         if not count:
@@ -150,6 +152,11 @@ class BookieConnection:
         if isinstance(error, TimeoutError):
             return StoreTimeoutError(f"the bookie said nothing for {self._timeout_s:g} s", key=self.address)
         return StoreUnreachableError(f"the connection to the bookie broke: {_told(error)}", key=self.address)
+
+
+def _buffer(size: int) -> memoryview:
+    made: memoryview = empty(size, np.uint8).data
+    return made
 
 
 def host_and_port(address: str) -> tuple[str, int]:

@@ -11,6 +11,7 @@ from ledgerfs.formats.bookkeeper.digests import Digest
 from ledgerfs.formats.bookkeeper.replies import ReplyCode
 from ledgerfs.formats.bookkeeper.stored_entries import Checked, Fault, check_entries
 from ledgerfs.formats.records import EntryBatch
+from ledgerfs.messages.kernels.arrays import empty
 
 UNREACHABLE = -1
 """Instead of a `ReplyCode`: the bookie did not answer."""
@@ -174,5 +175,7 @@ class Window:
         numbers = self._origin[rows] // len(self.bookies)
         sizes = [len(buffer) for buffer in self._buffers]
         offsets = np.cumsum([0, *sizes])[:-1]
-        joined = b"".join(self._buffers)
-        return memoryview(joined), self._starts[rows] + offsets[numbers]
+        joined = empty(sum(sizes), np.uint8)
+        for start, buffer in zip(offsets.tolist(), self._buffers, strict=True):
+            joined[start : start + len(buffer)] = buffer
+        return joined.data.toreadonly(), self._starts[rows] + offsets[numbers]
