@@ -88,7 +88,7 @@ def test_schemas_in_folders() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(EXAMPLES or 20))
+@pytest.mark.parametrize("seed", range(EXAMPLES or 12))
 def test_living_clusters(seed: int, tmp_path: Path) -> None:
     Walk(seed, tmp_path).run(60)
 
