@@ -42,8 +42,11 @@ class TypedValues:
     @classmethod
     def of(cls, schemas: TopicSchemas, wanted: SchemaInfo | None) -> "TypedValues":
         """Return it with the type that the schemas make; raises `InvalidSchemaError`."""
+        fields = fields_of_each(schemas) if wanted is None else []
+        if wanted is None and not fields and schemas.latest is not None:
+            raise InvalidSchemaError(schemas.latest.schema.unreadable)
         kind = (
-            pa.struct([(name, decoder_of(one.schema).type) for name, one in fields_of_each(schemas)])
+            pa.struct([(name, decoder_of(one.schema).type) for name, one in fields])
             if wanted is None
             else decoder_of(wanted).type
         )

@@ -208,10 +208,13 @@ def _in_order(groups: list[_Group], kind: pa.DataType, length: int) -> pa.Array:
 
 
 def fields_of_each(schemas: TopicSchemas) -> list[tuple[str, SchemaVersion]]:
-    """Return the versions by the names of their fields: ``v0``, ``v0_2`` for the second schema that had the number, ``any``."""
+    """Return the versions by the names of their fields: ``v0``, ``v0_2`` for the second schema that had the number, ``any``.
+
+    Those whose definition is lost have none: no value is read by them.
+    """
     named: dict[str, SchemaVersion] = {}
     for one in schemas.versions:
-        if not one.is_deletion:
+        if not one.is_deletion and not one.schema.unreadable:
             again = sum(other.version == one.version for other in named.values())
             name = "any" if one.version == ANY_VERSION else f"v{one.version}"
             named[name + (f"_{again + 1}" if again else "")] = one

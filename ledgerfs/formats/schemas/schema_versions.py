@@ -113,7 +113,7 @@ class TopicSchemas:
                 one.schema.type,
                 sorted(one.schema.properties.items()),
             )
-            digest.update(repr(said).encode() + one.schema.data + b"\0")
+            digest.update(repr(said).encode() + one.schema.data + one.schema.unreadable.encode() + b"\0")
             found.append(digest.hexdigest())
         return tuple(found)
 
