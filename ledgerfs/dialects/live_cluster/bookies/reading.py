@@ -5,7 +5,7 @@ a striped ledger is asked entry by entry. Nothing here decides what it means tha
 """
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -42,6 +42,13 @@ class Unavailable(Exception):  # noqa: N818  (no error yet: who asked knows what
         self.last = last
 
 
+class _Batch(NamedTuple):
+    """A batch under way: the bookie that is asked, and the first entry."""
+
+    bookie: str
+    first: int
+
+
 class LedgerReading:
     """One pass over entries of a ledger. For one thread.
 
@@ -54,7 +61,7 @@ class LedgerReading:
 
     """
 
-    __slots__ = ("_entry_bytes", "_leases", "_next_id", "_node", "_pool", "_traffic", "_windows")
+    __slots__ = ("_batches", "_entry_bytes", "_leases", "_next_id", "_node", "_pool", "_traffic", "_windows")
 
     def __init__(
         self, pool: BookiePool, leases: Leases, node: "LedgerNode", entry_bytes: int, traffic: Traffic
@@ -64,7 +71,8 @@ class LedgerReading:
         self._node = node
         self._entry_bytes = max(1, entry_bytes) + _STORED_OVERHEAD
         self._traffic = traffic
-        self._windows: dict[int, tuple[Window, bool]] = {}
+        self._windows: dict[int, Window] = {}
+        self._batches: dict[int, _Batch] = {}
         self._next_id = 0
 
     def batches(self, first: int, last: int) -> "Iterator[EntryBatch]":
@@ -88,7 +96,7 @@ class LedgerReading:
         window = Window(first, last, ensemble.bookies, self._node.write_quorum)
         number, self._next_id = self._next_id, self._next_id + 1
         bookie = self._batch_bookie(number, ensemble.bookies) if last > first else None
-        self._windows[number] = (window, bookie is not None)
+        self._windows[number] = window
         if bookie is None or not self._ask_batch(number, window, bookie, first):
             self._ask(window)
         return number
@@ -104,7 +112,7 @@ class LedgerReading:
         count = window.last - first + 1
         if first == window.first:
             window.ask_all_of(bookie)
-        self._windows[number] = (window, True)
+        self._batches[number] = _Batch(bookie, first)
         most = max(_WINDOW_BYTES, count * self._entry_bytes) * 2
         return self._send(bookie, batch_request(self._node.ledger_id, first, number, count, most), 1, count)
 
@@ -129,7 +137,7 @@ class LedgerReading:
         return True
 
     def _collect(self, number: int) -> "EntryBatch":
-        window, _ = self._windows[number]
+        window = self._windows[number]
         while True:
             while (bookie := window.waits_for()) is not None:
                 self._receive(bookie, window)
@@ -142,6 +150,7 @@ class LedgerReading:
                 break
             self._ask(window)
         del self._windows[number]
+        self._batches.pop(number, None)
         batch = window.batch(*found)
         if batch is None or len(batch) < window.last - window.first + 1:
             raise Unavailable(window.lost(), batch, window.last)
@@ -171,7 +180,7 @@ class LedgerReading:
         is_single = is_ours & ~is_batch
         if not is_single.any():
             return
-        for window, _ in list(self._windows.values()):
+        for window in list(self._windows.values()):
             rows = np.flatnonzero(is_single & (replies.entries >= window.first) & (replies.entries <= window.last))
             if rows.size:
                 entries, codes = replies.entries[rows], replies.codes[rows]
@@ -180,33 +189,44 @@ class LedgerReading:
     def _take_batch(self, bookie: str, buffer: memoryview, received: "Received", row: int) -> None:
         """Take a run of entries; what is left of it is asked for again, entry by entry if the bookie gave none."""
         replies = received.replies
-        found = self._windows.get(int(replies.request_ids[row]))
         first, code = int(replies.entries[row]), int(replies.codes[row])
-        if found is None and code != ReplyCode.OK:
-            # A bookie that refuses may not repeat the request's id.
-            found = next((one for one in self._windows.values() if one[0].first <= first <= one[0].last), None)
-        if found is None or not found[0].first <= first <= found[0].last:
+        number = self._batch_of(bookie, first, int(replies.request_ids[row]))
+        if number is None:
             return
-        window = found[0]
+        del self._batches[number]
+        window = self._windows[number]
         if code in {ReplyCode.BAD_REQUEST, ReplyCode.BAD_VERSION}:
             self._pool.note_single(bookie)
         if code == ReplyCode.OK:
             starts, sizes = batch_entries(buffer, int(replies.starts[row]), int(replies.sizes[row]), key=bookie)
-            window.put(buffer, first, starts, sizes)
+            window.put(bookie, buffer, first, starts, sizes)
             following = first + starts.size
             if following > window.last:
                 return
-            if starts.size and self._ask_batch(int(replies.request_ids[row]), window, bookie, following):
+            if starts.size and self._ask_batch(number, window, bookie, following):
                 return
         window.ask_again()
         self._ask(window)
 
+    def _batch_of(self, bookie: str, first: int, request_id: int) -> int | None:
+        """Return the window that a bookie's batch is for; None if it was not asked for that."""
+        asked = _Batch(bookie, first)
+        if self._batches.get(request_id) == asked:
+            return request_id
+        # A bookie that refuses may not repeat the request's id.
+        return next((number for number, one in self._batches.items() if request_id < 0 and one == asked), None)
+
     def _failed(self, bookie: str) -> None:
         """Ask others for what a bookie was asked, which hung up, said nothing, or sent what is no reply."""
-        was_single = self._leases.get(bookie) is None
+        connection = self._leases.get(bookie)
+        # A connection that was kept may have ended long ago, when the bookie was stopped.
+        is_new = connection is not None and not connection.is_used
         self._leases.drop(bookie)
-        for window, is_batch in list(self._windows.values()):
-            if is_batch and not was_single and window.count_of(bookie):
-                # Bookies before 4.17 hang up on a batch.
-                self._pool.note_single(bookie)
+        batches = [number for number, one in self._batches.items() if one.bookie == bookie]
+        if batches and is_new:
+            # Bookies before 4.17 hang up on a batch.
+            self._pool.note_single(bookie)
+        for number in batches:
+            del self._batches[number]
+        for window in list(self._windows.values()):
             window.give_up_on(bookie)
