@@ -259,7 +259,7 @@ class Bucket:
         except InvalidNameError:
             # Ledgers that are no topic's have none: nothing can be saved for such a name.
             versions = ()
-        return TopicSchemas.of(versions)
+        return TopicSchemas.of(versions, are_of_cluster=self._raw_store.cluster is not None)
 
     def warn_of_unplaced(self, managed_ledgers: Iterable[str | None], catalog: Catalog) -> None:
         """Warn (`UnplacedLedgersWarning`) of ledgers that may belong to these topics, once for each catalog and topic.

@@ -133,6 +133,9 @@ def _unknown(topic: str, schemas: TopicSchemas, version: object) -> UnknownSchem
     known = sorted({one.version for one in schemas.versions if not one.is_deletion})
     if known:
         reason = f"no schema of version {version!r} is known; there are {', '.join(map(str, known))}"
+    elif schemas.are_of_cluster:
+        deleted = "; those that it had were deleted" if schemas.versions else ""
+        reason = f"the cluster has no schema of this topic{deleted}"
     elif schemas.versions:
         reason = (
             "the cluster deleted all schemas of this topic before they were saved (ledgerfs schemas save): "

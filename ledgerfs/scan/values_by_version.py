@@ -118,6 +118,8 @@ class ValuesByVersion:
             return (
                 f"the schema that is known as its version {number} was registered after it: the number was used again"
             )
+        if self.schemas.are_of_cluster:
+            return f"its schema, version {number}, is not known: the cluster did not have it when the scan began"
         return f"its schema, version {number}, is not known: save it while the cluster lives (ledgerfs schemas save)"
 
     def _decoded(self, batch: pa.RecordBatch, rows: Int64, place: int) -> "_Group":

@@ -518,6 +518,19 @@ class LiveCluster:
             self._set(path, build_locator(before))
             return version
 
+    def schema_ledgers(self, topic: str) -> list[int]:
+        """Return the ledgers of the versions of a topic's schema, in their order."""
+        return [one.position.ledger_id for one in self._schemas[locator_path(topic)]]
+
+    def delete_schemas(self, topic: str) -> None:
+        """Delete the schemas of a topic by force: the locator, then the ledgers. The next version is 0 again."""
+        with self._changes:
+            gone = self.schema_ledgers(topic)
+            self.zookeeper.delete(self.chroot + locator_path(topic))
+            del self._schemas[locator_path(topic)]
+            for one in gone:
+                self.delete_from_bookkeeper(one, flag=False)
+
     def put_schemas(self, path: str, locator: bytes, entries: Mapping[tuple[int, int], bytes]) -> None:
         """Put a locator of another cluster, and the entries that it names, as (ledger, entry): of each ledger the first one alone."""
         with self._changes:

@@ -45,8 +45,8 @@ class ClusterSchemas:
     """`ledgerfs.schemas.schema_store.SchemaStore` of a living cluster. Each call asks the cluster anew.
 
     All methods raise `CorruptMetadataError` (a locator that is none), `StaleObjectError` (schemas that change again and again while they
-    are read) and the errors of ZooKeeper and bookies: `StoreUnreachableError`, `AccessDeniedError`. Of a version whose entry is lost nothing
-    is known but its number, and why.
+    are read) and the errors of ZooKeeper and bookies: `StoreUnreachableError`, `AccessDeniedError`. Of a version whose entry is lost
+    nothing is known but its number, and why.
     """
 
     __slots__ = ("_access",)
