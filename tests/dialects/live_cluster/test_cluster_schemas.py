@@ -104,7 +104,7 @@ def test_versions_that_were_deleted_softly_are_read(live: Bucket, golden_typed: 
         rows = np.flatnonzero(said.versions == number)
         expected, reasons = said.decode(decoder_of(info), rows)
         assert rows.size > 30
-        assert not reasons.any()
+        assert not (reasons > 0).any()
         assert plain(pc.struct_field(values, f"v{number}").take(pa.array(rows))) == plain(expected)
 
 
