@@ -16,7 +16,6 @@ from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode
 from ledgerfs.formats.bookkeeper.requests import NEWEST
 from ledgerfs.storage.traffic import Traffic
 
-
 _TOGETHER = 64
 """Entries behind the confirmed ones that are asked for together."""
 

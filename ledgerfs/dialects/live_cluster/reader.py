@@ -5,7 +5,7 @@ Where a ledger is, is asked when reading begins, not known from the listing: off
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from ledgerfs.errors import EntryRangeError, LedgerfsError, NotFoundError, Stale
 from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import Cuts, Entry, Glance, LedgerReader, OnDamage, Origin, Span, Stream
+from ledgerfs.storage.reading_threads import FILESYSTEM_THREADS
 
 if TYPE_CHECKING:
     from ledgerfs.errors import CorruptLedgerError
@@ -123,6 +124,14 @@ class LiveReader:
                     on_failure(found.place, error)
             else:
                 return
+
+    def expect(self) -> None:
+        """Look where the ledger is, which its first read then knows."""
+        try:
+            self._find(Attempts())
+        except LedgerfsError:
+            # Raised again when it is read.
+            return
 
     def glance(self, entry: int, size: int) -> Glance:
         """Return the first ``size`` bytes of an entry, which comes whole."""
@@ -247,8 +256,10 @@ class _Told:
 
 
 def stream_live(spans: Sequence[Span]) -> "Iterator[tuple[int, EntryBatch]]":
-    """Read spans of ledgers one after the other (`ledgerfs.ledgers.reader.Stream`)."""
+    """Read spans of ledgers one after the other (`ledgerfs.ledgers.reader.Stream`); the next one is looked for meanwhile."""
     for number, span in enumerate(spans):
+        for following in spans[number + 1 : number + 2]:
+            FILESYSTEM_THREADS.start(cast("LiveReader", following.ledger).expect)
         for batch in span.ledger.batches(span.first, span.last, span.on_damage):
             yield number, batch
 

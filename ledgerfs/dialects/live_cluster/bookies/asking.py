@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -105,7 +106,11 @@ class _Asking:
             for bookie in sent:
                 if not self._take(bookie, parts[bookie]):
                     again += parts[bookie]
-        busy = [one for one in sum(by_bookie.values(), []) if self._told[one].code == ReplyCode.TOO_MANY_REQUESTS]
+        busy = [
+            one
+            for one in chain.from_iterable(by_bookie.values())
+            if self._told[one].code == ReplyCode.TOO_MANY_REQUESTS
+        ]
         return sorted({*again, *busy})
 
     def _send(self, bookie: str, numbers: Sequence[int]) -> bool:

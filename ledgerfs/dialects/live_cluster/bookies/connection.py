@@ -155,7 +155,8 @@ class BookieConnection:
 
 
 def _buffer(size: int) -> memoryview:
-    return memoryview(empty(size, np.uint8))
+    made: memoryview = empty(size, np.uint8).data
+    return made
 
 
 def host_and_port(address: str) -> tuple[str, int]:

@@ -5,6 +5,7 @@ a striped ledger is asked entry by entry. Nothing here decides what it means tha
 """
 
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -32,14 +33,21 @@ _STORED_OVERHEAD = 64
 """Bytes that an entry has in a reply besides its payload."""
 
 
-class Unavailable(Exception):  # noqa: N818  (no error yet: who asked knows what it means)
-    """Entries that no replica gives, ascending, each with what its bookies said; and what came of the window besides them."""
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """A window of which no replica gives some entries: what that means, its ledger's metadata tells.
 
-    def __init__(self, entries: "list[tuple[int, list[Refusal]]]", rest: "EntryBatch | None", last: int) -> None:
-        super().__init__(entries)
-        self.entries = entries
-        self.rest = rest
-        self.last = last
+    Attributes
+    ----------
+    entries
+        The entries that are lacking, ascending, each with what its bookies said.
+    rest
+        What came of the window; None if nothing did.
+
+    """
+
+    entries: "list[tuple[int, list[Refusal]]]"
+    rest: "EntryBatch | None"
 
 
 class _Batch(NamedTuple):
@@ -75,15 +83,18 @@ class LedgerReading:
         self._batches: dict[int, _Batch] = {}
         self._next_id = 0
 
-    def batches(self, first: int, last: int) -> "Iterator[EntryBatch]":
-        """Yield the entries ``first`` to ``last``, in whole windows; raises `Unavailable` at the first window that lacks some."""
+    def windows(self, first: int, last: int) -> "Iterator[EntryBatch | Lack]":
+        """Yield the entries ``first`` to ``last``, window by window, up to the first that lacks some."""
         waiting: deque[int] = deque()
         while waiting or first <= last:
             while first <= last and len(waiting) < _MOST_AHEAD:
                 end = self._end_of_window(first, last)
                 waiting.append(self._begin(first, end))
                 first = end + 1
-            yield self._collect(waiting.popleft())
+            found = self._collect(waiting.popleft())
+            yield found
+            if isinstance(found, Lack):
+                return
 
     def _end_of_window(self, first: int, last: int) -> int:
         count = min(_MOST_ENTRIES, max(1, _WINDOW_BYTES // self._entry_bytes))
@@ -136,7 +147,7 @@ class LedgerReading:
         self._traffic.count(requests=1, bytes_asked=entries * self._entry_bytes)
         return True
 
-    def _collect(self, number: int) -> "EntryBatch":
+    def _collect(self, number: int) -> "EntryBatch | Lack":
         window = self._windows[number]
         while True:
             while (bookie := window.waits_for()) is not None:
@@ -153,7 +164,7 @@ class LedgerReading:
         self._batches.pop(number, None)
         batch = window.batch(*found)
         if batch is None or len(batch) < window.last - window.first + 1:
-            raise Unavailable(window.lost(), batch, window.last)
+            return Lack(window.lost(), batch)
         self._traffic.count(bytes_used=int(batch.lengths.sum()))
         return batch
 
