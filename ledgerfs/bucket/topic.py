@@ -297,9 +297,10 @@ class Topic:
         )  # fmt: skip
 
     def schema_versions(self) -> "tuple[SchemaVersion, ...]":
-        """Return the versions of the topic's schema that are saved in the bucket, or given by hand, in the order of their registration.
+        """Return the versions of the topic's schema, in the order of their registration.
 
-        Raises as `ledgerfs.schemas.saved_schemas.SavedSchemas.versions`.
+        They are those that are saved in the bucket, or given by hand; of a living cluster all that it has, also those that were deleted
+        softly. Raises as `ledgerfs.bucket.known_schemas.KnownSchemas.versions`.
         """
         return self.bucket.schemas_of(self.name).versions
 

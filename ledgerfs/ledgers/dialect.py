@@ -7,6 +7,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
 from ledgerfs.cache.learned_offsets import LearnedOffsets
+from ledgerfs.formats.schemas.schema_info import SchemaVersion
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import Table
 from ledgerfs.ledgers.findings import Finding
@@ -185,6 +186,17 @@ class Dialect(Protocol):
 
     def remarks(self, catalog: Catalog) -> Iterable[Finding]:
         """Yield remarks on the bucket, after all ledgers were read in full."""
+        ...
+
+    def schema_versions(self, topic: str) -> tuple[SchemaVersion, ...]:
+        """Return what the place itself knows of a topic's schema, ascending by number: all versions, read anew; none for buckets.
+
+        Raises `InvalidNameError` for what cannot have any, and the errors of the place.
+        """
+        ...
+
+    def schema_topics(self) -> Sequence[str]:
+        """Return the names of the topics of which `schema_versions` returns any, sorted."""
         ...
 
     @property

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.dialects.live_cluster.access import ClusterAccess
+from ledgerfs.dialects.live_cluster.cluster_schemas import ClusterSchemas
 from ledgerfs.dialects.live_cluster.columns import NUMBER
 from ledgerfs.dialects.live_cluster.listed_ledgers import ListedLedgers
 from ledgerfs.dialects.live_cluster.reader import LiveReader
 from ledgerfs.dialects.live_cluster.topics import listed_topics, managed_ledger_names
 from ledgerfs.errors import InvalidOptionError
+from ledgerfs.formats.schemas.schema_info import SchemaVersion
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialect import FoundLedgers, Names, OpenLedger, Progress, RepairRequest
 from ledgerfs.ledgers.findings import Finding
@@ -111,6 +113,14 @@ class LiveCluster:
     def remarks(self, catalog: Catalog) -> list[Finding]:  # noqa: ARG002
         """Say nothing more."""
         return []
+
+    def schema_versions(self, topic: str) -> tuple[SchemaVersion, ...]:
+        """Return all versions that the cluster has, those that are deleted softly among them; raises as `ClusterSchemas.versions`."""
+        return ClusterSchemas(self._access).versions(topic)
+
+    def schema_topics(self) -> list[str]:
+        """Return the topics that have schemas; raises as `ClusterSchemas.topics`."""
+        return ClusterSchemas(self._access).topics()
 
     def repairs(self, request: RepairRequest) -> Iterator[Repair]:  # noqa: ARG002
         """Yield nothing: a living cluster is not changed."""

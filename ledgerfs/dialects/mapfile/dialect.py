@@ -27,6 +27,7 @@ from ledgerfs.errors import (
     LedgerfsError,
     StoreError,
 )
+from ledgerfs.formats.schemas.schema_info import SchemaVersion
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import LEDGER, Table, origin_columns, uuid_from_halves, uuid_halves
 from ledgerfs.ledgers.dialect import FoundLedgers, Names, OpenLedger, Progress, RepairRequest
@@ -124,6 +125,14 @@ class MapFiles:
 
     def remarks(self, catalog: Catalog) -> list[Finding]:  # noqa: ARG002
         """Say nothing more."""
+        return []
+
+    def schema_versions(self, topic: str) -> tuple[SchemaVersion, ...]:  # noqa: ARG002
+        """Return none: what is saved beside a bucket is no dialect's."""
+        return ()
+
+    def schema_topics(self) -> list[str]:
+        """Return none."""
         return []
 
     def repairs(self, request: RepairRequest) -> Iterator[Repair]:  # noqa: ARG002
