@@ -33,10 +33,12 @@ class ListedLedgers:
     ----------
     empty
         Ids of ledgers without an entry that can be read.
+    growing
+        The metadata of the ledgers that are still written, by id.
 
     """
 
-    __slots__ = ("_access", "_names", "_open", "_place", "_rows", "empty")
+    __slots__ = ("_access", "_names", "_open", "_place", "_rows", "empty", "growing")
 
     def __init__(self, access: ClusterAccess, names: Names, place: int) -> None:
         self._access = access
@@ -45,6 +47,7 @@ class ListedLedgers:
         self._rows: list[tuple[Any, ...]] = []
         self._open: list[_Open] = []
         self.empty: set[int] = set()
+        self.growing: dict[int, LedgerNode] = {}
 
     def take(self, topic: ListedTopic) -> None:
         """Take the ledgers of a topic; that with the greatest id is the one whose end is to be found, unless it is offloaded."""
@@ -88,6 +91,7 @@ class ListedLedgers:
                 self._add(one.topic, one.info, ledger.last_entry + 1, ledger.length)
             else:
                 growing.append((one, ledger))
+                self.growing[ledger.ledger_id] = ledger
         self._find_growing(growing, progress)
         return gone
 
