@@ -122,7 +122,7 @@ class TopicTail:
         table = found.table()
         refs = [ref_of_row(row, self._name, place) for row in table[is_sound(table)]]
         wanted = {ref.ledger_id: ref for ref in refs if ref.ledger_id >= since.ledger_id}
-        empty = {one for one in found.empty if one >= since.ledger_id}
+        empty = {one for one in found.remains().empty if one >= since.ledger_id}
         listed = {one: _Seen(ref.last_entry, found.growing.get(one)) for one, ref in wanted.items()}
         listed |= {one: _Seen(-1, found.growing.get(one)) for one in empty}
         # Of a topic that changed meanwhile, only what is still listed counts: the rest shows in the next list.

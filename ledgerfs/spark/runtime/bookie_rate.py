@@ -13,8 +13,8 @@ _SCHEME, _OPTION = "pulsar+zk://", "bookie_rate"
 def with_share(storage: Storage, rate: int | None, tasks: int) -> Storage:
     """Return the storage for one of ``tasks`` tasks that may run at once, which together read ``rate`` bytes a second of each bookie.
 
-    Without a rate it is `DEFAULT_BOOKIE_RATE`, unless the user has given what each process may read (``bookie_rate``). Buckets have no bookies:
-    their storage is returned as it is.
+    Without a rate it is `DEFAULT_BOOKIE_RATE`, unless the user has given what each process may read (``bookie_rate``). Buckets
+    have no bookies: their storage is returned as it is.
     """
     is_cluster = storage.url.startswith(_SCHEME)
     if not is_cluster or (rate is None and _OPTION in storage.options):
