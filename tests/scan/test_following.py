@@ -429,8 +429,17 @@ def test_a_bucket_cannot_be_followed(golden_url: str) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"start": "now"}, {"start": None}, {"start": 1.5}, {"start": "earliest", "after": "1:2"}, {"after": "x"}]
-    + [{"poll_s": -1}, {"patience_s": True}, {"transactions": "some"}, {"columns": ("nothing",)}],
+    [
+        {"start": "now"},
+        {"start": None},
+        {"start": 1.5},
+        {"start": "earliest", "after": "1:2"},
+        {"after": "x"},
+        {"poll_s": -1},
+        {"patience_s": True},
+        {"transactions": "some"},
+        {"columns": ("nothing",)},
+    ],
 )
 def test_options_that_mean_nothing_are_refused(cluster: LiveCluster, options: dict[str, Any]) -> None:
     cluster.write_ledger(TOPIC, messages(5))
@@ -450,9 +459,9 @@ def test_a_closed_iterator_ends(cluster: LiveCluster) -> None:
 def test_the_command_goes_on_until_ctrl_c(cluster: LiveCluster) -> None:
     cluster.write_ledger(TOPIC, messages(5))
     with _command(cluster, "--from", "earliest", "--columns", "value", "--json") as process:
-        assert [_line(process) for _ in range(4)] == [f'{{"value":"{_base64(f"m{i}")}"}}' for i in range(4)]
+        assert [_line(process) for _ in range(4)] == [f'{{"value":"m{i}"}}' for i in range(4)]
         cluster.publish(TOPIC, messages(1, "new"))
-        assert _line(process) == f'{{"value":"{_base64("m4")}"}}'
+        assert _line(process) == '{"value":"m4"}'
         process.send_signal(signal.SIGINT)
         rest, said = process.communicate(timeout=60)
     assert (rest, said, process.returncode) == (b"", b"interrupted\n", 130)
@@ -488,9 +497,3 @@ def _command(cluster: LiveCluster, *options: str) -> "subprocess.Popen[bytes]":
 def _line(process: "subprocess.Popen[bytes]") -> str:
     assert process.stdout is not None
     return process.stdout.readline().decode().strip()
-
-
-def _base64(text: str) -> str:
-    from base64 import b64encode
-
-    return b64encode(text.encode()).decode()
