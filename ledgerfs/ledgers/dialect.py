@@ -15,6 +15,7 @@ from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import LedgerReader, OnRead
 from ledgerfs.ledgers.remains import Remains
 from ledgerfs.ledgers.repairs import Repair
+from ledgerfs.ledgers.tail import Tail
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.objects import ObjectStat
 
@@ -174,6 +175,10 @@ class Dialect(Protocol):
 
     def open_ledger(self, ref: LedgerRef, offsets: LearnedOffsets | None = None) -> LedgerReader:
         """Return a reader, which uses the known offsets and adds to them; it sends no request before it is used."""
+        ...
+
+    def tail(self, managed_ledger: str | None) -> Tail | None:
+        """Return what looks at the end of a topic again and again; None if nothing is written there but whole ledgers."""
         ...
 
     def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterable[Finding]:

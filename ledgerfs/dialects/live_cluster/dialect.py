@@ -12,6 +12,7 @@ from ledgerfs.dialects.live_cluster.cluster_schemas import ClusterSchemas
 from ledgerfs.dialects.live_cluster.columns import NUMBER
 from ledgerfs.dialects.live_cluster.listed_ledgers import ListedLedgers
 from ledgerfs.dialects.live_cluster.reader import LiveReader
+from ledgerfs.dialects.live_cluster.tail import TopicTail
 from ledgerfs.dialects.live_cluster.topics import listed_topics, managed_ledger_names
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.schemas.schema_info import SchemaVersion
@@ -98,6 +99,10 @@ class LiveCluster:
     def open_ledger(self, ref: LedgerRef, offsets: LearnedOffsets | None = None) -> LedgerReader:  # noqa: ARG002  (bookies know where entries are)
         """Return a reader of one ledger; nothing is asked before it is needed."""
         return LiveReader(self._access, ref)
+
+    def tail(self, managed_ledger: str | None) -> TopicTail:
+        """Return what looks at the end of a topic."""
+        return TopicTail(self._access, managed_ledger or "")
 
     def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:  # noqa: ARG002
         """Yield nothing: lists tell nothing twice."""

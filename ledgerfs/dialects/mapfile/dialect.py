@@ -112,6 +112,10 @@ class MapFiles:
         """Return a reader of one ledger; nothing is read before it is needed."""
         return MapFileReader(self._store, ref)
 
+    def tail(self, managed_ledger: str | None) -> None:  # noqa: ARG002
+        """Return None: ledgers come whole."""
+        return
+
     def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:  # noqa: ARG002  (the catalog tells all)
         """Yield what was seen while the catalog was made."""
         return check_catalog(catalog)

@@ -117,6 +117,10 @@ class PulsarBlob:
         """Yield rows of `GAP`: missing ledgers of which one object is left."""
         return find_gaps(catalog, now_ms)
 
+    def tail(self, managed_ledger: str | None) -> None:  # noqa: ARG002
+        """Return None: ledgers come whole."""
+        return
+
     def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:
         """Yield findings from listing and indexes alone: objects without a partner, sizes that do not agree."""
         return check_catalog(catalog, cast("Callable[[LedgerRef], PulsarLedgerReader]", open_ledger))
