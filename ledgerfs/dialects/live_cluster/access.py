@@ -53,6 +53,10 @@ class ClusterAccess:
             self._offloaded = OffloadedLedgers(self.reading)
         return self._offloaded
 
+    def expire(self) -> None:
+        """Have the cluster listed again when it is next used: it has changed."""
+        self._store.expire()
+
     def path_of(self, ledger_id: int) -> str:
         """Return where the metadata of a ledger is."""
         return ledger_path(ledger_id, self.reading.ledgers_path)

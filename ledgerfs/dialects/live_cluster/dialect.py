@@ -11,7 +11,6 @@ from ledgerfs.dialects.live_cluster.access import ClusterAccess
 from ledgerfs.dialects.live_cluster.columns import NUMBER
 from ledgerfs.dialects.live_cluster.listed_ledgers import ListedLedgers
 from ledgerfs.dialects.live_cluster.reader import LiveReader
-from ledgerfs.dialects.live_cluster.remains import LiveRemains
 from ledgerfs.dialects.live_cluster.topics import listed_topics, managed_ledger_names
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.ledgers.catalog import Catalog
@@ -82,7 +81,7 @@ class LiveCluster:
         for topic in listed_topics(nodes, managed_ledger_names(nodes), progress):
             found.take(topic)
         found.find_ends(progress)
-        return FoundLedgers(found.table(), LiveRemains(frozenset(found.empty)))
+        return FoundLedgers(found.table(), found.remains())
 
     def completed(self, catalog: Catalog) -> Catalog:
         """Return the catalog as it is."""
