@@ -56,6 +56,7 @@ class SurveyBuilder:
         "_policies",
         "_positions",
         "_schemas",
+        "_told",
         "_topic_rows",
         "_topics",
         "_troubles",
@@ -70,6 +71,7 @@ class SurveyBuilder:
         self._last: dict[int, int] = {}
         self._cursor_rows: dict[str, tuple[int, int]] = {}
         self._positions: dict[int, CursorInfo] = {}
+        self._told: set[str] = set()
         self._ends: dict[int, tuple[LastEnd, int, int]] = {}
         self._words: Interned[str] = Interned()
         self._cursor_names: Interned[str] = Interned()
@@ -94,8 +96,8 @@ class SurveyBuilder:
 
     def stale_cursors(self) -> Iterator[tuple[str, int]]:
         """Yield the paths of cursors whose state is in a ledger, and the ledger; without those of which an answer has come."""
-        for path, (row, ledger_id) in self._cursor_rows.items():
-            if row not in self._positions:
+        for path, (_, ledger_id) in self._cursor_rows.items():
+            if path not in self._told:
                 yield path, ledger_id
 
     def answer(self, answer: Answer) -> None:
@@ -104,7 +106,9 @@ class SurveyBuilder:
             self._troubles.append(answer.trouble)
         if not isinstance(answer, CursorAnswer):
             self._ends[answer.ledger_id] = (answer.end, answer.entries, answer.size)
-        elif answer.entry is not None and answer.path in self._cursor_rows:
+            return
+        self._told.add(answer.path)
+        if answer.entry is not None and answer.path in self._cursor_rows:
             try:
                 state = parse_position_info(answer.entry, key=answer.path)
             except CorruptObjectError as error:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from ledgerfs.dialects.live_cluster.bookies.pool import BookiePool, leases_of, shared_pool
-from ledgerfs.dialects.live_cluster.bookies.reading import LedgerReading, Unavailable
+from ledgerfs.dialects.live_cluster.bookies.reading import Lack, LedgerReading
 from ledgerfs.dialects.live_cluster.open_ledgers import ends_of
 from ledgerfs.dialects.live_cluster.refusals import refusal_error
 from ledgerfs.errors import LedgerfsError
@@ -55,8 +55,9 @@ class NewestEntries:
         try:
             with leases_of(self._pool) as leases:
                 reading = LedgerReading(self._pool, leases, node, _ENTRY_BYTES, self._traffic)
-                return next(bytes(entry) for batch in reading.batches(last, last) for _, entry in batch)
-        except Unavailable as lack:
-            return refusal_error(node.ledger_id, f"entry {last}", lack.entries[0][1])
+                found = next(reading.windows(last, last))
         except LedgerfsError as error:
             return error
+        if isinstance(found, Lack):
+            return refusal_error(node.ledger_id, f"entry {last}", found.entries[0][1])
+        return next(bytes(entry) for _, entry in found)

@@ -64,7 +64,8 @@ except SystemExit as end:
      ["repair", "--help"], ["rm", "--help"], ["count", "--help"], ["head", "--help"], ["export", "--help"], ["import", "--help"],
      ["offload", "--help"], ["spark", "--help"], ["spark", "verify", "--help"], ["schemas", "--help"], ["schemas", "save", "--help"],
      ["schemas", "ls", "--help"], ["schemas", "show", "--help"], ["schemas", "set", "--help"], ["cluster", "--help"],
-     ["cluster", "dump", "--help"], ["cluster", "retention", "--help"], ["cluster", "offloads", "--help"], ["cluster", "cursors", "--help"], ["umount", "--help"]],
+     ["cluster", "dump", "--help"],
+     ["cluster", "retention", "--help"], ["cluster", "offloads", "--help"], ["cluster", "cursors", "--help"], ["umount", "--help"]],
 )  # fmt: skip
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert imported_by(arguments) == set()
@@ -136,7 +137,8 @@ def test_a_shell_completes_commands_and_their_options() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [[name] for name in standing(cli)] + [[group.name, name] for group in (cluster, schemas, spark) for name in standing(group)],
+    [[name] for name in standing(cli)]
+    + [[group.name, name] for group in (cluster, schemas, spark) for name in standing(group)],
     ids=" ".join,
 )
 def test_every_command_is_completed_before_anything_is_opened(path: list[str]) -> None:
