@@ -15,7 +15,7 @@ from ledgerfs.dialects.live_cluster.access import ClusterAccess
 from ledgerfs.dialects.live_cluster.columns import IN_BUCKET, Place, entries_between_cuts
 from ledgerfs.dialects.live_cluster.hot_ledger import HotLedger
 from ledgerfs.dialects.live_cluster.places import BOOKKEEPER, BUCKET, Attempts, Found, places_of
-from ledgerfs.errors import EntryRangeError, LedgerfsError, NotFoundError, StaleObjectError
+from ledgerfs.errors import CorruptMetadataError, EntryRangeError, LedgerfsError, NotFoundError, StaleObjectError
 from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata, LedgerState
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import Cuts, Entry, Glance, LedgerReader, OnDamage, Origin, Span, Stream
@@ -236,7 +236,7 @@ class LiveReader:
         if place == BUCKET and info.context is not None:
             return Found(place, self._access.offloaded.open(info, info.context), others, info)
         hot = HotLedger(self._access, self.ref.ledger_id, max(1, self.ref.length // max(1, self.ref.entries)))
-        hot.node()
+        _require_agreed(info, hot.node(), self.ref.key)
         return Found(place, hot, others, info)
 
     def _asked(self, of_hot: "Callable[[HotLedger], _T]", of_cold: "Callable[[LedgerReader], _T]") -> _T:
@@ -272,6 +272,13 @@ def stream_live(spans: Sequence[Span]) -> "Iterator[tuple[int, EntryBatch]]":
             FILESYSTEM_THREADS.start(cast("LiveReader", following.ledger).expect)
         for batch in span.ledger.batches(span.first, span.last, span.on_damage):
             yield number, batch
+
+
+def _require_agreed(info: "LedgerInfo", node: "LedgerNode", key: str) -> None:
+    """Raise `CorruptMetadataError` if a topic lists fewer or more entries than a closed ledger has: these would be missing in silence."""
+    if info.entries and node.is_closed and info.entries != node.last_entry + 1:
+        reason = f"its topic lists {info.entries:,} entries, BookKeeper's metadata {node.last_entry + 1:,}"
+        raise CorruptMetadataError(reason, key=key)
 
 
 def _metadata_of(node: "LedgerNode") -> LedgerMetadata:

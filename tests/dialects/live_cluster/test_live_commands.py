@@ -51,7 +51,9 @@ def test_looking_around(cluster: LiveCluster, ledgers: list[int]) -> None:
         }
         assert json.loads(output("count", cluster.url, TOPIC, "--json", *told_of(cluster)))[0]["messages"] == 819
         assert json.loads(output("count", cluster.url, "public/default/empty", "--json"))[0]["messages"] == 0
-        assert output("ls", cluster.url, "entries/public/default/orders").split() == [f"{one}.entries" for one in ledgers]
+        assert output("ls", cluster.url, "entries/public/default/orders").split() == [
+            f"{one}.entries" for one in ledgers
+        ]
         assert output("ls", cluster.url, "entries/public/default/empty") == ""
         head = output("head", "-n", "2", cluster.url, TOPIC, *told_of(cluster))
         assert f"{ledgers[0]}:0" in head
@@ -65,10 +67,19 @@ def test_info_tells_of_bookies(cluster: LiveCluster, ledgers: list[int]) -> None
         assert "BookKeeper" in shown
         assert all(one.address in shown for one in cluster.bookies)
         told = json.loads(output("info", cluster.url, str(ledgers[2]), "--json"))
-        assert (told["ledger_metadata"]["state"], told["entries"], told["blocks"], told["objects"]) == ("OPEN", 19, [], {})
+        assert (told["ledger_metadata"]["state"], told["entries"], told["blocks"], told["objects"]) == (
+            "OPEN",
+            19,
+            [],
+            {},
+        )
     bucket = opened(cluster)
     told = bucket.ledger(ledgers[0]).describe()
-    assert (told["where"], told["offload"]["is_complete"], sorted(told["objects"])) == ("bucket", True, ["data", "index"])
+    assert (told["where"], told["offload"]["is_complete"], sorted(told["objects"])) == (
+        "bucket",
+        True,
+        ["data", "index"],
+    )
 
 
 def test_verify_names_what_is_lost_and_what_only_one_place_has(cluster: LiveCluster, ledgers: list[int]) -> None:
@@ -92,7 +103,9 @@ def test_verify_names_what_is_lost_and_what_only_one_place_has(cluster: LiveClus
     lost = cluster.write_ledger("public/default/lost", messages(5))
     cluster.delete_from_bookkeeper(lost)
     report = verify(opened(cluster))
-    assert ("lost-ledger" in {one.kind for one in report.findings}) or any(one.ledger_id == lost for one in report.findings)
+    assert ("lost-ledger" in {one.kind for one in report.findings}) or any(
+        one.ledger_id == lost for one in report.findings
+    )
 
 
 def test_an_export_goes_on_where_it_was(cluster: LiveCluster, ledgers: list[int], tmp_path: Path) -> None:

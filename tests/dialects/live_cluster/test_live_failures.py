@@ -8,9 +8,16 @@ from pathlib import Path
 import pytest
 
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.errors import AccessDeniedError, CorruptLedgerError, LedgerfsError, StoreUnreachableError
+from ledgerfs.errors import (
+    AccessDeniedError,
+    CorruptLedgerError,
+    CorruptMetadataError,
+    LedgerfsError,
+    StoreUnreachableError,
+)
 from ledgerfs.formats.bookkeeper.digests import Digest
 from ledgerfs.formats.bookkeeper.ledger_metadata import DigestType
+from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.bookkeeper.stored_entries import build_stored_entry
 from tests.support.bookies import BookieServer
 from tests.support.live_clusters import TOPIC, LiveCluster, messages
@@ -403,3 +410,55 @@ def test_a_ledger_whose_bookies_moved_after_it_was_opened(tmp_path: Path) -> Non
                 one.kill()
 
         read_with(cluster, bucket, 1, move)
+
+
+# ZooKeeper.
+
+
+def test_a_zookeeper_that_goes_is_told_in_bounded_time(cluster: LiveCluster) -> None:
+    filled(cluster, 50)
+    bucket = opened(cluster, timeout_s=0.3)
+    assert bucket.topics()
+    cluster.zookeeper.refuse()
+    began = time.monotonic()
+    with pytest.raises(StoreUnreachableError, match="no ZooKeeper server answered"):
+        entries_of(bucket)
+    assert time.monotonic() - began < 10
+    cluster.zookeeper.listen()
+    assert entries_of(bucket) == cluster.entries_of(TOPIC)
+
+
+def test_a_zookeeper_that_breaks_connections_is_asked_again(cluster: LiveCluster) -> None:
+    filled(cluster, 50)
+    bucket = opened(cluster)
+    for after in range(4):
+        cluster.zookeeper.drop_after = after
+        bucket.refresh()
+        assert entries_of(bucket) == cluster.entries_of(TOPIC)
+
+
+@pytest.mark.parametrize("hidden", ["/managed-ledgers/public/default/persistent/orders", "ledger"])
+def test_nodes_that_we_may_not_see(cluster: LiveCluster, hidden: str) -> None:
+    ledger_id = filled(cluster, 50)
+    cluster.zookeeper.no_auth(ledger_path(ledger_id) if hidden == "ledger" else hidden)
+    with pytest.raises(AccessDeniedError):
+        entries_of(opened(cluster))
+
+
+@pytest.mark.parametrize("node", ["list", "ledger"])
+@pytest.mark.parametrize("data", [b"\xff\xff", b"BookieMetadataFormatVersion\t3\n\x05abc", b"Gx\0\0"])
+def test_nodes_that_are_damaged(cluster: LiveCluster, node: str, data: bytes) -> None:
+    ledger_id = filled(cluster, 50)
+    path = ledger_path(ledger_id) if node == "ledger" else "/managed-ledgers/public/default/persistent/orders"
+    cluster.zookeeper.set(path, data)
+    with pytest.raises(CorruptMetadataError, match=path):
+        entries_of(opened(cluster))
+
+
+def test_bytes_a_second_of_each_bookie_are_limited(cluster: LiveCluster) -> None:
+    filled(cluster, 100, 20_000, ensemble=1, write_quorum=1, ack_quorum=1)
+    bucket = opened(cluster, bookie_rate=2e6)
+    assert bucket.topics()
+    began = time.monotonic()
+    assert entries_of(bucket) == cluster.entries_of(TOPIC)
+    assert time.monotonic() - began > 0.5

@@ -12,6 +12,7 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import (
     CorruptIndexError,
     CorruptLedgerError,
+    CorruptMetadataError,
     LedgerfsError,
     NotFoundError,
     StaleObjectError,
@@ -427,9 +428,15 @@ def test_a_broker_that_rolls_over_and_offloads_while_topics_are_read(cluster: Li
     assert entries_of(opened(cluster)) == cluster.entries_of(TOPIC) == written
 
 
-def test_a_list_that_is_no_list(cluster: LiveCluster, ledgers: list[int]) -> None:
+@pytest.mark.parametrize("entries", [COUNT - 1, COUNT + 1])
+def test_a_list_that_contradicts_bookkeeper(cluster: LiveCluster, ledgers: list[int], entries: int) -> None:
+    cluster.change_ledger(TOPIC, ledgers[1], lambda info: replace(info, entries=entries))
+    with pytest.raises(CorruptMetadataError, match=f"its topic lists {entries} entries, BookKeeper's metadata {COUNT}"):
+        entries_of(opened(cluster))
+
+
+def test_a_listed_ledger_that_never_was(cluster: LiveCluster, ledgers: list[int]) -> None:
     cluster.change_list(TOPIC, lambda info: replace(info, ledgers=(*info.ledgers, LedgerInfo(9999, 3, 30, 1))))
-    bucket = opened(cluster)
     with pytest.raises(LedgerfsError, match="9999"):
-        values_of(bucket)
+        values_of(opened(cluster))
     assert ledgers

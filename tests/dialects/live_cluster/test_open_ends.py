@@ -312,3 +312,10 @@ def test_a_last_ledger_that_bookkeeper_does_not_have_is_told(cluster: LiveCluste
     assert len(values_of(bucket, on_corrupt="skip")) == 50
     with pytest.raises((NotFoundError, MissingLedgerError)):
         bucket.ledger(lost)
+
+
+def test_a_topic_that_is_just_made(cluster: LiveCluster) -> None:
+    cluster.zookeeper.set("/managed-ledgers/public/default/persistent/new", b"")
+    bucket = opened(cluster)
+    assert [(one.name, one.ledgers) for one in bucket.topics()] == [("persistent://public/default/new", 0)]
+    assert values_of(bucket, "public/default/new") == []
