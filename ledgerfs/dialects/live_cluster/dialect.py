@@ -18,7 +18,7 @@ from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.schemas.schema_info import SchemaVersion
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialect import FoundLedgers, Names, OpenLedger, Progress, RepairRequest
-from ledgerfs.ledgers.findings import Finding
+from ledgerfs.ledgers.findings import Finding, Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.missing_ledgers import GapKind
 from ledgerfs.ledgers.reader import LedgerReader, OnRead
@@ -105,8 +105,11 @@ class LiveCluster:
         return TopicTail(self._access, managed_ledger or "")
 
     def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:  # noqa: ARG002
-        """Yield nothing: lists tell nothing twice."""
-        return iter(())
+        """Yield the ledgers that topics list as the last one, and that are gone."""
+        reason = "the topic lists this ledger, it is not offloaded, and BookKeeper does not have it: its entries are lost"
+        for row in catalog.lost[catalog.lost["dialect"] == NUMBER]:
+            ref = catalog.ref_of(row)
+            yield Finding(Severity.DAMAGE, "lost-ledger", reason, ref.key, None, ref.ledger_id, ref.topic)
 
     def check_ledger(self, ledger: LedgerReader, on_read: OnRead, digest: "blake2b | None" = None) -> "LiveCheck":
         """Read every entry of a ledger, from where it is read."""
