@@ -66,6 +66,12 @@ class Admin:
         found: list[dict[str, Any]] = self.call("GET", f"{_path(topic)}/internalStats")["ledgers"]
         return found
 
+    def trim(self, topic: str) -> int:
+        """Have the broker delete what is past its retention; return the first ledger that is left, so far."""
+        self.call("POST", f"{_path(topic)}/trim")
+        first: int = self.ledgers(topic)[0]["ledgerId"]
+        return first
+
     def offload(self, topic: str) -> list[int]:
         """Offload all ledgers but the open one; return their ids."""
         *closed, current = self.ledgers(topic)

@@ -1,8 +1,9 @@
-"""A real Pulsar on loopback: ZooKeeper, one bookie, one broker; its bucket is on an S3 server that can be exchanged."""
+"""A real Pulsar on loopback: ZooKeeper, bookies, one broker; its bucket is on an S3 server that can be exchanged."""
 
 import re
 import subprocess
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -60,20 +61,52 @@ def java_command(main: str, *arguments: str, heap: str, quiet: bool = False, cla
 
 @dataclass
 class Cluster:
-    """The servers; all that they write is below ``folder``."""
+    """The servers; all that they write is below ``folder``.
+
+    Attributes
+    ----------
+    bookie_ids
+        What each bookie is called in metadata, of which there are as many; a name that is an address need not be where it listens. One
+        bookie with its own address by default.
+    settings
+        {"broker", "bookie", "zookeeper": settings besides those in ``conf/``}.
+
+    """
 
     folder: Path
     processes: Processes
-    _ports: list[int] = field(default_factory=lambda: free_ports(4))
+    bookie_ids: Sequence[str] = ()
+    settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    _ports: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._ports = free_ports(3 + self.bookies)
+
+    @property
+    def bookies(self) -> int:
+        """How many bookies there are."""
+        return max(1, len(self.bookie_ids))
 
     def start(self, s3: S3Server) -> None:
         """Start an empty cluster whose bucket is that of ``s3``."""
-        for name in ("conf", "zookeeper", "journal", "ledgers"):
+        for name in ("conf", "zookeeper"):
             (self.folder / name).mkdir(parents=True)
         self._start_zookeeper()
         self._initialize()
-        self._start_bookie()
+        for number in range(self.bookies):
+            self._launch_bookie(number)
+        for number in range(self.bookies):
+            self.processes.wait_for(f"bookie{number}", self.bookie_port(number))
         self.start_broker(s3)
+
+    def start_bookie(self, number: int) -> None:
+        """Start a bookie that was ended, with what is on its disk."""
+        self._launch_bookie(number)
+        self.processes.wait_for(f"bookie{number}", self.bookie_port(number))
+
+    def bookie_port(self, number: int) -> int:
+        """Return where a bookie listens."""
+        return self._ports[3 + number]
 
     def start_broker(self, s3: S3Server) -> None:
         """Start a broker, with nothing in its caches."""
@@ -157,23 +190,29 @@ class Cluster:
         with self.processes.log("initialize").open("ab") as log:
             subprocess.run([*LEASH, *command], check=True, stdout=log, stderr=log, timeout=120)
 
-    def _start_bookie(self) -> None:
-        settings = self._settings(
-            "bookie",
-            {
-                "bookiePort": self._ports[3],
-                "metadataServiceUri": f"metadata-store:zk:{self.zookeeper}",
-                "journalDirectories": self.folder / "journal",
-                "ledgerDirectories": self.folder / "ledgers",
-            },
+    def _launch_bookie(self, number: int) -> None:
+        name = f"bookie{number}"
+        folders = {
+            "journalDirectories": self.folder / name / "journal",
+            "ledgerDirectories": self.folder / name / "ledgers",
+        }
+        for folder in folders.values():
+            folder.mkdir(parents=True, exist_ok=True)
+        named = {"bookieId": self.bookie_ids[number]} if self.bookie_ids else {}
+        place = {
+            "bookiePort": self.bookie_port(number),
+            "metadataServiceUri": f"metadata-store:zk:{self.zookeeper}",
+        }
+        settings = self._settings("bookie", place | folders | named, name)
+        heap = "768m" if self.bookies == 1 else "384m"
+        self.processes.launch(
+            name, java_command("org.apache.bookkeeper.server.Main", "--conf", settings, heap=heap), {}
         )
-        command = java_command("org.apache.bookkeeper.server.Main", "--conf", settings, heap="768m")
-        self.processes.start("bookie", command, {}, self._ports[3])
 
-    def _settings(self, name: str, of_this_run: dict[str, object]) -> str:
-        path = self.folder / "conf" / f"{name}.conf"
-        lines = "".join(f"{key}={value}\n" for key, value in of_this_run.items())
-        path.write_text((machine.HERE / "conf" / f"{name}.conf").read_text() + lines)
+    def _settings(self, kind: str, of_this_run: dict[str, object], name: str | None = None) -> str:
+        path = self.folder / "conf" / f"{name or kind}.conf"
+        lines = "".join(f"{key}={value}\n" for key, value in {**of_this_run, **self.settings.get(kind, {})}.items())
+        path.write_text((machine.HERE / "conf" / f"{kind}.conf").read_text() + lines)
         return str(path)
 
 

@@ -12,7 +12,7 @@ from interop import machine
 from interop.cluster import Cluster
 from interop.comparison import in_the_same_words
 from interop.java_client import JavaClient, Lines
-from interop.keys import make_key_pair
+from interop.keys import KeyPair, make_key_pair
 from interop.processes import Processes
 from interop.s3_server import S3Server
 from interop.stages import stage, table
@@ -67,10 +67,22 @@ def cluster(folder: Path, processes: Processes, original: S3Server) -> Cluster:
 
 
 @pytest.fixture(scope="session")
-def java(folder: Path, cluster: Cluster) -> JavaClient:
-    """The Java client, with the keys of the encrypted topics."""
-    classes = machine.compiled_clients(folder / "classes")
-    return JavaClient(cluster, classes, make_key_pair(folder / "keys"))
+def classes(folder: Path) -> Path:
+    """Our programs in Java, compiled."""
+    machine.require_commands()
+    return machine.compiled_clients(folder / "classes")
+
+
+@pytest.fixture(scope="session")
+def keys(folder: Path) -> KeyPair:
+    """The keys of the encrypted topics."""
+    return make_key_pair(folder / "keys")
+
+
+@pytest.fixture(scope="session")
+def java(cluster: Cluster, classes: Path, keys: KeyPair) -> JavaClient:
+    """The Java client."""
+    return JavaClient(cluster, classes, keys)
 
 
 @pytest.fixture(scope="session")

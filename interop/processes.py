@@ -28,7 +28,12 @@ class Processes:
     def start(
         self, name: str, command: Sequence[str], environment: Mapping[str, str], port: int, seconds: float = 90
     ) -> None:
-        """Start a server and wait until it listens on ``port``.
+        """Start a server and wait until it listens on ``port``."""
+        self.launch(name, command, environment)
+        self.wait_for(name, port, seconds)
+
+    def launch(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Start a server without waiting for it; only the main thread may, whose end the leash goes by.
 
         It has a session of its own, so that Ctrl-C leaves it to ``stop_all``.
         """
@@ -42,7 +47,6 @@ class Processes:
                 cwd=self.folder,
                 start_new_session=True,
             )
-        self._wait_for(name, port, seconds)
 
     def stop(self, name: str, seconds: float = 30) -> None:
         """Ask a server to end; insist after ``seconds``."""
@@ -56,6 +60,12 @@ class Processes:
             process.kill()
             process.wait()
 
+    def kill(self, name: str) -> None:
+        """End a server as a crash does."""
+        process = self._running.pop(name)
+        process.kill()
+        process.wait()
+
     def stop_all(self) -> None:
         """End all at once; nobody waits for what they still have to say."""
         for process in self._running.values():
@@ -68,7 +78,8 @@ class Processes:
         """Return where a server's output goes."""
         return self.folder / f"{name}.log"
 
-    def _wait_for(self, name: str, port: int, seconds: float) -> None:
+    def wait_for(self, name: str, port: int, seconds: float = 90) -> None:
+        """Wait until a server listens on ``port``; raises `ServerFailedError` if it ends, or does not."""
         end = time.monotonic() + seconds
         while not _listens(port):
             if self._running[name].poll() is not None or time.monotonic() > end:

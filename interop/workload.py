@@ -28,22 +28,19 @@ class Workload:
 
 def make_workload(cluster: Cluster, java: JavaClient) -> Workload:
     """Produce, offload, and let BookKeeper's copies be deleted."""
-    _prepare(cluster)
-    python = PythonClient(cluster.service_url, NAMESPACE, java.keys)
+    prepare(cluster)
     for round_number in range(ROUNDS):
         with stage("produce"):
-            java.produce(NAMESPACE, OLD_NAMESPACE, seed=SEED, round_number=round_number)
-            python.produce(seed=SEED, round_number=round_number)
-            for topic in _topics(cluster):
-                cluster.admin.unload(topic)
+            produce(cluster, java, round_number)
     with stage("offload"):
-        ledgers = {topic: cluster.admin.offload(topic) for topic in _topics(cluster)}
+        ledgers = {topic: cluster.admin.offload(topic) for topic in topics(cluster)}
     with stage("delete from BookKeeper"):
         cluster.wait_until_deleted_from_bookkeeper({ledger for ids in ledgers.values() for ledger in ids})
     return Workload(ledgers)
 
 
-def _prepare(cluster: Cluster) -> None:
+def prepare(cluster: Cluster) -> None:
+    """Make namespaces, and the partitioned topic."""
     admin = cluster.admin
     admin.call("PUT", "v2/tenants/public", {"allowedClusters": ["interop"], "adminRoles": []}, accept=(409,))
     admin.make_namespace(NAMESPACE)
@@ -51,5 +48,14 @@ def _prepare(cluster: Cluster) -> None:
     admin.call("PUT", f"v2/persistent/{NAMESPACE}/partitioned/partitions", 3)
 
 
-def _topics(cluster: Cluster) -> list[str]:
+def produce(cluster: Cluster, java: JavaClient, round_number: int) -> None:
+    """Produce one round of all kinds of messages with both clients, and end the ledgers."""
+    java.produce(NAMESPACE, OLD_NAMESPACE, seed=SEED, round_number=round_number)
+    PythonClient(cluster.service_url, NAMESPACE, java.keys).produce(seed=SEED, round_number=round_number)
+    for topic in topics(cluster):
+        cluster.admin.unload(topic)
+
+
+def topics(cluster: Cluster) -> list[str]:
+    """Return the topics of the workload that are there by now."""
     return [*cluster.admin.topics(NAMESPACE), *cluster.admin.topics(OLD_NAMESPACE)]

@@ -100,6 +100,7 @@ def test_in_the_bucket_itself_and_no_command_minds(orders: AdminServer, s3: S3Se
         "source": orders.url,
         "saved": second["saved"],
         "in_effect": True,
+        "lost": None,
     }
 
 

@@ -30,9 +30,16 @@ class _Open(NamedTuple):
 
 
 class ListedLedgers:
-    """Collects the ledgers of a cluster."""
+    """Collects the ledgers of a cluster.
 
-    __slots__ = ("_access", "_empty", "_names", "_open", "_place", "_rows", "_topics")
+    Attributes
+    ----------
+    growing
+        The metadata of the ledgers that are still written, by id.
+
+    """
+
+    __slots__ = ("_access", "_empty", "_names", "_open", "_place", "_rows", "_topics", "growing")
 
     def __init__(self, access: ClusterAccess, names: Names, place: int) -> None:
         self._access = access
@@ -42,6 +49,7 @@ class ListedLedgers:
         self._open: list[_Open] = []
         self._empty: set[int] = set()
         self._topics: set[int] = set()
+        self.growing: dict[int, LedgerNode] = {}
 
     def take(self, topic: ListedTopic) -> None:
         """Take the ledgers of a topic; that with the greatest id is the one whose end is to be found, unless it is offloaded."""
@@ -90,6 +98,7 @@ class ListedLedgers:
                 self._add(one.topic, one.info, ledger.last_entry + 1, ledger.length)
             else:
                 growing.append((one, ledger))
+                self.growing[ledger.ledger_id] = ledger
         self._find_growing(growing, progress)
         return gone
 

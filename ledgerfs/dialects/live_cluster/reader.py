@@ -5,6 +5,7 @@ Where a ledger is, is asked when reading begins, not known from the listing: off
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -15,13 +16,14 @@ from ledgerfs.dialects.live_cluster.columns import IN_BUCKET, Place, entries_bet
 from ledgerfs.dialects.live_cluster.hot_ledger import HotLedger
 from ledgerfs.dialects.live_cluster.places import BOOKKEEPER, BUCKET, Attempts, Found, places_of
 from ledgerfs.errors import EntryRangeError, LedgerfsError, NotFoundError, StaleObjectError
-from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata
+from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata, LedgerState
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import Cuts, Entry, Glance, LedgerReader, OnDamage, Origin, Span, Stream
 from ledgerfs.storage.reading_threads import FILESYSTEM_THREADS
 
 if TYPE_CHECKING:
     from ledgerfs.errors import CorruptLedgerError
+    from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode
     from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, OffloadContext
     from ledgerfs.formats.records import EntryBatch
 
@@ -146,10 +148,14 @@ class LiveReader:
         self._found = None
 
     def metadata(self) -> LedgerMetadata | None:
-        """Return BookKeeper's metadata, of an open ledger as if it ended at its last confirmed entry; raises as `batches`."""
-        return self._asked(
-            lambda hot: hot.node().closed_at(self.ref.last_entry, self.ref.length), lambda cold: cold.metadata()
-        )
+        """Return BookKeeper's metadata; raises as `batches`.
+
+        Of a ledger that was still written when the cluster was listed, as if it ended at its last entry of then, but not closed.
+        """
+        found = self._asked(lambda hot: _metadata_of(hot.node()), lambda cold: cold.metadata())
+        if found is None or (found.last_entry, found.length) == (self.last_entry, self.length):
+            return found
+        return replace(found, last_entry=self.last_entry, length=self.length, state=LedgerState.OPEN)
 
     def origin(self) -> Origin:
         """Return the blocks of the object; none of bookies."""
@@ -167,11 +173,15 @@ class LiveReader:
         """Return ledger metadata, and where it is."""
         info = self._listed()
         metadata = self.metadata()
+        cold = self._asked(lambda _: None, lambda cold: cold.describe())
         return {
             **describe_ref(self.ref),
-            "where": self._asked(lambda _: BOOKKEEPER, lambda _: BUCKET),
+            "where": BOOKKEEPER if cold is None else BUCKET,
             "offload": None if info.context is None else _described(info.context),
             "ledger_metadata": None if metadata is None else describe_metadata(metadata),
+            # What is in a bucket has both; bookies tell of none.
+            "blocks": [] if cold is None else cold["blocks"],
+            "objects": {} if cold is None else cold["objects"],
         }
 
     @property
@@ -262,6 +272,10 @@ def stream_live(spans: Sequence[Span]) -> "Iterator[tuple[int, EntryBatch]]":
             FILESYSTEM_THREADS.start(cast("LiveReader", following.ledger).expect)
         for batch in span.ledger.batches(span.first, span.last, span.on_damage):
             yield number, batch
+
+
+def _metadata_of(node: "LedgerNode") -> LedgerMetadata:
+    return replace(node.closed_at(node.last_entry, node.length), state=node.state)
 
 
 def _described(context: "OffloadContext") -> dict[str, Any]:

@@ -1,0 +1,139 @@
+"""All ways in which ledgerfs reads topics: as a table, with Spark, through a mount, by commands; rows in the words of the Java reader."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from interop.java_client import Lines
+from interop.keys import KEY_NAME, KeyPair
+from interop.live_cluster import LiveCluster
+from interop.processes import LEASH
+from interop.waiting import wait_until
+from ledgerfs import open_bucket
+from ledgerfs.bucket.bucket import Bucket
+from tests.support.golden_rows import as_java_says, rows_of
+
+OPEN_END = {"open_end": "acknowledged"}
+"""Up to where a Java reader reads: its broker knows what it acknowledged."""
+
+_LEDGERFS = str(Path(sys.executable).with_name("ledgerfs"))
+_REFRESH_S = 1
+
+
+@dataclass
+class Ways:
+    """The ways to read one cluster; the session and the mount stay open meanwhile."""
+
+    live: LiveCluster
+    keys: KeyPair
+    spark_session: SparkSession
+    mount_point: Path
+    bucket: Bucket = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.bucket = open_bucket(self.live.url, OPEN_END)
+
+    @property
+    def all(self) -> dict[str, Callable[[Sequence[str]], Lines]]:
+        """Each way, by its name."""
+        return {"scan": self.scan, "spark": self.spark, "mount": self.mount, "export": self.export}
+
+    def scan(self, topics: Sequence[str]) -> Lines:
+        """Read with `Topic.scan`."""
+        self.bucket.refresh()
+        return {
+            topic: rows_of(self.bucket.topic(topic).scan(private_keys={KEY_NAME: self.keys.private}))
+            for topic in topics
+        }
+
+    def spark(self, topics: Sequence[str]) -> Lines:
+        """Read with Spark's data source, all topics at once."""
+        frame = (
+            self.spark_session.read.format("ledgerfs")
+            .options(**{f"storage.{name}": value for name, value in OPEN_END.items()})
+            .option("topics", topics)
+            .option("privateKeys", f"{KEY_NAME}={self.keys.private}")
+            .load(self.live.url)
+        )
+        return _by_topic(frame.toArrow(), topics)
+
+    def mount(self, topics: Sequence[str]) -> Lines:
+        """Read the mount's table files, whose names are those of ledgers; it may be told of new ones after a second."""
+        bucket = open_bucket(self.live.url, OPEN_END)
+        wait_until(lambda: self._lists(bucket, topics), "the mount lists all ledgers")
+        return {topic: _rows_of_files(self._folder(topic, "parquet").glob("*.parquet")) for topic in topics}
+
+    def export(self, topics: Sequence[str]) -> Lines:
+        """Export with the command."""
+        with TemporaryDirectory(dir=self.live.cluster.folder) as folder:
+            for number, topic in enumerate(topics):
+                self.command("export", topic, f"{folder}/{number}")
+            return {
+                topic: _rows_of_files(Path(folder, str(number)).rglob("*.parquet"))
+                for number, topic in enumerate(topics)
+            }
+
+    def command(self, name: str, *arguments: str) -> str:
+        """Run a command on the cluster in a process of its own; return what it says."""
+        options = [text for key, value in OPEN_END.items() for text in ("-o", f"{key}={value}")]
+        command = [*LEASH, _LEDGERFS, name, self.live.url, *arguments, *options]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+        assert done.returncode == 0, f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def _folder(self, topic: str, view: str) -> Path:
+        """Return a topic's directory, which is called as the broker calls its managed ledger."""
+        managed_ledger = self.bucket.topic(topic).managed_ledger or ""
+        tenant, *namespace, _, name = managed_ledger.split("/")
+        return self.mount_point / view / tenant / "%2F".join(namespace) / name
+
+    def _lists(self, bucket: Bucket, topics: Sequence[str]) -> bool:
+        """Whether the mount has all ledgers of the moment in which this was first asked."""
+        return all(
+            {f"{ledger.ref.ledger_id}.parquet" for ledger in bucket.topic(topic).ledgers}
+            <= {file.name for file in self._folder(topic, "parquet").glob("*")}
+            for topic in topics
+        )
+
+
+@contextmanager
+def mounted(live: LiveCluster, folder: Path) -> Iterator[Path]:
+    """Mount the cluster by the command, in a process that ends with this one."""
+    point = folder / "mnt"
+    point.mkdir(parents=True)
+    options = [text for key, value in OPEN_END.items() for text in ("-o", f"{key}={value}")]
+    command = [_LEDGERFS, "mount", live.url, str(point), "--foreground", "--refresh", f"{_REFRESH_S}s", *options]
+    live.cluster.processes.launch("mount", command, {})
+    try:
+        wait_until(lambda: os.path.ismount(point), "the mount answers")
+        yield point
+    finally:
+        subprocess.run([_LEDGERFS, "umount", str(point)], capture_output=True, check=False)
+        live.cluster.processes.stop("mount")
+
+
+def _by_topic(table: pa.Table, topics: Sequence[str]) -> Lines:
+    found: dict[str, list[dict[str, Any]]] = {topic: [] for topic in topics}
+    for row in table.to_pylist():
+        found[row["topic"]].append(as_java_says(row))
+    return {topic: sorted(rows, key=_place) for topic, rows in found.items()}
+
+
+def _place(row: dict[str, Any]) -> tuple[int, int, int]:
+    index = row["batch_index"]
+    return row["ledger_id"], row["entry_id"], -1 if index is None else index
+
+
+def _rows_of_files(files: Iterator[Path]) -> list[dict[str, Any]]:
+    ordered = sorted(files, key=lambda file: int(file.name.partition(".")[0].rpartition("-")[2]))
+    return [as_java_says(row) for file in ordered for row in pq.read_table(file).to_pylist()]
