@@ -164,7 +164,10 @@ def test_a_dump_goes_on_after_its_process_was_killed(cluster: LiveCluster, tmp_p
 
 
 @pytest.mark.process
-def test_a_killed_command_leaves_what_the_next_one_goes_on_with(cluster: LiveCluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ends_by", [signal.SIGKILL, signal.SIGINT])
+def test_a_command_that_is_ended_leaves_what_the_next_one_goes_on_with(
+    cluster: LiveCluster, tmp_path: Path, ends_by: signal.Signals
+) -> None:
     path = tmp_path / "x.json.zst"
     for number in range(400):
         cluster.zookeeper.set(f"/ledgers/00/0001/L{number:04d}", b"BookieMetadataFormatVersion\t3\n" + os.urandom(9000))
@@ -175,7 +178,12 @@ def test_a_killed_command_leaves_what_the_next_one_goes_on_with(cluster: LiveClu
             assert time.monotonic() < deadline
             assert process.poll() is None, process.stderr.read()
             time.sleep(0.02)
-        process.send_signal(signal.SIGKILL)
+        process.send_signal(ends_by)
+        told = process.communicate()[1].decode()
+        if ends_by is signal.SIGINT:
+            assert process.returncode == 130
+            assert f"{partial_path(path)}: what was read so far" in told
+            assert "Traceback" not in told
     assert not path.exists()
     done = subprocess.run(program, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL)
     assert "of its nodes are of the run that began" in done.stderr
