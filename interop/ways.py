@@ -78,7 +78,7 @@ class Ways:
         """Export with the command."""
         with TemporaryDirectory(dir=self.live.cluster.folder) as folder:
             for number, topic in enumerate(topics):
-                self.command("export", topic, f"{folder}/{number}")
+                self.command("export", topic, f"{folder}/{number}", "--private-key", f"{KEY_NAME}={self.keys.private}")
             return {
                 topic: _rows_of_files(Path(folder, str(number)).rglob("*.parquet"))
                 for number, topic in enumerate(topics)
