@@ -251,6 +251,34 @@ def test_records_come_back(tmp_path: Path) -> None:
     assert file.tell() == len(stored(RECORDS[:-1]))
 
 
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_an_interruption_while_lines_are_written_leaves_none_twice(share: float) -> None:
+    class File(BytesIO):
+        is_interrupted = False
+
+        def write(self, data) -> int:
+            if self.is_interrupted:
+                return super().write(data)
+            self.is_interrupted = True
+            super().write(data[: int(len(data) * share)])
+            raise Interrupted
+
+    file = File()
+    writer = DumpWriter(file)
+    writer.write(RECORDS[0])
+    with pytest.raises(Interrupted):
+        writer.flush()
+    writer.write(RECORDS[1])
+    writer.flush()
+    file.seek(0)
+    found = []
+    try:
+        found = list(read_partial(file, "x"))
+    except CorruptObjectError:
+        assert share == 0
+    assert found == (RECORDS[:2] if share == 1 else [])
+
+
 def test_a_dump_that_is_not_finished_is_not_read_as_one(tmp_path: Path) -> None:
     path = tmp_path / "x"
     for count in range(len(RECORDS)):
