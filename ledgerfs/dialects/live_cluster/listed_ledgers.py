@@ -6,10 +6,10 @@ import numpy as np
 
 from ledgerfs.dialects.live_cluster.access import ClusterAccess
 from ledgerfs.dialects.live_cluster.columns import NUMBER, Place, entries_between_cuts, pack_own
-from ledgerfs.dialects.live_cluster.open_ledgers import ends_of
+from ledgerfs.dialects.live_cluster.open_ledgers import LedgerEnd, ends_of
 from ledgerfs.dialects.live_cluster.remains import LiveRemains
 from ledgerfs.dialects.live_cluster.topics import ListedTopic, listed_topic
-from ledgerfs.errors import LedgerfsError, ObjectNotFoundError
+from ledgerfs.errors import LedgerfsError, ObjectNotFoundError, StoreUnreachableError
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode, parse_ledger_node
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs.ledgers.catalog_rows import LEDGER, Table, origin_columns, uuid_halves
@@ -65,13 +65,15 @@ class ListedLedgers:
         """Find where open ledgers end; raises as `ledgerfs.dialects.live_cluster.dialect.LiveCluster.load`."""
         for _ in range(_TRIES):
             gone = self._find_ends(progress)
-            if not gone:
+            if not (gone or self._open):
                 return
-            self._open = []
             for topic in {one.topic.name: one.topic for one in gone}.values():
                 self._look_again(topic, [one for one in gone if one.topic is topic])
         for one in self._find_ends(None):
             self._rows.append(self._row(one.topic, one.info, 0, 0, CatalogState.LOST))
+        if self._open:
+            reason = "its bookies changed each time that they were asked where it ends; try again"
+            raise StoreUnreachableError(reason, key=f"ledger {self._open[0].info.ledger_id}")
 
     def table(self) -> Table:
         """Return all rows of `LEDGER`."""
@@ -82,12 +84,13 @@ class ListedLedgers:
         return LiveRemains(frozenset(self._empty), frozenset(self._topics - {row[_NAME] for row in self._rows}))
 
     def _find_ends(self, progress: Progress | None) -> list[_Open]:
-        """Add the open ledgers, and return those that BookKeeper does not have."""
+        """Add the open ledgers, and return those that BookKeeper does not have; those that changed meanwhile are left."""
+        asked, self._open = self._open, []
         gone: list[_Open] = []
         growing: list[tuple[_Open, LedgerNode]] = []
-        paths = [self._access.path_of(one.info.ledger_id) for one in self._open]
+        paths = [self._access.path_of(one.info.ledger_id) for one in asked]
         found = self._access.cluster.nodes.get_many(paths)
-        for one, node in zip(self._open, found, strict=True):
+        for one, node in zip(asked, found, strict=True):
             if isinstance(node, ObjectNotFoundError):
                 gone.append(one)
                 continue
@@ -111,10 +114,21 @@ class ListedLedgers:
             self._access.traffic,
             acknowledged=self._access.reading.open_end == "acknowledged",
         )
-        for (one, _), end in zip(growing, ends, strict=True):
-            if isinstance(end, LedgerfsError):
+        for (one, node), end in zip(growing, ends, strict=True):
+            if isinstance(end, LedgerEnd):
+                self._add(one.topic, one.info, end.last_entry + 1, end.length, is_open=True)
+            elif self._has_changed(node):
+                self._open.append(one)
+            else:
                 raise end
-            self._add(one.topic, one.info, end.last_entry + 1, end.length, is_open=True)
+
+    def _has_changed(self, old: LedgerNode) -> bool:
+        """Whether a ledger got other bookies, was closed, or went, since its node was read."""
+        try:
+            new = self._access.ledger_node(old.ledger_id)
+        except ObjectNotFoundError:
+            return True
+        return (new.state, new.ensembles) != (old.state, old.ensembles)
 
     def _look_again(self, old: ListedTopic, gone: list[_Open]) -> None:
         """Take a topic anew of which nodes are gone: it may have dropped these ledgers, or got another one since its list was read."""

@@ -109,9 +109,10 @@ class LiveReader:
     def batches_from_anywhere(
         self, first: int, last: int, on_damage: OnDamage | None = None, on_failure: OnFailure | None = None
     ) -> "Iterator[EntryBatch]":
-        """Yield entries as `batches` does, and call ``on_failure`` with each place that failed though the ledger should be there."""
+        """Yield entries as `batches` does, and call ``on_failure`` at the end with each place that failed where another one did not."""
         told = None if on_damage is None else _Told(on_damage, first)
         attempts = Attempts()
+        failures: dict[str, LedgerfsError] = {}
         while first <= last:
             found = self._find(attempts, may_skip=told is not None)
             try:
@@ -122,10 +123,14 @@ class LiveReader:
                 first = first if told is None else max(first, told.behind)
                 self._found = None
                 attempts.note(found, error)
-                if on_failure is not None and found.others and not isinstance(error, _MOVED):
-                    on_failure(found.place, error)
+                if not isinstance(error, _MOVED):
+                    failures[found.place] = error
             else:
-                return
+                break
+        if on_failure is not None:
+            failures.pop(attempts.last_resort or "", None)
+            for failed, why in failures.items():
+                on_failure(failed, why)
 
     def expect(self) -> None:
         """Look where the ledger is, which its first read then knows."""

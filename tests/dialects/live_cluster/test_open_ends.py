@@ -268,6 +268,21 @@ def test_rolled_over_while_listed(
     assert len(found) >= 50 + count
 
 
+@pytest.mark.parametrize("open_end", ["confirmed", "acknowledged"])
+def test_other_bookies_while_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_end: str) -> None:
+    with LiveCluster(tmp_path, bookies=6) as cluster:
+        ledger_id = cluster.write_ledger(TOPIC, messages(10))
+        old = [one for one in cluster.bookies if one.address in cluster.written[ledger_id].node.ensembles[0].bookies]
+
+        def move() -> None:
+            cluster.change_ensemble(ledger_id, 0, [one for one in cluster.bookies if one not in old])
+            for one in old:
+                one.kill()
+
+        when_ends_are_asked(monkeypatch, move)
+        assert len(entries_of(opened(cluster, open_end=open_end))) == (9 if open_end == "confirmed" else 10)
+
+
 def test_the_topic_gets_two_ledgers_while_it_is_listed(cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two ledgers of unknown end that both go: the topic is taken once."""
     cluster.write_ledger(TOPIC, messages(50, "old"))
