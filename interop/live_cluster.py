@@ -4,6 +4,7 @@ Bookies are known by addresses at which we record what they are sent. Brokers lo
 ledgerfs takes it as it is. So all that passes here is of ledgerfs, from whatever process of it.
 """
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,7 +40,13 @@ _SETTINGS = {
         "metadataStoreSessionTimeoutMillis": 5000,
     },
     # A bookie forgets what is deleted at its next collection of garbage.
-    "bookie": {"zkTimeout": 4000, "gcWaitTime": 2000, "gcOverreplicatedLedgerWaitTime": 3_600_000},
+    # Nobody but brokers and readers is to do anything: repairs of BookKeeper's own would change and fence ledgers when a bookie crashes.
+    "bookie": {
+        "autoRecoveryDaemonEnabled": "false",
+        "zkTimeout": 4000,
+        "gcWaitTime": 2000,
+        "gcOverreplicatedLedgerWaitTime": 3_600_000,
+    },
 }
 
 
@@ -88,7 +95,9 @@ class LiveCluster:
         """End the broker as a crash does, and wait until the cluster has forgotten it: from then on nothing in it changes."""
         self.cluster.processes.kill("broker")
         with self._kazoo() as client:
-            wait_until(lambda: not client.get_children("/loadbalance/brokers"), "the broker's session is over")
+            # ZooKeeper removes this folder when the broker's session is over, and then those above it.
+            wait_until(lambda: client.exists("/loadbalance/brokers") is None, "the broker's session is over")
+        wait_until(self._is_quiet, "the cluster is quiet")
 
     def znodes(self) -> dict[str, Znode]:
         """Return all nodes that outlive a session."""
@@ -116,8 +125,9 @@ class LiveCluster:
         yield
         after = self.znodes()
         assert len(before) > 100
-        assert after.keys() == before.keys()
-        assert {path: (before[path], node) for path, node in after.items() if node != before[path]} == {}
+        paths = before.keys() | after.keys()
+        changed = {path: (before.get(path), after.get(path)) for path in paths if before.get(path) != after.get(path)}
+        assert not changed, changed
 
     def requests(self) -> Counter[BookieRequest | ZooKeeperRequest]:
         """Return what bookies and ZooKeeper were asked, and how often."""
@@ -134,6 +144,11 @@ class LiveCluster:
         """Raise if anything was sent that is no read."""
         others = {request: count for request, count in self.requests().items() if not is_read(request)}
         assert others == {}
+
+    def _is_quiet(self) -> bool:
+        before = self.znodes()
+        time.sleep(1.5)
+        return self.znodes() == before
 
     @contextmanager
     def _kazoo(self) -> Iterator[KazooClient]:

@@ -36,7 +36,15 @@ LIVE = "persistent://public/live"
 EVENTS, LARGE, MOVING, OPEN = (f"{LIVE}/{name}" for name in ("events", "large", "moving", "open"))
 TRIMMED = "persistent://public/trimmed/trimmed"
 ENTRIES_A_LEDGER = 250
-MOMENTS = ("producing", "a bookie crashed", "offloaded", "deleted from BookKeeper", "the bookie is back")
+MOMENTS = {
+    "producing": ("scan", "spark", "mount", "export"),
+    "a bookie crashed": ("scan", "spark"),
+    "offloaded": ("mount", "export"),
+    "deleted from BookKeeper": ("scan", "spark", "mount", "export"),
+    "the bookie is back": ("scan", "spark"),
+}
+"""What happens while a producer goes on, and how its topic is read then."""
+
 _NO_RETENTION = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
 _SPARK = {
     "spark.ui.enabled": "false",
@@ -133,7 +141,7 @@ def test_every_message_is_read_once_while_the_cluster_changes(live: LiveCluster,
                         live.cluster.wait_until_deleted_from_bookkeeper(bookkeeper)
                     elif moment == "the bookie is back":
                         live.start_bookie(2)
-                for way in ways.all:
+                for way in MOMENTS[moment]:
                     with stage(f"live: {way} meanwhile"):
                         readings.append(_read(ways, way, moment, producer))
         assert len(bookkeeper) >= 2
@@ -243,10 +251,9 @@ def test_the_topics_are_half_in_the_bucket(ways: Ways, golden: list[str], truth:
 
 def test_commands_leave_a_quiet_cluster_as_it_is(live: LiveCluster, ways: Ways, truth: Lines) -> None:
     with live.untouched(), stage("live: commands"):
-        counted = {one["topic"]: one["messages"] for one in json.loads(ways.command("count", "--json"))}
+        counted = {one["name"]: one["messages"] for one in json.loads(ways.command("count", *truth, "--json"))}
         head = [json.loads(line) for line in ways.command("head", OPEN, "-n", "5", "--json").splitlines()]
         listed = {one["name"] for one in json.loads(ways.command("topics", "--json"))}
-        ways.command("verify")
     assert {topic: counted.get(topic) for topic in truth} == {topic: len(rows) for topic, rows in truth.items()}
     assert [line["value"] for line in head] == [f"{number:08d}" + "." * 10 for number in range(5)]
     assert listed >= truth.keys()

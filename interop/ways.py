@@ -1,5 +1,6 @@
 """All ways in which ledgerfs reads topics: as a table, with Spark, through a mount, by commands; rows in the words of the Java reader."""
 
+import json
 import os
 import subprocess
 import sys
@@ -61,7 +62,7 @@ class Ways:
         frame = (
             self.spark_session.read.format("ledgerfs")
             .options(**{f"storage.{name}": value for name, value in OPEN_END.items()})
-            .option("topics", topics)
+            .option("topics", json.dumps(list(topics)))
             .option("privateKeys", f"{KEY_NAME}={self.keys.private}")
             .load(self.live.url)
         )
@@ -77,7 +78,7 @@ class Ways:
         """Export with the command."""
         with TemporaryDirectory(dir=self.live.cluster.folder) as folder:
             for number, topic in enumerate(topics):
-                self.command("export", topic, f"{folder}/{number}")
+                self.command("export", topic, f"{folder}/{number}", "--private-key", f"{KEY_NAME}={self.keys.private}")
             return {
                 topic: _rows_of_files(Path(folder, str(number)).rglob("*.parquet"))
                 for number, topic in enumerate(topics)

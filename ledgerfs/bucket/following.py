@@ -40,7 +40,9 @@ def following(
         reason = "the id of a message is of one partition: follow that, by its own name"
         raise InvalidOptionError(reason, key=f"message {start.message}")
     parts = [Followed(topic_of(name), tail) for name, tail in zip(managed_ledgers, tails, strict=True)]
-    return Following(whole, parts, start, poll_s=poll_s, patience_s=patience_s)
+    return Following(
+        whole, parts, start, schemas=lambda: bucket.schemas_of(whole.topic), poll_s=poll_s, patience_s=patience_s
+    )
 
 
 def require_following(bucket: "Bucket") -> None:

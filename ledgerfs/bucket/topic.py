@@ -245,7 +245,8 @@ class Topic:
         on_corrupt
             ``skip`` reports damage, too large messages, and ledgers that were trimmed before they were read, in ``skipped``.
         values, schema_version
-            As in `scan`, by the schemas of the moment of the call; ``json`` only with a ``schema_version``.
+            As in `scan`; the columns are those of the moment of the call, and schemas that are registered later are resolved to them.
+            ``json`` only with a ``schema_version``.
 
         Raises
         ------

@@ -80,9 +80,10 @@ class DumpWriter:
     def flush(self) -> None:
         """Write what there is."""
         if self._lines:
-            self._file.write(self._compressor.compress(b"".join(self._lines)))
+            # Ctrl-C may come at any point here: lines that are lost are read again, lines that are there twice are damage.
+            lines, self._lines, self._size = self._lines, [], 0
+            self._file.write(self._compressor.compress(b"".join(lines)))
             self._file.flush()
-            self._lines, self._size = [], 0
 
 
 def read_dump(path: Path) -> Iterator[Record]:

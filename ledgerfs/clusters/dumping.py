@@ -112,6 +112,8 @@ class _Dump:
         self._file.truncate()
         if began is None:
             self.writer.write(DumpHeader(self._cluster.url, self._cluster.reading.ledgers_path, _now()))
+            # A file that does not begin so would be nothing to go on with.
+            self.writer.flush()
         return began
 
     def go_on(self) -> None:

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
 from ledgerfs.clusters.answers import LastEnd
 from ledgerfs.clusters.bundles import BundleOwners
 from ledgerfs.clusters.policies import NamespacePolicies
@@ -107,8 +105,8 @@ class Survey:
 
     def cursors_of(self, topic: int) -> Table:
         """Return the rows of the cursors of the topic in a row."""
-        low, high = np.searchsorted(self.cursors["topic"], [topic, topic + 1])
-        return self.cursors[low:high]
+        row = self.topic_table[topic]
+        return self.cursors[int(row["first_cursor"]) : int(row["first_cursor"]) + int(row["cursors"])]
 
     def is_terminated(self, topic: int) -> bool:
         """Whether nothing more can be published to the topic in a row."""

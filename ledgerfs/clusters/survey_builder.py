@@ -119,13 +119,16 @@ class SurveyBuilder:
     def survey(self, source: str, read_ms: int) -> Survey:
         """Return the survey of all that was taken; the builder is not used any more."""
         ledgers = _sorted(self._ledgers.table(), "ledger_id")
+        topics, cursors = self._topics_with_ends(ledgers), self._cursors_with_states()
+        places = np.searchsorted(np.ascontiguousarray(cursors["topic"]), np.arange(topics.size + 1))
+        topics["first_cursor"], topics["cursors"] = places[:-1], np.diff(places)
         return Survey(
             source=source,
             read_ms=read_ms,
             topics=list(self._topic_rows),
-            topic_table=self._topics_with_ends(ledgers),
+            topic_table=topics,
             listed=self._listed.table(),
-            cursors=self._cursors_with_states(),
+            cursors=cursors,
             cursor_names=self._cursor_names.values,
             ledgers=ledgers,
             schemas=self._schemas.table(),
@@ -193,7 +196,7 @@ class SurveyBuilder:
             if not (last.entries or last.is_offloaded):
                 end = LastEnd.UNKNOWN
         terminated = -1 if info.terminated is None else info.terminated.ledger_id
-        self._topics.append((first, len(info.ledgers), node.version, node.changed_ms, terminated, end, 0, 0))
+        self._topics.append((first, len(info.ledgers), node.version, node.changed_ms, terminated, end, 0, 0, 0, 0))
 
     def _listed_row(self, topic: int, one: LedgerInfo) -> tuple[Any, ...]:
         context = one.context

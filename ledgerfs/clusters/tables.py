@@ -37,9 +37,11 @@ TOPIC = np.dtype(
         ("last_end", "i1"),
         ("last_entries", "i8"),
         ("last_size", "i8"),
+        ("first_cursor", "i8"),
+        ("cursors", "i4"),
     ]
 )
-"""A topic: where its rows of `LISTED` are, and what is known of the end of its last ledger (`LastEnd`)."""
+"""A topic: where its rows of `LISTED` and `CURSOR` are, and what is known of the end of its last ledger (`LastEnd`)."""
 
 CURSOR = np.dtype(
     [

@@ -119,7 +119,7 @@ class FollowedTopic:
             batch = next(self._active, None)
         except StoreUnreachableError as error:
             self._active = None
-            self._bear(error)
+            self.bear(error)
             return None
         self._failing_since = None
         if batch is None:
@@ -140,17 +140,7 @@ class FollowedTopic:
             last = one.first_entry if one.last_entry is None else one.last_entry
             self._decoder.skipped.append(Skipped(one.ledger_id, one.first_entry, last, f"{one} {one.reason}"))
 
-    def close(self) -> None:
-        """Stop reading."""
-        self._active = None
-
-    def _rest(self) -> None:
-        """Say when to look again: later and later while nothing comes."""
-        longest = max(self._poll_s, LONGEST_PAUSE_S)
-        self._pause_s = self._poll_s if self._has_come else min(self._pause_s * _SLOWER, longest)
-        self.due_s = time.monotonic() + self._pause_s
-
-    def _bear(self, error: StoreUnreachableError) -> None:
+    def bear(self, error: StoreUnreachableError) -> None:
         """Go on later, unless it has been so for too long."""
         now = time.monotonic()
         since = self._failing_since = self._failing_since or now
@@ -161,6 +151,16 @@ class FollowedTopic:
             )
             raise type(error)(reason, key=error.key) from error
         self._rest()
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._active = None
+
+    def _rest(self) -> None:
+        """Say when to look again: later and later while nothing comes."""
+        longest = max(self._poll_s, LONGEST_PAUSE_S)
+        self._pause_s = self._poll_s if self._has_come else min(self._pause_s * _SLOWER, longest)
+        self.due_s = time.monotonic() + self._pause_s
 
     def _rows(self) -> "Iterator[pa.RecordBatch]":
         """Look once, and yield the rows of all that can be read."""

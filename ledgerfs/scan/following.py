@@ -11,18 +11,20 @@ import numpy as np
 import pyarrow as pa
 
 from ledgerfs.display import names_shown, printable
-from ledgerfs.errors import InvalidOptionError
+from ledgerfs.errors import InvalidOptionError, StoreUnreachableError
+from ledgerfs.formats.schemas.schema_versions import TopicSchemas
 from ledgerfs.ledgers.tail import BEGINNING, Next, Tail
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.decode.entries import Skipped
 from ledgerfs.scan.follow_start import FirstMessage, StartAt, started
 from ledgerfs.scan.followed_topic import FollowedTopic
+from ledgerfs.scan.followed_values import FollowedValues
 from ledgerfs.scan.shown_values import IDENTITY
-from ledgerfs.scan.value_reading import Undecodable, ValueReading
 
 if TYPE_CHECKING:
     from ledgerfs.ledgers.missing_ledgers import MissingLedger
     from ledgerfs.scan.scan import Scan
+    from ledgerfs.scan.value_reading import Undecodable
 
 POLL_S = 0.25
 """The time between two looks at a topic, s."""
@@ -40,10 +42,30 @@ class Followed(NamedTuple):
 
 @dataclass(slots=True)
 class _Part:
-    """A partition that is followed, and the first message to be shown while that was not met."""
+    """A partition that is followed.
+
+    Attributes
+    ----------
+    since
+        The first message to be shown, until it was met.
+    waiting
+        Rows that are read, and not handed out, since the schemas of their values could not be asked for.
+
+    """
 
     topic: FollowedTopic
     since: FirstMessage | None
+    waiting: pa.RecordBatch | None = None
+
+    def next_batch(self) -> pa.RecordBatch | None:
+        """Return the next rows; None if there are none now."""
+        if self.waiting is not None:
+            return self.waiting if self.topic.due_s <= time.monotonic() else None
+        batch = self.topic.next_batch()
+        if batch is not None and self.since is not None:
+            batch, self.since = _from(self.since, batch), None
+        self.waiting = batch
+        return batch
 
 
 class Following:
@@ -60,6 +82,8 @@ class Following:
         The topic, or its partitions.
     start
         Where to begin.
+    schemas
+        Asks for the schemas that the topic has now.
     poll_s, patience_s
         As in `Topic.follow`.
 
@@ -75,7 +99,14 @@ class Following:
     __slots__ = ("_parts", "_reading", "_topics", "_whole", "on_wait", "undecodable")
 
     def __init__(
-        self, whole: "Scan", parts: Iterable[Followed], start: StartAt, *, poll_s: float, patience_s: float
+        self,
+        whole: "Scan",
+        parts: Iterable[Followed],
+        start: StartAt,
+        *,
+        schemas: Callable[[], TopicSchemas],
+        poll_s: float,
+        patience_s: float,
     ) -> None:
         for name, number in (("poll_s", poll_s), ("patience_s", patience_s)):
             if isinstance(number, bool) or not isinstance(number, int | float) or not number >= 0:
@@ -85,7 +116,7 @@ class Following:
         self.on_wait: Callable[[], None] | None = None
         wanted = whole.message_columns
         values = whole.values if whole.values is not None and whole.values.are_needed(wanted) else None
-        self._reading = None if values is None else ValueReading(values, wanted, self.undecodable)
+        self._reading = None if values is None else FollowedValues(values, wanted, self.undecodable, schemas)
         columns = wanted if values is None else values.columns_for(wanted)
         if start.message is not None or not columns:
             columns = (*columns, *(name for name in IDENTITY if name not in columns))
@@ -170,12 +201,17 @@ class Following:
         for _ in range(len(self._parts)):
             part = self._parts[0]
             self._parts.rotate(-1)
-            batch = part.topic.next_batch()
+            batch = part.next_batch()
             if batch is None:
-                if part.topic.is_ended:
+                if part.topic.is_ended and part.waiting is None:
                     self._parts.remove(part)
                 continue
-            shown = self._shown(batch if part.since is None else _since(part, batch))
+            try:
+                shown = self._shown(batch)
+            except StoreUnreachableError as error:
+                part.topic.bear(error)
+                continue
+            part.waiting = None
             if shown.num_rows:
                 return shown
         return None
@@ -185,18 +221,14 @@ class Following:
 
     def _wait(self) -> None:
         """Wait until a partition is due."""
-        if self._parts:
-            if self.on_wait is not None:
-                self.on_wait()
-            pause = min(one.topic.due_s for one in self._parts) - time.monotonic()
-            time.sleep(max(0.0, pause))
+        if self.on_wait is not None:
+            self.on_wait()
+        now = time.monotonic()
+        time.sleep(max(0.0, min((one.topic.due_s for one in self._parts), default=now) - now))
 
 
-def _since(part: _Part, batch: pa.RecordBatch) -> pa.RecordBatch:
+def _from(first: FirstMessage, batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the messages that are not before the first one that is to be shown."""
-    first = part.since
-    assert first is not None  # noqa: S101  (asked for before)
     rows = zip(*(batch[name].to_pylist() for name in IDENTITY), strict=True)
     keep = np.array([first.is_shown(Next(ledger, entry), index) for ledger, entry, index in rows])
-    part.since = None
     return batch if keep.all() else batch.filter(pa.array(keep))

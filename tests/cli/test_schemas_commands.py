@@ -274,7 +274,7 @@ def test_a_broker_of_another_cluster_knows_nothing_and_that_is_said(folder: Path
     with serving({}) as other:
         done = run("schemas", "save", other.url, str(folder))
     assert b"0 versions of 0 topics" in done.stderr
-    assert b"is it one of the cluster that wrote this bucket?" in done.stderr
+    assert b"is that the cluster that wrote this bucket?" in done.stderr
     assert not (folder / "_ledgerfs").exists()
 
 

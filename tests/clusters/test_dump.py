@@ -88,7 +88,8 @@ def test_a_dump_is_json_that_only_its_owner_can_read(cluster: LiveCluster, tmp_p
     dumped(cluster, path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert not partial_path(path).exists()
-    told = json.loads(zstandard.ZstdDecompressor().decompressobj().decompress(path.read_bytes()))
+    with path.open("rb") as file:
+        told = json.load(zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True))
     nodes = {key: value for key, value in told.items() if key.startswith("/")}
     kept = ("/ledgers/00", "/managed-ledgers/public/", "/schemas/", "/namespace/", "/admin/policies/")
     inner = {path for path in cluster.nodes if path.startswith(kept)}
@@ -164,7 +165,10 @@ def test_a_dump_goes_on_after_its_process_was_killed(cluster: LiveCluster, tmp_p
 
 
 @pytest.mark.process
-def test_a_killed_command_leaves_what_the_next_one_goes_on_with(cluster: LiveCluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ends_by", [signal.SIGKILL, signal.SIGINT])
+def test_a_command_that_is_ended_leaves_what_the_next_one_goes_on_with(
+    cluster: LiveCluster, tmp_path: Path, ends_by: signal.Signals
+) -> None:
     path = tmp_path / "x.json.zst"
     for number in range(400):
         cluster.zookeeper.set(f"/ledgers/00/0001/L{number:04d}", b"BookieMetadataFormatVersion\t3\n" + os.urandom(9000))
@@ -175,7 +179,12 @@ def test_a_killed_command_leaves_what_the_next_one_goes_on_with(cluster: LiveClu
             assert time.monotonic() < deadline
             assert process.poll() is None, process.stderr.read()
             time.sleep(0.02)
-        process.send_signal(signal.SIGKILL)
+        process.send_signal(ends_by)
+        told = process.communicate()[1].decode()
+        if ends_by is signal.SIGINT:
+            assert process.returncode == 130
+            assert f"{partial_path(path)}: what was read so far" in told
+            assert "Traceback" not in told
     assert not path.exists()
     done = subprocess.run(program, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL)
     assert "of its nodes are of the run that began" in done.stderr
@@ -241,6 +250,34 @@ def test_records_come_back(tmp_path: Path) -> None:
     file = BytesIO(stored(RECORDS[:-1]) + stored(RECORDS)[-9:-4])
     assert list(read_partial(file, "x")) == RECORDS[:-1]
     assert file.tell() == len(stored(RECORDS[:-1]))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_an_interruption_while_lines_are_written_leaves_none_twice(share: float) -> None:
+    class File(BytesIO):
+        is_interrupted = False
+
+        def write(self, data) -> int:
+            if self.is_interrupted:
+                return super().write(data)
+            self.is_interrupted = True
+            super().write(data[: int(len(data) * share)])
+            raise Interrupted
+
+    file = File()
+    writer = DumpWriter(file)
+    writer.write(RECORDS[0])
+    with pytest.raises(Interrupted):
+        writer.flush()
+    writer.write(RECORDS[1])
+    writer.flush()
+    file.seek(0)
+    found = []
+    try:
+        found = list(read_partial(file, "x"))
+    except CorruptObjectError:
+        assert share == 0
+    assert found == (RECORDS[:2] if share == 1 else [])
 
 
 def test_a_dump_that_is_not_finished_is_not_read_as_one(tmp_path: Path) -> None:

@@ -12,15 +12,19 @@ from ledgerfs.clusters.cursors import backlog_of, cursors
 from ledgerfs.clusters.policies import BrokerDefaults, Retention
 from ledgerfs.clusters.retention import Stays, TopicRetention, retention
 from ledgerfs.clusters.survey import Survey, TopicLedgers, is_system_topic
+from ledgerfs.clusters.survey_builder import SurveyBuilder
 from ledgerfs.clusters.surveying import survey_cluster
 from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.errors import BucketNotFoundError
+from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_id_at
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
+from ledgerfs.storage.zookeeper.node import Node
 from tests.support.entries import LZ4, ZSTD
+from tests.support.golden_nodes import GoldenNodes
 from tests.support.live_clusters import CLOSED, LiveCluster, messages
 
 TOPIC = "persistent://public/default/orders"
@@ -264,3 +268,27 @@ def test_backlog_is_what_is_after_a_position(mark: tuple[int, int], entries: int
     ids, counts = np.array([5, 7]), np.array([4, 3])
     ledgers = TopicLedgers(ids, counts, counts * 100, counts, counts > 9, LastEnd.CLOSED)
     assert backlog_of(ledgers, mark) == (entries, size)
+
+
+@pytest.mark.parametrize("name", ["pulsar-s3", "dbledger"])
+def test_nodes_of_real_clusters_are_surveyed(golden: Path, name: str) -> None:
+    """Closed ledgers have the entries and sizes that brokers said of the same topics."""
+    real = GoldenNodes.of(golden) if name == "pulsar-s3" else GoldenNodes.of_dbledger()
+    builder = SurveyBuilder()
+    for path, data in sorted(real.nodes.items()):
+        builder.take(Node(path, data, 1, 2, 3, 0))
+    found = builder.survey("golden", 5)
+    assert found.damaged == []
+    compared = 0
+    for topic, stats in real.stats.items():
+        ledgers = found.ledgers_of(found.topics.index(managed_ledger_of(topic)))
+        told = {one["ledgerId"]: (one["entries"], one["size"]) for one in stats["ledgers"][:-1]}
+        ours = zip(
+            ledgers.ids.tolist(), zip(ledgers.entries.tolist(), ledgers.sizes.tolist(), strict=True), strict=True
+        )
+        known = {ledger_id: numbers for ledger_id, numbers in ours if ledger_id in told}
+        assert known == {ledger_id: told[ledger_id] for ledger_id in known}
+        compared += len(known)
+    assert compared > 3
+    in_bookkeeper = {one for one in map(ledger_id_at, real.nodes) if one is not None}
+    assert set(found.ledgers["ledger_id"].tolist()) == in_bookkeeper

@@ -1,5 +1,6 @@
 """Following a topic of a living cluster: each message once and in order, whatever becomes of its ledgers meanwhile."""
 
+import json
 import os
 import random
 import signal
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from ledgerfs import open_bucket
+from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.topic import Topic
 from ledgerfs.errors import (
     InvalidOptionError,
@@ -23,6 +25,8 @@ from ledgerfs.errors import (
     StoreUnreachableError,
 )
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
+from ledgerfs.formats.schemas.schema_versions import TopicSchemas
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord
 from ledgerfs.scan.following import Following
 from tests.support.commands import LEDGERFS, run
@@ -413,6 +417,64 @@ def test_values_are_columns_as_in_a_scan(cluster: LiveCluster) -> None:
     assert rows.schema == topic_of(cluster).scan(("value",), **options).schema
     with pytest.raises(InvalidOptionError, match="give schema_version"):
         topic_of(cluster).follow(values="json")
+
+
+def test_schemas_that_are_registered_later_are_resolved_to_the_columns_of_the_call(
+    cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def schema(version: int, *fields: dict[str, object]) -> SchemaVersion:
+        made = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}, *fields]}
+        return SchemaVersion(version, SchemaInfo("AVRO", json.dumps(made).encode()), 1)
+
+    def of(version: int, value: bytes) -> bytes:
+        return frame(metadata(schema_version=version.to_bytes(8, "big")), value)
+
+    known, asked = [schema(0)], []
+
+    def schemas_of(_: Bucket, name: str) -> TopicSchemas:
+        asked.append(name)
+        if not known:
+            raise StoreUnreachableError("away for a moment", key=name)
+        return TopicSchemas.of(known)
+
+    monkeypatch.setattr(Bucket, "schemas_of", schemas_of)
+    cluster.write_ledger(TOPIC, [of(0, b"\x02"), of(0, b"\x04"), of(1, b"\x06\x02x")])
+    rows = topic_of(cluster).follow(("value",), start="earliest", values="typed", poll_s=0.02)
+    assert next(rows)["value"].to_pylist() == [{"a": 1}, {"a": 2}]
+    known.clear()
+    threading.Timer(1, lambda: known.extend([schema(0), schema(1, {"name": "b", "type": "string"})])).start()
+    cluster.publish(TOPIC, [of(1, b"\x08\x02x"), of(1, b"\x0a\x02x"), of(0, b"\x0c")])
+    assert next(rows)["value"].to_pylist() == [{"a": 3}, {"a": 4}, {"a": 5}]
+    count = len(asked)
+    cluster.publish(TOPIC, [of(1, b"\x0e\x02x")])
+    assert next(rows)["value"].to_pylist() == [{"a": 6}]
+    assert len(asked) == count
+
+
+def test_a_topic_without_an_entry_can_be_followed(cluster: LiveCluster) -> None:
+    cluster.write_ledger(TOPIC, [])
+    both = [follow(cluster, start=start) for start in ("latest", "earliest")]
+    cluster.publish(TOPIC, messages(3))
+    assert [taken(rows, 2) for rows in both] == [named("m", 0, 1)] * 2
+
+
+def test_a_look_at_a_quiet_topic_costs_a_node_and_its_bookies_and_seldom_the_list(cluster: LiveCluster) -> None:
+    cluster.write_ledgers(TOPIC, [messages(5)] * 3)
+    rows = follow(cluster)
+    asked, looks = [], iter(range(12))
+
+    def wait() -> None:
+        asked.append(
+            (sum(cluster.zookeeper.requests.values()), sum(sum(one.requests.values()) for one in cluster.bookies))
+        )
+        if next(looks, None) is None:
+            rows.close()
+
+    rows.on_wait = wait
+    assert list(rows) == []
+    nodes, entries = (last - first for first, last in zip(asked[0], asked[-1], strict=True))
+    assert nodes <= 12 * 2 + 2  # pings are among them
+    assert entries <= 12 * (3 + 2)
 
 
 def test_no_columns_are_rows_too(cluster: LiveCluster) -> None:

@@ -23,6 +23,8 @@ from ledgerfs.ledgers.time_arguments import iso_time
 if TYPE_CHECKING:
     from ledgerfs.clusters.cursors import CursorState
 
+_EVER = 2**63
+
 
 @command()
 @source_argument
@@ -65,20 +67,25 @@ def cursors(
     survey = surveyed(context, source, zk_rate, no_bookies=no_bookies)
     wanted = wanted_topics(survey, topics)
     defaults = broker_defaults(minutes=broker_retention_minutes, megabytes=broker_retention_megabytes)
-    before = survey.read_ms if inactive is None else survey.read_ms - round(inactive * 1000)
-    every = [one for one in cursors_of(survey, defaults, survey.read_ms) if not wanted or one.managed_ledger in wanted]
-    found = [one for one in every if inactive is None or one.active_ms <= before]
-    found = [one for one in found if show_all or wanted or one.held_size or one.backlog]
+    before = _EVER if inactive is None else survey.read_ms - round(inactive * 1000)
+    found, seen, holding = [], 0, 0
+    own_policies: set[str] = set()
+    for one in cursors_of(survey, defaults, survey.read_ms):
+        if wanted and one.managed_ledger not in wanted:
+            continue
+        seen += 1
+        holding += bool(one.held_size)
+        if one.may_have_own_policies:
+            own_policies.add(one.managed_ledger)
+        if one.active_ms <= before and (show_all or wanted or one.held_size or one.backlog):
+            found.append(one)
     found.sort(key=lambda one: (-one.held_size, -one.backlog_size))
     if as_json:
         print_json([_as_json(one) for one in found])
     elif found:
         _show_table(found)
-    holding = sum(1 for one in every if one.held_size)
-    say(
-        f"{source}: {holding:,} of {len(every):,} subscriptions hold back what retention lets go; {len(found):,} are shown"
-    )
-    say_not_known(context, survey, len({one.managed_ledger for one in every if one.may_have_own_policies}))
+    say(f"{source}: {holding:,} of {seen:,} subscriptions hold back what retention lets go; {len(found):,} are shown")
+    say_not_known(context, survey, len(own_policies))
 
 
 def _show_table(found: "list[CursorState]") -> None:

@@ -61,19 +61,25 @@ def offloads(
     survey = surveyed(context, source, zk_rate, no_bookies=no_bookies)
     wanted = wanted_topics(survey, topics)
     defaults = broker_defaults(offload_bytes=broker_offload_bytes, offload_seconds=broker_offload_seconds)
-    every = [one for one in offloads_of(survey, defaults, survey.read_ms) if not wanted or one.managed_ledger in wanted]
-    found = [one for one in every if show_all or wanted or one.chosen.rows or one.unfinished]
+    found, seen, own_policies, size, ledgers, due = [], 0, 0, 0, 0, 0
+    for one in offloads_of(survey, defaults, survey.read_ms):
+        if wanted and one.managed_ledger not in wanted:
+            continue
+        seen += 1
+        own_policies += one.may_have_own_policies
+        due += bool(one.chosen.rows)
+        size, ledgers = size + one.size, ledgers + len(one.chosen.rows)
+        if show_all or wanted or one.chosen.rows or one.unfinished:
+            found.append(one)
     found.sort(key=lambda one: -one.size)
     if as_json:
         print_json([_as_json(one) for one in found])
     elif found:
         _show_table(found)
-    due = [one for one in every if one.chosen.rows]
-    size, ledgers = sum(one.size for one in due), sum(len(one.chosen.rows) for one in due)
     say(
-        f"{source}: {human_size(size)} in {ledgers:,} ledgers of {len(due):,} topics are due to be offloaded, of {len(every):,} topics"
+        f"{source}: {human_size(size)} in {ledgers:,} ledgers of {due:,} topics are due to be offloaded, of {seen:,} topics"
     )
-    say_not_known(context, survey, sum(one.may_have_own_policies for one in every))
+    say_not_known(context, survey, own_policies)
 
 
 def _show_table(found: "list[TopicOffloads]") -> None:

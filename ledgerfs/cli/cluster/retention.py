@@ -62,21 +62,25 @@ def retention(
     survey = surveyed(context, source, zk_rate, no_bookies=no_bookies)
     wanted = wanted_topics(survey, topics)
     defaults = broker_defaults(minutes=broker_retention_minutes, megabytes=broker_retention_megabytes)
-    every = [
-        one for one in retention_of(survey, defaults, survey.read_ms) if not wanted or one.managed_ledger in wanted
-    ]
-    found = [one for one in every if show_all or wanted or one.trim.going or one.trim.dropped]
+    found, seen, own_policies, size, ledgers, past = [], 0, 0, 0, 0, 0
+    for one in retention_of(survey, defaults, survey.read_ms):
+        if wanted and one.managed_ledger not in wanted:
+            continue
+        seen += 1
+        own_policies += one.may_have_own_policies
+        past += bool(one.trim.going)
+        size, ledgers = size + one.size, ledgers + len(one.trim.going)
+        if show_all or wanted or one.trim.going or one.trim.dropped:
+            found.append(one)
     found.sort(key=lambda one: -one.size)
     if as_json:
         print_json([_as_json(one) for one in found])
     elif found:
         _show_table(found)
-    going = [one for one in every if one.trim.going]
-    size, ledgers = sum(one.size for one in going), sum(len(one.trim.going) for one in going)
     say(
-        f"{source}: {human_size(size)} in {ledgers:,} ledgers of {len(going):,} topics are past their retention, of {len(every):,} topics"
+        f"{source}: {human_size(size)} in {ledgers:,} ledgers of {past:,} topics are past their retention, of {seen:,} topics"
     )
-    say_not_known(context, survey, sum(one.may_have_own_policies for one in every))
+    say_not_known(context, survey, own_policies)
 
 
 def _show_table(found: "list[TopicRetention]") -> None:

@@ -133,4 +133,4 @@ def _report(done: "list[SavedTopic]", place: str, *, as_json: bool) -> None:
     text += f"; {without:,} topics have no schema" if without else ""
     say(text + (f"; {failed:,} topics failed" if failed else ""))
     if done and without == len(done):
-        say("no schema of any of them is known there; is it the cluster that wrote this bucket?")
+        say("no schema of any of them is known there; is that the cluster that wrote this bucket?")
