@@ -25,6 +25,9 @@ def notice(bucket: "Bucket") -> None:
     catalog = bucket.catalog
     others = sum(catalog.others.counts.values())
     if catalog.is_empty:
+        if bucket.store.cluster is not None:
+            say(f"{bucket.store.url}: no topics")
+            return
         found = f"none of its {others} objects is a ledger's" if others else "it has no objects"
         say(f"{bucket.store.url}: no offloaded ledgers; {found}")
         return

@@ -4,6 +4,7 @@ A listing reads the list of every topic, and asks bookies only where open ledger
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from ledgerfs.cache.learned_offsets import LearnedOffsets
@@ -13,7 +14,7 @@ from ledgerfs.dialects.live_cluster.columns import NUMBER
 from ledgerfs.dialects.live_cluster.listed_ledgers import ListedLedgers
 from ledgerfs.dialects.live_cluster.reader import LiveReader
 from ledgerfs.dialects.live_cluster.tail import TopicTail
-from ledgerfs.dialects.live_cluster.topics import listed_topics, managed_ledger_names
+from ledgerfs.dialects.live_cluster.topics import is_of_transactions, listed_topics, managed_ledger_names
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.schemas.schema_info import SchemaVersion
 from ledgerfs.ledgers.catalog import Catalog
@@ -81,10 +82,13 @@ class LiveCluster:
         nodes = self._access.cluster.nodes
         place = places.row_of(self._access.reading.ledgers_path)
         found = ListedLedgers(self._access, names, place)
-        for topic in listed_topics(nodes, managed_ledger_names(nodes), progress):
+        managed_ledgers = managed_ledger_names(nodes)
+        topics = [name for name in managed_ledgers if not is_of_transactions(name)]
+        for topic in listed_topics(nodes, topics, progress):
             found.take(topic)
         found.find_ends(progress)
-        return FoundLedgers(found.table(), found.remains())
+        remains = replace(found.remains(), transaction_logs=len(managed_ledgers) - len(topics))
+        return FoundLedgers(found.table(), remains)
 
     def completed(self, catalog: Catalog) -> Catalog:
         """Return the catalog as it is."""
@@ -106,7 +110,9 @@ class LiveCluster:
 
     def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:  # noqa: ARG002
         """Yield the ledgers that topics list as the last one, and that are gone."""
-        reason = "the topic lists this ledger, it is not offloaded, and BookKeeper does not have it: its entries are lost"
+        reason = (
+            "the topic lists this ledger, it is not offloaded, and BookKeeper does not have it: its entries are lost"
+        )
         for row in catalog.lost[catalog.lost["dialect"] == NUMBER]:
             ref = catalog.ref_of(row)
             yield Finding(Severity.DAMAGE, "lost-ledger", reason, ref.key, None, ref.ledger_id, ref.topic)

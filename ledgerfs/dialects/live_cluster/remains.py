@@ -19,11 +19,14 @@ class LiveRemains:
         Ids of listed ledgers without an entry that is confirmed.
     topics
         Rows of the names that have no other ledgers, or none at all.
+    transaction_logs
+        How many managed ledgers are logs about transactions, whose entries are no messages.
 
     """
 
     empty: frozenset[int] = frozenset()
     topics: frozenset[int] = frozenset()
+    transaction_logs: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -53,4 +56,8 @@ class LiveRemains:
 
     def counts(self) -> dict[str, int]:
         """Return how many there are."""
-        return {"ledgers without entries": len(self.empty), "topics without entries": len(self.topics)}
+        return {
+            "ledgers without entries": len(self.empty),
+            "topics without entries": len(self.topics),
+            "logs of transactions, which are no topics": self.transaction_logs,
+        }

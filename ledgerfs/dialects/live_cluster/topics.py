@@ -10,6 +10,8 @@ from ledgerfs.storage.zookeeper.nodes import Node, Nodes
 
 ROOT = "/managed-ledgers"
 _DOMAIN = "persistent"
+_COORDINATOR_LOGS = "pulsar/system/persistent/__transaction_log_"
+_PENDING_ACKNOWLEDGEMENTS = "__transaction_pending_ack"
 _LEAST_NAMES, _MOST_NAMES = 3, 4
 """Names up to the domain: tenant, namespace and domain, in V1 with the cluster between them."""
 
@@ -34,6 +36,14 @@ def managed_ledger_names(nodes: Nodes) -> list[str]:
             (found if is_domain else below).extend(paths)
         level = below
     return sorted(found)
+
+
+def is_of_transactions(name: str) -> bool:
+    """Whether a managed ledger is a log of Pulsar's own about transactions: its entries are no messages, and no client reads it as a topic.
+
+    Pulsar knows them by these names, too (``SystemTopicNames.isTransactionInternalName``).
+    """
+    return name.startswith(_COORDINATOR_LOGS) or name.endswith(_PENDING_ACKNOWLEDGEMENTS)
 
 
 def listed_topics(nodes: Nodes, names: list[str], progress: Progress | None = None) -> Iterator[ListedTopic]:

@@ -11,7 +11,7 @@ from ledgerfs.errors import IncompleteCopyError
 from ledgerfs.upkeep.verification.verify import verify
 from ledgerfs.writing.copy_ledgers import copy_ledgers
 from tests.support.commands import output, run
-from tests.support.live_clusters import TOPIC, LiveCluster, messages
+from tests.support.live_clusters import CLOSED, TOPIC, LiveCluster, messages
 from tests.support.live_reads import entries_of, only_reading, opened
 from tests.support.mounts import mounted
 
@@ -106,7 +106,10 @@ def test_verify_names_what_is_lost_and_what_only_one_place_has(cluster: LiveClus
     assert ("lost-ledger", lost) in [(one.kind, one.ledger_id) for one in report.findings]
     cluster.delete_from_bookkeeper(ledgers[1])
     report = verify(opened(cluster))
-    assert [(one.kind, one.ledger_id) for one in report.findings] == [("lost-ledger", lost), ("lost-ledger", ledgers[1])]
+    assert [(one.kind, one.ledger_id) for one in report.findings] == [
+        ("lost-ledger", lost),
+        ("lost-ledger", ledgers[1]),
+    ]
 
 
 def test_an_export_goes_on_where_it_was(cluster: LiveCluster, ledgers: list[int], tmp_path: Path) -> None:
@@ -204,3 +207,15 @@ def test_a_cluster_as_a_folder(cluster: LiveCluster, ledgers: list[int], tmp_pat
             records = b"".join(len(one).to_bytes(4) + i.to_bytes(8) + one for i, one in enumerate(rows))
             assert (mount.path / f"entries/public/default/orders/{ledger_id}.entries").read_bytes() == records
         mount.run("echo x > entries/public/default/orders/7.entries", code=None)
+
+
+def test_logs_of_transactions_are_no_topics(cluster: LiveCluster) -> None:
+    """Their entries are no messages: whoever counts or verifies a cluster would call them damage."""
+    cluster.write_ledger(TOPIC, messages(5), state=CLOSED)
+    for name in ("pulsar/system/__transaction_log_3", "public/default/orders-sub__transaction_pending_ack"):
+        cluster.write_ledger(name, [b"no message", b"none either"], state=CLOSED)
+    bucket = open_bucket(cluster.url)
+    assert [one.managed_ledger for one in bucket.topics()] == ["public/default/persistent/orders"]
+    assert "2 logs of transactions" in repr(bucket.catalog)
+    assert b"also 2 logs of transactions, which are no topics" in run("topics", cluster.url).stderr
+    run("verify", cluster.url)
