@@ -59,6 +59,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.decode
 	$(BIN)/python -m benchmarks.mapfile
 	$(BIN)/python -m benchmarks.typed
+	$(BIN)/python -m benchmarks.live_cluster
 	$(BIN)/python -m benchmarks.read
 	$(BIN)/python -m benchmarks.write
 	$(BIN)/python -m benchmarks.mount

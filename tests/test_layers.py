@@ -15,6 +15,7 @@ LAYERS = [
     "formats",
     "messages",
     "storage",
+    "clusters",
     "cache",
     "ledgers",
     "schemas",
@@ -41,14 +42,15 @@ SUB_ROOMS = {
     "messages/encode": ["values"],
     "messages": ["kernels", "proto", "codecs", "text", "values", "decode", "encode", "transforms"],
     "storage": ["folders", "s3", "generic", "zookeeper"],
-    "dialects": ["pulsar_blob", "mapfile"],
+    "dialects": ["pulsar_blob", "mapfile", "live_cluster"],
     "vfs": ["views"],
-    "cli": ["schemas", "spark"],
+    "cli": ["schemas", "cluster", "spark"],
     "testing": ["stores", "dialects"],
     "spark": ["runtime", "lake", "source", "pipelines"],
     "upkeep": ["verification", "repair"],
     "dialects/pulsar_blob": ["checks", "repairs"],
     "dialects/mapfile": ["checks"],
+    "dialects/live_cluster": ["bookies"],
 }
 """The sub-rooms of each room that has some, in the order of their imports."""
 DIALECTS = ["pulsar_blob", "mapfile"]

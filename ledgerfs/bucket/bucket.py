@@ -246,20 +246,20 @@ class Bucket:
         return [self._readers.reader(ref) for ref in catalog.refs_of(managed_ledger) if ref.copy == 0]
 
     def schemas_of(self, topic: str) -> "TopicSchemas":
-        """Return the schemas of a topic that are saved in the bucket, or given by hand: read anew by each call.
+        """Return the schemas of a topic that are saved in the bucket, given by hand, or a living cluster's own: read anew by each call.
 
-        Raises as `ledgerfs.schemas.saved_schemas.SavedSchemas.versions`.
+        Raises as `ledgerfs.bucket.known_schemas.KnownSchemas.versions`.
         """
         # These read JSON of schemas, which most topics' bytes do not need.
+        from ledgerfs.bucket.known_schemas import KnownSchemas
         from ledgerfs.formats.schemas.schema_versions import TopicSchemas
-        from ledgerfs.schemas.saved_schemas import SavedSchemas
 
         try:
-            versions = SavedSchemas(self._raw_store).versions(topic)
+            versions = KnownSchemas(self).versions(topic)
         except InvalidNameError:
             # Ledgers that are no topic's have none: nothing can be saved for such a name.
             versions = ()
-        return TopicSchemas.of(versions)
+        return TopicSchemas.of(versions, are_of_cluster=self._raw_store.cluster is not None)
 
     def warn_of_unplaced(self, managed_ledgers: Iterable[str | None], catalog: Catalog) -> None:
         """Warn (`UnplacedLedgersWarning`) of ledgers that may belong to these topics, once for each catalog and topic.

@@ -116,6 +116,8 @@ class CurrentCatalog:
 
         Raises `UnsupportedWriteError` for a bucket that is read only in dialects that ledgerfs does not write, otherwise as `load`.
         """
+        if self._store.cluster is not None:
+            raise UnsupportedWriteError("nothing is written to a living cluster here", key=self._store.url)
         if not any(dialect_rows(one.number).IS_WRITABLE for one in self._dialects):
             reason = "ledgerfs does not write ledgers in this dialect, and others are not looked at; open the bucket without it"
             raise UnsupportedWriteError(reason, key=f"dialect={self._dialect}")

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
     from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
     from ledgerfs.ledgers.catalog import Catalog
+    from ledgerfs.scan.follow_start import FollowStart
+    from ledgerfs.scan.following import Following
     from ledgerfs.scan.message_by_id import Message
     from ledgerfs.scan.message_id import MessageId
     from ledgerfs.scan.partitioned_scan import PartitionedScan
@@ -198,6 +200,82 @@ class Topic:
             whole = replace(whole, values=whole.values.learned(value_bytes(whole, topics)))
         return self._table(whole, topics, order)
 
+    def follow(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        start: "FollowStart" = "latest",
+        after: "str | tuple[int, ...] | None" = None,
+        poll_s: float = 0.25,
+        patience_s: float = 60.0,
+        clock_slack_ms: int = CLOCK_SLACK_MS,
+        transactions: Transactions = "committed",
+        on_corrupt: OnCorrupt = "raise",
+        private_keys: PrivateKeys | None = None,
+        on_encrypted: OnEncrypted = "raise",
+        include_markers: bool = False,
+        check_checksums: bool = True,
+        max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
+        values: Values = "bytes",
+        schema_version: "int | str | SchemaInfo | dict[str, Any] | pa.DataType | pa.Schema" = "latest",
+        flatten: bool = False,
+        on_undecodable: OnUndecodable = "raise",
+    ) -> "Following":
+        """Return an iterator over the topic's record batches that goes on for ever: messages come within a second of being confirmed.
+
+        For topics of a living cluster; nothing there is changed, and no subscription made. Each message comes once, those of a partition in
+        their order, also while ledgers are rolled over, offloaded and deleted from BookKeeper. It ends when the topic is terminated, and
+        when it is closed. Messages behind one of an open transaction wait until that is committed or aborted.
+
+        Parameters
+        ----------
+        columns, clock_slack_ms, private_keys, on_encrypted, include_markers, check_checksums, max_message_bytes, flatten, on_undecodable
+            As in `scan`.
+        start
+            ``latest``: what comes from now on; ``earliest``: all that is there, first; a time: messages published from there on; or the id
+            of the first message (as in `message`).
+        after
+            Instead of a start, the id of a message: begin with the next one, such as behind the last row that another process has handled.
+        poll_s
+            Time between two looks at the cluster, s; up to 0.8 while nothing comes.
+        patience_s
+            For how long ZooKeeper or bookies may be away, s: no message is lost or comes twice after that.
+        transactions
+            ``committed`` and ``readable`` are the same here; with ``all`` nothing waits, and an outcome that is not known yet is ``open``.
+        on_corrupt
+            ``skip`` reports damage, too large messages, and ledgers that were trimmed before they were read, in ``skipped``.
+        values, schema_version
+            As in `scan`; the columns are those of the moment of the call, and schemas that are registered later are resolved to them.
+            ``json`` only with a ``schema_version``.
+
+        Raises
+        ------
+        InvalidOptionError
+            An invalid option; the topic is in a bucket, where nothing grows.
+        NotFoundError
+            There is no such message to begin with.
+        MissingLedgerError
+            From the iterator: ledgers were trimmed before they were read, which it names.
+        ObjectNotFoundError, StaleObjectError
+            From the iterator: the topic was deleted; and made again.
+        StoreUnreachableError
+            From the iterator: ZooKeeper or bookies did not answer for ``patience_s``. Asking for the next batch tries again.
+
+        """
+        # pyarrow and numba, as above.
+        from ledgerfs.bucket.following import following, require_following
+        from ledgerfs.scan.follow_start import StartAt
+
+        require_following(self.bucket)
+        whole = self._of_no_ledgers(
+            columns, clock_slack_ms=clock_slack_ms, transactions=transactions, on_corrupt=on_corrupt,
+            private_keys=private_keys, on_encrypted=on_encrypted, include_markers=include_markers,
+            check_checksums=check_checksums, max_message_bytes=max_message_bytes, values=values,
+            schema_version=schema_version, flatten=flatten, on_undecodable=on_undecodable, order="partition",
+        )  # fmt: skip
+        at = StartAt.of(start, after)
+        return following(self.bucket, self.managed_ledgers, whole, at, poll_s=poll_s, patience_s=patience_s)
+
     def json_type(
         self, rows: int | None = None, *, order: Order = "partition", **options: Unpack[ScanOptions]
     ) -> "pa.DataType":
@@ -297,9 +375,10 @@ class Topic:
         )  # fmt: skip
 
     def schema_versions(self) -> "tuple[SchemaVersion, ...]":
-        """Return the versions of the topic's schema that are saved in the bucket, or given by hand, in the order of their registration.
+        """Return the versions of the topic's schema, in the order of their registration.
 
-        Raises as `ledgerfs.schemas.saved_schemas.SavedSchemas.versions`.
+        They are those that are saved in the bucket, or given by hand; of a living cluster all that it has, also those that were deleted
+        softly. Raises as `ledgerfs.bucket.known_schemas.KnownSchemas.versions`.
         """
         return self.bucket.schemas_of(self.name).versions
 

@@ -136,6 +136,10 @@ class BucketStore:
         if self._disk is not None:
             self._disk.forget(stat)
 
+    def expire(self) -> None:
+        """Have the bucket listed again when it is next used."""
+        self._on_change()
+
     def is_current(self, stat: ObjectStat) -> bool:
         """Ask the store itself for the version; true if it has none."""
         is_current = not stat.version or self.head(stat.key).stat.version == stat.version

@@ -63,6 +63,7 @@ Examples:
   ledgerfs verify s3://tier
   ledgerfs repair s3://tier
   ledgerfs schemas save http://broker:8080 s3://tier
+  ledgerfs cluster retention pulsar+zk://zk1:2181
   ledgerfs offload s3://tier s3://tier-backup
   ledgerfs import rows.parquet s3://tier persistent://public/default/orders
   ledgerfs spark verify s3://tier             # with Apache Spark, on this machine or on a cluster
@@ -100,6 +101,9 @@ _COMMANDS = (
     LazyCommand("repair", "ledgerfs.cli.repair:repair", "Show what can be repaired in a bucket; with --yes, repair it."),
     LazyCommand(
         "schemas", "ledgerfs.cli.schemas.group:schemas", "Save the schemas of topics beside their bucket, show them, give them by hand."
+    ),
+    LazyCommand(
+        "cluster", "ledgerfs.cli.cluster.group:cluster", "Show what lies in a living cluster, and what its brokers would do with it."
     ),
     LazyCommand("rm", "ledgerfs.cli.rm:rm", "Delete ledgers of the tree's entries/: of each the index object first, then the data object."),
     LazyCommand("mount", "ledgerfs.cli.mount:mount", "Mount BUCKET on FOLDER, and return when it answers."),

@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ledgerfs.cli.commands import command
+from ledgerfs.cli.head_following import UNUSABLE, followed, show_following, start_of
 from ledgerfs.cli.message_text import message_lines
 from ledgerfs.cli.notices import announce_compiling, say_left_out
 from ledgerfs.cli.options import bucket_argument
 from ledgerfs.cli.output import progress, say, terminal_width
 from ledgerfs.cli.scan_options import scan_options
-from ledgerfs.errors import AccessDeniedError, CorruptSchemaFileError, InvalidSchemaError, UnsupportedFormatError
+from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.scan.options import ORDERS, Order, of_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     Rows = Scan | PartitionedScan | FirstRows
 
 _OF_EVERY_MESSAGE = ("ledger_id", "entry_id", "batch_index", "publish_time")
-_UNUSABLE = (AccessDeniedError, CorruptSchemaFileError, InvalidSchemaError, UnsupportedFormatError)
 _SHOWN = ("event_time", "key", "key_bytes", "ordering_key", "properties", "value")
 
 
@@ -42,6 +42,17 @@ _SHOWN = ("event_time", "key", "key_bytes", "ordering_key", "properties", "value
     default=ORDERS[0],
     show_default=True,
     help="Of a partitioned topic: partition by partition, or merged by the time of publishing.",
+)
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="Of a living cluster: show messages as they come, until Ctrl-C. From now on; with -n from the topic's beginning on.",
+)
+@click.option(
+    "--from",
+    "begin",
+    metavar="latest|earliest|TIME|ID",
+    help="Where --follow begins: latest (default), earliest, a time (ISO 8601, UTC), or the id of a message.",
 )
 @bucket_argument
 @click.argument("topic")
@@ -57,6 +68,8 @@ def head(
     order: Order,
     full: bool,
     as_json: bool,
+    follow: bool,
+    begin: str | None,
 ) -> None:
     """Show the first messages of a topic: id, time of publishing, and what they hold.
 
@@ -74,22 +87,32 @@ def head(
       ledgerfs head s3://tier public/default/partitioned --order publish_time
       ledgerfs head s3://tier public/default/orders --values typed --schema-version each
       ledgerfs head s3://tier public/default/events --values json --columns publish_time,value
+      ledgerfs head --follow pulsar+zk://zk1:2181 public/default/orders --json | jq .key
+      ledgerfs head --follow --from 2026-11-01T12:00:00Z pulsar+zk://zk1:2181 public/default/orders
     """
+    start = start_of(context, begin, follow=follow, scan=scan)
     with progress() as update:
         bucket.load_catalog(update)
     announce_compiling()
     columns: tuple[str, ...] | None = scan.pop("columns", None)
-    if as_json:
-        found, read, is_usable = _rows(bucket.topic(topic), columns, scan, order, messages)
-        _print_json(found, messages)
+    shown = columns or (*_SHOWN, *(("txn_id", "txn_state") if scan.get("transactions") == "all" else ()))
+    names = columns if as_json else tuple(dict.fromkeys((*_OF_EVERY_MESSAGE, *shown)))
+    width = None if full else terminal_width()
+
+    def write(batches: "Iterable[pa.RecordBatch]", schema: "pa.Schema") -> None:
+        if as_json:
+            _print_json(batches)
+        else:
+            _print_text(batches, _with_fields(shown, names or (), schema.names), width=width)
+
+    if follow:
+        following, is_usable = followed(bucket.topic(topic), names, scan, start)
+        is_damaged = show_following(following, lambda batches: write(batches, following.schema))
     else:
-        shown = columns or (*_SHOWN, *(("txn_id", "txn_state") if scan.get("transactions") == "all" else ()))
-        names = tuple(dict.fromkeys((*_OF_EVERY_MESSAGE, *shown)))
         found, read, is_usable = _rows(bucket.topic(topic), names, scan, order, messages)
-        _print_text(
-            found, messages, _with_fields(shown, names, found.schema.names), width=None if full else terminal_width()
-        )
-    if say_left_out(read, found.undecodable) or not is_usable:
+        write(_first(found, messages), found.schema)
+        is_damaged = say_left_out(read, found.undecodable)
+    if is_damaged or not is_usable:
         context.exit(1)
 
 
@@ -105,7 +128,7 @@ def _rows(
         return *_first_documents(topic, columns, options, order, messages), True
     try:
         found = topic.scan(columns, **options, order=order)
-    except _UNUSABLE as error:
+    except UNUSABLE as error:
         if "values" in given:
             raise
         why = error.reason if isinstance(error, InvalidSchemaError) else error
@@ -145,20 +168,20 @@ def _with_fields(shown: tuple[str, ...], asked: tuple[str, ...], names: list[str
     return tuple(one for name in shown for one in (fields if name == "value" else (name,)))
 
 
-def _print_json(scan: "Rows", messages: int) -> None:
+def _print_json(batches: "Iterable[pa.RecordBatch]") -> None:
     # These import numba and pyarrow, which --help does not need.
     from ledgerfs.messages.text.json_lines import json_lines
 
     sys.stdout.flush()
-    for batch in _first(scan, messages):
+    for batch in batches:
         sys.stdout.buffer.write(json_lines(batch))
     sys.stdout.buffer.flush()
 
 
-def _print_text(scan: "Rows", messages: int, shown: tuple[str, ...], *, width: int | None) -> None:
+def _print_text(batches: "Iterable[pa.RecordBatch]", shown: tuple[str, ...], *, width: int | None) -> None:
     from ledgerfs.scan.python_values import python_rows
 
-    for batch in _first(scan, messages):
+    for batch in batches:
         for row in python_rows(_readable(batch)):
             click.echo("\n".join(message_lines(row, shown, width)))
 

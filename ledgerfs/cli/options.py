@@ -24,6 +24,19 @@ def bucket_argument(command: Command) -> Command:
     return argument(storage_option(dialect_option(traffic_options(command))))
 
 
+def optional_bucket_argument(command: Command) -> Command:
+    """Add what `bucket_argument` adds; the command gets None where no BUCKET is named."""
+    argument = click.argument("bucket", metavar="[BUCKET]", required=False, callback=_open)
+    return argument(storage_option(dialect_option(traffic_options(command))))
+
+
+def opened_here(context: click.Context, url: str) -> "Bucket":
+    """Return the bucket or cluster of a URL that the command got as another argument, opened with the options -o and --dialect."""
+    bucket = _opened(url, storage_options_of(context), dialect_of(context))
+    say_stats_at_end(context, bucket)
+    return bucket
+
+
 def dialect_option(command: Command) -> Command:
     """Add the option --dialect, whose value `dialect_of` returns."""
     option = click.option(
@@ -107,12 +120,10 @@ def _open_target(context: click.Context, _: click.Parameter, url: str) -> "Bucke
     return None if context.resilient_parsing else _opened(url, context.meta.get("ledgerfs.target_options"))
 
 
-def _open(context: click.Context, _: click.Parameter, url: str) -> "Bucket | None":
-    if context.resilient_parsing:  # a shell's completion, whose URL may not be complete
+def _open(context: click.Context, _: click.Parameter, url: str | None) -> "Bucket | None":
+    if context.resilient_parsing or url is None:  # a shell's completion, whose URL may not be complete
         return None
-    bucket = _opened(url, storage_options_of(context), dialect_of(context))
-    say_stats_at_end(context, bucket)
-    return bucket
+    return opened_here(context, url)
 
 
 def _opened(url: str, storage_options: dict[str, Any] | None, dialect: str = AUTO) -> "Bucket":

@@ -89,9 +89,12 @@ def topics(bucket: "Bucket", *, with_schemas: bool, as_json: bool) -> None:
     for name, (_, unsaved) in schemas.items():
         if unsaved:
             versions = ", ".join(map(str, unsaved))
-            say(
-                f"{name}: schema version {versions} is not saved; save it while the cluster lives: ledgerfs schemas save"
-            )
+            if bucket.raw_store.cluster is None:
+                say(
+                    f"{name}: schema version {versions} is not saved; save it while the cluster lives: ledgerfs schemas save"
+                )
+            else:
+                say(f"{name}: schema version {versions} is lost: the cluster does not have it any more")
     bucket.warn_of_unplaced([None, *bucket.catalog.known_names], bucket.catalog)
     notice(bucket)
 
@@ -99,12 +102,12 @@ def topics(bucket: "Bucket", *, with_schemas: bool, as_json: bool) -> None:
 def _schemas(bucket: "Bucket", topics: "list[TopicInfo]") -> dict[str, tuple[int, list[int]]]:
     """Return of each topic how many versions are saved, and which is not although its newest message names it."""
     # These import numpy and numba, which a list of topics does not need.
+    from ledgerfs.bucket.known_schemas import KnownSchemas
     from ledgerfs.errors import CorruptObjectError, InvalidNameError
     from ledgerfs.formats.topic_names import schema_owner
-    from ledgerfs.schemas.saved_schemas import SavedSchemas
     from ledgerfs.upkeep.verification.unsaved_schemas import newest_named, unsaved_versions
 
-    saved = SavedSchemas(bucket.raw_store).all_versions()
+    saved = KnownSchemas(bucket).all_versions()
     found = {}
     with progress() as update:
         for done, topic in enumerate(topics, 1):

@@ -129,7 +129,7 @@ class Catalog:
 
     @property
     def managed_ledgers(self) -> list[str | None]:
-        """The names that have ledgers, even if all are missing, in order."""
+        """The names that have ledgers, even if all are missing or empty, in order."""
         return self._names_with(self.gaps["name"][self.gaps["kind"] != GapKind.BEING_WRITTEN])
 
     @property
@@ -139,16 +139,23 @@ class Catalog:
 
     def topics(self) -> list[TopicInfo]:
         """Sum up each topic, sorted by managed-ledger name."""
-        return topic_infos(self.names, self.ledgers, self.gaps[self.gaps["kind"] != GapKind.BEING_WRITTEN])
+        missing = self.gaps[self.gaps["kind"] != GapKind.BEING_WRITTEN]
+        return topic_infos(self.names, self.ledgers, missing, self._without_entries())
 
     def has(self, managed_ledger: str | None) -> bool:
-        """Whether there are ledgers of this name, even if all of them are missing."""
-        return len(self._rows_of(managed_ledger)) > 0 or bool(self.missing_of(managed_ledger))
+        """Whether there are ledgers of this name, even if all of them are missing or empty."""
+        return (
+            len(self._rows_of(managed_ledger)) > 0
+            or self.row_of(managed_ledger) in self._without_entries()
+            or bool(self.missing_of(managed_ledger))
+        )
 
     def knows(self, managed_ledger: str) -> bool:
-        """Whether there are ledgers of this name, even if all of them are missing or being written."""
+        """Whether there are ledgers of this name, even if all of them are missing, empty or being written."""
         row = self._name_rows.get(managed_ledger)
-        return row is not None and (len(self._rows_of(managed_ledger)) > 0 or self._gaps_of(row).size > 0)
+        if row is None:
+            return False
+        return len(self._rows_of(managed_ledger)) > 0 or row in self._without_entries() or self._gaps_of(row).size > 0
 
     def names_from(self, prefix: str) -> Iterator[str]:
         """Yield the names that begin with ``prefix``, in order, without a search of the others."""
@@ -195,7 +202,12 @@ class Catalog:
         """Return the names that have ledgers, and those of some other rows, in order."""
         is_there = np.diff(self._starts) > 0
         is_there[others[others != UNKNOWN]] = True
+        is_there[list(self._without_entries())] = True
         return [self.names[row] for row in np.flatnonzero(is_there).tolist()]
+
+    def _without_entries(self) -> frozenset[int]:
+        """Return the rows of names that are topics without an entry."""
+        return frozenset[int]().union(*(one.topics for one in self.remains.values()))
 
     def _gaps_of(self, row: int) -> Table:
         low, high = np.searchsorted(self.gaps["name"], [row, row + 1])

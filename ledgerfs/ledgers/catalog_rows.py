@@ -52,6 +52,10 @@ def uuid_from_halves(most: int, least: int) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
+NO_UUID = uuid_from_halves(0, 0)
+"""Of a ledger that has none."""
+
+
 def uuid_halves(uuid: str) -> tuple[int, int]:
     """Return the two unsigned 64-bit halves of a uuid's text."""
     value = int(uuid.replace("-", ""), 16)

@@ -40,6 +40,11 @@ class Remains(Protocol):
         """Whether a kept catalog may have them; false if the bucket has to be listed again to know them."""
         ...
 
+    @property
+    def topics(self) -> frozenset[int]:
+        """Rows of names that are topics although no entry of them is there yet: reading them gives nothing, and is no error."""
+        ...
+
     def renamed(self, new_row: npt.NDArray[np.int32]) -> "Remains":
         """Return the same with other rows of names."""
         ...

@@ -42,8 +42,11 @@ class TypedValues:
     @classmethod
     def of(cls, schemas: TopicSchemas, wanted: SchemaInfo | None) -> "TypedValues":
         """Return it with the type that the schemas make; raises `InvalidSchemaError`."""
+        fields = fields_of_each(schemas) if wanted is None else []
+        if wanted is None and not fields and schemas.latest is not None:
+            raise InvalidSchemaError(schemas.latest.schema.unreadable)
         kind = (
-            pa.struct([(name, decoder_of(one.schema).type) for name, one in fields_of_each(schemas)])
+            pa.struct([(name, decoder_of(one.schema).type) for name, one in fields])
             if wanted is None
             else decoder_of(wanted).type
         )
@@ -130,6 +133,9 @@ def _unknown(topic: str, schemas: TopicSchemas, version: object) -> UnknownSchem
     known = sorted({one.version for one in schemas.versions if not one.is_deletion})
     if known:
         reason = f"no schema of version {version!r} is known; there are {', '.join(map(str, known))}"
+    elif schemas.are_of_cluster:
+        deleted = "; those that it had were deleted" if schemas.versions else ""
+        reason = f"the cluster has no schema of this topic{deleted}"
     elif schemas.versions:
         reason = (
             "the cluster deleted all schemas of this topic before they were saved (ledgerfs schemas save): "

@@ -118,6 +118,8 @@ class ValuesByVersion:
             return (
                 f"the schema that is known as its version {number} was registered after it: the number was used again"
             )
+        if self.schemas.are_of_cluster:
+            return f"its schema, version {number}, is not known: the cluster did not have it when the scan began"
         return f"its schema, version {number}, is not known: save it while the cluster lives (ledgerfs schemas save)"
 
     def _decoded(self, batch: pa.RecordBatch, rows: Int64, place: int) -> "_Group":
@@ -208,10 +210,13 @@ def _in_order(groups: list[_Group], kind: pa.DataType, length: int) -> pa.Array:
 
 
 def fields_of_each(schemas: TopicSchemas) -> list[tuple[str, SchemaVersion]]:
-    """Return the versions by the names of their fields: ``v0``, ``v0_2`` for the second schema that had the number, ``any``."""
+    """Return the versions by the names of their fields: ``v0``, ``v0_2`` for the second schema that had the number, ``any``.
+
+    Those whose definition is lost have none: no value is read by them.
+    """
     named: dict[str, SchemaVersion] = {}
     for one in schemas.versions:
-        if not one.is_deletion:
+        if not one.is_deletion and not one.schema.unreadable:
             again = sum(other.version == one.version for other in named.values())
             name = "any" if one.version == ANY_VERSION else f"v{one.version}"
             named[name + (f"_{again + 1}" if again else "")] = one

@@ -60,7 +60,7 @@ class SavedSchemas:
         Raises `CorruptSchemaFileError`, `UnsupportedFormatError` (a newer ledgerfs saved it), and the errors of the store.
         """
         folder = self._folder + topic_folder(schema_owner(topic))
-        return _ordered(version for _, version in self._read(self._objects(folder)))
+        return ordered_versions(version for _, version in self._read(self._objects(folder)))
 
     def version(self, topic: str, number: int) -> tuple[SchemaVersion, ...]:
         """Return what is saved of one number; raises as `versions`."""
@@ -71,7 +71,7 @@ class SavedSchemas:
         by_topic: dict[str, list[SchemaVersion]] = {}
         for name, version in self._read(self._objects(self._folder)):
             by_topic.setdefault(name, []).append(version)
-        return {name: _ordered(by_topic[name]) for name in sorted(by_topic)}
+        return {name: ordered_versions(by_topic[name]) for name in sorted(by_topic)}
 
     def is_empty(self) -> bool:
         """Whether nothing was ever saved here; costs a part of a listing."""
@@ -165,5 +165,6 @@ def saved_schemas_at(url: str, storage_options: Mapping[str, Any] | None = None)
     return SavedSchemas(open_store(*filesystem_of(url, storage_options or {})), "")
 
 
-def _ordered(versions: Iterable[SchemaVersion]) -> tuple[SchemaVersion, ...]:
+def ordered_versions(versions: Iterable[SchemaVersion]) -> tuple[SchemaVersion, ...]:
+    """Return versions as a `ledgerfs.schemas.schema_store.SchemaStore` gives them: by number, then by time."""
     return tuple(sorted(versions, key=lambda one: (one.version, one.timestamp_ms or 0, one.saved_ms or 0)))

@@ -12,6 +12,7 @@ from ledgerfs.errors import (
     LedgerfsError,
     SchemaConflictError,
     UncertainWriteError,
+    UnknownSchemaError,
     UnsupportedFormatError,
 )
 from ledgerfs.formats.schemas.schema_info import SchemaVersion
@@ -78,13 +79,17 @@ def _kept(saved: SavedSchemas, topic: str) -> tuple[SchemaVersion, ...]:
 def _saved(
     saved: SavedSchemas, topic: str, found: tuple[SchemaVersion, ...], kept: tuple[SchemaVersion, ...]
 ) -> SavedTopic:
-    count = sum(not one.is_deletion for one in found)
+    lost = {one.version: one.schema.unreadable for one in found if one.schema.unreadable}
+    readable = tuple(one for one in found if one.version not in lost)
+    count = sum(not one.is_deletion for one in readable)
     now_ms = int(time.time() * 1000)
     try:
-        new = saved.add(topic, (replace(one, saved_ms=now_ms) for one in found))
-        _require_one_cluster(topic, found, kept)
+        new = saved.add(topic, (replace(one, saved_ms=now_ms) for one in readable))
+        _require_one_cluster(topic, readable, tuple(one for one in kept if one.version not in lost))
     except (*_OF_ONE_TOPIC, InvalidOptionError, UncertainWriteError, SchemaConflictError) as error:
         return SavedTopic(topic, count, 0, error)
+    if lost:
+        return SavedTopic(topic, count, new, UnknownSchemaError("; ".join(lost.values()), key=topic))
     return SavedTopic(topic, count, new)
 
 

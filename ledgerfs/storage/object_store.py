@@ -110,6 +110,10 @@ class KeepingStore(ObjectStore, Protocol):
         """Drop the cached bytes of an object, in which damage was found: the next read asks the store itself."""
         ...
 
+    def expire(self) -> None:
+        """Have the bucket listed again when it is next used: who reads it knows that it has changed."""
+        ...
+
     def is_current(self, stat: ObjectStat) -> bool:
         """Ask the store whether an object is still of this version; if not, the bucket will be listed again."""
         ...

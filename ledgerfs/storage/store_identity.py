@@ -29,6 +29,7 @@ _PLACES = (
 )
 _TUNING = frozenset(
     {"batch_size", "blocksize", "block_size", "default_block_size", "default_cache_type", "default_fill_cache", "listings_expiry_time"}
+    | {"bookie_rate", "read_from", "timeout_s"}
     | {"max_concurrency", "max_paths", "max_pool_connections", "retries", "use_listings_cache"}
 )  # fmt: skip
 """Options that change how fast a bucket is read, but not which one it is."""

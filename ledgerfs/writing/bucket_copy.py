@@ -28,8 +28,9 @@ from ledgerfs.errors import (
     StaleObjectError,
     StoreUnreachableError,
 )
+from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerState
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.catalog_rows import is_sound
+from ledgerfs.ledgers.catalog_rows import NO_UUID, is_sound
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.ledgers.findings import Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
@@ -241,7 +242,7 @@ class _Copy:
         number, ref = numbered
         first = self.options.first_ledger_id
         ledger_id = ref.ledger_id if first is None else first + number
-        uuid = None if self.options.new_uuid or first is not None else ref.uuid
+        uuid = None if self.options.new_uuid or first is not None else self._own_uuid(ref)
         told = 0
 
         def tell(_: str, done: int, __: int | None) -> None:
@@ -266,6 +267,10 @@ class _Copy:
             tell("", ref.records_size, None)
         expected = Expected.of(claim, written)
         return CopiedLedger(ref, CopyOutcome.COPIED, ledger_id, expected.uuid), expected
+
+    def _own_uuid(self, ref: LedgerRef) -> str | None:
+        """Return the uuid that a copy keeps; a ledger that a living cluster has not offloaded has none."""
+        return None if self.source.raw_store.cluster is not None and ref.uuid == NO_UUID else ref.uuid
 
     def _require_agreed(self, ref: LedgerRef) -> None:
         """Raise `CorruptLedgerError` for a ledger whose copies contradict each other: the copy would hide that."""
@@ -369,6 +374,8 @@ class _Copy:
         transform = None if self.options.transform is None else self.options.transform()
         require_new_ids(ledger_id, ref.ledger_id, keeps_ids=transform is None or transform.keeps_ids)
         metadata = copied_metadata(reader, ledger_id, ref.managed_ledger)
+        if self.source.raw_store.cluster is not None and metadata.state != LedgerState.CLOSED:
+            raise RefusedLedgerError("the ledger is still written; it can be copied once it is closed", key=ref.key)
         return NewLedger(
             new_key(ledger_id, uuid),
             metadata if ledger_id == ref.ledger_id else metadata.made_of(ref.root),

@@ -8,6 +8,7 @@ import click
 import pytest
 from click.shell_completion import BashComplete
 
+from ledgerfs.cli.cluster.group import cluster
 from ledgerfs.cli.commands import LazyCommand, LazyGroup
 from ledgerfs.cli.group import cli
 from ledgerfs.cli.schemas.group import schemas
@@ -27,7 +28,7 @@ HEAVY = {
     "pyspark",
     "mfusepy",
 }
-GROUPS = [cli, schemas, spark]
+GROUPS = [cli, cluster, schemas, spark]
 
 
 def standing(group: LazyGroup) -> dict[str, LazyCommand]:
@@ -62,7 +63,9 @@ except SystemExit as end:
     [["--help"], ["--version"], ["topics", "--help"], ["ls", "-h"], ["cat", "--help"], ["info", "--help"], ["verify", "--help"],
      ["repair", "--help"], ["rm", "--help"], ["count", "--help"], ["head", "--help"], ["export", "--help"], ["import", "--help"],
      ["offload", "--help"], ["spark", "--help"], ["spark", "verify", "--help"], ["schemas", "--help"], ["schemas", "save", "--help"],
-     ["schemas", "ls", "--help"], ["schemas", "show", "--help"], ["schemas", "set", "--help"], ["umount", "--help"]],
+     ["schemas", "ls", "--help"], ["schemas", "show", "--help"], ["schemas", "set", "--help"], ["cluster", "--help"],
+     ["cluster", "dump", "--help"],
+     ["cluster", "retention", "--help"], ["cluster", "offloads", "--help"], ["cluster", "cursors", "--help"], ["umount", "--help"]],
 )  # fmt: skip
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert imported_by(arguments) == set()
@@ -134,7 +137,8 @@ def test_a_shell_completes_commands_and_their_options() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [[name] for name in standing(cli)] + [[group.name, name] for group in (schemas, spark) for name in standing(group)],
+    [[name] for name in standing(cli)]
+    + [[group.name, name] for group in (cluster, schemas, spark) for name in standing(group)],
     ids=" ".join,
 )
 def test_every_command_is_completed_before_anything_is_opened(path: list[str]) -> None:

@@ -299,7 +299,8 @@ def test_arbitrary_bytes_raise_nothing_else(
         ("persistent://public/default/orders", "/schemas/public/default/orders"),
         ("persistent://public/default/orders-partition-3", "/schemas/public/default/orders"),
         ("public/typed/persistent/avro+%C3%A5+b%2B1", "/schemas/public/typed/avro+%C3%A5+b%2B1"),
-        ("persistent://t/c/n/x", "/schemas/t/c/n/x"),
+        ("persistent://t/c/n/x", "/schemas/t/n/x"),
+        ("pulsar/interop/127.0.0.1:26003/persistent/healthcheck", "/schemas/pulsar/127.0.0.1:26003/healthcheck"),
     ],
 )
 def test_partitions_share_a_locator(topic: str, path: str) -> None:

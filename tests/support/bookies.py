@@ -70,6 +70,8 @@ class BookieServer:
         Whether every read is refused, as by a bookie that demands authentication.
     is_silent
         Whether requests are taken and never answered.
+    trickle_s
+        How long after each byte of a reply the next one is sent; 0 to send all at once.
     most_together
         How many requests came together at most: 1 where nobody pipelines.
     spoil
@@ -88,6 +90,7 @@ class BookieServer:
         self.reverse_replies = False
         self.is_unauthorised = False
         self.is_silent = False
+        self.trickle_s = 0.0
         self.most_together = 0
         self.spoil: Callable[[bytes], bytes | None] | None = None
         self._ledgers: dict[int, dict[int, bytes]] = {}
@@ -367,10 +370,17 @@ class _Connection(asyncio.Protocol):
             sent = self._bookie.spoil(sent)
         if sent is None:
             self.reset()
+        elif self._bookie.trickle_s:
+            self._trickle(sent, 0)
         elif self._bookie.latency_s:
             asyncio.get_running_loop().call_later(self._bookie.latency_s, self._send, sent)
         else:
             self._send(sent)
+
+    def _trickle(self, data: bytes, at: int) -> None:
+        self._send(data[at : at + 1])
+        if at < len(data) and not self._transport.is_closing():
+            asyncio.get_running_loop().call_later(self._bookie.trickle_s, self._trickle, data, at + 1)
 
     def _send(self, data: bytes) -> None:
         if not self._transport.is_closing():

@@ -43,7 +43,7 @@ from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_p
 from ledgerfs.formats.managed_ledgers.stored_values import compressed
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.formats.schemas.stored_schema import StoredVersion, build_locator, build_stored_schema, locator_path
-from ledgerfs.formats.topic_names import managed_ledger_of, schema_owner
+from ledgerfs.formats.topic_names import managed_ledger_of
 from tests.support.bookies import BookieServer
 from tests.support.entries import NONE, compress, frame, metadata
 from tests.support.ledgers import CREATED_MS
@@ -507,10 +507,8 @@ class LiveCluster:
     ) -> SchemaVersion:
         """Add the next version of a topic's schema: an entry in a ledger of its own, and the locator."""
         with self._changes:
-            owner = schema_owner(topic)
-            entities = [owner.tenant, *([] if owner.cluster is None else [owner.cluster]), owner.namespace]
             path = locator_path(topic)
-            name = "/".join([*entities, owner.encoded_topic])
+            name = path.removeprefix("/schemas/")
             before = self._schemas.setdefault(path, [])
             version = SchemaVersion(len(before), schema, timestamp_ms, is_deletion)
             custom = (("component", b"schema"), ("pulsar/schemaId", name.encode()), _APPLICATION)
@@ -519,6 +517,28 @@ class LiveCluster:
             before.append(StoredVersion(version.version, Position(ledger_id, 0), digest))
             self._set(path, build_locator(before))
             return version
+
+    def schema_ledgers(self, topic: str) -> list[int]:
+        """Return the ledgers of the versions of a topic's schema, in their order."""
+        return [one.position.ledger_id for one in self._schemas[locator_path(topic)]]
+
+    def delete_schemas(self, topic: str) -> None:
+        """Delete the schemas of a topic by force: the locator, then the ledgers. The next version is 0 again."""
+        with self._changes:
+            gone = self.schema_ledgers(topic)
+            self.zookeeper.delete(self.chroot + locator_path(topic))
+            del self._schemas[locator_path(topic)]
+            for one in gone:
+                self.delete_from_bookkeeper(one, flag=False)
+
+    def put_schemas(self, path: str, locator: bytes, entries: Mapping[tuple[int, int], bytes]) -> None:
+        """Put a locator of another cluster, and the entries that it names, as (ledger, entry): of each ledger the first one alone."""
+        with self._changes:
+            for (ledger_id, entry_id), payload in entries.items():
+                assert entry_id == 0, "a schema is the first entry of its ledger"
+                custom = (("component", b"schema"), ("pulsar/schemaId", path.removeprefix("/schemas/").encode()))
+                self.write_unlisted([payload], (*custom, _APPLICATION), state=CLOSED, ledger_id=ledger_id)
+            self._set(path, locator)
 
     def set_policies(self, namespace: str, **policies: object) -> None:
         """Set the policies of a namespace, such as ``retention_policies``, as ZooKeeper has them."""

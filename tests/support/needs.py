@@ -22,7 +22,7 @@ FOLDERS = {
     "tests/test_docs.py": "spark",
     "tests/fuse_mount": "mount",
 }
-FIXTURES = {"tiny_disk": "mount"}
+FIXTURES = {"tiny_disk": "mount", "failing_zookeeper": "fault"}
 
 TESTS = str(Path(__file__).parent.parent)
 _starts: dict[types.FunctionType, bool] = {}

@@ -6,6 +6,7 @@ Its answers were compared with those of ZooKeeper 3.9, byte for byte but for the
 import contextlib
 import itertools
 import socket
+import ssl
 import struct
 import time
 from collections import Counter
@@ -62,7 +63,8 @@ class ZooKeeperServer:
     makes all bytes that are sent of an answer (its header and body, without the length).
     """
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.requests: Counter[int] = Counter()
         self.asked: Counter[str] = Counter()
         self.not_reads: list[tuple[int, str]] = []
@@ -188,13 +190,17 @@ class ZooKeeperServer:
 
     def _serve(self, connection: socket.socket) -> None:
         try:
-            with contextlib.suppress(OSError, EOFError), connection, connection.makefile("rb") as received:
-                if self._connect(connection, received):
-                    while self._answer(connection, _frame(received)):
+            with contextlib.suppress(OSError, EOFError), self._secured(connection) as secured:
+                received = secured.makefile("rb")
+                if self._connect(secured, received):
+                    while self._answer(secured, _frame(received)):
                         pass
         finally:
             with self._lock:
                 self._connections.discard(connection)
+
+    def _secured(self, connection: socket.socket) -> socket.socket:
+        return connection if self._tls is None else self._tls.wrap_socket(connection, server_side=True)
 
     def _connect(self, connection: socket.socket, received: BinaryIO) -> bool:
         _, _, timeout_ms, session = struct.unpack_from("!iqiq", _frame(received))
@@ -235,7 +241,9 @@ class ZooKeeperServer:
 
     def _send(self, connection: socket.socket, opcode: int, body: bytes) -> None:
         instead = self.instead.get(opcode)
-        connection.sendall(instead(body) if instead is not None else struct.pack("!i", len(body)) + body)
+        sent = struct.pack("!i", len(body)) + body if instead is None else instead(body)
+        if sent:
+            connection.sendall(sent)
 
     def _result(self, opcode: int, request: bytes) -> tuple[int, bytes]:
         if opcode == AUTH:

@@ -17,7 +17,8 @@ A bucket has no schemas: messages have only a version number, which nobody can r
 
 _COMMANDS = (
     LazyCommand(
-        "save", "ledgerfs.cli.schemas.save:save", "Save the schemas of a bucket's topics from a broker's admin API, every version."
+        "save", "ledgerfs.cli.schemas.save:save",
+        "Save the schemas of a bucket's topics from a broker's admin API, every version, or those of a living cluster.",
     ),
     LazyCommand(
         "ls", "ledgerfs.cli.schemas.ls:ls", "List the saved versions of topics, of all if none is named: type, time, fields, source."

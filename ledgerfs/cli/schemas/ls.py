@@ -7,7 +7,7 @@ import click
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import bucket_argument, json_option
 from ledgerfs.cli.output import minute, print_json, say, show, table, terminal_width
-from ledgerfs.cli.schemas.places import place_option, saved_at
+from ledgerfs.cli.schemas.places import known_at, place_option
 from ledgerfs.display import printable
 
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ _BETWEEN = 2
 def ls(*, bucket: "Bucket", topics: tuple[str, ...], place: tuple[str, dict[str, Any]] | None, as_json: bool) -> None:
     """List the saved versions of topics, of all if none is named: type, time, fields, source.
 
+    Of a living cluster these are the versions that it has itself, also those that were deleted, but not by force. "(lost)" is one whose
+    definition no bookie has any more.
+
     "Registered" is when the broker took the schema, UTC. A version that is there more than once was given again after a forced deletion;
     the time when a message was published tells which schema it has. "any" is a schema that was given by hand for all messages that no other
     version tells of. "(overridden)" is not in effect, since a schema was given by hand in its place later (schemas set).
@@ -42,24 +45,26 @@ def ls(*, bucket: "Bucket", topics: tuple[str, ...], place: tuple[str, dict[str,
       ledgerfs schemas ls s3://tier
       ledgerfs schemas ls s3://tier public/default/orders --json
       ledgerfs schemas ls s3://tier --from /backup/schemas
+      ledgerfs schemas ls pulsar+zk://zk1:2181,zk2:2181
     """
     # These import numpy and fsspec, which --help does not need.
     from ledgerfs.cli.schemas import versions
     from ledgerfs.formats.topic_names import schema_owner
 
-    saved = saved_at(bucket, place)
+    known = known_at(bucket, place)
     wanted = [schema_owner(topic).topic for topic in topics]
-    found = {name: saved.versions(name) for name in wanted} if wanted else saved.all_versions()
+    found = {name: known.versions(name) for name in wanted} if wanted else known.all_versions()
     if not any(found.values()):
-        saved.require_place()
+        known.require_place()
     if as_json:
-        print_json([versions.as_json(name, one, known) for name, known in found.items() for one in known])
+        print_json([versions.as_json(name, one, of_it) for name, of_it in found.items() for one in of_it])
     elif any(found.values()):
         _show_table(found)
-    for name in [name for name, known in found.items() if not known]:
-        say(f"{name}: no schema is saved")
+    are_saved = "saved" if place is not None or bucket.raw_store.cluster is None else "there"
+    for name in [name for name, of_it in found.items() if not of_it]:
+        say(f"{name}: no schema is {are_saved}")
     if not found:
-        say(f"{saved.source}: no schemas are saved")
+        say(f"{known.source}: no schemas are {are_saved}")
 
 
 def _show_table(found: "Mapping[str, Sequence[SchemaVersion]]") -> None:

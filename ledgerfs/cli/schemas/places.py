@@ -7,11 +7,14 @@ import click
 
 from ledgerfs.cli.options import parsed_options
 from ledgerfs.cli.traffic_options import Command
-from ledgerfs.errors import InvalidOptionError
+from ledgerfs.errors import InvalidOptionError, UnsupportedWriteError
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.bucket.known_schemas import KnownSchemas
     from ledgerfs.schemas.saved_schemas import SavedSchemas
+
+_INTO_A_CLUSTER = "nothing is written into a living cluster, which has its own schemas; name another place (--to)"
 
 
 def place_option(name: str, text: str) -> Callable[[Command], Command]:
@@ -28,18 +31,31 @@ def place_option(name: str, text: str) -> Callable[[Command], Command]:
     return add
 
 
-def saved_at(bucket: "Bucket", place: tuple[str, dict[str, Any]] | None, *, make: bool = False) -> "SavedSchemas":
-    """Return the saved schemas of a bucket; with ``make`` the folder at a URL of their own is made.
+def known_at(bucket: "Bucket", place: tuple[str, dict[str, Any]] | None) -> "SavedSchemas | KnownSchemas":
+    """Return the schemas that are saved in a bucket, or that a living cluster has; or those that are saved at a URL of their own.
 
-    Raises `InvalidOptionError` for the URL of the bucket: schemas beside its ledgers would be foreign objects.
+    Raises as `saved_at`.
     """
-    # This imports fsspec, which --help does not need.
+    # These import fsspec, which --help does not need.
+    from ledgerfs.bucket.known_schemas import KnownSchemas
+
+    return KnownSchemas(bucket) if place is None else saved_at(bucket, place)
+
+
+def saved_at(bucket: "Bucket", place: tuple[str, dict[str, Any]] | None, *, make: bool = False) -> "SavedSchemas":
+    """Return the saved schemas of a bucket, to which more can be added; with ``make`` the folder at a URL of their own is made.
+
+    Raises `InvalidOptionError` for the URL of the bucket: schemas beside its ledgers would be foreign objects. Raises
+    `UnsupportedWriteError` for a living cluster.
+    """
     from ledgerfs.schemas.saved_schemas import SavedSchemas, saved_schemas_at
 
     if place is None:
+        if bucket.raw_store.cluster is not None:
+            raise UnsupportedWriteError(_INTO_A_CLUSTER, key=bucket.raw_store.url)
         return SavedSchemas(bucket.raw_store)
     saved = saved_schemas_at(*place)
-    if saved.source == SavedSchemas(bucket.raw_store, "").source:
+    if bucket.raw_store.cluster is None and saved.source == SavedSchemas(bucket.raw_store, "").source:
         reason = "is the bucket itself, whose schemas have a folder of their own; leave out the option"
         raise InvalidOptionError(reason, key=place[0])
     if make:

@@ -6,7 +6,7 @@ import click
 
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.notices import notice
-from ledgerfs.cli.options import bucket_argument, json_option
+from ledgerfs.cli.options import json_option, opened_here, optional_bucket_argument
 from ledgerfs.cli.output import print_json, progress, say
 from ledgerfs.cli.schemas.broker_options import admin_api, broker_argument
 from ledgerfs.cli.schemas.places import place_option, saved_at
@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
     from ledgerfs.schemas.saving import SavedTopic
 
+_OF_A_CLUSTER = "pulsar+zk://"
+
 
 @command()
 @broker_argument
-@bucket_argument
+@optional_bucket_argument
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only of this topic; may be repeated.")
 @place_option("--to", "Save them at this URL, not in the bucket's own folder _ledgerfs/schemas.")
 @json_option
@@ -28,18 +30,21 @@ def save(
     /,
     *,
     broker: str,
-    bucket: "Bucket",
+    bucket: "Bucket | None",
     topics: tuple[str, ...],
     place: tuple[str, dict[str, Any]] | None,
     as_json: bool,
     **access: Any,  # noqa: ANN401  (of the broker)
 ) -> None:
-    """Save the schemas of a bucket's topics from a broker's admin API, every version.
+    """Save the schemas of a bucket's topics from a broker's admin API, every version, or those of a living cluster.
 
     BROKER is the address of its web service: http://host:8080, https://host:8443. What was saved before stays, whatever the cluster says
     now, and also under a version that means another schema by now: run this again and again. The schemas of each cluster need a place of
     their own. Versions that were deleted in the cluster before can not be saved. A broker says of topics that it does not know at all that
     they have no schema.
+
+    Or BROKER is the URL of a living cluster, pulsar+zk://host:port,…, which also has the versions that were deleted, but not by force.
+    Without BUCKET the schemas of all its topics are saved at --to, and the options -o are the cluster's.
 
     Exit code 1: the schemas of some topics could not be saved, and were named; those of the others are.
 
@@ -48,15 +53,24 @@ def save(
       ledgerfs schemas save http://broker:8080 s3://tier
       ledgerfs schemas save https://broker:8443 s3://tier --token-file token.txt --tls-ca ca.pem
       ledgerfs schemas save http://broker:8080 s3://tier --topic public/default/orders --to /backup/schemas
+      ledgerfs schemas save pulsar+zk://zk1:2181 --to s3://tier/_ledgerfs/schemas
     """
-    # This imports numpy and fsspec, which --help does not need.
+    # These import numpy and fsspec, which --help does not need.
+    from ledgerfs.bucket.known_schemas import KnownSchemas
     from ledgerfs.schemas.saving import save_schemas
 
-    source = admin_api(broker, **access)
-    with progress() as update:
-        bucket.refresh(update)
-    names = _names(bucket, topics)
-    saved = saved_at(bucket, place, make=True)
+    cluster = _cluster(context, broker, bucket)
+    source = admin_api(broker, **access) if cluster is None else KnownSchemas(cluster)
+    of_topics = bucket or cluster
+    if of_topics is None:
+        raise click.UsageError("Missing argument 'BUCKET', whose topics' schemas are saved.")
+    saved = saved_at(of_topics, place, make=True)
+    if bucket is None and not topics and isinstance(source, KnownSchemas):
+        names = source.topics()
+    else:
+        with progress() as update:
+            of_topics.refresh(update)
+        names = _names(of_topics, topics)
     done = []
     with progress() as update:
         for one in save_schemas(source, saved, names):
@@ -64,9 +78,21 @@ def save(
             update("saving schemas", len(done), len(names))
     _report(done, saved.source, as_json=as_json)
     if not names:
-        notice(bucket)
+        notice(of_topics)
     if any(one.error is not None for one in done):
         context.exit(1)
+
+
+def _cluster(context: click.Context, broker: str, bucket: "Bucket | None") -> "Bucket | None":
+    """Return the living cluster that is named in a broker's place; None for a broker."""
+    if not broker.startswith(_OF_A_CLUSTER):
+        return None
+    if bucket is None:
+        return opened_here(context, broker)
+    # This imports numpy, which --help does not need.
+    from ledgerfs.bucket.opening import open_bucket
+
+    return open_bucket(broker)
 
 
 def _names(bucket: "Bucket", topics: tuple[str, ...]) -> list[str]:
@@ -107,4 +133,4 @@ def _report(done: "list[SavedTopic]", place: str, *, as_json: bool) -> None:
     text += f"; {without:,} topics have no schema" if without else ""
     say(text + (f"; {failed:,} topics failed" if failed else ""))
     if done and without == len(done):
-        say("the broker knows no schema of any of them; is it one of the cluster that wrote this bucket?")
+        say("no schema of any of them is known there; is that the cluster that wrote this bucket?")

@@ -7,7 +7,7 @@ import click
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import bucket_argument, json_option
 from ledgerfs.cli.output import minute, print_json, say
-from ledgerfs.cli.schemas.places import place_option, saved_at
+from ledgerfs.cli.schemas.places import known_at, place_option
 from ledgerfs.display import printable
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def show(
     """Show the definition of a topic's schema: of its newest version, or of another one.
 
     On standard output is the definition alone, so that it can be given to other tools: for Avro and JSON the Avro schema. Of a version
-    that was given again after a forced deletion each is shown, the oldest first.
+    that was given again after a forced deletion each is shown, the oldest first. A living cluster tells of its own.
 
     \b
     Examples:
@@ -44,14 +44,18 @@ def show(
     from ledgerfs.formats.topic_names import schema_owner
 
     name = schema_owner(topic).topic
-    saved = saved_at(bucket, place)
-    everything = saved.versions(name)
+    place_of_schemas = known_at(bucket, place)
+    everything = place_of_schemas.versions(name)
     known = TopicSchemas.of(everything)
     latest = known.latest
     found = ([] if latest is None else [latest]) if number is None else known.numbered(number)
     if not found:
-        saved.require_place()
-        raise UnknownSchemaError(_why_none(known.versions, number), key=name)
+        place_of_schemas.require_place()
+        is_saved = place is not None or bucket.raw_store.cluster is None
+        raise UnknownSchemaError(_why_none(known.versions, number, is_saved=is_saved), key=name)
+    for one in found:
+        if one.schema.unreadable:
+            raise UnknownSchemaError(one.schema.unreadable, key=name)
     if as_json:
         print_json(
             [
@@ -71,16 +75,18 @@ def show(
             print_json(definition)
 
 
-def _why_none(known: "Sequence[SchemaVersion]", number: int | None) -> str:
+def _why_none(known: "Sequence[SchemaVersion]", number: int | None, *, is_saved: bool) -> str:
     """Return why there is nothing to show."""
     from ledgerfs.formats.schemas.schema_info import ANY_VERSION
 
     numbers = sorted({one.version for one in known if not one.is_deletion})
     if not numbers:
         named = "`ledgerfs schemas ls` names all topics that have any"
+        if not is_saved:
+            return f"the cluster has no schema of it; {named}"
         return f"no schema is saved; {named}, `ledgerfs schemas save` saves them while the cluster lives"
     told = ", ".join("one for any version" if one == ANY_VERSION else str(one) for one in numbers)
-    return f"version {number} is not saved; there are {told}"
+    return f"version {number} is not {'saved' if is_saved else 'in the cluster'}; there are {told}"
 
 
 def _more(version: "SchemaVersion") -> dict[str, Any]:

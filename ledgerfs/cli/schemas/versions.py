@@ -25,6 +25,8 @@ def kind_of(version: SchemaVersion) -> str:
     """Return its type; what ends the versions before it has none."""
     if version.is_deletion:
         return "(taken back)" if version.is_by_hand else "(deleted)"
+    if version.schema.unreadable:
+        return "(lost)"
     return version.schema.type
 
 
@@ -56,8 +58,9 @@ def as_json(topic: str, version: SchemaVersion, known: Sequence[SchemaVersion]) 
     return {
         "topic": topic,
         "version": None if version.version == ANY_VERSION else version.version,
-        "type": None if version.is_deletion else version.schema.type,
+        "type": None if version.is_deletion or version.schema.unreadable else version.schema.type,
         "deletion": version.is_deletion,
+        "lost": version.schema.unreadable or None,
         "registered": iso_time(version.timestamp_ms),
         "in_effect": is_in_effect(version, known),
         "fields": fields,

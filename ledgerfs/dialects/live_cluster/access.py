@@ -1,5 +1,6 @@
 """What all readers of one living cluster share: its metadata, connections to its bookies, and the stores of its buckets."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ledgerfs.dialects.live_cluster.bookies.pool import BookiePool, shared_pool
@@ -53,6 +54,10 @@ class ClusterAccess:
             self._offloaded = OffloadedLedgers(self.reading)
         return self._offloaded
 
+    def expire(self) -> None:
+        """Have the cluster listed again when it is next used: it has changed."""
+        self._store.expire()
+
     def path_of(self, ledger_id: int) -> str:
         """Return where the metadata of a ledger is."""
         return ledger_path(ledger_id, self.reading.ledgers_path)
@@ -63,7 +68,10 @@ class ClusterAccess:
         Raises `ObjectNotFoundError` (deleted), `CorruptMetadataError`, and the errors of ZooKeeper.
         """
         path = self.path_of(ledger_id)
-        return parse_ledger_node(self.cluster.nodes.get(path).data, ledger_id, key=path)
+        node = self.cluster.nodes.get(path)
+        ledger = parse_ledger_node(node.data, ledger_id, key=path)
+        # Pulsar's ledgers do not say when they were made: brokers take the time of the node, too.
+        return ledger if ledger.created_ms is not None else replace(ledger, created_ms=node.created_ms)
 
     def listed_ledger(self, managed_ledger: str, ledger_id: int) -> LedgerInfo:
         """Return how a topic lists one of its ledgers now; raises `StaleObjectError` if it does not any more, and as `listed_topic`."""

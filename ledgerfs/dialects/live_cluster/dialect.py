@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.dialects.live_cluster.access import ClusterAccess
+from ledgerfs.dialects.live_cluster.cluster_schemas import ClusterSchemas
 from ledgerfs.dialects.live_cluster.columns import NUMBER
 from ledgerfs.dialects.live_cluster.listed_ledgers import ListedLedgers
 from ledgerfs.dialects.live_cluster.reader import LiveReader
-from ledgerfs.dialects.live_cluster.remains import LiveRemains
+from ledgerfs.dialects.live_cluster.tail import TopicTail
 from ledgerfs.dialects.live_cluster.topics import listed_topics, managed_ledger_names
 from ledgerfs.errors import InvalidOptionError
+from ledgerfs.formats.schemas.schema_info import SchemaVersion
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialect import FoundLedgers, Names, OpenLedger, Progress, RepairRequest
-from ledgerfs.ledgers.findings import Finding
+from ledgerfs.ledgers.findings import Finding, Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.missing_ledgers import GapKind
 from ledgerfs.ledgers.reader import LedgerReader, OnRead
@@ -82,7 +84,7 @@ class LiveCluster:
         for topic in listed_topics(nodes, managed_ledger_names(nodes), progress):
             found.take(topic)
         found.find_ends(progress)
-        return FoundLedgers(found.table(), LiveRemains(frozenset(found.empty)))
+        return FoundLedgers(found.table(), found.remains())
 
     def completed(self, catalog: Catalog) -> Catalog:
         """Return the catalog as it is."""
@@ -98,9 +100,16 @@ class LiveCluster:
         """Return a reader of one ledger; nothing is asked before it is needed."""
         return LiveReader(self._access, ref)
 
+    def tail(self, managed_ledger: str | None) -> TopicTail:
+        """Return what looks at the end of a topic."""
+        return TopicTail(self._access, managed_ledger or "")
+
     def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:  # noqa: ARG002
-        """Yield nothing: lists tell nothing twice."""
-        return iter(())
+        """Yield the ledgers that topics list as the last one, and that are gone."""
+        reason = "the topic lists this ledger, it is not offloaded, and BookKeeper does not have it: its entries are lost"
+        for row in catalog.lost[catalog.lost["dialect"] == NUMBER]:
+            ref = catalog.ref_of(row)
+            yield Finding(Severity.DAMAGE, "lost-ledger", reason, ref.key, None, ref.ledger_id, ref.topic)
 
     def check_ledger(self, ledger: LedgerReader, on_read: OnRead, digest: "blake2b | None" = None) -> "LiveCheck":
         """Read every entry of a ledger, from where it is read."""
@@ -112,6 +121,14 @@ class LiveCluster:
     def remarks(self, catalog: Catalog) -> list[Finding]:  # noqa: ARG002
         """Say nothing more."""
         return []
+
+    def schema_versions(self, topic: str) -> tuple[SchemaVersion, ...]:
+        """Return all versions that the cluster has, those that are deleted softly among them; raises as `ClusterSchemas.versions`."""
+        return ClusterSchemas(self._access).versions(topic)
+
+    def schema_topics(self) -> list[str]:
+        """Return the topics that have schemas; raises as `ClusterSchemas.topics`."""
+        return ClusterSchemas(self._access).topics()
 
     def repairs(self, request: RepairRequest) -> Iterator[Repair]:  # noqa: ARG002
         """Yield nothing: a living cluster is not changed."""

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 from ledgerfs.dialects.live_cluster.access import ClusterAccess
 from ledgerfs.dialects.live_cluster.bookies.pool import leases_of
-from ledgerfs.dialects.live_cluster.bookies.reading import LedgerReading, Unavailable
+from ledgerfs.dialects.live_cluster.bookies.reading import Lack, LedgerReading
 from ledgerfs.dialects.live_cluster.bookies.window import Refusal
 from ledgerfs.dialects.live_cluster.refusals import is_passing, refusal_error
-from ledgerfs.errors import CorruptLedgerError, LedgerfsError
+from ledgerfs.errors import CorruptLedgerError
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode
 from ledgerfs.ledgers.reader import OnDamage
 
@@ -55,36 +55,36 @@ class HotLedger:
         """
         rounds = 0
         while first <= last:
-            try:
-                for batch in self._pass(first, last):
-                    yield batch
-                    first, rounds = batch.last_entry + 1, 0
-            except Unavailable as lack:
-                rounds += 1
-                lost, refusals = lack.entries[0]
-                if lack.rest is not None and first < lost and lack.rest.first_entry < lost:
-                    yield lack.rest.slice(first, lost - 1)
-                    first = lost
-                # Whether the ledger is deleted, or entries were moved to other bookies, its metadata tells.
-                self._node = self._access.ledger_node(self.ledger_id)
-                if rounds < _ROUNDS:
-                    time.sleep(_PAUSE_S * rounds if is_passing(refusals) else 0)
-                    continue
-                error = self._error(lost, refusals)
-                if on_damage is None or not isinstance(error, CorruptLedgerError):
-                    raise error from None
-                behind = _behind(lack.entries)
-                on_damage(lost, behind - 1, error)
-                first, rounds = behind, 0
+            lack: Lack | None = None
+            for found in self._windows(first, last):
+                if isinstance(found, Lack):
+                    lack = found
+                    break
+                yield found
+                first, rounds = found.last_entry + 1, 0
+            if lack is None:
+                return
+            lost, refusals = lack.entries[0]
+            if lack.rest is not None and lack.rest.first_entry < lost:
+                yield lack.rest.slice(first, lost - 1)
+                first, rounds = lost, 0
+            rounds += 1
+            # Whether the ledger is deleted, or entries were moved to other bookies, its metadata tells.
+            self._node = self._access.ledger_node(self.ledger_id)
+            if rounds < _ROUNDS:
+                time.sleep(_PAUSE_S * rounds if is_passing(refusals) else 0)
+                continue
+            error = refusal_error(self.ledger_id, f"entry {lost}", refusals)
+            if on_damage is None or not isinstance(error, CorruptLedgerError):
+                raise error
+            first, rounds = _behind(lack.entries), 0
+            on_damage(lost, first - 1, error)
 
-    def _pass(self, first: int, last: int) -> "Iterator[EntryBatch]":
+    def _windows(self, first: int, last: int) -> "Iterator[EntryBatch | Lack]":
         node = self.node()
         with leases_of(self._access.pool) as leases:
             reading = LedgerReading(self._access.pool, leases, node, self._entry_bytes, self._access.traffic)
-            yield from reading.batches(first, last)
-
-    def _error(self, entry: int, refusals: list[Refusal]) -> LedgerfsError:
-        return refusal_error(self.ledger_id, f"entry {entry}", refusals)
+            yield from reading.windows(first, last)
 
 
 def _behind(lost: list[tuple[int, list[Refusal]]]) -> int:

@@ -46,7 +46,7 @@ class LiveCheck:
     def run(self) -> "LiveCheck":
         """Check everything; bookies that do not answer raise `StoreUnreachableError`."""
         try:
-            for batch in self.ledger.batches(0, self.ref.last_entry, self._lost):
+            for batch in self.ledger.batches_from_anywhere(0, self.ref.last_entry, self._lost, self._failed):
                 self._take(batch)
             self._check_totals()
         except StoreUnreachableError:
@@ -75,6 +75,14 @@ class LiveCheck:
     def _lost(self, first: int, last: int, error: CorruptLedgerError) -> None:
         which = f"entry {first} is" if first == last else f"entries {first} to {last} are"
         self._find(Severity.DAMAGE, "damaged-records", f"{which} lost: {error.reason}", error.offset)
+
+    def _failed(self, place: str, error: LedgerfsError) -> None:
+        self._find(
+            severity_of(error),
+            "unreadable-copy",
+            f"its copy in the {place} cannot be read: {error.reason}",
+            error.offset,
+        )
 
     def _check_totals(self) -> None:
         for severity, kind, message in self._checksums.summary(self.entries):

@@ -6,14 +6,17 @@ import numpy as np
 
 from ledgerfs.dialects.live_cluster.access import ClusterAccess
 from ledgerfs.dialects.live_cluster.columns import NUMBER, Place, entries_between_cuts, pack_own
-from ledgerfs.dialects.live_cluster.open_ledgers import ends_of
+from ledgerfs.dialects.live_cluster.open_ledgers import LedgerEnd, ends_of
+from ledgerfs.dialects.live_cluster.remains import LiveRemains
 from ledgerfs.dialects.live_cluster.topics import ListedTopic, listed_topic
-from ledgerfs.errors import LedgerfsError, ObjectNotFoundError
+from ledgerfs.errors import LedgerfsError, ObjectNotFoundError, StoreUnreachableError
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode, parse_ledger_node
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs.ledgers.catalog_rows import LEDGER, Table, origin_columns, uuid_halves
 from ledgerfs.ledgers.dialect import Names, Progress
 from ledgerfs.ledgers.ledger_ref import CatalogState
+
+_NAME = LEDGER.names.index("name") if LEDGER.names else 0
 
 _TRIES = 3
 """How often a topic is looked at again whose last ledger is gone, since it has just got another one."""
@@ -31,12 +34,12 @@ class ListedLedgers:
 
     Attributes
     ----------
-    empty
-        Ids of ledgers without an entry that can be read.
+    growing
+        The metadata of the ledgers that are still written, by id.
 
     """
 
-    __slots__ = ("_access", "_names", "_open", "_place", "_rows", "empty")
+    __slots__ = ("_access", "_empty", "_names", "_open", "_place", "_rows", "_topics", "growing")
 
     def __init__(self, access: ClusterAccess, names: Names, place: int) -> None:
         self._access = access
@@ -44,10 +47,13 @@ class ListedLedgers:
         self._place = place
         self._rows: list[tuple[Any, ...]] = []
         self._open: list[_Open] = []
-        self.empty: set[int] = set()
+        self._empty: set[int] = set()
+        self._topics: set[int] = set()
+        self.growing: dict[int, LedgerNode] = {}
 
     def take(self, topic: ListedTopic) -> None:
         """Take the ledgers of a topic; that with the greatest id is the one whose end is to be found, unless it is offloaded."""
+        self._topics.add(self._names.row_of(topic.name))
         for info in topic.info.ledgers:
             is_last = info is topic.info.ledgers[-1]
             if info.is_offloaded or (not is_last and (info.entries or info.closed_ms)):
@@ -59,25 +65,32 @@ class ListedLedgers:
         """Find where open ledgers end; raises as `ledgerfs.dialects.live_cluster.dialect.LiveCluster.load`."""
         for _ in range(_TRIES):
             gone = self._find_ends(progress)
-            if not gone:
+            if not (gone or self._open):
                 return
-            self._open = []
-            for one in gone:
-                self._look_again(one)
+            for topic in {one.topic.name: one.topic for one in gone}.values():
+                self._look_again(topic, [one for one in gone if one.topic is topic])
         for one in self._find_ends(None):
             self._rows.append(self._row(one.topic, one.info, 0, 0, CatalogState.LOST))
+        if self._open:
+            reason = "its bookies changed each time that they were asked where it ends; try again"
+            raise StoreUnreachableError(reason, key=f"ledger {self._open[0].info.ledger_id}")
 
     def table(self) -> Table:
         """Return all rows of `LEDGER`."""
         return np.array(self._rows, LEDGER)
 
+    def remains(self) -> LiveRemains:
+        """Return the ledgers without entries, and the topics that have no others."""
+        return LiveRemains(frozenset(self._empty), frozenset(self._topics - {row[_NAME] for row in self._rows}))
+
     def _find_ends(self, progress: Progress | None) -> list[_Open]:
-        """Add the open ledgers, and return those that BookKeeper does not have."""
+        """Add the open ledgers, and return those that BookKeeper does not have; those that changed meanwhile are left."""
+        asked, self._open = self._open, []
         gone: list[_Open] = []
         growing: list[tuple[_Open, LedgerNode]] = []
-        paths = [self._access.path_of(one.info.ledger_id) for one in self._open]
+        paths = [self._access.path_of(one.info.ledger_id) for one in asked]
         found = self._access.cluster.nodes.get_many(paths)
-        for one, node in zip(self._open, found, strict=True):
+        for one, node in zip(asked, found, strict=True):
             if isinstance(node, ObjectNotFoundError):
                 gone.append(one)
                 continue
@@ -88,6 +101,7 @@ class ListedLedgers:
                 self._add(one.topic, one.info, ledger.last_entry + 1, ledger.length)
             else:
                 growing.append((one, ledger))
+                self.growing[ledger.ledger_id] = ledger
         self._find_growing(growing, progress)
         return gone
 
@@ -100,35 +114,47 @@ class ListedLedgers:
             self._access.traffic,
             acknowledged=self._access.reading.open_end == "acknowledged",
         )
-        for (one, _), end in zip(growing, ends, strict=True):
-            if isinstance(end, LedgerfsError):
+        for (one, node), end in zip(growing, ends, strict=True):
+            if isinstance(end, LedgerEnd):
+                self._add(one.topic, one.info, end.last_entry + 1, end.length, is_open=True)
+            elif self._has_changed(node):
+                self._open.append(one)
+            else:
                 raise end
-            self._add(one.topic, one.info, end.last_entry + 1, end.length, is_open=True)
 
-    def _look_again(self, one: _Open) -> None:
-        """Take a ledger anew whose node is gone: the topic may have dropped it, or got another one since its list was read."""
+    def _has_changed(self, old: LedgerNode) -> bool:
+        """Whether a ledger got other bookies, was closed, or went, since its node was read."""
         try:
-            topic = listed_topic(self._access.cluster.nodes, one.topic.name)
+            new = self._access.ledger_node(old.ledger_id)
         except ObjectNotFoundError:
-            self._drop_rows(one.topic.name)
+            return True
+        return (new.state, new.ensembles) != (old.state, old.ensembles)
+
+    def _look_again(self, old: ListedTopic, gone: list[_Open]) -> None:
+        """Take a topic anew of which nodes are gone: it may have dropped these ledgers, or got another one since its list was read."""
+        try:
+            topic = listed_topic(self._access.cluster.nodes, old.name)
+        except ObjectNotFoundError:
+            self._drop_rows(old)
             return
-        if topic.info != one.topic.info:
-            self._drop_rows(topic.name)
+        if topic.info != old.info:
+            self._drop_rows(old)
             self.take(topic)
         else:
-            self._open.append(one)
+            self._open += gone
 
-    def _drop_rows(self, name: str) -> None:
+    def _drop_rows(self, topic: ListedTopic) -> None:
         """Forget what was taken of a topic, of which all is taken again."""
-        number = self._names.row_of(name)
-        self._rows = [row for row in self._rows if row[3] != number]
+        number = self._names.row_of(topic.name)
+        self._rows = [row for row in self._rows if row[_NAME] != number]
+        self._topics.discard(number)
+        self._empty -= {info.ledger_id for info in topic.info.ledgers}
 
     def _add(self, topic: ListedTopic, info: LedgerInfo, entries: int, length: int, *, is_open: bool = False) -> None:
         if entries > 0:
             self._rows.append(self._row(topic, info, entries, length, CatalogState.SOUND, is_open=is_open))
         else:
-            self._names.row_of(topic.name)
-            self.empty.add(info.ledger_id)
+            self._empty.add(info.ledger_id)
 
     def _row(
         self,

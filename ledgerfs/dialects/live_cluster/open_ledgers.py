@@ -16,6 +16,9 @@ from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode
 from ledgerfs.formats.bookkeeper.requests import NEWEST
 from ledgerfs.storage.traffic import Traffic
 
+_TOGETHER = 64
+"""Entries behind the confirmed ones that are asked for together."""
+
 
 class LedgerEnd(NamedTuple):
     """The last entry of a ledger that can be read, -1 for none; bytes of all entries up to it; and the newest entry that any bookie has."""
@@ -41,7 +44,7 @@ def ends_of(
         ends.append(_confirmed(node, dict(zip(bookies, answers, strict=False))))
     if acknowledged:
         ends = [
-            end if isinstance(end, LedgerfsError) else end._replace(last_entry=_acknowledged(pool, node, end, traffic))
+            end if isinstance(end, LedgerfsError) else _acknowledged(pool, node, end, traffic)
             for node, end in zip(nodes, ends, strict=True)
         ]
     return _with_lengths(pool, nodes, ends, traffic)
@@ -66,15 +69,26 @@ def _is_covered(node: LedgerNode, told: dict[str, Told]) -> bool:
     return all(sum(one) < node.ack_quorum for one in sets)
 
 
-def _acknowledged(pool: BookiePool, node: LedgerNode, end: LedgerEnd, traffic: Traffic) -> int:
-    """Return the last entry from the confirmed ones on, without a gap, that enough bookies have."""
-    last = end.last_entry
-    while last < end.newest:
-        told = ask_each(pool, [Asked(node, last + 1, bookie) for bookie in node.bookies_of(last + 1)], traffic)
-        if sum(one.is_there for one in told) < node.ack_quorum:
-            break
-        last += 1
-    return last
+def _acknowledged(pool: BookiePool, node: LedgerNode, end: LedgerEnd, traffic: Traffic) -> LedgerEnd | LedgerfsError:
+    """Return the end behind all entries after the confirmed ones, without a gap, that enough bookies have.
+
+    An entry that silent bookies may have is an error: without it the ledger would be shorter than it was a moment ago.
+    """
+    while end.last_entry < end.newest:
+        entries = range(end.last_entry + 1, min(end.newest, end.last_entry + _TOGETHER) + 1)
+        asked = [Asked(node, entry, bookie) for entry in entries for bookie in node.bookies_of(entry)]
+        told = ask_each(pool, asked, traffic)
+        for row, entry in enumerate(entries):
+            copies = told[row * node.write_quorum : (row + 1) * node.write_quorum]
+            there = sum(one.is_there for one in copies)
+            if there + sum(not one.is_answer for one in copies) < node.ack_quorum:
+                return end
+            if there < node.ack_quorum:
+                bookies = zip(node.bookies_of(entry), copies, strict=True)
+                refusals = [Refusal(bookie, one.code) for bookie, one in bookies if not one.is_answer]
+                return refusal_error(node.ledger_id, f"entry {entry}, behind the confirmed ones", refusals)
+            end = end._replace(last_entry=entry)
+    return end
 
 
 def _with_lengths(

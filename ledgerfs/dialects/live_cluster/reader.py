@@ -3,8 +3,10 @@
 Where a ledger is, is asked when reading begins, not known from the listing: offloads, deletions and trims go on meanwhile.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -12,20 +14,28 @@ from ledgerfs.dialects.described import describe_metadata, describe_ref
 from ledgerfs.dialects.live_cluster.access import ClusterAccess
 from ledgerfs.dialects.live_cluster.columns import IN_BUCKET, Place, entries_between_cuts
 from ledgerfs.dialects.live_cluster.hot_ledger import HotLedger
-from ledgerfs.errors import EntryRangeError, NotFoundError, ObjectNotFoundError, StaleObjectError
-from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata
+from ledgerfs.dialects.live_cluster.places import BOOKKEEPER, BUCKET, Attempts, Found, places_of
+from ledgerfs.errors import CorruptMetadataError, EntryRangeError, LedgerfsError, NotFoundError, StaleObjectError
+from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata, LedgerState
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import Cuts, Entry, Glance, LedgerReader, OnDamage, Origin, Span, Stream
+from ledgerfs.storage.reading_threads import FILESYSTEM_THREADS
 
 if TYPE_CHECKING:
     from ledgerfs.errors import CorruptLedgerError
+    from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode
     from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, OffloadContext
     from ledgerfs.formats.records import EntryBatch
 
 _T = TypeVar("_T")
 
-_MOVES = 4
-"""How often a ledger is looked for again, without an entry of it read meanwhile."""
+OnFailure = Callable[[str, LedgerfsError], None]
+"""Called with a place where a ledger should be and cannot be read, and why."""
+
+_MOVED = (NotFoundError, StaleObjectError)
+
+_PAUSES_S = (0.2, 0.8)
+"""Before a ledger that is in no place is looked for again."""
 
 
 class LiveReader:
@@ -36,7 +46,7 @@ class LiveReader:
     def __init__(self, access: ClusterAccess, ref: LedgerRef) -> None:
         self.ref = ref
         self._access = access
-        self._found: HotLedger | LedgerReader | None = None
+        self._found: Found | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (self._access, self.ref))
@@ -94,22 +104,41 @@ class LiveReader:
             raise EntryRangeError(
                 f"entries {first} to {last} asked for; the ledger has 0 to {self.last_entry}", key=self.ref.key
             )
+        return self.batches_from_anywhere(first, last, on_damage)
+
+    def batches_from_anywhere(
+        self, first: int, last: int, on_damage: OnDamage | None = None, on_failure: OnFailure | None = None
+    ) -> "Iterator[EntryBatch]":
+        """Yield entries as `batches` does, and call ``on_failure`` at the end with each place that failed where another one did not."""
         told = None if on_damage is None else _Told(on_damage, first)
-        moves = 0
+        attempts = Attempts()
+        failures: dict[str, LedgerfsError] = {}
         while first <= last:
+            found = self._find(attempts, may_skip=told is not None)
             try:
-                for batch in self._place().batches(first, last, told):
+                for batch in found.reader.batches(first, last, told if attempts.is_last(found) else None):
                     yield batch
-                    first, moves = batch.last_entry + 1, 0
-            except (ObjectNotFoundError, StaleObjectError) as error:
+                    first, attempts.moves = batch.last_entry + 1, 0
+            except LedgerfsError as error:
                 first = first if told is None else max(first, told.behind)
-                moves += 1
                 self._found = None
-                if moves > _MOVES:
-                    raise
-                self._require_somewhere(error)
+                attempts.note(found, error)
+                if not isinstance(error, _MOVED):
+                    failures[found.place] = error
             else:
-                return
+                break
+        if on_failure is not None:
+            failures.pop(attempts.last_resort or "", None)
+            for failed, why in failures.items():
+                on_failure(failed, why)
+
+    def expect(self) -> None:
+        """Look where the ledger is, which its first read then knows."""
+        try:
+            self._find(Attempts())
+        except LedgerfsError:
+            # Raised again when it is read.
+            return
 
     def glance(self, entry: int, size: int) -> Glance:
         """Return the first ``size`` bytes of an entry, which comes whole."""
@@ -119,15 +148,19 @@ class LiveReader:
     def reread(self) -> None:
         """Look for the ledger again, and forget what caches keep of its object."""
         found = self._found
-        if found is not None and not isinstance(found, HotLedger):
-            found.reread()
+        if found is not None and not isinstance(found.reader, HotLedger):
+            found.reader.reread()
         self._found = None
 
     def metadata(self) -> LedgerMetadata | None:
-        """Return BookKeeper's metadata, of an open ledger as if it ended at its last confirmed entry; raises as `batches`."""
-        return self._asked(
-            lambda hot: hot.node().closed_at(self.ref.last_entry, self.ref.length), lambda cold: cold.metadata()
-        )
+        """Return BookKeeper's metadata; raises as `batches`.
+
+        Of a ledger that was still written when the cluster was listed, as if it ended at its last entry of then, but not closed.
+        """
+        found = self._asked(lambda hot: _metadata_of(hot.node()), lambda cold: cold.metadata())
+        if found is None or (found.last_entry, found.length) == (self.last_entry, self.length):
+            return found
+        return replace(found, last_entry=self.last_entry, length=self.length, state=LedgerState.OPEN)
 
     def origin(self) -> Origin:
         """Return the blocks of the object; none of bookies."""
@@ -145,11 +178,15 @@ class LiveReader:
         """Return ledger metadata, and where it is."""
         info = self._listed()
         metadata = self.metadata()
+        cold = self._asked(lambda _: None, lambda cold: cold.describe())
         return {
             **describe_ref(self.ref),
-            "where": "BookKeeper" if isinstance(self._found, HotLedger) else "bucket",
+            "where": BOOKKEEPER if cold is None else BUCKET,
             "offload": None if info.context is None else _described(info.context),
             "ledger_metadata": None if metadata is None else describe_metadata(metadata),
+            # What is in a bucket has both; bookies tell of none.
+            "blocks": [] if cold is None else cold["blocks"],
+            "objects": {} if cold is None else cold["objects"],
         }
 
     @property
@@ -159,60 +196,64 @@ class LiveReader:
     def _listed(self) -> "LedgerInfo":
         return self._access.listed_ledger(self.ref.managed_ledger or "", self.ref.ledger_id)
 
-    def _place(self) -> HotLedger | LedgerReader:
+    def _find(self, attempts: Attempts, *, may_skip: bool = False) -> Found:
+        """Return where to read the ledger; raises as `batches` once every place has failed.
+
+        With ``may_skip`` a damaged place is returned once more, as the last resort.
+        """
         found = self._found
-        if found is None:
-            found = self._found = self._look()
-        return found
+        if found is not None and not attempts.failed and attempts.info is None:
+            return found
+        for pause_s in (0.0, *_PAUSES_S):
+            time.sleep(pause_s)
+            try:
+                attempts.look(self._listed())
+            except StaleObjectError:
+                self._access.expire()
+                raise
+            found = self._found = self._open_any(attempts)
+            if found is None and may_skip and (place := attempts.damaged()) is not None:
+                attempts.last_resort = place
+                found = self._open(place, attempts)
+            if found is not None:
+                return found
+            # A topic that is being deleted loses its ledgers before its list, and a broker may just write the list.
+            if not all(isinstance(error, _MOVED) for error in attempts.failed.values()):
+                break
+        raise attempts.error(self.ref.key)
+
+    def _open_any(self, attempts: Attempts) -> Found | None:
+        """Return the first place that has not failed; one that fails now is noted."""
+        info = attempts.info
+        for place in () if info is None else places_of(info, self._access.reading.read_from):
+            if place not in attempts.failed:
+                try:
+                    return self._open(place, attempts)
+                except LedgerfsError as error:
+                    attempts.failed[place] = error
+        return None
+
+    def _open(self, place: str, attempts: Attempts) -> Found:
+        info = attempts.info
+        if info is None:
+            raise ValueError("not looked for")
+        others = frozenset(places_of(info, self._access.reading.read_from)) - {place}
+        if place == BUCKET and info.context is not None:
+            return Found(place, self._access.offloaded.open(info, info.context), others, info)
+        hot = HotLedger(self._access, self.ref.ledger_id, max(1, self.ref.length // max(1, self.ref.entries)))
+        _require_agreed(info, hot.node(), self.ref.key)
+        return Found(place, hot, others, info)
 
     def _asked(self, of_hot: "Callable[[HotLedger], _T]", of_cold: "Callable[[LedgerReader], _T]") -> _T:
-        """Return what the present place of the ledger answers; if it has just moved, what the next one does."""
-        try:
-            return self._answer(of_hot, of_cold)
-        except (ObjectNotFoundError, StaleObjectError):
-            self._found = None
-            return self._answer(of_hot, of_cold)
-
-    def _answer(self, of_hot: "Callable[[HotLedger], _T]", of_cold: "Callable[[LedgerReader], _T]") -> _T:
-        found = self._place()
-        return of_hot(found) if isinstance(found, HotLedger) else of_cold(found)
-
-    def _look(self) -> HotLedger | LedgerReader:
-        """Return where to read the ledger, by the cluster's metadata of this moment; raises as `batches`."""
-        info = self._listed()
-        hot = HotLedger(self._access, self.ref.ledger_id, max(1, self.ref.length // max(1, self.ref.entries)))
-        context = info.context
-        if context is None or not context.is_complete:
-            return hot
-        if self._access.reading.read_from == "bookkeeper" and not context.is_deleted_from_bookkeeper:
+        """Return what the present place of the ledger answers; if it cannot, what the other one does."""
+        attempts = Attempts()
+        while True:
+            found = self._find(attempts)
             try:
-                hot.node()
-            except ObjectNotFoundError:  # deleted just now, before the flag was read
-                pass
-            else:
-                return hot
-        try:
-            return self._access.offloaded.open(info, context)
-        except ObjectNotFoundError:
-            if context.is_deleted_from_bookkeeper:
-                raise
-            hot.node()
-            return hot
-
-    def _require_somewhere(self, error: NotFoundError | StaleObjectError) -> None:
-        """Raise unless the ledger can be read elsewhere by now: trimmed, or listed and in neither place."""
-        info = self._listed()
-        context = info.context
-        if context is not None and context.is_complete:
-            return
-        try:
-            self._access.ledger_node(self.ref.ledger_id)
-        except ObjectNotFoundError:
-            if self._listed() == info:
-                reason = (
-                    "the topic lists this ledger, which is neither in BookKeeper nor offloaded: its entries are lost"
-                )
-                raise NotFoundError(reason, key=self.ref.key) from error
+                return of_hot(found.reader) if isinstance(found.reader, HotLedger) else of_cold(found.reader)
+            except LedgerfsError as error:
+                self._found = None
+                attempts.note(found, error)
 
 
 class _Told:
@@ -230,10 +271,23 @@ class _Told:
 
 
 def stream_live(spans: Sequence[Span]) -> "Iterator[tuple[int, EntryBatch]]":
-    """Read spans of ledgers one after the other (`ledgerfs.ledgers.reader.Stream`)."""
+    """Read spans of ledgers one after the other (`ledgerfs.ledgers.reader.Stream`); the next one is looked for meanwhile."""
     for number, span in enumerate(spans):
+        for following in spans[number + 1 : number + 2]:
+            FILESYSTEM_THREADS.start(cast("LiveReader", following.ledger).expect)
         for batch in span.ledger.batches(span.first, span.last, span.on_damage):
             yield number, batch
+
+
+def _require_agreed(info: "LedgerInfo", node: "LedgerNode", key: str) -> None:
+    """Raise `CorruptMetadataError` if a topic lists fewer or more entries than a closed ledger has: these would be missing in silence."""
+    if info.entries and node.is_closed and info.entries != node.last_entry + 1:
+        reason = f"its topic lists {info.entries:,} entries, BookKeeper's metadata {node.last_entry + 1:,}"
+        raise CorruptMetadataError(reason, key=key)
+
+
+def _metadata_of(node: "LedgerNode") -> LedgerMetadata:
+    return replace(node.closed_at(node.last_entry, node.length), state=node.state)
 
 
 def _described(context: "OffloadContext") -> dict[str, Any]:

@@ -38,12 +38,15 @@ def key_of_missing(uuid: str, ledger_id: int, managed_ledger: str | None, place:
 
 
 def kept(remains: Remains) -> Kept:
-    """Return what is kept for the next process: nothing, since the next listing finds it again."""
+    """Return what is kept for the next process."""
     if not isinstance(remains, LiveRemains):
         raise TypeError(type(remains).__name__)
-    return Kept(None, {})
+    return Kept({"empty": sorted(remains.empty), "topics": sorted(remains.topics)}, {})
 
 
-def remains_of_kept(kept: Kept) -> LiveRemains:  # noqa: ARG001  (nothing is kept)
-    """Return none."""
-    return LiveRemains()
+def remains_of_kept(kept: Kept) -> LiveRemains:
+    """Return what was kept; raises `ValueError` for what was not."""
+    told = kept.told
+    if not isinstance(told, dict) or not told.keys() >= {"empty", "topics"}:
+        raise ValueError("these are no remains of a living cluster")
+    return LiveRemains(frozenset(map(int, told["empty"])), frozenset(map(int, told["topics"])))

@@ -27,6 +27,7 @@ from ledgerfs.errors import (
     LedgerfsError,
     StoreError,
 )
+from ledgerfs.formats.schemas.schema_info import SchemaVersion
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import LEDGER, Table, origin_columns, uuid_from_halves, uuid_halves
 from ledgerfs.ledgers.dialect import FoundLedgers, Names, OpenLedger, Progress, RepairRequest
@@ -111,6 +112,10 @@ class MapFiles:
         """Return a reader of one ledger; nothing is read before it is needed."""
         return MapFileReader(self._store, ref)
 
+    def tail(self, managed_ledger: str | None) -> None:  # noqa: ARG002
+        """Return None: ledgers come whole."""
+        return
+
     def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:  # noqa: ARG002  (the catalog tells all)
         """Yield what was seen while the catalog was made."""
         return check_catalog(catalog)
@@ -124,6 +129,14 @@ class MapFiles:
 
     def remarks(self, catalog: Catalog) -> list[Finding]:  # noqa: ARG002
         """Say nothing more."""
+        return []
+
+    def schema_versions(self, topic: str) -> tuple[SchemaVersion, ...]:  # noqa: ARG002
+        """Return none: what is saved beside a bucket is no dialect's."""
+        return ()
+
+    def schema_topics(self) -> list[str]:
+        """Return none."""
         return []
 
     def repairs(self, request: RepairRequest) -> Iterator[Repair]:  # noqa: ARG002

@@ -102,6 +102,11 @@ class MapFileRemains:
         """False where there is anything: it may be whole by now."""
         return not self.partial
 
+    @property
+    def topics(self) -> frozenset[int]:
+        """None: what has no entries is no ledger here."""
+        return frozenset()
+
     def renamed(self, new_row: npt.NDArray[np.int32]) -> "MapFileRemains":  # noqa: ARG002  (these have names as texts)
         """Return the same."""
         return self

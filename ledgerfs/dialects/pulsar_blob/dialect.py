@@ -43,6 +43,7 @@ from ledgerfs.errors import (
 from ledgerfs.formats.pulsar_blob.index import MAX_INDEX_BYTES, OffloadIndex, parse_index
 from ledgerfs.formats.pulsar_blob.object_names import KeyKind, LedgerKey, kind_of_key, parse_ledger_key
 from ledgerfs.formats.pulsar_blob.user_metadata import parse_user_metadata
+from ledgerfs.formats.schemas.schema_info import SchemaVersion
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import LEDGER, Table, origin_columns
 from ledgerfs.ledgers.dialect import FoundLedgers, Names, OpenLedger, Progress, RepairRequest
@@ -116,6 +117,10 @@ class PulsarBlob:
         """Yield rows of `GAP`: missing ledgers of which one object is left."""
         return find_gaps(catalog, now_ms)
 
+    def tail(self, managed_ledger: str | None) -> None:  # noqa: ARG002
+        """Return None: ledgers come whole."""
+        return
+
     def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:
         """Yield findings from listing and indexes alone: objects without a partner, sizes that do not agree."""
         return check_catalog(catalog, cast("Callable[[LedgerRef], PulsarLedgerReader]", open_ledger))
@@ -132,6 +137,14 @@ class PulsarBlob:
     def remarks(self, catalog: Catalog) -> list[Finding]:
         """Return a remark if the store keeps no user metadata."""
         return metadata_remark(catalog, self._store)
+
+    def schema_versions(self, topic: str) -> tuple[SchemaVersion, ...]:  # noqa: ARG002
+        """Return none: what is saved beside a bucket is no dialect's."""
+        return ()
+
+    def schema_topics(self) -> list[str]:
+        """Return none."""
+        return []
 
     def repairs(self, request: RepairRequest) -> Iterator[Repair]:
         """Yield repairs of the objects."""

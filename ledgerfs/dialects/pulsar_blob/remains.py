@@ -75,6 +75,11 @@ class BlobRemains:
         """False with bad indexes: the next listing finds them again."""
         return not self.bad_indexes
 
+    @property
+    def topics(self) -> frozenset[int]:
+        """None: what has no entries is no ledger here."""
+        return frozenset()
+
     def renamed(self, new_row: npt.NDArray[np.int32]) -> "BlobRemains":
         """Return the same with other rows of names: ``new_row`` of each old one."""
         orphans = self.orphans.copy()

@@ -1,1 +1,1 @@
-"""BookKeeper's own formats: the metadata of a ledger."""
+"""BookKeeper's own formats: what is known of a ledger, entries as bookies store them, requests to a bookie and its replies."""

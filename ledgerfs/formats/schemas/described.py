@@ -25,6 +25,7 @@ _OF_AVRO = frozenset({"AVRO", "JSON", "PROTOBUF"})
 
 def fields_of(schema: SchemaInfo) -> list[str]:
     """Return each field as ``name: type``; none for a type without fields. Raises `InvalidSchemaError` for data that is not of its type."""
+    _require_readable(schema)
     if schema.type == "KEY_VALUE":
         parts = key_value_schema(schema)
         return [f"key: {_part(parts.key)}", f"value: {_part(parts.value)}"]
@@ -42,7 +43,11 @@ def fields_of(schema: SchemaInfo) -> list[str]:
 
 
 def definition_of(schema: SchemaInfo) -> Any:  # noqa: ANN401  (JSON)
-    """Return what JSON has for a definition: the schema that the data is, or a text; None for a type that needs none."""
+    """Return what JSON has for a definition: the schema that the data is, or a text; None for a type that needs none.
+
+    Raises `InvalidSchemaError`.
+    """
+    _require_readable(schema)
     if schema.type == "KEY_VALUE":
         parts = key_value_schema(schema)
         told = {name: _named(part) for name, part in (("key", parts.key), ("value", parts.value))}
@@ -56,6 +61,11 @@ def definition_of(schema: SchemaInfo) -> Any:  # noqa: ANN401  (JSON)
         return json.loads(schema.data)
     except (ValueError, RecursionError):
         raise InvalidSchemaError(f"a schema of the type {schema.type} is JSON, and this is not") from None
+
+
+def _require_readable(schema: SchemaInfo) -> None:
+    if schema.unreadable:
+        raise InvalidSchemaError(schema.unreadable)
 
 
 def _named(schema: SchemaInfo) -> dict[str, Any]:

@@ -64,6 +64,10 @@ def dump_schema(topic: str, version: SchemaVersion) -> bytes:
     if not (0 <= version.version <= LARGEST_VERSION or (version.version == ANY_VERSION and version.is_by_hand)):
         reason = f"expected the number of a version, from 0 to {LARGEST_VERSION}"
         raise InvalidOptionError(reason, key=f"schema version {version.version}")
+    if version.schema.unreadable:
+        raise InvalidOptionError(
+            f"cannot be saved: {version.schema.unreadable}", key=f"schema version {version.version}"
+        )
     document: dict[str, Any] = {
         "format": _FORMAT,
         "format_version": _FORMAT_VERSION,

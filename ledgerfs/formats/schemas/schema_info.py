@@ -29,6 +29,8 @@ BY_IMPORT = "import"
 """The source of a schema that rows were written with."""
 _OF_JSON = {"JSON", "AVRO", "PROTOBUF", "PROTOBUF_NATIVE"}
 """Types whose data is JSON."""
+_OF_PROTOBUF = {"PROTOBUF", "PROTOBUF_NATIVE"}
+"""Types whose data is JSON around a definition of another kind; of the older one, properties are a part of it."""
 _OF_AVRO = {"JSON", "AVRO"}
 """Types whose data is an Avro schema, and all that there is to their values."""
 VERSION_BYTES = 8
@@ -57,12 +59,15 @@ class SchemaInfo:
         What the type needs: the text of an Avro schema, or of the JSON around a descriptor; nothing for primitives.
     properties
         Texts of the producer's.
+    unreadable
+        Why the definition cannot be had, though it is known that there is one: it is lost. Then there is no data, and the type is NONE.
 
     """
 
     type: str
     data: bytes = b""
     properties: Mapping[str, str] = field(default_factory=dict)
+    unreadable: str = ""
 
     @property
     def avro_offset(self) -> int:
@@ -81,15 +86,27 @@ class SchemaInfo:
         """Whether values of both are written alike: type and definition are what counts, not how its text is set."""
         if self == other:
             return True
+        if self.unreadable or other.unreadable:
+            return False
         if self.type != other.type or self.charset.lower() != other.charset.lower():
             return False
-        if self.type not in _OF_AVRO:
-            return self.type not in {*_OF_JSON, "KEY_VALUE"}
         try:
+            return self._is_defined_as(other)
+        except (InvalidSchemaError, RecursionError):
+            return False
+
+    def _is_defined_as(self, other: "SchemaInfo") -> bool:
+        """Whether the definitions of two schemas of one type say the same; raises `InvalidSchemaError` for one that is none."""
+        if self.type == "KEY_VALUE":
+            return key_value_schema(self).means_the_same(key_value_schema(other))
+        if self.type in _OF_AVRO:
             same_offset = self.avro_offset == other.avro_offset
             return same_offset and parse_avro_schema(self.data) == parse_avro_schema(other.data)
-        except InvalidSchemaError:
-            return False
+        if self.type in _OF_PROTOBUF:
+            are_described_alike = self.type == "PROTOBUF_NATIVE" or self.properties == other.properties
+            what = f"the definition of a {self.type} schema"
+            return are_described_alike and bool(_json(self.data, what) == _json(other.data, what))
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +122,7 @@ class SchemaVersion:
     is_deletion
         Whether it is no schema but the end of those before it; by hand: of what was given by hand for this number.
     source
-        Where it is from: the address of an admin API, `BY_HAND`, or `BY_IMPORT`; empty where nobody knows.
+        Where it is from: the address of an admin API, the URL of a living cluster, `BY_HAND`, or `BY_IMPORT`; empty where nobody knows.
     saved_ms
         When it was saved, ms since 1970 UTC; None for one that is not.
 
@@ -136,6 +153,11 @@ class KeyValueSchema:
     key: SchemaInfo
     value: SchemaInfo
     is_separated: bool
+
+    def means_the_same(self, other: "KeyValueSchema") -> bool:
+        """Whether pairs of both are written alike."""
+        are_parts_alike = self.key.means_the_same(other.key) and self.value.means_the_same(other.value)
+        return are_parts_alike and self.is_separated == other.is_separated
 
 
 def version_number(data: bytes | None) -> int | None:

@@ -38,18 +38,28 @@ _BEFORE_ALL = -(2**62)
 
 @dataclass(frozen=True, slots=True)
 class TopicSchemas:
-    """All versions that are known, in the order in which they were registered."""
+    """All versions that are known.
+
+    Attributes
+    ----------
+    versions
+        In the order in which they were registered.
+    are_of_cluster
+        Whether a living cluster was asked: then there were no others.
+
+    """
 
     versions: tuple[SchemaVersion, ...] = ()
+    are_of_cluster: bool = False
 
     @classmethod
-    def of(cls, versions: Sequence[SchemaVersion]) -> "TopicSchemas":
+    def of(cls, versions: Sequence[SchemaVersion], *, are_of_cluster: bool = False) -> "TopicSchemas":
         """Return what is in effect of all that is saved, in whatever order: what users gave by hand comes before what was saved.
 
         A schema that was given for any version (`ANY_VERSION`) is the first.
         """
         in_effect = list(_in_effect(versions))
-        return cls(tuple(sorted(in_effect, key=lambda one: _age(one, in_effect, versions))))
+        return cls(tuple(sorted(in_effect, key=lambda one: _age(one, in_effect, versions))), are_of_cluster)
 
     @property
     def latest(self) -> SchemaVersion | None:
@@ -113,7 +123,7 @@ class TopicSchemas:
                 one.schema.type,
                 sorted(one.schema.properties.items()),
             )
-            digest.update(repr(said).encode() + one.schema.data + b"\0")
+            digest.update(repr(said).encode() + one.schema.data + one.schema.unreadable.encode() + b"\0")
             found.append(digest.hexdigest())
         return tuple(found)
 

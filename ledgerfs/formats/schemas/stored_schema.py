@@ -47,12 +47,12 @@ class StoredVersion:
 
 
 def locator_path(topic: str, *, root: str = ROOT) -> str:
-    """Return the path of the locator of a topic, which its partitions share; raises `InvalidNameError` as `schema_owner` does."""
+    """Return the path of the locator of a topic, which its partitions share; raises `InvalidNameError` as `schema_owner` does.
+
+    Of a legacy name its cluster is left out, as Pulsar does it.
+    """
     owner = schema_owner(topic)
-    entities = (
-        [owner.tenant, owner.namespace] if owner.cluster is None else [owner.tenant, owner.cluster, owner.namespace]
-    )
-    return "/".join([root, *entities, owner.encoded_topic])
+    return "/".join([root, owner.tenant, owner.namespace, owner.encoded_topic])
 
 
 def parse_locator(data: bytes, *, key: str) -> tuple[StoredVersion, ...]:

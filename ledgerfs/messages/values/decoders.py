@@ -21,6 +21,8 @@ _OF_PROTOBUF = frozenset({"PROTOBUF", "PROTOBUF_NATIVE"})
 def decoder_of(writer: SchemaInfo, reader: SchemaInfo | None = None) -> ValueDecoder:
     """Return what decodes values of ``writer`` as those of ``reader``; raises `InvalidSchemaError` where that cannot be."""
     wanted = writer if reader is None else reader
+    if writer.unreadable or wanted.unreadable:
+        raise InvalidSchemaError(writer.unreadable or wanted.unreadable)
     if writer.type != wanted.type and not {writer.type, wanted.type} <= _OF_PROTOBUF:
         raise InvalidSchemaError(f"it is a value of a schema of type {writer.type}, which is not read as {wanted.type}")
     if writer.type in PRIMITIVE_TYPES:

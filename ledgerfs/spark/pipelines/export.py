@@ -29,6 +29,7 @@ from ledgerfs.spark.lake.target import Lake
 from ledgerfs.spark.pipelines.export_outcome import ExportOutcome, TopicExport, WrittenFile
 from ledgerfs.spark.pipelines.export_request import CheckedRequest, ExportRequest, ToDo, left_to_do
 from ledgerfs.spark.pipelines.export_task import RESULT_SCHEMA, ExportTask, NumberedPartition, RunResult
+from ledgerfs.spark.runtime.bookie_rate import with_share
 from ledgerfs.spark.runtime.storage import Storage, storage_of
 from ledgerfs.spark.runtime.tasks import distribute, error_of
 
@@ -137,6 +138,7 @@ def run_export(
     if incremental and overwrite:
         raise InvalidOptionError("either incremental or overwrite", key="overwrite")
     where, target = storage_of(spark, storage), storage_of(spark, target)
+    where = with_share(where, None, spark.sparkContext.defaultParallelism)
     checked = CheckedRequest.of(where, request)
     lake = Lake.of(target)
     # Before anything is written to a folder that may be somebody else's.

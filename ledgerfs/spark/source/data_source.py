@@ -84,12 +84,15 @@ class MessageReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """List the bucket, and cut the wanted ledgers into parts, each with the schemas of its topics."""
+        from ledgerfs.spark.runtime.bookie_rate import with_share
         from ledgerfs.spark.runtime.tasks import spare_imports
         from ledgerfs.spark.source.planning import plan_parts
 
-        parts = [InputPartition(told) for told in plan_parts(self._options, self._values)]
+        parts = list(plan_parts(self._options, self._values))
+        # How many tasks run at once, nobody tells the process that plans: at most all.
+        storage = with_share(self._options.storage, self._options.bookie_rate, len(parts))
         spare_imports()
-        return parts
+        return [InputPartition((*told, storage)) for told in parts]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """Yield the messages of a part; where there are no parts Spark asks for the part ``None``."""
@@ -98,10 +101,10 @@ class MessageReader(DataSourceReader):
 
         if partition.value is None:
             return iter(())
-        part, schemas = partition.value
+        part, schemas, storage = partition.value
         scan = {name: value for name, value in self._options.scan.items() if name != "columns"}
         read, names = self._columns.read, self._columns.names
-        batches = read_partition(Partition.of(part), self._options.storage, read, scan, schemas=schemas)
+        batches = read_partition(Partition.of(part), storage, read, scan, schemas=schemas)
         return batches if names is None else (batch.select(names) for batch in batches)
 
 

@@ -44,6 +44,8 @@ class ReadOptions:
         Arguments of `Topic.scan`.
     partition_bytes
         About how many bytes a task reads.
+    bookie_rate
+        Bytes a second that all tasks together read of each bookie of a living cluster; None for the default.
 
     """
 
@@ -52,6 +54,7 @@ class ReadOptions:
     pattern: str | None = None
     scan: Mapping[str, Any] = field(default_factory=dict)
     partition_bytes: int = DEFAULT_PARTITION_BYTES
+    bookie_rate: int | None = None
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
@@ -65,8 +68,11 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     if topics is not None and pattern is not None:
         raise InvalidOptionError("either topics, or a pattern of their names", key="topicsPattern")
     partition_bytes = known.pop("partitionBytes", DEFAULT_PARTITION_BYTES)
+    bookie_rate = known.pop("maxBookieRate", None)
+    if bookie_rate is not None and bookie_rate < 1:
+        raise InvalidOptionError("1 byte a second or more", key=f"maxBookieRate={bookie_rate}")
     scan = {_SCAN_NAMES.get(name, name): value for name, value in known.items()}
-    return ReadOptions(storage, topics, pattern, scan, partition_bytes)
+    return ReadOptions(storage, topics, pattern, scan, partition_bytes, bookie_rate)
 
 
 def separate_storage(given: Mapping[str, str], known: Mapping[str, object]) -> tuple[dict[str, str], Storage]:
@@ -133,6 +139,7 @@ _READ: Mapping[str, Callable[[str, str], Any]] = {
     "flatten": flag,
     "onUndecodable": text,
     "partitionBytes": size,
+    "maxBookieRate": size,
 }
 """The options of a reader, with a parser for each."""
 

@@ -6,7 +6,7 @@ import weakref
 from dataclasses import dataclass
 from threading import Thread
 
-from kazoo.exceptions import AuthFailedError, ConnectionLoss, UnimplementedError
+from kazoo.exceptions import AuthFailedError, ConnectionLoss, SessionExpiredError, UnimplementedError
 
 from ledgerfs.errors import AccessDeniedError, StoreTimeoutError, StoreUnreachableError
 from ledgerfs.storage.fork_lock import ForkLock
@@ -84,20 +84,17 @@ class Asker:
         """
         began = time.monotonic()
         pause = _PAUSE_S
-        try:
-            while True:
-                if asked.session.process == os.getpid():
-                    self._wait(asked, began)
-                    if asked.answer.reply is not None:
-                        return asked.answer.reply
-                    code = self._refusal(asked)
-                    if code is not None:
-                        return code
-                    time.sleep(pause)
-                    pause = min(2 * pause, _LONGEST_PAUSE_S)
-                self._ask_again(asked)
-        finally:
-            asked.session.done(asked.answer)
+        while True:
+            if asked.session.process == os.getpid():
+                self._wait(asked, began)
+                if asked.answer.reply is not None:
+                    return asked.answer.reply
+                code = self._refusal(asked)
+                if code is not None:
+                    return code
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
+            self._ask_again(asked)
 
     def close(self) -> None:
         """End the session; the next request opens another."""
@@ -107,7 +104,6 @@ class Asker:
             ending.join(_END_S)
 
     def _ask_again(self, asked: Asked) -> None:
-        asked.session.done(asked.answer)
         self._pace.wait(asked.nodes)
         asked.session = self.session()
         asked.answer = asked.session.ask(asked.request)
@@ -159,7 +155,8 @@ class Asker:
             asked.session.reads_many = False
         if code is not None:
             return code
-        asked.losses += 1
+        # Not one that was never sent, for the session was lost before.
+        asked.losses += not isinstance(error, SessionExpiredError)
         gives_up = asked.losses >= _LOSSES_OF_A_PACKET or not asked.session.reads_many
         return _LOST if gives_up and isinstance(asked.request, ReadMany) else None
 

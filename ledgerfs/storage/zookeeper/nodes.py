@@ -19,12 +19,13 @@ __all__ = ["Node", "Nodes"]
 
 Result = TypeVar("Result")
 
-# A server takes requests of less than 1 MiB (jute.maxbuffer), and needs the memory of a whole reply: nodes have up to 1 MiB each.
+# A server takes requests of less than 1 MiB (jute.maxbuffer). It keeps whole replies in memory, twice while it makes one, and nodes have up
+# to 1 MiB each: 512 such nodes under way ended a ZooKeeper with a heap of 512 MiB. At 16 a packet a node costs 12 µs, at 128 it costs 4.
 _REQUEST_BYTES = 256 << 10
-_REPLY_BYTES = 4 << 20
-_FIRST_NODES = 16
-_MOST_NODES = 128
-_PACKETS_AHEAD = 4
+_REPLY_BYTES = 2 << 20
+_FIRST_NODES = 8
+_MOST_NODES = 16
+_PACKETS_AHEAD = 8
 
 
 class Nodes:
@@ -118,7 +119,7 @@ class Nodes:
     def get_many(self, paths: Iterable[str]) -> Iterator[Node | LedgerfsError]:
         """Yield each node, in the order of ``paths``, or the error that `get` raises about this node alone.
 
-        At most 512 nodes are asked for ahead of the caller. Raises `StoreUnreachableError`, and `AccessDeniedError` for a refused login.
+        At most 128 nodes are asked for ahead of the caller. Raises `StoreUnreachableError`, and `AccessDeniedError` for a refused login.
         """
         return self._many(GET_DATA, paths, node_at)
 

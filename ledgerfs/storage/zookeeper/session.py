@@ -8,6 +8,7 @@ are bounded; each server has its share of the time; and whoever ends a session d
 import atexit
 import logging
 import os
+import select
 from threading import Event, Thread
 from typing import Any, Protocol
 
@@ -24,6 +25,7 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.hosts import collect_hosts
+from kazoo.protocol.states import KeeperState
 
 from ledgerfs.errors import UnusableUrlError
 from ledgerfs.storage.zookeeper.requests import Reply
@@ -56,10 +58,12 @@ class Request(Protocol):
 class Answer:
     """What comes of one request, in kazoo's thread: a reply or an error, whichever is first."""
 
-    __slots__ = ("_came", "error", "reply")
+    __slots__ = ("_came", "_unanswered", "error", "reply")
 
-    def __init__(self) -> None:
+    def __init__(self, unanswered: "dict[Answer, None]") -> None:
         self._came = Event()
+        self._unanswered = unanswered
+        unanswered[self] = None
         self.reply: Reply | None = None
         self.error: Exception | None = None
 
@@ -67,17 +71,21 @@ class Answer:
         """Take the reply."""
         if not self._came.is_set():
             self.reply = reply
-            self._came.set()
+            self._arrived()
 
     def set_exception(self, error: Exception) -> None:
         """Take the error."""
         if not self._came.is_set():
             self.error = error
-            self._came.set()
+            self._arrived()
 
     def wait(self, seconds: float) -> bool:
         """Wait for either, and return whether it came."""
         return self._came.wait(seconds)
+
+    def _arrived(self) -> None:
+        self._unanswered.pop(self, None)
+        self._came.set()
 
 
 class Session:
@@ -123,20 +131,17 @@ class Session:
             keyfile=settings.keyfile,
         )
         self._client.add_listener(self._changed)
+        # Until its thread runs, kazoo takes itself for closed, and refuses what it is asked.
+        self._client._state = KeeperState.CONNECTING  # noqa: SLF001
         self._client.start_async()
 
     def ask(self, request: Request) -> Answer:
         """Send a request as soon as there is a connection."""
-        answer = Answer()
-        self._unanswered[answer] = None
+        answer = Answer(self._unanswered)
         self._client._call(request, answer)  # noqa: SLF001  (kazoo's own requests go this way, and it has no public one)
         if self.is_over:
             answer.set_exception(ConnectionLoss())
         return answer
-
-    def done(self, answer: Answer) -> None:
-        """Forget an answer that nobody waits for any more."""
-        self._unanswered.pop(answer, None)
 
     def end(self) -> Thread:
         """Take leave of the server in a thread, which may take its time."""
@@ -166,11 +171,12 @@ class Session:
             finally:
                 self._over()
 
-        def bounded(*place: Any, timeout: float, **options: Any) -> _BoundedSocket:  # noqa: ANN401
+        def bounded(*place: Any, timeout: float = seconds, **options: Any) -> _BoundedSocket:  # noqa: ANN401
             return _BoundedSocket(connect(*place, timeout=min(timeout, seconds), **options))
 
         handler.spawn = lambda work, *arguments: spawn(run, work, *arguments)
         handler.create_connection = bounded
+        handler.select = _ready
         return handler
 
     def _make_logger(self) -> logging.Logger:
@@ -223,8 +229,28 @@ class _BoundedSocket:
         received: bytes = self._socket.recv(min(size, _MOST_AT_ONCE))
         return received
 
+    def pending(self) -> int:
+        """Return how many bytes were received and decrypted, and not yet taken."""
+        pending = getattr(self._socket, "pending", None)
+        return 0 if pending is None else pending()
+
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
         return getattr(self._socket, name)
+
+
+def _ready(reading: list[Any], writing: list[Any], _: list[Any], seconds: float | None) -> tuple[list[Any], ...]:
+    """Do what ``select`` does for kazoo, which makes an epoll for each of its waits, and forgets what TLS has decrypted already."""
+    decrypted = [one for one in reading if isinstance(one, _BoundedSocket) and one.pending()]
+    poll = select.poll()
+    for some, event in ((reading, select.POLLIN), (writing, select.POLLOUT)):
+        for one in some:
+            poll.register(one, event)
+    ready = {number for number, _ in poll.poll(0 if decrypted else None if seconds is None else seconds * 1000)}
+    return (
+        [one for one in reading if one in decrypted or one.fileno() in ready],
+        [one for one in writing if one.fileno() in ready],
+        [],
+    )
 
 
 def require_servers(servers: str) -> None:

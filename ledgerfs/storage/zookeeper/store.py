@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NoReturn
 
-from ledgerfs.errors import LedgerfsError, ObjectNotFoundError, UnsupportedWriteError
+from ledgerfs.errors import BucketNotFoundError, LedgerfsError, ObjectNotFoundError, UnsupportedWriteError
 from ledgerfs.storage.object_writes import UnfinishedUpload
 from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.storage.traffic import Traffic
@@ -43,8 +43,12 @@ class ClusterStore:
         return RefusedWrites(self.url)
 
     def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:  # noqa: ARG002
-        """Yield nothing, once the servers have answered; raises `StoreUnreachableError`."""
-        self.cluster.nodes.children("/")
+        """Yield nothing, once the servers have answered; raises `BucketNotFoundError` and `StoreUnreachableError`."""
+        try:
+            self.cluster.nodes.children("/")
+        except ObjectNotFoundError as error:
+            reason = "these servers have no such path, below which a cluster would be"
+            raise BucketNotFoundError(reason, key=self.url) from error
         return iter(())
 
     def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:  # noqa: ARG002

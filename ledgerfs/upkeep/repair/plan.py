@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import BucketOrUrl, bucket_at
+from ledgerfs.errors import UnsupportedWriteError
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.ledgers.dialect import Progress, RepairRequest
 from ledgerfs.ledgers.dialects_known import AUTO
@@ -55,10 +56,15 @@ def plan_repair(
         ``topic`` is not the name of a topic, or that of a partitioned one.
     NotFoundError, AccessDeniedError, StoreError
         The bucket cannot be listed. `StoreUnreachableError` is raised at any time.
+    UnsupportedWriteError
+        It is a living cluster.
 
     """
     managed_ledger = None if topic is None else managed_ledger_of(topic)
     bucket = bucket_at(bucket)
+    if bucket.store.cluster is not None:
+        reason = "a living cluster is not repaired from here; `ledgerfs verify` names what is damaged"
+        raise UnsupportedWriteError(reason, key=bucket.store.url)
     # An id that a ledger of another dialect has is no less taken.
     catalog = bucket.list_all(progress)
     if managed_ledger is not None:

@@ -1,9 +1,13 @@
-"""Versions of schemas that messages name and that are not saved in the bucket: without them values are bytes for ever."""
+"""Versions of schemas that messages name and that are not saved in the bucket: without them values are bytes for ever.
+
+A living cluster has its schemas itself. What it does not have any more, though messages name it, is lost.
+"""
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
 from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.bucket.known_schemas import KnownSchemas
 from ledgerfs.errors import InvalidNameError, LedgerfsError, StoreUnreachableError
 from ledgerfs.formats.schemas.schema_info import ANY_VERSION, SchemaVersion
 from ledgerfs.formats.schemas.schema_versions import TopicSchemas
@@ -11,7 +15,6 @@ from ledgerfs.formats.topic_names import schema_owner
 from ledgerfs.ledgers.findings import Finding, Severity
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.decode.named_versions import named_versions
-from ledgerfs.schemas.saved_schemas import SavedSchemas
 from ledgerfs.storage.ordered_map import ordered_map
 
 _SHOWN = 5
@@ -22,7 +25,8 @@ class UnsavedSchemas:
     """Collects what the messages of a bucket name, ledger by ledger, and compares it with what is saved."""
 
     def __init__(self, bucket: Bucket) -> None:
-        self._saved = SavedSchemas(bucket.raw_store)
+        self._schemas = KnownSchemas(bucket)
+        self._is_cluster = bucket.raw_store.cluster is not None
         self._named: dict[str, set[int]] = {}
 
     def add(self, managed_ledger: str | None, versions: AbstractSet[int]) -> None:
@@ -41,15 +45,16 @@ class UnsavedSchemas:
         unknown: list[Finding] = []
         for topic, outcome in ordered_map(self._unsaved_of, sorted(self._named), _THREADS, "ledgerfs-schemas"):
             if isinstance(outcome, LedgerfsError):
-                message = f"it is not known which schemas are saved: {outcome.reason}"
+                message = f"it is not known which schemas there are: {outcome.reason}"
                 unknown.append(Finding(Severity.REMARK, "unreadable-schemas", message, outcome.key, topic=topic))
             elif outcome:
                 unsaved[topic] = outcome
-        return [*unknown, *([_remark(unsaved)] if unsaved else [])]
+        remark = _lost if self._is_cluster else _unsaved
+        return [*unknown, *([remark(unsaved)] if unsaved else [])]
 
     def _unsaved_of(self, topic: str) -> tuple[str, list[int] | LedgerfsError]:
         try:
-            return topic, unsaved_versions(self._saved.versions(topic), self._named[topic])
+            return topic, unsaved_versions(self._schemas.versions(topic), self._named[topic])
         except StoreUnreachableError:
             raise
         except LedgerfsError as error:
@@ -57,8 +62,9 @@ class UnsavedSchemas:
 
 
 def unsaved_versions(saved: Sequence[SchemaVersion], named: AbstractSet[int]) -> list[int]:
-    """Return which of some numbers nothing that is saved, or was given by hand, tells of; ascending."""
-    known = {one.version for one in TopicSchemas.of(saved).versions if not one.is_deletion}
+    """Return which of some numbers nothing that is saved, or was given by hand, or a cluster has, tells of; ascending."""
+    effective = TopicSchemas.of(saved).versions
+    known = {one.version for one in effective if not (one.is_deletion or one.schema.unreadable)}
     return [] if ANY_VERSION in known else sorted(named - known)
 
 
@@ -75,14 +81,25 @@ def numbers_text(numbers: Sequence[int]) -> str:
     return ", ".join(_runs(numbers))
 
 
-def _remark(unsaved: dict[str, list[int]]) -> Finding:
-    shown = "; ".join(f"{topic}: {numbers_text(numbers)}" for topic, numbers in list(unsaved.items())[:_SHOWN])
-    more = f"; and {len(unsaved) - _SHOWN} more topics" if len(unsaved) > _SHOWN else ""
+def _unsaved(unsaved: dict[str, list[int]]) -> Finding:
     message = (
-        f"messages of {len(unsaved)} topics name schema versions that are not saved in the bucket ({shown}{more}). "
+        f"messages of {len(unsaved)} topics name schema versions that are not saved in the bucket ({_shown(unsaved)}). "
         "Save them while the cluster lives (ledgerfs schemas save), or give them by hand (ledgerfs schemas set)"
     )
     return Finding(Severity.REMARK, "unsaved-schemas", message)
+
+
+def _lost(lost: dict[str, list[int]]) -> Finding:
+    message = (
+        f"messages of {len(lost)} topics name schema versions that the cluster does not have any more ({_shown(lost)}): they were deleted "
+        "by force, or their ledgers are gone. `ledgerfs schemas ls` says what is there; their values stay bytes"
+    )
+    return Finding(Severity.REMARK, "lost-schemas", message)
+
+
+def _shown(versions: dict[str, list[int]]) -> str:
+    shown = "; ".join(f"{topic}: {numbers_text(numbers)}" for topic, numbers in list(versions.items())[:_SHOWN])
+    return shown + (f"; and {len(versions) - _SHOWN} more topics" if len(versions) > _SHOWN else "")
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[str]:

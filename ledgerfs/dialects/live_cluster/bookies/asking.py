@@ -1,6 +1,8 @@
 """Asking many bookies for a few entries of many ledgers each: where open ledgers end, and how long they are up to there."""
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 
 _TOGETHER = 256
 """Requests that a bookie is sent before its replies are taken."""
+
+_PAUSES_S = (0.1, 0.4, 1.0)
+"""Before what is worth another try is asked again."""
 
 
 class Asked(NamedTuple):
@@ -60,54 +65,102 @@ class Told(NamedTuple):
 
 
 def ask_each(pool: BookiePool, asked: Sequence[Asked], traffic: Traffic) -> list[Told]:
-    """Return what each bookie told, in the order of ``asked``, which names nothing twice; raises nothing for bookies that are away."""
+    """Return what each bookie told, in the order of ``asked``; raises nothing for bookies that are away.
+
+    A bookie that is too busy, or that hung up on a connection that was kept, is asked again.
+    """
     told = [Told(UNREACHABLE)] * len(asked)
-    by_bookie: dict[str, list[int]] = {}
-    for number, one in enumerate(asked):
-        by_bookie.setdefault(one.bookie, []).append(number)
     with leases_of(pool) as leases:
-        for low in range(0, max(map(len, by_bookie.values()), default=0), _TOGETHER):
-            sent = {}
-            for bookie, numbers in by_bookie.items():
-                part = numbers[low : low + _TOGETHER]
-                if part and _send(leases, bookie, [asked[number] for number in part], traffic):
-                    sent[bookie] = {(asked[number].node.ledger_id, asked[number].entry): number for number in part}
-            for bookie, waiting in sent.items():
-                for number, answer in _answers(leases, bookie, waiting, asked, traffic):
-                    told[number] = answer
+        asking = _Asking(leases, asked, told, traffic)
+        left = asking.ask(range(len(asked)))
+        for pause_s in _PAUSES_S:
+            if not left:
+                break
+            if any(told[number].code == ReplyCode.TOO_MANY_REQUESTS for number in left):
+                time.sleep(pause_s)
+            left = asking.ask(left)
     return told
 
 
-def _send(leases: Leases, bookie: str, asked: Sequence[Asked], traffic: Traffic) -> bool:
-    requests = b"".join(read_requests(one.node.ledger_id, np.array([one.entry])) for one in asked)
-    traffic.count(requests=1)
-    try:
-        leases.of(bookie).send(requests, len(asked))
-    except StoreUnreachableError:
-        leases.drop(bookie)
-        return False
-    return True
+class _Asking:
+    """One call of `ask_each`: what is asked, and what was told of it so far."""
 
+    __slots__ = ("_asked", "_leases", "_silent", "_told", "_traffic")
 
-def _answers(
-    leases: Leases, bookie: str, waiting: dict[tuple[int, int], int], asked: Sequence[Asked], traffic: Traffic
-) -> Iterator[tuple[int, Told]]:
-    """Yield the answers of one bookie, as (number of what was asked, answer); fewer if it fails on the way."""
-    connection = leases.get(bookie)
-    while waiting and connection is not None:
+    def __init__(self, leases: Leases, asked: Sequence[Asked], told: list[Told], traffic: Traffic) -> None:
+        self._leases = leases
+        self._asked = asked
+        self._told = told
+        self._traffic = traffic
+        self._silent: set[str] = set()
+
+    def ask(self, numbers: Iterable[int]) -> list[int]:
+        """Ask for some of it, and return what is worth another try."""
+        by_bookie: dict[str, list[int]] = {}
+        for number in numbers:
+            by_bookie.setdefault(self._asked[number].bookie, []).append(number)
+        again: list[int] = []
+        for low in range(0, max(map(len, by_bookie.values()), default=0), _TOGETHER):
+            parts = {bookie: numbers[low : low + _TOGETHER] for bookie, numbers in by_bookie.items()}
+            sent = [bookie for bookie, part in parts.items() if part and self._send(bookie, part)]
+            for bookie in sent:
+                if not self._take(bookie, parts[bookie]):
+                    again += parts[bookie]
+        busy = [
+            one
+            for one in chain.from_iterable(by_bookie.values())
+            if self._told[one].code == ReplyCode.TOO_MANY_REQUESTS
+        ]
+        return sorted({*again, *busy})
+
+    def _send(self, bookie: str, numbers: Sequence[int]) -> bool:
+        if bookie in self._silent:
+            return False
+        each = (self._asked[number] for number in numbers)
+        requests = b"".join(read_requests(one.node.ledger_id, np.array([one.entry])) for one in each)
+        self._traffic.count(requests=1)
         try:
-            if connection.outstanding <= 0:
-                raise StoreUnreachableError("the bookie answered what it was not asked", key=bookie)
-            received = connection.receive(len(waiting))
-        except (StoreUnreachableError, CorruptReplyError):
-            leases.drop(bookie)
-            return
-        traffic.count(bytes_received=received.replies.position)
+            self._leases.of(bookie).send(requests, len(numbers))
+        except StoreUnreachableError:
+            if self._leases.get(bookie) is None:
+                self._give_up(bookie)
+                return False
+            # The connection broke: `_take` finds that out, too.
+        return True
+
+    def _take(self, bookie: str, numbers: Sequence[int]) -> bool:
+        """Take the answers of one bookie; False if it is to be asked again."""
+        connection = self._leases.get(bookie)
+        waiting: dict[tuple[int, int], list[int]] = {}
+        for number in numbers:
+            one = self._asked[number]
+            waiting.setdefault((one.node.ledger_id, one.entry), []).append(number)
+        while waiting and connection is not None:
+            try:
+                if connection.outstanding <= 0:
+                    raise CorruptReplyError("the bookie answered what it was not asked", key=bookie)
+                received = connection.receive(len(waiting))
+            except (StoreUnreachableError, CorruptReplyError):
+                if connection.is_used:
+                    # The bookie may have been stopped and started since.
+                    self._leases.drop(bookie)
+                    return False
+                self._give_up(bookie)
+                return True
+            self._traffic.count(bytes_received=received.replies.position)
+            self._sort(received, waiting)
+        return True
+
+    def _sort(self, received: "Received", waiting: dict[tuple[int, int], list[int]]) -> None:
         replies = received.replies
         for row, key in enumerate(zip(replies.ledgers.tolist(), replies.entries.tolist(), strict=True)):
-            number = waiting.pop(key, None)
-            if number is not None:
-                yield number, _told(received, row, asked[number])
+            for number in waiting.pop(key, ()):
+                self._told[number] = _told(received, row, self._asked[number])
+
+    def _give_up(self, bookie: str) -> None:
+        """Ask a bookie nothing more: each time may take as long as the time-out."""
+        self._leases.drop(bookie)
+        self._silent.add(bookie)
 
 
 def _told(received: "Received", row: int, asked: Asked) -> Told:

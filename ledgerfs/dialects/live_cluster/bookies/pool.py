@@ -57,10 +57,11 @@ class BookiePool:
             raise
 
     def give_back(self, connection: BookieConnection) -> None:
-        """Take a connection back; one with replies outstanding is closed."""
+        """Take a connection back; one with replies outstanding, or with bytes that nobody asked for, is closed."""
+        connection.is_used = True
         with self._lock:
             idle = self._idle.setdefault(connection.address, [])
-            if not connection.outstanding and self._pid == os.getpid() and len(idle) < _MOST_IDLE:
+            if connection.is_quiet and self._pid == os.getpid() and len(idle) < _MOST_IDLE:
                 idle.append(connection)
                 return
         connection.close()

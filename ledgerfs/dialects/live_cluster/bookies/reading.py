@@ -5,7 +5,8 @@ a striped ledger is asked entry by entry. Nothing here decides what it means tha
 """
 
 from collections import deque
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -32,14 +33,28 @@ _STORED_OVERHEAD = 64
 """Bytes that an entry has in a reply besides its payload."""
 
 
-class Unavailable(Exception):  # noqa: N818  (no error yet: who asked knows what it means)
-    """Entries that no replica gives, ascending, each with what its bookies said; and what came of the window besides them."""
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """A window of which no replica gives some entries: what that means, its ledger's metadata tells.
 
-    def __init__(self, entries: "list[tuple[int, list[Refusal]]]", rest: "EntryBatch | None", last: int) -> None:
-        super().__init__(entries)
-        self.entries = entries
-        self.rest = rest
-        self.last = last
+    Attributes
+    ----------
+    entries
+        The entries that are lacking, ascending, each with what its bookies said.
+    rest
+        What came of the window; None if nothing did.
+
+    """
+
+    entries: "list[tuple[int, list[Refusal]]]"
+    rest: "EntryBatch | None"
+
+
+class _Batch(NamedTuple):
+    """A batch under way: the bookie that is asked, and the first entry."""
+
+    bookie: str
+    first: int
 
 
 class LedgerReading:
@@ -54,7 +69,7 @@ class LedgerReading:
 
     """
 
-    __slots__ = ("_entry_bytes", "_leases", "_next_id", "_node", "_pool", "_traffic", "_windows")
+    __slots__ = ("_batches", "_entry_bytes", "_leases", "_next_id", "_node", "_pool", "_traffic", "_windows")
 
     def __init__(
         self, pool: BookiePool, leases: Leases, node: "LedgerNode", entry_bytes: int, traffic: Traffic
@@ -64,18 +79,22 @@ class LedgerReading:
         self._node = node
         self._entry_bytes = max(1, entry_bytes) + _STORED_OVERHEAD
         self._traffic = traffic
-        self._windows: dict[int, tuple[Window, bool]] = {}
+        self._windows: dict[int, Window] = {}
+        self._batches: dict[int, _Batch] = {}
         self._next_id = 0
 
-    def batches(self, first: int, last: int) -> "Iterator[EntryBatch]":
-        """Yield the entries ``first`` to ``last``, in whole windows; raises `Unavailable` at the first window that lacks some."""
+    def windows(self, first: int, last: int) -> "Iterator[EntryBatch | Lack]":
+        """Yield the entries ``first`` to ``last``, window by window, up to the first that lacks some."""
         waiting: deque[int] = deque()
         while waiting or first <= last:
             while first <= last and len(waiting) < _MOST_AHEAD:
                 end = self._end_of_window(first, last)
                 waiting.append(self._begin(first, end))
                 first = end + 1
-            yield self._collect(waiting.popleft())
+            found = self._collect(waiting.popleft())
+            yield found
+            if isinstance(found, Lack):
+                return
 
     def _end_of_window(self, first: int, last: int) -> int:
         count = min(_MOST_ENTRIES, max(1, _WINDOW_BYTES // self._entry_bytes))
@@ -88,7 +107,7 @@ class LedgerReading:
         window = Window(first, last, ensemble.bookies, self._node.write_quorum)
         number, self._next_id = self._next_id, self._next_id + 1
         bookie = self._batch_bookie(number, ensemble.bookies) if last > first else None
-        self._windows[number] = (window, bookie is not None)
+        self._windows[number] = window
         if bookie is None or not self._ask_batch(number, window, bookie, first):
             self._ask(window)
         return number
@@ -104,7 +123,7 @@ class LedgerReading:
         count = window.last - first + 1
         if first == window.first:
             window.ask_all_of(bookie)
-        self._windows[number] = (window, True)
+        self._batches[number] = _Batch(bookie, first)
         most = max(_WINDOW_BYTES, count * self._entry_bytes) * 2
         return self._send(bookie, batch_request(self._node.ledger_id, first, number, count, most), 1, count)
 
@@ -128,8 +147,8 @@ class LedgerReading:
         self._traffic.count(requests=1, bytes_asked=entries * self._entry_bytes)
         return True
 
-    def _collect(self, number: int) -> "EntryBatch":
-        window, _ = self._windows[number]
+    def _collect(self, number: int) -> "EntryBatch | Lack":
+        window = self._windows[number]
         while True:
             while (bookie := window.waits_for()) is not None:
                 self._receive(bookie, window)
@@ -142,9 +161,10 @@ class LedgerReading:
                 break
             self._ask(window)
         del self._windows[number]
+        self._batches.pop(number, None)
         batch = window.batch(*found)
         if batch is None or len(batch) < window.last - window.first + 1:
-            raise Unavailable(window.lost(), batch, window.last)
+            return Lack(window.lost(), batch)
         self._traffic.count(bytes_used=int(batch.lengths.sum()))
         return batch
 
@@ -171,7 +191,7 @@ class LedgerReading:
         is_single = is_ours & ~is_batch
         if not is_single.any():
             return
-        for window, _ in list(self._windows.values()):
+        for window in list(self._windows.values()):
             rows = np.flatnonzero(is_single & (replies.entries >= window.first) & (replies.entries <= window.last))
             if rows.size:
                 entries, codes = replies.entries[rows], replies.codes[rows]
@@ -180,33 +200,44 @@ class LedgerReading:
     def _take_batch(self, bookie: str, buffer: memoryview, received: "Received", row: int) -> None:
         """Take a run of entries; what is left of it is asked for again, entry by entry if the bookie gave none."""
         replies = received.replies
-        found = self._windows.get(int(replies.request_ids[row]))
         first, code = int(replies.entries[row]), int(replies.codes[row])
-        if found is None and code != ReplyCode.OK:
-            # A bookie that refuses may not repeat the request's id.
-            found = next((one for one in self._windows.values() if one[0].first <= first <= one[0].last), None)
-        if found is None or not found[0].first <= first <= found[0].last:
+        number = self._batch_of(bookie, first, int(replies.request_ids[row]))
+        if number is None:
             return
-        window = found[0]
+        del self._batches[number]
+        window = self._windows[number]
         if code in {ReplyCode.BAD_REQUEST, ReplyCode.BAD_VERSION}:
             self._pool.note_single(bookie)
         if code == ReplyCode.OK:
             starts, sizes = batch_entries(buffer, int(replies.starts[row]), int(replies.sizes[row]), key=bookie)
-            window.put(buffer, first, starts, sizes)
+            window.put(bookie, buffer, first, starts, sizes)
             following = first + starts.size
             if following > window.last:
                 return
-            if starts.size and self._ask_batch(int(replies.request_ids[row]), window, bookie, following):
+            if starts.size and self._ask_batch(number, window, bookie, following):
                 return
         window.ask_again()
         self._ask(window)
 
+    def _batch_of(self, bookie: str, first: int, request_id: int) -> int | None:
+        """Return the window that a bookie's batch is for; None if it was not asked for that."""
+        asked = _Batch(bookie, first)
+        if self._batches.get(request_id) == asked:
+            return request_id
+        # A bookie that refuses may not repeat the request's id.
+        return next((number for number, one in self._batches.items() if request_id < 0 and one == asked), None)
+
     def _failed(self, bookie: str) -> None:
         """Ask others for what a bookie was asked, which hung up, said nothing, or sent what is no reply."""
-        was_single = self._leases.get(bookie) is None
+        connection = self._leases.get(bookie)
+        # A connection that was kept may have ended long ago, when the bookie was stopped.
+        is_new = connection is not None and not connection.is_used
         self._leases.drop(bookie)
-        for window, is_batch in list(self._windows.values()):
-            if is_batch and not was_single and window.count_of(bookie):
-                # Bookies before 4.17 hang up on a batch.
-                self._pool.note_single(bookie)
+        batches = [number for number, one in self._batches.items() if one.bookie == bookie]
+        if batches and is_new:
+            # Bookies before 4.17 hang up on a batch.
+            self._pool.note_single(bookie)
+        for number in batches:
+            del self._batches[number]
+        for window in list(self._windows.values()):
             window.give_up_on(bookie)

@@ -11,6 +11,7 @@ from ledgerfs.formats.bookkeeper.digests import Digest
 from ledgerfs.formats.bookkeeper.replies import ReplyCode
 from ledgerfs.formats.bookkeeper.stored_entries import Checked, Fault, check_entries
 from ledgerfs.formats.records import EntryBatch
+from ledgerfs.messages.kernels.arrays import empty
 
 UNREACHABLE = -1
 """Instead of a `ReplyCode`: the bookie did not answer."""
@@ -109,10 +110,12 @@ class Window:
         ):
             self._refuse(row, bookie, code)
 
-    def put(self, buffer: memoryview, first: int, starts: Int64, sizes: Int64) -> None:
-        """Take entries of a batch, from entry ``first`` on; those behind the window are left."""
+    def put(self, bookie: str, buffer: memoryview, first: int, starts: Int64, sizes: Int64) -> None:
+        """Take entries of a batch, from entry ``first`` on; those that this bookie is not asked for are left."""
         count = min(starts.size, self.last - first + 1)
-        self._put(np.arange(count) + (first - self.first), buffer, starts[:count], sizes[:count])
+        rows = np.arange(count) + (first - self.first)
+        is_expected = self._asked[rows] == self.bookies.index(bookie)
+        self._put(rows[is_expected], buffer, starts[:count][is_expected], sizes[:count][is_expected])
 
     def give_up_on(self, bookie: str, code: int = UNREACHABLE) -> None:
         """Note that a bookie will not send what it is asked for."""
@@ -172,5 +175,7 @@ class Window:
         numbers = self._origin[rows] // len(self.bookies)
         sizes = [len(buffer) for buffer in self._buffers]
         offsets = np.cumsum([0, *sizes])[:-1]
-        joined = b"".join(self._buffers)
-        return memoryview(joined), self._starts[rows] + offsets[numbers]
+        joined = empty(sum(sizes), np.uint8)
+        for start, buffer in zip(offsets.tolist(), self._buffers, strict=True):
+            joined[start : start + len(buffer)] = buffer
+        return joined.data.toreadonly(), self._starts[rows] + offsets[numbers]

@@ -1,0 +1,60 @@
+"""Following a topic of a living cluster: what its dialect looks with, partition by partition."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ledgerfs.errors import InvalidOptionError
+from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.ledgers.tail import Tail
+
+if TYPE_CHECKING:
+    from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.scan.follow_start import StartAt
+    from ledgerfs.scan.following import Following
+    from ledgerfs.scan.scan import Scan
+
+
+def following(
+    bucket: "Bucket",
+    managed_ledgers: Sequence[str | None],
+    whole: "Scan",
+    start: "StartAt",
+    *,
+    poll_s: float,
+    patience_s: float,
+) -> "Following":
+    """Return the iterator of `Topic.follow` over a managed ledger, or those of partitions.
+
+    Raises `InvalidOptionError` where nothing can be followed, and for options that need an end.
+    """
+    # This imports pyarrow and numba, which listing and copying do not need.
+    from ledgerfs.scan.following import Followed, Following
+
+    tails = list(_tails(bucket, managed_ledgers))
+    if whole.values is not None and whole.values.await_values(whole.message_columns):
+        reason = (
+            "the columns of JSON would be inferred from all values, and these have no end: give schema_version as well"
+        )
+        raise InvalidOptionError(reason, key="values='json'")
+    if start.message is not None and len(tails) > 1:
+        reason = "the id of a message is of one partition: follow that, by its own name"
+        raise InvalidOptionError(reason, key=f"message {start.message}")
+    parts = [Followed(topic_of(name), tail) for name, tail in zip(managed_ledgers, tails, strict=True)]
+    return Following(
+        whole, parts, start, schemas=lambda: bucket.schemas_of(whole.topic), poll_s=poll_s, patience_s=patience_s
+    )
+
+
+def require_following(bucket: "Bucket") -> None:
+    """Raise `InvalidOptionError` for a bucket, in which nothing grows."""
+    list(_tails(bucket, [None]))
+
+
+def _tails(bucket: "Bucket", managed_ledgers: Sequence[str | None]) -> Iterator[Tail]:
+    for name in managed_ledgers:
+        found = (dialect.tail(name) for dialect in bucket.dialects)
+        tail = next((one for one in found if one is not None), None)
+        if tail is None:
+            reason = "only topics of a living cluster (pulsar+zk://…) can be followed: a bucket gets whole ledgers, read it again"
+            raise InvalidOptionError(reason, key=bucket.store.url)
+        yield tail

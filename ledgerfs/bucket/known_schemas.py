@@ -1,0 +1,57 @@
+"""All that is known of the schemas of a bucket's topics: what is saved in it, given by hand, and what a living cluster itself has."""
+
+from typing import TYPE_CHECKING
+
+from ledgerfs.formats.schemas.schema_info import SchemaVersion
+from ledgerfs.schemas.saved_schemas import SavedSchemas, ordered_versions
+from ledgerfs.storage.ordered_map import ordered_map
+
+if TYPE_CHECKING:
+    from ledgerfs.bucket.bucket import Bucket
+
+_THREADS = 8
+
+
+class KnownSchemas:
+    """`ledgerfs.schemas.schema_store.SchemaStore` of a bucket or living cluster.
+
+    All methods raise as those of `SavedSchemas`, and as `ledgerfs.ledgers.dialect.Dialect.schema_versions`.
+    """
+
+    __slots__ = ("_bucket", "_saved")
+
+    def __init__(self, bucket: "Bucket") -> None:
+        self._bucket = bucket
+        self._saved = SavedSchemas(bucket.raw_store)
+
+    @property
+    def source(self) -> str:
+        """Where schemas are saved in the bucket; the URL of a cluster."""
+        return self._saved.source if self._bucket.raw_store.cluster is None else self._bucket.raw_store.url
+
+    def versions(self, topic: str) -> tuple[SchemaVersion, ...]:
+        """Return all that is known of a topic."""
+        own = [one for dialect in self._bucket.dialects for one in dialect.schema_versions(topic)]
+        return ordered_versions([*self._saved.versions(topic), *own])
+
+    def version(self, topic: str, number: int) -> tuple[SchemaVersion, ...]:
+        """Return what is known of one number."""
+        return tuple(one for one in self.versions(topic) if one.version == number)
+
+    def topics(self) -> list[str]:
+        """Return the topics whose schemas the cluster itself has, sorted; none for a bucket."""
+        return sorted({name for dialect in self._bucket.dialects for name in dialect.schema_topics()})
+
+    def all_versions(self) -> dict[str, tuple[SchemaVersion, ...]]:
+        """Return what is known of each topic, by the topics' names, sorted."""
+        found = self._saved.all_versions()
+        names = self.topics()
+        found |= zip(names, ordered_map(self.versions, names, _THREADS, "ledgerfs-schemas-of"), strict=True)
+        return {name: found[name] for name in sorted(found) if found[name]}
+
+    def require_place(self) -> None:
+        """Raise `BucketNotFoundError` if the bucket or cluster is not there: nothing is known of it either."""
+        if self._bucket.raw_store.cluster is None:
+            self._saved.require_place()
+        else:
+            self._bucket.load_catalog()

@@ -1,0 +1,132 @@
+"""``ledgerfs cluster cursors``: how far subscriptions are, and what they hold back."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ledgerfs.cli.cluster.source import (
+    broker_defaults,
+    retention_options,
+    say_not_known,
+    source_argument,
+    surveyed,
+    topic_option,
+    wanted_topics,
+)
+from ledgerfs.cli.commands import command
+from ledgerfs.cli.options import json_option
+from ledgerfs.cli.output import human_size, minute, print_json, say, show, table
+from ledgerfs.cli.parameter_types import Duration
+from ledgerfs.display import printable
+from ledgerfs.ledgers.time_arguments import iso_time
+
+if TYPE_CHECKING:
+    from ledgerfs.clusters.cursors import CursorState
+
+_EVER = 2**63
+
+
+@command()
+@source_argument
+@click.option(
+    "--inactive", type=Duration(), metavar="TIME", help="Only those that were not active for so long, such as 7d."
+)
+@retention_options
+@topic_option
+@json_option
+@click.pass_context
+def cursors(
+    context: click.Context,
+    /,
+    *,
+    source: str,
+    zk_rate: float,
+    no_bookies: bool,
+    inactive: float | None,
+    broker_retention_minutes: int,
+    broker_retention_megabytes: int,
+    topics: tuple[str, ...],
+    show_all: bool,
+    as_json: bool,
+) -> None:
+    """Show subscriptions: their backlog, and what they keep from being trimmed.
+
+    CLUSTER is pulsar+zk://host:port,host:port[/chroot], or a file that `ledgerfs cluster dump` wrote. Without --all these are subscriptions
+    that hold back what retention lets go, or have a backlog. "Holds back" are bytes that would go if no subscription needed them, "frees"
+    those that go if this one alone is deleted. A subscription without a time of its last activity has that of the last change of its node,
+    marked with ~; one that may be further than shown is marked with ?, topics that may have policies of their own with *.
+
+    \b
+    Examples:
+      ledgerfs cluster cursors pulsar+zk://zk1:2181 --inactive 7d
+      ledgerfs cluster cursors dump.json.zst --topic public/default/orders --json
+    """
+    # This imports numpy, which --help does not need.
+    from ledgerfs.clusters.cursors import cursors as cursors_of
+
+    survey = surveyed(context, source, zk_rate, no_bookies=no_bookies)
+    wanted = wanted_topics(survey, topics)
+    defaults = broker_defaults(minutes=broker_retention_minutes, megabytes=broker_retention_megabytes)
+    before = _EVER if inactive is None else survey.read_ms - round(inactive * 1000)
+    found, seen, holding = [], 0, 0
+    own_policies: set[str] = set()
+    for one in cursors_of(survey, defaults, survey.read_ms):
+        if wanted and one.managed_ledger not in wanted:
+            continue
+        seen += 1
+        holding += bool(one.held_size)
+        if one.may_have_own_policies:
+            own_policies.add(one.managed_ledger)
+        if one.active_ms <= before and (show_all or wanted or one.held_size or one.backlog):
+            found.append(one)
+    found.sort(key=lambda one: (-one.held_size, -one.backlog_size))
+    if as_json:
+        print_json([_as_json(one) for one in found])
+    elif found:
+        _show_table(found)
+    say(f"{source}: {holding:,} of {seen:,} subscriptions hold back what retention lets go; {len(found):,} are shown")
+    say_not_known(context, survey, len(own_policies))
+
+
+def _show_table(found: "list[CursorState]") -> None:
+    columns = ("topic", "subscription", "position", "backlog", "bytes", "active", "holds back", "frees")
+    shown = table(*columns, right=("backlog", "bytes", "holds back", "frees"))
+    for one in found:
+        shown.add_row(
+            printable(_topic(one)) + ("*" if one.may_have_own_policies else ""),
+            printable(one.name),
+            f"{one.position[0]}:{one.position[1]}" + ("?" if one.is_stale else ""),
+            f"{one.backlog:,}",
+            human_size(one.backlog_size),
+            minute(one.active_ms) + ("~" if one.last_active_ms is None else ""),
+            human_size(one.held_size),
+            human_size(one.freed_size),
+        )
+    show(shown)
+
+
+def _topic(one: "CursorState") -> str:
+    from ledgerfs.formats.topic_names import topic_of
+
+    return topic_of(one.managed_ledger)
+
+
+def _as_json(one: "CursorState") -> dict[str, Any]:
+    return {
+        "topic": _topic(one),
+        "managed_ledger": one.managed_ledger,
+        "subscription": one.name,
+        "position": list(one.position),
+        "position_may_be_old": one.is_stale,
+        "holes": one.holes,
+        "backlog_entries": one.backlog,
+        "backlog_bytes": one.backlog_size,
+        "last_ledger": one.last_end.name.lower(),
+        "last_active": iso_time(one.last_active_ms),
+        "node_changed": iso_time(one.changed_ms),
+        "holds_back_bytes": one.held_size,
+        "holds_back_ledgers": one.held_ledgers,
+        "frees_bytes": one.freed_size,
+        "owner": one.owner.value,
+        "unknown_policies": one.may_have_own_policies,
+    }

@@ -1,0 +1,36 @@
+"""The group of the commands about a whole cluster."""
+
+import click
+
+from ledgerfs.cli.commands import LazyCommand, LazyGroup
+
+_EPILOG = """\b
+Examples:
+  ledgerfs cluster retention pulsar+zk://zk1:2181,zk2:2181
+  ledgerfs cluster offloads pulsar+zk://zk1:2181 --broker-offload-bytes 10GiB
+  ledgerfs cluster cursors pulsar+zk://zk1:2181 --inactive 7d
+  ledgerfs cluster dump pulsar+zk://zk1:2181 dump.json.zst
+
+\b
+Nothing is written to a cluster: no node is changed, no ledger is fenced, and no broker is asked, which would load topics.
+"""
+
+_COMMANDS = (
+    LazyCommand(
+        "dump", "ledgerfs.cli.cluster.dump:dump", "Write what ZooKeeper has of ledgers, topics, subscriptions and policies to FILE."
+    ),
+    LazyCommand(
+        "retention", "ledgerfs.cli.cluster.retention:retention", "Show what a broker would trim of each topic now, and why not more."
+    ),
+    LazyCommand(
+        "offloads", "ledgerfs.cli.cluster.offloads:offloads", "Show what a broker would offload of each topic by its thresholds."
+    ),
+    LazyCommand(
+        "cursors", "ledgerfs.cli.cluster.cursors:cursors", "Show subscriptions: their backlog, and what they keep from being trimmed."
+    ),
+)  # fmt: skip
+
+
+@click.group(cls=LazyGroup, lazy=_COMMANDS, epilog=_EPILOG)
+def cluster() -> None:
+    """Show what lies in a living cluster, and what its brokers would do with it."""

@@ -1,0 +1,169 @@
+"""``ledgerfs cluster retention``: what brokers would trim."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ledgerfs.cli.cluster.source import (
+    broker_defaults,
+    retention_options,
+    say_not_known,
+    source_argument,
+    surveyed,
+    topic_option,
+    wanted_topics,
+)
+from ledgerfs.cli.commands import command
+from ledgerfs.cli.options import json_option
+from ledgerfs.cli.output import human_size, minute, print_json, say, show, table
+from ledgerfs.display import printable
+from ledgerfs.ledgers.time_arguments import iso_time
+
+if TYPE_CHECKING:
+    from ledgerfs.clusters.answers import LastEnd
+    from ledgerfs.clusters.retention import TopicRetention
+
+
+@command()
+@source_argument
+@retention_options
+@topic_option
+@json_option
+@click.pass_context
+def retention(
+    context: click.Context,
+    /,
+    *,
+    source: str,
+    zk_rate: float,
+    no_bookies: bool,
+    broker_retention_minutes: int,
+    broker_retention_megabytes: int,
+    topics: tuple[str, ...],
+    show_all: bool,
+    as_json: bool,
+) -> None:
+    """Show what a broker would trim of each topic now, and why not more.
+
+    CLUSTER is pulsar+zk://host:port,host:port[/chroot], or a file that `ledgerfs cluster dump` wrote. Brokers trim only topics that they
+    have loaded; this computes it from metadata alone, by the same rules, for all of them. "Since" is from when on the oldest of the ledgers
+    was past its retention; "stays" is what keeps the next one. Policies are those of namespaces, or else the brokers' defaults, which the
+    options tell; those of single topics are not looked at, and such topics are marked with *.
+
+    \b
+    Examples:
+      ledgerfs cluster retention pulsar+zk://zk1:2181
+      ledgerfs cluster retention pulsar+zk://zk1:2181 --broker-retention-minutes 1440 --broker-retention-megabytes -1
+      ledgerfs cluster retention dump.json.zst --topic public/default/orders --json
+    """
+    # This imports numpy, which --help does not need.
+    from ledgerfs.clusters.retention import retention as retention_of
+
+    survey = surveyed(context, source, zk_rate, no_bookies=no_bookies)
+    wanted = wanted_topics(survey, topics)
+    defaults = broker_defaults(minutes=broker_retention_minutes, megabytes=broker_retention_megabytes)
+    found, seen, own_policies, size, ledgers, past = [], 0, 0, 0, 0, 0
+    for one in retention_of(survey, defaults, survey.read_ms):
+        if wanted and one.managed_ledger not in wanted:
+            continue
+        seen += 1
+        own_policies += one.may_have_own_policies
+        past += bool(one.trim.going)
+        size, ledgers = size + one.size, ledgers + len(one.trim.going)
+        if show_all or wanted or one.trim.going or one.trim.dropped:
+            found.append(one)
+    found.sort(key=lambda one: -one.size)
+    if as_json:
+        print_json([_as_json(one) for one in found])
+    elif found:
+        _show_table(found)
+    say(
+        f"{source}: {human_size(size)} in {ledgers:,} ledgers of {past:,} topics are past their retention, of {seen:,} topics"
+    )
+    say_not_known(context, survey, own_policies)
+
+
+def _show_table(found: "list[TopicRetention]") -> None:
+    from ledgerfs.cli.cluster.cells import ledgers_text, owner_text
+
+    shown = table("topic", "ledgers", "bytes", "since", "broker", "stays", "why", right=("bytes", "stays"))
+    for one in found:
+        shown.add_row(
+            printable(_topic(one)) + ("*" if one.may_have_own_policies else ""),
+            ledgers_text(one.ledger_ids),
+            human_size(one.size),
+            minute(one.trim.since_ms),
+            owner_text(one.owner),
+            human_size(one.size_staying),
+            printable(why_text(one)),
+        )
+    show(shown)
+
+
+def why_text(one: "TopicRetention") -> str:
+    """Return why no more of a topic goes."""
+    from ledgerfs.cli.cluster.cells import span
+    from ledgerfs.clusters.retention import Stays
+
+    trim, at = one.trim, one.slowest_position
+    if trim.first_staying is None:
+        return "nothing stays"
+    ledger = f"ledger {one.ledgers.ids[trim.first_staying]}"
+    if trim.stays is Stays.CURSOR and at is not None:
+        others = f" and {len(one.slowest) - 1:,} more" if len(one.slowest) > 1 else ""
+        stale = ", or further" if one.stale else ""
+        return f"{ledger}: subscription {one.slowest[0]}{others} is at {at[0]}:{at[1]}{stale}"
+    if trim.stays is Stays.RETENTION:
+        left = [human_size(trim.bytes_left) + " more"] if trim.bytes_left >= 0 else []
+        left += [span(trim.ms_left)] if trim.ms_left >= 0 else []
+        return f"{ledger}: goes after {' or '.join(left)}"
+    if trim.stays is Stays.FOREVER:
+        return f"{ledger}: kept for ever"
+    return f"{ledger}: {_last_text(one.last_end, is_terminated=one.is_terminated)}"
+
+
+def _last_text(last_end: "LastEnd", *, is_terminated: bool) -> str:
+    from ledgerfs.clusters.answers import LastEnd
+
+    if is_terminated:
+        return "the last one of a terminated topic"
+    return "the last one, whose end is not known" if last_end is LastEnd.UNKNOWN else "the current one"
+
+
+def _topic(one: "TopicRetention") -> str:
+    from ledgerfs.formats.topic_names import topic_of
+
+    return topic_of(one.managed_ledger)
+
+
+def _as_json(one: "TopicRetention") -> dict[str, Any]:
+    trim = one.trim
+    staying = None if trim.first_staying is None else int(one.ledgers.ids[trim.first_staying])
+    position = one.slowest_position
+    return {
+        "topic": _topic(one),
+        "managed_ledger": one.managed_ledger,
+        "ledgers": one.ledger_ids,
+        "entries": one.entries,
+        "bytes": one.size,
+        "since": iso_time(trim.since_ms),
+        "empty_ledgers": one.dropped_ids,
+        "owner": one.owner.value,
+        "policy": one.policy,
+        "retention_minutes": -1 if one.retention.time_ms < 0 else one.retention.time_ms // 60_000,
+        "retention_bytes": one.retention.size,
+        "unknown_policies": one.may_have_own_policies,
+        "terminated": one.is_terminated,
+        "last_ledger": one.last_end.name.lower(),
+        "bytes_staying": one.size_staying,
+        "stays": {
+            "ledger": staying,
+            "why": trim.stays.name.lower(),
+            "says": why_text(one),
+            "bytes_left": None if trim.bytes_left < 0 else trim.bytes_left,
+            "ms_left": None if trim.ms_left < 0 else trim.ms_left,
+        },
+        "slowest": list(one.slowest),
+        "slowest_position": None if position is None else list(position),
+        "stale_cursors": one.stale,
+    }

@@ -1,0 +1,176 @@
+"""The argument CLUSTER and its options: a living cluster, or a dump of one; and what was not looked at, said after the results."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ledgerfs.cli.options import storage_option, storage_options_of
+from ledgerfs.cli.output import progress, say
+from ledgerfs.cli.parameter_types import Size
+from ledgerfs.cli.traffic_options import Command
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ledgerfs.clusters.answers import BookieReads
+    from ledgerfs.clusters.policies import BrokerDefaults
+    from ledgerfs.clusters.survey import Survey
+    from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
+
+SCHEME = "pulsar+zk://"
+_MOST_LINES = 10
+
+
+def access_options(command: Command) -> Command:
+    """Add how a cluster is asked: -o, --zk-rate, --no-bookies."""
+    for add in (
+        click.option(
+            "--no-bookies", is_flag=True,
+            help="Ask ZooKeeper alone: where open ledgers end and cursors in use are is then not known.",
+        ),
+        click.option(
+            "--zk-rate", type=click.FloatRange(min=1), default=5000, show_default=True, metavar="NUMBER",
+            help="How many nodes ZooKeeper is asked for in a second at most.",
+        ),
+        storage_option,
+    ):  # fmt: skip
+        command = add(command)
+    return command
+
+
+def source_argument(command: Command) -> Command:
+    """Add the argument CLUSTER and how it is asked; the command gets ``source``, ``zk_rate`` and ``no_bookies``."""
+    return click.argument("source", metavar="CLUSTER")(access_options(command))
+
+
+def topic_option(command: Command) -> Command:
+    """Add --topic and --all."""
+    every = click.option("--all", "show_all", is_flag=True, help="Also those of which nothing is to be said but why.")
+    only = click.option(
+        "--topic", "topics", multiple=True, metavar="TOPIC", help="Only of this topic; may be repeated."
+    )
+    return only(every(command))
+
+
+def retention_options(command: Command) -> Command:
+    """Add the broker's defaults of retention."""
+    for add in (
+        click.option(
+            "--broker-retention-megabytes", type=int, default=0, show_default=True, metavar="NUMBER",
+            help="The brokers' defaultRetentionSizeInMB, for namespaces without a policy; -1 for no limit.",
+        ),
+        click.option(
+            "--broker-retention-minutes", type=int, default=0, show_default=True, metavar="NUMBER",
+            help="The brokers' defaultRetentionTimeInMinutes.",
+        ),
+    ):  # fmt: skip
+        command = add(command)
+    return command
+
+
+def offload_options(command: Command) -> Command:
+    """Add the broker's defaults of offloading."""
+    for add in (
+        click.option(
+            "--broker-offload-seconds", type=int, metavar="NUMBER",
+            help="The brokers' managedLedgerOffloadThresholdInSeconds.  [default: off]",
+        ),
+        click.option(
+            "--broker-offload-bytes", type=Size(), metavar="SIZE",
+            help="The brokers' managedLedgerOffloadAutoTriggerSizeThresholdBytes, for namespaces without one.  [default: off]",
+        ),
+    ):  # fmt: skip
+        command = add(command)
+    return command
+
+
+def opened_cluster(context: click.Context, url: str, zk_rate: float) -> "LivingCluster":
+    """Return the cluster of a URL; raises `click.BadParameter` for other URLs, and `UnusableUrlError`."""
+    if not url.startswith(SCHEME):
+        raise click.BadParameter(f"{url!r} is not the URL of a cluster: {SCHEME}host:port,host:port[/chroot]")
+    # These import fsspec and kazoo, which --help does not need.
+    from ledgerfs.errors import InvalidOptionError
+    from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
+
+    options: dict[str, Any] = storage_options_of(context)
+    try:
+        return ClusterFileSystem(**{"most_per_second": zk_rate, **options}).cluster(
+            url.removeprefix(SCHEME).rstrip("/")
+        )
+    except TypeError as error:
+        raise InvalidOptionError(str(error).rpartition(") ")[2], key="-o") from error
+
+
+def bookies_of(cluster: "LivingCluster", *, no_bookies: bool) -> "BookieReads | None":
+    """Return what asks the bookies of a cluster; None if none are to be asked."""
+    if no_bookies:
+        return None
+    # This imports numba, for the digests of entries.
+    from ledgerfs.dialects.newest_entries import NewestEntries
+
+    return NewestEntries(cluster.reading)
+
+
+def surveyed(context: click.Context, source: str, zk_rate: float, *, no_bookies: bool) -> "Survey":
+    """Return the survey of a cluster or of a dump."""
+    # These import numpy and kazoo, which --help does not need.
+    from ledgerfs.clusters.surveying import survey_cluster, survey_dump
+
+    with progress() as update:
+        if not source.startswith(SCHEME):
+            return survey_dump(Path(source), update)
+        cluster = opened_cluster(context, source, zk_rate)
+        try:
+            return survey_cluster(cluster, bookies_of(cluster, no_bookies=no_bookies), update)
+        finally:
+            cluster.nodes.close()
+
+
+def broker_defaults(
+    *, minutes: int = 0, megabytes: int = 0, offload_bytes: int | None = None, offload_seconds: int | None = None
+) -> "BrokerDefaults":
+    """Return the policies of brokers from options."""
+    from ledgerfs.clusters.policies import NO_LIMIT, BrokerDefaults, OffloadThresholds, Retention
+
+    return BrokerDefaults(
+        Retention.of(minutes, megabytes),
+        OffloadThresholds(
+            NO_LIMIT if offload_bytes is None else offload_bytes,
+            NO_LIMIT if offload_seconds is None or offload_seconds < 0 else offload_seconds * 1000,
+        ),
+    )
+
+
+def wanted_topics(survey: "Survey", topics: "Iterable[str]") -> frozenset[str]:
+    """Return the managed ledgers of topics, of all partitions; raises `NotFoundError` for one that is not there."""
+    from ledgerfs.errors import NotFoundError
+    from ledgerfs.formats.topic_names import managed_ledger_of, split_partition
+
+    found: set[str] = set()
+    for topic in topics:
+        name = managed_ledger_of(topic)
+        of_topic = {one for one in survey.topics if name in {one, split_partition(one)[0]}}
+        if not of_topic:
+            raise NotFoundError("the cluster has no topic of this name", key=topic)
+        found |= of_topic
+    return frozenset(found)
+
+
+def say_not_known(context: click.Context, survey: "Survey", own_policies: int) -> None:
+    """Say on standard error what was not looked at or could not be read; exit code 1 if nodes are damaged."""
+    if own_policies:
+        say(
+            f"{own_policies:,} topics are in namespaces with policies of single topics (__change_events), which are not looked at: "
+            "such topics may have others than shown"
+        )
+    for trouble in survey.troubles[:_MOST_LINES]:
+        say(f"not known: {trouble}")
+    if len(survey.troubles) > _MOST_LINES:
+        say(f"not known: {len(survey.troubles) - _MOST_LINES:,} more")
+    for node in survey.damaged[:_MOST_LINES]:
+        say(f"{node.path}: {node.reason}; left out")
+    if len(survey.damaged) > _MOST_LINES:
+        say(f"{len(survey.damaged) - _MOST_LINES:,} more nodes are damaged; left out")
+    if survey.damaged:
+        context.exit(1)

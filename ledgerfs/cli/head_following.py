@@ -1,0 +1,135 @@
+"""``ledgerfs head --follow``: the messages of a topic as they come, until Ctrl-C, or until nobody reads the output."""
+
+import errno
+import select
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from ledgerfs.cli.notices import say_left_out
+from ledgerfs.cli.output import say
+from ledgerfs.errors import (
+    AccessDeniedError,
+    CorruptSchemaFileError,
+    InvalidSchemaError,
+    UnsupportedFormatError,
+)
+from ledgerfs.scan.options import of_bytes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ledgerfs.bucket.topic import Topic
+    from ledgerfs.messages.decode.chunks import Incomplete
+    from ledgerfs.messages.decode.entries import Skipped
+    from ledgerfs.scan.following import Following
+
+UNUSABLE = (AccessDeniedError, CorruptSchemaFileError, InvalidSchemaError, UnsupportedFormatError)
+"""Errors of a saved schema that cannot be used: values are then shown as bytes."""
+
+_NOT_WITH_FOLLOW = {
+    "start_time": "say where to begin with --from",
+    "end_time": "following has no end",
+    "order": "messages of partitions are shown as they come",
+}
+
+
+def start_of(context: click.Context, begin: str | None, *, follow: bool, scan: Mapping[str, Any]) -> str:
+    """Return where following begins: as ``--from`` says, else at the end of the topic, or with -n at its beginning, as `head` does.
+
+    Raises `click.UsageError` for options that do not go together.
+    """
+    if not follow:
+        if begin is not None:
+            raise click.UsageError("--from is where --follow begins; without that, use --start", context)
+        return "latest"
+    for name, reason in _NOT_WITH_FOLLOW.items():
+        if name in scan or (name == "order" and _is_given(context, name)):
+            option = {"start_time": "--start", "end_time": "--end"}.get(name, "--order")
+            raise click.UsageError(f"{option} is not an option of --follow: {reason}", context)
+    if begin is not None:
+        return begin
+    return "earliest" if _is_given(context, "messages") else "latest"
+
+
+def _is_given(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) is not ParameterSource.DEFAULT
+
+
+def followed(
+    topic: "Topic", columns: tuple[str, ...] | None, given: dict[str, Any], start: str
+) -> "tuple[Following, bool]":
+    """Return the rows to come, and whether the topic's schema could be used; values are typed if that is known and nothing else asked."""
+    options = given if given.get("values") == "bytes" else {"values": "auto", "on_undecodable": "null", **given}
+    try:
+        return topic.follow(columns, start=start, **options), True
+    except UNUSABLE as error:
+        if "values" in given:
+            raise
+        why = error.reason if isinstance(error, InvalidSchemaError) else error
+        say(f"{topic.name}: values are shown as they are, its schema cannot be used: {why}")
+        return topic.follow(columns, start=start, **of_bytes(options)), False
+
+
+def show_following(following: "Following", write: "Callable[[Iterable[pa.RecordBatch]], None]") -> bool:
+    """Write batches as they come, and tell on standard error what is left out; return whether there was damage.
+
+    Raises `BrokenPipeError` as soon as nobody reads the output, even if nothing comes.
+    """
+    told = _Told(following)
+
+    def wait() -> None:
+        told.tell()
+        _require_reader()
+
+    following.on_wait = wait
+    for batch in following:
+        write([batch])
+        sys.stdout.flush()
+        told.tell()
+    told.tell()
+    return told.is_damaged
+
+
+@dataclass(slots=True)
+class _Told:
+    """Tells what following left out, once."""
+
+    following: "Following"
+    is_damaged: bool = False
+    _skipped: int = 0
+    _incomplete: int = 0
+    _values: set[tuple[int | None, str]] = field(default_factory=set)
+
+    def tell(self) -> None:
+        """Tell what is new."""
+        skipped, incomplete = self.following.skipped[self._skipped :], self.following.incomplete[self._incomplete :]
+        values = [one for one in self.following.undecodable if (one.version, one.reason) not in self._values]
+        if not skipped and not incomplete and not values:
+            return
+        self._skipped += len(skipped)
+        self._incomplete += len(incomplete)
+        self._values.update((one.version, one.reason) for one in values)
+        self.is_damaged |= say_left_out(_New(self.following.topic, skipped, incomplete), values)
+
+
+@dataclass(frozen=True, slots=True)
+class _New:
+    """What was left out since it was told last."""
+
+    topic: str
+    skipped: "Sequence[Skipped]"
+    incomplete: "Sequence[Incomplete]"
+    missing: tuple[()] = ()
+
+
+def _require_reader() -> None:
+    """Raise `BrokenPipeError` if standard output is a pipe whose reader has ended: without messages no write would tell."""
+    poller = select.poll()
+    poller.register(sys.stdout.fileno(), 0)
+    if any(event & select.POLLERR for _, event in poller.poll(0)):
+        raise BrokenPipeError(errno.EPIPE, "nobody reads the output")

@@ -1,0 +1,59 @@
+"""What bookies are asked for a survey, and their answers: where open ledgers end, and how far cursors are whose nodes are stale."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol
+
+from ledgerfs.errors import LedgerfsError
+from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode
+
+
+class LastEnd(IntEnum):
+    """What is known of the end of a topic's last ledger, whose size no list tells."""
+
+    UNKNOWN = 0
+    """The ledger is open, and its bookies were not asked, or did not tell."""
+    CLOSED = 1
+    """BookKeeper has its end."""
+    OPEN = 2
+    """The ledger is open; bookies told what a recovery would find."""
+    GONE = 3
+    """BookKeeper does not have the ledger."""
+    LISTED = 4
+    """The list itself has entries of it, or a complete offload, and nobody else told."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEndAnswer:
+    """The end of a ledger: its entries, and bytes of them all; ``trouble`` says why they are not known."""
+
+    ledger_id: int
+    end: LastEnd
+    entries: int = 0
+    size: int = 0
+    trouble: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CursorAnswer:
+    """The newest entry of a cursor's ledger; None if it has none, or for ``trouble``. ``path`` is that of the cursor's node."""
+
+    path: str
+    entry: bytes | None
+    trouble: str | None = None
+
+
+Answer = LedgerEndAnswer | CursorAnswer
+
+
+class BookieReads(Protocol):
+    """Reads of bookies that change nothing, for many ledgers at once."""
+
+    def ends(self, nodes: Sequence[LedgerNode]) -> Sequence[tuple[int, int] | LedgerfsError]:
+        """Return entries and bytes of each open ledger, as a recovery would find them."""
+        ...
+
+    def last_entries(self, nodes: Sequence[LedgerNode]) -> Iterator[bytes | LedgerfsError | None]:
+        """Yield the newest entry of each ledger, open or closed; None of an empty one."""
+        ...

@@ -1,0 +1,140 @@
+"""Policies of retention and offload: a namespace's, as ZooKeeper has them, and the broker's, which only its configuration has.
+
+Policies of single topics are messages of ``__change_events`` in each namespace, and are not read here.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from ledgerfs.errors import CorruptMetadataError
+
+NO_LIMIT = -1
+_MINUTE_MS = 60_000
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How much is kept that every subscription has acknowledged.
+
+    Attributes
+    ----------
+    time_ms
+        For how long after a ledger was closed; `NO_LIMIT` if time does not end it.
+    size
+        Bytes of the topic; `NO_LIMIT` if size does not end it.
+
+    """
+
+    time_ms: int = 0
+    size: int = 0
+
+    @classmethod
+    def of(cls, minutes: int, megabytes: int) -> "Retention":
+        """Return what brokers mean by two numbers; all below 0 are `NO_LIMIT`."""
+        return cls(minutes * _MINUTE_MS if minutes >= 0 else NO_LIMIT, megabytes * _MIB if megabytes >= 0 else NO_LIMIT)
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether nothing ever goes."""
+        return self.time_ms < 0 and self.size < 0
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadThresholds:
+    """When a broker offloads a topic's ledgers: over so many bytes, or so many ms after a ledger was closed; `NO_LIMIT` for never."""
+
+    size: int = NO_LIMIT
+    time_ms: int = NO_LIMIT
+
+    @property
+    def is_off(self) -> bool:
+        """Whether nothing is ever offloaded by itself."""
+        return self.size < 0 and self.time_ms < 0
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDefaults:
+    """What is so where no namespace tells otherwise; as brokers have it unless they are configured."""
+
+    retention: Retention = Retention()
+    offload: OffloadThresholds = OffloadThresholds()
+
+
+@dataclass(frozen=True, slots=True)
+class NamespacePolicies:
+    """What ZooKeeper has of a namespace; None where the broker's defaults hold.
+
+    Attributes
+    ----------
+    offload_size, offload_time_ms, deletion_lag_ms
+        Each stands for itself.
+    ttl_ms
+        After which messages count as acknowledged.
+    is_deleted
+        Whether the namespace is being deleted.
+
+    """
+
+    retention: Retention | None = None
+    offload_size: int | None = None
+    offload_time_ms: int | None = None
+    deletion_lag_ms: int | None = None
+    ttl_ms: int | None = None
+    is_deleted: bool = False
+
+    def offload(self, defaults: OffloadThresholds) -> OffloadThresholds:
+        """Return the thresholds, each of the namespace or else the broker's."""
+        return OffloadThresholds(
+            defaults.size if self.offload_size is None else self.offload_size,
+            defaults.time_ms if self.offload_time_ms is None else self.offload_time_ms,
+        )
+
+
+def parse_policies(data: bytes, *, key: str) -> NamespacePolicies:
+    """Parse the value of a namespace's node; raises `CorruptMetadataError`, naming ``key``."""
+    told = json_object(data, key=key)
+    retention, offload = _part(told, "retention_policies", key), _part(told, "offload_policies", key)
+    ttl = _number(told, "message_ttl_in_seconds", key)
+    minutes = _number(retention, "retentionTimeInMinutes", key)
+    megabytes = _number(retention, "retentionSizeInMB", key)
+    seconds = _number(offload, "managedLedgerOffloadThresholdInSeconds", key)
+    return NamespacePolicies(
+        # Of an object without a number Java has 0.
+        retention=Retention.of(minutes or 0, megabytes or 0) if told.get("retention_policies") is not None else None,
+        offload_size=_number(offload, "managedLedgerOffloadThresholdInBytes", key),
+        offload_time_ms=None if seconds is None else seconds * 1000 if seconds >= 0 else NO_LIMIT,
+        deletion_lag_ms=_number(offload, "managedLedgerOffloadDeletionLagInMillis", key),
+        ttl_ms=None if ttl is None else ttl * 1000,
+        is_deleted=told.get("deleted") is True,
+    )
+
+
+def json_object(data: bytes, *, key: str) -> dict[str, Any]:
+    """Return a JSON object; raises `CorruptMetadataError` for what is none."""
+    try:
+        told = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CorruptMetadataError(f"the node is not JSON: {error}", key=key) from error
+    if not isinstance(told, dict):
+        raise CorruptMetadataError("the node is no JSON object", key=key)
+    return told
+
+
+def _part(told: dict[str, Any], name: str, key: str) -> dict[str, Any]:
+    part = told.get(name)
+    if part is None:
+        return {}
+    if not isinstance(part, dict):
+        raise CorruptMetadataError(f"{name} is no JSON object", key=key)
+    return part
+
+
+def _number(told: dict[str, Any], name: str, key: str) -> int | None:
+    value = told.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not -(2**63) <= value < 2**63:
+        raise CorruptMetadataError(f"{name} is no number: {value!r}", key=key)
+    return value

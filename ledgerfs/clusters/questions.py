@@ -1,0 +1,105 @@
+"""What a survey has to ask bookies, since ZooKeeper does not know it: where the last ledgers of topics end, and how far cursors are."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TypeVar
+
+from ledgerfs.clusters.answers import Answer, BookieReads, CursorAnswer, LastEnd, LedgerEndAnswer
+from ledgerfs.clusters.survey_builder import SurveyBuilder
+from ledgerfs.errors import CorruptObjectError, LedgerfsError, ObjectNotFoundError
+from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_path, parse_ledger_node
+from ledgerfs.storage.zookeeper.nodes import Node, Nodes
+
+One = TypeVar("One")
+
+_TOGETHER = 1024
+"""Ledgers that are asked for at once: their metadata is in memory meanwhile."""
+
+
+class Questions:
+    """Asks what a builder does not know yet. The metadata of ledgers is read anew, since ledgers may have been closed meanwhile.
+
+    Parameters
+    ----------
+    bookies
+        None to ask ZooKeeper alone: ends of open ledgers stay unknown, and cursors as they are in their nodes.
+
+    """
+
+    __slots__ = ("_bookies", "_builder", "_ledgers_path", "_nodes")
+
+    def __init__(
+        self, builder: SurveyBuilder, nodes: Nodes, bookies: BookieReads | None, ledgers_path: str = "/ledgers"
+    ) -> None:
+        self._builder = builder
+        self._nodes = nodes
+        self._bookies = bookies
+        self._ledgers_path = ledgers_path
+
+    def __len__(self) -> int:
+        """How many answers are lacking."""
+        cursors = 0 if self._bookies is None else sum(1 for _ in self._builder.stale_cursors())
+        return len(self._builder.open_ledgers()) + cursors
+
+    def answers(self) -> Iterator[Answer]:
+        """Yield all answers; raises the errors of ZooKeeper, while those of bookies are answers with `trouble`."""
+        for ledger_ids in _parts(self._builder.open_ledgers()):
+            yield from self._ends(ledger_ids)
+        if self._bookies is not None:
+            for cursors in _parts(list(self._builder.stale_cursors())):
+                yield from self._cursors(self._bookies, cursors)
+
+    def _ends(self, ledger_ids: Sequence[int]) -> Iterator[Answer]:
+        still_open: list[LedgerNode] = []
+        for ledger_id, node in zip(ledger_ids, self._read(ledger_ids), strict=True):
+            if node is None:
+                yield LedgerEndAnswer(ledger_id, LastEnd.GONE)
+            elif isinstance(node, str):
+                yield LedgerEndAnswer(ledger_id, LastEnd.UNKNOWN, trouble=node)
+            elif node.is_closed:
+                yield LedgerEndAnswer(ledger_id, LastEnd.CLOSED, node.last_entry + 1, node.length)
+            elif self._bookies is not None:
+                still_open.append(node)
+        if self._bookies is None or not still_open:
+            return
+        for node, end in zip(still_open, self._bookies.ends(still_open), strict=True):
+            if isinstance(end, LedgerfsError):
+                yield LedgerEndAnswer(node.ledger_id, LastEnd.UNKNOWN, trouble=str(end))
+            else:
+                yield LedgerEndAnswer(node.ledger_id, LastEnd.OPEN, *end)
+
+    def _cursors(self, bookies: BookieReads, cursors: Sequence[tuple[str, int]]) -> Iterator[Answer]:
+        asked: list[tuple[str, LedgerNode]] = []
+        for (path, ledger_id), node in zip(cursors, self._read([one for _, one in cursors]), strict=True):
+            if node is None:
+                yield CursorAnswer(path, None, f"{path}: its ledger {ledger_id} is gone; its position may be old")
+            elif isinstance(node, str):
+                yield CursorAnswer(path, None, node)
+            else:
+                asked.append((path, node))
+        for (path, _), entry in zip(asked, bookies.last_entries([node for _, node in asked]), strict=True):
+            if isinstance(entry, LedgerfsError):
+                yield CursorAnswer(path, None, f"{path}: its position may be old: {entry}")
+            else:
+                yield CursorAnswer(path, entry)
+
+    def _read(self, ledger_ids: Iterable[int]) -> Iterator[LedgerNode | str | None]:
+        """Yield the metadata of ledgers: None of one that is gone, and what is wrong with a damaged one."""
+        ids = list(ledger_ids)
+        paths = [ledger_path(one, self._ledgers_path) for one in ids]
+        for ledger_id, node in zip(ids, self._nodes.get_many(paths), strict=True):
+            if isinstance(node, ObjectNotFoundError):
+                yield None
+            elif isinstance(node, Node):
+                try:
+                    yield parse_ledger_node(node.data, ledger_id, key=node.path)
+                except CorruptObjectError as error:
+                    yield str(error)
+            else:
+                raise node
+
+
+def _parts(many: Sequence[One]) -> Iterator[list[One]]:
+    left = iter(many)
+    while part := list(islice(left, _TOGETHER)):
+        yield part

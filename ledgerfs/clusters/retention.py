@@ -1,0 +1,258 @@
+"""What a broker would trim of each topic now, from metadata alone, also where no broker has loaded the topic; and why not more.
+
+The rules are those of a broker's trim, compared with it in runs. A broker that loads a topic first forgets ledgers without entries, closes
+the last one, and begins another; then ledgers that all subscriptions have passed go from the oldest on, while one is past the retention by
+time or by size, up to the first that stays.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from ledgerfs.clusters.answers import LastEnd
+from ledgerfs.clusters.bundles import Owner, namespace_of
+from ledgerfs.clusters.policies import BrokerDefaults, NamespacePolicies, Retention
+from ledgerfs.clusters.survey import Survey, TopicLedgers, is_system_topic
+from ledgerfs.clusters.tables import Table
+from ledgerfs.formats.array_types import Int64
+
+_NEVER = np.iinfo(np.int64).max
+_POLICIES_OF_NOBODY = NamespacePolicies()
+
+
+class Stays(Enum):
+    """Why the first ledger that stays is not trimmed."""
+
+    NOTHING = "nothing stays"
+    CURRENT = "the current ledger"
+    CURSOR = "a cursor"
+    RETENTION = "retention"
+    FOREVER = "retention without end"
+
+
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """What of a topic's ledgers goes, by rows.
+
+    Attributes
+    ----------
+    dropped
+        Rows of ledgers without entries, which loading the topic forgets; no retention is needed for that.
+    going
+        Rows of ledgers that are trimmed.
+    since_ms
+        From when on the first of them was past its retention, whatever subscriptions did, ms since 1970 UTC; None if none goes, or if it is
+        not known.
+    first_staying
+        The row of the oldest ledger that stays; None for none.
+    stays, bytes_left, ms_left
+        Why, and how many bytes more, or ms more, would end that; -1 where that is no limit.
+
+    """
+
+    dropped: tuple[int, ...]
+    going: tuple[int, ...]
+    since_ms: int | None
+    first_staying: int | None
+    stays: Stays
+    bytes_left: int = -1
+    ms_left: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRetention:
+    """A topic, and what of it would be trimmed.
+
+    Attributes
+    ----------
+    managed_ledger
+        Its name.
+    retention, policy
+        What holds for it, and whose that is: ``system``, ``namespace`` or ``broker``.
+    may_have_own_policies
+        Whether topics of this namespace may have policies of their own, which are not looked at: the rest may be wrong for this topic.
+    owner
+        Whether a broker may have it loaded; without one nobody trims it.
+    is_terminated
+        Whether nothing more can be published.
+    last_end
+        What is known of its last ledger.
+    trim
+        What goes and what stays, rows of ``ledgers``.
+    slowest
+        Names of the cursors that hold the most back, if any do.
+    slowest_position
+        Where they are; None without cursors.
+    stale
+        How many cursors may be further than is known.
+
+    """
+
+    managed_ledger: str
+    retention: Retention
+    policy: str
+    may_have_own_policies: bool
+    owner: Owner
+    is_terminated: bool
+    last_end: LastEnd
+    ledgers: TopicLedgers
+    trim: Trim
+    slowest: tuple[str, ...]
+    slowest_position: tuple[int, int] | None
+    stale: int
+
+    @property
+    def ledger_ids(self) -> list[int]:
+        """The ledgers that would be trimmed."""
+        return [int(self.ledgers.ids[row]) for row in self.trim.going]
+
+    @property
+    def dropped_ids(self) -> list[int]:
+        """The ledgers without entries that would be forgotten."""
+        return [int(self.ledgers.ids[row]) for row in self.trim.dropped]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the ledgers that would be trimmed."""
+        return int(self.ledgers.sizes[list(self.trim.going)].sum())
+
+    @property
+    def entries(self) -> int:
+        """Entries of the ledgers that would be trimmed."""
+        return int(self.ledgers.entries[list(self.trim.going)].sum())
+
+    @property
+    def size_staying(self) -> int:
+        """Bytes of all other ledgers."""
+        return int(self.ledgers.sizes.sum()) - self.size
+
+
+def retention(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator[TopicRetention]:
+    """Yield every topic that has ledgers, in the order of the survey."""
+    with_own = survey.namespaces_with_topic_policies()
+    for row, name in enumerate(survey.topics):
+        ledgers = survey.ledgers_of(row)
+        if not ledgers.ids.size:
+            continue
+        cursors = survey.cursors_of(row)
+        namespace = namespace_of(name)
+        rule, policy = retention_of(name, survey.policies.get(namespace), defaults)
+        owner = survey.owners.of(name)
+        is_terminated = survey.is_terminated(row)
+        has_current = keeps_its_last(owner, ledgers.last_end, is_terminated=is_terminated)
+        position = slowest_of(cursors)
+        trim = trim_of(ledgers, position, rule, now_ms, has_current=has_current)
+        yield TopicRetention(
+            name,
+            rule,
+            policy,
+            namespace in with_own and not is_system_topic(name),
+            owner,
+            is_terminated,
+            ledgers.last_end,
+            ledgers,
+            trim,
+            names_at(survey, cursors, position),
+            position,
+            int(cursors["is_stale"].sum()),
+        )
+
+
+def retention_of(
+    managed_ledger: str, policies: NamespacePolicies | None, defaults: BrokerDefaults
+) -> tuple[Retention, str]:
+    """Return what holds for a topic without policies of its own, and whose that is."""
+    if is_system_topic(managed_ledger):
+        return Retention(), "system"
+    told = (policies or _POLICIES_OF_NOBODY).retention
+    return (told, "namespace") if told is not None else (defaults.retention, "broker")
+
+
+def keeps_its_last(owner: Owner, last_end: LastEnd, *, is_terminated: bool) -> bool:
+    """Whether the last ledger of a topic stays its current one, as in a broker that has the topic loaded; else loading it makes another.
+
+    Loading a terminated topic changes nothing. What is not known of a last ledger is never said to go.
+    """
+    return is_terminated or last_end is LastEnd.UNKNOWN or (owner is not Owner.NONE and last_end is LastEnd.OPEN)
+
+
+def slowest_of(cursors: Table) -> tuple[int, int] | None:
+    """Return the least position of the cursors of a topic; None without any."""
+    if not cursors.size:
+        return None
+    first = cursors[np.lexsort((cursors["mark_entry"], cursors["mark_ledger"]))[0]]
+    return int(first["mark_ledger"]), int(first["mark_entry"])
+
+
+def names_at(survey: Survey, cursors: Table, position: tuple[int, int] | None) -> tuple[str, ...]:
+    """Return the names of the cursors at a position."""
+    if position is None:
+        return ()
+    there = (cursors["mark_ledger"] == position[0]) & (cursors["mark_entry"] == position[1])
+    return tuple(survey.cursor_names[one] for one in cursors["name"][there].tolist())
+
+
+def trim_of(
+    ledgers: TopicLedgers, slowest: tuple[int, int] | None, rule: Retention, now_ms: int, *, has_current: bool
+) -> Trim:
+    """Return what a broker would trim of a topic whose subscriptions have all come to ``slowest``; None if it has none.
+
+    With ``has_current`` the last ledger is the current one, and stays; otherwise the topic is loaded first.
+    """
+    rows = np.arange(ledgers.ids.size)
+    closed_ms = ledgers.closed_ms
+    is_dropped = np.zeros(rows.size, np.bool_)
+    if not has_current:
+        is_dropped = ledgers.entries == 0
+        closed_ms = closed_ms.copy()
+        closed_ms[-1] = now_ms
+    rows = rows[~is_dropped]
+    dropped = tuple(np.flatnonzero(is_dropped).tolist())
+    ids, sizes, closed_ms = ledgers.ids[rows], ledgers.sizes[rows], closed_ms[rows]
+    up_to = rows.size - 1 if has_current else rows.size
+    behind = min(up_to, int(np.searchsorted(ids, _first_needed(ledgers, slowest, has_current=has_current))))
+    left = sizes.sum() - np.cumsum(sizes)
+    is_past = np.zeros(rows.size, np.bool_)
+    if rule.time_ms >= 0:
+        is_past |= now_ms - closed_ms > rule.time_ms
+    if rule.size >= 0:
+        is_past |= left >= rule.size
+    stopping = np.flatnonzero(~is_past[:behind])
+    count = int(stopping[0]) if stopping.size else behind
+    going = tuple(rows[:count].tolist())
+    since = _past_since(closed_ms, sizes, rule) if going else None
+    if count == rows.size:
+        return Trim(dropped, going, since, None, Stays.NOTHING)
+    first = int(rows[count])
+    if count < behind:
+        why = Stays.FOREVER if rule.keeps_all else Stays.RETENTION
+        bytes_left = -1 if rule.size < 0 else rule.size - int(left[count])
+        ms_left = -1 if rule.time_ms < 0 else rule.time_ms - (now_ms - int(closed_ms[count])) + 1
+        return Trim(dropped, going, since, first, why, bytes_left, ms_left)
+    return Trim(dropped, going, since, first, Stays.CURRENT if count == up_to else Stays.CURSOR)
+
+
+def _first_needed(ledgers: TopicLedgers, slowest: tuple[int, int] | None, *, has_current: bool) -> int:
+    """Return the id of the first ledger that a subscription still needs."""
+    if slowest is None:
+        return _NEVER
+    ledger_id, entry = slowest
+    at = int(np.searchsorted(ledgers.ids, ledger_id))
+    if at == ledgers.ids.size or ledgers.ids[at] != ledger_id or (has_current and at == ledgers.ids.size - 1):
+        return ledger_id
+    return ledger_id + (entry + 1 == int(ledgers.entries[at]))
+
+
+def _past_since(closed_ms: Int64, sizes: Int64, rule: Retention) -> int | None:
+    """Return when the oldest ledger was past its retention: by its age, or when enough was closed after it; None if that is not known."""
+    times: list[int] = []
+    if rule.time_ms >= 0 and closed_ms[0]:
+        times.append(int(closed_ms[0]) + rule.time_ms)
+    if rule.size >= 0:
+        # In the ledger that filled the size its end is the earliest time that is known.
+        enough = int(np.searchsorted(np.cumsum(sizes) - sizes[0], rule.size))
+        if enough < closed_ms.size and closed_ms[enough]:
+            times.append(int(closed_ms[enough]))
+    return min(times, default=None)

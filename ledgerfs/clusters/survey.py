@@ -1,0 +1,129 @@
+"""A survey of a cluster: all that ZooKeeper has of ledgers, topics, subscriptions, schemas and policies, as columns.
+
+It is made of nodes, whether a cluster or a dump gives them. A node that cannot be read is named in `Survey.damaged`, and nothing is told of
+its topic.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ledgerfs.clusters.answers import LastEnd
+from ledgerfs.clusters.bundles import BundleOwners
+from ledgerfs.clusters.policies import NamespacePolicies
+from ledgerfs.clusters.tables import Table
+from ledgerfs.formats.array_types import Int64, Mask
+
+CHANGE_EVENTS = "__change_events"
+"""The topic of a namespace that has the policies of its topics."""
+
+
+class DamagedNode(NamedTuple):
+    """A node that is not what it should be."""
+
+    path: str
+    reason: str
+
+
+class TopicLedgers(NamedTuple):
+    """The ledgers of one topic, by ascending id; of the last one, what is known of its end.
+
+    Attributes
+    ----------
+    ids, entries, sizes, closed_ms
+        Shape (ledgers,); sizes in bytes, times in ms since 1970 UTC, 0 for a ledger that the list does not call closed.
+    are_offloaded
+        Whether an offload is complete.
+    last_end
+        What is known of the last one.
+
+    """
+
+    ids: Int64
+    entries: Int64
+    sizes: Int64
+    closed_ms: Int64
+    are_offloaded: Mask
+    last_end: LastEnd
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A cluster as it was.
+
+    Attributes
+    ----------
+    source
+        The URL of the cluster, or the file of the dump.
+    read_ms
+        When it was read to the end, ms since 1970 UTC.
+    topics
+        Names of managed ledgers; their rows are ``topic_table`` (`TOPIC`), their ledgers ``listed`` (`LISTED`, by topic and id).
+    cursors
+        Rows of `CURSOR`, by topic, with ``cursor_names``.
+    ledgers
+        The nodes of ledgers, rows of `LEDGER` by id. They were read before the lists of topics: what no list has is newer, or an orphan.
+    schemas
+        Rows of `SCHEMA`.
+    words, ensembles, drivers
+        Names, {first entry: bookies} and offload drivers with properties that many rows share.
+    policies
+        {namespace: its policies}.
+    partitioned
+        {namespace/persistent/topic: number of partitions}.
+    damaged, troubles
+        What could not be read: nodes, and answers of bookies.
+
+    """
+
+    source: str
+    read_ms: int
+    topics: list[str]
+    topic_table: Table
+    listed: Table
+    cursors: Table
+    cursor_names: list[str]
+    ledgers: Table
+    schemas: Table
+    words: list[str]
+    ensembles: list[tuple[tuple[int, tuple[str, ...]], ...]]
+    drivers: list[tuple[str | None, tuple[tuple[str, str], ...]]]
+    policies: dict[str, NamespacePolicies]
+    owners: BundleOwners
+    damaged: list[DamagedNode]
+    troubles: list[str]
+
+    def ledgers_of(self, topic: int) -> TopicLedgers:
+        """Return the ledgers of the topic in a row."""
+        row = self.topic_table[topic]
+        rows = self.listed[int(row["first"]) : int(row["first"]) + int(row["ledgers"])]
+        entries, sizes = rows["entries"].copy(), rows["size"].copy()
+        end = LastEnd(int(row["last_end"]))
+        if rows.size and end in {LastEnd.CLOSED, LastEnd.OPEN, LastEnd.GONE}:
+            entries[-1], sizes[-1] = row["last_entries"], row["last_size"]
+        return TopicLedgers(rows["ledger_id"], entries, sizes, rows["closed_ms"], rows["is_complete"], end)
+
+    def cursors_of(self, topic: int) -> Table:
+        """Return the rows of the cursors of the topic in a row."""
+        row = self.topic_table[topic]
+        return self.cursors[int(row["first_cursor"]) : int(row["first_cursor"]) + int(row["cursors"])]
+
+    def is_terminated(self, topic: int) -> bool:
+        """Whether nothing more can be published to the topic in a row."""
+        return bool(self.topic_table["terminated_ledger"][topic] >= 0)
+
+    def namespaces_with_topic_policies(self) -> frozenset[str]:
+        """Return the namespaces that have a topic of policies: some of their topics may have policies of their own."""
+        return frozenset(_namespaces_of_events(self.topics))
+
+
+def is_system_topic(managed_ledger: str) -> bool:
+    """Whether a topic is the broker's own, which namespaces' policies do not concern."""
+    return managed_ledger.rpartition("/")[2].startswith("__")
+
+
+def _namespaces_of_events(topics: list[str]) -> Iterator[str]:
+    for name in topics:
+        namespace, _, local = name.rpartition("/")
+        if local == CHANGE_EVENTS or local.startswith(f"{CHANGE_EVENTS}-partition-"):
+            yield namespace.removesuffix("/persistent")

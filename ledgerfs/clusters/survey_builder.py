@@ -1,0 +1,306 @@
+"""Making a survey of nodes as they come: ledgers first, then what may own them; last the answers of bookies.
+
+Whatever is created meanwhile is then known to its owner at least, and no ledger looks like an orphan that is none.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ledgerfs.clusters.answers import Answer, CursorAnswer, LastEnd
+from ledgerfs.clusters.bundles import BROKERS, NAMESPACES, BundleOwners
+from ledgerfs.clusters.policies import NamespacePolicies, json_object, parse_policies
+from ledgerfs.clusters.survey import DamagedNode, Survey
+from ledgerfs.clusters.tables import CURSOR, LEDGER, LISTED, SCHEMA, TOPIC, GrowingTable, Interned, Table
+from ledgerfs.errors import CorruptMetadataError, CorruptObjectError, UnsupportedFormatError
+from ledgerfs.formats.array_types import Int64
+from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState, ledger_id_at, parse_ledger_node
+from ledgerfs.formats.managed_ledgers.cursor_info import CursorInfo, parse_cursor_info, parse_position_info
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, parse_managed_ledger_info
+from ledgerfs.formats.managed_ledgers.names import ROOT as MANAGED_LEDGERS
+from ledgerfs.formats.managed_ledgers.names import cursor_of, managed_ledger_of
+from ledgerfs.formats.schemas.stored_schema import ROOT as SCHEMAS
+from ledgerfs.formats.schemas.stored_schema import parse_locator
+from ledgerfs.storage.zookeeper.node import Node
+
+POLICIES = "/admin/policies"
+_COMPACTED = "CompactedTopicLedger"
+_MOST_HOLES, _MOST_ENTRIES = 2**31 - 1, 2**62
+"""What the columns can count."""
+
+
+class SurveyBuilder:
+    """Takes nodes, each once, then answers; for one thread.
+
+    Parameters
+    ----------
+    ledgers_path
+        Where BookKeeper has its nodes.
+
+    """
+
+    __slots__ = (
+        "_cursor_names",
+        "_cursor_rows",
+        "_cursors",
+        "_damaged",
+        "_drivers",
+        "_ends",
+        "_ensembles",
+        "_last",
+        "_ledgers",
+        "_ledgers_path",
+        "_listed",
+        "_owners",
+        "_policies",
+        "_positions",
+        "_schemas",
+        "_told",
+        "_topic_rows",
+        "_topics",
+        "_troubles",
+        "_words",
+    )
+
+    def __init__(self, ledgers_path: str = "/ledgers") -> None:
+        self._ledgers_path = ledgers_path
+        self._ledgers, self._listed, self._topics = GrowingTable(LEDGER), GrowingTable(LISTED), GrowingTable(TOPIC)
+        self._cursors, self._schemas = GrowingTable(CURSOR), GrowingTable(SCHEMA)
+        self._topic_rows: dict[str, int] = {}
+        self._last: dict[int, int] = {}
+        self._cursor_rows: dict[str, tuple[int, int]] = {}
+        self._positions: dict[int, CursorInfo] = {}
+        self._told: set[str] = set()
+        self._ends: dict[int, tuple[LastEnd, int, int]] = {}
+        self._words: Interned[str] = Interned()
+        self._cursor_names: Interned[str] = Interned()
+        self._ensembles: Interned[tuple[tuple[int, tuple[str, ...]], ...]] = Interned()
+        self._drivers: Interned[tuple[str | None, tuple[tuple[str, str], ...]]] = Interned()
+        self._policies: dict[str, NamespacePolicies] = {}
+        self._owners = BundleOwners()
+        self._damaged: list[DamagedNode] = []
+        self._troubles: list[str] = []
+
+    def take(self, node: Node) -> None:
+        """Take a node, of any kind."""
+        try:
+            self._take_of(node.path)(node)
+        except (CorruptObjectError, UnsupportedFormatError) as error:
+            self._damaged.append(DamagedNode(node.path, error.reason))
+
+    def open_ledgers(self) -> list[int]:
+        """Return the last ledgers of topics that were not closed when nodes of ledgers were read, and of which no answer has come."""
+        closed = set(self._closed_last(_sorted(self._ledgers.table(), "ledger_id"))[1]["ledger_id"].tolist())
+        return [ledger_id for ledger_id in self._last if ledger_id not in self._ends and ledger_id not in closed]
+
+    def stale_cursors(self) -> Iterator[tuple[str, int]]:
+        """Yield the paths of cursors whose state is in a ledger, and the ledger; without those of which an answer has come."""
+        for path, (_, ledger_id) in self._cursor_rows.items():
+            if path not in self._told:
+                yield path, ledger_id
+
+    def answer(self, answer: Answer) -> None:
+        """Take an answer of bookies."""
+        if answer.trouble is not None:
+            self._troubles.append(answer.trouble)
+        if not isinstance(answer, CursorAnswer):
+            self._ends[answer.ledger_id] = (answer.end, answer.entries, answer.size)
+            return
+        self._told.add(answer.path)
+        if answer.entry is not None and answer.path in self._cursor_rows:
+            try:
+                state = parse_position_info(answer.entry, key=answer.path)
+            except CorruptObjectError as error:
+                self._damaged.append(DamagedNode(answer.path, error.reason))
+            else:
+                self._positions[self._cursor_rows[answer.path][0]] = state
+
+    def survey(self, source: str, read_ms: int) -> Survey:
+        """Return the survey of all that was taken; the builder is not used any more."""
+        ledgers = _sorted(self._ledgers.table(), "ledger_id")
+        topics, cursors = self._topics_with_ends(ledgers), self._cursors_with_states()
+        places = np.searchsorted(np.ascontiguousarray(cursors["topic"]), np.arange(topics.size + 1))
+        topics["first_cursor"], topics["cursors"] = places[:-1], np.diff(places)
+        return Survey(
+            source=source,
+            read_ms=read_ms,
+            topics=list(self._topic_rows),
+            topic_table=topics,
+            listed=self._listed.table(),
+            cursors=cursors,
+            cursor_names=self._cursor_names.values,
+            ledgers=ledgers,
+            schemas=self._schemas.table(),
+            words=self._words.values,
+            ensembles=self._ensembles.values,
+            drivers=self._drivers.values,
+            policies=self._policies,
+            owners=self._owners,
+            damaged=self._damaged,
+            troubles=self._troubles,
+        )
+
+    def _take_of(self, path: str) -> Callable[[Node], None]:
+        """Return what takes a node."""
+        for root, take in (
+            (self._ledgers_path, self._take_ledger),
+            (MANAGED_LEDGERS, self._take_managed),
+            (SCHEMAS, self._take_schema),
+            (POLICIES, self._take_policies),
+            (NAMESPACES, self._take_owner),
+            (BROKERS, self._take_broker),
+        ):
+            if path.startswith(f"{root}/"):
+                return take
+        return _take_nothing
+
+    def _take_ledger(self, node: Node) -> None:
+        ledger_id = ledger_id_at(node.path, self._ledgers_path)
+        if ledger_id is None:
+            return
+        one = parse_ledger_node(node.data, ledger_id, key=node.path)
+        words = self._words
+        self._ledgers.append(
+            (
+                *(ledger_id, one.state, one.length, one.last_entry, node.created_ms, node.version, one.digest.kind),
+                *(one.ensemble_size, one.write_quorum, one.ack_quorum),
+                self._ensembles.row_of(tuple([(part.first_entry, part.bookies) for part in one.ensembles])),
+                words.row_of(one.application),
+                words.row_of(one.component),
+                words.row_of(one.managed_ledger or one.told("pulsar/schemaId")),
+                words.row_of(one.told("pulsar/cursor")),
+            )
+        )
+
+    def _take_managed(self, node: Node) -> None:
+        name = managed_ledger_of(node.path)
+        if name is not None:
+            self._take_topic(name, node)
+            return
+        cursor = cursor_of(node.path)
+        if cursor is not None:
+            self._take_cursor(*cursor, node)
+
+    def _take_topic(self, name: str, node: Node) -> None:
+        info = parse_managed_ledger_info(node.data, key=node.path)
+        if name in self._topic_rows:
+            raise CorruptMetadataError("the topic is there twice", key=node.path)
+        row = self._topic_rows[name] = len(self._topic_rows)
+        first = len(self._listed)
+        self._listed.extend(self._listed_row(row, one) for one in info.ledgers)
+        end = LastEnd.LISTED
+        if info.ledgers:
+            last = info.ledgers[-1]
+            self._last[last.ledger_id] = row
+            if not (last.entries or last.is_offloaded):
+                end = LastEnd.UNKNOWN
+        terminated = -1 if info.terminated is None else info.terminated.ledger_id
+        self._topics.append((first, len(info.ledgers), node.version, node.changed_ms, terminated, end, 0, 0, 0, 0))
+
+    def _listed_row(self, topic: int, one: LedgerInfo) -> tuple[Any, ...]:
+        context = one.context
+        if context is None:
+            return (topic, one.ledger_id, one.entries, one.size, one.closed_ms, False, False, False, 0, 0, 0, -1)
+        high, low = (0, 0) if context.uuid is None else _halves(context.uuid)
+        return (
+            *(topic, one.ledger_id, one.entries, one.size, one.closed_ms),
+            *(True, context.is_complete, context.is_deleted_from_bookkeeper, context.offloaded_ms or 0, high, low),
+            self._drivers.row_of((context.driver, context.properties)),
+        )
+
+    def _take_cursor(self, topic: str, name: str, node: Node) -> None:
+        row = self._topic_rows.get(topic)
+        if row is None:
+            # The topic's own node is named as damaged, or was deleted meanwhile.
+            return
+        info = parse_cursor_info(node.data, key=node.path)
+        if not info.is_in_the_node:
+            self._cursor_rows[node.path] = (len(self._cursors), info.cursors_ledger)
+        self._cursors.append(
+            (
+                *(row, self._cursor_names.row_of(name), *_position_columns(info)),
+                *(info.last_active_ms or 0, node.changed_ms, info.cursors_ledger, dict(info.properties).get(_COMPACTED, -1)),
+                not info.is_in_the_node,
+            )
+        )  # fmt: skip
+
+    def _take_schema(self, node: Node) -> None:
+        if not node.data:
+            return
+        name = self._words.row_of(node.path.removeprefix(f"{SCHEMAS}/"))
+        for one in parse_locator(node.data, key=node.path):
+            self._schemas.append((name, one.version, *one.position))
+
+    def _take_policies(self, node: Node) -> None:
+        namespace = node.path.removeprefix(f"{POLICIES}/")
+        # Above namespaces are tenants, and in V1 names clusters.
+        if "/" in namespace and node.data:
+            self._policies[namespace] = parse_policies(node.data, key=node.path)
+
+    def _take_owner(self, node: Node) -> None:
+        self._owners.own(node.path)
+
+    def _take_broker(self, node: Node) -> None:
+        manager = json_object(node.data, key=node.path).get("loadManagerClassName")
+        self._owners.load_managers[node.path.removeprefix(f"{BROKERS}/")] = str(manager)
+
+    def _topics_with_ends(self, ledgers: Table) -> Table:
+        """Return the topics with the ends of their last ledgers: as bookies told, else as BookKeeper's nodes did before."""
+        topics = self._topics.table()
+        rows, found = self._closed_last(ledgers)
+        topics["last_end"][rows] = LastEnd.CLOSED
+        topics["last_entries"][rows] = found["last_entry"] + 1
+        topics["last_size"][rows] = found["length"]
+        for ledger_id, (end, entries, size) in self._ends.items():
+            row = self._last.get(ledger_id)
+            if row is not None and end is not LastEnd.UNKNOWN:
+                topics[["last_end", "last_entries", "last_size"]][row] = (end, entries, size)
+        return topics
+
+    def _closed_last(self, ledgers: Table) -> tuple[Int64, Table]:
+        """Return the rows of topics whose last ledger was closed, and the ledgers' nodes."""
+        rows = np.fromiter(self._last.values(), np.int64, len(self._last))
+        ids = np.fromiter(self._last, np.int64, len(self._last))
+        if not ledgers.size:
+            return rows[:0], ledgers
+        places = np.searchsorted(ledgers["ledger_id"], ids)
+        found = ledgers[np.minimum(places, ledgers.size - 1)]
+        is_closed = (found["ledger_id"] == ids) & (found["state"] == LedgerState.CLOSED)
+        return rows[is_closed], found[is_closed]
+
+    def _cursors_with_states(self) -> Table:
+        cursors = self._cursors.table()
+        for row, state in self._positions.items():
+            compacted = dict(state.properties).get(_COMPACTED, cursors["compacted_ledger"][row])
+            cursors[["mark_ledger", "mark_entry", "holes", "hole_entries"]][row] = _position_columns(state)
+            cursors["compacted_ledger"][row] = compacted
+            cursors["is_stale"][row] = False
+        return _sorted(cursors, "topic")
+
+
+def _take_nothing(node: Node) -> None:
+    """Take a node that a survey needs nothing of."""
+
+
+def _position_columns(info: CursorInfo) -> tuple[int, int, int, int]:
+    """Return ledger and entry of the mark-delete position, the number of holes, and of entries in them."""
+    mark = info.mark_delete or (-1, -1)
+    holes = entries = 0
+    for lower, upper in info.acknowledged_ranges():
+        holes += 1
+        # A range that begins in a ledger before has nothing of that: brokers keep ranges by ledger.
+        entries += upper.entry_id - (lower.entry_id if lower.ledger_id == upper.ledger_id else -1)
+    return (*mark, min(holes, _MOST_HOLES), min(entries, _MOST_ENTRIES))
+
+
+def _halves(uuid: str) -> tuple[int, int]:
+    digits = uuid.replace("-", "")
+    return int(digits[:16], 16), int(digits[16:], 16)
+
+
+def _sorted(table: Table, column: str) -> Table:
+    values = table[column]
+    if values.size > 1 and (values[1:] < values[:-1]).any():
+        return table[np.argsort(values, kind="stable")]
+    return table

@@ -1,0 +1,65 @@
+"""Making a survey: of a living cluster, or of a dump of one."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ledgerfs.clusters.answers import BookieReads
+from ledgerfs.clusters.dump_file import DumpEnd, DumpHeader, PartDone, read_dump
+from ledgerfs.clusters.questions import Questions
+from ledgerfs.clusters.survey import Survey
+from ledgerfs.clusters.survey_builder import SurveyBuilder
+from ledgerfs.clusters.walk import PARTS, Walk
+from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
+from ledgerfs.storage.zookeeper.node import Node
+
+Progress = Callable[[str, int, int | None], None]
+"""Is told what is done, how much of it, and of how much, if that is known."""
+
+EVERY = 256
+"""Nodes after which progress is told."""
+
+
+def survey_cluster(cluster: LivingCluster, bookies: BookieReads | None, progress: Progress) -> Survey:
+    """Read a cluster; nothing is written to it.
+
+    Raises `BucketNotFoundError` if the servers have no ledgers, `AccessDeniedError` for nodes that may not be read, and
+    `StoreUnreachableError`.
+    """
+    path = cluster.reading.ledgers_path
+    builder = SurveyBuilder(path)
+    walk = Walk(cluster.nodes, path)
+    for part in PARTS:
+        done = 0
+        for done, node in enumerate(walk.part(part), 1):
+            builder.take(node)
+            if done % EVERY == 0:
+                progress(f"reading {part}", done, None)
+        progress(f"reading {part}", done, done)
+    questions = Questions(builder, cluster.nodes, bookies, path)
+    total = len(questions)
+    for done, answer in enumerate(questions.answers(), 1):
+        builder.answer(answer)
+        if done % EVERY == 0 or done == total:
+            progress("asking bookies", done, total)
+    return builder.survey(cluster.url, time.time_ns() // 1_000_000)
+
+
+def survey_dump(path: Path, progress: Progress) -> Survey:
+    """Read a dump; raises as `ledgerfs.clusters.dump_file.read_dump`."""
+    builder, ended_ms = SurveyBuilder(), 0
+    for done, record in enumerate(read_dump(path)):
+        match record:
+            case DumpHeader():
+                builder = SurveyBuilder(record.ledgers_path)
+            case Node():
+                builder.take(record)
+            case DumpEnd():
+                ended_ms = record.ended_ms
+            case PartDone():
+                pass
+            case _:
+                builder.answer(record)
+        if done % (4 * EVERY) == 0:
+            progress("reading the dump", done, None)
+    return builder.survey(str(path), ended_ms)

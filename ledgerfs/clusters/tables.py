@@ -1,0 +1,153 @@
+"""The columns of a survey: a row a ledger, a cursor, a schema, so that a million of them stay small."""
+
+from collections.abc import Hashable, Iterable
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+Table = npt.NDArray[Any]
+"""A structured array."""
+
+LISTED = np.dtype(
+    [
+        ("topic", "i4"),
+        ("ledger_id", "i8"),
+        ("entries", "i8"),
+        ("size", "i8"),
+        ("closed_ms", "i8"),
+        ("has_context", "?"),
+        ("is_complete", "?"),
+        ("is_deleted_from_bookkeeper", "?"),
+        ("offloaded_ms", "i8"),
+        ("uuid_high", "u8"),
+        ("uuid_low", "u8"),
+        ("driver", "i4"),
+    ]
+)
+"""A ledger as its topic lists it; ``driver`` is a row of `Survey.drivers`, -1 for none, times are ms since 1970 UTC, 0 if unknown."""
+
+TOPIC = np.dtype(
+    [
+        ("first", "i8"),
+        ("ledgers", "i4"),
+        ("version", "i4"),
+        ("changed_ms", "i8"),
+        ("terminated_ledger", "i8"),
+        ("last_end", "i1"),
+        ("last_entries", "i8"),
+        ("last_size", "i8"),
+        ("first_cursor", "i8"),
+        ("cursors", "i4"),
+    ]
+)
+"""A topic: where its rows of `LISTED` and `CURSOR` are, and what is known of the end of its last ledger (`LastEnd`)."""
+
+CURSOR = np.dtype(
+    [
+        ("topic", "i4"),
+        ("name", "i4"),
+        ("mark_ledger", "i8"),
+        ("mark_entry", "i8"),
+        ("holes", "i4"),
+        ("hole_entries", "i8"),
+        ("last_active_ms", "i8"),
+        ("changed_ms", "i8"),
+        ("cursors_ledger", "i8"),
+        ("compacted_ledger", "i8"),
+        ("is_stale", "?"),
+    ]
+)
+"""A subscription; ``name`` is a row of `Survey.cursor_names`, ids are -1 if there is none. ``is_stale``: it may be further than is told."""
+
+LEDGER = np.dtype(
+    [
+        ("ledger_id", "i8"),
+        ("state", "i1"),
+        ("length", "i8"),
+        ("last_entry", "i8"),
+        ("created_ms", "i8"),
+        ("version", "i4"),
+        ("digest", "i1"),
+        ("ensemble_size", "i4"),
+        ("write_quorum", "i4"),
+        ("ack_quorum", "i4"),
+        ("bookies", "i4"),
+        ("application", "i4"),
+        ("component", "i4"),
+        ("owner", "i4"),
+        ("cursor", "i4"),
+    ]
+)
+"""A ledger's own node, and when that was made; the last five are rows of `Survey.ensembles` and `Survey.words`, -1 for none."""
+
+SCHEMA = np.dtype([("name", "i4"), ("version", "i8"), ("ledger_id", "i8"), ("entry_id", "i8")])
+"""A version of a schema that a locator names; ``name`` is a row of `Survey.words`."""
+
+_ROWS_AT_ONCE = 8192
+
+
+class GrowingTable:
+    """Rows as they are found; those that are Python objects are few at any time."""
+
+    __slots__ = ("_dtype", "_parts", "_rows", "_size")
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self._dtype = dtype
+        self._rows: list[tuple[Any, ...]] = []
+        self._parts: list[Table] = []
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def append(self, row: tuple[Any, ...]) -> None:
+        """Add a row."""
+        self._rows.append(row)
+        self._size += 1
+        if len(self._rows) == _ROWS_AT_ONCE:
+            self._pack()
+
+    def extend(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Add rows."""
+        for row in rows:
+            self.append(row)
+
+    def table(self) -> Table:
+        """Return all rows so far."""
+        if self._rows or not self._parts:
+            self._pack()
+        if len(self._parts) > 1:
+            whole = np.empty(self._size, self._dtype)
+            start = 0
+            for part in self._parts:
+                whole[start : start + part.size] = part
+                start += part.size
+            self._parts = [whole]
+        return self._parts[0]
+
+    def _pack(self) -> None:
+        self._parts.append(np.array(self._rows, self._dtype))
+        self._rows = []
+
+
+Value = TypeVar("Value", bound=Hashable)
+
+
+class Interned(Generic[Value]):
+    """Values that are often the same, each kept once, by the number of its row."""
+
+    __slots__ = ("_rows", "values")
+
+    def __init__(self) -> None:
+        self.values: list[Value] = []
+        self._rows: dict[Value, int] = {}
+
+    def row_of(self, value: Value | None) -> int:
+        """Return the row of a value, which is added if it is new; -1 for None."""
+        if value is None:
+            return -1
+        row = self._rows.setdefault(value, len(self.values))
+        if row == len(self.values):
+            self.values.append(value)
+        return row

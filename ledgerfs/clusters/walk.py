@@ -1,0 +1,145 @@
+"""The nodes of a cluster in the order in which a survey needs them: ledgers, then whatever may own them, then policies and brokers.
+
+Paths are asked for as they are found, so that a million of them are never in memory at once; topics and their cursors are, by their names.
+"""
+
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Iterator
+from typing import NamedTuple, TypeVar
+
+from ledgerfs.clusters.bundles import BROKERS, NAMESPACES
+from ledgerfs.errors import BucketNotFoundError, LedgerfsError, ObjectNotFoundError
+from ledgerfs.formats.bookkeeper.ledger_nodes import is_folder_of_ledgers, ledger_id_at
+from ledgerfs.formats.managed_ledgers.names import ROOT as MANAGED_LEDGERS
+from ledgerfs.formats.managed_ledgers.names import is_above_managed_ledgers, managed_ledger_of
+from ledgerfs.formats.schemas.stored_schema import ROOT as SCHEMAS
+from ledgerfs.storage.zookeeper.nodes import Node, Nodes
+
+LEDGERS, TOPICS = "ledgers", "topics"
+"""The first two parts of a walk."""
+
+_DEEPEST = 8
+"""Levels below a root that is walked whole; namespaces and schemas have four at most."""
+
+_OTHERS = {
+    "schemas": (SCHEMAS,),
+    "policies": ("/admin/policies", "/admin/local-policies", "/admin/partitioned-topics", "/admin/clusters"),
+    "brokers": (NAMESPACES, BROKERS),
+}
+_SETTINGS = ("LAYOUT", "INSTANCEID", "available", "available/readonly", "cookies")
+"""What BookKeeper has besides ledgers: where they are, whose they are, and its bookies, below the last three."""
+
+PARTS = (LEDGERS, TOPICS, *_OTHERS, "bookies")
+"""The parts of a walk, in their order."""
+
+Result = TypeVar("Result")
+
+
+class Walk(NamedTuple):
+    """What is walked, and what was read before.
+
+    Attributes
+    ----------
+    read
+        Paths that are not read again.
+
+    """
+
+    nodes: Nodes
+    ledgers_path: str = "/ledgers"
+    read: Container[str] = frozenset()
+
+    def part(self, name: str) -> Iterator[Node]:
+        """Yield the nodes of one of `PARTS`; those that are deleted meanwhile are left out.
+
+        Raises `BucketNotFoundError` if these are no servers of a cluster, and the errors of ZooKeeper.
+        """
+        if name == LEDGERS:
+            return self._found(self._ledger_paths())
+        if name == TOPICS:
+            return self._topics()
+        if name in _OTHERS:
+            return self._found(path for root in _OTHERS[name] for path in self._all_below(root))
+        return self._found(self._settings())
+
+    def _ledger_paths(self) -> Iterator[str]:
+        root = self.ledgers_path
+        try:
+            top = self.nodes.children(root)
+        except ObjectNotFoundError as error:
+            reason = "BookKeeper keeps no ledgers here: are the servers another cluster's, or is a path missing (host:port/path)?"
+            raise BucketNotFoundError(reason, key=root) from error
+        folders: Iterable[str] = (f"{root}/{name}" for name in top)
+        # Two levels of folders have ids of ten digits, four those of nineteen.
+        for _ in range(4):
+            deeper: list[str] = []
+            for path in self._below(path for path in folders if is_folder_of_ledgers(path, root)):
+                if ledger_id_at(path, root) is not None:
+                    yield path
+                elif is_folder_of_ledgers(path, root):
+                    deeper.append(path)
+            folders = deeper
+
+    def _topics(self) -> Iterator[Node]:
+        """Yield all topics, then all cursors."""
+        topics: list[str] = []
+        level = [MANAGED_LEDGERS]
+        while level:
+            below: list[str] = []
+            for path in self._below(level):
+                if managed_ledger_of(path) is not None:
+                    topics.append(path)
+                elif is_above_managed_ledgers(path):
+                    below.append(path)
+            level = below
+        have_cursors: list[str] = []
+        for path, node in _answered(self.nodes.get_many, topics):
+            if isinstance(node, Node):
+                if node.children:
+                    have_cursors.append(path)
+                if path not in self.read:
+                    yield node
+        del topics
+        yield from self._found(self._below(have_cursors))
+
+    def _settings(self) -> Iterator[str]:
+        paths = [f"{self.ledgers_path}/{name}" for name in _SETTINGS]
+        yield from paths
+        yield from (path for path in self._below(paths[2:]) if path not in paths)
+
+    def _all_below(self, root: str) -> Iterator[str]:
+        level: list[str] = [root]
+        for _ in range(_DEEPEST):
+            below = list(self._below(level))
+            yield from below
+            level = below
+
+    def _below(self, folders: Iterable[str]) -> Iterator[str]:
+        """Yield the paths right below each of some nodes."""
+        for folder, names in _answered(self.nodes.children_many, folders):
+            for name in names:
+                yield f"{folder}/{name}"
+
+    def _found(self, paths: Iterable[str]) -> Iterator[Node]:
+        for _, node in _answered(self.nodes.get_many, (path for path in paths if path not in self.read)):
+            yield node
+
+
+def _answered(
+    ask: Callable[[Iterable[str]], Iterator[Result | LedgerfsError]], paths: Iterable[str]
+) -> Iterator[tuple[str, Result]]:
+    """Yield each path that is still there with the answer; raises all other errors."""
+    asked: deque[str] = deque()
+
+    def noted() -> Iterator[str]:
+        for path in paths:
+            asked.append(path)
+            yield path
+
+    for answer in ask(noted()):
+        path = asked.popleft()
+        if isinstance(answer, ObjectNotFoundError):
+            continue
+        if isinstance(answer, LedgerfsError):
+            raise answer
+        yield path, answer

@@ -1,0 +1,63 @@
+"""What bookies alone know of a living cluster's ledgers: where open ones end, and the newest entry of each.
+
+Here so that rooms that know no dialect can ask.
+"""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from ledgerfs.dialects.live_cluster.bookies.pool import BookiePool, leases_of, shared_pool
+from ledgerfs.dialects.live_cluster.bookies.reading import Lack, LedgerReading
+from ledgerfs.dialects.live_cluster.open_ledgers import ends_of
+from ledgerfs.dialects.live_cluster.refusals import refusal_error
+from ledgerfs.errors import LedgerfsError
+from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode
+from ledgerfs.storage.traffic import Traffic
+from ledgerfs.storage.zookeeper.living_cluster import LiveReading
+
+_AT_ONCE = 8
+_ENTRY_BYTES = 1024
+
+
+class NewestEntries:
+    """Asks the bookies of one cluster; nothing is fenced or recovered (`ledgerfs.clusters.answers.BookieReads`)."""
+
+    __slots__ = ("_reading", "_traffic")
+
+    def __init__(self, reading: LiveReading) -> None:
+        self._reading = reading
+        self._traffic = Traffic()
+
+    @property
+    def _pool(self) -> BookiePool:
+        return shared_pool(self._reading.timeout_s, self._reading.bookie_rate)
+
+    def ends(self, nodes: Sequence[LedgerNode]) -> list[tuple[int, int] | LedgerfsError]:
+        """Return entries and bytes of each open ledger, with those that enough bookies have though no other entry confirms them."""
+        ends = ends_of(self._pool, nodes, self._traffic, acknowledged=True)
+        return [end if isinstance(end, LedgerfsError) else (end.last_entry + 1, end.length) for end in ends]
+
+    def last_entries(self, nodes: Sequence[LedgerNode]) -> Iterator[bytes | LedgerfsError | None]:
+        """Yield the newest entry of each ledger, open or closed; None of an empty one."""
+        still_open = [node for node in nodes if not node.is_closed]
+        ends = dict(zip([node.ledger_id for node in still_open], self.ends(still_open), strict=True))
+        with ThreadPoolExecutor(_AT_ONCE) as workers:
+            yield from workers.map(lambda node: self._last_entry(node, ends.get(node.ledger_id)), nodes)
+
+    def _last_entry(
+        self, node: LedgerNode, end: tuple[int, int] | LedgerfsError | None
+    ) -> bytes | LedgerfsError | None:
+        if isinstance(end, LedgerfsError):
+            return end
+        last = node.last_entry if end is None else end[0] - 1
+        if last < 0:
+            return None
+        try:
+            with leases_of(self._pool) as leases:
+                reading = LedgerReading(self._pool, leases, node, _ENTRY_BYTES, self._traffic)
+                found = next(reading.windows(last, last))
+        except LedgerfsError as error:
+            return error
+        if isinstance(found, Lack):
+            return refusal_error(node.ledger_id, f"entry {last}", found.entries[0][1])
+        return next(bytes(entry) for _, entry in found)

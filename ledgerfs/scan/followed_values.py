@@ -1,0 +1,67 @@
+"""Values of a topic that is followed, as columns: their type stays, but schemas that are registered meanwhile are learned.
+
+A schema is registered before a message names it. So the schemas are asked for anew whenever a message names a version that none has named
+before, and never otherwise.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pyarrow as pa
+
+from ledgerfs.formats.schemas.schema_versions import TopicSchemas
+from ledgerfs.scan.shown_values import ShownValues
+from ledgerfs.scan.typed_values import TypedValues
+from ledgerfs.scan.value_reading import Undecodable, ValueReading
+
+_NAMED = "schema_version"
+
+
+class FollowedValues:
+    """Makes columns of values, batch by batch.
+
+    Parameters
+    ----------
+    shown
+        How values are shown.
+    wanted
+        Columns of the message table, in their order.
+    undecodable
+        What could not be decoded; this adds to it.
+    schemas
+        Asks for the schemas that the topic has now.
+
+    """
+
+    __slots__ = ("_named", "_reading", "_schemas", "_shown", "_undecodable", "_wanted")
+
+    def __init__(
+        self,
+        shown: ShownValues,
+        wanted: tuple[str, ...],
+        undecodable: list[Undecodable],
+        schemas: Callable[[], TopicSchemas],
+    ) -> None:
+        self._shown = shown
+        self._wanted = wanted
+        self._undecodable = undecodable
+        self._schemas = schemas
+        self._named: set[bytes | None] = {None}
+        self._reading = ValueReading(shown, wanted, undecodable)
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the wanted columns of a batch; raises as `ValueReading`, and as the schemas do."""
+        source = self._shown.source
+        # As they were written ("each"), values have a column for each version of the moment of the call.
+        if isinstance(source, TypedValues) and source.wanted is not None and _NAMED in batch.schema.names:
+            named = set(batch[_NAMED].unique().to_pylist())
+            if not named <= self._named:
+                self._learn(source)
+                self._named |= named
+        return self._reading(batch)
+
+    def _learn(self, source: TypedValues) -> None:
+        learned = replace(source, schemas=self._schemas())
+        # What was not asked for cannot be decoded from; such values are told of as those of an unknown schema.
+        if set(learned.needed) <= set(source.needed):
+            self._reading = ValueReading(replace(self._shown, source=learned), self._wanted, self._undecodable)

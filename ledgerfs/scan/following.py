@@ -1,0 +1,234 @@
+"""A topic that is followed: the rows that are there from a start on, and all that come, for ever."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+
+from ledgerfs.display import names_shown, printable
+from ledgerfs.errors import InvalidOptionError, StoreUnreachableError
+from ledgerfs.formats.schemas.schema_versions import TopicSchemas
+from ledgerfs.ledgers.tail import BEGINNING, Next, Tail
+from ledgerfs.messages.decode.chunks import Incomplete
+from ledgerfs.messages.decode.entries import Skipped
+from ledgerfs.scan.follow_start import FirstMessage, StartAt, started
+from ledgerfs.scan.followed_topic import FollowedTopic
+from ledgerfs.scan.followed_values import FollowedValues
+from ledgerfs.scan.shown_values import IDENTITY
+
+if TYPE_CHECKING:
+    from ledgerfs.ledgers.missing_ledgers import MissingLedger
+    from ledgerfs.scan.scan import Scan
+    from ledgerfs.scan.value_reading import Undecodable
+
+POLL_S = 0.25
+"""The time between two looks at a topic, s."""
+
+PATIENCE_S = 60.0
+"""For how long a cluster may be away, s."""
+
+
+class Followed(NamedTuple):
+    """A topic, or one partition, by its name, and what looks at it."""
+
+    topic: str
+    tail: Tail
+
+
+@dataclass(slots=True)
+class _Part:
+    """A partition that is followed.
+
+    Attributes
+    ----------
+    since
+        The first message to be shown, until it was met.
+    waiting
+        Rows that are read, and not handed out, since the schemas of their values could not be asked for.
+
+    """
+
+    topic: FollowedTopic
+    since: FirstMessage | None
+    waiting: pa.RecordBatch | None = None
+
+    def next_batch(self) -> pa.RecordBatch | None:
+        """Return the next rows; None if there are none now."""
+        if self.waiting is not None:
+            return self.waiting if self.topic.due_s <= time.monotonic() else None
+        batch = self.topic.next_batch()
+        if batch is not None and self.since is not None:
+            batch, self.since = _from(self.since, batch), None
+        self.waiting = batch
+        return batch
+
+
+class Following:
+    """An iterator over the messages of a topic that is still written, as Arrow record batches; it waits for those to come.
+
+    It ends only with the topic (which is terminated), with `close`, or with an error. Each message comes once, the messages of a partition
+    in its order. For one thread; ``with`` closes it.
+
+    Parameters
+    ----------
+    whole
+        A scan of no ledgers with the name of the topic, and the options.
+    parts
+        The topic, or its partitions.
+    start
+        Where to begin.
+    schemas
+        Asks for the schemas that the topic has now.
+    poll_s, patience_s
+        As in `Topic.follow`.
+
+    Attributes
+    ----------
+    undecodable
+        Values that could not be decoded so far, by version and reason.
+    on_wait
+        Called whenever nothing has come, before the next look.
+
+    """
+
+    __slots__ = ("_parts", "_reading", "_topics", "_whole", "on_wait", "undecodable")
+
+    def __init__(
+        self,
+        whole: "Scan",
+        parts: Iterable[Followed],
+        start: StartAt,
+        *,
+        schemas: Callable[[], TopicSchemas],
+        poll_s: float,
+        patience_s: float,
+    ) -> None:
+        for name, number in (("poll_s", poll_s), ("patience_s", patience_s)):
+            if isinstance(number, bool) or not isinstance(number, int | float) or not number >= 0:
+                raise InvalidOptionError("expected seconds, 0 or more", key=f"{name}={number!r}")
+        self._whole = whole
+        self.undecodable: list[Undecodable] = []
+        self.on_wait: Callable[[], None] | None = None
+        wanted = whole.message_columns
+        values = whole.values if whole.values is not None and whole.values.are_needed(wanted) else None
+        self._reading = None if values is None else FollowedValues(values, wanted, self.undecodable, schemas)
+        columns = wanted if values is None else values.columns_for(wanted)
+        if start.message is not None or not columns:
+            columns = (*columns, *(name for name in IDENTITY if name not in columns))
+        options = replace(whole.options, columns=columns, start_ms=start.start_ms)
+        scan = replace(whole, values=None, options=options)
+        self._topics: list[FollowedTopic] = []
+        self._parts: deque[_Part] = deque()
+        for one in parts:
+            # Known outcomes are by places in their topic.
+            self._begin(replace(scan, topic=one.topic, known_outcomes={}), one.tail, start, poll_s, patience_s)
+
+    def _begin(self, scan: "Scan", tail: Tail, start: StartAt, poll_s: float, patience_s: float) -> None:
+        look = tail.look(BEGINNING)
+        at = started(start, look, scan)
+        topic = FollowedTopic(scan, tail, at.position, look, poll_s=poll_s, patience_s=patience_s)
+        topic.leave_out(at.gone)
+        self._topics.append(topic)
+        self._parts.append(_Part(topic, at.since))
+
+    def __repr__(self) -> str:
+        return f"<following {printable(self.topic)}: columns {', '.join(self.schema.names)}>"
+
+    def __dir__(self) -> list[str]:
+        return list(names_shown(self))
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        """Return the next messages, at least one; waits for them."""
+        while self._parts:
+            batch = self._round()
+            if batch is not None:
+                return batch
+            self._wait()
+        raise StopIteration
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def topic(self) -> str:
+        """Name of the topic."""
+        return self._whole.topic
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and types of the columns."""
+        return self._whole.schema
+
+    @property
+    def skipped(self) -> list[Skipped]:
+        """Entries that were left out so far because of ``on_corrupt="skip"``: damaged, or trimmed before they were read."""
+        return [one for topic in self._topics for one in topic.decoder.skipped]
+
+    @property
+    def incomplete(self) -> list[Incomplete]:
+        """Chunked messages that turned out to lack parts so far."""
+        return [one for topic in self._topics for one in topic.decoder.chunks.incomplete]
+
+    @property
+    def missing(self) -> "Sequence[MissingLedger]":
+        """None: what is gone is in `skipped`."""
+        return ()
+
+    @property
+    def positions(self) -> dict[str, Next]:
+        """The next entry to be read of each topic or partition."""
+        return {one.decoder.topic: one.position for one in self._topics}
+
+    def close(self) -> None:
+        """Stop; the next call of `next` ends the iteration."""
+        for one in self._parts:
+            one.topic.close()
+        self._parts.clear()
+
+    def _round(self) -> pa.RecordBatch | None:
+        """Ask each partition in turn for its next rows; return the first that come."""
+        for _ in range(len(self._parts)):
+            part = self._parts[0]
+            self._parts.rotate(-1)
+            batch = part.next_batch()
+            if batch is None:
+                if part.topic.is_ended and part.waiting is None:
+                    self._parts.remove(part)
+                continue
+            try:
+                shown = self._shown(batch)
+            except StoreUnreachableError as error:
+                part.topic.bear(error)
+                continue
+            part.waiting = None
+            if shown.num_rows:
+                return shown
+        return None
+
+    def _shown(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return self._reading(batch) if self._reading is not None else batch.select(self.schema.names)
+
+    def _wait(self) -> None:
+        """Wait until a partition is due."""
+        if self.on_wait is not None:
+            self.on_wait()
+        now = time.monotonic()
+        time.sleep(max(0.0, min((one.topic.due_s for one in self._parts), default=now) - now))
+
+
+def _from(first: FirstMessage, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the messages that are not before the first one that is to be shown."""
+    rows = zip(*(batch[name].to_pylist() for name in IDENTITY), strict=True)
+    keep = np.array([first.is_shown(Next(ledger, entry), index) for ledger, entry, index in rows])
+    return batch if keep.all() else batch.filter(pa.array(keep))

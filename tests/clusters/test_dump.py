@@ -1,0 +1,324 @@
+"""Dumps: what is in them, going on after a death, and files that are none."""
+
+import contextlib
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import fields
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledgerfs.clusters.answers import CursorAnswer, LastEnd, LedgerEndAnswer
+from ledgerfs.clusters.dump_file import DumpEnd, DumpHeader, DumpWriter, PartDone, Record, read_dump, read_partial
+from ledgerfs.clusters.dumping import dump_cluster, partial_path
+from ledgerfs.clusters.survey import Survey
+from ledgerfs.clusters.surveying import survey_cluster, survey_dump
+from ledgerfs.dialects.newest_entries import NewestEntries
+from ledgerfs.errors import CorruptObjectError, InvalidOptionError, NotFoundError, ObjectExistsError
+from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
+from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
+from ledgerfs.storage.zookeeper.node import Node
+from tests.support.live_clusters import LiveCluster, messages
+
+
+@pytest.fixture(name="cluster")
+def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
+    with LiveCluster(tmp_path / "cluster") as made:
+        for name in ("a", "b"):
+            first = made.write_ledger(f"public/default/{name}", messages(5))
+            made.write_ledger(f"public/default/{name}", messages(3))
+            made.offload(f"public/default/{name}", first)
+            made.add_cursor(f"public/default/{name}", "s", (first, 3), stale=(first, 1))
+        made.set_policies("public/default", retention_policies={"retentionTimeInMinutes": 1, "retentionSizeInMB": 2})
+        made.set_bundles("public/default", "0x00000000", "0xffffffff")
+        made.own_bundle("public/default", "0x00000000_0xffffffff")
+        yield made
+        assert made.not_reads() == []
+
+
+def living(cluster: LiveCluster) -> LivingCluster:
+    return ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
+
+
+def dumped(cluster: LiveCluster, path: Path) -> int:
+    one = living(cluster)
+    try:
+        return dump_cluster(one, NewestEntries(one.reading), path, lambda *_: None).nodes_before
+    finally:
+        one.nodes.close()
+
+
+def same(one: Survey, other: Survey) -> None:
+    for field in fields(Survey):
+        if field.name in {"source", "read_ms"}:
+            continue
+        value, expected = getattr(one, field.name), getattr(other, field.name)
+        if isinstance(value, np.ndarray):
+            assert value.tolist() == expected.tolist(), field.name
+        else:
+            assert value == expected, field.name
+
+
+def test_a_survey_of_a_dump_is_that_of_the_cluster(cluster: LiveCluster, tmp_path: Path) -> None:
+    path = tmp_path / "x.json.zst"
+    dumped(cluster, path)
+    one = living(cluster)
+    expected = survey_cluster(one, NewestEntries(one.reading), lambda *_: None)
+    one.nodes.close()
+    found = survey_dump(path, lambda *_: None)
+    same(found, expected)
+    assert found.topic_table["last_end"].tolist() == [LastEnd.OPEN] * 2
+    assert not found.cursors["is_stale"].any()
+    assert abs(found.read_ms - time.time() * 1000) < 60_000
+
+
+def test_a_dump_is_json_that_only_its_owner_can_read(cluster: LiveCluster, tmp_path: Path) -> None:
+    path = tmp_path / "x.json.zst"
+    dumped(cluster, path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert not partial_path(path).exists()
+    with path.open("rb") as file:
+        told = json.load(zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True))
+    nodes = {key: value for key, value in told.items() if key.startswith("/")}
+    kept = ("/ledgers/00", "/managed-ledgers/public/", "/schemas/", "/namespace/", "/admin/policies/")
+    inner = {path for path in cluster.nodes if path.startswith(kept)}
+    inner -= {
+        path for path in inner if path.startswith(("/ledgers/00", "/managed-ledgers")) and not cluster.nodes[path]
+    }
+    assert inner <= set(nodes)
+    assert "/ledgers/INSTANCEID" in nodes
+    assert {f"/ledgers/cookies/{one.address}" for one in cluster.bookies} <= set(nodes)
+
+
+def test_a_file_that_is_there_is_never_overwritten(cluster: LiveCluster, tmp_path: Path) -> None:
+    path = tmp_path / "x.json.zst"
+    path.write_bytes(b"mine")
+    with pytest.raises(ObjectExistsError):
+        dumped(cluster, path)
+    assert path.read_bytes() == b"mine"
+
+
+class Interrupted(BaseException):
+    pass
+
+
+def interrupt_after(count: int):
+    left = [count]
+
+    def progress(what: str, done: int, total: int | None) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise Interrupted
+
+    return progress
+
+
+@pytest.mark.parametrize("steps", range(1, 8))
+def test_a_dump_goes_on_where_it_was_interrupted(cluster: LiveCluster, tmp_path: Path, steps: int) -> None:
+    whole, path = tmp_path / "whole.json.zst", tmp_path / "x.json.zst"
+    dumped(cluster, whole)
+    one = living(cluster)
+    with pytest.raises(Interrupted):
+        dump_cluster(one, NewestEntries(one.reading), path, interrupt_after(steps))
+    one.nodes.close()
+    assert not path.exists()
+    assert partial_path(path).exists()
+    cluster.zookeeper.asked.clear()
+    before = dumped(cluster, path)
+    assert before > 0
+    same(survey_dump(path, lambda *_: None), survey_dump(whole, lambda *_: None))
+    nodes = [record for record in read_dump(path) if isinstance(record, Node)]
+    assert len({node.path for node in nodes}) == len(nodes)
+    assert sum(isinstance(record, DumpHeader) for record in read_dump(path)) == 1
+
+
+def test_a_dump_goes_on_after_its_process_was_killed(cluster: LiveCluster, tmp_path: Path) -> None:
+    """What was written to the last whole frame counts; the rest, cut at any byte, is read again."""
+    path, whole = tmp_path / "x.json.zst", tmp_path / "whole.json.zst"
+    dumped(cluster, whole)
+    records = list(read_dump(whole))
+    stored = BytesIO()
+    writer = DumpWriter(stored)
+    for record in records[:4]:
+        writer.write(record)
+    writer.flush()
+    kept = len(stored.getvalue())
+    for record in records[4:9]:
+        writer.write(record)
+    writer.flush()
+    for cut in (kept, kept + 1, kept + 7, len(stored.getvalue()) - 1):
+        path.unlink(missing_ok=True)
+        partial_path(path).write_bytes(stored.getvalue()[:cut])
+        assert dumped(cluster, path) == 3
+        same(survey_dump(path, lambda *_: None), survey_dump(whole, lambda *_: None))
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("ends_by", [signal.SIGKILL, signal.SIGINT])
+def test_a_command_that_is_ended_leaves_what_the_next_one_goes_on_with(
+    cluster: LiveCluster, tmp_path: Path, ends_by: signal.Signals
+) -> None:
+    path = tmp_path / "x.json.zst"
+    for number in range(400):
+        cluster.zookeeper.set(f"/ledgers/00/0001/L{number:04d}", b"BookieMetadataFormatVersion\t3\n" + os.urandom(9000))
+    program = [str(Path(sys.executable).parent / "ledgerfs"), "cluster", "dump", cluster.url, str(path), "--no-bookies"]
+    with subprocess.Popen([*program, "--zk-rate", "150"], stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 60
+        while not (partial_path(path).exists() and partial_path(path).stat().st_size):
+            assert time.monotonic() < deadline
+            assert process.poll() is None, process.stderr.read()
+            time.sleep(0.02)
+        process.send_signal(ends_by)
+        told = process.communicate()[1].decode()
+        if ends_by is signal.SIGINT:
+            assert process.returncode == 130
+            assert f"{partial_path(path)}: what was read so far" in told
+            assert "Traceback" not in told
+    assert not path.exists()
+    done = subprocess.run(program, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL)
+    assert "of its nodes are of the run that began" in done.stderr
+    assert {f"/ledgers/00/0001/L{number:04d}" for number in range(400)} <= {
+        record.path for record in read_dump(path) if isinstance(record, Node)
+    }
+
+
+def test_only_one_process_writes_a_dump(cluster: LiveCluster, tmp_path: Path) -> None:
+    path = tmp_path / "x.json.zst"
+    one = living(cluster)
+    found: list[str] = []
+
+    def another(what: str, done: int, total: int | None) -> None:
+        if not found:
+            with pytest.raises(InvalidOptionError, match="another process") as caught:
+                dump_cluster(one, None, path, lambda *_: None)
+            found.append(str(caught.value))
+
+    dump_cluster(one, None, path, another)
+    one.nodes.close()
+    assert found
+    assert path.exists()
+
+
+def test_what_another_cluster_left_is_not_gone_on_with(cluster: LiveCluster, tmp_path: Path) -> None:
+    path = tmp_path / "x.json.zst"
+    with partial_path(path).open("wb") as file:
+        writer = DumpWriter(file)
+        writer.write(DumpHeader("pulsar+zk://elsewhere:2181", "/ledgers", 5))
+        writer.flush()
+    before = partial_path(path).read_bytes()
+    with pytest.raises(InvalidOptionError, match="elsewhere"):
+        dumped(cluster, path)
+    assert partial_path(path).read_bytes() == before
+
+
+RECORDS: list[Record] = [
+    DumpHeader("pulsar+zk://zk:2181", "/ledgers", 1),
+    Node("/ledgers/00/0000/L0001", b"\0\xff", 1, 2, 3, 0),
+    PartDone("ledgers", 4),
+    Node('/managed-ledgers/t/n/persistent/"\u20ac\n', b"", 1, 2, 3, 4),
+    LedgerEndAnswer(7, LastEnd.OPEN, 3, 4, None),
+    LedgerEndAnswer(8, LastEnd.UNKNOWN, trouble="away"),
+    CursorAnswer("/managed-ledgers/t/n/persistent/x/s", b"\1\2"),
+    CursorAnswer("/managed-ledgers/t/n/persistent/x/t", None, "gone"),
+    DumpEnd(2, 9),
+]
+
+
+def stored(records: list[Record]) -> bytes:
+    file = BytesIO()
+    writer = DumpWriter(file)
+    for record in records:
+        writer.write(record)
+        writer.flush()
+    return file.getvalue()
+
+
+def test_records_come_back(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(stored(RECORDS))
+    assert list(read_dump(tmp_path / "x")) == RECORDS
+    file = BytesIO(stored(RECORDS[:-1]) + stored(RECORDS)[-9:-4])
+    assert list(read_partial(file, "x")) == RECORDS[:-1]
+    assert file.tell() == len(stored(RECORDS[:-1]))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_an_interruption_while_lines_are_written_leaves_none_twice(share: float) -> None:
+    class File(BytesIO):
+        is_interrupted = False
+
+        def write(self, data) -> int:
+            if self.is_interrupted:
+                return super().write(data)
+            self.is_interrupted = True
+            super().write(data[: int(len(data) * share)])
+            raise Interrupted
+
+    file = File()
+    writer = DumpWriter(file)
+    writer.write(RECORDS[0])
+    with pytest.raises(Interrupted):
+        writer.flush()
+    writer.write(RECORDS[1])
+    writer.flush()
+    file.seek(0)
+    found = []
+    try:
+        found = list(read_partial(file, "x"))
+    except CorruptObjectError:
+        assert share == 0
+    assert found == (RECORDS[:2] if share == 1 else [])
+
+
+def test_a_dump_that_is_not_finished_is_not_read_as_one(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    for count in range(len(RECORDS)):
+        path.write_bytes(stored(RECORDS[:count]))
+        with pytest.raises(CorruptObjectError, match="not finished"):
+            list(read_dump(path))
+    with pytest.raises(NotFoundError):
+        list(read_dump(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"{}\n", b"[]\n", b'{"ledgerfs": 3\n', b'{"ledgerfs": {"format": "cluster-dump", "version": 2}\n', b'{"a": {}\n',
+        b'{"/ledgers/LAYOUT": "Mg=="}\n', b"[" * 100_000 + b"\n",
+    ],
+)  # fmt: skip
+def test_what_is_no_dump_is_refused(tmp_path: Path, text: bytes) -> None:
+    path = tmp_path / "x"
+    for data in (text, zstandard.ZstdCompressor().compress(text)):
+        path.write_bytes(data)
+        with pytest.raises(CorruptObjectError, match=str(path)):
+            list(read_dump(path))
+
+
+@given(st.integers(0, 10_000), st.integers(1, 255))
+def test_a_changed_byte_is_damage_or_changes_nothing(
+    tmp_path_factory: pytest.TempPathFactory, place: int, change: int
+) -> None:
+    data = bytearray(stored(RECORDS))
+    data[place % len(data)] ^= change
+    path = tmp_path_factory.getbasetemp() / "changed"
+    path.write_bytes(data)
+    with contextlib.suppress(CorruptObjectError):
+        assert list(read_dump(path)) == RECORDS
+
+
+def test_a_line_after_the_end_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(stored(RECORDS) + stored(RECORDS[1:2]))
+    with pytest.raises(CorruptObjectError, match="after its end"):
+        list(read_dump(path))

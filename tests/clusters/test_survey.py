@@ -1,0 +1,294 @@
+"""Surveys of clusters of ours: what is in them, what is damaged, and what bookies have to tell."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ledgerfs.clusters.answers import LastEnd
+from ledgerfs.clusters.bundles import Owner
+from ledgerfs.clusters.cursors import backlog_of, cursors
+from ledgerfs.clusters.policies import BrokerDefaults, Retention
+from ledgerfs.clusters.retention import Stays, TopicRetention, retention
+from ledgerfs.clusters.survey import Survey, TopicLedgers, is_system_topic
+from ledgerfs.clusters.survey_builder import SurveyBuilder
+from ledgerfs.clusters.surveying import survey_cluster
+from ledgerfs.dialects.newest_entries import NewestEntries
+from ledgerfs.errors import BucketNotFoundError
+from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_id_at
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
+from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs.formats.schemas.schema_info import SchemaInfo
+from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
+from ledgerfs.storage.zookeeper.node import Node
+from tests.support.entries import LZ4, ZSTD
+from tests.support.golden_nodes import GoldenNodes
+from tests.support.live_clusters import CLOSED, LiveCluster, messages
+
+TOPIC = "persistent://public/default/orders"
+NAME = managed_ledger_of(TOPIC)
+MODULAR = b'{"loadManagerClassName": "org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl"}'
+ALL_GOES = BrokerDefaults(Retention())
+
+
+@pytest.fixture(name="cluster")
+def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
+    with LiveCluster(tmp_path) as made:
+        yield made
+        assert made.not_reads() == []
+
+
+def surveyed(cluster: LiveCluster, *, bookies: bool = True) -> Survey:
+    before = cluster.nodes
+    living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
+    try:
+        return survey_cluster(living, NewestEntries(living.reading) if bookies else None, lambda *_: None)
+    finally:
+        living.nodes.close()
+        assert cluster.nodes == before
+
+
+def retained(
+    cluster: LiveCluster, *, bookies: bool = True, defaults: BrokerDefaults = ALL_GOES
+) -> dict[str, TopicRetention]:
+    survey = surveyed(cluster, bookies=bookies)
+    return {one.managed_ledger: one for one in retention(survey, defaults, survey.read_ms)}
+
+
+def test_a_survey_has_all_that_nodes_tell(cluster: LiveCluster) -> None:
+    first = cluster.write_ledger(TOPIC, messages(10), created_ms=5)
+    second = cluster.write_ledger(TOPIC, messages(3))
+    uuid = cluster.offload(TOPIC, first)
+    cluster.add_cursor(TOPIC, "a sub", (first, 4), holes=[(Position(first, 5), Position(first, 7))], last_active_ms=77)
+    cluster.add_schema(TOPIC, SchemaInfo("STRING", b"", {}))
+    cluster.set_policies("public/default", retention_policies={"retentionTimeInMinutes": 1, "retentionSizeInMB": 2})
+    found = surveyed(cluster)
+    assert found.topics == [NAME]
+    assert found.listed["ledger_id"].tolist() == [first, second]
+    assert found.listed["is_complete"].tolist() == [True, False]
+    digits = f"{int(found.listed['uuid_high'][0]):016x}{int(found.listed['uuid_low'][0]):016x}"
+    assert digits == uuid.replace("-", "")
+    assert found.ledgers["ledger_id"].tolist() == sorted(cluster.written)
+    row = found.ledgers[0]
+    assert (row["ledger_id"], row["created_ms"], row["last_entry"], row["write_quorum"]) == (first, 5, 9, 2)
+    assert found.words[row["owner"]] == NAME
+    assert found.words[row["component"]] == "managed-ledger"
+    assert found.ensembles[row["bookies"]] == ((0, cluster.written[first].node.ensembles[0].bookies),)
+    cursor = found.cursors_of(0)[0]
+    assert found.cursor_names[cursor["name"]] == "a sub"
+    assert (cursor["mark_ledger"], cursor["mark_entry"], cursor["holes"], cursor["hole_entries"]) == (first, 4, 1, 2)
+    assert (cursor["last_active_ms"], bool(cursor["is_stale"])) == (77, False)
+    assert found.schemas["version"].tolist() == [0]
+    assert found.policies["public/default"].retention == Retention.of(1, 2)
+    assert (found.damaged, found.troubles) == ([], [])
+
+
+@pytest.mark.parametrize("compression", [LZ4, ZSTD])
+def test_compressed_nodes_are_read(tmp_path: Path, compression: int) -> None:
+    with LiveCluster(tmp_path, compression=compression, chroot="/pulsar") as cluster:
+        ledger = cluster.write_ledger(TOPIC, messages(4))
+        cluster.add_cursor(TOPIC, "s", (ledger, 2))
+        found = surveyed(cluster)
+        assert (found.topics, found.damaged) == ([NAME], [])
+        assert found.ledgers_of(0).entries.tolist() == [4]
+
+
+def test_open_ledgers_end_where_bookies_say(cluster: LiveCluster) -> None:
+    cluster.write_ledger(TOPIC, messages(10))
+    cluster.write_ledger(TOPIC, messages(7))
+    found = surveyed(cluster)
+    assert found.ledgers_of(0).last_end is LastEnd.OPEN
+    assert found.ledgers_of(0).entries.tolist() == [10, 7]
+    assert found.ledgers_of(0).sizes.tolist() == [sum(map(len, messages(10))), sum(map(len, messages(7)))]
+    unknown = surveyed(cluster, bookies=False).ledgers_of(0)
+    assert (unknown.last_end, unknown.entries.tolist()) == (LastEnd.UNKNOWN, [10, 0])
+
+
+def test_a_dead_bookie_leaves_an_end_unknown_and_says_so(cluster: LiveCluster) -> None:
+    first = cluster.write_ledger(TOPIC, messages(10))
+    cluster.write_ledger(TOPIC, messages(7))
+    for bookie in cluster.bookies:
+        bookie.kill()
+    found = surveyed(cluster)
+    assert len(found.troubles) == 1
+    one = next(iter(retention(found, ALL_GOES, found.read_ms)))
+    assert (one.ledger_ids, one.trim.stays, one.last_end) == ([first], Stays.CURRENT, LastEnd.UNKNOWN)
+
+
+def test_stale_cursors_are_where_their_ledgers_say(cluster: LiveCluster) -> None:
+    first = cluster.write_ledger(TOPIC, messages(10))
+    second = cluster.write_ledger(TOPIC, messages(10))
+    for name in ("open", "closed"):
+        own = cluster.add_cursor(
+            TOPIC, name, (second, 3), stale=(first, 1), holes=[(Position(second, 5), Position(second, 6))]
+        )
+        if name == "closed":
+            cluster.close(own)
+    found = surveyed(cluster)
+    rows = found.cursors_of(0)
+    assert rows["mark_ledger"].tolist() == [second, second]
+    assert rows["mark_entry"].tolist() == [3, 3]
+    assert rows["hole_entries"].tolist() == [1, 1]
+    assert not rows["is_stale"].any()
+    blind = surveyed(cluster, bookies=False).cursors_of(0)
+    assert blind["mark_ledger"].tolist() == [first, first]
+    assert blind["is_stale"].all()
+
+
+def test_a_cursor_whose_ledger_is_gone_may_be_further(cluster: LiveCluster) -> None:
+    first = cluster.write_ledger(TOPIC, messages(10))
+    own = cluster.add_cursor(TOPIC, "s", (first, 9), stale=(first, 1))
+    cluster.delete_from_bookkeeper(own, flag=False)
+    found = surveyed(cluster)
+    assert found.cursors_of(0)["is_stale"].tolist() == [True]
+    assert "its ledger" in found.troubles[0]
+
+
+def test_damaged_nodes_are_named_and_the_rest_is_told(cluster: LiveCluster) -> None:
+    cluster.write_ledger(TOPIC, messages(3))
+    other = cluster.write_ledger("public/default/other", messages(3))
+    cluster.zookeeper.set(managed_ledger_path(NAME), b"\x0a\xff")
+    cluster.zookeeper.set(f"{managed_ledger_path(NAME)}/s", b"\xff\xff")
+    cluster.zookeeper.set("/admin/policies/public/broken", b"{")
+    found = surveyed(cluster)
+    assert [one.path for one in found.damaged] == [managed_ledger_path(NAME), "/admin/policies/public/broken"]
+    assert found.topics == ["public/default/persistent/other"]
+    assert other in found.ledgers["ledger_id"]
+
+
+def test_servers_without_ledgers_are_said_to_be_the_wrong_ones(cluster: LiveCluster) -> None:
+    cluster.write_ledger(TOPIC, messages(3))
+    living = ClusterFileSystem().cluster(f"{cluster.zookeeper.address}/elsewhere")
+    with pytest.raises(BucketNotFoundError, match="another cluster's"):
+        survey_cluster(living, None, lambda *_: None)
+    living.nodes.close()
+
+
+def test_topics_that_no_broker_has_loaded_are_past_their_retention(cluster: LiveCluster) -> None:
+    """The states that clusters are found in: consumed but never trimmed, held by a subscription, empty ledgers, V1 names."""
+    done = [cluster.write_ledger("public/default/done", messages(5)) for _ in range(3)]
+    cluster.add_cursor("public/default/done", "s", (done[2], 4))
+    held = [cluster.write_ledger("public/default/held", messages(5)) for _ in range(3)]
+    cluster.add_cursor("public/default/held", "far", (held[2], 4))
+    cluster.add_cursor("public/default/held", "slow", (held[1], 0))
+    empty = cluster.write_ledger("public/default/empty", ())
+    cluster.write_ledger("persistent://pulsar/c/b/healthcheck", messages(1))
+    found = retained(cluster)
+    one = found["public/default/persistent/done"]
+    assert (one.ledger_ids, one.trim.stays, one.owner) == (done, Stays.NOTHING, Owner.NONE)
+    assert one.size == 3 * sum(map(len, messages(5)))
+    one = found["public/default/persistent/held"]
+    assert (one.ledger_ids, one.trim.stays, one.slowest) == (held[:1], Stays.CURSOR, ("slow",))
+    assert found["public/default/persistent/empty"].dropped_ids == [empty]
+    assert found["pulsar/c/b/persistent/healthcheck"].trim.going == (0,)
+
+
+def test_a_loaded_topic_keeps_its_current_ledger(cluster: LiveCluster) -> None:
+    ledgers = [cluster.write_ledger(TOPIC, messages(5)) for _ in range(2)]
+    cluster.own_bundle("public/default", "0x00000000_0xffffffff")
+    cluster.zookeeper.set("/loadbalance/brokers/127.0.0.1:8080", MODULAR)
+    one = retained(cluster)[NAME]
+    assert (one.owner, one.ledger_ids, one.trim.stays) == (Owner.SOME, ledgers[:1], Stays.CURRENT)
+    cluster.zookeeper.set(
+        "/loadbalance/brokers/127.0.0.1:8080", MODULAR.replace(b"impl.Modular", b"extensions.Extensible")
+    )
+    assert retained(cluster)[NAME].owner is Owner.UNKNOWN
+
+
+def test_a_terminated_topic_keeps_its_last_ledger(cluster: LiveCluster) -> None:
+    ledgers = [cluster.write_ledger(TOPIC, messages(5)) for _ in range(2)]
+    cluster.terminate(TOPIC)
+    one = retained(cluster)[NAME]
+    assert (one.is_terminated, one.ledger_ids, one.trim.stays) == (True, ledgers[:1], Stays.CURRENT)
+
+
+def test_a_last_ledger_that_is_gone_is_dropped(cluster: LiveCluster) -> None:
+    ledgers = [cluster.write_ledger(TOPIC, messages(5)) for _ in range(2)]
+    cluster.delete_from_bookkeeper(ledgers[1], flag=False)
+    one = retained(cluster)[NAME]
+    assert (one.last_end, one.dropped_ids, one.ledger_ids) == (LastEnd.GONE, ledgers[1:], ledgers[:1])
+
+
+def test_namespaces_with_policies_of_topics_are_told(cluster: LiveCluster) -> None:
+    cluster.write_ledger("public/default/x", messages(1))
+    cluster.write_ledger("public/own/x", messages(1))
+    cluster.write_ledger("public/own/__change_events", messages(1))
+    cluster.set_policies("public/own", retention_policies={"retentionTimeInMinutes": -1, "retentionSizeInMB": -1})
+    found = retained(cluster)
+    assert {name: one.may_have_own_policies for name, one in found.items()} == {
+        "public/default/persistent/x": False,
+        "public/own/persistent/x": True,
+        "public/own/persistent/__change_events": False,
+    }
+    assert found["public/own/persistent/x"].trim.stays is Stays.FOREVER
+    assert found["public/own/persistent/__change_events"].policy == "system"
+    assert is_system_topic("public/own/persistent/__change_events")
+
+
+def test_a_ledger_that_is_closed_meanwhile_has_the_end_of_its_node(cluster: LiveCluster) -> None:
+    cluster.write_ledger(TOPIC, messages(5), state=CLOSED)
+    found = surveyed(cluster, bookies=False).ledgers_of(0)
+    assert (found.last_end, found.entries.tolist()) == (LastEnd.CLOSED, [5])
+
+
+def test_subscriptions_hold_back_what_they_alone_or_others_need(cluster: LiveCluster) -> None:
+    ledgers = [cluster.write_ledger(TOPIC, messages(10)) for _ in range(4)]
+    size = sum(map(len, messages(10)))
+    cluster.add_cursor(TOPIC, "done", (ledgers[3], 9))
+    cluster.add_cursor(
+        TOPIC, "middle", (ledgers[2], 4), holes=[(Position(ledgers[2], 6), Position(ledgers[2], 7))], last_active_ms=9
+    )
+    cluster.add_cursor(TOPIC, "slow", (ledgers[0], 9))
+    survey = surveyed(cluster)
+    found = {one.name: one for one in cursors(survey, ALL_GOES, survey.read_ms)}
+    assert {name: one.backlog for name, one in found.items()} == {"done": 0, "middle": 14, "slow": 30}
+    assert found["middle"].backlog_size == size + size // 2
+    assert {name: one.held_size for name, one in found.items()} == {"done": 0, "middle": 2 * size, "slow": 3 * size}
+    assert {name: one.freed_size for name, one in found.items()} == {"done": 0, "middle": 0, "slow": size}
+    assert found["middle"].active_ms == 9
+    assert found["slow"].last_active_ms is None
+    assert found["slow"].active_ms == found["slow"].changed_ms > 0
+
+
+@pytest.mark.parametrize(
+    ("mark", "entries", "size"),
+    [
+        ((5, -1), 7, 700),
+        ((5, 3), 3, 300),
+        ((6, 0), 3, 300),
+        ((7, 2), 0, 0),
+        ((4, 9), 7, 700),
+        ((9, 0), 0, 0),
+        ((-1, -1), 7, 700),
+    ],
+)
+def test_backlog_is_what_is_after_a_position(mark: tuple[int, int], entries: int, size: int) -> None:
+    ids, counts = np.array([5, 7]), np.array([4, 3])
+    ledgers = TopicLedgers(ids, counts, counts * 100, counts, counts > 9, LastEnd.CLOSED)
+    assert backlog_of(ledgers, mark) == (entries, size)
+
+
+@pytest.mark.parametrize("name", ["pulsar-s3", "dbledger"])
+def test_nodes_of_real_clusters_are_surveyed(golden: Path, name: str) -> None:
+    """Closed ledgers have the entries and sizes that brokers said of the same topics."""
+    real = GoldenNodes.of(golden) if name == "pulsar-s3" else GoldenNodes.of_dbledger()
+    builder = SurveyBuilder()
+    for path, data in sorted(real.nodes.items()):
+        builder.take(Node(path, data, 1, 2, 3, 0))
+    found = builder.survey("golden", 5)
+    assert found.damaged == []
+    compared = 0
+    for topic, stats in real.stats.items():
+        ledgers = found.ledgers_of(found.topics.index(managed_ledger_of(topic)))
+        told = {one["ledgerId"]: (one["entries"], one["size"]) for one in stats["ledgers"][:-1]}
+        ours = zip(
+            ledgers.ids.tolist(), zip(ledgers.entries.tolist(), ledgers.sizes.tolist(), strict=True), strict=True
+        )
+        known = {ledger_id: numbers for ledger_id, numbers in ours if ledger_id in told}
+        assert known == {ledger_id: told[ledger_id] for ledger_id in known}
+        compared += len(known)
+    assert compared > 3
+    in_bookkeeper = {one for one in map(ledger_id_at, real.nodes) if one is not None}
+    assert set(found.ledgers["ledger_id"].tolist()) == in_bookkeeper

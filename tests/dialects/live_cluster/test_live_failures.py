@@ -1,0 +1,464 @@
+"""Bookies that are away, busy, damaged or hostile: other replicas serve, or a sentence says what is wrong; no entry is lost in silence."""
+
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.errors import (
+    AccessDeniedError,
+    CorruptLedgerError,
+    CorruptMetadataError,
+    LedgerfsError,
+    StoreUnreachableError,
+)
+from ledgerfs.formats.bookkeeper.digests import Digest
+from ledgerfs.formats.bookkeeper.ledger_metadata import DigestType
+from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
+from ledgerfs.formats.bookkeeper.stored_entries import build_stored_entry
+from tests.support.bookies import BookieServer
+from tests.support.live_clusters import TOPIC, LiveCluster, messages
+from tests.support.live_reads import entries_of, in_the_middle, opened, values_of, whole
+
+pytestmark = pytest.mark.usefixtures("impatient")
+
+WHOLE = {"ensemble": 3, "write_quorum": 3, "ack_quorum": 2}
+STRIPED = {"ensemble": 3, "write_quorum": 2, "ack_quorum": 2}
+SHAPES = pytest.mark.parametrize("shape", [WHOLE, STRIPED], ids=["whole", "striped"])
+
+
+def filled(cluster: LiveCluster, count: int = 800, size: int = 3000, **options: object) -> int:
+    """Write a closed ledger, and one without entries behind it."""
+    ledger_id = cluster.write_ledger(TOPIC, messages(count, size=size), **{**WHOLE, **options})
+    cluster.roll_over(TOPIC, **{**WHOLE, **options})
+    return ledger_id
+
+
+def bookies_of(cluster: LiveCluster, ledger_id: int, entry: int = 0) -> list[BookieServer]:
+    by_address = {one.address: one for one in cluster.bookies}
+    return [by_address[name] for name in cluster.written[ledger_id].node.bookies_of(entry)]
+
+
+def read_with(cluster: LiveCluster, bucket: Bucket, after: int, then: Callable[[], None]) -> None:
+    """Read a topic batch by batch while something happens; all entries have to come, each once."""
+    batches = (
+        (one.ref.ledger_id, [(i, bytes(data)) for i, data in batch])
+        for one in bucket.topic(TOPIC).ledgers
+        for batch in one.batches(0, one.last_entry)
+    )
+    found = [(ledger, i, data) for ledger, batch in in_the_middle(batches, after, then) for i, data in batch]
+    assert found == cluster.entries_of(TOPIC)
+
+
+@SHAPES
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_bookie_that_is_away(cluster: LiveCluster, shape: dict[str, int], number: int) -> None:
+    filled(cluster, **shape)
+    cluster.bookies[number].kill()
+    whole(cluster)
+
+
+@SHAPES
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_bookie_that_goes_in_the_middle(cluster: LiveCluster, shape: dict[str, int], number: int) -> None:
+    filled(cluster, **shape)
+    read_with(cluster, opened(cluster), 1, cluster.bookies[number].kill)
+
+
+@SHAPES
+def test_each_bookie_in_turn_is_restarted_while_a_ledger_is_read(cluster: LiveCluster, shape: dict[str, int]) -> None:
+    filled(cluster, 2000, **shape)
+    turn = iter([*cluster.bookies, *cluster.bookies])
+
+    def restart() -> None:
+        bookie = next(turn, None)
+        if bookie is not None:
+            bookie.kill()
+            bookie.start()
+
+    bucket = opened(cluster)
+    found = []
+    for one in bucket.topic(TOPIC).ledgers:
+        for batch in one.batches(0, one.last_entry):
+            found += [(one.ref.ledger_id, i, bytes(data)) for i, data in batch]
+            restart()
+    assert found == cluster.entries_of(TOPIC)
+
+
+def test_all_bookies_restarted_between_two_uses(cluster: LiveCluster) -> None:
+    filled(cluster, 100)
+    cluster.publish(TOPIC, messages(20))
+    bucket = opened(cluster)
+    before = entries_of(bucket)
+    for bookie in cluster.bookies:
+        bookie.kill()
+        bookie.start()
+    bucket.refresh()
+    assert entries_of(bucket) == before
+
+
+@SHAPES
+def test_a_bookie_that_resets_while_requests_are_outstanding(cluster: LiveCluster, shape: dict[str, int]) -> None:
+    filled(cluster, **shape)
+    replies = 0
+
+    def reset(sent: bytes) -> bytes | None:
+        nonlocal replies
+        replies += 1
+        return None if replies % 3 == 0 else sent
+
+    bucket = opened(cluster)
+    assert bucket.topics()
+    cluster.bookies[0].spoil = reset
+    assert entries_of(bucket) == cluster.entries_of(TOPIC)
+    assert replies
+
+
+@SHAPES
+def test_all_bookies_away_are_named_soon(cluster: LiveCluster, shape: dict[str, int]) -> None:
+    ledger_id = filled(cluster, 100, **shape)
+    bucket = opened(cluster)
+    assert bucket.topics()
+    for bookie in cluster.bookies:
+        bookie.kill()
+    began = time.monotonic()
+    with pytest.raises(StoreUnreachableError) as told:
+        entries_of(bucket)
+    assert time.monotonic() - began < 10
+    for bookie in bookies_of(cluster, ledger_id):
+        assert f"{bookie.address} does not answer" in str(told.value)
+    with pytest.raises(StoreUnreachableError, match="does not answer"):
+        values_of(bucket, on_corrupt="skip")
+    cluster.bookies[0].start()
+    cluster.bookies[1].start()
+    assert entries_of(bucket) == cluster.entries_of(TOPIC)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_silent_bookies_are_given_up(cluster: LiveCluster) -> None:
+    filled(cluster)
+    bucket = opened(cluster)
+    assert bucket.topics()
+    cluster.bookies[0].is_silent = True
+    assert entries_of(bucket) == cluster.entries_of(TOPIC)
+    for bookie in cluster.bookies:
+        bookie.is_silent = True
+    began = time.monotonic()
+    with pytest.raises(StoreUnreachableError):
+        entries_of(bucket)
+    assert time.monotonic() - began < 10
+
+
+@SHAPES
+def test_replies_in_reverse_order(cluster: LiveCluster, shape: dict[str, int]) -> None:
+    filled(cluster, **shape)
+    for bookie in cluster.bookies:
+        bookie.reverse_replies = True
+    whole(cluster)
+
+
+@SHAPES
+def test_another_replica_serves_what_one_has_damaged(cluster: LiveCluster, shape: dict[str, int]) -> None:
+    ledger_id = filled(cluster, **shape)
+    for entry in (0, 1, 2, 500, 799):
+        bookies_of(cluster, ledger_id, entry)[entry % 2].corrupt(ledger_id, entry)
+    whole(cluster)
+
+
+@SHAPES
+def test_another_replica_serves_what_one_has_lost(cluster: LiveCluster, shape: dict[str, int]) -> None:
+    ledger_id = filled(cluster, **shape)
+    for entry in (0, 1, 2, 500, 501, 502, 799):
+        bookies_of(cluster, ledger_id, entry)[entry % 2].remove_entry(ledger_id, entry)
+    whole(cluster)
+
+
+@SHAPES
+def test_a_bookie_that_has_nothing_of_a_ledger(cluster: LiveCluster, shape: dict[str, int]) -> None:
+    ledger_id = filled(cluster, **shape)
+    cluster.collect(ledger_id, cluster.bookies[1])
+    whole(cluster)
+
+
+@SHAPES
+@pytest.mark.parametrize("damage", ["corrupt", "remove_entry"])
+def test_what_all_replicas_have_damaged_is_told(cluster: LiveCluster, shape: dict[str, int], damage: str) -> None:
+    ledger_id = filled(cluster, 2000, **shape)
+    lost = [0, 7, 8, 9, 1023, 1024, 1500, 1999]
+    for entry in lost:
+        for bookie in bookies_of(cluster, ledger_id, entry):
+            getattr(bookie, damage)(ledger_id, entry)
+    bucket = opened(cluster)
+    with pytest.raises(CorruptLedgerError, match=f"ledger {ledger_id}.*entry 0:"):
+        entries_of(bucket)
+    told: list[int] = []
+    rest = entries_of(bucket, on_damage=lambda first, last, _: told.extend(range(first, last + 1)))
+    expected = [row for row in cluster.entries_of(TOPIC) if row[1] not in lost]
+    assert (told, rest) == (lost, expected)
+    scan = bucket.topic(TOPIC).scan(["entry_id"], on_corrupt="skip")
+    assert scan.to_pandas()["entry_id"].tolist() == [entry for _, entry, _ in expected]
+    skipped = [entry for one in scan.skipped for entry in range(one.first_entry, one.last_entry + 1)]
+    assert skipped == lost
+
+
+def test_a_bookie_that_demands_authentication(cluster: LiveCluster) -> None:
+    filled(cluster, 100)
+    bucket = opened(cluster)
+    assert bucket.topics()
+    cluster.bookies[0].is_unauthorised = True
+    assert entries_of(bucket) == cluster.entries_of(TOPIC)
+    for bookie in cluster.bookies:
+        bookie.is_unauthorised = True
+    with pytest.raises(AccessDeniedError, match="demands authentication, which ledgerfs does not know"):
+        entries_of(bucket)
+    with pytest.raises(AccessDeniedError, match="demands authentication, which ledgerfs does not know"):
+        opened(cluster).topics()
+
+
+@SHAPES
+def test_busy_bookies_are_asked_again(cluster: LiveCluster, shape: dict[str, int]) -> None:
+    filled(cluster, 200, **shape)
+    cluster.publish(TOPIC, messages(30))
+    for times in (1, 3, 40):
+        for bookie in cluster.bookies:
+            bookie.too_many(times)
+        bucket = opened(cluster)
+        if times == 40:
+            for bookie in cluster.bookies:
+                bookie.too_many(2)
+            bucket.load_catalog()
+            for bookie in cluster.bookies:
+                bookie.too_many(times)
+        assert entries_of(bucket)[:200] == cluster.entries_of(TOPIC)[:200]
+        for bookie in cluster.bookies:
+            bookie.too_many(0)
+        assert len(entries_of(bucket)) == 229
+
+
+# Hostile replies. A reply is its length, header, code, ledger, entry, and in batches the request's id.
+
+
+def replies_in(sent: bytes) -> list[bytes]:
+    found, at = [], 0
+    while at < len(sent):
+        size = int.from_bytes(sent[at : at + 4]) + 4
+        found.append(sent[at : at + size])
+        at += size
+    return found
+
+
+def is_batch(reply: bytes) -> bool:
+    return reply[5] == 7
+
+
+def with_body(reply: bytes, body: bytes, code: int = 0) -> bytes:
+    head = 36 if is_batch(reply) else 28
+    return (head - 4 + len(body)).to_bytes(4) + reply[4:8] + code.to_bytes(4) + reply[12:head] + body
+
+
+def body_of(reply: bytes) -> bytes:
+    return reply[36 if is_batch(reply) else 28 :]
+
+
+def listed(body: bytes) -> list[bytes]:
+    return [one[4:] for one in replies_in(body)]
+
+
+def as_list(entries: list[bytes]) -> bytes:
+    return b"".join(len(one).to_bytes(4) + one for one in entries)
+
+
+def each(change: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
+    return lambda sent: b"".join(map(change, replies_in(sent)))
+
+
+def of_batches(change: Callable[[list[bytes]], list[bytes]]) -> Callable[[bytes], bytes]:
+    return each(lambda reply: with_body(reply, as_list(change(listed(body_of(reply))))) if is_batch(reply) else reply)
+
+
+def renamed(entry: bytes, ledger: int = 0, by: int = 0) -> bytes:
+    head = struct.unpack(">qq", entry[:16])
+    return struct.pack(">qq", head[0] + ledger, head[1] + by) + entry[16:]
+
+
+HOSTILE: dict[str, Callable[[bytes], bytes]] = {
+    "longer than it is": each(lambda reply: (len(reply) + 96).to_bytes(4) + reply[4:]),
+    "shorter than it is": each(lambda reply: (len(reply) - 14).to_bytes(4) + reply[4:]),
+    "of two gigabytes": each(lambda reply: (0x7FFFFFFF).to_bytes(4) + reply[4:]),
+    "of 200 MiB": each(lambda reply: (200 << 20).to_bytes(4) + reply[4:]),
+    "of a negative length": each(lambda reply: b"\xff\xff\xff\xf0" + reply[4:]),
+    "no bytes of ours": lambda sent: b"HTTP/1.1 400 Bad Request\r\n\r\n" + sent,
+    "cut in the middle": lambda sent: sent[: len(sent) // 2],
+    "nothing": lambda _: b"",
+    "twice": lambda sent: sent + sent,
+    "each twice": each(lambda reply: reply + reply),
+    "of another ledger": each(lambda reply: reply[:12] + (7).to_bytes(8) + reply[20:]),
+    "of another entry": each(lambda reply: reply[:20] + (int.from_bytes(reply[20:28]) + 1).to_bytes(8) + reply[28:]),
+    "of no entry": each(lambda reply: reply[:20] + (2**63 - 1).to_bytes(8) + reply[28:]),
+    "with an empty body": each(lambda reply: with_body(reply, b"")),
+    "of an unknown code": each(lambda reply: with_body(reply, b"", 4711)),
+    "of a code below 0": each(lambda reply: with_body(reply, b"", 0xFFFFFFFE)),
+    "refused": each(lambda reply: with_body(reply, b"", 2)),
+    "bad request": each(lambda reply: with_body(reply, b"", 100)),
+    "batches of no entry": of_batches(lambda _: []),
+    "batches of one entry": of_batches(lambda entries: entries[:1]),
+    "batches with the last entry twice": of_batches(lambda entries: [*entries, entries[-1]]),
+    "batches with more than was asked": of_batches(lambda entries: [*entries, *entries, *entries]),
+    "batches that lack one": of_batches(lambda entries: [*entries[:3], *entries[4:]]),
+    "batches in reverse": of_batches(lambda entries: entries[::-1]),
+    "batches with an entry too short": of_batches(lambda entries: [entries[0], b"short", *entries[2:]]),
+    "batches of empty entries": of_batches(lambda entries: [b""] * len(entries)),
+    "batches whose list lies": each(
+        lambda reply: with_body(reply, b"\x7f\xff\xff\xf0" + body_of(reply)[4:]) if is_batch(reply) else reply
+    ),
+    "batches from an earlier entry": each(
+        lambda reply: reply[:20] + (0).to_bytes(8) + reply[28:] if is_batch(reply) else reply
+    ),
+    "batches of another request": each(
+        lambda reply: (
+            reply[:28] + (int.from_bytes(reply[28:36]) ^ 1).to_bytes(8) + reply[36:] if is_batch(reply) else reply
+        )
+    ),
+    "with entries of another ledger": each(
+        lambda reply: with_body(
+            reply,
+            as_list([renamed(one, ledger=1) for one in listed(body_of(reply))])
+            if is_batch(reply)
+            else body_of(reply) and renamed(body_of(reply), ledger=1),
+        )
+    ),
+    "with entries of other ids": each(
+        lambda reply: with_body(
+            reply,
+            as_list([renamed(one, by=3) for one in listed(body_of(reply))])
+            if is_batch(reply)
+            else body_of(reply) and renamed(body_of(reply), by=3),
+        )
+    ),
+}
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize(
+    ("shape", "digest"), [(WHOLE, DigestType.DUMMY), (STRIPED, DigestType.CRC32C)], ids=["whole", "striped"]
+)
+@pytest.mark.parametrize("lie", HOSTILE)
+def test_a_bookie_that_lies_harms_nothing(
+    cluster: LiveCluster, shape: dict[str, int], lie: str, digest: DigestType
+) -> None:
+    filled(cluster, 400, 3000, digest=digest, **shape)
+    bucket = opened(cluster)
+    assert bucket.topics()
+    cluster.bookies[0].spoil = HOSTILE[lie]
+    expected = cluster.entries_of(TOPIC)
+    assert entries_of(bucket) == expected
+    assert entries_of(opened(cluster)) == expected
+
+
+@pytest.mark.usefixtures("hasty")
+@SHAPES
+@pytest.mark.parametrize("lie", HOSTILE)
+def test_bookies_that_all_lie_give_no_wrong_entry(cluster: LiveCluster, shape: dict[str, int], lie: str) -> None:
+    ledger_id = filled(cluster, 50, 100, **shape)
+    bucket = opened(cluster)
+    assert bucket.topics()
+    for bookie in cluster.bookies:
+        bookie.spoil = HOSTILE[lie]
+    found, errors = [], []
+    try:
+        found = entries_of(bucket)
+    except LedgerfsError as error:
+        errors.append(str(error))
+    assert found == cluster.entries_of(TOPIC) or str(ledger_id) in errors[0]
+
+
+@pytest.mark.usefixtures("hasty")
+def test_an_endless_trickle_is_given_up(cluster: LiveCluster) -> None:
+    filled(cluster, 1000)
+    bucket = opened(cluster)
+    assert bucket.topics()
+    for bookie in cluster.bookies[:2]:
+        bookie.trickle_s = 0.02
+    began = time.monotonic()
+    assert entries_of(bucket) == cluster.entries_of(TOPIC)
+    assert time.monotonic() - began < 8
+
+
+def test_an_entry_of_a_ledger_that_is_another_payload_with_a_right_digest_of_another_key(cluster: LiveCluster) -> None:
+    """An entry that was made with another password is none of this ledger."""
+    ledger_id = filled(cluster, 10, digest=Digest(DigestType.HMAC, b"right"))
+    first, *_ = bookies_of(cluster, ledger_id)
+    first.add(ledger_id, 3, build_stored_entry(ledger_id, 3, 2, 9, b"forged", Digest(DigestType.HMAC, b"wrong")))
+    whole(cluster)
+
+
+def test_a_ledger_whose_bookies_moved_after_it_was_opened(tmp_path: Path) -> None:
+    with LiveCluster(tmp_path, bookies=5) as cluster:
+        ledger_id = cluster.write_ledger(TOPIC, messages(2000, size=500), ensemble=2)
+        cluster.roll_over(TOPIC)
+        old = bookies_of(cluster, ledger_id)
+        bucket = opened(cluster)
+
+        def move() -> None:
+            # As BookKeeper's recovery does: copies on other bookies, other members from the first entry on, and the old ones gone.
+            new = [one for one in cluster.bookies if one not in old][:2]
+            cluster.change_ensemble(ledger_id, 0, new)
+            for one in old:
+                one.kill()
+
+        read_with(cluster, bucket, 1, move)
+
+
+# ZooKeeper.
+
+
+def test_a_zookeeper_that_goes_is_told_in_bounded_time(cluster: LiveCluster) -> None:
+    filled(cluster, 50)
+    bucket = opened(cluster, timeout_s=0.3)
+    assert bucket.topics()
+    cluster.zookeeper.refuse()
+    began = time.monotonic()
+    with pytest.raises(StoreUnreachableError, match="no ZooKeeper server answered"):
+        entries_of(bucket)
+    assert time.monotonic() - began < 10
+    cluster.zookeeper.listen()
+    assert entries_of(bucket) == cluster.entries_of(TOPIC)
+
+
+def test_a_zookeeper_that_breaks_connections_is_asked_again(cluster: LiveCluster) -> None:
+    filled(cluster, 50)
+    bucket = opened(cluster)
+    for after in range(4):
+        cluster.zookeeper.drop_after = after
+        bucket.refresh()
+        assert entries_of(bucket) == cluster.entries_of(TOPIC)
+
+
+@pytest.mark.parametrize("hidden", ["/managed-ledgers/public/default/persistent/orders", "ledger"])
+def test_nodes_that_we_may_not_see(cluster: LiveCluster, hidden: str) -> None:
+    ledger_id = filled(cluster, 50)
+    cluster.zookeeper.no_auth(ledger_path(ledger_id) if hidden == "ledger" else hidden)
+    with pytest.raises(AccessDeniedError):
+        entries_of(opened(cluster))
+
+
+@pytest.mark.parametrize("node", ["list", "ledger"])
+@pytest.mark.parametrize("data", [b"\xff\xff", b"BookieMetadataFormatVersion\t3\n\x05abc", b"Gx\0\0"])
+def test_nodes_that_are_damaged(cluster: LiveCluster, node: str, data: bytes) -> None:
+    ledger_id = filled(cluster, 50)
+    path = ledger_path(ledger_id) if node == "ledger" else "/managed-ledgers/public/default/persistent/orders"
+    cluster.zookeeper.set(path, data)
+    with pytest.raises(CorruptMetadataError, match=path):
+        entries_of(opened(cluster))
+
+
+def test_bytes_a_second_of_each_bookie_are_limited(cluster: LiveCluster) -> None:
+    filled(cluster, 100, 20_000, ensemble=1, write_quorum=1, ack_quorum=1)
+    bucket = opened(cluster, bookie_rate=2e6)
+    assert bucket.topics()
+    began = time.monotonic()
+    assert entries_of(bucket) == cluster.entries_of(TOPIC)
+    assert time.monotonic() - began > 0.5

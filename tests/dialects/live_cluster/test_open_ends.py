@@ -1,0 +1,336 @@
+"""Where ledgers end that are still written: never before what readers were already shown, never behind what is confirmed."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ledgerfs.dialects.live_cluster.listed_ledgers import ListedLedgers
+from ledgerfs.dialects.live_cluster.open_ledgers import ends_of
+from ledgerfs.errors import CorruptLedgerError, LedgerfsError, MissingLedgerError, NotFoundError, StoreUnreachableError
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
+from tests.support.live_clusters import CLOSED, IN_RECOVERY, TOPIC, LiveCluster, messages
+from tests.support.live_reads import confirmed_of, entries_of, only_reading, opened, values_of, whole
+
+pytestmark = pytest.mark.usefixtures("impatient")
+
+
+def ends(cluster: LiveCluster) -> list[int]:
+    """Return how many entries a topic has by its confirmed ones, and by its acknowledged ones."""
+    with only_reading(cluster):
+        found = [entries_of(opened(cluster, open_end=end)) for end in ("confirmed", "acknowledged")]
+    assert found[1][: len(found[0])] == found[0]
+    expected = cluster.entries_of(TOPIC)
+    assert all(rows == expected[: len(rows)] for rows in found)
+    return [len(rows) for rows in found]
+
+
+@pytest.mark.parametrize(
+    ("ensemble", "write_quorum", "ack_quorum"), [(3, 2, 2), (3, 3, 2), (2, 2, 1), (1, 1, 1), (3, 1, 1)]
+)
+@pytest.mark.parametrize("count", [0, 1, 2, 10, 1024])
+def test_the_last_entry_is_acknowledged_and_not_confirmed(
+    cluster: LiveCluster, ensemble: int, write_quorum: int, ack_quorum: int, count: int
+) -> None:
+    cluster.write_ledger(TOPIC, messages(count), ensemble=ensemble, write_quorum=write_quorum, ack_quorum=ack_quorum)
+    assert ends(cluster) == [max(0, count - 1), count]
+
+
+@pytest.mark.parametrize("confirmed", [-1, 0, 5, 98])
+def test_a_burst_that_no_entry_confirms(cluster: LiveCluster, confirmed: int) -> None:
+    cluster.write_ledger(TOPIC, messages(200), confirmed=confirmed)
+    assert ends(cluster) == [confirmed + 1, 200]
+
+
+def test_entries_on_too_few_bookies_are_not_acknowledged(cluster: LiveCluster) -> None:
+    ledger_id = cluster.write_ledger(TOPIC, messages(10))
+    cluster.append(ledger_id, messages(5, "lost"), only_on=1)
+    assert ends(cluster) == [10, 10]
+
+
+def test_entries_behind_a_gap_are_not_acknowledged(cluster: LiveCluster) -> None:
+    ledger_id = cluster.write_ledger(TOPIC, messages(10))
+    cluster.append(ledger_id, messages(1, "lost"), only_on=1)
+    cluster.append(ledger_id, messages(20, "behind"))
+    assert ends(cluster) == [10, 10]
+
+
+def test_a_ledger_that_grows_is_longer_the_next_time(cluster: LiveCluster) -> None:
+    cluster.write_ledger(TOPIC, messages(10))
+    bucket = opened(cluster)
+    for count in (10, 30, 31, 500):
+        cluster.publish(TOPIC, messages(count - len(cluster.entries_of(TOPIC))))
+        bucket.refresh()
+        assert entries_of(bucket) == cluster.entries_of(TOPIC)[:-1]
+    # What was listed is read, however long the ledger has become.
+    listed = bucket.topic(TOPIC).ledgers
+    cluster.roll_over(TOPIC)
+    assert [len(one.read(0, one.last_entry)) for one in listed] == [499]
+    assert whole(cluster)
+
+
+# Bookies that do not answer.
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_one_bookie_of_three_may_be_away(cluster: LiveCluster, number: int) -> None:
+    ledger_id = cluster.write_ledger(TOPIC, messages(10))
+    cluster.bookies[number].kill()
+    with only_reading(cluster):
+        assert entries_of(opened(cluster)) == confirmed_of(cluster, ledger_id, 8)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize("count", [1, 10, 11, 12])
+def test_acknowledged_entries_that_a_silent_bookie_may_have_are_not_left_out(
+    cluster: LiveCluster, number: int, count: int
+) -> None:
+    ledger_id = cluster.write_ledger(TOPIC, messages(count))
+    cluster.bookies[number].kill()
+    is_known = cluster.bookies[number].address not in cluster.written[ledger_id].node.bookies_of(count - 1)
+    bucket = opened(cluster, open_end="acknowledged")
+    if is_known:
+        assert entries_of(bucket) == cluster.entries_of(TOPIC)
+    else:
+        with pytest.raises(StoreUnreachableError, match=f"{cluster.bookies[number].address} does not answer"):
+            entries_of(bucket)
+
+
+@pytest.mark.parametrize("away", [(0, 1), (1, 2), (0, 2), (0, 1, 2)])
+def test_too_few_bookies_are_an_error_and_no_shorter_topic(cluster: LiveCluster, away: tuple[int, ...]) -> None:
+    cluster.write_ledger(TOPIC, messages(10))
+    bucket = opened(cluster)
+    for number in away:
+        cluster.bookies[number].kill()
+    with pytest.raises(StoreUnreachableError, match="where it ends") as told:
+        bucket.topic(TOPIC)
+    for number in away:
+        assert f"{cluster.bookies[number].address} does not answer" in str(told.value)
+    for number in away:
+        cluster.bookies[number].start()
+    assert len(entries_of(bucket)) == 9
+
+
+@pytest.mark.parametrize(("write_quorum", "ack_quorum", "may_be_away"), [(2, 1, 0), (2, 2, 1), (3, 2, 1), (3, 3, 2)])
+def test_how_many_may_be_away_follows_from_the_acknowledgements(
+    cluster: LiveCluster, write_quorum: int, ack_quorum: int, may_be_away: int
+) -> None:
+    cluster.write_ledger(TOPIC, messages(20), write_quorum=write_quorum, ack_quorum=ack_quorum)
+    for away in range(3):
+        if away:
+            cluster.bookies[away].kill()
+        bucket = opened(cluster)
+        if away <= may_be_away:
+            assert len(entries_of(bucket)) == 19
+        else:
+            with pytest.raises(StoreUnreachableError):
+                bucket.topics()
+
+
+def test_an_entry_that_only_the_silent_bookie_confirms_is_not_made_up(cluster: LiveCluster) -> None:
+    ledger_id = cluster.write_ledger(TOPIC, messages(10))
+    for bookie in cluster.bookies:
+        bookie.is_unauthorised = True
+    with pytest.raises(LedgerfsError, match="authentication"):
+        opened(cluster).topics()
+    for bookie in cluster.bookies:
+        bookie.is_unauthorised = False
+    assert entries_of(opened(cluster)) == confirmed_of(cluster, ledger_id, 8)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_silent_bookie_costs_one_time_out_however_many_ledgers_are_open(cluster: LiveCluster) -> None:
+    for i in range(300):
+        cluster.write_ledger(f"public/default/t{i}", messages(2))
+    cluster.bookies[1].is_silent = True
+    began = time.monotonic()
+    assert len(opened(cluster).topics()) == 300
+    assert time.monotonic() - began < 5
+
+
+def test_damaged_newest_entries(cluster: LiveCluster) -> None:
+    ledger_id = cluster.write_ledger(TOPIC, messages(10))
+    holders = [one for one in cluster.bookies if 9 in one.entries(ledger_id)]
+    holders[0].corrupt(ledger_id, 9)
+    assert len(entries_of(opened(cluster))) == 9
+    holders[1].corrupt(ledger_id, 9)
+    with pytest.raises(LedgerfsError, match="where it ends"):
+        opened(cluster).topics()
+
+
+def test_the_last_confirmed_entry_is_damaged_everywhere(cluster: LiveCluster) -> None:
+    ledger_id = cluster.write_ledger(TOPIC, messages(10))
+    for bookie in cluster.bookies:
+        if 8 in bookie.entries(ledger_id):
+            bookie.corrupt(ledger_id, 8)
+    with pytest.raises(CorruptLedgerError, match=f"ledger {ledger_id}: no bookie gives its last confirmed entry"):
+        opened(cluster).topics()
+
+
+# Ensembles.
+
+
+@pytest.mark.parametrize("count", [1, 2, 20])
+def test_an_ensemble_without_an_entry_of_its_own(tmp_path: Path, count: int) -> None:
+    with LiveCluster(tmp_path, bookies=6) as cluster:
+        ledger_id = cluster.write_ledger(TOPIC, messages(count))
+        old = cluster.written[ledger_id].node.ensembles[-1].bookies
+        # What an ensemble begins behind is confirmed.
+        cluster.change_ensemble(ledger_id, count, [one for one in cluster.bookies if one.address not in old])
+        assert ends(cluster) == [count, count]
+        cluster.publish(TOPIC, messages(1, "new"))
+        assert ends(cluster) == [count, count + 1]
+
+
+def test_a_bookie_dies_while_the_ledger_is_written(tmp_path: Path) -> None:
+    with LiveCluster(tmp_path, bookies=4) as cluster:
+        ledger_id = cluster.write_ledger(TOPIC, messages(20))
+        cluster.bookies[
+            int(cluster.bookies[0].address not in cluster.written[ledger_id].node.ensembles[0].bookies)
+        ].kill()
+        cluster.publish(TOPIC, messages(19, "after"))
+        assert len(cluster.written[ledger_id].node.ensembles) == 2
+        assert ends(cluster) == [38, 39]
+
+
+# States.
+
+
+def test_a_ledger_in_recovery(cluster: LiveCluster) -> None:
+    cluster.write_ledger(TOPIC, messages(10), state=IN_RECOVERY)
+    assert ends(cluster) == [9, 10]
+
+
+def test_a_closed_last_ledger_of_an_unloaded_topic(cluster: LiveCluster) -> None:
+    ledger_id = cluster.write_ledger(TOPIC, messages(10), state=CLOSED)
+    assert cluster.list_of(TOPIC).ledgers[-1] == LedgerInfo(ledger_id, 0, 0, 0)
+    assert ends(cluster) == [10, 10]
+
+
+def test_entries_behind_the_end_of_a_closed_ledger_are_none(cluster: LiveCluster) -> None:
+    ledger_id = cluster.write_ledger(TOPIC, messages(20))
+    cluster.close(ledger_id, 11)
+    assert ends(cluster) == [12, 12]
+
+
+def test_a_terminated_topic(cluster: LiveCluster) -> None:
+    cluster.write_ledger(TOPIC, messages(20))
+    cluster.terminate(TOPIC)
+    assert ends(cluster) == [20, 20]
+
+
+# What happens while a cluster is listed.
+
+
+def when_ends_are_asked(monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
+    def meanwhile(*args: object, **kwargs: object) -> object:
+        monkeypatch.undo()
+        then()
+        return ends_of(*args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("ledgerfs.dialects.live_cluster.listed_ledgers.ends_of", meanwhile)
+
+
+def after_the_list(cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
+    """Have something happen after the lists were read, and before the nodes of open ledgers are."""
+    find_ends = ListedLedgers.find_ends
+
+    def meanwhile(self: ListedLedgers, progress: object) -> None:
+        monkeypatch.undo()
+        then()
+        find_ends(self, progress)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ListedLedgers, "find_ends", meanwhile)
+
+
+@pytest.mark.parametrize("count", [0, 1, 10])
+@pytest.mark.parametrize("is_behind_the_node", [False, True])
+def test_rolled_over_while_listed(
+    cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch, count: int, *, is_behind_the_node: bool
+) -> None:
+    cluster.write_ledger(TOPIC, messages(50, "old"))
+    cluster.write_ledger(TOPIC, messages(count))
+
+    def roll_over() -> None:
+        cluster.roll_over(TOPIC)
+        cluster.publish(TOPIC, messages(7, "next"))
+
+    if is_behind_the_node:
+        when_ends_are_asked(monkeypatch, roll_over)
+    else:
+        after_the_list(cluster, monkeypatch, roll_over)
+    found = entries_of(opened(cluster, open_end="acknowledged"))
+    expected = cluster.entries_of(TOPIC)
+    # All that was there when the listing began; nothing of the next ledger without all of this one.
+    assert found == expected[: len(found)]
+    assert len(found) >= 50 + count
+
+
+@pytest.mark.parametrize("open_end", ["confirmed", "acknowledged"])
+def test_other_bookies_while_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_end: str) -> None:
+    with LiveCluster(tmp_path, bookies=6) as cluster:
+        ledger_id = cluster.write_ledger(TOPIC, messages(10))
+        old = [one for one in cluster.bookies if one.address in cluster.written[ledger_id].node.ensembles[0].bookies]
+
+        def move() -> None:
+            cluster.change_ensemble(ledger_id, 0, [one for one in cluster.bookies if one not in old])
+            for one in old:
+                one.kill()
+
+        when_ends_are_asked(monkeypatch, move)
+        assert len(entries_of(opened(cluster, open_end=open_end))) == (9 if open_end == "confirmed" else 10)
+
+
+def test_the_topic_gets_two_ledgers_while_it_is_listed(cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two ledgers of unknown end that both go: the topic is taken once."""
+    cluster.write_ledger(TOPIC, messages(50, "old"))
+    first = cluster.write_ledger(TOPIC, messages(5))
+    cluster.change_list(
+        TOPIC,
+        lambda info: replace(
+            info, ledgers=(*info.ledgers, LedgerInfo(first + 100, 0, 0, 0), LedgerInfo(first + 101, 0, 0, 0))
+        ),
+    )
+
+    def drop() -> None:
+        cluster.change_list(
+            TOPIC, lambda info: replace(info, ledgers=tuple(one for one in info.ledgers if one.ledger_id <= first))
+        )
+
+    after_the_list(cluster, monkeypatch, drop)
+    assert entries_of(opened(cluster, open_end="acknowledged")) == cluster.entries_of(TOPIC)
+
+
+def test_deleted_while_listed(cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.write_ledger(TOPIC, messages(50, "old"))
+    cluster.write_ledger(TOPIC, messages(5))
+    cluster.write_ledger("public/default/other", messages(5))
+
+    def delete() -> None:
+        for one in cluster.list_of(TOPIC).ledgers:
+            cluster.delete_from_bookkeeper(one.ledger_id)
+        cluster.zookeeper.delete("/managed-ledgers/public/default/persistent/orders")
+
+    after_the_list(cluster, monkeypatch, delete)
+    assert [one.name for one in opened(cluster).topics()] == ["persistent://public/default/other"]
+
+
+def test_a_last_ledger_that_bookkeeper_does_not_have_is_told(cluster: LiveCluster) -> None:
+    cluster.write_ledger(TOPIC, messages(50, "old"))
+    lost = cluster.write_ledger(TOPIC, messages(5))
+    cluster.delete_from_bookkeeper(lost)
+    bucket = opened(cluster)
+    with pytest.raises(MissingLedgerError, match=f"ledger {lost}: the topic lists it, it is not offloaded"):
+        values_of(bucket)
+    assert len(values_of(bucket, on_corrupt="skip")) == 50
+    with pytest.raises((NotFoundError, MissingLedgerError)):
+        bucket.ledger(lost)
+
+
+def test_a_topic_that_is_just_made(cluster: LiveCluster) -> None:
+    cluster.zookeeper.set("/managed-ledgers/public/default/persistent/new", b"")
+    bucket = opened(cluster)
+    assert [(one.name, one.ledgers) for one in bucket.topics()] == [("persistent://public/default/new", 0)]
+    assert values_of(bucket, "public/default/new") == []

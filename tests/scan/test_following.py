@@ -1,0 +1,561 @@
+"""Following a topic of a living cluster: each message once and in order, whatever becomes of its ledgers meanwhile."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledgerfs import open_bucket
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.bucket.topic import Topic
+from ledgerfs.errors import (
+    InvalidOptionError,
+    MissingLedgerError,
+    NotFoundError,
+    ObjectNotFoundError,
+    StaleObjectError,
+    StoreUnreachableError,
+)
+from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
+from ledgerfs.formats.schemas.schema_versions import TopicSchemas
+from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord
+from ledgerfs.scan.following import Following
+from tests.support.commands import LEDGERFS, run
+from tests.support.entries import batched, frame, metadata
+from tests.support.ledgers import CREATED_MS
+from tests.support.live_clusters import TOPIC, LiveCluster, messages
+
+COMMIT, ABORT = 21, 22
+COLUMNS = ("ledger_id", "entry_id", "value")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LiveCluster]:
+    with LiveCluster(tmp_path) as made:
+        yield made
+        assert made.not_reads() == []
+
+
+def topic_of(cluster: LiveCluster, name: str = TOPIC, **options: object) -> Topic:
+    return open_bucket(cluster.url, {"bucket_urls": {"tier": cluster.bucket_url()}, "timeout_s": 2, **options}).topic(
+        name
+    )
+
+
+def follow(cluster: LiveCluster, name: str = TOPIC, **options: Any) -> Following:
+    return topic_of(cluster, name).follow(COLUMNS, **{"poll_s": 0.02, **options})
+
+
+def taken(following: Following, count: int) -> list[bytes]:
+    """Return the values of the next messages, and no fewer; it hangs if they do not come."""
+    values: list[bytes] = []
+    while len(values) < count:
+        values += next(following)["value"].to_pylist()
+    assert len(values) == count
+    return values
+
+
+def named(prefix: str, *numbers: int) -> list[bytes]:
+    return [f"{prefix}{i}".encode() for i in numbers]
+
+
+def soon(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_what_is_there_comes_first_and_then_what_is_published(cluster: LiveCluster) -> None:
+    cluster.write_ledgers(TOPIC, [messages(30), messages(5, first=30)])
+    with follow(cluster, start="earliest") as rows:
+        # The newest entry is not confirmed before the next one.
+        assert taken(rows, 34) == named("m", *range(34))
+        cluster.publish(TOPIC, messages(3, first=35))
+        assert taken(rows, 3) == named("m", 34, 35, 36)
+        cluster.roll_over(TOPIC)
+        assert taken(rows, 1) == named("m", 37)
+        cluster.publish(TOPIC, messages(2, first=38))
+        assert taken(rows, 1) == named("m", 38)
+        cluster.terminate(TOPIC)
+        assert taken(rows, 1) == named("m", 39)
+        assert list(rows) == []
+
+
+def test_latest_begins_at_the_moment_of_the_call(cluster: LiveCluster) -> None:
+    cluster.write_ledger(TOPIC, messages(5))
+    rows = follow(cluster)
+    cluster.publish(TOPIC, messages(3, first=5))
+    assert taken(rows, 3) == named("m", 4, 5, 6)
+
+
+def test_a_quiet_topic_is_heard_soon(cluster: LiveCluster) -> None:
+    cluster.write_ledger(TOPIC, messages(5))
+    rows = topic_of(cluster, open_end="acknowledged").follow(COLUMNS)
+    published: list[float] = []
+
+    def publish() -> None:
+        cluster.publish(TOPIC, messages(1, "late"))
+        published.append(time.monotonic())
+
+    # Long enough for the pauses between looks to be the longest.
+    threading.Timer(3, publish).start()
+    assert taken(rows, 1) == named("late", 0)
+    assert time.monotonic() - published[0] < 5
+
+
+def test_it_begins_at_a_message_or_behind_it(cluster: LiveCluster) -> None:
+    first, second = cluster.write_ledgers(TOPIC, [messages(3), messages(3, first=3)])
+    single = BatchedMetadataRecord(payload_size=0)
+    cluster.publish(TOPIC, [batched([(single, f"b{i}".encode()) for i in range(4)]), *messages(1, "end")])
+    assert taken(follow(cluster, start=f"{first}:2"), 8)[:2] == named("m", 2, 3)
+    assert taken(follow(cluster, after=(first, 2)), 7)[0] == b"m3"
+    assert taken(follow(cluster, start=f"{second}:3:2"), 2) == named("b", 2, 3)
+    rows = follow(cluster, after=f"{second}:3:-1:2")
+    assert taken(rows, 1) == [b"b3"]
+    rows = follow(cluster, after=f"{second}:3")
+    cluster.publish(TOPIC, messages(1, "more"))
+    assert taken(rows, 1) == named("end", 0)
+    with pytest.raises(NotFoundError, match="ends with entry 4"):
+        follow(cluster, start=f"{second}:9")
+    with pytest.raises(NotFoundError, match="no such ledger"):
+        follow(cluster, start="99999:0")
+    with pytest.raises(MissingLedgerError, match="trimmed before following began"):
+        follow(cluster, after="3:7")
+    rows = follow(cluster, after="3:7", on_corrupt="skip")
+    assert taken(rows, 3) == named("m", 0, 1, 2)
+    assert [(one.ledger_id, one.first_entry) for one in rows.skipped] == [(3, 8)]
+
+
+def test_it_begins_at_a_time(cluster: LiveCluster) -> None:
+    cluster.write_ledgers(TOPIC, [messages(30), messages(30, first=30)])
+    rows = follow(cluster, start=CREATED_MS + 27)
+    assert taken(rows, 32) == named("m", *range(27, 59))
+    rows = follow(cluster, start="2100-01-01")
+    cluster.publish(TOPIC, [*messages(1, "early"), frame(metadata(publish_time_ms=4_102_444_800_001), b"x")] * 2)
+    assert taken(rows, 1) == [b"x"]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_every_message_comes_once_whatever_becomes_of_its_ledger(tmp_path: Path, seed: int) -> None:
+    """300 random steps of a broker while a reader follows: publishing, rollovers, offloads, deletions, trims, failures of bookies."""
+    with LiveCluster(tmp_path, bookies=4) as cluster:
+        cluster.write_ledger(TOPIC, messages(5))
+        broker = Broker(cluster, random.Random(seed))
+        rows = follow(cluster, start="earliest", poll_s=0.005)
+        thread = threading.Thread(target=broker.work, args=(rows, 300))
+        thread.start()
+        found: list[tuple[int, int, bytes]] = []
+        for batch in rows:
+            found += zip(*(batch[name].to_pylist() for name in COLUMNS), strict=True)
+        thread.join()
+        assert broker.error is None
+        assert [value for _, _, value in found] == broker.values
+        assert [row[:2] for row in found] == sorted({row[:2] for row in found})
+        assert rows.skipped == []
+        assert min(broker.steps.values()) >= 5, broker.steps
+        assert cluster.not_reads() == []
+
+
+class Broker:
+    """Does what comes to its mind with a topic, and at last closes it."""
+
+    def __init__(self, cluster: LiveCluster, chance: random.Random) -> None:
+        self.cluster, self.chance = cluster, chance
+        self.values = named("m", *range(5))
+        self.steps = dict.fromkeys(("publish", "roll_over", "offload", "delete", "trim", "change", "fail"), 0)
+        self.error: BaseException | None = None
+
+    def work(self, rows: Following, steps: int) -> None:
+        try:
+            for _ in range(steps):
+                self._step(rows)
+                time.sleep(self.chance.choice([0, 0, 0.005, 0.02]))
+        except BaseException as error:  # noqa: BLE001  (the test raises it)
+            self.error = error
+        finally:
+            for bookie in self.cluster.bookies:
+                if not bookie.is_running:
+                    bookie.start()
+            self.cluster.terminate(TOPIC)
+
+    def _step(self, rows: Following) -> None:
+        weights = {"publish": 8, "roll_over": 3, "offload": 3, "delete": 3, "trim": 1, "change": 1, "fail": 1}
+        (what,) = self.chance.choices(list(weights), list(weights.values()))
+        if getattr(self, f"_{what}")(rows):
+            self.steps[what] += 1
+
+    @property
+    def _last(self) -> int:
+        return self.cluster.list_of(TOPIC).ledgers[-1].ledger_id
+
+    def _publish(self, _: Following) -> bool:
+        count = self.chance.choice([1, 2, 3, 50])
+        self.cluster.publish(TOPIC, messages(count, first=len(self.values)))
+        self.values += named("m", *range(len(self.values), len(self.values) + count))
+        return True
+
+    def _roll_over(self, _: Following) -> bool:
+        self.cluster.roll_over(TOPIC)
+        return True
+
+    def _offload(self, _: Following) -> bool:
+        whole = [one for one in self.cluster.list_of(TOPIC).ledgers[:-1] if not one.is_offloaded]
+        if whole:
+            self.cluster.offload(TOPIC, self.chance.choice(whole).ledger_id)
+        return bool(whole)
+
+    def _delete(self, _: Following) -> bool:
+        cold = [
+            one.ledger_id
+            for one in self.cluster.list_of(TOPIC).ledgers
+            if one.context is not None and not one.context.is_deleted_from_bookkeeper
+        ]
+        if cold:
+            self.cluster.delete_from_bookkeeper(self.chance.choice(cold), collected=self.chance.random() < 0.7)
+        return bool(cold)
+
+    def _trim(self, rows: Following) -> bool:
+        """Trim the oldest ledger, if it was read and something came after it."""
+        first = self.cluster.list_of(TOPIC).ledgers[0].ledger_id
+        (position,) = rows.positions.values()
+        if position.ledger_id > first:
+            self.cluster.trim(TOPIC, first)
+        return position.ledger_id > first
+
+    def _change(self, _: Following) -> bool:
+        written = self.cluster.written[self._last]
+        self.cluster.change_ensemble(self._last, len(written.payloads))
+        return True
+
+    def _fail(self, _: Following) -> bool:
+        """Have bookies or ZooKeeper hang up."""
+        self.chance.choice([self.cluster.zookeeper, *self.cluster.bookies]).drop_connections()
+        return True
+
+
+def test_ledgers_that_were_trimmed_unread_are_named(cluster: LiveCluster) -> None:
+    rows = _behind_a_trim(cluster)
+    with pytest.raises(MissingLedgerError, match=r"151:0 to 151:4 .*; 152:0 to 152:4 trimmed before it was read"):
+        next(rows)
+
+
+def test_ledgers_that_were_trimmed_unread_are_reported_if_damage_is_skipped(cluster: LiveCluster) -> None:
+    rows = _behind_a_trim(cluster, on_corrupt="skip")
+    assert taken(rows, 4) == named("m", 15, 16, 17, 18)
+    assert [(one.ledger_id, one.first_entry, one.last_entry) for one in rows.skipped] == [(151, 0, 4), (152, 0, 4)]
+
+
+def _behind_a_trim(cluster: LiveCluster, **options: Any) -> Following:
+    """Return the rows of a topic that lost two ledgers of four since it was looked at."""
+    made = cluster.write_ledgers(TOPIC, [messages(5, first=first) for first in (0, 5, 10, 15)])
+    rows = follow(cluster, start="earliest", **options)
+    assert next(rows)["value"].to_pylist() == named("m", *range(5))
+    cluster.trim(TOPIC, made[1])
+    cluster.trim(TOPIC, made[2])
+    return rows
+
+
+def test_an_open_ledger_that_is_closed_and_trimmed_at_once_is_only_told_if_rows_were_in_it(
+    cluster: LiveCluster,
+) -> None:
+    first = cluster.write_ledger(TOPIC, messages(5))
+    rows = follow(cluster, start="earliest")
+    taken(rows, 4)
+    cluster.publish(TOPIC, messages(1, first=5))
+    assert taken(rows, 1) == [b"m4"]
+    cluster.roll_over(TOPIC)
+    cluster.trim(TOPIC, first, collected=False)
+    with pytest.raises(MissingLedgerError, match=f"{first}:5 to {first}:5 trimmed"):
+        next(rows)
+
+
+def test_an_empty_ledger_that_goes_is_no_loss(cluster: LiveCluster) -> None:
+    cluster.write_ledger(TOPIC, messages(5))
+    cluster.roll_over(TOPIC)
+    rows = follow(cluster)
+    cluster.roll_over(TOPIC)
+    cluster.publish(TOPIC, messages(2, "new"))
+    assert taken(rows, 1) == [b"new0"]
+
+
+def test_a_topic_that_is_deleted_is_an_error(cluster: LiveCluster) -> None:
+    cluster.write_ledger(TOPIC, messages(5))
+    rows = follow(cluster)
+    cluster.zookeeper.delete(managed_ledger_path("public/default/persistent/orders"))
+    with pytest.raises(ObjectNotFoundError, match="the topic was deleted"):
+        next(rows)
+
+
+def test_a_topic_that_is_made_again_is_another_one(cluster: LiveCluster) -> None:
+    cluster.write_ledger(TOPIC, messages(5))
+    rows = follow(cluster)
+    path = managed_ledger_path("public/default/persistent/orders")
+    data = cluster.nodes[path]
+    time.sleep(0.01)
+    cluster.zookeeper.delete(path)
+    cluster.zookeeper.set(path, data)
+    with pytest.raises(StaleObjectError, match="made again"):
+        next(rows)
+
+
+def test_a_cluster_may_be_away_for_a_while(cluster: LiveCluster) -> None:
+    cluster.write_ledger(TOPIC, messages(5))
+    rows = follow(cluster, start="earliest", patience_s=60)
+    taken(rows, 4)
+    for away in (cluster.bookies, [cluster.zookeeper]):
+        for one in away:
+            one.refuse() if one is cluster.zookeeper else one.kill()
+        back = threading.Timer(1.5, lambda away=away: [_bring_back(cluster, one) for one in away])
+        back.start()
+        rows.on_wait = None
+        waiting = threading.Timer(2.5, lambda: cluster.publish(TOPIC, messages(2, first=len(_values(cluster)))))
+        waiting.start()
+        assert taken(rows, 2) == named("m", len(_values(cluster)) - 3, len(_values(cluster)) - 2)
+
+
+def _bring_back(cluster: LiveCluster, one: Any) -> None:
+    one.listen() if one is cluster.zookeeper else one.start()
+
+
+def _values(cluster: LiveCluster) -> list[bytes]:
+    return [payload for _, _, payload in cluster.entries_of(TOPIC)]
+
+
+def test_patience_ends_with_an_error_after_which_it_may_go_on(cluster: LiveCluster) -> None:
+    cluster.write_ledger(TOPIC, messages(5))
+    rows = follow(cluster, start="earliest", patience_s=0.5)
+    taken(rows, 4)
+    for one in cluster.bookies:
+        one.kill()
+    with pytest.raises(StoreUnreachableError, match="so it has been for"):
+        next(rows)
+    for one in cluster.bookies:
+        one.start()
+    cluster.publish(TOPIC, messages(1, first=5))
+    assert taken(rows, 1) == [b"m4"]
+
+
+def test_a_chunked_message_may_span_ledgers_and_begin_before_the_start(cluster: LiveCluster) -> None:
+    def part(name: str, chunk: int) -> bytes:
+        return frame(
+            metadata(chunked_id=name.encode(), chunks=3, chunked_size=6, chunk=chunk), f"{name}{chunk}".encode()
+        )
+
+    cluster.write_ledger(TOPIC, [*messages(3), part("a", 0), *messages(1, "n")])
+    rows = follow(cluster)
+    cluster.publish(TOPIC, [part("a", 1), part("b", 0)])
+    cluster.roll_over(TOPIC)
+    assert taken(rows, 1) == named("n", 0)
+    cluster.publish(TOPIC, [part("b", 1), part("a", 2), part("b", 2), *messages(1)])
+    assert taken(rows, 2) == [b"a0a1a2", b"b0b1b2"]
+    assert rows.incomplete == []
+
+
+def test_messages_behind_an_open_transaction_wait_until_it_ends(cluster: LiveCluster) -> None:
+    def of(number: int, value: str = "", **fields: object) -> bytes:
+        return frame(metadata(transaction_most=7, transaction_least=number, **fields), value.encode())
+
+    cluster.write_ledger(TOPIC, [*messages(1), of(1, "1a"), *messages(1, "x"), of(2, "2a"), *messages(1, "y")])
+    rows = follow(cluster, start="earliest")
+    told = follow(cluster, start="earliest", transactions="all")
+    assert taken(rows, 1) == [b"m0"]
+    assert taken(told, 4) == [b"m0", b"1a", b"x0", b"2a"]
+    cluster.publish(TOPIC, [of(2, "2b"), of(1, marker_type=COMMIT), *messages(1, "z")])
+    assert taken(rows, 2) == [b"1a", b"x0"]
+    cluster.roll_over(TOPIC)
+    cluster.publish(TOPIC, [of(1, "late"), of(2, marker_type=ABORT), of(3, "3a"), *messages(1, "end")])
+    assert taken(rows, 3) == [b"y0", b"z0", b"late"]
+    cluster.publish(TOPIC, [of(3, marker_type=COMMIT), *messages(1)])
+    cluster.terminate(TOPIC)
+    assert b"".join(value for batch in rows for value in batch["value"].to_pylist()) == b"3aend0m0"
+    scanned = topic_of(cluster).scan(["value"]).to_table()["value"].to_pylist()
+    assert scanned == [b"m0", b"1a", b"x0", b"y0", b"z0", b"late", b"3a", b"end0", b"m0"]
+
+
+def test_a_transaction_that_never_ends_holds_back_a_topic_to_its_end(cluster: LiveCluster) -> None:
+    open_one = frame(metadata(transaction_most=7, transaction_least=1), b"open")
+    cluster.write_ledger(TOPIC, [*messages(2), open_one, *messages(2)])
+    cluster.terminate(TOPIC)
+    rows = follow(cluster, start="earliest")
+    assert [batch["value"].to_pylist() for batch in rows] == [named("m", 0, 1)]
+
+
+def test_partitions_come_as_they_are_written_each_in_its_order(cluster: LiveCluster) -> None:
+    names = [f"{TOPIC}-partition-{i}" for i in range(3)]
+    cluster.set_partitions(TOPIC, 3)
+    for name in names:
+        cluster.write_ledger(name, messages(5, f"{name[-1]}-"))
+    rows = topic_of(cluster).follow(("topic", "value"), start="earliest", poll_s=0.02)
+    found: dict[str, list[bytes]] = {}
+    for round_ in range(4):
+        while sum(map(len, found.values())) < 3 * (4 + 5 * round_):
+            batch = next(rows)
+            for topic, value in zip(*(batch[name].to_pylist() for name in ("topic", "value")), strict=True):
+                found.setdefault(topic[-1], []).append(value)
+        for name in names:
+            cluster.publish(name, messages(5, f"{name[-1]}-", first=5 * round_ + 5))
+    assert found == {i: named(f"{i}-", *range(19)) for i in "012"}
+    assert {name.rpartition("-")[2] for name in rows.positions} == {"0", "1", "2"}
+
+
+def test_values_are_columns_as_in_a_scan(cluster: LiveCluster) -> None:
+    cluster.write_ledger(TOPIC, [frame(metadata(), b'{"a": %d}' % i) for i in range(4)])
+    version = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]}
+    options: dict[str, Any] = {"values": "json", "schema_version": version, "flatten": True}
+    rows = topic_of(cluster).follow(("value",), start="earliest", **options)
+    assert next(rows).to_pylist() == [{"a": 0}, {"a": 1}, {"a": 2}]
+    assert rows.schema == topic_of(cluster).scan(("value",), **options).schema
+    with pytest.raises(InvalidOptionError, match="give schema_version"):
+        topic_of(cluster).follow(values="json")
+
+
+def test_schemas_that_are_registered_later_are_resolved_to_the_columns_of_the_call(
+    cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def schema(version: int, *fields: dict[str, object]) -> SchemaVersion:
+        made = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}, *fields]}
+        return SchemaVersion(version, SchemaInfo("AVRO", json.dumps(made).encode()), 1)
+
+    def of(version: int, value: bytes) -> bytes:
+        return frame(metadata(schema_version=version.to_bytes(8, "big")), value)
+
+    known, asked = [schema(0)], []
+
+    def schemas_of(_: Bucket, name: str) -> TopicSchemas:
+        asked.append(name)
+        if not known:
+            raise StoreUnreachableError("away for a moment", key=name)
+        return TopicSchemas.of(known)
+
+    monkeypatch.setattr(Bucket, "schemas_of", schemas_of)
+    cluster.write_ledger(TOPIC, [of(0, b"\x02"), of(0, b"\x04"), of(1, b"\x06\x02x")])
+    rows = topic_of(cluster).follow(("value",), start="earliest", values="typed", poll_s=0.02)
+    assert next(rows)["value"].to_pylist() == [{"a": 1}, {"a": 2}]
+    known.clear()
+    threading.Timer(1, lambda: known.extend([schema(0), schema(1, {"name": "b", "type": "string"})])).start()
+    cluster.publish(TOPIC, [of(1, b"\x08\x02x"), of(1, b"\x0a\x02x"), of(0, b"\x0c")])
+    assert next(rows)["value"].to_pylist() == [{"a": 3}, {"a": 4}, {"a": 5}]
+    count = len(asked)
+    cluster.publish(TOPIC, [of(1, b"\x0e\x02x")])
+    assert next(rows)["value"].to_pylist() == [{"a": 6}]
+    assert len(asked) == count
+
+
+def test_a_topic_without_an_entry_can_be_followed(cluster: LiveCluster) -> None:
+    cluster.write_ledger(TOPIC, [])
+    both = [follow(cluster, start=start) for start in ("latest", "earliest")]
+    cluster.publish(TOPIC, messages(3))
+    assert [taken(rows, 2) for rows in both] == [named("m", 0, 1)] * 2
+
+
+def test_a_look_at_a_quiet_topic_costs_a_node_and_its_bookies_and_seldom_the_list(cluster: LiveCluster) -> None:
+    cluster.write_ledgers(TOPIC, [messages(5)] * 3)
+    rows = follow(cluster)
+    asked, looks = [], iter(range(12))
+
+    def wait() -> None:
+        asked.append(
+            (sum(cluster.zookeeper.requests.values()), sum(sum(one.requests.values()) for one in cluster.bookies))
+        )
+        if next(looks, None) is None:
+            rows.close()
+
+    rows.on_wait = wait
+    assert list(rows) == []
+    nodes, entries = (last - first for first, last in zip(asked[0], asked[-1], strict=True))
+    assert nodes <= 12 * 2 + 2  # pings are among them
+    assert entries <= 12 * (3 + 2)
+
+
+def test_no_columns_are_rows_too(cluster: LiveCluster) -> None:
+    cluster.write_ledger(TOPIC, messages(5))
+    batch = next(topic_of(cluster).follow((), start="earliest"))
+    assert (batch.num_rows, batch.num_columns) == (4, 0)
+
+
+def test_a_bucket_cannot_be_followed(golden_url: str) -> None:
+    topic = open_bucket(golden_url).topic("persistent://public/golden/plain")
+    with pytest.raises(InvalidOptionError, match="only topics of a living cluster"):
+        topic.follow()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"start": "now"},
+        {"start": None},
+        {"start": 1.5},
+        {"start": "earliest", "after": "1:2"},
+        {"after": "x"},
+        {"poll_s": -1},
+        {"patience_s": True},
+        {"transactions": "some"},
+        {"columns": ("nothing",)},
+    ],
+)
+def test_options_that_mean_nothing_are_refused(cluster: LiveCluster, options: dict[str, Any]) -> None:
+    cluster.write_ledger(TOPIC, messages(5))
+    with pytest.raises(InvalidOptionError):
+        topic_of(cluster).follow(**options)
+
+
+def test_a_closed_iterator_ends(cluster: LiveCluster) -> None:
+    cluster.write_ledger(TOPIC, messages(5))
+    rows = follow(cluster, start="earliest")
+    next(rows)
+    rows.close()
+    assert list(rows) == []
+
+
+@pytest.mark.process
+def test_the_command_goes_on_until_ctrl_c(cluster: LiveCluster) -> None:
+    cluster.write_ledger(TOPIC, messages(5))
+    with _command(cluster, "--from", "earliest", "--columns", "value", "--json") as process:
+        assert [_line(process) for _ in range(4)] == [f'{{"value":"m{i}"}}' for i in range(4)]
+        cluster.publish(TOPIC, messages(1, "new"))
+        assert _line(process) == '{"value":"m4"}'
+        process.send_signal(signal.SIGINT)
+        rest, said = process.communicate(timeout=60)
+    assert (rest, said, process.returncode) == (b"", b"interrupted\n", 130)
+
+
+@pytest.mark.process
+def test_the_command_ends_when_nobody_reads_it_though_nothing_comes(cluster: LiveCluster) -> None:
+    cluster.write_ledger(TOPIC, messages(5))
+    with _command(cluster, "-n", "1") as process:
+        assert _line(process)
+        assert process.stdout is not None
+        process.stdout.close()
+        process.wait(timeout=60)
+        assert process.stderr is not None
+        assert (process.returncode, process.stderr.read()) == (141, b"")
+
+
+@pytest.mark.process
+def test_the_command_tells_what_it_cannot_do(cluster: LiveCluster, golden_url: str) -> None:
+    cluster.write_ledger(TOPIC, messages(5))
+    for options in (["--start", "2026-11-01"], ["--end", "2026-11-01"], ["--order", "partition"]):
+        assert b"is not an option of --follow" in run("head", "--follow", *options, cluster.url, TOPIC, code=2).stderr
+    assert b"is where --follow begins" in run("head", "--from", "latest", cluster.url, TOPIC, code=2).stderr
+    said = run("head", "--follow", golden_url, "public/golden/plain", code=2).stderr
+    assert b"only topics of a living cluster" in said
+
+
+def _command(cluster: LiveCluster, *options: str) -> "subprocess.Popen[bytes]":
+    command = [LEDGERFS, "head", "--follow", *options, cluster.url, TOPIC]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ))
+
+
+def _line(process: "subprocess.Popen[bytes]") -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().decode().strip()

@@ -1,0 +1,654 @@
+"""Nodes of a ZooKeeper: each that is asked for has its answer once, in order, whatever becomes of connections, sessions and processes."""
+
+import builtins
+import contextlib
+import datetime as dt
+import gc
+import pickle
+import re
+import signal
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledgerfs.errors import (
+    AccessDeniedError,
+    InvalidNameError,
+    InvalidOptionError,
+    LedgerfsError,
+    ObjectNotFoundError,
+    StoreError,
+    StoreTimeoutError,
+    StoreUnreachableError,
+    UnusableUrlError,
+    WrongBodyError,
+)
+from ledgerfs.storage.zookeeper.node import Node
+from ledgerfs.storage.zookeeper.nodes import Nodes
+from ledgerfs.storage.zookeeper.replies import children_at, many_results, node_at, one_result
+from ledgerfs.storage.zookeeper.requests import GET_CHILDREN, GET_DATA
+from tests.support.children import status_in_child
+from tests.support.zookeeper import CLOSE, GET_CHILDREN_2, MULTI_READ, ZooKeeperServer
+from tests.support.zookeeper import GET_DATA as DATA
+
+FEW = 200
+
+
+def fill(server: ZooKeeperServer, count: int = FEW) -> list[str]:
+    """Make nodes below /l, each with data of its own, and return their paths."""
+    paths = [f"/l/n{i:05d}" for i in range(count)]
+    for i, path in enumerate(paths):
+        server.set(path, data_of(i))
+    return paths
+
+
+def data_of(number: int) -> bytes:
+    return b"%d:" % number + b"x" * (number % 300)
+
+
+def data(results: Iterator[Node | LedgerfsError]) -> list[bytes]:
+    found = []
+    for one in results:
+        assert isinstance(one, Node), one
+        found.append(one.data)
+    return found
+
+
+@pytest.fixture
+def server() -> Iterator[ZooKeeperServer]:
+    with ZooKeeperServer() as made:
+        yield made
+        assert made.not_reads == []
+
+
+@pytest.fixture
+def failing_zookeeper(server: ZooKeeperServer) -> ZooKeeperServer:
+    """A server whose clients have to wait, or to come again."""
+    return server
+
+
+@pytest.fixture
+def nodes(server: ZooKeeperServer) -> Iterator[Nodes]:
+    made = Nodes(server.address, timeout_s=2)
+    yield made
+    made.close()
+
+
+def test_a_node_with_its_times_and_children(server: ZooKeeperServer, nodes: Nodes) -> None:
+    server.set("/a/b/c", b"")
+    server.set("/a/b", b"one", created_ms=1_700_000_000_123)
+    server.set("/a/b", b"two")
+    found = nodes.get("/a/b")
+    assert (found.path, found.data, found.created_ms, found.version, found.children) == (
+        *("/a/b", b"two", 1_700_000_000_123),
+        *(2, 1),
+    )
+    assert abs(found.changed_ms - time.time() * 1000) < 60_000
+
+
+def test_a_missing_node_is_named(server: ZooKeeperServer, nodes: Nodes) -> None:
+    with pytest.raises(ObjectNotFoundError, match=r"^/no: "):
+        nodes.get("/no")
+    with pytest.raises(ObjectNotFoundError, match=r"^/no: "):
+        nodes.children("/no")
+
+
+def test_a_node_of_others_is_named(server: ZooKeeperServer, nodes: Nodes) -> None:
+    server.set("/theirs", b"secret")
+    server.no_auth("/theirs")
+    with pytest.raises(AccessDeniedError, match=r"^/theirs: .*username"):
+        nodes.get("/theirs")
+    with pytest.raises(AccessDeniedError, match=r"^/theirs: .*username"):
+        nodes.children("/theirs")
+
+
+def test_many_in_order_with_errors_in_their_places(server: ZooKeeperServer, nodes: Nodes) -> None:
+    paths = fill(server)
+    server.no_auth(paths[70])
+    asked = [*paths[:100], "/no", *paths[100:], paths[0]]
+    found = list(nodes.get_many(asked))
+    assert [one.path if isinstance(one, Node) else one.key for one in found] == asked
+    assert {i for i, one in enumerate(found) if isinstance(one, LedgerfsError)} == {70, 100}
+    assert isinstance(found[70], AccessDeniedError)
+    assert isinstance(found[100], ObjectNotFoundError)
+
+
+def test_children_of_many(server: ZooKeeperServer, nodes: Nodes) -> None:
+    paths = fill(server)
+    found = list(nodes.children_many(["/l", "/", "/no", *paths]))
+    assert found[0] == sorted(path.removeprefix("/l/") for path in paths) == nodes.children("/l")
+    assert found[1] == ["l"]
+    assert isinstance(found[2], ObjectNotFoundError)
+    assert found[3:] == [[]] * len(paths)
+
+
+def test_names_of_any_letters(server: ZooKeeperServer, nodes: Nodes) -> None:
+    server.set("/größe/数 %2F", "✓".encode())
+    assert nodes.children("/größe") == ["数 %2F"]
+    assert nodes.get("/größe/数 %2F").data == "✓".encode()
+
+
+def test_ten_thousand_nodes_with_few_packets(server: ZooKeeperServer, nodes: Nodes) -> None:
+    paths = fill(server, 10_000)
+    assert data(nodes.get_many(paths)) == [data_of(i) for i in range(10_000)]
+    assert server.requests[MULTI_READ] < 700
+    assert server.requests[DATA] == 0
+    assert set(server.asked.values()) == {1}
+
+
+def test_nothing_is_asked_twice_by_a_session_that_begins(server: ZooKeeperServer) -> None:
+    paths = fill(server, 20)
+    for _ in range(20):
+        nodes = Nodes(server.address, timeout_s=2)
+        assert len(data(nodes.get_many(paths))) == 20
+        nodes.close()
+    assert (server.requests[MULTI_READ], server.requests[DATA]) == (60, 0)
+
+
+def test_large_nodes_come_with_few_in_a_packet(server: ZooKeeperServer, nodes: Nodes) -> None:
+    for i in range(60):
+        server.set(f"/big/{i}", bytes([i]) * 1_000_000)
+    found = data(nodes.get_many(f"/big/{i}" for i in range(60)))
+    assert all(one == bytes([i]) * 1_000_000 for i, one in enumerate(found))
+    # Eight packets of eight are under way before the first answer; 2 MiB have one or two of these nodes.
+    assert server.requests[MULTI_READ] + server.requests[DATA] >= 8
+    small = fill(server, 1000)
+    assert data(nodes.get_many(small)) == [data_of(i) for i in range(1000)]
+
+
+def test_paths_are_taken_a_little_ahead(server: ZooKeeperServer, nodes: Nodes) -> None:
+    paths = fill(server, 1000)
+    taken: list[str] = []
+    results = nodes.get_many(taken.append(path) or path for path in paths)
+    assert taken == []
+    next(results)
+    assert len(taken) <= 64
+    results.close()
+    assert nodes.get(paths[-1]).data == data_of(999)
+
+
+def test_a_server_that_knows_no_packets_of_several(server: ZooKeeperServer, nodes: Nodes) -> None:
+    server.knows_multi_read = False
+    paths = fill(server)
+    assert data(nodes.get_many([*paths, *paths])) == [data_of(i) for i in range(FEW)] * 2
+    asked = server.requests[MULTI_READ]
+    assert data(nodes.get_many(paths)) == [data_of(i) for i in range(FEW)]
+    assert server.requests[MULTI_READ] == asked
+
+
+def test_a_folder_is_below_all_paths(server: ZooKeeperServer) -> None:
+    paths = fill(server)
+    nodes = Nodes(f"{server.address}/l", timeout_s=2)
+    below = [path.removeprefix("/l") for path in paths]
+    assert [one.path for one in nodes.get_many(below) if isinstance(one, Node)] == below
+    assert len(nodes.children("/")) == FEW
+    with pytest.raises(ObjectNotFoundError, match=r"^/l: "):
+        nodes.get("/l")
+    nodes.close()
+
+
+@pytest.mark.parametrize("answers", [0, 1, 3, 9])
+@pytest.mark.parametrize("knows_multi_read", [True, False])
+def test_a_connection_that_breaks_in_the_middle(
+    failing_zookeeper: ZooKeeperServer, nodes: Nodes, answers: int, knows_multi_read: bool
+) -> None:
+    server = failing_zookeeper
+    server.knows_multi_read = knows_multi_read
+    paths = fill(server, 600)
+    results = nodes.get_many(paths)
+    found = [next(results)]
+    server.drop_after = answers
+    found += results
+    assert data(iter(found)) == [data_of(i) for i in range(600)]
+    assert server.connections_made > 1
+
+
+def test_a_session_that_expires_in_the_middle(failing_zookeeper: ZooKeeperServer, nodes: Nodes) -> None:
+    paths = fill(failing_zookeeper)
+    results = nodes.get_many(paths)
+    found = [next(results)]
+    failing_zookeeper.expire_sessions()
+    found += results
+    assert data(iter(found)) == [data_of(i) for i in range(FEW)]
+
+
+def test_a_server_that_goes_for_a_while(failing_zookeeper: ZooKeeperServer, nodes: Nodes) -> None:
+    paths = fill(failing_zookeeper)
+    results = nodes.get_many(paths)
+    found = [next(results)]
+    failing_zookeeper.refuse()
+    back = threading.Timer(1, failing_zookeeper.listen)
+    back.start()
+    found += results
+    back.join()
+    assert data(iter(found)) == [data_of(i) for i in range(FEW)]
+
+
+def test_a_packet_that_breaks_connections_is_asked_for_singly(failing_zookeeper: ZooKeeperServer, nodes: Nodes) -> None:
+    server = failing_zookeeper
+    paths = fill(server, 40)
+
+    def broken(_: bytes) -> bytes:
+        raise ConnectionError
+
+    server.instead[MULTI_READ] = broken
+    assert data(nodes.get_many(paths)) == [data_of(i) for i in range(40)]
+    asked = server.requests[MULTI_READ]
+    assert data(nodes.get_many(paths)) == [data_of(i) for i in range(40)]
+    assert server.requests[MULTI_READ] == asked
+
+
+def test_nobody_listens(failing_zookeeper: ZooKeeperServer) -> None:
+    failing_zookeeper.refuse()
+    nodes = Nodes(f"{failing_zookeeper.address},localhost:1", timeout_s=0.5)
+    for ask in (lambda: nodes.get("/x"), lambda: list(nodes.get_many(["/x", "/y"])), lambda: nodes.children("/x")):
+        began = time.monotonic()
+        with pytest.raises(StoreUnreachableError, match=rf"^/x: .*{failing_zookeeper.address},localhost:1.*refused"):
+            ask()
+        assert time.monotonic() - began < 2
+    failing_zookeeper.listen()
+    failing_zookeeper.set("/x", b"back")
+    assert nodes.get("/x").data == b"back"
+    nodes.close()
+
+
+def test_a_server_that_never_answers(failing_zookeeper: ZooKeeperServer) -> None:
+    failing_zookeeper.hangs = True
+    nodes = Nodes(failing_zookeeper.address, timeout_s=0.5)
+    began = time.monotonic()
+    with pytest.raises(StoreUnreachableError, match=re.escape(failing_zookeeper.address)):
+        nodes.get("/")
+    assert time.monotonic() - began < 2
+    nodes.close()
+
+
+def test_a_server_that_falls_silent(failing_zookeeper: ZooKeeperServer) -> None:
+    paths = fill(failing_zookeeper)
+    nodes = Nodes(failing_zookeeper.address, timeout_s=1)
+    results = nodes.get_many(paths)
+    next(results)
+    failing_zookeeper.hangs = True
+    began = time.monotonic()
+    with pytest.raises(StoreTimeoutError, match=re.escape(failing_zookeeper.address)):
+        list(results)
+    assert time.monotonic() - began < 4
+    failing_zookeeper.hangs = False
+    assert nodes.get(paths[0]).data == data_of(0)
+    nodes.close()
+
+
+def test_one_server_of_three_is_enough(failing_zookeeper: ZooKeeperServer) -> None:
+    failing_zookeeper.set("/x", b"here")
+    with ZooKeeperServer() as silent, ZooKeeperServer() as away:
+        silent.hangs = True
+        away.refuse()
+        nodes = Nodes(f"{silent.address},{away.address},{failing_zookeeper.address}", timeout_s=2)
+        for _ in range(3):
+            assert nodes.get("/x").data == b"here"
+            nodes.close()
+
+
+LIES: dict[str, Callable[[bytes], bytes]] = {
+    "nothing like a packet": lambda body: b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    "two gigabytes": lambda body: struct.pack("!i", (1 << 31) - 1) + body,
+    "a negative length": lambda body: struct.pack("!i", -5) + body,
+    "an empty packet": lambda body: struct.pack("!i", 0),
+    "another request's answer": lambda body: struct.pack("!ii", len(body), 77) + body[4:],
+    "an unknown error": lambda body: struct.pack("!i", 16) + body[:12] + struct.pack("!i", -9999),
+    "a long value": lambda body: struct.pack("!i", len(body)) + body[:16] + struct.pack("!i", 1 << 30) + body[20:],
+    "a value of a negative length": lambda body: struct.pack("!i", len(body)) + body[:16] + b"\xff\0\0\0" + body[20:],
+    "half of it": lambda body: struct.pack("!i", len(body) // 2) + body[: len(body) // 2],
+    "more than it": lambda body: struct.pack("!i", len(body) + 3) + body + b"abc",
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_server_that_lies_to_a_request_for_one(failing_zookeeper: ZooKeeperServer, lie: str) -> None:
+    fill(failing_zookeeper)
+    failing_zookeeper.instead = dict.fromkeys((DATA, GET_CHILDREN), LIES[lie])
+    nodes = Nodes(failing_zookeeper.address, timeout_s=0.5)
+    for ask in (lambda: nodes.get("/l"), lambda: nodes.children("/l")):
+        began = time.monotonic()
+        with pytest.raises(StoreError, match=r"^/l: ") as raised:
+            ask()
+        assert isinstance(raised.value, StoreUnreachableError | WrongBodyError)
+        assert time.monotonic() - began < 3
+    failing_zookeeper.instead = {}
+    assert nodes.get("/l/n00003").data == data_of(3)
+    nodes.close()
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_server_that_lies_to_a_request_for_many(failing_zookeeper: ZooKeeperServer, lie: str) -> None:
+    """The nodes are asked for singly then; nothing of the lie is believed."""
+    paths = fill(failing_zookeeper, 30)
+    failing_zookeeper.instead[MULTI_READ] = LIES[lie]
+    nodes = Nodes(failing_zookeeper.address, timeout_s=2)
+    assert data(nodes.get_many(paths)) == [data_of(i) for i in range(30)]
+    nodes.close()
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_server_that_lies_to_everybody(failing_zookeeper: ZooKeeperServer, lie: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.recv(100)
+                    connection.sendall(LIES[lie](b"\0" * 40))
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        nodes = Nodes(address, timeout_s=0.5)
+        began = time.monotonic()
+        with pytest.raises(StoreUnreachableError, match=re.escape(address)):
+            nodes.get("/l")
+        assert time.monotonic() - began < 3
+        nodes.close()
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join(5)
+
+
+def test_a_bound_on_nodes_a_second(server: ZooKeeperServer) -> None:
+    paths = fill(server, 120)
+    nodes = Nodes(server.address, timeout_s=2, most_per_second=200)
+    nodes.get("/l")
+    began = time.monotonic()
+    assert data(nodes.get_many(paths)) == [data_of(i) for i in range(120)]
+    assert 0.4 < time.monotonic() - began < 3
+    nodes.close()
+
+
+def test_threads_share_a_session(server: ZooKeeperServer, nodes: Nodes) -> None:
+    paths = fill(server, 400)
+
+    def read(start: int) -> list[bytes]:
+        return data(nodes.get_many(paths[start:] + paths[:start]))
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(read, range(0, 400, 50)))
+    whole = [data_of(i) for i in range(400)]
+    assert found == [whole[start:] + whole[:start] for start in range(0, 400, 50)]
+    assert server.connections_made == 1
+
+
+def test_a_fork_in_the_middle(server: ZooKeeperServer, nodes: Nodes) -> None:
+    paths = fill(server, 600)
+    whole = [data_of(i) for i in range(600)]
+    results = nodes.get_many(paths)
+    first = data(iter([next(results)]))
+
+    def child() -> None:
+        assert first + data(results) == whole
+        assert data(nodes.get_many(paths)) == whole
+        nodes.close()
+
+    assert status_in_child(child) == 0
+    assert first + data(results) == whole
+    assert nodes.get(paths[7]).data == data_of(7)
+    # The child's session is its own, and its end is not that of the parent's.
+    assert server.connections_made == 2
+
+
+def test_a_child_that_reads_nothing_leaves_the_session_alone(server: ZooKeeperServer) -> None:
+    paths = fill(server)
+    holder = [Nodes(server.address, timeout_s=2)]
+    holder[0].get(paths[0])
+
+    def child() -> None:
+        holder.clear()
+        gc.collect()
+
+    assert status_in_child(child) == 0
+    assert holder[0].get(paths[1]).data == data_of(1)
+    assert (server.connections_made, server.requests[CLOSE]) == (1, 0)
+    holder[0].close()
+
+
+def test_nodes_in_a_pickle_open_a_session_of_their_own(server: ZooKeeperServer, nodes: Nodes) -> None:
+    paths = fill(server)
+    assert nodes.get(paths[0]).data == data_of(0)
+    copy = pickle.loads(pickle.dumps(nodes))
+    assert data(copy.get_many(paths)) == [data_of(i) for i in range(FEW)]
+    copy.close()
+    assert nodes.get(paths[0]).data == data_of(0)
+    assert server.connections_made == 2
+
+
+def test_a_login_is_sent_and_never_shown(
+    server: ZooKeeperServer, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(1)
+    server.set("/x", b"")
+    nodes = Nodes(server.address, timeout_s=2, username="reader", password="s3cr3t")
+    copy = pickle.loads(pickle.dumps(nodes))
+    for one in (nodes, copy):
+        one.get("/x")
+        assert "s3cr3t" not in f"{one!r} {one} {one._settings!r} {one._asker!r}"
+        one.close()
+    assert server.logins == [("digest", b"reader:s3cr3t")] * 2
+    server.refuse()
+    nodes = Nodes(server.address, timeout_s=0.3, username="reader", password="s3cr3t")
+    with pytest.raises(StoreUnreachableError) as raised:
+        nodes.get("/x")
+    assert "s3cr3t" not in str(raised.value) + caplog.text
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_session_ends_with_the_last_use(server: ZooKeeperServer) -> None:
+    nodes = Nodes(server.address, timeout_s=2)
+    nodes.get("/")
+    del nodes
+    gc.collect()
+    end = time.monotonic() + 10
+    while not server.requests[CLOSE] and time.monotonic() < end:
+        time.sleep(0.02)
+    assert server.requests[CLOSE] == 1
+
+
+def test_closed_nodes_open_again(server: ZooKeeperServer, nodes: Nodes) -> None:
+    nodes.close()
+    nodes.get("/")
+    nodes.close()
+    nodes.close()
+    assert server.requests[CLOSE] == 1
+    assert nodes.get("/").path == "/"
+
+
+def test_no_file_or_thread_is_left(server: ZooKeeperServer) -> None:
+    nodes = Nodes(server.address, timeout_s=2)
+    nodes.get("/")
+    nodes.close()
+    before = open_files()
+    for _ in range(5):
+        nodes.get("/")
+        nodes.close()
+    end = time.monotonic() + 5
+    while open_files() > before and time.monotonic() < end:
+        time.sleep(0.02)
+    assert open_files() <= before
+    assert not kazoo_threads()
+    nodes.get("/")
+    assert len(kazoo_threads()) == 3
+    nodes.close()
+
+
+def open_files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def kazoo_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if "(run)" in thread.name or "zookeeper" in thread.name]
+
+
+def test_ctrl_c_ends_the_wait(failing_zookeeper: ZooKeeperServer) -> None:
+    failing_zookeeper.hangs = True
+    nodes = Nodes(failing_zookeeper.address, timeout_s=20)
+    timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        nodes.get("/")
+    assert time.monotonic() - began < 3
+    timer.join()
+    nodes.close()
+
+
+@pytest.mark.parametrize("path", ["", "l", "relative/path", "/\udcff", "/" + "x" * 300_000])
+def test_what_is_no_path(server: ZooKeeperServer, nodes: Nodes, path: str) -> None:
+    with pytest.raises(InvalidNameError):
+        nodes.get(path)
+    with pytest.raises(InvalidNameError):
+        list(nodes.get_many(["/", path]))
+    assert nodes.get("/").path == "/"
+
+
+@pytest.mark.parametrize("servers", ["", "/folder", "host:port", "host:1,:2", "user:secret@host:2181"])
+def test_what_names_no_servers(servers: str) -> None:
+    with pytest.raises(UnusableUrlError) as raised:
+        Nodes(servers)
+    assert "secret" not in str(raised.value)
+
+
+def test_options_that_cannot_be() -> None:
+    for options in ({"timeout_s": 0}, {"most_per_second": -1}, {"timeout_s": float("nan")}, {"username": "a:b"}):
+        with pytest.raises(InvalidOptionError):
+            Nodes("localhost:1", **options)
+
+
+def test_kazoo_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = builtins.__import__
+
+    def without_kazoo(name: str, *others: object) -> object:
+        if name.startswith(("kazoo", "ledgerfs.storage.zookeeper.asking")):
+            raise ModuleNotFoundError("No module named 'kazoo'", name="kazoo")
+        return plain(name, *others)
+
+    monkeypatch.setattr(builtins, "__import__", without_kazoo)
+    with pytest.raises(UnusableUrlError, match=r"pip install 'ledgerfs\[cluster\]'"):
+        Nodes("localhost:2181")
+
+
+@given(st.binary(max_size=300), st.integers(0, 20))
+def test_replies_of_any_bytes_are_read_or_refused(packet: bytes, at: int) -> None:
+    for parse, opcode in ((node_at, GET_DATA), (children_at, GET_CHILDREN)):
+        with contextlib.suppress(WrongBodyError):
+            one_result(packet, at, "/p", parse)
+        with contextlib.suppress(WrongBodyError):
+            assert len(many_results(packet, at, opcode, ["/p", "/q"], parse)) == 2
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A key and a certificate of it for localhost, in one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = dt.datetime.now(dt.UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    path = tmp_path_factory.mktemp("tls") / "server.pem"
+    path.write_bytes(private + made.public_bytes(pem))
+    return path
+
+
+@pytest.fixture
+def secure_server(certificate: Path) -> Iterator[ZooKeeperServer]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    with ZooKeeperServer(tls=context) as made:
+        yield made
+
+
+def test_over_tls(secure_server: ZooKeeperServer, certificate: Path) -> None:
+    paths = fill(secure_server)
+    port = secure_server.address.partition(":")[2]
+    nodes = Nodes(f"localhost:{port}", timeout_s=2, use_ssl=True, ca=str(certificate))
+    assert data(nodes.get_many(paths)) == [data_of(i) for i in range(FEW)]
+    nodes.close()
+
+
+def test_answers_that_tls_decrypts_together_are_all_read_at_once(
+    secure_server: ZooKeeperServer, certificate: Path
+) -> None:
+    paths = fill(secure_server, 3)
+    held: list[bytes] = []
+
+    def together(body: bytes) -> bytes:
+        held.append(struct.pack("!i", len(body)) + body)
+        return b"".join(held) if len(held) == 3 else b""
+
+    secure_server.instead[DATA] = together
+    port = secure_server.address.partition(":")[2]
+    nodes = Nodes(f"localhost:{port}", timeout_s=8, use_ssl=True, ca=str(certificate))
+    nodes._asker.session().reads_many = False
+    began = time.monotonic()
+    assert data(nodes.get_many(paths)) == [data_of(i) for i in range(3)]
+    assert time.monotonic() - began < 1
+    nodes.close()
+
+
+def test_a_certificate_of_nobody_known_is_refused(
+    failing_zookeeper: ZooKeeperServer, secure_server: ZooKeeperServer
+) -> None:
+    port = secure_server.address.partition(":")[2]
+    nodes = Nodes(f"localhost:{port}", timeout_s=1, use_ssl=True)
+    with pytest.raises(StoreUnreachableError, match=r"(?i)certificate"):
+        nodes.get("/")
+    nodes.close()
+
+
+def test_a_certificate_of_another_host_is_refused(
+    failing_zookeeper: ZooKeeperServer, secure_server: ZooKeeperServer, certificate: Path
+) -> None:
+    nodes = Nodes(secure_server.address, timeout_s=1, use_ssl=True, ca=str(certificate))
+    with pytest.raises(StoreUnreachableError, match=r"(?i)certificate"):
+        nodes.get("/")
+    nodes.close()
+    nodes = Nodes(secure_server.address, timeout_s=1, use_ssl=True, ca=str(certificate), check_hostname=False)
+    assert nodes.get("/").path == "/"
+    nodes.close()
+
+
+def test_the_server_of_tests_tells_writes_and_watches() -> None:
+    """What `ZooKeeperServer.not_reads` would show, were there any."""
+    from kazoo.client import KazooClient
+    from kazoo.exceptions import KazooException
+
+    with ZooKeeperServer() as server:
+        server.set("/x", b"")
+        client = KazooClient(server.address)
+        client.start()
+        client.get("/x", watch=print)
+        client.get_children("/x", include_data=True)
+        with pytest.raises(KazooException):
+            client.create("/y", b"")
+        client.stop()
+        client.close()
+        assert server.not_reads == [(DATA, "/x"), (1, "")]
+        assert server.requests[GET_CHILDREN_2] == 1
