@@ -29,7 +29,7 @@ from interop.s3_server import S3Server
 from interop.waiting import wait_until
 
 _BOOKIES = 3
-_SETTINGS = {
+_SETTINGS: dict[str, dict[str, object]] = {
     "broker": {
         # Entries are striped over all bookies, two copies of each; ledgers are short, and all of this is over soon.
         "managedLedgerDefaultEnsembleSize": 3,
