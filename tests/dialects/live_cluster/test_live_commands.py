@@ -106,7 +106,10 @@ def test_verify_names_what_is_lost_and_what_only_one_place_has(cluster: LiveClus
     assert ("lost-ledger", lost) in [(one.kind, one.ledger_id) for one in report.findings]
     cluster.delete_from_bookkeeper(ledgers[1])
     report = verify(opened(cluster))
-    assert [(one.kind, one.ledger_id) for one in report.findings] == [("lost-ledger", lost), ("lost-ledger", ledgers[1])]
+    assert [(one.kind, one.ledger_id) for one in report.findings] == [
+        ("lost-ledger", lost),
+        ("lost-ledger", ledgers[1]),
+    ]
 
 
 def test_an_export_goes_on_where_it_was(cluster: LiveCluster, ledgers: list[int], tmp_path: Path) -> None:
