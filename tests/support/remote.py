@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 class RemoteFolder:
     """`RawStore` whose reads are done at once, or wait until they are told to be done."""
 
+    cluster = None
+
     is_remote = True
 
     def __init__(self, folder: Path | str, *, at_once: bool = True) -> None:
