@@ -72,7 +72,8 @@ def _is_covered(node: LedgerNode, told: dict[str, Told]) -> bool:
 def _acknowledged(pool: BookiePool, node: LedgerNode, end: LedgerEnd, traffic: Traffic) -> LedgerEnd | LedgerfsError:
     """Return the end behind all entries after the confirmed ones, without a gap, that enough bookies have.
 
-    An entry that silent bookies may have is an error: without it the ledger would be shorter than it was a moment ago.
+    Bookies that are silent count as having what another one has. An entry that only silent ones may have is an error: without it the
+    ledger would be shorter than it was a moment ago.
     """
     while end.last_entry < end.newest:
         entries = range(end.last_entry + 1, min(end.newest, end.last_entry + _TOGETHER) + 1)
@@ -83,7 +84,8 @@ def _acknowledged(pool: BookiePool, node: LedgerNode, end: LedgerEnd, traffic: T
             there = sum(one.is_there for one in copies)
             if there + sum(not one.is_answer for one in copies) < node.ack_quorum:
                 return end
-            if there < node.ack_quorum:
+            # One copy is enough where others may be on bookies that are away: a recovery would keep the entry, too.
+            if not there:
                 bookies = zip(node.bookies_of(entry), copies, strict=True)
                 refusals = [Refusal(bookie, one.code) for bookie, one in bookies if not one.is_answer]
                 return refusal_error(node.ledger_id, f"entry {entry}, behind the confirmed ones", refusals)
