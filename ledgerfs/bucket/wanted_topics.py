@@ -92,11 +92,15 @@ def named_topic(catalog: Catalog, name: str) -> NamedTopic:
     except InvalidNameError:
         spellings = [name]
     for spelling in spellings:
-        if catalog.has(spelling):
+        if catalog.has(spelling) and not catalog.is_without_entries(spelling):
             return NamedTopic(spelling)
     for spelling in spellings:
         if any(catalog.has(name) for name in partitions_of(catalog, spelling)):
             return NamedTopic(spelling, is_partitioned=True)
+    # A living cluster may have an empty topic of a partitioned one's name: there is nothing that would be hidden by its partitions.
+    for spelling in spellings:
+        if catalog.has(spelling):
+            return NamedTopic(spelling)
     managed_ledger = managed_ledger_of(name)
     near = [topic_of(one) for one in nearest_names(managed_ledger, catalog.managed_ledgers)]
     *others, last = near or [""]

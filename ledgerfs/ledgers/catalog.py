@@ -205,6 +205,10 @@ class Catalog:
         is_there[list(self._without_entries())] = True
         return [self.names[row] for row in np.flatnonzero(is_there).tolist()]
 
+    def is_without_entries(self, managed_ledger: str | None) -> bool:
+        """Whether a name is that of a topic which has no entry yet, or any more."""
+        return self.row_of(managed_ledger) in self._without_entries()
+
     def _without_entries(self) -> frozenset[int]:
         """Return the rows of names that are topics without an entry."""
         return frozenset[int]().union(*(one.topics for one in self.remains.values()))

@@ -65,6 +65,7 @@ class FollowedTopic:
 
     __slots__ = (
         "_active",
+        "_broken",
         "_decoder",
         "_failing_since",
         "_has_come",
@@ -92,6 +93,7 @@ class FollowedTopic:
         self._decoder.chunks.earlier = _ChunksBefore(look.ledgers, start, self._decoder, patience_s)
         self._active: Iterator[pa.RecordBatch] | None = None
         self._failing_since: float | None = None
+        self._broken: StoreUnreachableError | None = None
         self._stale = 0
         self._has_come = False
         self._waits_for: Undecided | None = None
@@ -111,6 +113,8 @@ class FollowedTopic:
         before they were read (unless damage is skipped), `ObjectNotFoundError` and `StaleObjectError` for a topic that was deleted, and the
         errors of reading.
         """
+        if self._broken is not None:
+            raise self._broken
         if self._active is None:
             if self.is_ended or time.monotonic() < self.due_s:
                 return None
@@ -119,6 +123,8 @@ class FollowedTopic:
             batch = next(self._active, None)
         except StoreUnreachableError as error:
             self._active = None
+            if self._broken is not None:
+                raise
             self.bear(error)
             return None
         self._failing_since = None
@@ -190,7 +196,12 @@ class FollowedTopic:
             ledger_id = look.ledgers[place.number].ref.ledger_id
             undecided = self._cut(walked, look)
             for portion in decoder.portions(entries, keep):
-                table = decoder.decode(batch, ledger_id, entries, portion)
+                try:
+                    table = decoder.decode(batch, ledger_id, entries, portion)
+                except StoreUnreachableError as error:
+                    # Rows of this batch were handed out, and parts of messages taken: begun anew, they would come twice.
+                    self._broken = error
+                    raise
                 if table.num_rows:
                     yield table
             self._waits_for = undecided

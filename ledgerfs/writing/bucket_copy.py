@@ -272,6 +272,13 @@ class _Copy:
         """Return the uuid that a copy keeps; a ledger that a living cluster has not offloaded has none."""
         return None if self.source.raw_store.cluster is not None and ref.uuid == NO_UUID else ref.uuid
 
+    def _created_ms(self, ref: LedgerRef) -> int | None:
+        """Return when a ledger was made: a listing of a living cluster does not tell, and another cluster may have one of this name and size."""
+        if ref.created_ms is not None or self.source.raw_store.cluster is None:
+            return ref.created_ms
+        metadata = self.source.reader(ref).metadata()
+        return None if metadata is None else metadata.created_ms
+
     def _require_agreed(self, ref: LedgerRef) -> None:
         """Raise `CorruptLedgerError` for a ledger whose copies contradict each other: the copy would hide that."""
         if (ref.managed_ledger, ref.ledger_id) in self.contradicted:
@@ -285,6 +292,7 @@ class _Copy:
 
     def _claim(self, ref: LedgerRef, ledger_id: int, uuid: str | None) -> Claim:
         """Return the claim for the target; copies that an earlier run brought from the same bucket are no rivals."""
+        created_ms = self._created_ms(ref)
         twins = frozenset(one.ledger_id for one in self.same_messages.others_of(ref))
         may_hide = ref.managed_ledger is not None and bool(partitions_of(self.catalog, ref.managed_ledger))
         if self.options.first_ledger_id is not None:
@@ -296,7 +304,7 @@ class _Copy:
                 ref.managed_ledger,
                 ledger_id,
                 IfExists.FAIL,
-                created_ms=ref.created_ms,
+                created_ms=created_ms,
                 origin=ref.root,
                 may_hide=may_hide,
             )
@@ -310,7 +318,7 @@ class _Copy:
             is_kept=True,
             last_entry=ref.last_entry,
             length=ref.length,
-            created_ms=ref.created_ms,
+            created_ms=created_ms,
             friends=friends,
             origin=ref.root,
             twins=twins,

@@ -87,7 +87,10 @@ def _ref(store: BucketStore, key: LedgerKey) -> LedgerRef:
     """Return the row that a listing of these two objects alone gives."""
     (dialect,) = open_dialects(store, "pulsar_blob")
     listing = dialect.begin_listing()
-    listing.take([store.head(name).stat for name in (key.data_key, key.index_key)])
+    try:
+        listing.take([store.head(name).stat for name in (key.data_key, key.index_key)])
+    except ObjectNotFoundError as error:
+        raise ObjectNotFoundError("there is no such object", key=f"{store.url}/{error.key}") from error
     names, places = Names(), Names()
     places.row_of("")
     found = dialect.load(listing, None, names, places, None)

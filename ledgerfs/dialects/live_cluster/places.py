@@ -87,12 +87,13 @@ class Attempts:
         if told:
             return told[0]
         is_offloaded = self.info is not None and self.info.is_offloaded
-        where = (
-            "the objects of its offload are gone, and so is BookKeeper's copy"
-            if is_offloaded
-            else ("is neither in BookKeeper nor offloaded")
-        )
-        lost = f"the topic lists this ledger, {'but ' if is_offloaded else 'which '}{where}: its entries are lost"
+        lost = "the topic lists this ledger, which is neither in BookKeeper nor offloaded: its entries are lost"
+        if is_offloaded:
+            asked = self.failed[BUCKET].key if BUCKET in self.failed else None
+            lost = (
+                f"the topic lists this ledger, but BookKeeper's copy is gone, and there is no object {asked}: its entries are lost, "
+                "unless the bucket is at another place by now (bucket_urls)"
+            )
         made = NotFoundError(lost, key=key)
         made.__cause__ = errors[0]
         return made

@@ -12,7 +12,7 @@ from ledgerfs.upkeep.verification.verify import verify
 from ledgerfs.writing.copy_ledgers import copy_ledgers
 from tests.support.commands import output, run
 from tests.support.live_clusters import CLOSED, TOPIC, LiveCluster, messages
-from tests.support.live_reads import entries_of, only_reading, opened
+from tests.support.live_reads import entries_of, only_reading, opened, values_of
 from tests.support.mounts import mounted
 
 
@@ -219,3 +219,26 @@ def test_logs_of_transactions_are_no_topics(cluster: LiveCluster) -> None:
     assert "2 logs of transactions" in repr(bucket.catalog)
     assert b"also 2 logs of transactions, which are no topics" in run("topics", cluster.url).stderr
     run("verify", cluster.url)
+
+
+def test_a_copy_of_another_cluster_is_not_there_already(tmp_path: Path) -> None:
+    """Two clusters may have ledgers of one topic, id and size, such as one that was made anew: the times of their nodes tell them apart."""
+    target = str(tmp_path / "backup")
+    for number, name in enumerate("ab"):
+        with LiveCluster(tmp_path / name) as cluster:
+            for ledger in range(2):
+                made = 1_700_000_000_000 + number * 10**10 + ledger * 1000
+                cluster.write_ledger(TOPIC, messages(5, name), created_ms=made, closed_ms=made + 500)
+            cluster.terminate(TOPIC)
+            run("offload", cluster.url, target, code=number)
+            if not number:
+                assert b"there already: 2" in run("offload", cluster.url, target).stdout
+    assert {value[:1] for *_, value in values_of(open_bucket(target))} == {b"a"}
+
+
+def test_an_empty_topic_hides_no_partitions(cluster: LiveCluster) -> None:
+    for number in range(2):
+        cluster.write_ledger(f"public/default/parts-partition-{number}", messages(5), state=CLOSED)
+    cluster.write_ledger("public/default/parts", ())
+    topic = open_bucket(cluster.url).topic("public/default/parts")
+    assert (topic.is_partitioned, topic.count()) == (True, 10)

@@ -161,7 +161,7 @@ def test_complete_without_objects(cluster: LiveCluster, ledgers: list[int], read
     cluster.offload(TOPIC, ledgers[0], objects=())
     assert entries_of(opened(cluster, read_from=read_from)) == expected_of(cluster)
     cluster.delete_from_bookkeeper(ledgers[0])
-    with pytest.raises(NotFoundError, match="the objects of its offload are gone, and so is BookKeeper's copy"):
+    with pytest.raises(NotFoundError, match="BookKeeper's copy is gone, and there is no object file:"):
         entries_of(opened(cluster, read_from=read_from))
 
 
