@@ -273,7 +273,7 @@ class _Copy:
         return None if self.source.raw_store.cluster is not None and ref.uuid == NO_UUID else ref.uuid
 
     def _created_ms(self, ref: LedgerRef) -> int | None:
-        """Return when a ledger was made: a listing of a living cluster does not tell, and another cluster may have one of this name and size."""
+        """Return when a ledger was made, which a living cluster's listing does not tell: others may have one of its topic, id and size."""
         if ref.created_ms is not None or self.source.raw_store.cluster is None:
             return ref.created_ms
         metadata = self.source.reader(ref).metadata()

@@ -35,7 +35,7 @@ from ledgerfs.dialects.pulsar_blob.remains import remains_of
 from ledgerfs.errors import InvalidOptionError, NotFoundError
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.dialects_known import NAMES
+from ledgerfs.ledgers.dialects_known import OF_BUCKETS
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.storage.objects import ObjectStat
 from ledgerfs.storage.store_identity import identity_of
@@ -46,7 +46,7 @@ from tests.support.s3 import FaultProxy, S3Server
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 HOUR = 3600.0
-ALL = range(len(NAMES))
+ALL = range(len(OF_BUCKETS))
 
 
 class WatchedStore:

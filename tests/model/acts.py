@@ -5,7 +5,7 @@ from typing import Protocol
 
 from hypothesis import strategies as st
 
-from ledgerfs.ledgers.dialects_known import NAMES as NAMES_OF_DIALECTS
+from ledgerfs.ledgers.dialects_known import OF_BUCKETS
 from ledgerfs.writing.write import IfExists
 from tests.model import reading, spark_jobs, writing
 from tests.model.brokers import HOUR
@@ -274,7 +274,7 @@ OFFLOADS = st.builds(Offload, numbers, st.sampled_from(["skip", "skip", "fail"])
 READS = st.builds(
     Read, numbers, _names, st.sampled_from(sorted(reading.READERS)), st.none() | places, st.none() | places
 )
-ONE_DIALECT = st.builds(ReadOneDialect, numbers, st.sampled_from(NAMES_OF_DIALECTS))
+ONE_DIALECT = st.builds(ReadOneDialect, numbers, st.sampled_from(OF_BUCKETS))
 EXPORTS = st.builds(
     Export,
     numbers,

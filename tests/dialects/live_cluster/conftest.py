@@ -26,9 +26,18 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bookies, though not ZooKeeper, are given up after a tenth of a second."""
+    """Bookies, though not ZooKeeper, are given up after less than a second."""
+    _give_up_after(0.4, monkeypatch)
 
+
+@pytest.fixture
+def steady(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same after a time in which one that is alive answers on a busy machine, too."""
+    _give_up_after(2, monkeypatch)
+
+
+def _give_up_after(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
     def pool(timeout_s: float, rate: float | None) -> BookiePool:
-        return shared_pool(0.1, rate)
+        return shared_pool(seconds, rate)
 
     monkeypatch.setattr("ledgerfs.dialects.live_cluster.access.shared_pool", pool)

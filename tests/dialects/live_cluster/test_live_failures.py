@@ -341,7 +341,7 @@ HOSTILE: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-@pytest.mark.usefixtures("hasty")
+@pytest.mark.usefixtures("steady")
 @pytest.mark.parametrize(
     ("shape", "digest"), [(WHOLE, DigestType.DUMMY), (STRIPED, DigestType.CRC32C)], ids=["whole", "striped"]
 )
