@@ -24,12 +24,12 @@ class LiveProducer:
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def send(self, messages: int) -> None:
-        """Send some more."""
-        for _ in range(messages):
-            number, self.sent = self.sent, self.sent + 1
-            self.producer.send_async(
-                b"%08d" % number + b"." * self.size, self._answered, partition_key=f"k{number % 7}"
-            )
+        """Send some more; what another thread sends meanwhile comes before or after all of them."""
+        with self._sending:
+            for number in range(self.sent, self.sent + messages):
+                value = b"%08d" % number + b"." * self.size
+                self.producer.send_async(value, self._answered, partition_key=f"k{number % 7}")
+            self.sent += messages
 
     @property
     def acknowledged(self) -> int:

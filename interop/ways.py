@@ -1,5 +1,6 @@
 """All ways in which ledgerfs reads topics: as a table, with Spark, through a mount, by commands; rows in the words of the Java reader."""
 
+import errno
 import json
 import os
 import subprocess
@@ -29,6 +30,7 @@ OPEN_END = {"open_end": "acknowledged"}
 
 _LEDGERFS = str(Path(sys.executable).with_name("ledgerfs"))
 _REFRESH_S = 1
+_ATTEMPTS = 20
 
 
 @dataclass
@@ -137,4 +139,15 @@ def _place(row: dict[str, Any]) -> tuple[int, int, int]:
 
 def _rows_of_files(files: Iterator[Path]) -> list[dict[str, Any]]:
     ordered = sorted(files, key=lambda file: int(file.name.partition(".")[0].rpartition("-")[2]))
-    return [as_java_says(row) for file in ordered for row in pq.read_table(file).to_pylist()]
+    return [as_java_says(row) for file in ordered for row in pq.read_table(pa.BufferReader(_bytes(file))).to_pylist()]
+
+
+def _bytes(file: Path) -> bytes:
+    """Return a file of one moment. That of an open ledger is another one at each refresh, and who has the old one open is told so."""
+    for _ in range(_ATTEMPTS):
+        try:
+            return file.read_bytes()
+        except OSError as error:
+            if error.errno != errno.ESTALE:
+                raise
+    raise TimeoutError(f"{file} is replaced each time it is read")
