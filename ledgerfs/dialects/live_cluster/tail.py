@@ -14,10 +14,11 @@ from ledgerfs.dialects.live_cluster.access import ClusterAccess
 from ledgerfs.dialects.live_cluster.bookies.asking import Asked, ask_each
 from ledgerfs.dialects.live_cluster.listed_ledgers import ListedLedgers
 from ledgerfs.dialects.live_cluster.reader import LiveReader
-from ledgerfs.dialects.live_cluster.topics import ListedTopic, path_of
+from ledgerfs.dialects.live_cluster.topics import ListedTopic
 from ledgerfs.errors import ObjectNotFoundError, StaleObjectError, StoreUnreachableError
 from ledgerfs.formats.bookkeeper.requests import NEWEST
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
+from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.ledgers.catalog_rows import is_sound, ref_of_row
 from ledgerfs.ledgers.dialect import Names
 from ledgerfs.ledgers.ledger_ref import LedgerRef
@@ -62,7 +63,7 @@ class TopicTail:
         self._access = access
         self._name = name
         self._node: Node | None = None
-        self._topic = ListedTopic(name, parse_managed_ledger_info(b"", key=path_of(name)), 0)
+        self._topic = ListedTopic(name, parse_managed_ledger_info(b"", key=managed_ledger_path(name)), 0)
         self._listed_s = self._looked_s = 0.0
         self._seen: dict[int, _Seen] = {}
 
@@ -80,7 +81,9 @@ class TopicTail:
             self._list()
             found = self._find(since)
         if found is None:
-            raise StoreUnreachableError("the topic lists a ledger that is not there", key=path_of(self._name))
+            raise StoreUnreachableError(
+                "the topic lists a ledger that is not there", key=managed_ledger_path(self._name)
+            )
         if not found.listed:
             if self._seen:
                 raise self._behind()
@@ -100,7 +103,7 @@ class TopicTail:
 
     def _list(self) -> None:
         """Ask for the list of ledgers."""
-        path = path_of(self._name)
+        path = managed_ledger_path(self._name)
         try:
             node = self._access.cluster.nodes.get(path)
         except ObjectNotFoundError as error:
@@ -170,4 +173,4 @@ class TopicTail:
 
     def _behind(self) -> StoreUnreachableError:
         reason = "the server of ZooKeeper knows less than another one did before: it is behind"
-        return StoreUnreachableError(reason, key=path_of(self._name))
+        return StoreUnreachableError(reason, key=managed_ledger_path(self._name))
