@@ -1,11 +1,22 @@
 """``ledgerfs cluster check``: what lies in a cluster without an owner, and what it has lost."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.cli.cluster.source import SCHEME, bookies_of, opened_cluster, say_not_known, source_argument
+from ledgerfs.cli.cluster.source import (
+    SCHEME,
+    bookies_of,
+    broker_defaults,
+    offload_options,
+    opened_cluster,
+    retention_options,
+    say_not_known,
+    source_argument,
+)
+from ledgerfs.cli.cluster.stuck_options import limits_of, stuck_options
 from ledgerfs.cli.cluster.tiers import opened_tiers, tier_options
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import json_option
@@ -35,6 +46,9 @@ if TYPE_CHECKING:
 @click.option(
     "--prometheus", type=LocalPath(), metavar="FILE", help="Write gauges for Prometheus's textfile collector to FILE."
 )
+@stuck_options
+@retention_options
+@offload_options
 @json_option
 @click.pass_context
 def check(
@@ -50,13 +64,14 @@ def check(
     pass_seconds: float,
     prometheus: Path | None,
     as_json: bool,
+    **policies: Any,  # noqa: ANN401  (the limits of what is stuck, and the brokers' defaults)
 ) -> None:
-    """Find ledgers and objects without an owner, and what is lost.
+    """Find ledgers and objects without an owner, what is lost, and what is stuck.
 
     CLUSTER is pulsar+zk://host:port,host:port[/chroot], or a file that `ledgerfs cluster dump` wrote. Found are ledgers that nothing names,
     or that are called deleted and are there; objects of --bucket that no list names; listed ledgers that are nowhere; offloads without
-    their objects, or with broken ones; ledgers on bookies that are not available. What is suspect is looked at twice, its owners read
-    anew: only what both looks show is named. Of a dump there is one look only.
+    their objects, or with broken ones; ledgers on bookies that are not available; topics, ledgers, subscriptions and offloads that are
+    stuck. What is suspect is looked at twice, its owners read anew: only what both looks show is named. Of a dump there is one look.
 
     Exit code 0: nothing is lost, whatever else is found; 1: loss, or damaged nodes.
 
@@ -71,7 +86,7 @@ def check(
     from ledgerfs.upkeep.doctor.check import Rules
 
     rules = Rules(round(grace * 1000), pass_seconds)
-    done = _checked(context, source, rules, (zk_rate, no_bookies), (buckets, bucket_options))
+    done = _with_stuck(_checked(context, source, rules, (zk_rate, no_bookies), (buckets, bucket_options)), policies)
     if prometheus is not None:
         from ledgerfs.cli.cluster.gauges import write_gauges
 
@@ -107,6 +122,22 @@ def _checked(
             return check_cluster(cluster, bookies_of(cluster, no_bookies=no_bookies), opened, rules, update)
         finally:
             cluster.nodes.close()
+
+
+def _with_stuck(done: "Check", policies: dict[str, Any]) -> "Check":
+    """Return a check with what is stuck by the same survey."""
+    from ledgerfs.clusters.findings import in_order
+    from ledgerfs.clusters.stuck import not_known, stuck
+
+    survey, limits = done.survey, limits_of(policies)
+    defaults = broker_defaults(
+        minutes=policies["broker_retention_minutes"],
+        megabytes=policies["broker_retention_megabytes"],
+        offload_bytes=policies["broker_offload_bytes"],
+        offload_seconds=policies["broker_offload_seconds"],
+    )
+    found = in_order([*done.findings, *stuck(survey, defaults, survey.read_ms, limits)])
+    return replace(done, findings=found, left_out=[*done.left_out, *not_known(survey, survey.read_ms, limits)])
 
 
 def _show_table(findings: "Sequence[Finding]") -> None:

@@ -17,7 +17,7 @@ Nothing is written to a cluster: no node is changed, no ledger is fenced, and no
 """
 
 _COMMANDS = (
-    LazyCommand("check", "ledgerfs.cli.cluster.check:check", "Find ledgers and objects without an owner, and what is lost."),
+    LazyCommand("check", "ledgerfs.cli.cluster.check:check", "Find ledgers and objects without an owner, what is lost, and what is stuck."),
     LazyCommand(
         "dump", "ledgerfs.cli.cluster.dump:dump", "Write what ZooKeeper has of ledgers, topics, subscriptions and policies to FILE."
     ),
