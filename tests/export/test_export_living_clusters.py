@@ -1,14 +1,17 @@
 """Exports of a topic that goes on: what one wrote stays, what came since is added, and what nobody can know any more is said."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from ledgerfs import export_topic
+from ledgerfs.bucket.partition_plan import plan_partitions
 from ledgerfs.export.export import ExportReport
 from ledgerfs.export.folder import RECORD_NAME, Unseen
+from ledgerfs.ledgers.row_dependencies import Basis
+from ledgerfs.spark.lake.state import LakeState, LedgerIds, Unit, Work, ledger_version, what_is_new
 from ledgerfs.tables.row_files import open_rows
 from tests.support.commands import run
 from tests.support.entries import frame, metadata
@@ -210,3 +213,58 @@ def test_a_record_without_these_notes_is_read(cluster: LiveCluster, tmp_path: Pa
         del one["is_last"]
     (out / RECORD_NAME).write_text(json.dumps(record))
     assert exported(cluster, out).kept == 1
+
+
+def lake_work(cluster: LiveCluster, done: Sequence[Unit] = ()) -> tuple[Work, list[tuple[int, ...]]]:
+    """Return what an export to a lake has to do, and the ledgers of each unit that it makes."""
+    catalog = opened(cluster).refresh()
+    wanted = catalog.ledgers["copy"] == 0
+    work = what_is_new(LedgerIds(catalog, wanted), wanted, done)
+    runs = [run for one in plan_partitions(catalog, work.wanted) for run in one.runs]
+    return work, [tuple(ref.ledger_id for ref in run.refs) for run in runs]
+
+
+def units_of(cluster: LiveCluster, made: Sequence[tuple[int, ...]], *sources: int) -> list[Unit]:
+    refs = {one.ref.ledger_id: one.ref for one in opened(cluster).topic(TOPIC).ledgers}
+    units = []
+    for ids in made:
+        last = refs[ids[-1]]
+        basis = Basis(min(sources), ids[-1], sources) if sources and last.is_open else Basis()
+        versions = tuple(ledger_version(refs[one]) for one in ids)
+        end = last.last_entry if last.is_open else -1
+        units.append(Unit(last.managed_ledger, ids, versions, basis, "", 0, (), open_until=end))
+    return list(LakeState.parse(LakeState({}, tuple(units)).to_json(), "").units)
+
+
+def test_a_lake_has_the_open_ledger_for_itself_so_that_its_growth_comes_though_others_are_gone(
+    cluster: LiveCluster,
+) -> None:
+    first, second = cluster.write_ledgers(TOPIC, [messages(5), messages(5)])
+    last = cluster.roll_over(TOPIC)
+    cluster.publish(TOPIC, messages(5))
+    work, made = lake_work(cluster)
+    assert made == [(first, second), (last,)]
+    units = units_of(cluster, made)
+    cluster.trim(TOPIC, first)
+    cluster.publish(TOPIC, messages(5))
+    work, made = lake_work(cluster, units)
+    assert (work.replaced, work.kept, work.grown, work.unseen, made) == ([units[1]], [units[0]], [], [], [(last,)])
+
+
+def test_a_lake_tells_of_growth_that_it_cannot_take_and_of_open_ledgers_that_are_gone(cluster: LiveCluster) -> None:
+    first = cluster.write_ledger(TOPIC, messages(5))
+    last = cluster.roll_over(TOPIC)
+    cluster.publish(TOPIC, messages(5))
+    _, made = lake_work(cluster)
+    units = units_of(cluster, made, first)
+    assert [one.open_until for one in units] == [-1, 3]
+    cluster.trim(TOPIC, first)
+    assert lake_work(cluster, units)[0].grown == []
+    cluster.publish(TOPIC, messages(5))
+    work, _ = lake_work(cluster, units)
+    assert (work.grown, work.unseen) == ([units[1]], [])
+    cluster.roll_over(TOPIC)
+    cluster.publish(TOPIC, messages(5))
+    cluster.trim(TOPIC, last)
+    work, _ = lake_work(cluster, units)
+    assert (work.grown, work.unseen) == ([], [units[1]])
