@@ -5,7 +5,7 @@ Of a dump there is one look only, and what it lists may be gone from a bucket by
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -120,7 +120,7 @@ def _findings(
     yield from lost_findings(survey, older_than_the_newest(survey, sure.lost) if is_dump else sure.lost)
     yield from under_replicated(first, sure.missing_bookies)
     for tier, found in zip(tiers, sure.tiers, strict=True):
-        yield from orphan_objects(survey, tier, found, left_out)
+        yield from orphan_objects(replace(survey, clusters=first.clusters), tier, found, left_out)
         yield from broken_objects(survey, found, in_bookkeeper)
         if not is_dump:
             yield from lost_objects(survey, found, in_bookkeeper)
