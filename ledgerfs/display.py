@@ -9,11 +9,20 @@ from itertools import islice
 
 MOST_ROWS = 20
 """Of a table in a notebook."""
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 
 
 def printable(text: str) -> str:
     """Return a text of the bucket with control characters escaped: names must not control a terminal or forge a line."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def span(milliseconds: int) -> str:
+    """Return a span of time with its largest unit: ``1.5 h``."""
+    for size, unit in _UNITS:
+        if milliseconds >= size:
+            return f"{milliseconds / size:.1f} {unit}"
+    return f"{milliseconds} ms"
 
 
 def html_table(caption: str, heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:

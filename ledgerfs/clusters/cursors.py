@@ -34,10 +34,12 @@ class CursorState:
         Bytes after the position, with those of holes; in the ledger of the position by its average entry.
     last_active_ms
         When it was last active, ms since 1970 UTC: None if the node does not tell; ``changed_ms`` is when the node was last changed.
-    held_size, held_ledgers
-        Of ledgers that retention lets go, and that go if no subscription of the topic needs them: bytes, and how many.
+    held_size, held_ids
+        Of ledgers that retention lets go, and that go if no subscription of the topic needs them: bytes, and which these are.
     freed_size
         The same if only this subscription is deleted.
+    is_in_use
+        Whether its state is in a ledger: a broker uses it, or died with it.
     is_stale
         Whether it may be further: the ledger that has its state could not be read.
     may_have_own_policies
@@ -56,12 +58,18 @@ class CursorState:
     last_active_ms: int | None
     changed_ms: int
     held_size: int
-    held_ledgers: int
+    held_ids: tuple[int, ...]
     freed_size: int
+    is_in_use: bool
     is_stale: bool
     may_have_own_policies: bool
     owner: Owner
     last_end: LastEnd
+
+    @property
+    def held_ledgers(self) -> int:
+        """How many ledgers it holds back."""
+        return len(self.held_ids)
 
     @property
     def active_ms(self) -> int:
@@ -90,8 +98,9 @@ def cursors(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator[C
                 int(row["last_active_ms"]) or None,
                 int(row["changed_ms"]),
                 int(ledgers.sizes[held_rows].sum()),
-                len(held_rows),
+                tuple(ledgers.ids[held_rows].tolist()),
                 held.freed_by(at),
+                bool(row["cursors_ledger"] >= 0),
                 bool(row["is_stale"]),
                 namespace in with_own and not is_system_topic(name),
                 owner,

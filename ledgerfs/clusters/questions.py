@@ -8,6 +8,7 @@ from ledgerfs.clusters.answers import Answer, BookieReads, CursorAnswer, LastEnd
 from ledgerfs.clusters.survey_builder import SurveyBuilder
 from ledgerfs.errors import CorruptObjectError, LedgerfsError, ObjectNotFoundError
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_path, parse_ledger_node
+from ledgerfs.formats.managed_ledgers.names import cursor_of
 from ledgerfs.storage.zookeeper.nodes import Node, Nodes
 
 One = TypeVar("One")
@@ -48,6 +49,14 @@ class Questions:
         if self._bookies is not None:
             for cursors in _parts(list(self._builder.stale_cursors())):
                 yield from self._cursors(self._bookies, cursors)
+
+    def states_of(self, cursor: str) -> Iterator[Answer]:
+        """Yield the answers about the cursors of one name alone; raises as `answers`."""
+        if self._bookies is None:
+            return
+        stale = [one for one in self._builder.stale_cursors() if (cursor_of(one[0]) or ("", ""))[1] == cursor]
+        for cursors in _parts(stale):
+            yield from self._cursors(self._bookies, cursors)
 
     def _ends(self, ledger_ids: Sequence[int]) -> Iterator[Answer]:
         still_open: list[LedgerNode] = []

@@ -26,7 +26,7 @@ def survey_cluster(cluster: LivingCluster, bookies: BookieReads | None, progress
     Raises `BucketNotFoundError` if the servers have no ledgers, `AccessDeniedError` for nodes that may not be read, and
     `StoreUnreachableError`.
     """
-    path = cluster.reading.ledgers_path
+    path, began_ms = cluster.reading.ledgers_path, time.time_ns() // 1_000_000
     builder = SurveyBuilder(path)
     walk = Walk(cluster.nodes, path)
     for part in PARTS:
@@ -42,16 +42,16 @@ def survey_cluster(cluster: LivingCluster, bookies: BookieReads | None, progress
         builder.answer(answer)
         if done % EVERY == 0 or done == total:
             progress("asking bookies", done, total)
-    return builder.survey(cluster.url, time.time_ns() // 1_000_000)
+    return builder.survey(cluster.url, time.time_ns() // 1_000_000, began_ms)
 
 
 def survey_dump(path: Path, progress: Progress) -> Survey:
     """Read a dump; raises as `ledgerfs.clusters.dump_file.read_dump`."""
-    builder, ended_ms = SurveyBuilder(), 0
+    builder, began_ms, ended_ms = SurveyBuilder(), 0, 0
     for done, record in enumerate(read_dump(path)):
         match record:
             case DumpHeader():
-                builder = SurveyBuilder(record.ledgers_path)
+                builder, began_ms = SurveyBuilder(record.ledgers_path), record.began_ms
             case Node():
                 builder.take(record)
             case DumpEnd():
@@ -62,4 +62,4 @@ def survey_dump(path: Path, progress: Progress) -> Survey:
                 builder.answer(record)
         if done % (4 * EVERY) == 0:
             progress("reading the dump", done, None)
-    return builder.survey(str(path), ended_ms)
+    return builder.survey(str(path), ended_ms, began_ms)

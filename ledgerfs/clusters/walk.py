@@ -15,21 +15,21 @@ from ledgerfs.formats.managed_ledgers.names import is_above_managed_ledgers, man
 from ledgerfs.formats.schemas.stored_schema import ROOT as SCHEMAS
 from ledgerfs.storage.zookeeper.nodes import Node, Nodes
 
-LEDGERS, TOPICS = "ledgers", "topics"
-"""The first two parts of a walk."""
+LEDGERS, TOPICS, SCHEMAS_PART, BOOKIES = "ledgers", "topics", "schemas", "bookies"
+"""Parts of a walk; the first two come first."""
 
 _DEEPEST = 8
 """Levels below a root that is walked whole; namespaces and schemas have four at most."""
 
 _OTHERS = {
-    "schemas": (SCHEMAS,),
+    SCHEMAS_PART: (SCHEMAS,),
     "policies": ("/admin/policies", "/admin/local-policies", "/admin/partitioned-topics", "/admin/clusters"),
     "brokers": (NAMESPACES, BROKERS),
 }
 _SETTINGS = ("LAYOUT", "INSTANCEID", "available", "available/readonly", "cookies")
 """What BookKeeper has besides ledgers: where they are, whose they are, and its bookies, below the last three."""
 
-PARTS = (LEDGERS, TOPICS, *_OTHERS, "bookies")
+PARTS = (LEDGERS, TOPICS, *_OTHERS, BOOKIES)
 """The parts of a walk, in their order."""
 
 Result = TypeVar("Result")

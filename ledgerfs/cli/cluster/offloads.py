@@ -16,7 +16,7 @@ from ledgerfs.cli.cluster.source import (
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import json_option
 from ledgerfs.cli.output import human_size, minute, print_json, say, show, table
-from ledgerfs.display import printable
+from ledgerfs.display import printable, span
 from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
@@ -103,8 +103,6 @@ def _show_table(found: "list[TopicOffloads]") -> None:
 
 def why_text(one: "TopicOffloads") -> str:
     """Return why no more of a topic would be offloaded."""
-    from ledgerfs.cli.cluster.cells import span
-
     chosen = one.chosen
     if one.thresholds.is_off:
         return "no threshold"

@@ -16,7 +16,7 @@ from ledgerfs.cli.cluster.source import (
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import json_option
 from ledgerfs.cli.output import human_size, minute, print_json, say, show, table
-from ledgerfs.display import printable
+from ledgerfs.display import printable, span
 from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
@@ -102,7 +102,6 @@ def _show_table(found: "list[TopicRetention]") -> None:
 
 def why_text(one: "TopicRetention") -> str:
     """Return why no more of a topic goes."""
-    from ledgerfs.cli.cluster.cells import span
     from ledgerfs.clusters.retention import Stays
 
     trim, at = one.trim, one.slowest_position
