@@ -18,9 +18,10 @@ from interop.live_producer import connected
 from interop.s3_server import BUCKET, S3Server
 from interop.surveys import ledgers_of, list_of, path_of
 from interop.waiting import wait_until
-from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
+from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path, parse_ledger_node
 from ledgerfs.formats.managed_ledgers.cursor_info import parse_cursor_info
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, OffloadContext, build_managed_ledger_info
+from ledgerfs.formats.schemas.stored_schema import parse_locator
 
 ENTRIES_A_LEDGER = 100
 
@@ -166,6 +167,21 @@ def make_orphans_in_a_crash(live: LiveCluster) -> tuple[Orphans, CrashInTrim]:
     left = _kill_while_trimming(live, trimmed)
     with live.unrecorded() as nodes:
         return _take_away(live, nodes, topics), CrashInTrim(trimmed, left)
+
+
+def ledgers_of_schemas_that_brokers_lost(nodes: KazooClient, ledgers: set[int]) -> set[int]:
+    """Return the ledgers of schemas whose node does not name them: brokers leave some when two make a schema at once."""
+    named: set[int] = set()
+    found: set[int] = set()
+    for ledger_id in ledgers:
+        metadata = dict(parse_ledger_node(nodes.get(ledger_path(ledger_id))[0], ledger_id, key="").custom)
+        if metadata.get("component") != b"schema":
+            continue
+        path = "/schemas/" + metadata["pulsar/schemaId"].decode()
+        found.add(ledger_id)
+        if nodes.exists(path) is not None:
+            named |= {one.position.ledger_id for one in parse_locator(nodes.get(path)[0], key=path)}
+    return found - named
 
 
 def _kill_while_trimming(live: LiveCluster, topic: str) -> tuple[int, ...]:

@@ -3,11 +3,16 @@
 Ledgers roll over every 100 entries; the broker trims only when it is told to, and leaves BookKeeper's copies of what it offloads.
 """
 
+import json
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +21,9 @@ import pytest
 from interop import kept_topics, states, threshold_topics, workload
 from interop.filling import fill, for_each
 from interop.live_cluster import LiveCluster, start_live_cluster, stop_live_cluster
-from interop.live_producer import connected
-from interop.s3_server import CREDENTIALS
+from interop.live_producer import connected, going_on, produce_to
+from interop.processes import LEASH
+from interop.s3_server import BUCKET, CREDENTIALS
 from interop.stages import stage
 from interop.surveys import ledgers_of, survey_of
 from interop.waiting import wait_until
@@ -35,9 +41,13 @@ _BROKER = {
     "managedLedgerOffloadDeletionLagMs": 4 * 3_600_000,
     "retentionCheckIntervalInSeconds": 3600,
     "transactionCoordinatorEnabled": "false",
+    # Of namespaces whose topics may have policies of their own the doctor does not say what is past its retention.
+    "topicLevelPoliciesEnabled": "false",
 }
 _DEFAULTS = BrokerDefaults(Retention.of(-1, -1))
 _OLD_ENOUGH_S = 20
+_GRACE_S = 5
+_LEDGERFS = str(Path(sys.executable).with_name("ledgerfs"))
 _BOTH = "persistent://public/both/both"
 
 
@@ -80,6 +90,7 @@ class Made:
     crash: states.CrashInTrim
     expired: list[states.Expired]
     half: list[states.HalfOffload]
+    ended_s: float
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +104,7 @@ def made(live: LiveCluster, begun: Begun) -> Made:
         orphans, crash = states.make_orphans_in_a_crash(live)
     with stage("states: start the broker"):
         live.cluster.start_broker(live.s3)
-    return Made(orphans, crash, expired, half)
+    return Made(orphans, crash, expired, half, time.time())
 
 
 def test_a_ledger_in_both_places_is_read_where_users_want(live: LiveCluster) -> None:
@@ -108,6 +119,20 @@ def test_a_ledger_in_both_places_is_read_where_users_want(live: LiveCluster) -> 
         assert _values(bucket.topic(_BOTH).scan(["value"])) == numbers, place
         assert live.ledgers_asked_for() & offloaded == asked, place
     assert offloaded <= live.cluster.bookkeeper_ledgers()
+
+
+def test_no_live_ledger_is_named_while_ledgers_roll_over(live: LiveCluster, begun: Begun) -> None:
+    live.cluster.admin.make_namespace("public/rolling")
+    with connected(live.cluster.service_url) as client, ExitStack() as stack, stage("states: roll over and check"):
+        topics = [f"persistent://public/rolling/{number}" for number in range(3)]
+        for topic in topics:
+            stack.enter_context(going_on(produce_to(client, topic, 10), 40, 0.1))
+        found = [one for _ in range(2) for one in _findings(live)]
+    with live.unrecorded() as nodes:
+        rolled_over = sum(len(ledgers_of(nodes, topic)) for topic in topics)
+        healthy = states.ledgers_of_schemas_that_brokers_lost(nodes, live.cluster.bookkeeper_ledgers())
+    assert [one for one in found if not set(one["ledgers"]) <= healthy] == []
+    assert rolled_over > 30
 
 
 def test_thresholds_choose_what_a_broker_then_offloads(live: LiveCluster, begun: Begun, made: Made) -> None:
@@ -158,9 +183,52 @@ def test_retention_takes_what_a_broker_then_trims(live: LiveCluster, begun: Begu
     assert sum(bool(one) for one in gone.values()) > 12
 
 
+def test_the_doctor_names_all_states_and_nothing_else(live: LiveCluster, made: Made) -> None:
+    with live.unrecorded() as nodes:
+        healthy = states.ledgers_of_schemas_that_brokers_lost(nodes, live.cluster.bookkeeper_ledgers())
+    healthy.discard(made.orphans.schema_ledger)
+    time.sleep(max(0.0, _GRACE_S - (time.time() - made.ended_s)))
+    with stage("states: check"):
+        found = _findings(live, "--max-expired", "1s", "--max-attempt", "1s")
+    ledgers: dict[str, set[int]] = {}
+    for one in found:
+        ledgers.setdefault(one["kind"], set()).update(one["ledgers"])
+    orphans, half = made.orphans, {one.state: one.ledger for one in made.half}
+    ledgers["orphan-schema-ledger"] -= healthy
+    objects = ledgers.pop("orphan-object")
+    subjects = " ".join(one["subject"] + one["evidence"] for one in found if one["kind"] == "orphan-object")
+    assert len(objects) == 2, objects
+    assert all(key.removesuffix("-index") in subjects for key in orphans.objects), subjects
+    expired = ledgers.pop("unloaded-expired")
+    assert expired & {ledger for one in made.expired for ledger in one.expired}
+    assert ledgers == {
+        "orphan-ledger": {*orphans.ledgers, *made.crash.ledgers},
+        "orphan-cursor-ledger": {orphans.cursor_ledger},
+        "orphan-schema-ledger": {orphans.schema_ledger},
+        "flagged-deleted": {orphans.flagged},
+        "lost-ledger": {orphans.absent},
+        "lost-objects": {orphans.flagged},
+        "truncated-offload": {half["complete"]},
+        "failed-offload": {half[state] for state in ("prepared", "data", "both")},
+    }
+
+
 def test_nothing_but_reads_was_ever_sent(live: LiveCluster, made: Made) -> None:
     live.require_only_reads()
     assert sum(live.requests().values()) > 1000
+
+
+def _findings(live: LiveCluster, *options: str) -> list[dict[str, Any]]:
+    """Run the command in a process of its own, with a grace of seconds; return what it finds."""
+    command = [_LEDGERFS, "cluster", "check", live.url, "--json", "--grace", f"{_GRACE_S}s", "--pass-seconds", "2"]
+    bucket = ["--bucket", f"s3://{BUCKET}", "-O", f"endpoint_url={live.s3.endpoint}"]
+    keeps = ["--broker-retention-minutes", "-1", "--broker-retention-megabytes", "-1"]
+    done = subprocess.run(
+        [*LEASH, *command, *bucket, *keeps, *options], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode in {0, 1}, f"{done.returncode}\n{done.stdout}{done.stderr}"
+    found: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
+    return found
 
 
 def _values(scan: Iterable[pa.RecordBatch]) -> list[bytes]:
