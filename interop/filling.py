@@ -1,5 +1,6 @@
 """Topics that are filled and read by subscriptions, many at once."""
 
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -32,6 +33,8 @@ def subscribe(client: pulsar.Client, topic: str, name: str, acknowledged: Iterab
         message = consumer.receive(_RECEIVE_MS)
         if number in wanted:
             consumer.acknowledge(message)
+    # The client sends what is acknowledged every tenth of a second, and not when it is closed.
+    time.sleep(0.5)
     consumer.close()
 
 

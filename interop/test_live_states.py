@@ -199,8 +199,12 @@ def test_the_doctor_names_all_states_and_nothing_else(live: LiveCluster, made: M
     subjects = " ".join(one["subject"] + one["evidence"] for one in found if one["kind"] == "orphan-object")
     assert len(objects) == 2, objects
     assert all(key.removesuffix("-index") in subjects for key in orphans.objects), subjects
-    expired = ledgers.pop("unloaded-expired")
-    assert expired & {ledger for one in made.expired for ledger in one.expired}
+    expired = {one["subject"]: set(one["ledgers"]) for one in found if one["kind"] == "unloaded-expired"}
+    del ledgers["unloaded-expired"]
+    for kept in kept_topics.TOPICS:
+        # Unloaded, too, if the broker has not been told to trim them: this test alone is run.
+        expired.pop(kept.topic, None)
+    assert expired == {state.topic: set(state.expired) for state in made.expired if state.expired}
     assert ledgers == {
         "orphan-ledger": {*orphans.ledgers, *made.crash.ledgers},
         "orphan-cursor-ledger": {orphans.cursor_ledger},
