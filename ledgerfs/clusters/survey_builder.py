@@ -19,7 +19,8 @@ from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState, ledger_id_at, 
 from ledgerfs.formats.managed_ledgers.cursor_info import CursorInfo, parse_cursor_info, parse_position_info
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import ROOT as MANAGED_LEDGERS
-from ledgerfs.formats.managed_ledgers.names import cursor_of, managed_ledger_of
+from ledgerfs.formats.managed_ledgers.names import cursor_of
+from ledgerfs.formats.managed_ledgers.node_kinds import managed_ledger_at
 from ledgerfs.formats.schemas.stored_schema import ROOT as SCHEMAS
 from ledgerfs.formats.schemas.stored_schema import parse_locator
 from ledgerfs.storage.zookeeper.node import Node
@@ -204,7 +205,7 @@ class SurveyBuilder:
             self._bookies.add(name)
 
     def _take_managed(self, node: Node) -> None:
-        name = managed_ledger_of(node.path)
+        name = managed_ledger_at(node.path, node.data)
         if name is not None:
             self._take_topic(name, node)
             return

@@ -1,7 +1,7 @@
 """Making a survey: of a living cluster, or of a dump of one."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ledgerfs.clusters.answers import BookieReads
@@ -20,8 +20,10 @@ EVERY = 256
 """Nodes after which progress is told."""
 
 
-def survey_cluster(cluster: LivingCluster, bookies: BookieReads | None, progress: Progress) -> Survey:
-    """Read a cluster; nothing is written to it.
+def survey_cluster(
+    cluster: LivingCluster, bookies: BookieReads | None, progress: Progress, parts: Sequence[str] = PARTS
+) -> Survey:
+    """Read a cluster, or only some of its `PARTS`; nothing is written to it.
 
     Raises `BucketNotFoundError` if the servers have no ledgers, `AccessDeniedError` for nodes that may not be read, and
     `StoreUnreachableError`.
@@ -29,7 +31,7 @@ def survey_cluster(cluster: LivingCluster, bookies: BookieReads | None, progress
     path, began_ms = cluster.reading.ledgers_path, time.time_ns() // 1_000_000
     builder = SurveyBuilder(path)
     walk = Walk(cluster.nodes, path)
-    for part in PARTS:
+    for part in parts:
         done = 0
         for done, node in enumerate(walk.part(part), 1):
             builder.take(node)
