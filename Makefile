@@ -35,7 +35,7 @@ compiled: $(READY)
 # Against a real Pulsar. It needs Java 17, Maven and Go, and says so where they are missing; what they fetch is kept in ~/.cache.
 interop: $(READY)-interop
 	$(BIN)/python -m interop.machine
-	$(BIN)/python -m pytest interop -x -ra
+	$(BIN)/python -m pytest interop -x -ra -n 2 --dist loadfile
 
 $(READY)-interop: $(READY)
 	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --compile-bytecode -c constraints.txt -e '.[interop]'

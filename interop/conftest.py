@@ -1,12 +1,14 @@
-"""One cluster for the whole run, what was produced into it, and what Pulsar's own reader returned of that."""
+"""One cluster for a process of the run, what was produced into it, and what Pulsar's own reader returned of that."""
 
 import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from interop import machine
 from interop.cluster import Cluster
@@ -15,10 +17,11 @@ from interop.java_client import JavaClient, Lines
 from interop.keys import KeyPair, make_key_pair
 from interop.processes import Processes
 from interop.s3_server import S3Server
-from interop.stages import stage, table
+from interop.stages import stage, table, taken
 from interop.workload import Workload, make_workload
 
 _FOLDER = pytest.StashKey[Path]()
+_TOLD = pytest.StashKey[list[tuple[dict[str, float], str]]]()
 
 
 @pytest.fixture(scope="session")
@@ -100,10 +103,42 @@ def truth(cluster: Cluster, java: JavaClient, workload: Workload, original: S3Se
         return in_the_same_words(java.read(workload.topics))
 
 
+class _Clusters(LoadFileScheduling):
+    """Lets the cluster that lives be one process's, and all that needs the other cluster another's: each waits much for its servers."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "living" if "/test_live_cluster.py::" in nodeid else "offloaded"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Clusters:
+    """Have processes share the tests by clusters."""
+    return _Clusters(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell the process that shares tests out what it is to print at the end."""
+    told = getattr(session.config, "workeroutput", None)
+    if told is not None:
+        told["stages"] = taken()
+        told["folder"] = str(session.config.stash.get(_FOLDER, ""))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Keep what such a process told; one that crashed told nothing."""
+    told = getattr(node, "workeroutput", {})
+    node.config.stash.setdefault(_TOLD, []).append((told.get("stages", {}), told.get("folder", "")))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Say where the time went, and where the logs of a failed run are."""
+    told = config.stash.get(_TOLD, [(taken(), str(config.stash.get(_FOLDER, "")))])
     terminalreporter.section("stages")
-    for line in table():
+    for line in table(*(stages for stages, _ in told)):
         terminalreporter.write_line(line)
-    if terminalreporter.stats.keys() & {"failed", "error"} and _FOLDER in config.stash:
-        terminalreporter.write_line(f"logs and data of this run: {config.stash[_FOLDER]}")
+    if terminalreporter.stats.keys() & {"failed", "error"}:
+        for _, folder in told:
+            if folder and Path(folder).exists():
+                terminalreporter.write_line(f"logs and data of this run: {folder}")

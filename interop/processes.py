@@ -14,6 +14,9 @@ LEASH = ("setpriv", "--pdeathsig", "KILL", "--")
 """Goes before a command: the kernel kills it when this process is gone, however that came."""
 
 
+_given: set[int] = set()
+
+
 class ServerFailedError(Exception):
     """A server ended, or never listened; the text shows the end of its log."""
 
@@ -89,11 +92,17 @@ class Processes:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on, below those that the kernel hands out to clients."""
+    """Return ports that nobody listens on, below those that the kernel hands out to clients.
+
+    None is returned twice, neither here nor by another process that shares these tests: who asks for a port may listen much later.
+    """
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     found: list[int] = []
     while len(found) < count:
-        port = random.randrange(15_000, 32_000)
-        if port not in found and not _listens(port) and _can_bind(port):
+        port = random.randrange(15_000 + number, 32_000, processes)
+        if port not in _given and not _listens(port) and _can_bind(port):
+            _given.add(port)
             found.append(port)
     return found
 
