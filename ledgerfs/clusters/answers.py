@@ -68,9 +68,7 @@ Answer = LedgerEndAnswer | CursorAnswer | TopicPoliciesAnswer
 
 
 class EventLedgers(NamedTuple):
-    """Where the events of a namespace are: those of compaction first, the topic's own in their order, and each version of their
-    schema as number, ledger and entry.
-    """
+    """Where the events of a namespace are: compacted ledgers, then the topic's; each schema as version, ledger and entry."""
 
     topic: str
     compacted: Sequence[LedgerNode]

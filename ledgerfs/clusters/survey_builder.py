@@ -36,7 +36,7 @@ _COMPACTION = "__compaction"
 
 
 class EventPlaces(NamedTuple):
-    """Where the events of a namespace's policies are: ids of compacted ledgers and of the topic's in their order, and schemas as version, ledger and entry.
+    """Where the events of a namespace's policies are: ids of ledgers in their order, and each schema as version, ledger and entry.
 
     ``trouble`` says why they are not all there.
     """
