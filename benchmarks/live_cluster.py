@@ -17,7 +17,8 @@ from itertools import islice
 from pathlib import Path
 
 import ledgerfs
-from ledgerfs.dialects.live_cluster.reader import LiveReader, stream_live
+from ledgerfs.dialects.live_cluster.reader import LiveReader
+from ledgerfs.dialects.live_cluster.stream import stream_live
 from ledgerfs.ledgers.reader import Span
 from tests.support.live_clusters import LiveCluster, messages
 

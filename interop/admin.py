@@ -61,6 +61,15 @@ class Admin:
         """Close a topic, and with it its ledger."""
         self.call("PUT", f"{_path(topic)}/unload")
 
+    def set_retention(self, namespace: str, minutes: int, megabytes: int) -> None:
+        """Give a namespace a retention."""
+        retention = {"retentionTimeInMinutes": minutes, "retentionSizeInMB": megabytes}
+        self.call("POST", f"v2/namespaces/{namespace}/retention", retention)
+
+    def set_retention_of_topic(self, topic: str, retention: dict[str, int]) -> None:
+        """Give a topic a retention of its own."""
+        self.call("POST", f"{_path(topic)}/retention", retention)
+
     def ledgers(self, topic: str) -> list[dict[str, Any]]:
         """Return what the broker tells of a topic's ledgers, the open one last."""
         found: list[dict[str, Any]] = self.call("GET", f"{_path(topic)}/internalStats")["ledgers"]
@@ -72,9 +81,11 @@ class Admin:
         first: int = self.ledgers(topic)[0]["ledgerId"]
         return first
 
-    def offload(self, topic: str) -> list[int]:
-        """Offload all ledgers but the open one; return their ids."""
+    def offload(self, topic: str, ledgers: int | None = None) -> list[int]:
+        """Offload the oldest ledgers, as many as are told, or all but the open one; return their ids."""
         *closed, current = self.ledgers(topic)
+        if ledgers is not None:
+            *closed, current = (*closed, current)[: ledgers + 1]
         self.call(
             "PUT", f"{_path(topic)}/offload", {"ledgerId": current["ledgerId"], "entryId": 0, "partitionIndex": -1}
         )

@@ -6,7 +6,7 @@ ledgerfs takes it as it is. So all that passes here is of ledgerfs, from whateve
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,7 +84,7 @@ class LiveCluster:
     def start_bookie(self, number: int) -> None:
         """Start a killed bookie, as soon as ZooKeeper has forgotten the dead one."""
         path = f"/ledgers/available/{self.bookies[number].address}"
-        with self._kazoo() as client:
+        with self.unrecorded() as client:
             wait_until(lambda: client.exists(path) is None, f"{path} is gone")
             self.cluster.start_bookie(number)
             wait_until(lambda: client.exists(path) is not None, f"{path} is there")
@@ -94,14 +94,14 @@ class LiveCluster:
     def kill_broker(self) -> None:
         """End the broker as a crash does, and wait until the cluster has forgotten it: from then on nothing in it changes."""
         self.cluster.processes.kill("broker")
-        with self._kazoo() as client:
+        with self.unrecorded() as client:
             # ZooKeeper removes this folder when the broker's session is over, and then those above it.
             wait_until(lambda: client.exists("/loadbalance/brokers") is None, "the broker's session is over")
         wait_until(self._is_quiet, "the cluster is quiet")
 
     def znodes(self) -> dict[str, Znode]:
         """Return all nodes that outlive a session."""
-        with self._kazoo() as client:
+        with self.unrecorded() as client:
             found: dict[str, Znode] = {}
             level = ["/"]
             while level:
@@ -145,13 +145,8 @@ class LiveCluster:
         others = {request: count for request, count in self.requests().items() if not is_read(request)}
         assert others == {}
 
-    def _is_quiet(self) -> bool:
-        before = self.znodes()
-        time.sleep(1.5)
-        return self.znodes() == before
-
     @contextmanager
-    def _kazoo(self) -> Iterator[KazooClient]:
+    def unrecorded(self) -> Iterator[KazooClient]:
         """Lend a client that is not recorded."""
         client = KazooClient(self.cluster.zookeeper)
         client.start()
@@ -161,13 +156,19 @@ class LiveCluster:
             client.stop()
             client.close()
 
+    def _is_quiet(self) -> bool:
+        before = self.znodes()
+        time.sleep(1.5)
+        return self.znodes() == before
 
-def start_live_cluster(folder: Path) -> LiveCluster:
-    """Start everything; ``stop`` of its processes ends it."""
+
+def start_live_cluster(folder: Path, broker: Mapping[str, object] | None = None) -> LiveCluster:
+    """Start everything, the broker with settings besides the usual ones; ``stop`` of its processes ends it."""
     folder.mkdir()
     processes = Processes(folder)
     bookies = [Recorder() for _ in range(_BOOKIES)]
-    cluster = Cluster(folder / "pulsar", processes, [one.address for one in bookies], _SETTINGS)
+    settings = {**_SETTINGS, "broker": {**_SETTINGS["broker"], **(broker or {})}}
+    cluster = Cluster(folder / "pulsar", processes, [one.address for one in bookies], settings)
     s3 = S3Server("s3", folder / "s3", processes)
     zookeeper = Recorder(int(cluster.zookeeper.rpartition(":")[2]))
     made = LiveCluster(cluster, s3, bookies, zookeeper)

@@ -48,13 +48,7 @@ class S3Server:
 
     def objects(self) -> dict[str, dict[str, str]]:
         """Return the user metadata of every object."""
-        client: Any = boto3.client(
-            "s3",
-            endpoint_url=self.endpoint,
-            aws_access_key_id=ACCESS_KEY,
-            aws_secret_access_key=SECRET_KEY,
-            region_name="us-east-1",
-        )
+        client = self._client()
         pages = client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
         keys = [one["Key"] for page in pages for one in page.get("Contents", [])]
         return {key: client.head_object(Bucket=BUCKET, Key=key)["Metadata"] for key in keys}
@@ -62,3 +56,16 @@ class S3Server:
     def bytes_of(self, key: str) -> bytes:
         """Return an object as it lies in the folder."""
         return (self.folder / BUCKET / key).read_bytes()
+
+    def put(self, key: str, body: bytes, metadata: dict[str, str]) -> None:
+        """Write an object with user metadata."""
+        self._client().put_object(Bucket=BUCKET, Key=key, Body=body, Metadata=metadata)
+
+    def _client(self) -> Any:
+        return boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            aws_access_key_id=ACCESS_KEY,
+            aws_secret_access_key=SECRET_KEY,
+            region_name="us-east-1",
+        )

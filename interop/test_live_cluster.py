@@ -1,14 +1,17 @@
 """A cluster of three bookies, read while it lives: every message once, as a Java reader has it, and no trace of the reading.
 
-Ledgers roll over every 250 entries, are offloaded, deleted and trimmed, and a bookie crashes, while producers go on. At the end the broker
-is gone, with ledgers left open: then all nodes of ZooKeeper are compared before and after reading in every way.
+Ledgers roll over every 250 entries, are offloaded, deleted and trimmed, and a bookie crashes, while producers go on and a follower waits
+for what they send. At the end the broker is gone, with ledgers left open: then all nodes of ZooKeeper are compared before and after reading
+in every way.
 """
 
 import base64
 import json
+import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pulsar
 import pyarrow as pa
@@ -16,6 +19,7 @@ import pytest
 
 from interop import workload
 from interop.comparison import differences, in_the_same_words
+from interop.follower import followed
 from interop.java_client import JavaClient, Lines
 from interop.keys import KeyPair
 from interop.live_cluster import LiveCluster, start_live_cluster, stop_live_cluster
@@ -43,7 +47,9 @@ MOMENTS = {
     "deleted from BookKeeper": ("scan", "spark", "mount", "export"),
     "the bookie is back": ("scan", "spark"),
 }
-"""What happens while a producer goes on, and how its topic is read then."""
+"""What happens while a producer goes on, and how its topic is read then; at the end of all of it the topic is trimmed."""
+LATE_S = 10
+"""By how much half of the messages that are followed may be late on a machine that does much else; a second is promised."""
 
 _NO_RETENTION = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
 _SPARK = {
@@ -117,38 +123,30 @@ class Reading:
 
 
 def test_every_message_is_read_once_while_the_cluster_changes(live: LiveCluster, ways: Ways, java: JavaClient) -> None:
-    readings = []
-    bookkeeper: set[int] = set()
+    readings: list[Reading] = []
     with connected(live.cluster.service_url) as client:
         _fill(client, LARGE, 1500, 8000)
-        with going_on(produce_to(client, EVENTS, 200), 1, 0.05) as producer:
-            producer.send(2 * ENTRIES_A_LEDGER)
-            for moment in (
-                "producing",
-                "a bookie crashed",
-                "offloaded",
-                "deleted from BookKeeper",
-                "the bookie is back",
-            ):
-                with stage(f"live: {moment}"):
-                    if moment == "a bookie crashed":
-                        _crash_while_reading(live)
-                    elif moment == "offloaded":
-                        producer.send(ENTRIES_A_LEDGER)
-                        producer.wait(producer.sent)
-                        bookkeeper = set(live.cluster.admin.offload(EVENTS))
-                    elif moment == "deleted from BookKeeper":
-                        live.cluster.wait_until_deleted_from_bookkeeper(bookkeeper)
-                    elif moment == "the bookie is back":
-                        live.start_bookie(2)
-                for way in MOMENTS[moment]:
-                    with stage(f"live: {way} meanwhile"):
-                        readings.append(_read(ways, way, moment, producer))
-        assert len(bookkeeper) >= 2
-        with stage("live: Pulsar's reader"):
-            truth = in_the_same_words(java.read([EVENTS]))[EVENTS]
+        producer = produce_to(client, EVENTS, 200)
+        with followed(live.url, EVENTS) as follower:
+            with going_on(producer, 1, 0.05):
+                producer.send(2 * ENTRIES_A_LEDGER)
+                _live_through(live, ways, producer, readings)
+                client.subscribe(EVENTS, "late").close()
+                with stage("live: Pulsar's reader"):
+                    truth = _as_java_reads(java, EVENTS)
+                with stage("live: trimmed"):
+                    follower.wait(len(truth))
+                    _trim_up_to_the_subscription(live)
+                    producer.send(ENTRIES_A_LEDGER)
+            with stage("live: Pulsar's reader"):
+                rest = _as_java_reads(java, EVENTS)
+            follower.wait(producer.sent)
+    assert truth[0] not in rest, "nothing was trimmed"
+    truth += [row for row in rest if _place(row) > _place(truth[-1])]
     assert [int(base64.b64decode(row["value"])[:8]) for row in truth] == list(range(producer.sent))
     assert {len(base64.b64decode(row["value"])) for row in truth} == {208}
+    assert differences({EVENTS: follower.rows}, {EVENTS: truth}) == []
+    assert statistics.median(follower.delays_ms()) < 1000 * LATE_S
     for one in readings:
         rows = one.lines[EVENTS]
         assert one.least <= len(rows) <= len(truth), (one.way, one.moment)
@@ -189,7 +187,7 @@ def test_what_is_trimmed_below_a_scan_ends_it_with_an_error(live: LiveCluster, j
         batches += scan
     _require_numbers(batches, sum(batch.num_rows for batch in batches))
     bucket.refresh()
-    rows = in_the_same_words(java.read([TRIMMED]))[TRIMMED]
+    rows = _as_java_reads(java, TRIMMED)
     assert rows_of(bucket.topic(TRIMMED).scan()) == rows
     assert 0 < len(rows) <= ENTRIES_A_LEDGER
 
@@ -268,6 +266,42 @@ def test_nothing_but_reads_was_ever_sent(live: LiveCluster, truth: Lines) -> Non
     assert {operation for kind, operation in kinds if kind is BookieRequest} == {2, 7}
     assert {4, 8} <= {operation for kind, operation in kinds if kind is ZooKeeperRequest}
     assert sum(requests.values()) > 1000
+
+
+def _live_through(live: LiveCluster, ways: Ways, producer: LiveProducer, readings: list[Reading]) -> None:
+    """Let all moments come about, and read in the ways of each."""
+    offloaded: set[int] = set()
+    for moment, ways_of_moment in MOMENTS.items():
+        with stage(f"live: {moment}"):
+            if moment == "a bookie crashed":
+                _crash_while_reading(live)
+            elif moment == "offloaded":
+                producer.send(ENTRIES_A_LEDGER)
+                producer.wait(producer.sent)
+                offloaded = set(live.cluster.admin.offload(EVENTS))
+            elif moment == "deleted from BookKeeper":
+                live.cluster.wait_until_deleted_from_bookkeeper(offloaded)
+            elif moment == "the bookie is back":
+                live.start_bookie(2)
+        for way in ways_of_moment:
+            with stage(f"live: {way} meanwhile"):
+                readings.append(_read(ways, way, moment, producer))
+    assert len(offloaded) >= 2
+
+
+def _trim_up_to_the_subscription(live: LiveCluster) -> None:
+    admin = live.cluster.admin
+    first = admin.ledgers(EVENTS)[0]["ledgerId"]
+    admin.set_retention_of_topic(EVENTS, _NO_RETENTION)
+    wait_until(lambda: admin.trim(EVENTS) != first, "the broker trims")
+
+
+def _as_java_reads(java: JavaClient, topic: str) -> list[dict[str, Any]]:
+    return in_the_same_words(java.read([topic]))[topic]
+
+
+def _place(row: dict[str, Any]) -> tuple[int, int]:
+    return row["ledger_id"], row["entry_id"]
 
 
 def _fill(client: pulsar.Client, topic: str, messages: int, size: int) -> None:

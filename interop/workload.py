@@ -41,11 +41,16 @@ def make_workload(cluster: Cluster, java: JavaClient) -> Workload:
 
 def prepare(cluster: Cluster) -> None:
     """Make namespaces, and the partitioned topic."""
+    make_tenant(cluster)
     admin = cluster.admin
-    admin.call("PUT", "v2/tenants/public", {"allowedClusters": ["interop"], "adminRoles": []}, accept=(409,))
     admin.make_namespace(NAMESPACE)
     admin.make_namespace(OLD_NAMESPACE)
     admin.call("PUT", f"v2/persistent/{NAMESPACE}/partitioned/partitions", 3)
+
+
+def make_tenant(cluster: Cluster) -> None:
+    """Make the tenant of all namespaces."""
+    cluster.admin.call("PUT", "v2/tenants/public", {"allowedClusters": ["interop"], "adminRoles": []}, accept=(409,))
 
 
 def produce(cluster: Cluster, java: JavaClient, round_number: int) -> None:

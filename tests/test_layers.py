@@ -47,7 +47,7 @@ SUB_ROOMS = {
     "cli": ["schemas", "cluster", "spark"],
     "testing": ["stores", "dialects"],
     "spark": ["runtime", "lake", "source", "pipelines"],
-    "upkeep": ["verification", "repair"],
+    "upkeep": ["verification", "repair", "doctor"],
     "dialects/pulsar_blob": ["checks", "repairs"],
     "dialects/mapfile": ["checks"],
     "dialects/live_cluster": ["bookies"],

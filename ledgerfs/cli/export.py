@@ -13,7 +13,10 @@ from ledgerfs.cli.parameter_types import LocalPath
 from ledgerfs.cli.scan_options import scan_options
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.export.export import ExportReport
 
 _ELSEWHERE = "To a store: ledgerfs spark export --to URL."
 _MOST_NAMED = 10
@@ -37,7 +40,8 @@ def export(
 
     A file is whole or not there. Run it again after an interruption, or when the topic has grown: finished files are kept.
 
-    Exit code 1: damaged entries are missing in the files, or values that could not be decoded, and were named. Values of messages that
+    Exit code 1: damaged entries are missing in the files, values that could not be decoded, or what nobody can tell of any more since its
+    ledger is gone, and were named. Values of messages that
     name no schema are null, which is said, and no error.
 
     \b
@@ -62,12 +66,30 @@ def export(
         say(f"{report.topic}: {report.skipped_before:,} damaged entries were left out before")
     say_undecodable_before(report)
     if report.held:
-        ledgers = ", ".join(map(str, report.held[:_MOST_NAMED])) + (", …" if len(report.held) > _MOST_NAMED else "")
         say(
-            f"{report.topic}: the files of ledgers {ledgers} stay as they are: they have rows from other ledgers, "
+            f"{report.topic}: the files of ledgers {_named(report.held)} stay as they are: they have rows from other ledgers, "
             "which are not in the bucket any more"
         )
+    is_lacking = _say_unknown(report)
     kept = f"; {report.kept:,} kept from before" if report.kept else ""
     say(f"{out}: {report.written:,} files, {report.rows:,} messages, {human_size(report.size)}{kept}")
-    if is_damaged or report.skipped_before or report.undecodable_before:
+    if is_damaged or is_lacking or report.skipped_before or report.undecodable_before:
         context.exit(1)
+
+
+def _say_unknown(report: "ExportReport") -> bool:
+    """Say what the files may lack that nobody can tell any more; return whether there is anything."""
+    if report.lacking:
+        say(
+            f"{report.topic}: in those of ledgers {_named(report.lacking)} rows may be missing: of transactions that had no outcome yet, "
+            "or chunked messages that had no end, when they were made"
+        )
+    for one in report.unseen[:_MOST_NAMED]:
+        say(f"{report.topic}: {one}")
+    if len(report.unseen) > _MOST_NAMED:
+        say(f"{report.topic}: so it is of {len(report.unseen) - _MOST_NAMED:,} more ledgers")
+    return bool(report.lacking or report.unseen)
+
+
+def _named(ledgers: "Sequence[int]") -> str:
+    return ", ".join(map(str, ledgers[:_MOST_NAMED])) + (", …" if len(ledgers) > _MOST_NAMED else "")

@@ -13,6 +13,7 @@ from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.cli.hot_and_cold import HotAndCold
     from ledgerfs.ledgers.topic_infos import TopicInfo
 
 
@@ -24,8 +25,14 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Also say what is saved of schemas; reads the newest message of each topic.",
 )
+@click.option(
+    "--backlog",
+    "with_backlog",
+    is_flag=True,
+    help="Of a living cluster: also how far its subscriptions are; asks for each one's node.",
+)
 @json_option
-def topics(bucket: "Bucket", *, with_schemas: bool, as_json: bool) -> None:
+def topics(bucket: "Bucket", *, with_schemas: bool, with_backlog: bool, as_json: bool) -> None:
     """List the topics of a bucket: ledgers, entries, bytes, oldest and newest.
 
     BUCKET is any URL that fsspec knows: s3://tier, gs://…, abfs://…, a local folder. No broker and no ZooKeeper is asked; the names are in
@@ -35,17 +42,24 @@ def topics(bucket: "Bucket", *, with_schemas: bool, as_json: bool) -> None:
     With --schemas standard error also names the topics whose newest message names a version of a schema that is not saved in the bucket,
     and "schemas" is how many versions are. Save them while the cluster lives: without them values stay bytes.
 
+    Of a living cluster, pulsar+zk://host:port,…, "cold" are ledgers that are offloaded, even if BookKeeper still has them, and "hot" all
+    others. With --backlog "backlog" is what the slowest subscription has not acknowledged, in entries; ? if that cannot be known.
+
     \b
     Examples:
       ledgerfs topics s3://tier
+      ledgerfs topics pulsar+zk://zk1:2181,zk2:2181 --backlog
       ledgerfs topics s3://tier --schemas
       ledgerfs topics s3://tier -o endpoint_url=http://127.0.0.1:9000
       ledgerfs topics /backup/tier --json | jq '.[].name'
     """
+    if with_backlog and bucket.raw_store.cluster is None:
+        raise click.UsageError("--backlog is of living clusters: a bucket knows no subscriptions")
     with progress() as update:
         bucket.load_catalog(update)
     found, unplaced = bucket.topics(), len(bucket.catalog.unplaced())
     schemas = _schemas(bucket, found) if with_schemas else {}
+    halves, is_damaged = _halves(bucket, with_backlog=with_backlog)
     if as_json:
         print_json(
             [
@@ -64,25 +78,13 @@ def topics(bucket: "Bucket", *, with_schemas: bool, as_json: bool) -> None:
                         if schemas
                         else {}
                     ),
+                    **({} if halves is None else halves.as_json(topic)),
                 }
                 for topic in found
             ]
         )
     elif found:
-        columns = ("topic", "ledgers", "entries", "bytes", "oldest", "newest", *(("schemas",) if schemas else ()))
-        rows = table(*columns, right=("ledgers", "entries", "bytes", "schemas"))
-        for topic in found:
-            times = minute(topic.created_ms), minute(topic.uploaded_ms or None)
-            saved = (str(schemas[topic.name][0]),) if schemas else ()
-            rows.add_row(
-                printable(topic.name),
-                f"{topic.ledgers:,}",
-                f"{topic.entries:,}",
-                human_size(topic.bytes),
-                *times,
-                *saved,
-            )
-        show(rows)
+        _show_table(found, halves, {name: count for name, (count, _) in schemas.items()})
     for topic in found:
         if topic.missing:
             say(f"{topic.name}: {topic.missing:,} ledgers are missing")
@@ -97,6 +99,35 @@ def topics(bucket: "Bucket", *, with_schemas: bool, as_json: bool) -> None:
                 say(f"{name}: schema version {versions} is lost: the cluster does not have it any more")
     bucket.warn_of_unplaced([None, *bucket.catalog.known_names], bucket.catalog)
     notice(bucket)
+    if is_damaged:
+        click.get_current_context().exit(1)
+
+
+def _show_table(found: "list[TopicInfo]", halves: "HotAndCold | None", schemas: dict[str, int]) -> None:
+    own = ("ledgers", "entries", "bytes") if halves is None else halves.columns
+    columns = ("topic", *own, "oldest", "newest", *(("schemas",) if schemas else ()))
+    rows = table(*columns, right=(*own, "schemas"))
+    for topic in found:
+        sums = f"{topic.ledgers:,}", f"{topic.entries:,}", human_size(topic.bytes)
+        rows.add_row(
+            printable(topic.name),
+            *(sums if halves is None else halves.cells(topic)),
+            minute(topic.created_ms),
+            minute(topic.uploaded_ms or None),
+            *((str(schemas[topic.name]),) if schemas else ()),
+        )
+    show(rows)
+
+
+def _halves(bucket: "Bucket", *, with_backlog: bool) -> "tuple[HotAndCold | None, bool]":
+    """Return what is hot and what is cold of a living cluster, None of a bucket; and whether nodes of subscriptions are damaged."""
+    cluster = bucket.raw_store.cluster
+    if cluster is None:
+        return None, False
+    from ledgerfs.cli.hot_and_cold import HotAndCold, backlogs_of
+
+    backlogs, is_damaged = backlogs_of(cluster) if with_backlog else (None, False)
+    return HotAndCold(bucket.catalog, backlogs), is_damaged
 
 
 def _schemas(bucket: "Bucket", topics: "list[TopicInfo]") -> dict[str, tuple[int, list[int]]]:

@@ -17,6 +17,7 @@ from ledgerfs.clusters.survey_builder import EventPlaces, SurveyBuilder
 from ledgerfs.clusters.topic_policies import answer_of
 from ledgerfs.errors import CorruptObjectError, LedgerfsError, ObjectNotFoundError
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_path, parse_ledger_node
+from ledgerfs.formats.managed_ledgers.names import cursor_of
 from ledgerfs.storage.zookeeper.nodes import Node, Nodes
 
 One = TypeVar("One")
@@ -62,6 +63,14 @@ class Questions:
             # Whether there is a compacted ledger of events is known of cursors' states only.
             for places in self._builder.event_places():
                 yield self._policies(self._bookies, places)
+
+    def states_of(self, cursor: str) -> Iterator[Answer]:
+        """Yield the answers about the cursors of one name alone; raises as `answers`."""
+        if self._bookies is None:
+            return
+        stale = [one for one in self._builder.stale_cursors() if (cursor_of(one[0]) or ("", ""))[1] == cursor]
+        for cursors in _parts(stale):
+            yield from self._cursors(self._bookies, cursors)
 
     def _ends(self, ledger_ids: Sequence[int]) -> Iterator[Answer]:
         still_open: list[LedgerNode] = []

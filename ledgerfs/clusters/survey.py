@@ -5,8 +5,10 @@ its topic.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import numpy as np
 
 from ledgerfs.clusters.answers import LastEnd
 from ledgerfs.clusters.bundles import BundleOwners, namespace_of
@@ -76,6 +78,16 @@ class Survey:
         Those whose policies of single topics were read.
     damaged, troubles
         What could not be read: nodes, and answers of bookies.
+    began_ms
+        When the first node was read, or before that; ms since 1970 UTC, 0 if unknown.
+    delayed
+        Ids of the ledgers that subscriptions name as their buckets of delayed messages; shape (ledgers,).
+    bookies
+        Bookies that are available, also those that only read.
+    clusters
+        Names of all clusters that this one knows, itself among them.
+    damaged_ledgers
+        Ids of the ledgers whose nodes are damaged: they are there.
 
     """
 
@@ -97,6 +109,11 @@ class Survey:
     owners: BundleOwners
     damaged: list[DamagedNode]
     troubles: list[str]
+    began_ms: int = 0
+    delayed: Int64 = field(default_factory=lambda: np.empty(0, np.int64))
+    bookies: frozenset[str] = frozenset()
+    clusters: frozenset[str] = frozenset()
+    damaged_ledgers: frozenset[int] = frozenset()
 
     def ledgers_of(self, topic: int) -> TopicLedgers:
         """Return the ledgers of the topic in a row."""

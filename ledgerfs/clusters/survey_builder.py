@@ -20,14 +20,19 @@ from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState, ledger_id_at, 
 from ledgerfs.formats.managed_ledgers.cursor_info import CursorInfo, parse_cursor_info, parse_position_info
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import ROOT as MANAGED_LEDGERS
-from ledgerfs.formats.managed_ledgers.names import cursor_of, managed_ledger_of
+from ledgerfs.formats.managed_ledgers.names import cursor_of
+from ledgerfs.formats.managed_ledgers.node_kinds import managed_ledger_at
 from ledgerfs.formats.schemas.stored_schema import ROOT as SCHEMAS
 from ledgerfs.formats.schemas.stored_schema import locator_path, parse_locator
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.storage.zookeeper.node import Node
 
 POLICIES = "/admin/policies"
+CLUSTERS = "/admin/clusters"
 _COMPACTED = "CompactedTopicLedger"
+_DELAYED = "#pulsar.internal.delayed.bucket"
+_OWNER_KEYS = ("pulsar/managed-ledger", "pulsar/schemaId", "pulsar/compactedTopic", "pulsar/delayedIndexTopic")
+"""Keys of custom metadata: whose a ledger is, by the component that made it."""
 _MOST_HOLES, _MOST_ENTRIES = 2**31 - 1, 2**62
 """What the columns can count."""
 
@@ -60,10 +65,14 @@ class SurveyBuilder:
     """
 
     __slots__ = (
+        "_bookies",
+        "_clusters",
         "_cursor_names",
         "_cursor_rows",
         "_cursors",
         "_damaged",
+        "_damaged_ledgers",
+        "_delayed",
         "_drivers",
         "_ends",
         "_ensembles",
@@ -104,7 +113,11 @@ class SurveyBuilder:
         self._namespaces_asked: set[str] = set()
         self._namespaces_read: set[str] = set()
         self._owners = BundleOwners()
+        self._bookies: set[str] = set()
+        self._clusters: set[str] = set()
+        self._delayed: list[int] = []
         self._damaged: list[DamagedNode] = []
+        self._damaged_ledgers: set[int] = set()
         self._troubles: list[str] = []
 
     def take(self, node: Node) -> None:
@@ -113,6 +126,9 @@ class SurveyBuilder:
             self._take_of(node.path)(node)
         except (CorruptObjectError, UnsupportedFormatError) as error:
             self._damaged.append(DamagedNode(node.path, error.reason))
+            ledger_id = ledger_id_at(node.path, self._ledgers_path)
+            if ledger_id is not None:
+                self._damaged_ledgers.add(ledger_id)
 
     def open_ledgers(self) -> list[int]:
         """Return the last ledgers of topics that were not closed when nodes of ledgers were read, and of which no answer has come."""
@@ -188,7 +204,7 @@ class SurveyBuilder:
             else:
                 self._positions[self._cursor_rows[answer.path][0]] = state
 
-    def survey(self, source: str, read_ms: int) -> Survey:
+    def survey(self, source: str, read_ms: int, began_ms: int = 0) -> Survey:
         """Return the survey of all that was taken; the builder is not used any more."""
         ledgers = _sorted(self._ledgers.table(), "ledger_id")
         topics, cursors = self._topics_with_ends(ledgers), self._cursors_with_states()
@@ -213,6 +229,11 @@ class SurveyBuilder:
             owners=self._owners,
             damaged=self._damaged,
             troubles=self._troubles,
+            began_ms=began_ms,
+            delayed=np.array(self._delayed, np.int64),
+            bookies=frozenset(self._bookies),
+            clusters=frozenset(self._clusters),
+            damaged_ledgers=frozenset(self._damaged_ledgers),
         )
 
     def _take_of(self, path: str) -> Callable[[Node], None]:
@@ -224,6 +245,7 @@ class SurveyBuilder:
             (POLICIES, self._take_policies),
             (NAMESPACES, self._take_owner),
             (BROKERS, self._take_broker),
+            (CLUSTERS, self._take_cluster),
         ):
             if path.startswith(f"{root}/"):
                 return take
@@ -232,23 +254,32 @@ class SurveyBuilder:
     def _take_ledger(self, node: Node) -> None:
         ledger_id = ledger_id_at(node.path, self._ledgers_path)
         if ledger_id is None:
+            self._take_bookie(node)
             return
         one = parse_ledger_node(node.data, ledger_id, key=node.path)
         words = self._words
         self._ledgers.append(
             (
-                *(ledger_id, one.state, one.length, one.last_entry, node.created_ms, node.version, one.digest.kind),
+                *(ledger_id, one.state, one.length, one.last_entry, node.created_ms, node.changed_ms, node.version),
+                one.digest.kind,
                 *(one.ensemble_size, one.write_quorum, one.ack_quorum),
                 self._ensembles.row_of(tuple([(part.first_entry, part.bookies) for part in one.ensembles])),
                 words.row_of(one.application),
                 words.row_of(one.component),
-                words.row_of(one.managed_ledger or one.told("pulsar/schemaId")),
+                words.row_of(next(filter(None, map(one.told, _OWNER_KEYS)), None)),
                 words.row_of(one.told("pulsar/cursor")),
             )
         )
 
+    def _take_bookie(self, node: Node) -> None:
+        """Take the node of a bookie that is available: its name is that of ensembles."""
+        folder, _, name = node.path.rpartition("/")
+        available = f"{self._ledgers_path}/available"
+        if folder in {available, f"{available}/readonly"} and name != "readonly":
+            self._bookies.add(name)
+
     def _take_managed(self, node: Node) -> None:
-        name = managed_ledger_of(node.path)
+        name = managed_ledger_at(node.path, node.data)
         if name is not None:
             self._take_topic(name, node)
             return
@@ -289,6 +320,7 @@ class SurveyBuilder:
             # The topic's own node is named as damaged, or was deleted meanwhile.
             return
         info = parse_cursor_info(node.data, key=node.path)
+        self._delayed += _delayed_ledgers(info, node.path)
         if not info.is_in_the_node:
             self._cursor_rows[node.path] = (len(self._cursors), info.cursors_ledger)
         self._cursors.append(
@@ -330,6 +362,12 @@ class SurveyBuilder:
         manager = json_object(node.data, key=node.path).get("loadManagerClassName")
         self._owners.load_managers[node.path.removeprefix(f"{BROKERS}/")] = str(manager)
 
+    def _take_cluster(self, node: Node) -> None:
+        name = node.path.removeprefix(f"{CLUSTERS}/")
+        # "global" stands for them all, and below a cluster are its failure domains.
+        if "/" not in name and name != "global":
+            self._clusters.add(name)
+
     def _topics_with_ends(self, ledgers: Table) -> Table:
         """Return the topics with the ends of their last ledgers: as bookies told, else as BookKeeper's nodes did before."""
         topics = self._topics.table()
@@ -366,6 +404,14 @@ class SurveyBuilder:
 
 def _take_nothing(node: Node) -> None:
     """Take a node that a survey needs nothing of."""
+
+
+def _delayed_ledgers(info: CursorInfo, key: str) -> list[int]:
+    """Return the ledgers of a subscription's delayed messages; raises `CorruptMetadataError` for names that are no ids."""
+    try:
+        return [int(value) for name, value in info.cursor_properties if name.startswith(_DELAYED)]
+    except ValueError as error:
+        raise CorruptMetadataError(f"a bucket of delayed messages is no ledger: {error}", key=key) from error
 
 
 def _position_columns(info: CursorInfo) -> tuple[int, int, int, int]:

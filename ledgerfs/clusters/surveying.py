@@ -1,7 +1,7 @@
 """Making a survey: of a living cluster, or of a dump of one."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ledgerfs.clusters.answers import BookieReads
@@ -20,16 +20,18 @@ EVERY = 256
 """Nodes after which progress is told."""
 
 
-def survey_cluster(cluster: LivingCluster, bookies: BookieReads | None, progress: Progress) -> Survey:
-    """Read a cluster; nothing is written to it.
+def survey_cluster(
+    cluster: LivingCluster, bookies: BookieReads | None, progress: Progress, parts: Sequence[str] = PARTS
+) -> Survey:
+    """Read a cluster, or only some of its `PARTS`; nothing is written to it.
 
     Raises `BucketNotFoundError` if the servers have no ledgers, `AccessDeniedError` for nodes that may not be read, and
     `StoreUnreachableError`.
     """
-    path = cluster.reading.ledgers_path
+    path, began_ms = cluster.reading.ledgers_path, time.time_ns() // 1_000_000
     builder = SurveyBuilder(path)
     walk = Walk(cluster.nodes, path)
-    for part in PARTS:
+    for part in parts:
         done = 0
         for done, node in enumerate(walk.part(part), 1):
             builder.take(node)
@@ -42,16 +44,16 @@ def survey_cluster(cluster: LivingCluster, bookies: BookieReads | None, progress
         builder.answer(answer)
         if done % EVERY == 0 or done == total:
             progress("asking bookies", done, total)
-    return builder.survey(cluster.url, time.time_ns() // 1_000_000)
+    return builder.survey(cluster.url, time.time_ns() // 1_000_000, began_ms)
 
 
 def survey_dump(path: Path, progress: Progress) -> Survey:
     """Read a dump; raises as `ledgerfs.clusters.dump_file.read_dump`."""
-    builder, ended_ms = SurveyBuilder(), 0
+    builder, began_ms, ended_ms = SurveyBuilder(), 0, 0
     for done, record in enumerate(read_dump(path)):
         match record:
             case DumpHeader():
-                builder = SurveyBuilder(record.ledgers_path)
+                builder, began_ms = SurveyBuilder(record.ledgers_path), record.began_ms
             case Node():
                 builder.take(record)
             case DumpEnd():
@@ -62,4 +64,4 @@ def survey_dump(path: Path, progress: Progress) -> Survey:
                 builder.answer(record)
         if done % (4 * EVERY) == 0:
             progress("reading the dump", done, None)
-    return builder.survey(str(path), ended_ms)
+    return builder.survey(str(path), ended_ms, began_ms)

@@ -67,6 +67,7 @@ LEDGER = np.dtype(
         ("length", "i8"),
         ("last_entry", "i8"),
         ("created_ms", "i8"),
+        ("changed_ms", "i8"),
         ("version", "i4"),
         ("digest", "i1"),
         ("ensemble_size", "i4"),
@@ -79,7 +80,8 @@ LEDGER = np.dtype(
         ("cursor", "i4"),
     ]
 )
-"""A ledger's own node, and when that was made; the last five are rows of `Survey.ensembles` and `Survey.words`, -1 for none."""
+"""A ledger's own node, with the times when it was made and last set; the last five columns are rows of `Survey.ensembles` and
+`Survey.words`, -1 for none."""
 
 SCHEMA = np.dtype([("name", "i4"), ("version", "i8"), ("ledger_id", "i8"), ("entry_id", "i8")])
 """A version of a schema that a locator names; ``name`` is a row of `Survey.words`."""

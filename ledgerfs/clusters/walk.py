@@ -3,36 +3,34 @@
 Paths are asked for as they are found, so that a million of them are never in memory at once; topics and their cursors are, by their names.
 """
 
-from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator
-from typing import NamedTuple, TypeVar
+from collections.abc import Container, Iterable, Iterator
+from typing import NamedTuple
 
+from ledgerfs.clusters.answered_nodes import answered, paths_below
 from ledgerfs.clusters.bundles import BROKERS, NAMESPACES
-from ledgerfs.errors import BucketNotFoundError, LedgerfsError, ObjectNotFoundError
+from ledgerfs.clusters.managed_ledger_paths import managed_ledger_paths
+from ledgerfs.errors import BucketNotFoundError, ObjectNotFoundError
 from ledgerfs.formats.bookkeeper.ledger_nodes import is_folder_of_ledgers, ledger_id_at
-from ledgerfs.formats.managed_ledgers.names import ROOT as MANAGED_LEDGERS
-from ledgerfs.formats.managed_ledgers.names import is_above_managed_ledgers, managed_ledger_of
+from ledgerfs.formats.managed_ledgers.names import is_twofold
 from ledgerfs.formats.schemas.stored_schema import ROOT as SCHEMAS
 from ledgerfs.storage.zookeeper.nodes import Node, Nodes
 
-LEDGERS, TOPICS = "ledgers", "topics"
-"""The first two parts of a walk."""
+LEDGERS, TOPICS, SCHEMAS_PART, BOOKIES = "ledgers", "topics", "schemas", "bookies"
+"""Parts of a walk; the first two come first."""
 
 _DEEPEST = 8
 """Levels below a root that is walked whole; namespaces and schemas have four at most."""
 
 _OTHERS = {
-    "schemas": (SCHEMAS,),
+    SCHEMAS_PART: (SCHEMAS,),
     "policies": ("/admin/policies", "/admin/local-policies", "/admin/partitioned-topics", "/admin/clusters"),
     "brokers": (NAMESPACES, BROKERS),
 }
 _SETTINGS = ("LAYOUT", "INSTANCEID", "available", "available/readonly", "cookies")
 """What BookKeeper has besides ledgers: where they are, whose they are, and its bookies, below the last three."""
 
-PARTS = (LEDGERS, TOPICS, *_OTHERS, "bookies")
+PARTS = (LEDGERS, TOPICS, *_OTHERS, BOOKIES)
 """The parts of a walk, in their order."""
-
-Result = TypeVar("Result")
 
 
 class Walk(NamedTuple):
@@ -73,7 +71,7 @@ class Walk(NamedTuple):
         # Two levels of folders have ids of ten digits, four those of nineteen.
         for _ in range(4):
             deeper: list[str] = []
-            for path in self._below(path for path in folders if is_folder_of_ledgers(path, root)):
+            for path in paths_below(self.nodes, (one for one in folders if is_folder_of_ledgers(one, root))):
                 if ledger_id_at(path, root) is not None:
                     yield path
                 elif is_folder_of_ledgers(path, root):
@@ -82,64 +80,32 @@ class Walk(NamedTuple):
 
     def _topics(self) -> Iterator[Node]:
         """Yield all topics, then all cursors."""
-        topics: list[str] = []
-        level = [MANAGED_LEDGERS]
-        while level:
-            below: list[str] = []
-            for path in self._below(level):
-                if managed_ledger_of(path) is not None:
-                    topics.append(path)
-                elif is_above_managed_ledgers(path):
-                    below.append(path)
-            level = below
+        topics = managed_ledger_paths(self.nodes)
         have_cursors: list[str] = []
-        for path, node in _answered(self.nodes.get_many, topics):
-            if isinstance(node, Node):
-                if node.children:
-                    have_cursors.append(path)
-                if path not in self.read:
-                    yield node
+        below_others: set[str] = set()
+        for path, node in answered(self.nodes.get_many, topics):
+            if is_twofold(path.rpartition("/")[0]):
+                below_others.add(path)
+            if node.children:
+                have_cursors.append(path)
+            if path not in self.read:
+                yield node
         del topics
-        yield from self._found(self._below(have_cursors))
+        cursors = paths_below(self.nodes, have_cursors)
+        yield from self._found(path for path in cursors if path not in below_others)
 
     def _settings(self) -> Iterator[str]:
         paths = [f"{self.ledgers_path}/{name}" for name in _SETTINGS]
         yield from paths
-        yield from (path for path in self._below(paths[2:]) if path not in paths)
+        yield from (path for path in paths_below(self.nodes, paths[2:]) if path not in paths)
 
     def _all_below(self, root: str) -> Iterator[str]:
         level: list[str] = [root]
         for _ in range(_DEEPEST):
-            below = list(self._below(level))
+            below = list(paths_below(self.nodes, level))
             yield from below
             level = below
 
-    def _below(self, folders: Iterable[str]) -> Iterator[str]:
-        """Yield the paths right below each of some nodes."""
-        for folder, names in _answered(self.nodes.children_many, folders):
-            for name in names:
-                yield f"{folder}/{name}"
-
     def _found(self, paths: Iterable[str]) -> Iterator[Node]:
-        for _, node in _answered(self.nodes.get_many, (path for path in paths if path not in self.read)):
+        for _, node in answered(self.nodes.get_many, (path for path in paths if path not in self.read)):
             yield node
-
-
-def _answered(
-    ask: Callable[[Iterable[str]], Iterator[Result | LedgerfsError]], paths: Iterable[str]
-) -> Iterator[tuple[str, Result]]:
-    """Yield each path that is still there with the answer; raises all other errors."""
-    asked: deque[str] = deque()
-
-    def noted() -> Iterator[str]:
-        for path in paths:
-            asked.append(path)
-            yield path
-
-    for answer in ask(noted()):
-        path = asked.popleft()
-        if isinstance(answer, ObjectNotFoundError):
-            continue
-        if isinstance(answer, LedgerfsError):
-            raise answer
-        yield path, answer

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ledgerfs.bucket.topic import Topic
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs.export.folder import Exported, ExportFolder
+from ledgerfs.export.folder import Exported, ExportFolder, Unseen, further_name
 from ledgerfs.export.identity import told_bucket, told_fields
 from ledgerfs.formats.local_paths import LocalPath, local_path
 from ledgerfs.formats.topic_names import split_partition
@@ -32,7 +32,7 @@ from ledgerfs.messages.decode.entries import Skipped
 from ledgerfs.scan.options import OnCorrupt, OnEncrypted, OnUndecodable, PrivateKeys, Values, require_of_parts
 from ledgerfs.scan.partitioned_scan import PartitionedScan
 from ledgerfs.scan.scan import Scan
-from ledgerfs.scan.topic_entries import Reach
+from ledgerfs.scan.topic_entries import Place, Reach
 from ledgerfs.scan.value_reading import Undecodable, add_undecodable, counts_of
 from ledgerfs.tables.table_files import TABLE_KINDS, write_table
 
@@ -67,7 +67,11 @@ class ExportReport:
     held
         Ids of ledgers whose files are kept although ledgers that they depend on have changed: others that some of their rows came from are
         not in the bucket any more, so these rows could not be made again. A file whose own ledger was replaced by
-        another one is made again.
+        another one is made again. What a ledger of a living cluster grew by since is in another file.
+    lacking
+        Those of them that may lack messages: their transactions had no outcome, or they no last part, when the files were made.
+    unseen
+        What may have come behind all that was exported of ledgers that are gone.
 
     """
 
@@ -84,6 +88,8 @@ class ExportReport:
     unnamed_before: int = 0
     missing: Sequence[MissingLedger] = ()
     held: list[int] = field(default_factory=list)
+    lacking: list[int] = field(default_factory=list)
+    unseen: list[Unseen] = field(default_factory=list)
 
 
 def export_topic(
@@ -111,7 +117,8 @@ def export_topic(
 ) -> ExportReport:
     """Write each ledger of a topic that has messages to ``<ledgerId>.<kind>`` in a folder, unless it is there already.
 
-    Files of a partitioned topic are ``<ledgerId>-partition-<number>.<kind>``.
+    Files of a partitioned topic are ``<ledgerId>-partition-<number>.<kind>``. ``<ledgerId>_from_<entry>.<kind>`` has what a ledger of a
+    living cluster grew by, where its first file could not be made again.
 
     Parameters
     ----------
@@ -165,7 +172,10 @@ def export_topic(
     contents = _contents_of(topic, whole, kind, private_keys or ())
     versions = {one.name: one.ref.version for one in ledgers}
     with ExportFolder(folder_path, contents, TABLE_KINDS[kind], versions, overwrite=overwrite) as folder:
-        export = _Export(ExportReport(topic.name, missing=scan.missing), folder, kind, progress or (lambda *_: None))
+        unseen = folder.unseen(is_living=topic.bucket.raw_store.cluster is not None)
+        export = _Export(
+            ExportReport(topic.name, missing=scan.missing, unseen=unseen), folder, kind, progress or (lambda *_: None)
+        )
         for ledger in export.unfinished(ledgers):
             export.make(ledger)
     return export.report
@@ -173,12 +183,14 @@ def export_topic(
 
 @dataclass(frozen=True, slots=True)
 class _Ledger:
-    """A ledger to export.
+    """A ledger to export, or what it has from an entry on.
 
     Attributes
     ----------
     name
         Of its file, without the suffix.
+    first
+        The first entry of the file.
     position, scan, topic
         Its position among the ledgers of its topic or partition; a scan of all these, and their state.
 
@@ -189,6 +201,12 @@ class _Ledger:
     position: int
     scan: Scan
     topic: TopicState
+    first: int = 0
+
+    @property
+    def length(self) -> int:
+        """About how many bytes of entries there are."""
+        return self.ref.length * (self.ref.last_entry + 1 - self.first) // max(1, self.ref.entries)
 
 
 def _ledgers_of(scan: Scan, ending: str = "") -> list[_Ledger]:
@@ -213,38 +231,45 @@ class _Export:
         self._read = self._to_read = 0
 
     def unfinished(self, ledgers: Sequence[_Ledger]) -> list[_Ledger]:
-        """Return the ledgers that are to be exported."""
-        found = []
-        for one in ledgers:
+        """Return the ledgers that are to be exported, or what they have behind files that stay."""
+        found = [left for one in ledgers if (left := self._left_of(one)) is not None]
+        self._to_read = sum(one.length for one in found)
+        return found
+
+    def _left_of(self, one: _Ledger) -> _Ledger | None:
+        """Count the files of a ledger that stay; return what is left of it to be exported, None for nothing."""
+        while True:
             judged = self._folder.judge(one.name, one.ref, one.topic)
             if judged.known is None or not judged.stays:
-                found.append(one)
-                self._to_read += one.ref.length
-                continue
+                return one
             self.report.kept += judged.known.rows > 0
             self.report.skipped_before += judged.known.skipped
             self.report.undecodable_before += judged.known.undecodable
             self.report.unnamed_before += judged.known.unnamed
-            if judged.is_held:
-                self.report.held.append(one.ref.ledger_id)
-        return found
+            for told, is_so in ((self.report.held, judged.is_held), (self.report.lacking, judged.may_lack)):
+                if is_so and told[-1:] != [one.ref.ledger_id]:
+                    told.append(one.ref.ledger_id)
+            if judged.goes_on_at is None:
+                return None
+            one = replace(one, name=further_name(one.name, judged.goes_on_at), first=judged.goes_on_at)
 
     def make(self, ledger: _Ledger) -> None:
         """Export one ledger."""
         read_before = self._read
-        part = Reach.of(range(ledger.position, ledger.position + 1))
+        part = Reach(Place(ledger.position, ledger.first), Place(ledger.position + 1, 0))
         scan = replace(ledger.scan, part=part, on_read=self._tell)
         rows, size = self._write(ledger.name, scan)
         skipped = sum(one.last_entry - one.first_entry + 1 for one in scan.skipped)
         ref, state = ledger.ref, ledger.topic.of(scan.basis)
         claims = (ref.last_entry, ref.length, ref.created_ms)
-        exported = Exported(ref.version, rows, size, skipped, scan.basis, state, *claims, *counts_of(scan.undecodable))
+        values = counts_of(scan.undecodable)
+        exported = Exported(ref.version, rows, size, skipped, scan.basis, state, *claims, *values, is_open=ref.is_open)
         self._folder.record(ledger.name, exported)
         self.report.skipped += scan.skipped
         self.report.incomplete += scan.incomplete
         for one in scan.undecodable:
             add_undecodable(self.report.undecodable, one)
-        self._tell(read_before + ledger.ref.length - self._read)
+        self._tell(read_before + ledger.length - self._read)
 
     def _write(self, name: str, scan: Scan) -> tuple[int, int]:
         """Write the file of a ledger, if it has messages; return their number, and the bytes of the file."""

@@ -1,7 +1,8 @@
 """The folder of an export: files that are whole or not there, and a record of what they were made from.
 
 A file is written under a hidden name, synced to disk, and then renamed. The record has the version of each ledger in its file, so that a
-later export makes only new files, and whether the last export ended well. A lock keeps a second exporter out; it ends with the process that
+later export makes only new files, and whether the last export ended well. Of a ledger that has grown a file stays that could not be made
+again; what came since goes into a file of its own. A lock keeps a second exporter out; it ends with the process that
 holds it. Who reads all files of the folder shares it (`at_rest`), so that files which are not all there are not taken for an export.
 """
 
@@ -11,6 +12,7 @@ import json
 import os
 import re
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
@@ -27,8 +29,8 @@ from ledgerfs.ledgers.row_dependencies import Basis, TopicState
 RECORD_NAME = ".ledgerfs-export.json"
 LOCK_NAME = ".ledgerfs-export.lock"
 
-_NAME = re.compile("[0-9]+(-partition-[0-9]{1,10})?")
-"""A file's name without its suffix: the ledger's id, and the partition if the topic is partitioned."""
+_NAME = re.compile("([0-9]+)(-partition-[0-9]{1,10})?(?:_from_([0-9]{10,19}))?")
+"""A file's name without its suffix: the id of its ledger, the partition of a topic that has any, the first entry if that is not 0."""
 
 _VERSION = 3
 _VERSION_WITHOUT_TIMES = 2
@@ -59,6 +61,10 @@ class Exported:
         As in `LedgerRef`, to tell its copies from other ledgers of its id; -1, -1 and None in records that did not note them.
     undecodable, unnamed
         Values that could not be decoded, and are null or left out, and those that no schema is named for, which are null.
+    is_open
+        Whether the ledger was still written (`LedgerRef.is_open`).
+    is_last
+        Whether it was the last one that exports had met when it was found to be gone, and no export has ended well since.
 
     """
 
@@ -73,19 +79,76 @@ class Exported:
     created_ms: int | None = None
     undecodable: int = 0
     unnamed: int = 0
+    is_open: bool = False
+    is_last: bool = False
 
     def is_of(self, ref: LedgerRef) -> bool:
         """Whether it is the record of this ledger, or of a copy of it, as far as is known."""
         return self.version == ref.version or self.last_entry < 0 or ref.agrees_with(self)
 
+    def has_grown(self, ref: LedgerRef) -> bool:
+        """Whether this ledger has entries behind those that it had: it was still written then."""
+        return self.is_open and ref.last_entry > self.last_entry >= 0
+
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The folder's record of a ledger, whether its file stays, and whether it stays only because it could not be made again."""
+    """What is to become of a file.
+
+    Attributes
+    ----------
+    known
+        The folder's record of it.
+    stays, is_held
+        Whether it stays, and whether it stays only because it could not be made again.
+    goes_on_at
+        If it stays, though its ledger has grown: the first entry for the next file of the ledger.
+
+    """
 
     known: Exported | None
     stays: bool = False
     is_held: bool = False
+    goes_on_at: int | None = None
+
+    @property
+    def may_lack(self) -> bool:
+        """Whether the file would perhaps have more rows if it could be made again: of transactions that had no outcome."""
+        return self.is_held and self.known is not None and self.known.basis.is_open_ended
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """Messages that nobody may ever have exported: those after what an export wrote of a ledger that is gone.
+
+    Attributes
+    ----------
+    ledger_id, last_entry
+        The ledger, and the last entry that the export read.
+    was_open
+        Whether it was still written then. Else it was the last ledger that exports had met, and others may have come and gone after it.
+
+    """
+
+    ledger_id: int
+    last_entry: int
+    was_open: bool
+
+    def __str__(self) -> str:
+        if self.was_open:
+            return (
+                f"ledger {self.ledger_id} was still written when it was exported up to entry {self.last_entry}, and is gone: "
+                "what came behind that, if anything, is not in the files"
+            )
+        return (
+            f"ledger {self.ledger_id}, the last one of an earlier export, is gone: ledgers that came after it may be gone as well, "
+            "and are not in the files then"
+        )
+
+
+def further_name(name: str, first: int) -> str:
+    """Return the name for the file of a ledger's entries from one on; in the order of names it comes behind the others."""
+    return f"{name.partition('_')[0]}_from_{first:010d}"
 
 
 class ExportFolder:
@@ -128,6 +191,7 @@ class ExportFolder:
         self._record = _Record(json.loads(json.dumps(contents)), suffix)
         self._lock: BinaryIO | None = None
         self._save_after = 0.0
+        self._further: dict[str, set[str]] = defaultdict(set)
 
     def __enter__(self) -> Self:
         with _naming(self.path):
@@ -147,6 +211,8 @@ class ExportFolder:
         assert self._lock is not None  # noqa: S101  (entered)
         with self._lock:
             try:
+                if kind is None:
+                    self._forget_last()
                 self._save(is_whole=kind is None)
             except ExportFolderError:
                 # After another error: what is not recorded is made again by the next export.
@@ -157,15 +223,40 @@ class ExportFolder:
         """Return whether the file ``name`` of a ledger stays, if the topic has these ledgers now.
 
         A file that should be made again is kept if ledgers are gone that some of its rows came from: without these it would lose the rows.
-        If another ledger has its id now, it is made again nevertheless: its rows would never come.
+        If its ledger has grown, the rest is for another file. If another ledger has its id now, it is made again nevertheless: its rows
+        would never come.
         """
         known = self._record.ledgers.get(name)
         if known is None or self._size_of(name) != known.size:
             return Judgement(known)
         if known.version == ref.version and topic.holds(known.basis, known.state):
             return Judgement(known, stays=True)
-        is_held = known.is_of(ref) and not topic.can_remake(known.basis)
+        if topic.can_remake(known.basis):
+            return Judgement(known)
+        if known.has_grown(ref):
+            return Judgement(known, stays=True, is_held=True, goes_on_at=known.last_entry + 1)
+        is_held = known.is_of(ref)
         return Judgement(known, stays=is_held, is_held=is_held)
+
+    def unseen(self, *, is_living: bool) -> list[Unseen]:
+        """Return what may have come behind all that was ever exported, and is gone, of a topic as it is now, in the order of its ledgers.
+
+        In a living cluster ledgers are trimmed from the oldest on: if the last one that exports met is gone, others may have come after it.
+        """
+        ends: dict[str, tuple[int, str]] = {}
+        behind: dict[tuple[str, int], str] = {}
+        for name in self._record.ledgers:
+            ledger_id, ending = _parsed(name)
+            ends[ending] = max(ends.get(ending, (-1, "")), (ledger_id, name))
+            # Of a ledger in several files the last one tells where it ended: their names ascend.
+            behind[ending, ledger_id] = max(behind.get((ending, ledger_id), ""), name)
+        if is_living:
+            for _, name in ends.values():
+                last = self._record.ledgers[name]
+                self._record.ledgers[name] = replace(last, is_last=name.partition("_")[0] not in self._versions)
+        gone = sorted((key, name) for key, name in behind.items() if name.partition("_")[0] not in self._versions)
+        found = [(ledger_id, self._record.ledgers[name]) for (_, ledger_id), name in gone]
+        return [Unseen(one, last.last_entry, last.is_open) for one, last in found if last.is_open or last.is_last]
 
     def _size_of(self, name: str) -> int:
         try:
@@ -180,10 +271,17 @@ class ExportFolder:
             yield file
 
     def record(self, name: str, exported: Exported) -> None:
-        """Record a ledger; if it has no messages (any more), its file is removed."""
-        if not exported.rows:
-            with _naming(self._file(name)):
-                self._file(name).unlink(missing_ok=True)
+        """Record a file; without messages it is removed, as are those that had what came behind an earlier form of it."""
+        ledger = name.partition("_")[0]
+        behind = sorted(one for one in self._further.get(ledger, ()) if one > name)
+        for one in behind if exported.rows else [name, *behind]:
+            with _naming(self._file(one)):
+                self._file(one).unlink(missing_ok=True)
+        for one in behind:
+            self._further[ledger].remove(one)
+            del self._record.ledgers[one]
+        if name != ledger:
+            self._further[ledger].add(name)
         self._record.ledgers[name] = exported
         if (exported.rows and len(self._record.ledgers) < _FEW_LEDGERS) or time.monotonic() >= self._save_after:
             self._save()
@@ -198,6 +296,10 @@ class ExportFolder:
             found = self._read()
             if found.contents == self._record.contents or self._is_reached_anew(found):
                 self._record = replace(found, contents=self._record.contents)
+                for name in found.ledgers:
+                    ledger, is_further, _ = name.partition("_")
+                    if is_further:
+                        self._further[ledger].add(name)
             else:
                 self._clear(found)
             self._save()
@@ -226,6 +328,12 @@ class ExportFolder:
             self._save(found)
         for file in files:
             file.unlink()
+
+    def _forget_last(self) -> None:
+        """Forget which ledgers had none after them when they were gone: this export tells of it, and knows those that came since."""
+        for name, one in self._record.ledgers.items():
+            if one.is_last:
+                self._record.ledgers[name] = replace(one, is_last=False)
 
     def _save(self, record: "_Record | None" = None, *, is_whole: bool = False) -> None:
         began = time.monotonic()
@@ -282,7 +390,17 @@ class _Record:
             ledgers = {name: one for name, one in ledgers.items() if one["rows"]}
         elif found["version"] != _VERSION:
             raise ValueError(found["version"])
+        for name in ledgers:
+            _parsed(name)
         return cls(contents, suffix, {name: _exported(**one) for name, one in ledgers.items()}, is_whole=is_whole)
+
+
+def _parsed(name: str) -> tuple[int, str]:
+    """Return the ledger's id, and what tells its topic from others in the folder; raises ``ValueError`` for what no export records."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        raise ValueError(name)
+    return int(found[1]), found[2] or ""
 
 
 def _exported(*, basis: Any, **told: Any) -> Exported:  # noqa: ANN401  (JSON)

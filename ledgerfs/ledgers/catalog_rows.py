@@ -76,6 +76,7 @@ def ref_of_row(row: np.void, managed_ledger: str | None, place: str) -> LedgerRe
         values
     )
     created_ms, changed_ms, origin_id, origin_entries, origin_length, own = rest
+    rows = dialect_rows(dialect)
     return LedgerRef(
         dialect=dialect,
         ledger_id=ledger_id,
@@ -92,8 +93,9 @@ def ref_of_row(row: np.void, managed_ledger: str | None, place: str) -> LedgerRe
         changed_ms=changed_ms,
         state=CatalogState(state),
         is_ordered=bool(ordered),
-        objects=dialect_rows(dialect).objects_of(values, bytes(own), managed_ledger, place),
+        objects=rows.objects_of(values, bytes(own), managed_ledger, place),
         origin=Origin(origin_id, origin_entries - 1, origin_length) if origin_entries else None,
+        is_open=rows.is_open(bytes(own)),
     )
 
 

@@ -55,6 +55,10 @@ class DialectRows(Protocol):
         """Return the objects of a ledger, each with its role, from its row and the dialect's own columns."""
         ...
 
+    def is_open(self, own: bytes) -> bool:
+        """Return whether a ledger was still written when it was listed, from the dialect's own columns."""
+        ...
+
     def key_of_missing(self, uuid: str, ledger_id: int, managed_ledger: str | None, place: str, kind: int) -> str:
         """Return the key of the object that shows a missing ledger; ``kind`` is a `GapKind`."""
         ...

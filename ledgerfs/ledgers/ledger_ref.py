@@ -76,6 +76,8 @@ class LedgerRef:
         Its objects, each with its role; the first one has the entries.
     origin
         The ledger whose messages it has in entries of its own (``offload --unbatch``); None if it is not known to be made of one.
+    is_open
+        Whether it was still written when it was listed, in a living cluster: the same ledger may have more entries by now.
 
     """
 
@@ -96,6 +98,7 @@ class LedgerRef:
     is_ordered: bool
     objects: tuple[tuple[str, ObjectStat], ...]
     origin: Origin | None = None
+    is_open: bool = False
 
     def __repr__(self) -> str:
         what = f"ledger {self.ledger_id} of {printable(self.topic)}, copy {self.copy}, {self.uuid}"

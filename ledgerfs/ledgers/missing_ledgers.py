@@ -37,7 +37,7 @@ class GapKind(IntEnum):
     NOTHING_LEFT = 6
     """What should hold its objects is there, and none of them."""
     NOT_IN_BOOKKEEPER = 7
-    """A living cluster lists it as the one that is written, and has no such ledger."""
+    """A living cluster lists it without entries, as the one that is written, and has no such ledger."""
 
 
 GAP = np.dtype(
@@ -65,7 +65,7 @@ _REASONS = {
     GapKind.UNREADABLE: "what is there of it cannot be read as a ledger",
     GapKind.CONTRADICTED: "two copies of it have different entries, and one would hide the other",
     GapKind.NOTHING_LEFT: "neither its data nor its index is there",
-    GapKind.NOT_IN_BOOKKEEPER: "the topic lists it, it is not offloaded, and BookKeeper does not have it",
+    GapKind.NOT_IN_BOOKKEEPER: "the topic lists it, and neither BookKeeper nor a bucket has it",
     GapKind.BEING_WRITTEN: "it is being written just now, or its writing ended early",
 }
 

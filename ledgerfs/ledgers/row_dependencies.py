@@ -43,6 +43,11 @@ class Basis:
         """Whether no ledger that is uploaded later, before or after, can change the rows."""
         return self.first is None
 
+    @property
+    def is_open_ended(self) -> bool:
+        """Whether ledgers after all that there are may add rows to these."""
+        return self.last == _LAST
+
     @classmethod
     def of(cls, ids: tuple[int, int, int], found: "Unsettled", sources: Iterable[int]) -> "Basis":
         """Return the basis of the rows of some ledgers, given the ids of the ledger before them, the first, and the last."""

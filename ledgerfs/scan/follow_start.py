@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FollowStart = Moment | tuple[int, ...]
 """``latest``, ``earliest``, a time, or the id of a message as text or tuple."""
 
-_TRIMMED = "was trimmed before following began"
+_TRIMMED = "was trimmed before following began, if there was anything"
 _EXPECTED = "expected 'latest', 'earliest', a time (ISO 8601, datetime, date, ms since 1970), or the id of a message"
 
 

@@ -141,7 +141,9 @@ class FollowedTopic:
             return
         if self._decoder.options.on_corrupt != "skip":
             what = "; ".join(f"{one} {one.reason}" for one in gone)
-            raise MissingLedgerError(f"rows are lost: {what}", key=self._decoder.topic)
+            is_certain = any(one.last_entry is not None for one in gone)
+            told = "rows are lost" if is_certain else "rows may be lost"
+            raise MissingLedgerError(f"{told}: {what}", key=self._decoder.topic)
         for one in gone:
             last = one.first_entry if one.last_entry is None else one.last_entry
             self._decoder.skipped.append(Skipped(one.ledger_id, one.first_entry, last, f"{one} {one.reason}"))

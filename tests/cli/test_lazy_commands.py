@@ -64,8 +64,8 @@ except SystemExit as end:
      ["repair", "--help"], ["rm", "--help"], ["count", "--help"], ["head", "--help"], ["export", "--help"], ["import", "--help"],
      ["offload", "--help"], ["spark", "--help"], ["spark", "verify", "--help"], ["schemas", "--help"], ["schemas", "save", "--help"],
      ["schemas", "ls", "--help"], ["schemas", "show", "--help"], ["schemas", "set", "--help"], ["cluster", "--help"],
-     ["cluster", "dump", "--help"],
-     ["cluster", "retention", "--help"], ["cluster", "offloads", "--help"], ["cluster", "cursors", "--help"], ["umount", "--help"]],
+     ["cluster", "dump", "--help"], ["cluster", "retention", "--help"], ["cluster", "offloads", "--help"],
+     ["cluster", "cursors", "--help"], ["cluster", "check", "--help"], ["umount", "--help"]],
 )  # fmt: skip
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert imported_by(arguments) == set()

@@ -85,6 +85,21 @@ def test_a_survey_has_all_that_nodes_tell(cluster: LiveCluster) -> None:
     assert (found.damaged, found.troubles) == ([], [])
 
 
+@pytest.mark.parametrize("has_namesake", [False, True], ids=["alone", "beside a topic of its name"])
+def test_a_v1_namespace_of_the_name_of_the_domain_is_surveyed(cluster: LiveCluster, has_namesake: bool) -> None:
+    topics = [f"persistent://t/c/persistent{rest}" for rest in ("/x", "/y", "")[: 2 + has_namesake]]
+    for number, topic in enumerate(topics):
+        ledger = cluster.write_ledger(topic, messages(3 + number))
+        cluster.add_cursor(topic, f"of {number}", (ledger, number))
+    found = surveyed(cluster)
+    assert sorted(found.topics) == sorted(map(managed_ledger_of, topics))
+    for number, topic in enumerate(topics):
+        at = found.topics.index(managed_ledger_of(topic))
+        assert [found.cursor_names[one["name"]] for one in found.cursors_of(at)] == [f"of {number}"]
+        assert found.cursors_of(at)["mark_entry"].tolist() == [number]
+    assert found.damaged == []
+
+
 @pytest.mark.parametrize("compression", [LZ4, ZSTD])
 def test_compressed_nodes_are_read(tmp_path: Path, compression: int) -> None:
     with LiveCluster(tmp_path, compression=compression, chroot="/pulsar") as cluster:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ledgerfs.errors import CorruptObjectError
 from ledgerfs.messages.kernels import gather as module
-from ledgerfs.messages.kernels.gather import copy_runs, gather_bytes, gather_properties, gather_text, masked
+from ledgerfs.messages.kernels.gather import gather_bytes, gather_properties, gather_text, masked
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, MessageMetadataRecord, Property
 from tests.support.entries import metadata
 
@@ -153,36 +153,3 @@ def test_text_that_grows_beyond_what_offsets_can_count_by_its_replacement_is_an_
     assert gather_text(source, zero, 10 * one).to_pylist() == ["\ufffd" * 10]
     with pytest.raises(CorruptObjectError):
         gather_text(source, zero, 11 * one)
-
-
-@SETTINGS
-@given(made=ranges(), order=st.randoms())
-def test_runs_are_copied_to_their_places(made, order):
-    data, pairs, _ = made
-    source, starts, sizes = arrays_of(data, pairs)
-    rows = list(range(len(pairs)))
-    order.shuffle(rows)
-    places = np.zeros(len(rows), np.int64)
-    places[rows] = np.cumsum([0, *(sizes[row] for row in rows)])[:-1]
-    target = np.full(int(sizes.sum()), 0xAA, np.uint8)
-    copy_runs(source, starts, sizes, target, places)
-    assert target.tobytes() == b"".join(data[slice(*pairs[row])] for row in rows)
-
-
-@pytest.mark.parametrize(
-    ("start", "size", "place"),
-    [(-1, 1, 0), (0, -1, 0), (5, 6, 0), (11, 0, 0), (0, 11, 0), (0, 1, -1), (0, 1, 4), (0, 5, 0), (0, 2**63 - 1, 0)],
-)
-def test_runs_that_are_not_inside_are_refused_before_any_is_copied(start, size, place):
-    target = np.zeros(4, np.uint8)
-    runs = (np.array([0, one], np.int64) for one in (start, place))
-    starts, places = runs
-    with pytest.raises(CorruptObjectError, match=f"{size} bytes from {start} of 10 on, to {place} of 4"):
-        copy_runs(np.full(10, 7, np.uint8), starts, np.array([2, size]), target, places)
-    assert not target.any()
-
-
-def test_runs_that_are_not_all_told_are_refused():
-    none, one = np.zeros(0, np.int64), np.zeros(1, np.int64)
-    with pytest.raises(ValueError, match="1 starts, 0 sizes and 1 places"):
-        copy_runs(np.zeros(1, np.uint8), one, none, np.zeros(1, np.uint8), one)

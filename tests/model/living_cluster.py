@@ -45,6 +45,15 @@ class Reader:
     listed: dict[str, set[Row]] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class Exported:
+    """What exports of a topic into one folder have written and told; and which ledgers were gone before the first of them ended."""
+
+    gone_before: set[int]
+    rows: set[Row] = field(default_factory=set)
+    is_loss_told: bool = False
+
+
 class World:
     """The cluster, its readers, and what was ever written to it."""
 
@@ -56,7 +65,7 @@ class World:
         self.trimmed: set[int] = set()
         self.count = 0
         self.readers = [Reader(self.opened(end)) for end in ("confirmed", "acknowledged")]
-        self.exports = 0
+        self.exported: dict[str, Exported] = {}
         for topic in TOPICS[:2]:
             self.cluster.write_ledger(topic, (), ensemble=ENSEMBLES[topic])
 
@@ -251,11 +260,19 @@ class Walk:
         folder = self.folder / "export" / topic.replace("/", "-")
         try:
             with meeting(world, met):
-                export_topic(world.opened("confirmed").topic(topic), folder, "parquet")
+                report = export_topic(world.opened("confirmed").topic(topic), folder, "parquet")
         except _GONE:
             assert world.trimmed != trimmed
             return
-        self.compare(topic, rows_in(folder), least)
+        rows = rows_in(folder)
+        self.compare(topic, rows, least)
+        known = world.exported.setdefault(topic, Exported(set(world.trimmed)))
+        found = {(ledger, entry) for ledger, entry, _ in rows}
+        assert known.rows <= found, "rows of an earlier export are gone"
+        known.rows, known.is_loss_told = found, known.is_loss_told or bool(report.unseen)
+        # What was trimmed while this one ran, the next one tells.
+        gone = {row for of, row in world.values if of == topic and row[0] in trimmed - known.gone_before} - found
+        assert not gone or known.is_loss_told, f"nobody was told that rows are lost: {sorted(gone)[:5]}"
 
     def read(self, reader: Reader, topic: str, *, anew: bool, met: Met) -> None:
         """Read a topic, and compare: by a new listing, or by the one that the reader has."""

@@ -231,13 +231,16 @@ class LiveCluster:
         name = managed_ledger_of(topic)
         custom = (("component", b"managed-ledger"), (MANAGED_LEDGER_KEY, name.encode()), _APPLICATION)
         with self._changes:
-            self._end_last(name, closed_ms)
+            kept, empty = self._with_ended_last(name, closed_ms)
             made = [self.write_unlisted(payloads, custom, **options) for payloads in many]
             for ledger_id in made[:-1]:
                 if not self.written[ledger_id].node.is_closed:
                     self.close(ledger_id)
             listed = [*(self._ended(one, closed_ms) for one in made[:-1]), LedgerInfo(made[-1], 0, 0, 0)]
-            self.change_list(topic, lambda info: replace(info, ledgers=(*info.ledgers, *listed)))
+            # One change, as a broker's: readers count them.
+            self.change_list(topic, lambda info: replace(info, ledgers=(*kept, *listed)))
+            if empty is not None:
+                self.delete_from_bookkeeper(empty, flag=False)
             return made
 
     def write_unlisted(
@@ -559,24 +562,21 @@ class LiveCluster:
         path = f"/admin/partitioned-topics/{namespace}/persistent/{name}"
         self._set(path, json.dumps({"partitions": partitions}).encode())
 
-    def _end_last(self, name: str, closed_ms: int | None) -> None:
-        """Close the last ledger of a topic and list its size; forget it if it has no entries."""
+    def _with_ended_last(self, name: str, closed_ms: int | None) -> tuple[Sequence[LedgerInfo], int | None]:
+        """Close the last ledger of a topic; return the ledgers with its size, without it if it has no entries, and its id then."""
         listed = self.list_of(name).ledgers
-        last = None if not listed else listed[-1].ledger_id
-        if last is None:
-            return
+        if not listed:
+            return (), None
+        last = listed[-1].ledger_id
         ledger = self.written.get(last)
         if ledger is None or last in self._deleted:
             # A broker forgets a last ledger that BookKeeper does not have.
-            self.change_list(name, lambda info: replace(info, ledgers=info.ledgers[:-1]))
-            return
+            return listed[:-1], None
         if not ledger.node.is_closed:
             self.close(last)
         if ledger.node.last_entry < 0:
-            self.trim(name, last)
-            return
-        ended = self._ended(last, closed_ms)
-        self.change_ledger(name, last, lambda _: ended)
+            return listed[:-1], last
+        return (*listed[:-1], self._ended(last, closed_ms)), None
 
     def _ended(self, ledger_id: int, closed_ms: int | None) -> LedgerInfo:
         node = self.written[ledger_id].node

@@ -4,17 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.cli.cluster.source import (
-    broker_defaults,
-    retention_options,
-    say_not_known,
-    source_argument,
-    surveyed,
-    topic_option,
-    wanted_topics,
-)
+from ledgerfs.cli.cluster.source import Asked, about_topics, broker_defaults, retention_options, say_not_known
 from ledgerfs.cli.commands import command
-from ledgerfs.cli.options import json_option
 from ledgerfs.cli.output import human_size, minute, print_json, say, show, table
 from ledgerfs.cli.parameter_types import Duration
 from ledgerfs.display import printable
@@ -27,27 +18,20 @@ _EVER = 2**63
 
 
 @command()
-@source_argument
-@click.option(
-    "--inactive", type=Duration(), metavar="TIME", help="Only those that were not active for so long, such as 7d."
+@about_topics(
+    click.option(
+        "--inactive", type=Duration(), metavar="TIME", help="Only those that were not active for so long, such as 7d."
+    ),
+    retention_options,
 )
-@retention_options
-@topic_option
-@json_option
-@click.pass_context
 def cursors(
     context: click.Context,
+    asked: Asked,
     /,
     *,
-    source: str,
-    zk_rate: float,
-    no_bookies: bool,
     inactive: float | None,
     broker_retention_minutes: int,
     broker_retention_megabytes: int,
-    topics: tuple[str, ...],
-    show_all: bool,
-    as_json: bool,
 ) -> None:
     """Show subscriptions: their backlog, and what they keep from being trimmed.
 
@@ -64,8 +48,7 @@ def cursors(
     # This imports numpy, which --help does not need.
     from ledgerfs.clusters.cursors import cursors as cursors_of
 
-    survey = surveyed(context, source, zk_rate, no_bookies=no_bookies)
-    wanted = wanted_topics(survey, topics)
+    survey, wanted = asked.survey, asked.wanted
     defaults = broker_defaults(minutes=broker_retention_minutes, megabytes=broker_retention_megabytes)
     before = _EVER if inactive is None else survey.read_ms - round(inactive * 1000)
     found, seen, holding = [], 0, 0
@@ -77,14 +60,16 @@ def cursors(
         holding += bool(one.held_size)
         if one.may_have_own_policies:
             own_policies.add(one.managed_ledger)
-        if one.active_ms <= before and (show_all or wanted or one.held_size or one.backlog):
+        if one.active_ms <= before and (asked.show_all or wanted or one.held_size or one.backlog):
             found.append(one)
     found.sort(key=lambda one: (-one.held_size, -one.backlog_size))
-    if as_json:
+    if asked.as_json:
         print_json([_as_json(one) for one in found])
     elif found:
         _show_table(found)
-    say(f"{source}: {holding:,} of {seen:,} subscriptions hold back what retention lets go; {len(found):,} are shown")
+    say(
+        f"{asked.source}: {holding:,} of {seen:,} subscriptions hold back what retention lets go; {len(found):,} are shown"
+    )
     say_not_known(context, survey, len(own_policies))
 
 

@@ -9,6 +9,7 @@ Examples:
   ledgerfs cluster retention pulsar+zk://zk1:2181,zk2:2181
   ledgerfs cluster offloads pulsar+zk://zk1:2181 --broker-offload-bytes 10GiB
   ledgerfs cluster cursors pulsar+zk://zk1:2181 --inactive 7d
+  ledgerfs cluster check pulsar+zk://zk1:2181 --bucket s3://tier
   ledgerfs cluster dump pulsar+zk://zk1:2181 dump.json.zst
 
 \b
@@ -16,6 +17,7 @@ Nothing is written to a cluster: no node is changed, no ledger is fenced, and no
 """
 
 _COMMANDS = (
+    LazyCommand("check", "ledgerfs.cli.cluster.check:check", "Find ledgers and objects without an owner, what is lost, and what is stuck."),
     LazyCommand(
         "dump", "ledgerfs.cli.cluster.dump:dump", "Write what ZooKeeper has of ledgers, topics, subscriptions and policies to FILE."
     ),

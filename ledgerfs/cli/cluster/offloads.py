@@ -4,17 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.cli.cluster.source import (
-    broker_defaults,
-    offload_options,
-    say_not_known,
-    source_argument,
-    surveyed,
-    topic_option,
-    wanted_topics,
-)
+from ledgerfs.cli.cluster.source import Asked, about_topics, broker_defaults, offload_options, say_not_known
 from ledgerfs.cli.commands import command
-from ledgerfs.cli.options import json_option
 from ledgerfs.cli.output import human_size, minute, print_json, say, show, table
 from ledgerfs.display import printable, span
 from ledgerfs.ledgers.time_arguments import iso_time
@@ -24,23 +15,14 @@ if TYPE_CHECKING:
 
 
 @command()
-@source_argument
-@offload_options
-@topic_option
-@json_option
-@click.pass_context
+@about_topics(offload_options)
 def offloads(
     context: click.Context,
+    asked: Asked,
     /,
     *,
-    source: str,
-    zk_rate: float,
-    no_bookies: bool,
     broker_offload_bytes: int | None,
     broker_offload_seconds: int | None,
-    topics: tuple[str, ...],
-    show_all: bool,
-    as_json: bool,
 ) -> None:
     """Show what a broker would offload of each topic by its thresholds.
 
@@ -58,8 +40,7 @@ def offloads(
     # This imports numpy, which --help does not need.
     from ledgerfs.clusters.offload_thresholds import offloads as offloads_of
 
-    survey = surveyed(context, source, zk_rate, no_bookies=no_bookies)
-    wanted = wanted_topics(survey, topics)
+    survey, wanted = asked.survey, asked.wanted
     defaults = broker_defaults(offload_bytes=broker_offload_bytes, offload_seconds=broker_offload_seconds)
     found, seen, own_policies, size, ledgers, due = [], 0, 0, 0, 0, 0
     for one in offloads_of(survey, defaults, survey.read_ms):
@@ -69,15 +50,15 @@ def offloads(
         own_policies += one.may_have_own_policies
         due += bool(one.chosen.rows)
         size, ledgers = size + one.size, ledgers + len(one.chosen.rows)
-        if show_all or wanted or one.chosen.rows or one.unfinished:
+        if asked.show_all or wanted or one.chosen.rows or one.unfinished:
             found.append(one)
     found.sort(key=lambda one: -one.size)
-    if as_json:
+    if asked.as_json:
         print_json([_as_json(one) for one in found])
     elif found:
         _show_table(found)
     say(
-        f"{source}: {human_size(size)} in {ledgers:,} ledgers of {due:,} topics are due to be offloaded, of {seen:,} topics"
+        f"{asked.source}: {human_size(size)} in {ledgers:,} ledgers of {due:,} topics are due to be offloaded, of {seen:,} topics"
     )
     say_not_known(context, survey, own_policies)
 

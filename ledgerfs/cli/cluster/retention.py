@@ -4,17 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.cli.cluster.source import (
-    broker_defaults,
-    retention_options,
-    say_not_known,
-    source_argument,
-    surveyed,
-    topic_option,
-    wanted_topics,
-)
+from ledgerfs.cli.cluster.source import Asked, about_topics, broker_defaults, retention_options, say_not_known
 from ledgerfs.cli.commands import command
-from ledgerfs.cli.options import json_option
 from ledgerfs.cli.output import human_size, minute, print_json, say, show, table
 from ledgerfs.display import printable, span
 from ledgerfs.ledgers.time_arguments import iso_time
@@ -25,23 +16,14 @@ if TYPE_CHECKING:
 
 
 @command()
-@source_argument
-@retention_options
-@topic_option
-@json_option
-@click.pass_context
+@about_topics(retention_options)
 def retention(
     context: click.Context,
+    asked: Asked,
     /,
     *,
-    source: str,
-    zk_rate: float,
-    no_bookies: bool,
     broker_retention_minutes: int,
     broker_retention_megabytes: int,
-    topics: tuple[str, ...],
-    show_all: bool,
-    as_json: bool,
 ) -> None:
     """Show what a broker would trim of each topic now, and why not more.
 
@@ -59,8 +41,7 @@ def retention(
     # This imports numpy, which --help does not need.
     from ledgerfs.clusters.retention import retention as retention_of
 
-    survey = surveyed(context, source, zk_rate, no_bookies=no_bookies)
-    wanted = wanted_topics(survey, topics)
+    survey, wanted = asked.survey, asked.wanted
     defaults = broker_defaults(minutes=broker_retention_minutes, megabytes=broker_retention_megabytes)
     found, seen, own_policies, size, ledgers, past = [], 0, 0, 0, 0, 0
     for one in retention_of(survey, defaults, survey.read_ms):
@@ -70,15 +51,15 @@ def retention(
         own_policies += one.may_have_own_policies
         past += bool(one.trim.going)
         size, ledgers = size + one.size, ledgers + len(one.trim.going)
-        if show_all or wanted or one.trim.going or one.trim.dropped:
+        if asked.show_all or wanted or one.trim.going or one.trim.dropped:
             found.append(one)
     found.sort(key=lambda one: -one.size)
-    if as_json:
+    if asked.as_json:
         print_json([_as_json(one) for one in found])
     elif found:
         _show_table(found)
     say(
-        f"{source}: {human_size(size)} in {ledgers:,} ledgers of {past:,} topics are past their retention, of {seen:,} topics"
+        f"{asked.source}: {human_size(size)} in {ledgers:,} ledgers of {past:,} topics are past their retention, of {seen:,} topics"
     )
     say_not_known(context, survey, own_policies)
 

@@ -1,11 +1,14 @@
 """The argument CLUSTER and its options: a living cluster, or a dump of one; and what was not looked at, said after the results."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from ledgerfs.cli.options import storage_option, storage_options_of
+from ledgerfs.cli.options import json_option, storage_option, storage_options_of
 from ledgerfs.cli.output import progress, say
 from ledgerfs.cli.parameter_types import Size
 from ledgerfs.cli.traffic_options import Command
@@ -51,6 +54,59 @@ def topic_option(command: Command) -> Command:
         "--topic", "topics", multiple=True, metavar="TOPIC", help="Only of this topic; may be repeated."
     )
     return only(every(command))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a command about topics is asked for.
+
+    Attributes
+    ----------
+    source
+        The URL or file that the survey is of, as the user gave it.
+    wanted
+        The managed ledgers that are to be shown alone; empty for all.
+    show_all
+        Whether also those are to be shown of which nothing is to be said but why.
+    as_json
+        Whether to print JSON.
+
+    """
+
+    source: str
+    survey: "Survey"
+    wanted: frozenset[str]
+    show_all: bool
+    as_json: bool
+
+
+def about_topics(*own: Callable[[Command], Command]) -> Callable[[Callable[..., None]], Command]:
+    """Make a command about topics of a cluster, called with context, `Asked`, and its ``own`` options, which stand before --topic."""
+
+    def add(run: Callable[..., None]) -> Command:
+        @click.pass_context
+        @wraps(run)
+        def show(
+            context: click.Context,
+            /,
+            *,
+            source: str,
+            zk_rate: float,
+            no_bookies: bool,
+            topics: tuple[str, ...],
+            show_all: bool,
+            as_json: bool,
+            **options: object,
+        ) -> None:
+            survey = surveyed(context, source, zk_rate, no_bookies=no_bookies)
+            run(context, Asked(source, survey, wanted_topics(survey, topics), show_all, as_json), **options)
+
+        command = cast("Command", show)
+        for option in (json_option, topic_option, *reversed(own), source_argument):
+            command = option(command)
+        return command
+
+    return add
 
 
 def retention_options(command: Command) -> Command:

@@ -141,6 +141,9 @@ def _say_what_is_missing(topics: "Sequence[TopicExport]") -> bool:
         if topic.outdated:
             is_damaged = True
             say(topic.outdated_text)
+        is_damaged |= bool(topic.lacking_texts)
+        for text in topic.lacking_texts:
+            say(text)
     return is_damaged
 
 
@@ -176,6 +179,7 @@ def _as_json(done: "LakeExport") -> dict[str, Any]:
                 "unnamed_before": one.unnamed_before,
                 "missing": [lost.as_json() for lost in one.missing],
                 "outdated": one.outdated,
+                "lacking": one.lacking_texts,
             }
             for one in done.topics
         ],

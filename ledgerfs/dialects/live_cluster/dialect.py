@@ -110,9 +110,7 @@ class LiveCluster:
 
     def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:  # noqa: ARG002
         """Yield the ledgers that topics list as the last one, and that are gone."""
-        reason = (
-            "the topic lists this ledger, it is not offloaded, and BookKeeper does not have it: its entries are lost"
-        )
+        reason = "the topic lists this ledger, and neither BookKeeper nor a bucket has it: its entries are lost"
         for row in catalog.lost[catalog.lost["dialect"] == NUMBER]:
             ref = catalog.ref_of(row)
             yield Finding(Severity.DAMAGE, "lost-ledger", reason, ref.key, None, ref.ledger_id, ref.topic)

@@ -23,7 +23,7 @@ _TRIES = 3
 
 
 class _Open(NamedTuple):
-    """A ledger whose end the topic's list does not tell: the one that is, or was, written last."""
+    """A ledger whose end the topic's list does not tell: the one that is, or was, written last, or one that is listed without entries."""
 
     topic: ListedTopic
     info: LedgerInfo
@@ -52,11 +52,14 @@ class ListedLedgers:
         self.growing: dict[int, LedgerNode] = {}
 
     def take(self, topic: ListedTopic) -> None:
-        """Take the ledgers of a topic; that with the greatest id is the one whose end is to be found, unless it is offloaded."""
+        """Take the ledgers of a topic; where the line of one tells no entries, and of that with the greatest id, the end is to be found.
+
+        Brokers drop closed ledgers without entries: a line of 0 may be wrong, and entries would be missing without a word.
+        """
         self._topics.add(self._names.row_of(topic.name))
         for info in topic.info.ledgers:
             is_last = info is topic.info.ledgers[-1]
-            if info.is_offloaded or (not is_last and (info.entries or info.closed_ms)):
+            if info.entries and (info.is_offloaded or not is_last):
                 self._add(topic, info, info.entries, info.size)
             else:
                 self._open.append(_Open(topic, info))
@@ -70,7 +73,7 @@ class ListedLedgers:
             for topic in {one.topic.name: one.topic for one in gone}.values():
                 self._look_again(topic, [one for one in gone if one.topic is topic])
         for one in self._find_ends(None):
-            self._rows.append(self._row(one.topic, one.info, 0, 0, CatalogState.LOST))
+            self._add_gone(one.topic, one.info)
         if self._open:
             reason = "its bookies changed each time that they were asked where it ends; try again"
             raise StoreUnreachableError(reason, key=f"ledger {self._open[0].info.ledger_id}")
@@ -149,6 +152,18 @@ class ListedLedgers:
         self._rows = [row for row in self._rows if row[_NAME] != number]
         self._topics.discard(number)
         self._empty -= {info.ledger_id for info in topic.info.ledgers}
+
+    def _add_gone(self, topic: ListedTopic, info: LedgerInfo) -> None:
+        """Add a ledger that BookKeeper does not have: as the index of its objects tells, or its line, if that says that it ended empty."""
+        if info.context is not None and info.is_offloaded:
+            try:
+                self._add(topic, info, *self._access.offloaded.told(info, info.context))
+            except ObjectNotFoundError:
+                self._rows.append(self._row(topic, info, 0, 0, CatalogState.LOST))
+        elif info.closed_ms and not info.entries:
+            self._empty.add(info.ledger_id)
+        else:
+            self._rows.append(self._row(topic, info, 0, 0, CatalogState.LOST))
 
     def _add(self, topic: ListedTopic, info: LedgerInfo, entries: int, length: int, *, is_open: bool = False) -> None:
         if entries > 0:

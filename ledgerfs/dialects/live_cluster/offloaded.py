@@ -38,18 +38,26 @@ class OffloadedLedgers:
         Raises `ObjectNotFoundError` when its objects are not there, `CorruptIndexError` (of another ledger), `CorruptLedgerError`,
         `UnsupportedFormatError` for drivers that ledgerfs does not read, and the errors of the store.
         """
+        store, ref = self._found(info, context)
+        if (ref.entries, ref.length) != (info.entries, info.size):
+            reason = f"the index tells {ref.entries:,} entries of {ref.length:,} bytes, the cluster {info.entries:,} of {info.size:,}"
+            key = LedgerKey(ref.uuid, ref.ledger_id, is_index=True)
+            raise CorruptIndexError(reason, key=f"{store.url}/{key.index_key}")
+        (dialect,) = open_dialects(store, "pulsar_blob")
+        return dialect.open_ledger(ref)
+
+    def told(self, info: LedgerInfo, context: OffloadContext) -> tuple[int, int]:
+        """Return how many entries, and bytes of them, a ledger has by its index, whatever its line in the list says; raises as `open`."""
+        _, ref = self._found(info, context)
+        return ref.entries, ref.length
+
+    def _found(self, info: LedgerInfo, context: OffloadContext) -> tuple[BucketStore, LedgerRef]:
         store = self._store_of(context)
         if context.uuid is None:
             raise CorruptLedgerError(
                 "listed as offloaded, without the id of the objects", key=f"ledger {info.ledger_id}"
             )
-        key = LedgerKey(context.uuid, info.ledger_id, is_index=False)
-        (dialect,) = open_dialects(store, "pulsar_blob")
-        ref = _ref(store, key)
-        if (ref.entries, ref.length) != (info.entries, info.size):
-            reason = f"the index tells {ref.entries:,} entries of {ref.length:,} bytes, the cluster {info.entries:,} of {info.size:,}"
-            raise CorruptIndexError(reason, key=f"{store.url}/{key.index_key}")
-        return dialect.open_ledger(ref)
+        return store, _ref(store, LedgerKey(context.uuid, info.ledger_id, is_index=False))
 
     def _store_of(self, context: OffloadContext) -> BucketStore:
         url, options = place_of(context, self._reading)

@@ -4,9 +4,9 @@ Where a ledger is, is asked when reading begins, not known from the listing: off
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -15,11 +15,11 @@ from ledgerfs.dialects.live_cluster.access import ClusterAccess
 from ledgerfs.dialects.live_cluster.columns import IN_BUCKET, Place, entries_between_cuts
 from ledgerfs.dialects.live_cluster.hot_ledger import HotLedger
 from ledgerfs.dialects.live_cluster.places import BOOKKEEPER, BUCKET, Attempts, Found, places_of
+from ledgerfs.dialects.live_cluster.stream import stream_live
 from ledgerfs.errors import CorruptMetadataError, EntryRangeError, LedgerfsError, NotFoundError, StaleObjectError
 from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata, LedgerState
 from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.ledgers.reader import Cuts, Entry, Glance, LedgerReader, OnDamage, Origin, Span, Stream
-from ledgerfs.storage.reading_threads import FILESYSTEM_THREADS
+from ledgerfs.ledgers.reader import Cuts, Entry, Glance, LedgerReader, OnDamage, Origin, Stream
 
 if TYPE_CHECKING:
     from ledgerfs.errors import CorruptLedgerError
@@ -132,13 +132,13 @@ class LiveReader:
             for failed, why in failures.items():
                 on_failure(failed, why)
 
-    def expect(self) -> None:
-        """Look where the ledger is, which its first read then knows."""
+    def expect(self) -> bool:
+        """Look where the ledger is, which its first read then knows; returns whether bookies have it."""
         try:
-            self._find(Attempts())
+            return isinstance(self._find(Attempts()).reader, HotLedger)
         except LedgerfsError:
             # Raised again when it is read.
-            return
+            return False
 
     def glance(self, entry: int, size: int) -> Glance:
         """Return the first ``size`` bytes of an entry, which comes whole."""
@@ -239,7 +239,9 @@ class LiveReader:
             raise ValueError("not looked for")
         others = frozenset(places_of(info, self._access.reading.read_from)) - {place}
         if place == BUCKET and info.context is not None:
-            return Found(place, self._access.offloaded.open(info, info.context), others, info)
+            # Where the line tells no entries, the listing has them from BookKeeper or from the index.
+            told = info if info.entries else replace(info, entries=self.ref.entries, size=self.ref.length)
+            return Found(place, self._access.offloaded.open(told, info.context), others, info)
         hot = HotLedger(self._access, self.ref.ledger_id, max(1, self.ref.length // max(1, self.ref.entries)))
         _require_agreed(info, hot.node(), self.ref.key)
         return Found(place, hot, others, info)
@@ -268,15 +270,6 @@ class _Told:
     def __call__(self, first: int, last: int, error: "CorruptLedgerError") -> None:
         self._on_damage(first, last, error)
         self.behind = last + 1
-
-
-def stream_live(spans: Sequence[Span]) -> "Iterator[tuple[int, EntryBatch]]":
-    """Read spans of ledgers one after the other (`ledgerfs.ledgers.reader.Stream`); the next one is looked for meanwhile."""
-    for number, span in enumerate(spans):
-        for following in spans[number + 1 : number + 2]:
-            FILESYSTEM_THREADS.start(cast("LiveReader", following.ledger).expect)
-        for batch in span.ledger.batches(span.first, span.last, span.on_damage):
-            yield number, batch
 
 
 def _require_agreed(info: "LedgerInfo", node: "LedgerNode", key: str) -> None:

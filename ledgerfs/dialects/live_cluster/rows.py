@@ -32,6 +32,11 @@ def objects_of(
     return ((role, ObjectStat(key, row[11], row[16], str(row[10]))),)
 
 
+def is_open(own: bytes) -> bool:
+    """Return whether a ledger was still written."""
+    return unpack_own(own)[1]
+
+
 def key_of_missing(uuid: str, ledger_id: int, managed_ledger: str | None, place: str, kind: int) -> str:  # noqa: ARG001
     """Return the node that should be there."""
     return ledger_path(ledger_id, place)

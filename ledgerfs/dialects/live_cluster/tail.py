@@ -2,6 +2,11 @@
 
 The node of the ledger that is written, and its bookies, tell how far that can be read. The list of ledgers, which may be long, is asked for
 when that ledger is closed or gone, and else once a second. What disappears from the list unread is told, as far as anybody knows of it.
+
+Ledgers that come and go between two looks leave no trace but the number of times that the list was changed. Brokers trim from the oldest
+ledger on, so while the newest one of the look before is listed, none is gone that came after it. If it is gone, another one may have come
+between it and the first that is new, unless there is no id between these, or the list was changed too seldom: each ledger that comes is
+a change of its own, and the trim of one that has entries is another.
 """
 
 import time
@@ -14,10 +19,11 @@ from ledgerfs.dialects.live_cluster.access import ClusterAccess
 from ledgerfs.dialects.live_cluster.bookies.asking import Asked, ask_each
 from ledgerfs.dialects.live_cluster.listed_ledgers import ListedLedgers
 from ledgerfs.dialects.live_cluster.reader import LiveReader
-from ledgerfs.dialects.live_cluster.topics import ListedTopic, path_of
+from ledgerfs.dialects.live_cluster.topics import ListedTopic
 from ledgerfs.errors import ObjectNotFoundError, StaleObjectError, StoreUnreachableError
 from ledgerfs.formats.bookkeeper.requests import NEWEST
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
+from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.ledgers.catalog_rows import is_sound, ref_of_row
 from ledgerfs.ledgers.dialect import Names
 from ledgerfs.ledgers.ledger_ref import LedgerRef
@@ -30,11 +36,11 @@ if TYPE_CHECKING:
 _LIST_S = 1.0
 """How long a list of ledgers is used for, unless something shows that it has changed."""
 
-_UNWATCHED_S = 10.0
-"""A ledger that came after a look and was trimmed before the next one lived longer than this: brokers keep each for minutes."""
+_REMEMBERED_S = 10.0
+"""So long bookies know at least of entries whose ledger was deleted: they collect them every fifteen seconds, or minutes."""
 
 _TRIMMED = "trimmed before it was read"
-_UNWATCHED = "trimmed while nobody looked for {:.0f} s: further ledgers may have come and gone meanwhile"
+_UNSEEN = "may have come and gone since the topic was looked at {:.1f} s before"
 _UNKNOWN_END = "trimmed while it was written, and no bookie knows any more where it ended"
 
 
@@ -56,15 +62,16 @@ class _Found:
 class TopicTail:
     """`ledgerfs.ledgers.tail.Tail` of a managed ledger."""
 
-    __slots__ = ("_access", "_listed_s", "_looked_s", "_name", "_node", "_seen", "_topic")
+    __slots__ = ("_access", "_listed_s", "_looked_s", "_name", "_node", "_seen", "_seen_version", "_topic")
 
     def __init__(self, access: ClusterAccess, name: str) -> None:
         self._access = access
         self._name = name
         self._node: Node | None = None
-        self._topic = ListedTopic(name, parse_managed_ledger_info(b"", key=path_of(name)), 0)
+        self._topic = ListedTopic(name, parse_managed_ledger_info(b"", key=managed_ledger_path(name)), 0)
         self._listed_s = self._looked_s = 0.0
         self._seen: dict[int, _Seen] = {}
+        self._seen_version = 0
 
     def look(self, since: Next, *, is_anew: bool = False) -> Look:
         """Return the topic from a ledger on (`ledgerfs.ledgers.tail.Tail.look`).
@@ -79,8 +86,13 @@ class TopicTail:
         if not is_listed_now and (found is None or not self._is_as_before(found, since)):
             self._list()
             found = self._find(since)
+        if found is not None and self._is_ahead(found):
+            self._list()
+            found = self._find(since)
         if found is None:
-            raise StoreUnreachableError("the topic lists a ledger that is not there", key=path_of(self._name))
+            raise StoreUnreachableError(
+                "the topic lists a ledger that is not there", key=managed_ledger_path(self._name)
+            )
         if not found.listed:
             if self._seen:
                 raise self._behind()
@@ -89,7 +101,7 @@ class TopicTail:
         if self._seen and last < max(self._seen):
             raise self._behind()
         gone = tuple(self._gone(since, found, now - self._looked_s))
-        self._seen, self._looked_s = dict(found.listed), time.monotonic()
+        self._seen, self._looked_s, self._seen_version = dict(found.listed), time.monotonic(), self._version
         readers = [LiveReader(self._access, found.refs[one]) for one in sorted(found.refs)]
         end = Next(last, found.listed[last].last_entry + 1)
         return Look(readers, end, gone, is_ended=self._is_terminated and found.listed[last].node is None)
@@ -98,9 +110,30 @@ class TopicTail:
     def _is_terminated(self) -> bool:
         return self._topic.info.terminated is not None
 
+    @property
+    def _version(self) -> int:
+        return 0 if self._node is None else self._node.version
+
+    def _came(self, found: _Found) -> list[int]:
+        """Return the ids of the ledgers that are listed now, and were not at the last look."""
+        newest = max(self._seen, default=-1)
+        return sorted(one for one in found.listed if one > newest)
+
+    def _is_ahead(self, found: _Found) -> bool:
+        """Whether ledgers were found by a later list than the one whose version is known."""
+        is_gone = bool(self._seen) and max(self._seen) not in found.listed
+        return is_gone and self._version - self._seen_version < max(1, len(self._came(found)))
+
+    def _may_have_missed(self, found: _Found) -> bool:
+        """Whether ledgers may have come after all of the last look, and gone before this one."""
+        newest, came = max(self._seen, default=-1), self._came(found)
+        if newest < 0 or newest in found.listed or not came or came[0] == newest + 1:
+            return False
+        return self._version - self._seen_version > len(came) + 1
+
     def _list(self) -> None:
         """Ask for the list of ledgers."""
-        path = path_of(self._name)
+        path = managed_ledger_path(self._name)
         try:
             node = self._access.cluster.nodes.get(path)
         except ObjectNotFoundError as error:
@@ -137,18 +170,23 @@ class TopicTail:
 
     def _gone(self, since: Next, found: _Found, unwatched_s: float) -> Iterator[Gone]:
         """Yield what was there at the last look, was not read, and is not listed any more."""
-        newest = max(self._seen, default=-1)
+        newest, is_end_known = max(self._seen, default=-1), True
         for ledger_id in sorted(self._seen.keys() - found.listed.keys()):
             if ledger_id < since.ledger_id:
                 continue
             first = since.entry_id if ledger_id == since.ledger_id else 0
             last = self._end_of(ledger_id, self._seen[ledger_id])
-            if last is None:
+            if last is None or (last < 0 and unwatched_s > _REMEMBERED_S and self._may_be_trimmed(found)):
+                is_end_known = ledger_id != newest
                 yield Gone(ledger_id, first, None, _UNKNOWN_END)
-            elif ledger_id == newest and unwatched_s > _UNWATCHED_S:
-                yield Gone(ledger_id, first, None, _UNWATCHED.format(unwatched_s))
             elif first <= last:
                 yield Gone(ledger_id, first, last, _TRIMMED)
+        if is_end_known and self._may_have_missed(found):
+            yield Gone(newest + 1, 0, None, _UNSEEN.format(unwatched_s))
+
+    def _may_be_trimmed(self, found: _Found) -> bool:
+        """Whether the list was changed often enough for a trim: a ledger that never had an entry goes as the next one comes."""
+        return self._version - self._seen_version > len(self._came(found))
 
     def _end_of(self, ledger_id: int, seen: _Seen) -> int | None:
         """Return the last entry of a ledger that is not listed any more, -1 for none; None if nobody knows it."""
@@ -170,4 +208,4 @@ class TopicTail:
 
     def _behind(self) -> StoreUnreachableError:
         reason = "the server of ZooKeeper knows less than another one did before: it is behind"
-        return StoreUnreachableError(reason, key=path_of(self._name))
+        return StoreUnreachableError(reason, key=managed_ledger_path(self._name))

@@ -3,17 +3,15 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ledgerfs.clusters.managed_ledger_paths import managed_ledger_paths
 from ledgerfs.errors import BucketNotFoundError, LedgerfsError, ObjectNotFoundError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo, parse_managed_ledger_info
+from ledgerfs.formats.managed_ledgers.names import ROOT, managed_ledger_path
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.storage.zookeeper.nodes import Node, Nodes
 
-ROOT = "/managed-ledgers"
-_DOMAIN = "persistent"
 _COORDINATOR_LOGS = "pulsar/system/persistent/__transaction_log_"
 _PENDING_ACKNOWLEDGEMENTS = "__transaction_pending_ack"
-_LEAST_NAMES, _MOST_NAMES = 3, 4
-"""Names up to the domain: tenant, namespace and domain, in V1 with the cluster between them."""
 
 
 class ListedTopic(NamedTuple):
@@ -25,17 +23,14 @@ class ListedTopic(NamedTuple):
 
 
 def managed_ledger_names(nodes: Nodes) -> list[str]:
-    """Return the names of all managed ledgers, such as ``tenant/namespace/persistent/topic``; what is deleted meanwhile is left out."""
-    found: list[str] = []
-    level = _top(nodes)
-    for names in range(1, _MOST_NAMES + 1):
-        below: list[str] = []
-        for folder, children in _children_of(nodes, level):
-            paths = [f"{folder}/{name}" for name in children]
-            is_domain = names >= _LEAST_NAMES and folder.rpartition("/")[2] == _DOMAIN
-            (found if is_domain else below).extend(paths)
-        level = below
-    return sorted(found)
+    """Return the names of all managed ledgers, such as ``tenant/namespace/persistent/topic``; what is deleted meanwhile is left out.
+
+    Raises `BucketNotFoundError` where there is no place for any, and the errors of ZooKeeper.
+    """
+    found = managed_ledger_paths(nodes)
+    if not found:
+        _require_root(nodes)
+    return sorted(path[len(ROOT) + 1 :] for path in found)
 
 
 def is_of_transactions(name: str) -> bool:
@@ -48,7 +43,7 @@ def is_of_transactions(name: str) -> bool:
 
 def listed_topics(nodes: Nodes, names: list[str], progress: Progress | None = None) -> Iterator[ListedTopic]:
     """Yield each managed ledger that is still there with its list; raises `CorruptMetadataError` and the errors of ZooKeeper."""
-    asked = (path_of(name) for name in names)
+    asked = (managed_ledger_path(name) for name in names)
     for number, (name, node) in enumerate(zip(names, nodes.get_many(asked), strict=True), 1):
         if progress is not None and (number % 256 == 0 or number == len(names)):
             progress("reading lists of ledgers", number, len(names))
@@ -59,12 +54,7 @@ def listed_topics(nodes: Nodes, names: list[str], progress: Progress | None = No
 
 def listed_topic(nodes: Nodes, name: str) -> ListedTopic:
     """Return one managed ledger as it is listed now; raises `ObjectNotFoundError` and as `listed_topics`."""
-    return _parsed(name, nodes.get(path_of(name)))
-
-
-def path_of(name: str) -> str:
-    """Return the path of a managed ledger's node."""
-    return f"{ROOT}/{name}"
+    return _parsed(name, nodes.get(managed_ledger_path(name)))
 
 
 def _parsed(name: str, node: Node) -> ListedTopic:
@@ -77,19 +67,9 @@ def _node(found: Node | LedgerfsError) -> Node:
     return found
 
 
-def _top(nodes: Nodes) -> list[str]:
+def _require_root(nodes: Nodes) -> None:
     try:
-        return nodes.children(ROOT)
+        nodes.get(ROOT)
     except ObjectNotFoundError as error:
         reason = "these servers have no managed ledgers: are they another cluster's, or is the path behind them missing (host:port/path)?"
         raise BucketNotFoundError(reason, key=ROOT) from error
-
-
-def _children_of(nodes: Nodes, folders: list[str]) -> Iterator[tuple[str, list[str]]]:
-    answers = nodes.children_many(map(path_of, folders))
-    for folder, children in zip(folders, answers, strict=True):
-        if isinstance(children, ObjectNotFoundError):
-            continue
-        if isinstance(children, LedgerfsError):
-            raise children
-        yield folder, children

@@ -27,6 +27,11 @@ def objects_of(
     return data, ("index", index)
 
 
+def is_open(own: bytes) -> bool:  # noqa: ARG001
+    """Return False: a bucket has whole ledgers."""
+    return False
+
+
 def key_of_missing(uuid: str, ledger_id: int, managed_ledger: str | None, place: str, kind: int) -> str:
     """Return the key of the index where only that is there, of the folder where neither file is, or the place is that, else of the data."""
     if place.endswith("//"):

@@ -30,6 +30,11 @@ def objects_of(
     )
 
 
+def is_open(own: bytes) -> bool:  # noqa: ARG001
+    """Return False: a bucket has whole ledgers."""
+    return False
+
+
 def key_of_missing(uuid: str, ledger_id: int, managed_ledger: str | None, place: str, kind: int) -> str:  # noqa: ARG001  (keys are flat)
     """Return the key of the object that is left: the data object's or the index's."""
     key = LedgerKey(uuid, ledger_id, is_index=False)

@@ -2,7 +2,8 @@
 
 A managed ledger is at ``/managed-ledgers/<tenant>/<namespace>/persistent/<encoded topic>``, those of legacy V1 names, which every cluster
 has, one folder deeper (``<tenant>/<cluster>/<namespace>/persistent/…``). Its children are its cursors. So the folder ``persistent`` tells
-what a node is, not its depth alone; where two components have that name, the name is not V1, whose namespaces are none of ours.
+what a node is, not its depth alone. Where the third and the fourth component have that name, the node is a topic ``persistent``, whose
+children are cursors, or the folder of a V1 namespace ``persistent``, whose children are managed ledgers, or both (`is_twofold`).
 """
 
 from ledgerfs.formats.topic_names import decode_topic, encode_topic
@@ -17,9 +18,24 @@ def managed_ledger_of(path: str, *, root: str = ROOT) -> str | None:
     return "/".join(parts) if ledger and len(parts) == ledger else None
 
 
-def cursor_of(path: str, *, root: str = ROOT) -> tuple[str, str] | None:
-    """Return the managed ledger and the decoded name of the cursor at a path; None for all other paths."""
+def is_twofold(path: str, *, root: str = ROOT) -> bool:
+    """Whether a path is that of a topic ``persistent`` and of the folder of a V1 namespace ``persistent``.
+
+    Then only data tells what is below: cursors, or managed ledgers (`ledgerfs.formats.managed_ledgers.node_kinds`).
+    """
     parts, ledger = _placed(path, root)
+    return len(parts) == ledger and parts[2:] == [_DOMAIN, _DOMAIN]
+
+
+def cursor_of(path: str, *, root: str = ROOT) -> tuple[str, str] | None:
+    """Return the managed ledger and the decoded name of the cursor at a path; None for all other paths.
+
+    Right below a path that `is_twofold` there may be a managed ledger instead.
+    """
+    parts, ledger = _placed(path, root)
+    if parts[2:4] == [_DOMAIN, _DOMAIN] and len(parts) > ledger:
+        # Cursors have no children.
+        ledger = len(parts) - 1 if len(parts) <= 6 else 0
     return ("/".join(parts[:-1]), decode_topic(parts[-1])) if ledger and len(parts) == ledger + 1 else None
 
 

@@ -83,20 +83,6 @@ def take(values: Int64, positions: Int64) -> Int64:
     return taken
 
 
-def copy_runs(data: Bytes, starts: Int64, sizes: Int64, target: Bytes, places: Int64) -> None:
-    """Copy ``data[starts[i] : starts[i] + sizes[i]]`` to ``target[places[i] :]``, for all i: runs of several buffers into one.
-
-    Raises `CorruptObjectError` before any is copied if one is not inside ``data``, or has no room in ``target``.
-    """
-    if not starts.size == sizes.size == places.size:
-        raise ValueError(f"{starts.size} starts, {sizes.size} sizes and {places.size} places")
-    wrong = _copy_runs(data, starts, sizes, target, places)
-    if wrong >= 0:
-        raise CorruptObjectError(
-            f"{sizes[wrong]} bytes from {starts[wrong]} of {data.size} on, to {places[wrong]} of {target.size}"
-        )
-
-
 def masked(values: "npt.NDArray[Any]", valid: Mask | None, kind: pa.DataType) -> pa.Array:
     """Return an array of numbers of an Arrow type of the same width, null where not ``valid``."""
     return pa.Array.from_buffers(kind, values.size, [bitmap(valid), pa.py_buffer(np.ascontiguousarray(values))])
@@ -150,20 +136,6 @@ def _copy_all(data, at, offsets, target):  # type: ignore[no-untyped-def]  # noq
         length = np.int64(offsets[i + 1]) - start
         if length > 0:
             copy_bytes(target, start, data, at[i], length)  # type: ignore[call-arg]
-
-
-@kernel
-def _copy_runs(data, starts, sizes, target, places):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return -1, or the first run that is not inside."""
-    data, target = borrowed(data), borrowed(target)  # type: ignore[call-arg]
-    for i in range(starts.size):
-        size = sizes[i]
-        if size < 0 or not 0 <= starts[i] <= data.size - size or not 0 <= places[i] <= target.size - size:
-            return i
-    for i in range(starts.size):
-        if sizes[i] > 0:
-            copy_bytes(target, places[i], data, starts[i], sizes[i])
-    return -1
 
 
 @kernel

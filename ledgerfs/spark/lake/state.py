@@ -56,6 +56,8 @@ class Unit:
         Values that could not be decoded, and are null or left out, and those that no schema is named for, which are null.
     schemas
         What told the schemas that they were decoded by from others then (`LedgerIds`); empty for bytes.
+    open_until
+        The last entry of the last ledger if that was still written; -1 if not.
 
     """
 
@@ -69,6 +71,7 @@ class Unit:
     undecodable: int = 0
     schemas: str = ""
     unnamed: int = 0
+    open_until: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +137,9 @@ class Work:
         Those of the units that stay which should be read again, but cannot, since one of their ledgers is not in the bucket any more.
     outdated
         Those of the held units with values of present ledgers that other schemas than those of now may have given.
+    unseen, grown
+        Units with a ledger that was still written: of the one kind it is gone, so that nobody knows what came behind, of the other kind it
+        has grown, and the unit is held.
 
     """
 
@@ -142,6 +148,8 @@ class Work:
     replaced: list[Unit] = field(default_factory=list)
     held: list[Unit] = field(default_factory=list)
     outdated: list[Unit] = field(default_factory=list)
+    unseen: list[Unit] = field(default_factory=list)
+    grown: list[Unit] = field(default_factory=list)
 
 
 class LedgerIds:
@@ -195,6 +203,15 @@ class LedgerIds:
                 return True
         return False
 
+    def is_gone(self, unit: Unit) -> bool:
+        """Return whether the last ledger of a unit is gone from its topic, which still has others."""
+        return unit.managed_ledger in self._rows and self.row(unit.managed_ledger, unit.ledgers[-1]) is None
+
+    def has_grown(self, unit: Unit) -> bool:
+        """Return whether the last ledger of a unit was still written, and has more entries now."""
+        row = self.row(unit.managed_ledger, unit.ledgers[-1])
+        return row is not None and 0 <= unit.open_until < int(self._catalog.ledgers["last_entry"][row])
+
     def version(self, ref: LedgerRef) -> str:
         """Return a short text that changes with the ledger's objects, and with its topic's schemas."""
         return ledger_version(ref, self.schemas(ref.managed_ledger))
@@ -239,6 +256,8 @@ def _judge(ledgers: LedgerIds, group: list[Unit], work: Work) -> None:
         return
     work.kept.extend(group)
     work.wanted[there] = False
+    work.unseen.extend(unit for unit in group if unit.open_until >= 0 and ledgers.is_gone(unit))
+    work.grown.extend(filter(ledgers.has_grown, group))
     if is_stale:
         work.held.extend(group)
         work.outdated.extend(filter(ledgers.is_outdated, group))
@@ -258,7 +277,9 @@ def _sharing(units: list[Unit]) -> Iterable[list[Unit]]:
 
 
 def _told_values(unit: Unit) -> list[int | str]:
-    """Return what a unit notes of its values, as far as there is something to note."""
+    """Return what a unit notes of its values, and of an open ledger, as far as there is something to note."""
+    if unit.open_until >= 0:
+        return [unit.undecodable, unit.schemas, unit.unnamed, unit.open_until]
     if unit.unnamed:
         return [unit.undecodable, unit.schemas, unit.unnamed]
     return [unit.undecodable, unit.schemas] if unit.schemas else [unit.undecodable] if unit.undecodable else []

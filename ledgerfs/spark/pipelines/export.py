@@ -107,7 +107,8 @@ def export(
     Warns
     -----
     OutdatedFilesWarning
-        Files have values of present ledgers by other schemas than the bucket has now, and cannot be made again without losing rows.
+        Files have values of present ledgers by other schemas than the bucket has now, and cannot be made again without losing rows; or they
+        lack, or may lack, what came behind their rows in a ledger of a living cluster that was still written.
 
     """
     require_known(scan, (*_OWN_OPTIONS, *SCAN_OPTIONS))
@@ -118,6 +119,8 @@ def export(
     for topic in done.topics:
         if topic.outdated:
             warnings.warn(topic.outdated_text, OutdatedFilesWarning, stacklevel=2)
+        for text in topic.lacking_texts:
+            warnings.warn(text, OutdatedFilesWarning, stacklevel=2)
     rows = [(one.topic, one.path, one.messages, one.bytes, one.first_ledger, one.last_ledger) for one in done.files]
     return spark.createDataFrame(rows, _SCHEMA)
 

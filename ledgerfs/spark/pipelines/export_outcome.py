@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ledgerfs.bucket.partitions import Run
+from ledgerfs.export.folder import Unseen
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
 from ledgerfs.messages.decode.chunks import Incomplete
@@ -42,6 +43,9 @@ class TopicExport:
         Ledgers whose files are kept although they should be read again, since ledgers that they depend on are not in the bucket any more.
     outdated
         Those of their files whose values other schemas may have given than the bucket has now.
+    unseen, grown
+        Ledgers of a living cluster that were still written when they were exported up to these entries: of the one kind they are gone, of
+        the other kind they have grown, and their files are held.
 
     """
 
@@ -59,6 +63,19 @@ class TopicExport:
     missing: list[MissingLedger] = field(default_factory=list)
     held: list[int] = field(default_factory=list)
     outdated: list[str] = field(default_factory=list)
+    unseen: dict[int, int] = field(default_factory=dict)
+    grown: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def lacking_texts(self) -> list[str]:
+        """What to tell the user of messages that are not in the lake, or may not be, since ledgers are gone."""
+        gone = [str(Unseen(ledger, last, was_open=True)) for ledger, last in sorted(self.unseen.items())]
+        grown = [
+            f"ledger {ledger} has grown since it was exported up to entry {last}, but its files have rows from ledgers that are gone, "
+            "and stay as they are: what came behind that is not in the files; export it into another folder"
+            for ledger, last in sorted(self.grown.items())
+        ]
+        return [f"{self.topic}: {text}" for text in (*gone, *grown)]
 
     @property
     def outdated_text(self) -> str:
@@ -127,6 +144,10 @@ class ExportOutcome:
             topic.unnamed_before += unit.unnamed
         for unit in todo.work.held:
             made._topic(unit.managed_ledger).held.extend(unit.ledgers)
+        for unit in todo.work.unseen:
+            made._topic(unit.managed_ledger).unseen[unit.ledgers[-1]] = unit.open_until
+        for unit in todo.work.grown:
+            made._topic(unit.managed_ledger).grown[unit.ledgers[-1]] = unit.open_until
         for unit in todo.work.outdated:
             made._topic(unit.managed_ledger).outdated.extend(file.path for file in unit.files)
         return made
@@ -164,4 +185,7 @@ class ExportOutcome:
         basis = result.basis
         state = "" if basis.is_final else ledgers.topic(run.managed_ledger).of(basis)
         of_values = (undecodable, ledgers.schemas(run.managed_ledger), unnamed)
-        self.units.append(Unit(run.managed_ledger, ids, versions, basis, state, skipped, tuple(files), *of_values))
+        open_until = refs[-1].last_entry if refs[-1].is_open else -1
+        self.units.append(
+            Unit(run.managed_ledger, ids, versions, basis, state, skipped, tuple(files), *of_values, open_until)
+        )

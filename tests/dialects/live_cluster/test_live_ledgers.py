@@ -118,6 +118,19 @@ def test_topics_of_many_ledgers_and_names(cluster: LiveCluster) -> None:
     assert both.count() == 2 * sum(range(3, 8))
 
 
+@pytest.mark.parametrize("has_namesake", [False, True], ids=["alone", "beside a topic of its name"])
+def test_a_v1_namespace_of_the_name_of_the_domain(cluster: LiveCluster, has_namesake: bool) -> None:
+    names = [f"persistent://t/c/persistent{rest}" for rest in ("/x", "/y", "")[: 2 + has_namesake]]
+    for number, name in enumerate(names):
+        cluster.write_ledger(name, messages(3 + number))
+        cluster.roll_over(name)
+        cluster.add_cursor(name, "s", (cluster.list_of(name).ledgers[0].ledger_id, 1))
+    bucket = opened(cluster)
+    assert sorted(one.name for one in bucket.topics()) == sorted(names)
+    for name in names:
+        assert entries_of(bucket, name) == cluster.entries_of(name) != []
+
+
 @pytest.mark.parametrize("compression", [LZ4, ZLIB, ZSTD])
 def test_compressed_lists_below_a_chroot(tmp_path: Path, compression: int) -> None:
     with LiveCluster(tmp_path, chroot="/pulsar/one", compression=compression) as cluster:

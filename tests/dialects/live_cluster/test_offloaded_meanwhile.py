@@ -14,6 +14,7 @@ from ledgerfs.errors import (
     CorruptLedgerError,
     CorruptMetadataError,
     LedgerfsError,
+    MissingLedgerError,
     NotFoundError,
     StaleObjectError,
     StoreUnreachableError,
@@ -439,4 +440,56 @@ def test_a_listed_ledger_that_never_was(cluster: LiveCluster, ledgers: list[int]
     cluster.change_list(TOPIC, lambda info: replace(info, ledgers=(*info.ledgers, LedgerInfo(9999, 3, 30, 1))))
     with pytest.raises(LedgerfsError, match="9999"):
         values_of(opened(cluster))
+    assert ledgers
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize("place", ["bookkeeper", "both", "bucket"])
+def test_a_list_that_tells_no_entries_of_a_closed_ledger(
+    cluster: LiveCluster, ledgers: list[int], number: int, place: str
+) -> None:
+    wrong = ledgers[number]
+    if place != "bookkeeper":
+        cluster.offload(TOPIC, wrong)
+    if place == "bucket":
+        cluster.delete_from_bookkeeper(wrong)
+    cluster.change_ledger(TOPIC, wrong, lambda info: replace(info, entries=0, size=0))
+    with only_reading(cluster):
+        bucket = opened(cluster)
+        assert bucket.topics()[0].entries == len(expected_of(cluster)) == 3 * COUNT + 1
+        assert entries_of(bucket) == expected_of(cluster)
+
+
+@pytest.mark.parametrize("is_in_bookkeeper", [True, False])
+def test_a_topic_whose_greatest_ledger_is_offloaded_and_listed_without_entries(
+    cluster: LiveCluster, ledgers: list[int], is_in_bookkeeper: bool
+) -> None:
+    cluster.offload(TOPIC, ledgers[2])
+    if not is_in_bookkeeper:
+        cluster.delete_from_bookkeeper(ledgers[2])
+    cluster.change_list(TOPIC, lambda info: replace(info, ledgers=info.ledgers[:3]))
+    cluster.change_ledger(TOPIC, ledgers[2], lambda info: replace(info, entries=0, size=0))
+    bucket = opened(cluster)
+    assert bucket.topics()[0].entries == 3 * COUNT
+    assert entries_of(bucket) == cluster.entries_of(TOPIC)
+
+
+def test_a_ledger_that_is_listed_without_entries_and_is_nowhere(cluster: LiveCluster, ledgers: list[int]) -> None:
+    cluster.offload(TOPIC, ledgers[1])
+    cluster.delete_from_bookkeeper(ledgers[1])
+    cluster.change_ledger(TOPIC, ledgers[1], lambda info: replace(info, entries=0, size=0))
+    shutil.rmtree(cluster.bucket())
+    cluster.bucket().mkdir()
+    bucket = opened(cluster)
+    assert bucket.topics()[0].missing == 1
+    with pytest.raises(MissingLedgerError, match=f"ledger {ledgers[1]}: the topic lists it, and neither"):
+        values_of(bucket)
+
+
+def test_an_empty_ledger_that_was_dropped_is_no_loss(cluster: LiveCluster, ledgers: list[int]) -> None:
+    expected = expected_of(cluster)
+    cluster.change_list(TOPIC, lambda info: replace(info, ledgers=(LedgerInfo(99, 0, 0, 5), *info.ledgers)))
+    bucket = opened(cluster)
+    assert entries_of(bucket) == expected != []
+    assert (bucket.topics()[0].missing, bucket.topics()[0].ledgers) == (0, 4)
     assert ledgers

@@ -316,7 +316,9 @@ def test_a_last_ledger_that_bookkeeper_does_not_have_is_told(cluster: LiveCluste
     lost = cluster.write_ledger(TOPIC, messages(5))
     cluster.delete_from_bookkeeper(lost)
     bucket = opened(cluster)
-    with pytest.raises(MissingLedgerError, match=f"ledger {lost}: the topic lists it, it is not offloaded"):
+    with pytest.raises(
+        MissingLedgerError, match=f"ledger {lost}: the topic lists it, and neither BookKeeper nor a bucket has it"
+    ):
         values_of(bucket)
     assert len(values_of(bucket, on_corrupt="skip")) == 50
     with pytest.raises((NotFoundError, MissingLedgerError)):

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.errors import CorruptMetadataError
+from ledgerfs.formats.managed_ledgers.cursor_info import CursorInfo, build_cursor_info
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,
     ManagedLedgerInfo,
@@ -23,11 +24,15 @@ from ledgerfs.formats.managed_ledgers.names import (
     cursor_of,
     cursor_path,
     is_above_managed_ledgers,
+    is_twofold,
     managed_ledger_of,
     managed_ledger_path,
 )
+from ledgerfs.formats.managed_ledgers.node_kinds import is_list_of_ledgers, managed_ledger_at
 from ledgerfs.formats.managed_ledgers.proto.managed_ledger_pb2 import ManagedLedgerRecord
+from ledgerfs.formats.managed_ledgers.stored_values import compressed
 from ledgerfs.formats.topic_names import topic_of
+from tests.support.entries import LZ4, NONE, ZSTD, compress
 from tests.support.golden_nodes import GoldenNodes
 
 MAX_INT64 = 2**63 - 1
@@ -313,6 +318,42 @@ def test_a_walk_goes_where_managed_ledgers_may_be(path: str, is_folder: bool) ->
     assert is_above_managed_ledgers(f"{ROOT}/{path}") == is_folder
     assert is_above_managed_ledgers(ROOT)
     assert not is_above_managed_ledgers("/ledgers")
+
+
+@pytest.mark.parametrize(
+    ("path", "is_both"),
+    [
+        ("t/c/persistent/persistent", True),
+        ("t/persistent/persistent/persistent", True),
+        ("t/persistent/persistent", False),
+        ("t/c/persistent/persistent/persistent", False),
+        ("t/c/persistent/x", False),
+        ("t/c/n/persistent/persistent", False),
+        ("t", False),
+    ],
+)
+def test_a_topic_of_the_name_of_a_folder(path: str, is_both: bool) -> None:
+    assert is_twofold(f"{ROOT}/{path}") == is_both
+    assert not is_twofold(path)
+
+
+def stored(value: bytes, codec: int) -> bytes:
+    return value if codec == NONE else compressed(value, codec, compress(codec, value))
+
+
+@pytest.mark.parametrize("codec", [NONE, LZ4, ZSTD])
+def test_below_such_a_topic_data_tells_what_a_node_is(codec: int) -> None:
+    folder = f"{ROOT}/t/c/persistent/persistent"
+    cursor = stored(build_cursor_info(CursorInfo(7, Position(3, 4))), codec)
+    some = stored(build_managed_ledger_info(ManagedLedgerInfo((LedgerInfo(3, 1, 2, 4),))), codec)
+    for data, is_list in ((cursor, False), (some, True), (b"", True), (b"\x47\x78damaged", True)):
+        assert is_list_of_ledgers(data) == is_list
+        assert managed_ledger_at(f"{folder}/x", data) == ("t/c/persistent/persistent/x" if is_list else None)
+        assert managed_ledger_at(f"{ROOT}/t/n/persistent/x/y", data) is None
+        assert managed_ledger_at(f"{ROOT}/t/n/persistent/x", data) == "t/n/persistent/x"
+    assert cursor_of(f"{folder}/a%2Fb") == ("t/c/persistent/persistent", "a/b")
+    assert cursor_of(f"{folder}/x/a%2Fb") == ("t/c/persistent/persistent/x", "a/b")
+    assert cursor_of(f"{folder}/x/y/z") is None
 
 
 @given(st.text(st.characters(codec="utf-8"), min_size=1, max_size=8))

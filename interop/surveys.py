@@ -1,0 +1,45 @@
+"""A cluster's metadata, as ledgerfs surveys it, and as it lies in the nodes of its topics."""
+
+from collections.abc import Sequence
+
+from kazoo.client import KazooClient
+from kazoo.protocol.states import ZnodeStat
+
+from interop.live_cluster import LiveCluster
+from ledgerfs.clusters.survey import Survey
+from ledgerfs.clusters.surveying import survey_cluster
+from ledgerfs.dialects.newest_entries import NewestEntries
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
+    LedgerInfo,
+    ManagedLedgerInfo,
+    parse_managed_ledger_info,
+)
+from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
+
+
+def survey_of(live: LiveCluster) -> Survey:
+    """Survey the cluster as its commands do."""
+    cluster = ClusterFileSystem(skip_instance_cache=True).cluster(live.zookeeper.address)
+    try:
+        return survey_cluster(cluster, NewestEntries(cluster.reading), lambda *_: None)
+    finally:
+        cluster.nodes.close()
+
+
+def list_of(client: KazooClient, topic: str) -> tuple[ManagedLedgerInfo, ZnodeStat]:
+    """Return what the node of a topic says, and its version."""
+    path = path_of(topic)
+    data, stat = client.get(path)
+    return parse_managed_ledger_info(data, key=path), stat
+
+
+def ledgers_of(client: KazooClient, topic: str) -> Sequence[LedgerInfo]:
+    """Return the ledgers of a topic."""
+    return list_of(client, topic)[0].ledgers
+
+
+def path_of(topic: str) -> str:
+    """Return the node of a topic."""
+    return managed_ledger_path(managed_ledger_of(topic))

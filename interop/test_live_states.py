@@ -1,0 +1,257 @@
+"""What is told of a cluster from its metadata alone, compared with what its broker then does; and its defects, which are all named.
+
+Ledgers roll over every 100 entries; the broker trims only when it is told to, and leaves BookKeeper's copies of what it offloads.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from interop import kept_topics, states, threshold_topics, workload
+from interop.filling import fill, for_each
+from interop.live_cluster import LiveCluster, start_live_cluster, stop_live_cluster
+from interop.live_producer import connected, going_on, produce_to
+from interop.processes import LEASH
+from interop.s3_server import BUCKET, CREDENTIALS
+from interop.stages import stage
+from interop.surveys import ledgers_of, survey_of
+from interop.waiting import wait_until
+from interop.ways import OPEN_END
+from ledgerfs import open_bucket
+from ledgerfs.clusters.offload_thresholds import TopicOffloads, chosen_of, offloads
+from ledgerfs.clusters.policies import BrokerDefaults, Retention
+from ledgerfs.clusters.retention import Stays, retention
+from ledgerfs.formats.topic_names import topic_of
+
+_BROKER = {
+    "managedLedgerMaxEntriesPerLedger": states.ENTRIES_A_LEDGER,
+    "managedLedgerCursorMaxEntriesPerLedger": 20,
+    "managedLedgerDefaultMarkDeleteRateLimit": 1000,
+    "managedLedgerOffloadDeletionLagMs": 4 * 3_600_000,
+    "retentionCheckIntervalInSeconds": 3600,
+    "transactionCoordinatorEnabled": "false",
+    # Of namespaces whose topics may have policies of their own the doctor does not say what is past its retention.
+    "topicLevelPoliciesEnabled": "false",
+}
+_DEFAULTS = BrokerDefaults(Retention.of(-1, -1))
+_OLD_ENOUGH_S = 20
+_GRACE_S = 5
+_LEDGERFS = str(Path(sys.executable).with_name("ledgerfs"))
+_BOTH = "persistent://public/both/both"
+
+
+@pytest.fixture(scope="module")
+def live(folder: Path) -> Iterator[LiveCluster]:
+    """The cluster."""
+    with stage("states: start Pulsar"):
+        made = start_live_cluster(folder / "states", _BROKER)
+    try:
+        workload.make_tenant(made.cluster)
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in CREDENTIALS.items():
+                patch.setenv(name, value)
+            yield made
+    finally:
+        stop_live_cluster(made)
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What is compared later was sent until ``ended_ms``, ms since 1970 UTC."""
+
+    ended_ms: int
+
+
+@pytest.fixture(scope="module")
+def begun(live: LiveCluster) -> Begun:
+    """What has to be old when it is compared."""
+    with stage("states: produce"), connected(live.cluster.service_url) as client:
+        kept_topics.make_topics(live, client)
+        threshold_topics.make_topics(live, client)
+    return Begun(time.time_ns() // 1_000_000)
+
+
+@dataclass(frozen=True)
+class Made:
+    """All states."""
+
+    orphans: states.Orphans
+    crash: states.CrashInTrim
+    expired: list[states.Expired]
+    half: list[states.HalfOffload]
+    ended_s: float
+
+
+@pytest.fixture(scope="module")
+def made(live: LiveCluster, begun: Begun) -> Made:
+    """All states, and topics of a broker that was killed; another one runs since."""
+    with stage("states: make them"), connected(live.cluster.service_url) as client:
+        expired = states.make_expired(live, client)
+        half = states.make_half_offloads(live, client)
+        kept_topics.make_topics_of_a_killed_broker(live, client)
+    with stage("states: make them"):
+        orphans, crash = states.make_orphans_in_a_crash(live)
+    with stage("states: start the broker"):
+        live.cluster.start_broker(live.s3)
+    return Made(orphans, crash, expired, half, time.time())
+
+
+def test_a_ledger_in_both_places_is_read_where_users_want(live: LiveCluster) -> None:
+    live.cluster.admin.make_namespace("public/both")
+    with connected(live.cluster.service_url) as client:
+        fill(client, _BOTH, 450, 100)
+    offloaded = set(live.cluster.admin.offload(_BOTH))
+    assert len(offloaded) == 4
+    numbers = [b"%08d" % number + b"." * 100 for number in range(450)]
+    for place, asked in (("bucket", set()), ("bookkeeper", offloaded)):
+        bucket = open_bucket(live.url, {**OPEN_END, "read_from": place})
+        assert _values(bucket.topic(_BOTH).scan(["value"])) == numbers, place
+        assert live.ledgers_asked_for() & offloaded == asked, place
+    assert offloaded <= live.cluster.bookkeeper_ledgers()
+
+
+def test_no_live_ledger_is_named_while_ledgers_roll_over(live: LiveCluster, begun: Begun) -> None:
+    live.cluster.admin.make_namespace("public/rolling")
+    with connected(live.cluster.service_url) as client, ExitStack() as stack, stage("states: roll over and check"):
+        topics = [f"persistent://public/rolling/{number}" for number in range(3)]
+        for topic in topics:
+            stack.enter_context(going_on(produce_to(client, topic, 10), 40, 0.1))
+        found = [one for _ in range(2) for one in _findings(live)]
+    with live.unrecorded() as nodes:
+        rolled_over = sum(len(ledgers_of(nodes, topic)) for topic in topics)
+        healthy = states.ledgers_of_schemas_that_brokers_lost(nodes, live.cluster.bookkeeper_ledgers())
+    assert [one for one in found if not set(one["ledgers"]) <= healthy] == []
+    assert rolled_over > 30
+
+
+def test_thresholds_choose_what_a_broker_then_offloads(live: LiveCluster, begun: Begun, made: Made) -> None:
+    with stage("states: age"):
+        time.sleep(max(0.0, _OLD_ENOUGH_S + begun.ended_ms / 1000 - time.time()))
+    with stage("states: set thresholds"):
+        threshold_topics.set_thresholds(live, begun.ended_ms)
+    before = _offloads(live)
+    with stage("states: roll over"), connected(live.cluster.service_url) as client:
+        threshold_topics.roll_over(client)
+    after = _offloads(live)
+    expected = {one.topic: _chosen(before[one.topic], after[one.topic]) for one in threshold_topics.TOPICS}
+    with live.unrecorded() as nodes, stage("states: offload"):
+
+        def offloaded(topic: str) -> set[int]:
+            done = {one.ledger_id for one in ledgers_of(nodes, topic) if one.is_offloaded}
+            return done - _offloaded(before[topic])
+
+        wait_until(lambda: all(expected[topic] <= offloaded(topic) for topic in expected), "what is due is offloaded")
+        found = {topic: offloaded(topic) for topic in expected}
+    assert found == expected
+    assert {len(one) for one in found.values()} >= {0, 1, 2, 3, 5}
+    assert all(set(before[topic].ledger_ids) <= found[topic] for topic in found), "told before the rollover"
+    left = _offloads(live)
+    assert [topic for topic in found if left[topic].ledger_ids or left[topic].unfinished] == []
+
+
+def test_retention_takes_what_a_broker_then_trims(live: LiveCluster, begun: Begun, made: Made) -> None:
+    with stage("states: age"):
+        time.sleep(max(0.0, kept_topics.OLD_S + begun.ended_ms / 1000 - time.time()))
+    with stage("states: produce"), connected(live.cluster.service_url) as client:
+        kept_topics.finish_topics(live, client)
+    with stage("states: survey"):
+        survey = survey_of(live)
+    told = {topic_of(one.managed_ledger): one for one in retention(survey, _DEFAULTS, survey.read_ms)}
+    expected = {one.topic: {*told[one.topic].ledger_ids, *told[one.topic].dropped_ids} for one in kept_topics.TOPICS}
+    with live.unrecorded() as nodes, stage("states: trim"):
+
+        def listed(topic: str) -> set[int]:
+            return {one.ledger_id for one in ledgers_of(nodes, topic)}
+
+        before = {topic: listed(topic) for topic in expected}
+        for_each(kept_topics.TOPICS, lambda one: kept_topics.trim(live, one))
+        gone = {topic: before[topic] - listed(topic) for topic in expected}
+    assert gone == expected
+    why = Counter(told[one.topic].trim.stays for one in kept_topics.TOPICS)
+    assert why.keys() >= {Stays.NOTHING, Stays.CURSOR, Stays.RETENTION, Stays.FOREVER}
+    assert sum(bool(one) for one in gone.values()) > 12
+
+
+def test_the_doctor_names_all_states_and_nothing_else(live: LiveCluster, made: Made) -> None:
+    with live.unrecorded() as nodes:
+        healthy = states.ledgers_of_schemas_that_brokers_lost(nodes, live.cluster.bookkeeper_ledgers())
+    healthy.discard(made.orphans.schema_ledger)
+    time.sleep(max(0.0, _GRACE_S - (time.time() - made.ended_s)))
+    with stage("states: check"):
+        found = _findings(live, "--max-expired", "1s", "--max-attempt", "1s")
+    ledgers: dict[str, set[int]] = {}
+    for one in found:
+        ledgers.setdefault(one["kind"], set()).update(one["ledgers"])
+    orphans, half = made.orphans, {one.state: one.ledger for one in made.half}
+    ledgers["orphan-schema-ledger"] -= healthy
+    objects = ledgers.pop("orphan-object")
+    subjects = " ".join(one["subject"] + one["evidence"] for one in found if one["kind"] == "orphan-object")
+    assert len(objects) == 2, objects
+    assert all(key.removesuffix("-index") in subjects for key in orphans.objects), subjects
+    expired = {one["subject"]: set(one["ledgers"]) for one in found if one["kind"] == "unloaded-expired"}
+    del ledgers["unloaded-expired"]
+    for kept in kept_topics.TOPICS:
+        # Unloaded, too, if the broker has not been told to trim them: this test alone is run.
+        expired.pop(kept.topic, None)
+    assert expired == {state.topic: set(state.expired) for state in made.expired if state.expired}
+    assert ledgers == {
+        "orphan-ledger": {*orphans.ledgers, *made.crash.ledgers},
+        "orphan-cursor-ledger": {orphans.cursor_ledger},
+        "orphan-schema-ledger": {orphans.schema_ledger},
+        "flagged-deleted": {orphans.flagged},
+        "lost-ledger": {orphans.absent},
+        "lost-objects": {orphans.flagged},
+        "truncated-offload": {half["complete"]},
+        "failed-offload": {half[state] for state in ("prepared", "data", "both")},
+    }
+
+
+def test_nothing_but_reads_was_ever_sent(live: LiveCluster, made: Made) -> None:
+    live.require_only_reads()
+    assert sum(live.requests().values()) > 1000
+
+
+def _findings(live: LiveCluster, *options: str) -> list[dict[str, Any]]:
+    """Run the command in a process of its own, with a grace of seconds; return what it finds."""
+    command = [_LEDGERFS, "cluster", "check", live.url, "--json", "--grace", f"{_GRACE_S}s", "--pass-seconds", "2"]
+    bucket = ["--bucket", f"s3://{BUCKET}", "-O", f"endpoint_url={live.s3.endpoint}"]
+    keeps = ["--broker-retention-minutes", "-1", "--broker-retention-megabytes", "-1"]
+    done = subprocess.run(
+        [*LEASH, *command, *bucket, *keeps, *options], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode in {0, 1}, f"{done.returncode}\n{done.stdout}{done.stderr}"
+    found: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
+    return found
+
+
+def _values(scan: Iterable[pa.RecordBatch]) -> list[bytes]:
+    return [value for batch in scan for value in batch["value"].to_pylist()]
+
+
+def _offloads(live: LiveCluster) -> dict[str, TopicOffloads]:
+    """Return what is told of offloads, by topic."""
+    with stage("states: survey"):
+        survey = survey_of(live)
+    return {topic_of(one.managed_ledger): one for one in offloads(survey, _DEFAULTS, survey.read_ms)}
+
+
+def _offloaded(topic: TopicOffloads) -> set[int]:
+    return set(topic.ledgers.ids[topic.ledgers.are_offloaded].tolist())
+
+
+def _chosen(before: TopicOffloads, after: TopicOffloads) -> set[int]:
+    """Return what is chosen at a rollover, when what is offloaded was still that of before, and one more ledger was closed."""
+    ledgers = after.ledgers._replace(are_offloaded=np.isin(after.ledgers.ids, list(_offloaded(before))))
+    chosen = chosen_of(ledgers, after.thresholds, time.time_ns() // 1_000_000)
+    return set(ledgers.ids[list(chosen.rows)].tolist())

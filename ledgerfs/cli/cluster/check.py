@@ -1,0 +1,197 @@
+"""``ledgerfs cluster check``: what lies in a cluster without an owner, and what it has lost."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ledgerfs.cli.cluster.source import (
+    SCHEME,
+    bookies_of,
+    broker_defaults,
+    offload_options,
+    opened_cluster,
+    retention_options,
+    say_not_known,
+    source_argument,
+)
+from ledgerfs.cli.cluster.stuck_options import limits_of, stuck_options
+from ledgerfs.cli.cluster.tiers import opened_tiers, tier_options
+from ledgerfs.cli.commands import command
+from ledgerfs.cli.options import json_option
+from ledgerfs.cli.output import human_size, minute, print_json, progress, say, show, table
+from ledgerfs.cli.parameter_types import Duration, LocalPath
+from ledgerfs.display import printable
+from ledgerfs.ledgers.time_arguments import iso_time
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerfs.clusters.findings import Finding
+    from ledgerfs.upkeep.doctor.check import Check, Rules
+
+
+@command()
+@source_argument
+@tier_options
+@click.option(
+    "--grace", type=Duration(), default="10m", show_default=True, metavar="TIME",
+    help="What was made or changed within this time is not judged.",
+)  # fmt: skip
+@click.option(
+    "--pass-seconds", type=click.FloatRange(min=0), default=5, show_default=True, metavar="NUMBER",
+    help="How many seconds lie between the two looks.",
+)  # fmt: skip
+@click.option(
+    "--prometheus", type=LocalPath(), metavar="FILE", help="Write gauges for Prometheus's textfile collector to FILE."
+)
+@stuck_options
+@retention_options
+@offload_options
+@json_option
+@click.pass_context
+def check(
+    context: click.Context,
+    /,
+    *,
+    source: str,
+    zk_rate: float,
+    no_bookies: bool,
+    buckets: tuple[str, ...],
+    bucket_options: dict[str, Any],
+    grace: float,
+    pass_seconds: float,
+    prometheus: Path | None,
+    as_json: bool,
+    **policies: Any,  # noqa: ANN401  (the limits of what is stuck, and the brokers' defaults)
+) -> None:
+    """Find ledgers and objects without an owner, what is lost, and what is stuck.
+
+    CLUSTER is pulsar+zk://host:port,host:port[/chroot], or a file that `ledgerfs cluster dump` wrote. Found are ledgers that nothing names,
+    or that are called deleted and are there; objects of --bucket that no list names; listed ledgers that are nowhere; offloads without
+    their objects, or with broken ones; ledgers on bookies that are not available; topics, ledgers, subscriptions and offloads that are
+    stuck. What is suspect is looked at twice, its owners read anew: only what both looks show is named. Of a dump there is one look.
+
+    Exit code 0: nothing is lost, whatever else is found; 1: loss, or damaged nodes.
+
+    \b
+    Examples:
+      ledgerfs cluster check pulsar+zk://zk1:2181,zk2:2181
+      ledgerfs cluster check pulsar+zk://zk1:2181 --bucket s3://tier -O endpoint_url=http://minio:9000
+      ledgerfs cluster check pulsar+zk://zk1:2181 --json | jq '.findings[] | select(.loss)'
+      ledgerfs cluster check pulsar+zk://zk1:2181 --prometheus /var/lib/node_exporter/ledgerfs.prom
+    """
+    # These import numpy, which --help does not need.
+    from ledgerfs.upkeep.doctor.check import Rules
+
+    rules = Rules(round(grace * 1000), pass_seconds)
+    done = _with_stuck(_checked(context, source, rules, (zk_rate, no_bookies), (buckets, bucket_options)), policies)
+    if prometheus is not None:
+        from ledgerfs.cli.cluster.gauges import write_gauges
+
+        write_gauges(prometheus, source, done.findings, len(done.survey.damaged), done.survey.read_ms)
+    if as_json:
+        print_json(_as_json(done, rules))
+    elif done.findings:
+        _show_table(done.findings)
+    _say_result(source, done)
+    say_not_known(context, done.survey, 0)
+    if any(one.kind.is_loss for one in done.findings):
+        context.exit(1)
+
+
+def _checked(
+    context: click.Context,
+    source: str,
+    rules: "Rules",
+    access: tuple[float, bool],
+    tiers: tuple[tuple[str, ...], dict[str, Any]],
+) -> "Check":
+    """Check a cluster or a dump; ``access`` is --zk-rate and --no-bookies, ``tiers`` are URLs and options of buckets."""
+    from ledgerfs.upkeep.doctor.check import check_cluster, check_dump
+
+    (zk_rate, no_bookies), (urls, options) = access, tiers
+    with progress() as update:
+        if not source.startswith(SCHEME):
+            return check_dump(Path(source), opened_tiers(urls, options, {}), rules, update)
+        cluster = opened_cluster(context, source, zk_rate)
+        try:
+            reading = cluster.reading
+            opened = opened_tiers(urls, {**reading.bucket_options, **options}, reading.bucket_urls)
+            return check_cluster(cluster, bookies_of(cluster, no_bookies=no_bookies), opened, rules, update)
+        finally:
+            cluster.nodes.close()
+
+
+def _with_stuck(done: "Check", policies: dict[str, Any]) -> "Check":
+    """Return a check with what is stuck by the same survey."""
+    from ledgerfs.clusters.findings import in_order
+    from ledgerfs.clusters.stuck import not_known, stuck
+
+    survey, limits = done.survey, limits_of(policies)
+    defaults = broker_defaults(
+        minutes=policies["broker_retention_minutes"],
+        megabytes=policies["broker_retention_megabytes"],
+        offload_bytes=policies["broker_offload_bytes"],
+        offload_seconds=policies["broker_offload_seconds"],
+    )
+    found = in_order([*done.findings, *stuck(survey, defaults, survey.read_ms, limits)])
+    return replace(done, findings=found, left_out=[*done.left_out, *not_known(survey, survey.read_ms, limits)])
+
+
+def _show_table(findings: "Sequence[Finding]") -> None:
+    from ledgerfs.cli.cluster.cells import ledgers_text
+
+    shown = table("what", "where", "ledgers", "bytes", "since", "seen", "mend", right=("bytes",))
+    for one in findings:
+        shown.add_row(
+            f"LOSS {one.kind.value}" if one.kind.is_loss else one.kind.value,
+            printable(one.subject),
+            ledgers_text(one.ledger_ids),
+            "?" if one.size < 0 else human_size(one.size),
+            minute(one.since_ms or None),
+            printable(one.evidence),
+            printable(one.mend),
+        )
+    show(shown)
+
+
+def _say_result(source: str, done: "Check") -> None:
+    """Say how much was found, how it was looked, and what was not judged."""
+    loss = [one for one in done.findings if one.kind.is_loss]
+    freed = sum(max(0, one.size) for one in done.findings if not one.kind.is_loss)
+    lost = f"{len(loss):,} findings of loss" if loss else "no loss"
+    rest = len(done.findings) - len(loss)
+    ledgers, topics = f"{done.survey.ledgers.size:,} ledgers", f"{len(done.survey.topics):,} topics"
+    say(f"{source}: {lost}; {rest:,} remarks, {human_size(freed)} may be freed; {ledgers} of {topics} were looked at")
+    if not source.startswith(SCHEME):
+        say("a dump shows one moment: look at the cluster itself before anything is deleted")
+    for line in done.left_out:
+        say(f"not judged: {line}")
+
+
+def _as_json(done: "Check", rules: "Rules") -> dict[str, Any]:
+    return {
+        "source": done.survey.source,
+        "read": iso_time(done.survey.read_ms),
+        "looks": done.passes,
+        "grace_seconds": rules.grace_ms / 1000,
+        "ledgers": int(done.survey.ledgers.size),
+        "topics": len(done.survey.topics),
+        "findings": [
+            {
+                "kind": one.kind.value,
+                "loss": one.kind.is_loss,
+                "subject": one.subject,
+                "ledgers": list(one.ledger_ids),
+                "bytes": None if one.size < 0 else one.size,
+                "since": iso_time(one.since_ms or None),
+                "evidence": one.evidence,
+                "mend": one.mend,
+            }
+            for one in done.findings
+        ],
+        "not_judged": done.left_out,
+        "damaged_nodes": [{"path": one.path, "reason": one.reason} for one in done.survey.damaged],
+    }

@@ -1,0 +1,58 @@
+"""What was found in a cluster, as a file of Prometheus's text format, for the textfile collector of a node exporter."""
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ledgerfs.clusters.findings import Finding, FindingKind
+from ledgerfs.errors import InvalidOptionError
+
+
+def write_gauges(path: Path, source: str, findings: Sequence[Finding], damaged: int, now_ms: int) -> None:
+    """Write all gauges at once: whoever reads the file meanwhile has the old one. Raises `InvalidOptionError` if it cannot be written."""
+    text = "".join(f"{line}\n" for line in _lines(source, findings, damaged, now_ms))
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                # Collectors run as another user.
+                os.fchmod(descriptor, 0o644)
+                file.write(text)
+                file.flush()
+                os.fsync(descriptor)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise InvalidOptionError(f"the gauges cannot be written: {error.strerror}", key=str(path)) from error
+
+
+def _lines(source: str, findings: Sequence[Finding], damaged: int, now_ms: int) -> Iterator[str]:
+    of_kind = {kind: [one for one in findings if one.kind is kind] for kind in FindingKind}
+    for name, about, value in (
+        ("findings", "What was found, by kind.", len),
+        ("finding_ledgers", "Ledgers that findings are about.", lambda some: sum(len(one.ledger_ids) for one in some)),
+        ("finding_bytes", "Bytes that are lost, or freed; those that are unknown are left out.", _bytes),
+    ):
+        yield f"# HELP ledgerfs_cluster_{name} {about}"
+        yield f"# TYPE ledgerfs_cluster_{name} gauge"
+        for kind, some in of_kind.items():
+            labels = f'cluster="{_escaped(source)}",kind="{kind.value}",loss="{str(kind.is_loss).lower()}"'
+            yield f"ledgerfs_cluster_{name}{{{labels}}} {value(some)}"
+    for name, about, number in (
+        ("damaged_nodes", "Nodes of ZooKeeper that could not be read.", str(damaged)),
+        ("check_timestamp_seconds", "When the cluster was read, seconds since 1970.", f"{now_ms / 1000:.3f}"),
+    ):
+        yield f"# HELP ledgerfs_cluster_{name} {about}"
+        yield f"# TYPE ledgerfs_cluster_{name} gauge"
+        yield f'ledgerfs_cluster_{name}{{cluster="{_escaped(source)}"}} {number}'
+
+
+def _bytes(findings: Sequence[Finding]) -> int:
+    return sum(max(0, one.size) for one in findings)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

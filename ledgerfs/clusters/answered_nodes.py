@@ -1,0 +1,37 @@
+"""Many nodes that are asked for as their paths are found; those that are deleted meanwhile are left out."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from ledgerfs.errors import LedgerfsError, ObjectNotFoundError
+from ledgerfs.storage.zookeeper.nodes import Nodes
+
+Result = TypeVar("Result")
+
+
+def paths_below(nodes: Nodes, folders: Iterable[str]) -> Iterator[str]:
+    """Yield the paths right below each of some nodes; raises the errors of ZooKeeper."""
+    for folder, names in answered(nodes.children_many, folders):
+        for name in names:
+            yield f"{folder}/{name}"
+
+
+def answered(
+    ask: Callable[[Iterable[str]], Iterator[Result | LedgerfsError]], paths: Iterable[str]
+) -> Iterator[tuple[str, Result]]:
+    """Yield each path that is still there with the answer; raises all other errors."""
+    asked: deque[str] = deque()
+
+    def noted() -> Iterator[str]:
+        for path in paths:
+            asked.append(path)
+            yield path
+
+    for answer in ask(noted()):
+        path = asked.popleft()
+        if isinstance(answer, ObjectNotFoundError):
+            continue
+        if isinstance(answer, LedgerfsError):
+            raise answer
+        yield path, answer

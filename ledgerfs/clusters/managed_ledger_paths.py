@@ -1,0 +1,42 @@
+"""Where the managed ledgers of a cluster are: the one walk below ``/managed-ledgers``, for listings and for surveys."""
+
+from ledgerfs.clusters.answered_nodes import answered, paths_below
+from ledgerfs.errors import ObjectNotFoundError
+from ledgerfs.formats.managed_ledgers.names import ROOT, is_above_managed_ledgers, is_twofold, managed_ledger_of
+from ledgerfs.formats.managed_ledgers.node_kinds import is_list_of_ledgers
+from ledgerfs.storage.zookeeper.nodes import Nodes
+
+
+def managed_ledger_paths(nodes: Nodes) -> list[str]:
+    """Return the paths of all managed ledgers, none if nothing is there; what is deleted meanwhile is left out.
+
+    Raises the errors of ZooKeeper.
+    """
+    found: list[str] = []
+    twofold: list[str] = []
+    level = [ROOT]
+    while level:
+        below: list[str] = []
+        for path in paths_below(nodes, level):
+            if is_above_managed_ledgers(path):
+                below.append(path)
+            elif is_twofold(path):
+                twofold.append(path)
+            elif managed_ledger_of(path) is not None:
+                found.append(path)
+        level = below
+    for path in twofold:
+        found += _at_twofold(nodes, path)
+    return found
+
+
+def _at_twofold(nodes: Nodes, path: str) -> list[str]:
+    """Return the managed ledgers at a path and below it (`is_twofold`): only data tells which these are."""
+    try:
+        node = nodes.get(path)
+    except ObjectNotFoundError:
+        return []
+    children = answered(nodes.get_many, paths_below(nodes, [path]))
+    below = [child for child, one in children if is_list_of_ledgers(one.data)]
+    # A folder has no data; neither has a topic in the moment in which it is made, which has no cursors then.
+    return below if below and not node.data else [path, *below]

@@ -1,0 +1,176 @@
+"""Ledgers in BookKeeper that nothing names, and those that a list calls deleted: pure functions over a survey.
+
+A survey reads ledgers before what may own them. One look is not enough: a ledger is made before it is named, and named no more before it is
+deleted. So whoever tells users of orphans looks twice, some seconds apart, and leaves out what is younger than a grace.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ledgerfs.clusters.findings import Finding, FindingKind
+from ledgerfs.clusters.ownership import COMPACTED, DELAYED, MANAGED_LEDGER, SCHEMA, Claim, Claims, is_in, named_ledgers
+from ledgerfs.clusters.survey import Survey
+from ledgerfs.clusters.tables import Table
+from ledgerfs.errors import InvalidNameError
+from ledgerfs.formats.array_types import Int64, Mask
+from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState
+from ledgerfs.formats.topic_names import managed_ledger_of, topic_of
+
+PULSAR = "pulsar"
+_KINDS = {
+    MANAGED_LEDGER: FindingKind.ORPHAN_LEDGER,
+    SCHEMA: FindingKind.ORPHAN_SCHEMA_LEDGER,
+    COMPACTED: FindingKind.ORPHAN_COMPACTED_LEDGER,
+    DELAYED: FindingKind.ORPHAN_DELAYED_LEDGER,
+}
+_NAMED_BY = {
+    FindingKind.ORPHAN_LEDGER: "the topic's list of ledgers",
+    FindingKind.ORPHAN_CURSOR_LEDGER: "the node of its subscription",
+    FindingKind.ORPHAN_SCHEMA_LEDGER: "the locator of its schema",
+    FindingKind.ORPHAN_COMPACTED_LEDGER: "the cursor of compaction",
+    FindingKind.ORPHAN_DELAYED_LEDGER: "the properties of its subscription",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Unnamed:
+    """Ledgers of Pulsar that nothing names.
+
+    Attributes
+    ----------
+    rows
+        Rows of `LEDGER`: old enough, and everything that could name them was read.
+    young
+        How many others are younger than the grace.
+    unreadable, unclear, in_use
+        How many others are left out, by `Claim`.
+
+    """
+
+    rows: Table
+    young: int
+    unreadable: int
+    unclear: int
+    in_use: int
+
+
+def unnamed_ledgers(survey: Survey, now_ms: int, grace_ms: int) -> Unnamed:
+    """Return the ledgers that nothing names, those left alone for ``grace_ms`` before ``now_ms``: made, closed or changed before that."""
+    ledgers = survey.ledgers
+    is_pulsars = ledgers["application"] == _row_of(survey.words, PULSAR)
+    free = ledgers[is_pulsars & ~is_in(ledgers["ledger_id"], named_ledgers(survey))]
+    is_young = np.maximum(free["created_ms"], free["changed_ms"]) > now_ms - grace_ms
+    old = free[~is_young]
+    claims = _claims(survey, old)
+    counts = {claim: int((claims == claim.value).sum()) for claim in Claim}
+    return Unnamed(
+        old[claims == Claim.NONE.value],
+        int(is_young.sum()),
+        counts[Claim.UNREADABLE],
+        counts[Claim.UNCLEAR],
+        counts[Claim.IN_USE],
+    )
+
+
+def flagged_ledgers(survey: Survey, now_ms: int, grace_ms: int) -> tuple[Table, int]:
+    """Return rows of `LISTED` that are called deleted in BookKeeper and are there, and how many more are in lists that changed lately."""
+    flagged = survey.listed[survey.listed["is_deleted_from_bookkeeper"]]
+    there = flagged[is_in(flagged["ledger_id"], survey.ledgers["ledger_id"])]
+    # Brokers delete right behind the flag, and try again for minutes.
+    is_young = survey.topic_table["changed_ms"][there["topic"]] > now_ms - grace_ms
+    return there[~is_young], int(is_young.sum())
+
+
+def orphan_findings(survey: Survey, rows: Table) -> Iterator[Finding]:
+    """Yield a finding for each owner of ledgers that nothing names: one for closed ledgers, one for those that a writer may have open."""
+    is_open = rows["state"] != LedgerState.CLOSED
+    for part, opened in ((rows[~is_open], False), (rows[is_open], True)):
+        for group in _groups(part, ("component", "owner", "cursor")):
+            yield _orphans_of(survey, part[group], is_open=opened)
+
+
+def flagged_findings(survey: Survey, rows: Table, lost: Int64, sound: Int64) -> Iterator[Finding]:
+    """Yield a finding for each topic with ledgers that are called deleted, and are there.
+
+    Of those whose objects are lost (sorted ids) BookKeeper has the only copy; ``sound`` are sorted ids of those whose objects were seen.
+    """
+    is_last = is_in(rows["ledger_id"], lost)
+    is_safe = is_in(rows["ledger_id"], sound) & ~is_last
+    safe = "ledgerfs verify the bucket, then bookkeeper shell deleteledger -ledgerid N"
+    unknown = "check again with --bucket that the objects are there, then bookkeeper shell deleteledger -ledgerid N"
+    last = (
+        "do not delete: BookKeeper has the only copy, since the objects are not whole (see this ledger's other finding)"
+    )
+    for part, mend in ((rows[is_safe], safe), (rows[~is_safe & ~is_last], unknown), (rows[is_last], last)):
+        for group in _groups(part, ("topic",)):
+            some = part[group]
+            yield Finding(
+                FindingKind.FLAGGED_DELETED,
+                topic_of(survey.topics[int(some["topic"][0])]),
+                tuple(some["ledger_id"].tolist()),
+                int(some["size"].sum()),
+                0,
+                "listed as offloaded and deleted in BookKeeper, and still there; no broker deletes it again",
+                mend,
+            )
+
+
+def _orphans_of(survey: Survey, rows: Table, *, is_open: bool) -> Finding:
+    component, owner = survey.words[int(rows["component"][0])], survey.words[int(rows["owner"][0])]
+    cursor = None if rows["cursor"][0] < 0 else survey.words[int(rows["cursor"][0])]
+    kind = FindingKind.ORPHAN_CURSOR_LEDGER if cursor is not None else _KINDS[component]
+    state = "not closed" if is_open else "closed"
+    mend = (
+        "report only: a writer may live; look again when its broker is gone"
+        if is_open
+        else "check again right before, then bookkeeper shell deleteledger -ledgerid N"
+    )
+    return Finding(
+        kind,
+        _subject(component, owner, cursor),
+        tuple(rows["ledger_id"].tolist()),
+        -1 if is_open else int(rows["length"].sum()),
+        0,
+        f"{state} in BookKeeper, made for this by its metadata, and not named by {_NAMED_BY[kind]}, nor by any other",
+        mend,
+    )
+
+
+def _subject(component: str, owner: str, cursor: str | None) -> str:
+    if component == SCHEMA:
+        return f"schema {owner}"
+    try:
+        topic = topic_of(owner if component == MANAGED_LEDGER else managed_ledger_of(owner))
+    except InvalidNameError:
+        topic = owner
+    return topic if cursor is None else f"{topic} subscription {cursor}"
+
+
+def _claims(survey: Survey, rows: Table) -> "np.ndarray[tuple[int], np.dtype[np.str_]]":
+    """Return the value of the claim on each row."""
+    claims, words = Claims(survey), survey.words
+    found = np.full(rows.size, Claim.UNCLEAR.value, "U16")
+    for group in _groups(rows, ("component", "owner", "cursor", "state")):
+        row = rows[group[0]]
+        told = [None if row[name] < 0 else words[int(row[name])] for name in ("component", "owner", "cursor")]
+        is_open = bool(row["state"] != LedgerState.CLOSED)
+        found[group] = claims.of(told[0], told[1], told[2], is_open=is_open).value
+    return found
+
+
+def _groups(rows: Table, columns: tuple[str, ...]) -> Iterator[Int64]:
+    """Yield the places of the rows that are equal in some columns, in the order of their first rows."""
+    if not rows.size:
+        return
+    order = np.lexsort([rows[name] for name in reversed(columns)])
+    ordered = rows[order]
+    differs: Mask = np.zeros(rows.size - 1, np.bool_)
+    for name in columns:
+        differs |= ordered[name][1:] != ordered[name][:-1]
+    yield from np.split(order, np.flatnonzero(differs) + 1)
+
+
+def _row_of(words: list[str], word: str) -> int:
+    return words.index(word) if word in words else -2

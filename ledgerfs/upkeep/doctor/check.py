@@ -1,0 +1,158 @@
+"""Checking a cluster: buckets, then ledgers, then what owns them; some seconds later the same for what was suspect; then the findings.
+
+Of a dump there is one look only, and what it lists may be gone from a bucket by right since then.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from ledgerfs.clusters.answers import BookieReads
+from ledgerfs.clusters.findings import Finding, in_order
+from ledgerfs.clusters.loss import lost_findings, older_than_the_newest, under_replicated
+from ledgerfs.clusters.orphans import flagged_findings, orphan_findings
+from ledgerfs.clusters.second_look import look_again
+from ledgerfs.clusters.survey import Survey
+from ledgerfs.clusters.surveying import Progress, survey_cluster, survey_dump
+from ledgerfs.clusters.tiered_objects import are_in, completely_offloaded
+from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
+from ledgerfs.upkeep.doctor.suspects import Suspects, suspects_of
+from ledgerfs.upkeep.doctor.tier_findings import (
+    LeftOut,
+    broken_objects,
+    lost_ids,
+    lost_objects,
+    orphan_objects,
+    sound_ids,
+)
+from ledgerfs.upkeep.doctor.tier_listing import Tier, listed_tier
+
+GRACE_MS = 600_000
+PASS_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How careful a check is.
+
+    Attributes
+    ----------
+    grace_ms
+        What was made or changed within so many ms is not judged: brokers take up to 60 s for what they do, and try again.
+    pass_s
+        Seconds between two looks.
+
+    """
+
+    grace_ms: int = GRACE_MS
+    pass_s: float = PASS_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of a check.
+
+    Attributes
+    ----------
+    survey
+        The first look.
+    passes
+        How often was looked; once if nothing was suspect, and at dumps.
+    findings
+        Loss first, then by bytes.
+    left_out
+        What was not judged and why, a sentence each.
+
+    """
+
+    survey: Survey
+    passes: int
+    findings: list[Finding]
+    left_out: list[str]
+
+
+def check_cluster(
+    cluster: LivingCluster, bookies: BookieReads | None, tiers: Sequence[Tier], rules: Rules, progress: Progress
+) -> Check:
+    """Look at a cluster and its buckets twice; nothing is written.
+
+    Raises as `ledgerfs.clusters.surveying.survey_cluster`, and the errors of listing buckets.
+    """
+    listings = [listed_tier(one, progress) for one in tiers]
+    survey = survey_cluster(cluster, bookies, progress)
+    first = suspects_of(survey, listings, survey.began_ms, rules.grace_ms)
+    if first.are_none:
+        return Check(survey, 1, [], list(_left_out(first, LeftOut(), rules)))
+    time.sleep(rules.pass_s)
+    if first.are_in_tiers:
+        listings = [listed_tier(one, progress) for one in tiers]
+    second = look_again(cluster, first.ledger_ids, bookies, progress)
+    sure = suspects_of(second, listings, survey.began_ms, rules.grace_ms).confirmed(first)
+    left_out = LeftOut()
+    findings = in_order(_findings(sure, survey, tiers, left_out))
+    return Check(survey, 2, findings, list(_left_out(first, left_out, rules)))
+
+
+def check_dump(path: Path, tiers: Sequence[Tier], rules: Rules, progress: Progress) -> Check:
+    """Look at a dump, and at buckets as they are now; raises as `ledgerfs.clusters.surveying.survey_dump`."""
+    listings = [listed_tier(one, progress) for one in tiers]
+    survey = survey_dump(path, progress)
+    found = suspects_of(survey, listings, survey.began_ms, rules.grace_ms)
+    left_out = LeftOut()
+    findings = in_order(_findings(found, survey, tiers, left_out, is_dump=True))
+    said = list(_left_out(found, left_out, rules))
+    missing = sum(one.missing.size for one in found.tiers)
+    if missing:
+        said.append(f"{missing:,} ledgers that the dump lists as offloaded have no objects now: trimmed since, or lost")
+    return Check(survey, 1, findings, said)
+
+
+def _findings(
+    sure: Suspects, first: Survey, tiers: Sequence[Tier], left_out: LeftOut, *, is_dump: bool = False
+) -> Iterator[Finding]:
+    survey, in_bookkeeper = sure.survey, first.ledgers["ledger_id"]
+    yield from orphan_findings(survey, sure.unnamed.rows)
+    yield from flagged_findings(survey, sure.flagged, lost_ids(sure.tiers), sound_ids(sure.tiers))
+    # What is listed and newer than the look at ledgers was made after it.
+    yield from lost_findings(survey, older_than_the_newest(survey, sure.lost) if is_dump else sure.lost)
+    yield from under_replicated(first, sure.missing_bookies)
+    for tier, found in zip(tiers, sure.tiers, strict=True):
+        yield from orphan_objects(replace(survey, clusters=first.clusters), tier, found, left_out)
+        yield from broken_objects(survey, found, in_bookkeeper)
+        if not is_dump:
+            yield from lost_objects(survey, found, in_bookkeeper)
+
+
+def _left_out(first: Suspects, objects: LeftOut, rules: Rules) -> Iterator[str]:
+    """Yield what was not judged, and why."""
+    unnamed, minutes = first.unnamed, f"the grace of {rules.grace_ms / 60_000:g} min"
+    young_objects = sum(one.young for one in first.tiers)
+    for count, why in (
+        (unnamed.young, f"ledgers that nothing names are younger than {minutes}, or changed within it"),
+        (first.flagged_young, f"ledgers that are called deleted are there, in lists that changed within {minutes}"),
+        (unnamed.unreadable, "ledgers that nothing names may be named by nodes that could not be read"),
+        (unnamed.unclear, "ledgers that nothing names do not tell an owner that is known here"),
+        (unnamed.in_use, "open ledgers that nothing names may be of compaction that runs"),
+        (young_objects, f"offloads that no list names are younger than {minutes}, or of unknown age"),
+        (objects.another_clusters, "offloads that no list names are another cluster's, by their user metadata"),
+        (objects.whose, "offloads that no list names tell a cluster, and it is not known whether that is this one"),
+        (objects.unreadable, "offloads that no list names may be named by lists that could not be read"),
+        (
+            _elsewhere(first),
+            "offloaded ledgers are in places that no --bucket names: their objects were not looked for",
+        ),
+    ):
+        if count:
+            yield f"{count:,} {why}"
+
+
+def _elsewhere(found: Suspects) -> int:
+    """Return how many offloaded ledgers are in no bucket that was listed."""
+    rows = completely_offloaded(found.survey)
+    seen = np.zeros(rows.size, np.bool_)
+    for one in found.tiers:
+        seen |= are_in(found.survey, rows, one.objects)
+    return int((~seen).sum())

@@ -1,0 +1,326 @@
+"""Orphans are named by two looks and a grace; what lives is not, whatever a broker does meanwhile."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Self
+
+import numpy as np
+import pytest
+
+from ledgerfs.bucket.opening import open_bucket
+from ledgerfs.clusters.findings import FindingKind
+from ledgerfs.clusters.orphans import orphan_findings, unnamed_ledgers
+from ledgerfs.clusters.ownership import is_in
+from ledgerfs.clusters.survey import Survey
+from ledgerfs.clusters.surveying import survey_cluster
+from ledgerfs.clusters.tables import LISTED
+from ledgerfs.clusters.tiered_objects import pair_keys
+from ledgerfs.dialects.newest_entries import NewestEntries
+from ledgerfs.formats.bookkeeper.ledger_metadata import MANAGED_LEDGER_KEY
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, ManagedLedgerInfo
+from ledgerfs.formats.managed_ledgers.names import cursor_path
+from ledgerfs.storage.object_store import RawStore
+from ledgerfs.storage.objects import ObjectHead
+from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
+from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
+from ledgerfs.upkeep.doctor.check import Check, Rules, check_cluster
+from ledgerfs.upkeep.doctor.tier_listing import Tier
+from tests.support.live_clusters import CLOSED, LiveCluster, messages
+from tests.support.sick_clusters import PULSAR, prepared, topic_of_ledgers, write_of
+
+TOPIC = "persistent://public/default/orders"
+NAME = "public/default/persistent/orders"
+
+
+@pytest.fixture(name="cluster")
+def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
+    with LiveCluster(tmp_path) as made:
+        yield made
+        assert made.not_reads() == []
+
+
+@contextmanager
+def living(cluster: LiveCluster) -> Iterator[LivingCluster]:
+    opened = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
+    try:
+        yield opened
+    finally:
+        opened.nodes.close()
+
+
+def surveyed(cluster: LiveCluster, *, bookies: bool = True) -> Survey:
+    with living(cluster) as opened:
+        return survey_cluster(opened, NewestEntries(opened.reading) if bookies else None, lambda *_: None)
+
+
+def named(survey: Survey) -> dict[FindingKind, list[int]]:
+    found = unnamed_ledgers(survey, survey.read_ms + 1000, 0)
+    told: dict[FindingKind, list[int]] = {}
+    for one in orphan_findings(survey, found.rows):
+        told.setdefault(one.kind, []).extend(one.ledger_ids)
+    return told
+
+
+def test_each_component_has_its_own_owner(cluster: LiveCluster) -> None:
+    ids = topic_of_ledgers(cluster, TOPIC)
+    url = ("pulsar/compactedTopic", TOPIC)
+    delayed = ("pulsar/delayedIndexTopic", TOPIC)
+    kept, old = (write_of(cluster, "compacted-ledger", url) for _ in range(2))
+    bucket, dropped = (write_of(cluster, "delayed-index-bucket", delayed) for _ in range(2))
+    cluster.add_cursor(TOPIC, "__compaction", (ids[0], 1), stale=(ids[0], 0), properties={"CompactedTopicLedger": kept})
+    properties = {f"#pulsar.internal.delayed.bucket_{ids[0]}_{ids[1]}": str(bucket), "color": "red"}
+    cluster.add_cursor(TOPIC, "late", (ids[0], 1), cursor_properties=properties)
+    write_of(cluster, "something-else", (MANAGED_LEDGER_KEY, NAME))
+    cluster.write_unlisted(messages(1), (("application", b"other"), ("component", b"managed-ledger")), state=CLOSED)
+    cluster.write_unlisted(messages(1), (PULSAR, ("component", b"managed-ledger")), state=CLOSED)
+    found = surveyed(cluster)
+    assert named(found) == {
+        FindingKind.ORPHAN_COMPACTED_LEDGER: [old],
+        FindingKind.ORPHAN_DELAYED_LEDGER: [dropped],
+    }
+    assert unnamed_ledgers(found, found.read_ms + 1000, 0).unclear == 2
+
+
+def test_an_open_compacted_ledger_may_be_one_that_is_made_just_now(cluster: LiveCluster) -> None:
+    topic_of_ledgers(cluster, TOPIC)
+    write_of(cluster, "compacted-ledger", ("pulsar/compactedTopic", TOPIC), state=1)
+    of_none = write_of(
+        cluster, "compacted-ledger", ("pulsar/compactedTopic", "persistent://public/default/gone"), state=1
+    )
+    found = surveyed(cluster)
+    assert named(found) == {FindingKind.ORPHAN_COMPACTED_LEDGER: [of_none]}
+    assert unnamed_ledgers(found, found.read_ms + 1000, 0).in_use == 1
+
+
+def test_an_open_orphan_is_reported_only(cluster: LiveCluster) -> None:
+    custom = (("component", b"managed-ledger"), (MANAGED_LEDGER_KEY, NAME.encode()), PULSAR)
+    closed, opened = (
+        cluster.write_unlisted(messages(4), custom, state=CLOSED),
+        cluster.write_unlisted(messages(4), custom),
+    )
+    found = surveyed(cluster)
+    rows = unnamed_ledgers(found, found.read_ms + 1000, 0).rows
+    told = {one.ledger_ids: one for one in orphan_findings(found, rows)}
+    assert told[closed,].size == sum(map(len, messages(4)))
+    assert "deleteledger" in told[closed,].mend
+    assert (told[opened,].size, "a writer may live" in told[opened,].mend) == (-1, True)
+
+
+@pytest.mark.parametrize("damaged", ["topic", "cursor", "schema", "compaction"])
+def test_what_could_not_be_read_is_no_missing_owner(cluster: LiveCluster, damaged: str) -> None:
+    ids = topic_of_ledgers(cluster, TOPIC)
+    cluster.trim(TOPIC, ids[0], only_list=True)
+    of_cursor = (*_custom("managed-ledger", (MANAGED_LEDGER_KEY, NAME)), ("pulsar/cursor", b"sub"))
+    cursor = cluster.write_unlisted(messages(1), of_cursor, state=CLOSED)
+    schema = write_of(cluster, "schema", ("pulsar/schemaId", "public/default/orders"))
+    compacted = write_of(cluster, "compacted-ledger", ("pulsar/compactedTopic", TOPIC))
+    paths = {
+        "topic": f"/managed-ledgers/{NAME}",
+        "cursor": cursor_path(NAME, "sub"),
+        "schema": "/schemas/public/default/orders",
+        "compaction": cursor_path(NAME, "__compaction"),
+    }
+    of_all = {
+        FindingKind.ORPHAN_LEDGER: [ids[0]],
+        FindingKind.ORPHAN_CURSOR_LEDGER: [cursor],
+        FindingKind.ORPHAN_SCHEMA_LEDGER: [schema],
+        FindingKind.ORPHAN_COMPACTED_LEDGER: [compacted],
+    }
+    assert named(surveyed(cluster)) == of_all
+    cluster.zookeeper.set(paths[damaged], b"\xff\xff")
+    hidden = {
+        "topic": {*of_all} - {FindingKind.ORPHAN_SCHEMA_LEDGER},
+        "cursor": {FindingKind.ORPHAN_CURSOR_LEDGER},
+        "schema": {FindingKind.ORPHAN_SCHEMA_LEDGER},
+        "compaction": {FindingKind.ORPHAN_COMPACTED_LEDGER},
+    }[damaged]
+    assert named(surveyed(cluster)) == {kind: found for kind, found in of_all.items() if kind not in hidden}
+
+
+def test_compaction_whose_state_was_not_asked_hides_its_ledgers(cluster: LiveCluster) -> None:
+    ids = topic_of_ledgers(cluster, TOPIC)
+    kept = write_of(cluster, "compacted-ledger", ("pulsar/compactedTopic", TOPIC))
+    cluster.add_cursor(TOPIC, "__compaction", (ids[0], 1), stale=(ids[0], 0), properties={"CompactedTopicLedger": kept})
+    assert named(surveyed(cluster)) == {}
+    assert named(surveyed(cluster, bookies=False)) == {}
+
+
+def test_keys_and_ids_are_found_whatever_their_bytes() -> None:
+    rows = np.zeros(4, LISTED)
+    rows["uuid_high"], rows["uuid_low"], rows["ledger_id"] = [1, 1 << 63, 1, 0], [2, 2, 0, 0], [3, 3, 0, 0]
+    keys = pair_keys(rows)
+    assert len(set(keys.tolist())) == 4
+    assert np.isin(keys, keys[:2]).tolist() == [True, True, False, False]
+    assert is_in(np.array([1, 5, 9]), np.array([5, 7])).tolist() == [False, True, False]
+    assert is_in(np.array([1]), np.array([], np.int64)).tolist() == [False]
+
+
+class _Telling:
+    """A store that has user metadata as S3 has them."""
+
+    def __init__(self, store: RawStore, clusters: dict[str, str | None]) -> None:
+        self._store, self._clusters = store, clusters
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    def head(self, key: str) -> ObjectHead:
+        head, cluster = self._store.head(key), self._clusters.get(key[:36])
+        return ObjectHead(head.stat, {} if cluster is None else {"pulsarclustername": cluster})
+
+
+@pytest.mark.parametrize("admin", [None, "ours", "renamed"])
+def test_objects_of_another_cluster_are_never_orphans(cluster: LiveCluster, admin: str | None) -> None:
+    ids = topic_of_ledgers(cluster, TOPIC)
+    own = cluster.offload(TOPIC, ids[0])
+    uuids = {name: f"{number:08x}-0000-0000-0000-000000000000" for number, name in enumerate(("ours", "theirs", ""), 1)}
+    for uuid in uuids.values():
+        (cluster.bucket() / f"{uuid}-ledger-7").write_bytes(b"x")
+    (cluster.bucket() / "notes.txt").write_bytes(b"not an offload")
+    if admin is not None:
+        cluster.zookeeper.set(f"/admin/clusters/{admin}", b"{}")
+        cluster.zookeeper.set("/admin/clusters/global", b"{}")
+    clusters = {own: "ours", **{uuid: name or None for name, uuid in uuids.items()}}
+    bucket = open_bucket(cluster.bucket_url())
+    bucket._raw_store = _Telling(bucket.raw_store, clusters)  # type: ignore[assignment]
+    time.sleep(0.05)
+    with living(cluster) as opened:
+        done = check_cluster(opened, None, [Tier(bucket, frozenset({"tier"}))], Rules(1, 0.01), lambda *_: None)
+    told = {one.subject.rpartition("/")[2][:8]: one.evidence for one in done.findings}
+    assert "no cluster: if others use the bucket, it may be theirs" in told.pop("00000003")
+    if admin == "renamed":
+        # What the cluster's own offloads say is not what ZooKeeper says: nobody can tell.
+        assert told == {}
+        assert any(one.startswith("2 offloads that no list names tell a cluster") for one in done.left_out)
+    else:
+        assert list(told) == ["00000001"]
+        assert any(one.startswith("1 offloads that no list names are another cluster's") for one in done.left_out)
+
+
+class _Broker:
+    """A broker at work: it makes ledgers before it names them, and stops naming them before they go."""
+
+    def __init__(self, cluster: LiveCluster, seed: int) -> None:
+        self._cluster, self._random, self._ended = cluster, Random(seed), threading.Event()
+        self._topics = [f"persistent://public/live/t{number}" for number in range(3)]
+        self._thread = threading.Thread(target=self._run)
+        self._last_cursor: dict[str, int] = {}
+        self.steps: dict[str, int] = {}
+        self.longest_s = 0.0
+        self.errors: list[BaseException] = []
+
+    def __enter__(self) -> Self:
+        for topic in self._topics:
+            self._cluster.write_ledger(topic, messages(2))
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._ended.is_set():
+                step = self._random.choice(
+                    (self._roll, self._roll, self._cursor, self._trim, self._offload, self._schema)
+                )
+                began = time.monotonic()
+                step(self._random.choice(self._topics))
+                self.longest_s = max(self.longest_s, time.monotonic() - began)
+                self.steps[step.__name__] = self.steps.get(step.__name__, 0) + 1
+        except BaseException as error:  # noqa: BLE001  (whatever it is, the test tells)
+            self.errors.append(error)
+
+    def _pause(self) -> None:
+        self._ended.wait(self._random.choice((0.0, 0.01, 0.05, 0.3)))
+
+    def _roll(self, topic: str) -> None:
+        """Make the next ledger's node, and name it up to a while later."""
+        name = topic.removeprefix("persistent://").replace("/t", "/persistent/t")
+        made = self._cluster.write_unlisted(messages(2), _custom("managed-ledger", (MANAGED_LEDGER_KEY, name)))
+        self._pause()
+        self._cluster._end_last(name, None)
+        self._cluster.change_list(topic, lambda info: _with(info, made))
+
+    def _cursor(self, topic: str) -> None:
+        listed = self._cluster.list_of(topic).ledgers
+        name = topic.removeprefix("persistent://").replace("/t", "/persistent/t")
+        node = cursor_path(name, "sub")
+        before = self._cluster.nodes.get(node)
+        made = self._cluster.add_cursor(topic, "sub", (listed[0].ledger_id, 0), stale=(listed[0].ledger_id, 0))
+        after = self._cluster.nodes[node]
+        if before is None:
+            self._cluster.zookeeper.delete(node)
+        else:
+            self._cluster.zookeeper.set(node, before)
+        # What was made in one step above is now as it is between the two: the ledger is there, nobody names it.
+        self._pause()
+        self._cluster.zookeeper.set(node, after)
+        old = self._last_cursor.get(topic)
+        if old is not None:
+            self._cluster.delete_from_bookkeeper(old, flag=False)
+        self._last_cursor[topic] = made
+
+    def _trim(self, topic: str) -> None:
+        listed = self._cluster.list_of(topic).ledgers
+        if len(listed) < 4:
+            return
+        gone = listed[0]
+        self._cluster.trim(topic, gone.ledger_id, only_list=True)
+        self._pause()
+        if gone.context is None or not gone.context.is_deleted_from_bookkeeper:
+            self._cluster.delete_from_bookkeeper(gone.ledger_id, flag=False)
+        if gone.context is not None and gone.context.uuid is not None:
+            for file in self._cluster.bucket().glob(f"{gone.context.uuid}*"):
+                file.unlink()
+
+    def _offload(self, topic: str) -> None:
+        found = [one for one in self._cluster.list_of(topic).ledgers[:-1] if one.context is None and one.entries]
+        if not found:
+            return
+        ledger_id = self._random.choice(found).ledger_id
+        self._cluster.offload(topic, ledger_id)
+        self._pause()
+        self._cluster.delete_from_bookkeeper(ledger_id)
+
+    def _schema(self, topic: str) -> None:
+        custom = ("pulsar/schemaId", topic.removeprefix("persistent://"))
+        made = write_of(self._cluster, "schema", custom)
+        self._pause()
+        self._cluster.delete_from_bookkeeper(made, flag=False)
+
+
+def _custom(component: str, owner: tuple[str, str]) -> tuple[tuple[str, bytes], ...]:
+    return (("component", component.encode()), (owner[0], owner[1].encode()), PULSAR)
+
+
+def _with(info: ManagedLedgerInfo, ledger_id: int) -> ManagedLedgerInfo:
+    return replace(info, ledgers=(*info.ledgers, LedgerInfo(ledger_id, 0, 0, 0)))
+
+
+def test_nothing_that_lives_is_named_while_a_broker_works(cluster: LiveCluster) -> None:
+    prepared(cluster.bucket())
+    dead = cluster.write_unlisted(messages(1), _custom("managed-ledger", (MANAGED_LEDGER_KEY, NAME)), state=CLOSED)
+    rules, checks, done = Rules(1000, 1.5), 0, Check(surveyed(cluster), 0, [], [])
+    time.sleep(1.1)
+    with _Broker(cluster, seed=19) as broker, living(cluster) as opened:
+        tier = Tier(open_bucket(cluster.bucket_url()), frozenset({"tier"}))
+        while checks < 5 and not broker.errors:
+            done = check_cluster(opened, NewestEntries(opened.reading), [tier], rules, lambda *_: None)
+            assert done.passes == 2
+            if broker.longest_s < rules.pass_s:
+                # Otherwise a starved broker took longer between two steps than there is between two looks.
+                assert [(one.kind, one.ledger_ids) for one in done.findings] == [(FindingKind.ORPHAN_LEDGER, (dead,))]
+            checks += 1
+            if broker.longest_s >= rules.pass_s:
+                pytest.skip("the machine is too busy for a broker at work")
+    assert broker.errors == []
+    assert checks == 5
+    assert broker.steps.keys() == {"_roll", "_cursor", "_trim", "_offload", "_schema"}
+    assert sum(broker.steps.values()) > 20

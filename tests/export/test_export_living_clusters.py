@@ -1,0 +1,270 @@
+"""Exports of a topic that goes on: what one wrote stays, what came since is added, and what nobody can know any more is said."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from ledgerfs import export_topic
+from ledgerfs.bucket.partition_plan import plan_partitions
+from ledgerfs.export.export import ExportReport
+from ledgerfs.export.folder import RECORD_NAME, Unseen
+from ledgerfs.ledgers.row_dependencies import Basis
+from ledgerfs.spark.lake.state import LakeState, LedgerIds, Unit, Work, ledger_version, what_is_new
+from ledgerfs.tables.row_files import open_rows
+from tests.support.commands import run
+from tests.support.entries import frame, metadata
+from tests.support.live_clusters import TOPIC, LiveCluster, messages
+from tests.support.live_reads import only_reading, opened
+
+KINDS = ("parquet", "jsonl", "arrow", "csv")
+COMMIT = 21
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LiveCluster]:
+    with LiveCluster(tmp_path) as made:
+        yield made
+        assert made.not_reads() == []
+
+
+def part(chunk: int, name: str = "c") -> bytes:
+    """Return a part of a chunked message of two."""
+    return frame(metadata(chunked_id=name.encode(), chunks=2, chunked_size=4, chunk=chunk), f"{name}{chunk}".encode())
+
+
+def exported(cluster: LiveCluster, folder: Path, kind: str = "parquet", topic: str = TOPIC) -> ExportReport:
+    with only_reading(cluster):
+        return export_topic(opened(cluster).topic(topic), folder, kind, columns=["ledger_id", "entry_id", "value"])
+
+
+def values_in(folder: Path) -> list[bytes]:
+    """Return the values in the order in which an import reads them."""
+    return [
+        value if isinstance(value, bytes) else value.encode()
+        for batch in open_rows(str(folder)).batches()
+        for value in batch["value"].to_pylist()
+    ]
+
+
+def begun_before(cluster: LiveCluster) -> tuple[int, int]:
+    """Write a message in two parts, the first one in a closed ledger, the second one in an open one; return both ledgers."""
+    first = cluster.write_ledger(TOPIC, [*messages(2, "a"), part(0)])
+    second = cluster.roll_over(TOPIC)
+    cluster.publish(TOPIC, [part(1), *messages(2, "b")])
+    return first, second
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_message_that_began_in_a_trimmed_ledger_stays_when_the_open_one_grows(
+    cluster: LiveCluster, tmp_path: Path, kind: str
+) -> None:
+    first, second = begun_before(cluster)
+    out = tmp_path / "out"
+    exported(cluster, out, kind)
+    before = [b"a0", b"a1", b"c0c1", b"b0"]
+    assert values_in(out) == before
+    cluster.trim(TOPIC, first)
+    cluster.publish(TOPIC, messages(3, "d"))
+    report = exported(cluster, out, kind)
+    assert (report.held, report.written, report.kept, report.rows) == ([second], 1, 1, 3)
+    assert values_in(out) == [*before, b"b1", b"d0", b"d1"]
+    # What is there is not written once more, and what comes takes the place of what depends on nothing that is gone.
+    report = exported(cluster, out, kind)
+    assert (report.held, report.written, report.kept) == ([second], 0, 2)
+    cluster.publish(TOPIC, messages(2, "e"))
+    assert exported(cluster, out, kind).rows == 5
+    cluster.roll_over(TOPIC)
+    cluster.publish(TOPIC, messages(2, "f"))
+    assert exported(cluster, out, kind).written == 2
+    names = {f"{first}.{kind}", f"{second}.{kind}", f"{second}_from_0000000002.{kind}", f"{second + 1}.{kind}"}
+    assert {path.name for path in out.glob("[0-9]*")} == names
+    assert values_in(out) == [*before, b"b1", b"d0", b"d1", b"d2", b"e0", b"e1", b"f0"]
+
+
+def test_so_it_goes_on_however_often_a_ledger_grows(cluster: LiveCluster, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    first, second = begun_before(cluster)
+    exported(cluster, out)
+    cluster.trim(TOPIC, first)
+    wanted = [b"a0", b"a1", b"c0c1", b"b0", b"b1"]
+    for number in range(3):
+        cluster.publish(TOPIC, messages(12, f"{number}-"))
+        exported(cluster, out)
+        wanted += [f"{number}-{i}".encode() for i in range(12)]
+        assert values_in(out) == wanted[:-1]
+    assert len(list(out.glob(f"{second}*.parquet"))) == 2
+
+
+def test_a_file_that_stays_may_lack_messages_of_transactions_that_were_committed_since(
+    cluster: LiveCluster, tmp_path: Path
+) -> None:
+    first = cluster.write_ledger(TOPIC, [*messages(2, "a"), part(0)])
+    second = cluster.roll_over(TOPIC)
+    ids = {"transaction_most": 1, "transaction_least": 2}
+    cluster.publish(TOPIC, [part(1), frame(metadata(**ids), b"late"), *messages(2, "b")])
+    out = tmp_path / "out"
+    assert exported(cluster, out).lacking == []
+    cluster.trim(TOPIC, first)
+    cluster.publish(TOPIC, [frame(metadata(marker_type=COMMIT, **ids), b""), *messages(1, "d")])
+    for _ in range(2):
+        assert exported(cluster, out).lacking == [second]
+    assert b"late" not in values_in(out)
+
+
+def test_a_ledger_that_is_gone_though_it_was_open_is_told_of_by_the_command(
+    cluster: LiveCluster, tmp_path: Path
+) -> None:
+    first, second = begun_before(cluster)
+    ids = {"transaction_most": 1, "transaction_least": 2}
+    cluster.publish(TOPIC, [frame(metadata(**ids), b"late"), *messages(2, "b")])
+    command = ("export", cluster.url, TOPIC, str(tmp_path / "out"))
+    run(*command)
+    cluster.trim(TOPIC, first)
+    cluster.publish(TOPIC, messages(5, first=5))
+    told = run(*command, code=1).stderr.decode()
+    assert f"in those of ledgers {second} rows may be missing" in told
+    cluster.roll_over(TOPIC)
+    cluster.trim(TOPIC, second)
+    told = run(*command, code=1).stderr.decode()
+    assert f"ledger {second} was still written when it was exported up to entry 9, and is gone" in told
+
+
+@pytest.mark.parametrize("has_next", [True, False])
+def test_an_open_ledger_that_is_gone_when_it_is_exported_again_is_told_of(
+    cluster: LiveCluster, tmp_path: Path, *, has_next: bool
+) -> None:
+    ledger = cluster.write_ledger(TOPIC, messages(5))
+    out = tmp_path / "out"
+    exported(cluster, out)
+    cluster.publish(TOPIC, messages(5, first=5))
+    cluster.roll_over(TOPIC)
+    cluster.trim(TOPIC, ledger)
+    if has_next:
+        cluster.publish(TOPIC, messages(3, "n"))
+    for _ in range(2):
+        assert exported(cluster, out).unseen == [Unseen(ledger, 3, was_open=True)]
+    assert values_in(out) == [b"m0", b"m1", b"m2", b"m3", *([b"n0", b"n1"] if has_next else [])]
+
+
+def test_an_open_ledger_that_was_exported_again_when_it_was_closed_may_go(cluster: LiveCluster, tmp_path: Path) -> None:
+    ledger = cluster.write_ledger(TOPIC, messages(5))
+    out = tmp_path / "out"
+    exported(cluster, out)
+    cluster.roll_over(TOPIC)
+    cluster.publish(TOPIC, messages(2, "n"))
+    exported(cluster, out)
+    cluster.trim(TOPIC, ledger)
+    assert (exported(cluster, out).unseen, len(values_in(out))) == ([], 6)
+
+
+def test_ledgers_that_may_have_come_and_gone_between_two_exports_are_told_of_once(
+    cluster: LiveCluster, tmp_path: Path
+) -> None:
+    made = cluster.write_ledgers(TOPIC, [messages(5), messages(5, "n")])
+    cluster.roll_over(TOPIC)
+    out = tmp_path / "out"
+    exported(cluster, out)
+    cluster.publish(TOPIC, messages(5, "u"))
+    newest = cluster.roll_over(TOPIC)
+    cluster.publish(TOPIC, messages(5, "p"))
+    # Brokers trim from the oldest on: while the last ledger of an export is there, all that came after it is.
+    cluster.trim(TOPIC, made[0])
+    cluster.roll_over(TOPIC)
+    assert (exported(cluster, out).unseen, len(values_in(out))) == ([], 20)
+    for one in cluster.list_of(TOPIC).ledgers[:-1]:
+        cluster.trim(TOPIC, one.ledger_id)
+    cluster.publish(TOPIC, messages(5, "unseen"))
+    last = cluster.list_of(TOPIC).ledgers[-1].ledger_id
+    cluster.roll_over(TOPIC)
+    cluster.trim(TOPIC, last)
+    cluster.publish(TOPIC, messages(2, "q"))
+    with pytest.MonkeyPatch.context() as patch:
+        # One that fails has told nobody.
+        patch.setattr("ledgerfs.export.export._Export.make", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            exported(cluster, out)
+    assert exported(cluster, out).unseen == [Unseen(newest, 4, was_open=False)]
+    assert values_in(out)[-1] == b"q0"
+    assert exported(cluster, out).unseen == []
+
+
+def test_partitions_are_told_of_each_for_itself(cluster: LiveCluster, tmp_path: Path) -> None:
+    topics = [f"public/default/parts-partition-{i}" for i in range(2)]
+    for topic in topics:
+        ledger = cluster.write_ledger(topic, messages(3))
+    out = tmp_path / "out"
+    assert exported(cluster, out, topic="public/default/parts").unseen == []
+    cluster.roll_over(topics[1])
+    cluster.trim(topics[1], ledger)
+    cluster.publish(topics[0], messages(3))
+    report = exported(cluster, out, topic="public/default/parts")
+    assert report.unseen == [Unseen(ledger, 1, was_open=True)]
+
+
+def test_a_record_without_these_notes_is_read(cluster: LiveCluster, tmp_path: Path) -> None:
+    cluster.write_ledger(TOPIC, messages(3))
+    out = tmp_path / "out"
+    exported(cluster, out)
+    record = json.loads((out / RECORD_NAME).read_text())
+    for one in record["ledgers"].values():
+        assert one.pop("is_open")
+        del one["is_last"]
+    (out / RECORD_NAME).write_text(json.dumps(record))
+    assert exported(cluster, out).kept == 1
+
+
+def lake_work(cluster: LiveCluster, done: Sequence[Unit] = ()) -> tuple[Work, list[tuple[int, ...]]]:
+    """Return what an export to a lake has to do, and the ledgers of each unit that it makes."""
+    catalog = opened(cluster).refresh()
+    wanted = catalog.ledgers["copy"] == 0
+    work = what_is_new(LedgerIds(catalog, wanted), wanted, done)
+    runs = [run for one in plan_partitions(catalog, work.wanted) for run in one.runs]
+    return work, [tuple(ref.ledger_id for ref in run.refs) for run in runs]
+
+
+def units_of(cluster: LiveCluster, made: Sequence[tuple[int, ...]], *sources: int) -> list[Unit]:
+    refs = {one.ref.ledger_id: one.ref for one in opened(cluster).topic(TOPIC).ledgers}
+    units = []
+    for ids in made:
+        last = refs[ids[-1]]
+        basis = Basis(min(sources), ids[-1], sources) if sources and last.is_open else Basis()
+        versions = tuple(ledger_version(refs[one]) for one in ids)
+        end = last.last_entry if last.is_open else -1
+        units.append(Unit(last.managed_ledger, ids, versions, basis, "", 0, (), open_until=end))
+    return list(LakeState.parse(LakeState({}, tuple(units)).to_json(), "").units)
+
+
+def test_a_lake_has_the_open_ledger_for_itself_so_that_its_growth_comes_though_others_are_gone(
+    cluster: LiveCluster,
+) -> None:
+    first, second = cluster.write_ledgers(TOPIC, [messages(5), messages(5)])
+    last = cluster.roll_over(TOPIC)
+    cluster.publish(TOPIC, messages(5))
+    work, made = lake_work(cluster)
+    assert made == [(first, second), (last,)]
+    units = units_of(cluster, made)
+    cluster.trim(TOPIC, first)
+    cluster.publish(TOPIC, messages(5))
+    work, made = lake_work(cluster, units)
+    assert (work.replaced, work.kept, work.grown, work.unseen, made) == ([units[1]], [units[0]], [], [], [(last,)])
+
+
+def test_a_lake_tells_of_growth_that_it_cannot_take_and_of_open_ledgers_that_are_gone(cluster: LiveCluster) -> None:
+    first = cluster.write_ledger(TOPIC, messages(5))
+    last = cluster.roll_over(TOPIC)
+    cluster.publish(TOPIC, messages(5))
+    _, made = lake_work(cluster)
+    units = units_of(cluster, made, first)
+    assert [one.open_until for one in units] == [-1, 3]
+    cluster.trim(TOPIC, first)
+    assert lake_work(cluster, units)[0].grown == []
+    cluster.publish(TOPIC, messages(5))
+    work, _ = lake_work(cluster, units)
+    assert (work.grown, work.unseen) == ([units[1]], [])
+    cluster.roll_over(TOPIC)
+    cluster.publish(TOPIC, messages(5))
+    cluster.trim(TOPIC, last)
+    work, _ = lake_work(cluster, units)
+    assert (work.grown, work.unseen) == ([], [units[1]])
