@@ -1,9 +1,9 @@
-"""What bookies are asked for a survey, and their answers: where open ledgers end, and how far cursors are whose nodes are stale."""
+"""What bookies are asked for a survey, and their answers: ends of open ledgers, states of cursors in use, and policies of single topics."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode
@@ -44,7 +44,36 @@ class CursorAnswer:
     trouble: str | None = None
 
 
-Answer = LedgerEndAnswer | CursorAnswer
+@dataclass(frozen=True, slots=True)
+class TopicPoliciesAnswer:
+    """What the topics of a namespace have set for themselves.
+
+    Attributes
+    ----------
+    namespace
+        Its name.
+    policies
+        {managed ledger, without the number of a partition: an object as ZooKeeper has of namespaces}.
+    trouble
+        Why they are not known; None if they are.
+
+    """
+
+    namespace: str
+    policies: Mapping[str, Mapping[str, Any]]
+    trouble: str | None = None
+
+
+Answer = LedgerEndAnswer | CursorAnswer | TopicPoliciesAnswer
+
+
+class EventLedgers(NamedTuple):
+    """Where the events of a namespace are: compacted ledgers, then the topic's; each schema as version, ledger and entry."""
+
+    topic: str
+    compacted: Sequence[LedgerNode]
+    ledgers: Sequence[LedgerNode]
+    schemas: Sequence[tuple[int, LedgerNode, int]]
 
 
 class BookieReads(Protocol):
@@ -56,4 +85,8 @@ class BookieReads(Protocol):
 
     def last_entries(self, nodes: Sequence[LedgerNode]) -> Iterator[bytes | LedgerfsError | None]:
         """Yield the newest entry of each ledger, open or closed; None of an empty one."""
+        ...
+
+    def last_events(self, events: EventLedgers) -> Mapping[str, Mapping[str, Any]] | LedgerfsError:
+        """Return the last event of each key, decoded; without those keys that were deleted."""
         ...

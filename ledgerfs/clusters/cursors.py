@@ -79,7 +79,7 @@ class CursorState:
 
 def cursors(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator[CursorState]:
     """Yield every subscription, in the order of its topics in the survey."""
-    with_own = survey.namespaces_with_topic_policies()
+    not_read = survey.namespaces_not_read()
     for topic in np.unique(survey.cursors["topic"]).tolist():
         name, ledgers, rows = survey.topics[topic], survey.ledgers_of(topic), survey.cursors_of(topic)
         namespace, owner = namespace_of(name), survey.owners.of(name)
@@ -102,7 +102,7 @@ def cursors(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator[C
                 held.freed_by(at),
                 bool(row["cursors_ledger"] >= 0),
                 bool(row["is_stale"]),
-                namespace in with_own and not is_system_topic(name),
+                namespace in not_read and not is_system_topic(name),
                 owner,
                 ledgers.last_end,
             )
@@ -148,7 +148,7 @@ def _going_of(
 ) -> Callable[[Slowest], tuple[int, ...]]:
     """Return what tells which ledgers go if all subscriptions have come to a position."""
     name = survey.topics[topic]
-    rule, _ = retention_of(name, survey.policies.get(namespace_of(name)), defaults)
+    rule, _ = retention_of(name, survey.policies.get(namespace_of(name)), defaults, survey.own_policies(name))
     is_terminated = survey.is_terminated(topic)
     has_current = keeps_its_last(survey.owners.of(name), ledgers.last_end, is_terminated=is_terminated)
 

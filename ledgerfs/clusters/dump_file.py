@@ -1,8 +1,8 @@
 """The file of a dump: JSON, compressed with zstd, one line a node, so that neither writing nor reading it needs much memory.
 
 The document is one object: ``{"ledgerfs": {…}, "/ledgers/00/0000/L0007": {"data": "<base64>", "created_ms": …}, …, "end": {…}}``. Besides
-nodes it has what bookies told, under ``ledger end <id>`` and ``cursor state <path>``, and ``part <name>`` behind each part of the walk.
-A file that is not finished ends after a whole frame of zstd, or in one that a second run leaves out.
+nodes it has what bookies told, under ``ledger end <id>``, ``cursor state <path>`` and ``topic policies <namespace>``, and ``part <name>``
+behind each part of the walk. A file that is not finished ends after a whole frame of zstd, or in one that a second run leaves out.
 """
 
 import io
@@ -15,12 +15,13 @@ from typing import Any, BinaryIO
 
 import zstandard
 
-from ledgerfs.clusters.answers import Answer, CursorAnswer, LastEnd, LedgerEndAnswer
+from ledgerfs.clusters.answers import Answer, CursorAnswer, LastEnd, LedgerEndAnswer, TopicPoliciesAnswer
 from ledgerfs.errors import CorruptObjectError, NotFoundError
 from ledgerfs.storage.zookeeper.node import Node
 
 _FORMAT, _VERSION = "cluster-dump", 1
 _HEADER, _PART, _END, _LEDGER_END, _CURSOR_STATE = "ledgerfs", "part ", "end", "ledger end ", "cursor state "
+_TOPIC_POLICIES = "topic policies "
 _CLOSE = b"}"
 _FRAME_BYTES = 1 << 20
 _LONGEST_LINE = 64 << 20
@@ -171,7 +172,7 @@ def _line(record: Record) -> bytes:
     return f"{start}{text}{end}".encode()
 
 
-def _told(record: Record) -> tuple[str, dict[str, Any]]:
+def _told(record: Record) -> tuple[str, dict[str, Any]]:  # noqa: PLR0911  (one a kind)
     """Return the key and value of a record."""
     match record:
         case DumpHeader(cluster, ledgers_path, began_ms):
@@ -186,12 +187,14 @@ def _told(record: Record) -> tuple[str, dict[str, Any]]:
         case CursorAnswer(path, entry, trouble):
             data = None if entry is None else b64encode(entry).decode()
             return f"{_CURSOR_STATE}{path}", {"data": data, "trouble": trouble}
+        case TopicPoliciesAnswer(namespace, policies, trouble):
+            return f"{_TOPIC_POLICIES}{namespace}", {"policies": policies, "trouble": trouble}
         case Node(path, data, created_ms, changed_ms, version, children):
             times = {"created_ms": created_ms, "changed_ms": changed_ms, "version": version, "children": children}
             return path, {"data": b64encode(data).decode(), **times}
 
 
-def _record(line: bytes, *, is_first: bool) -> Record:
+def _record(line: bytes, *, is_first: bool) -> Record:  # noqa: PLR0911  (one a kind)
     """Return the record of a line; raises `ValueError`, `KeyError` and `TypeError` for what is none."""
     start = b"{" if is_first else b","
     if not line.startswith(start) or not line.endswith(b"\n"):
@@ -213,6 +216,9 @@ def _record(line: bytes, *, is_first: bool) -> Record:
     if key.startswith(_CURSOR_STATE):
         entry = None if value["data"] is None else b64decode(value["data"], validate=True)
         return CursorAnswer(key.removeprefix(_CURSOR_STATE), entry, value["trouble"])
+    if key.startswith(_TOPIC_POLICIES):
+        policies = {str(name): dict(one) for name, one in dict(value["policies"]).items()}
+        return TopicPoliciesAnswer(key.removeprefix(_TOPIC_POLICIES), policies, value["trouble"])
     if key.startswith(_PART):
         return PartDone(key.removeprefix(_PART), int(value["ended_ms"]))
     if key == _END:

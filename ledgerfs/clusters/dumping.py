@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from ledgerfs.clusters.answers import BookieReads, CursorAnswer, LedgerEndAnswer
+from ledgerfs.clusters.answers import Answer, BookieReads
 from ledgerfs.clusters.dump_file import DumpEnd, DumpHeader, DumpWriter, PartDone, Record, read_partial
 from ledgerfs.clusters.questions import Questions
 from ledgerfs.clusters.survey_builder import SurveyBuilder
@@ -139,11 +139,11 @@ class _Dump:
                 self._progress("asking bookies", done, total)
         self.writer.write(DumpEnd(self.nodes, _now()))
 
-    def _take(self, record: Node | LedgerEndAnswer | CursorAnswer) -> None:
+    def _take(self, record: Node | Answer) -> None:
         self.writer.write(record)
         self._know(record)
 
-    def _know(self, record: Node | LedgerEndAnswer | CursorAnswer) -> None:
+    def _know(self, record: Node | Answer) -> None:
         if isinstance(record, Node):
             self.nodes += 1
             self._builder.take(record)
@@ -154,7 +154,7 @@ class _Dump:
     def _take_again(self, record: Record) -> None:
         if isinstance(record, PartDone):
             self._done.add(record.name)
-        elif isinstance(record, Node | LedgerEndAnswer | CursorAnswer):
+        elif isinstance(record, Node | Answer):
             if isinstance(record, Node):
                 ledger_id = ledger_id_at(record.path, self._cluster.reading.ledgers_path)
                 if ledger_id is None:

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ledgerfs.clusters.bundles import Owner, namespace_of
-from ledgerfs.clusters.policies import BrokerDefaults, NamespacePolicies, OffloadThresholds
+from ledgerfs.clusters.policies import BrokerDefaults, OffloadThresholds
 from ledgerfs.clusters.survey import Survey, TopicLedgers, is_system_topic
 from ledgerfs.formats.array_types import Int64
-
-_POLICIES_OF_NOBODY = NamespacePolicies()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,7 @@ class TopicOffloads:
     Attributes
     ----------
     thresholds
-        What holds for it, of its namespace or of the broker, each for itself.
+        What holds for it, its own, of its namespace or of the broker, each for itself.
     may_have_own_policies, owner
         As in `ledgerfs.clusters.retention.TopicRetention`; a topic that no broker has loaded has no rollovers.
     chosen
@@ -83,13 +81,13 @@ class TopicOffloads:
 
 def offloads(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator[TopicOffloads]:
     """Yield every topic that has ledgers, in the order of the survey."""
-    with_own = survey.namespaces_with_topic_policies()
+    not_read = survey.namespaces_not_read()
     for row, name in enumerate(survey.topics):
         ledgers = survey.ledgers_of(row)
         if not ledgers.ids.size:
             continue
         namespace = namespace_of(name)
-        thresholds = survey.policies.get(namespace, _POLICIES_OF_NOBODY).offload(defaults.offload)
+        thresholds = survey.policies_of(name).offload(defaults.offload)
         first = int(survey.topic_table["first"][row])
         listed = survey.listed[first : first + ledgers.ids.size]
         is_unfinished = listed["has_context"] & ~listed["is_complete"]
@@ -97,7 +95,7 @@ def offloads(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator[
         yield TopicOffloads(
             name,
             thresholds,
-            namespace in with_own and not is_system_topic(name),
+            namespace in not_read and not is_system_topic(name),
             survey.owners.of(name),
             ledgers,
             chosen_of(ledgers, thresholds, now_ms),

@@ -1,9 +1,10 @@
 """Policies of retention and offload: a namespace's, as ZooKeeper has them, and the broker's, which only its configuration has.
 
-Policies of single topics are messages of ``__change_events`` in each namespace, and are not read here.
+Those of single topics (`ledgerfs.clusters.topic_policies`) have the same form.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,7 +65,7 @@ class BrokerDefaults:
 
 @dataclass(frozen=True, slots=True)
 class NamespacePolicies:
-    """What ZooKeeper has of a namespace; None where the broker's defaults hold.
+    """What is set for a namespace, or for a topic; None where the next lower one holds, and last the broker's defaults.
 
     Attributes
     ----------
@@ -91,10 +92,28 @@ class NamespacePolicies:
             defaults.time_ms if self.offload_time_ms is None else self.offload_time_ms,
         )
 
+    def over(self, lower: "NamespacePolicies") -> "NamespacePolicies":
+        """Return these policies, and what they do not set as ``lower`` has it; the numbers of offloading each for itself."""
+        return NamespacePolicies(
+            lower.retention if self.retention is None else self.retention,
+            lower.offload_size if self.offload_size is None else self.offload_size,
+            lower.offload_time_ms if self.offload_time_ms is None else self.offload_time_ms,
+            lower.deletion_lag_ms if self.deletion_lag_ms is None else self.deletion_lag_ms,
+            lower.ttl_ms if self.ttl_ms is None else self.ttl_ms,
+            self.is_deleted or lower.is_deleted,
+        )
+
+
+NOTHING_SET = NamespacePolicies()
+
 
 def parse_policies(data: bytes, *, key: str) -> NamespacePolicies:
     """Parse the value of a namespace's node; raises `CorruptMetadataError`, naming ``key``."""
-    told = json_object(data, key=key)
+    return policies_of(json_object(data, key=key), key=key)
+
+
+def policies_of(told: Mapping[str, Any], *, key: str) -> NamespacePolicies:
+    """Return the policies of an object of the form that ZooKeeper has of namespaces; raises `CorruptMetadataError`, naming ``key``."""
     retention, offload = _part(told, "retention_policies", key), _part(told, "offload_policies", key)
     ttl = _number(told, "message_ttl_in_seconds", key)
     minutes = _number(retention, "retentionTimeInMinutes", key)
@@ -122,7 +141,7 @@ def json_object(data: bytes, *, key: str) -> dict[str, Any]:
     return told
 
 
-def _part(told: dict[str, Any], name: str, key: str) -> dict[str, Any]:
+def _part(told: Mapping[str, Any], name: str, key: str) -> dict[str, Any]:
     part = told.get(name)
     if part is None:
         return {}
@@ -131,7 +150,7 @@ def _part(told: dict[str, Any], name: str, key: str) -> dict[str, Any]:
     return part
 
 
-def _number(told: dict[str, Any], name: str, key: str) -> int | None:
+def _number(told: Mapping[str, Any], name: str, key: str) -> int | None:
     value = told.get(name)
     if value is None:
         return None

@@ -1,11 +1,20 @@
-"""What a survey has to ask bookies, since ZooKeeper does not know it: where the last ledgers of topics end, and how far cursors are."""
+"""What a survey has to ask bookies, since ZooKeeper does not know it: ends of topics, cursors, and policies of single topics."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeVar
 
-from ledgerfs.clusters.answers import Answer, BookieReads, CursorAnswer, LastEnd, LedgerEndAnswer
-from ledgerfs.clusters.survey_builder import SurveyBuilder
+from ledgerfs.clusters.answers import (
+    Answer,
+    BookieReads,
+    CursorAnswer,
+    EventLedgers,
+    LastEnd,
+    LedgerEndAnswer,
+    TopicPoliciesAnswer,
+)
+from ledgerfs.clusters.survey_builder import EventPlaces, SurveyBuilder
+from ledgerfs.clusters.topic_policies import answer_of
 from ledgerfs.errors import CorruptObjectError, LedgerfsError, ObjectNotFoundError
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_path, parse_ledger_node
 from ledgerfs.formats.managed_ledgers.names import cursor_of
@@ -39,8 +48,10 @@ class Questions:
 
     def __len__(self) -> int:
         """How many answers are lacking."""
-        cursors = 0 if self._bookies is None else sum(1 for _ in self._builder.stale_cursors())
-        return len(self._builder.open_ledgers()) + cursors
+        if self._bookies is None:
+            return len(self._builder.open_ledgers())
+        cursors = sum(1 for _ in self._builder.stale_cursors())
+        return len(self._builder.open_ledgers()) + cursors + len(self._builder.namespaces_to_read())
 
     def answers(self) -> Iterator[Answer]:
         """Yield all answers; raises the errors of ZooKeeper, while those of bookies are answers with `trouble`."""
@@ -49,6 +60,9 @@ class Questions:
         if self._bookies is not None:
             for cursors in _parts(list(self._builder.stale_cursors())):
                 yield from self._cursors(self._bookies, cursors)
+            # Whether there is a compacted ledger of events is known of cursors' states only.
+            for places in self._builder.event_places():
+                yield self._policies(self._bookies, places)
 
     def states_of(self, cursor: str) -> Iterator[Answer]:
         """Yield the answers about the cursors of one name alone; raises as `answers`."""
@@ -91,6 +105,32 @@ class Questions:
                 yield CursorAnswer(path, None, f"{path}: its position may be old: {entry}")
             else:
                 yield CursorAnswer(path, entry)
+
+    def _policies(self, bookies: BookieReads, places: EventPlaces) -> Answer:
+        """Ask for the policies of a namespace's topics; all of them are known, or none."""
+        trouble = places.trouble
+        compacted = list(self._read(places.compacted))
+        ledgers = list(self._read(places.ledger_ids))
+        schemas = list(self._read(ledger_id for _, ledger_id, _ in places.schemas))
+        for ledger_id, node in zip([*places.compacted, *places.ledger_ids], [*compacted, *ledgers], strict=True):
+            if not isinstance(node, LedgerNode):
+                trouble = trouble or node or f"ledger {ledger_id} of its events is gone"
+        nodes = [one for one in ledgers if isinstance(one, LedgerNode)]
+        first = [one for one in compacted if isinstance(one, LedgerNode)]
+        versions = [
+            (version, node, entry)
+            for (version, _, entry), node in zip(places.schemas, schemas, strict=True)
+            if isinstance(node, LedgerNode)
+        ]
+        if trouble is None:
+            found = bookies.last_events(EventLedgers(places.topic, first, nodes, versions))
+            try:
+                if not isinstance(found, LedgerfsError):
+                    return answer_of(places.namespace, found)
+            except CorruptObjectError as error:
+                found = error
+            trouble = str(found)
+        return TopicPoliciesAnswer(places.namespace, {}, f"policies of topics of {places.namespace}: {trouble}")
 
     def _read(self, ledger_ids: Iterable[int]) -> Iterator[LedgerNode | str | None]:
         """Yield the metadata of ledgers: None of one that is gone, and what is wrong with a damaged one."""

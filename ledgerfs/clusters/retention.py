@@ -13,13 +13,12 @@ import numpy as np
 
 from ledgerfs.clusters.answers import LastEnd
 from ledgerfs.clusters.bundles import Owner, namespace_of
-from ledgerfs.clusters.policies import BrokerDefaults, NamespacePolicies, Retention
+from ledgerfs.clusters.policies import NOTHING_SET, BrokerDefaults, NamespacePolicies, Retention
 from ledgerfs.clusters.survey import Survey, TopicLedgers, is_system_topic
 from ledgerfs.clusters.tables import Table
 from ledgerfs.formats.array_types import Int64
 
 _NEVER = np.iinfo(np.int64).max
-_POLICIES_OF_NOBODY = NamespacePolicies()
 
 
 class Stays(Enum):
@@ -70,9 +69,9 @@ class TopicRetention:
     managed_ledger
         Its name.
     retention, policy
-        What holds for it, and whose that is: ``system``, ``namespace`` or ``broker``.
+        What holds for it, and whose that is: ``topic``, ``system``, ``namespace`` or ``broker``.
     may_have_own_policies
-        Whether topics of this namespace may have policies of their own, which are not looked at: the rest may be wrong for this topic.
+        Whether topics of this namespace may have policies of their own that could not be read: the rest may be wrong for this topic.
     owner
         Whether a broker may have it loaded; without one nobody trims it.
     is_terminated
@@ -131,14 +130,14 @@ class TopicRetention:
 
 def retention(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator[TopicRetention]:
     """Yield every topic that has ledgers, in the order of the survey."""
-    with_own = survey.namespaces_with_topic_policies()
+    not_read = survey.namespaces_not_read()
     for row, name in enumerate(survey.topics):
         ledgers = survey.ledgers_of(row)
         if not ledgers.ids.size:
             continue
         cursors = survey.cursors_of(row)
         namespace = namespace_of(name)
-        rule, policy = retention_of(name, survey.policies.get(namespace), defaults)
+        rule, policy = retention_of(name, survey.policies.get(namespace), defaults, survey.own_policies(name))
         owner = survey.owners.of(name)
         is_terminated = survey.is_terminated(row)
         has_current = keeps_its_last(owner, ledgers.last_end, is_terminated=is_terminated)
@@ -148,7 +147,7 @@ def retention(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator
             name,
             rule,
             policy,
-            namespace in with_own and not is_system_topic(name),
+            namespace in not_read and not is_system_topic(name),
             owner,
             is_terminated,
             ledgers.last_end,
@@ -161,12 +160,17 @@ def retention(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator
 
 
 def retention_of(
-    managed_ledger: str, policies: NamespacePolicies | None, defaults: BrokerDefaults
+    managed_ledger: str,
+    policies: NamespacePolicies | None,
+    defaults: BrokerDefaults,
+    own: NamespacePolicies = NOTHING_SET,
 ) -> tuple[Retention, str]:
-    """Return what holds for a topic without policies of its own, and whose that is."""
+    """Return what holds for a topic, and whose that is: ``own`` policies come first, and are all that system topics have."""
+    if own.retention is not None:
+        return own.retention, "topic"
     if is_system_topic(managed_ledger):
         return Retention(), "system"
-    told = (policies or _POLICIES_OF_NOBODY).retention
+    told = (policies or NOTHING_SET).retention
     return (told, "namespace") if told is not None else (defaults.retention, "broker")
 
 

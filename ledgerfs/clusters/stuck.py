@@ -70,7 +70,7 @@ def not_known(survey: Survey, now_ms: int, limits: StuckLimits) -> list[str]:
     said = []
     if not survey.owners.are_known:
         said.append("owners of topics are not in ZooKeeper: which topics no broker has loaded is not known")
-    namespaces = survey.namespaces_with_topic_policies()
+    namespaces = survey.namespaces_not_read()
     if namespaces:
         said.append(f"policies of single topics of {len(namespaces):,} namespaces are not known")
     rows = _unfinished_rows(survey)

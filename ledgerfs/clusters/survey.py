@@ -4,17 +4,18 @@ It is made of nodes, whether a cluster or a dump gives them. A node that cannot 
 its topic.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from ledgerfs.clusters.answers import LastEnd
-from ledgerfs.clusters.bundles import BundleOwners
-from ledgerfs.clusters.policies import NamespacePolicies
+from ledgerfs.clusters.bundles import BundleOwners, namespace_of
+from ledgerfs.clusters.policies import NOTHING_SET, NamespacePolicies
 from ledgerfs.clusters.tables import Table
 from ledgerfs.formats.array_types import Int64, Mask
+from ledgerfs.formats.topic_names import split_partition
 
 CHANGE_EVENTS = "__change_events"
 """The topic of a namespace that has the policies of its topics."""
@@ -71,8 +72,10 @@ class Survey:
         Names, {first entry: bookies} and offload drivers with properties that many rows share.
     policies
         {namespace: its policies}.
-    partitioned
-        {namespace/persistent/topic: number of partitions}.
+    topic_policies
+        {managed ledger, without the number of a partition: what is set for this topic}.
+    namespaces_read
+        Those whose policies of single topics were read.
     damaged, troubles
         What could not be read: nodes, and answers of bookies.
     began_ms
@@ -101,6 +104,8 @@ class Survey:
     ensembles: list[tuple[tuple[int, tuple[str, ...]], ...]]
     drivers: list[tuple[str | None, tuple[tuple[str, str], ...]]]
     policies: dict[str, NamespacePolicies]
+    topic_policies: dict[str, NamespacePolicies]
+    namespaces_read: frozenset[str]
     owners: BundleOwners
     damaged: list[DamagedNode]
     troubles: list[str]
@@ -129,9 +134,17 @@ class Survey:
         """Whether nothing more can be published to the topic in a row."""
         return bool(self.topic_table["terminated_ledger"][topic] >= 0)
 
-    def namespaces_with_topic_policies(self) -> frozenset[str]:
-        """Return the namespaces that have a topic of policies: some of their topics may have policies of their own."""
-        return frozenset(_namespaces_of_events(self.topics))
+    def namespaces_not_read(self) -> frozenset[str]:
+        """Return the namespaces that have a topic of policies which could not be read: topics there may have policies of their own."""
+        return frozenset(namespaces_of_events(self.topics)) - self.namespaces_read
+
+    def own_policies(self, managed_ledger: str) -> NamespacePolicies:
+        """Return what is set for a topic itself; a partition has what its topic has."""
+        return self.topic_policies.get(split_partition(managed_ledger)[0], NOTHING_SET)
+
+    def policies_of(self, managed_ledger: str) -> NamespacePolicies:
+        """Return what is set for a topic, else for its namespace."""
+        return self.own_policies(managed_ledger).over(self.policies.get(namespace_of(managed_ledger), NOTHING_SET))
 
 
 def is_system_topic(managed_ledger: str) -> bool:
@@ -139,7 +152,8 @@ def is_system_topic(managed_ledger: str) -> bool:
     return managed_ledger.rpartition("/")[2].startswith("__")
 
 
-def _namespaces_of_events(topics: list[str]) -> Iterator[str]:
+def namespaces_of_events(topics: Iterable[str]) -> Iterator[str]:
+    """Yield the namespace of each topic of policies, of each of its partitions."""
     for name in topics:
         namespace, _, local = name.rpartition("/")
         if local == CHANGE_EVENTS or local.startswith(f"{CHANGE_EVENTS}-partition-"):

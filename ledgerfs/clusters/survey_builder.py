@@ -4,15 +4,16 @@ Whatever is created meanwhile is then known to its owner at least, and no ledger
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ledgerfs.clusters.answers import Answer, CursorAnswer, LastEnd
-from ledgerfs.clusters.bundles import BROKERS, NAMESPACES, BundleOwners
+from ledgerfs.clusters.answers import Answer, CursorAnswer, LastEnd, TopicPoliciesAnswer
+from ledgerfs.clusters.bundles import BROKERS, NAMESPACES, BundleOwners, namespace_of
 from ledgerfs.clusters.policies import NamespacePolicies, json_object, parse_policies
-from ledgerfs.clusters.survey import DamagedNode, Survey
+from ledgerfs.clusters.survey import CHANGE_EVENTS, DamagedNode, Survey, namespaces_of_events
 from ledgerfs.clusters.tables import CURSOR, LEDGER, LISTED, SCHEMA, TOPIC, GrowingTable, Interned, Table
+from ledgerfs.clusters.topic_policies import policies_in
 from ledgerfs.errors import CorruptMetadataError, CorruptObjectError, UnsupportedFormatError
 from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState, ledger_id_at, parse_ledger_node
@@ -22,7 +23,8 @@ from ledgerfs.formats.managed_ledgers.names import ROOT as MANAGED_LEDGERS
 from ledgerfs.formats.managed_ledgers.names import cursor_of
 from ledgerfs.formats.managed_ledgers.node_kinds import managed_ledger_at
 from ledgerfs.formats.schemas.stored_schema import ROOT as SCHEMAS
-from ledgerfs.formats.schemas.stored_schema import parse_locator
+from ledgerfs.formats.schemas.stored_schema import locator_path, parse_locator
+from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.storage.zookeeper.node import Node
 
 POLICIES = "/admin/policies"
@@ -33,6 +35,23 @@ _OWNER_KEYS = ("pulsar/managed-ledger", "pulsar/schemaId", "pulsar/compactedTopi
 """Keys of custom metadata: whose a ledger is, by the component that made it."""
 _MOST_HOLES, _MOST_ENTRIES = 2**31 - 1, 2**62
 """What the columns can count."""
+
+
+_COMPACTION = "__compaction"
+
+
+class EventPlaces(NamedTuple):
+    """Where the events of a namespace's policies are: ids of ledgers in their order, and each schema as version, ledger and entry.
+
+    ``trouble`` says why they are not all there.
+    """
+
+    namespace: str
+    topic: str
+    compacted: list[int]
+    ledger_ids: list[int]
+    schemas: list[tuple[int, int, int]]
+    trouble: str | None
 
 
 class SurveyBuilder:
@@ -61,11 +80,14 @@ class SurveyBuilder:
         "_ledgers",
         "_ledgers_path",
         "_listed",
+        "_namespaces_asked",
+        "_namespaces_read",
         "_owners",
         "_policies",
         "_positions",
         "_schemas",
         "_told",
+        "_topic_policies",
         "_topic_rows",
         "_topics",
         "_troubles",
@@ -87,6 +109,9 @@ class SurveyBuilder:
         self._ensembles: Interned[tuple[tuple[int, tuple[str, ...]], ...]] = Interned()
         self._drivers: Interned[tuple[str | None, tuple[tuple[str, str], ...]]] = Interned()
         self._policies: dict[str, NamespacePolicies] = {}
+        self._topic_policies: dict[str, NamespacePolicies] = {}
+        self._namespaces_asked: set[str] = set()
+        self._namespaces_read: set[str] = set()
         self._owners = BundleOwners()
         self._bookies: set[str] = set()
         self._clusters: set[str] = set()
@@ -116,10 +141,57 @@ class SurveyBuilder:
             if path not in self._told:
                 yield path, ledger_id
 
+    def namespaces_to_read(self) -> list[str]:
+        """Return the namespaces that have a topic of policies of which no answer has come."""
+        return [
+            one for one in dict.fromkeys(namespaces_of_events(self._topic_rows)) if one not in self._namespaces_asked
+        ]
+
+    def event_places(self) -> Iterator[EventPlaces]:
+        """Yield where the events of these namespaces are; cursors' states have to be answered before."""
+        wanted = self.namespaces_to_read()
+        names = [one for one in self._topic_rows if one.rpartition("/")[2].startswith(CHANGE_EVENTS)]
+        topics, listed, schemas = self._topics.table(), self._listed.table(), self._schemas.table()
+        compacted = self._compacted_topics() if wanted else {}
+        for namespace in wanted:
+            of_namespace = [one for one in names if namespace_of(one) == namespace]
+            ids: list[int] = []
+            trouble = None
+            before: list[int] = []
+            for name in of_namespace:
+                row = self._topic_rows[name]
+                first = int(topics["first"][row])
+                ids += listed["ledger_id"][first : first + int(topics["ledgers"][row])].tolist()
+                found = compacted.get(row, -1)
+                if found is None:
+                    trouble = "whether events are in a compacted ledger is not known"
+                elif found >= 0:
+                    before.append(found)
+            path = locator_path(topic_of(of_namespace[0])).removeprefix(f"{SCHEMAS}/")
+            rows = schemas[schemas["name"] == self._words.row_of(path)] if path in self._words.values else schemas[:0]
+            places = rows[["version", "ledger_id", "entry_id"]].tolist()
+            yield EventPlaces(namespace, topic_of(of_namespace[0]), before, ids, places, trouble)
+
+    def _compacted_topics(self) -> dict[int, int | None]:
+        """Return the rows of topics that have a compacted ledger, and which; None if that is not known."""
+        found: dict[int, int | None] = {}
+        cursors = self._cursors.table()
+        for at in np.flatnonzero(cursors["name"] == self._cursor_names.row_of(_COMPACTION)).tolist():
+            state = self._positions.get(at)
+            ledger_id = int(cursors["compacted_ledger"][at])
+            if state is not None:
+                ledger_id = dict(state.properties).get(_COMPACTED, ledger_id)
+            is_known = state is not None or not cursors["is_stale"][at]
+            found[int(cursors["topic"][at])] = ledger_id if is_known else None
+        return found
+
     def answer(self, answer: Answer) -> None:
         """Take an answer of bookies."""
         if answer.trouble is not None:
             self._troubles.append(answer.trouble)
+        if isinstance(answer, TopicPoliciesAnswer):
+            self._take_topic_policies(answer)
+            return
         if not isinstance(answer, CursorAnswer):
             self._ends[answer.ledger_id] = (answer.end, answer.entries, answer.size)
             return
@@ -152,6 +224,8 @@ class SurveyBuilder:
             ensembles=self._ensembles.values,
             drivers=self._drivers.values,
             policies=self._policies,
+            topic_policies=self._topic_policies,
+            namespaces_read=frozenset(self._namespaces_read),
             owners=self._owners,
             damaged=self._damaged,
             troubles=self._troubles,
@@ -269,6 +343,17 @@ class SurveyBuilder:
         # Above namespaces are tenants, and in V1 names clusters.
         if "/" in namespace and node.data:
             self._policies[namespace] = parse_policies(node.data, key=node.path)
+
+    def _take_topic_policies(self, answer: TopicPoliciesAnswer) -> None:
+        self._namespaces_asked.add(answer.namespace)
+        if answer.trouble is not None:
+            return
+        try:
+            self._topic_policies |= policies_in(answer)
+        except CorruptMetadataError as error:
+            self._damaged.append(DamagedNode(f"__change_events of {answer.namespace}", error.reason))
+        else:
+            self._namespaces_read.add(answer.namespace)
 
     def _take_owner(self, node: Node) -> None:
         self._owners.own(node.path)

@@ -1,17 +1,22 @@
-"""What bookies alone know of a living cluster's ledgers: where open ones end, and the newest entry of each.
+"""What bookies alone know of a living cluster's ledgers: where open ones end, the newest entry of each, and policies of single topics.
 
 Here so that rooms that know no dialect can ask.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
+from ledgerfs.clusters.answers import EventLedgers
 from ledgerfs.dialects.live_cluster.bookies.pool import BookiePool, leases_of, shared_pool
 from ledgerfs.dialects.live_cluster.bookies.reading import Lack, LedgerReading
 from ledgerfs.dialects.live_cluster.open_ledgers import ends_of
 from ledgerfs.dialects.live_cluster.refusals import refusal_error
+from ledgerfs.dialects.policy_events import LastEvents, without_ids
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode
+from ledgerfs.formats.records import EntryBatch
+from ledgerfs.formats.schemas.stored_schema import parse_stored_schema
 from ledgerfs.storage.traffic import Traffic
 from ledgerfs.storage.zookeeper.living_cluster import LiveReading
 
@@ -43,6 +48,45 @@ class NewestEntries:
         ends = dict(zip([node.ledger_id for node in still_open], self.ends(still_open), strict=True))
         with ThreadPoolExecutor(_AT_ONCE) as workers:
             yield from workers.map(lambda node: self._last_entry(node, ends.get(node.ledger_id)), nodes)
+
+    def last_events(self, events: EventLedgers) -> Mapping[str, Mapping[str, Any]] | LedgerfsError:
+        """Return the last event of each key, decoded; without those keys that were deleted."""
+        try:
+            schemas = {
+                version: parse_stored_schema(
+                    self._entry(node, entry), key=f"ledger {node.ledger_id}", version=version
+                ).schema
+                for version, node, entry in events.schemas
+            }
+            last = LastEvents(events.topic, schemas)
+            for node in events.compacted:
+                last.take(node.ledger_id, map(without_ids, self._entries(node, 0, self._end_of(node))))
+            for node in events.ledgers:
+                last.take(node.ledger_id, self._entries(node, 0, self._end_of(node)))
+            return last.values()
+        except LedgerfsError as error:
+            return error
+
+    def _end_of(self, node: LedgerNode) -> int:
+        """Return the last entry of a ledger that was acknowledged; the newest event lies above what other entries confirm."""
+        if node.is_closed:
+            return node.last_entry
+        end = self.ends([node])[0]
+        if isinstance(end, LedgerfsError):
+            raise end
+        return end[0] - 1
+
+    def _entry(self, node: LedgerNode, entry_id: int) -> bytes:
+        return next(bytes(entry) for batch in self._entries(node, entry_id, entry_id) for _, entry in batch)
+
+    def _entries(self, node: LedgerNode, first: int, last: int) -> Iterator[EntryBatch]:
+        """Yield entries of a ledger; raises as reading it does."""
+        with leases_of(self._pool) as leases:
+            for found in LedgerReading(self._pool, leases, node, _ENTRY_BYTES, self._traffic).windows(first, last):
+                if isinstance(found, Lack):
+                    entry_id, refusal = found.entries[0]
+                    raise refusal_error(node.ledger_id, f"entry {entry_id}", refusal)
+                yield found
 
     def _last_entry(
         self, node: LedgerNode, end: tuple[int, int] | LedgerfsError | None

@@ -26,10 +26,10 @@ def offloads(
 ) -> None:
     """Show what a broker would offload of each topic by its thresholds.
 
-    CLUSTER is pulsar+zk://host:port,host:port[/chroot], or a file that `ledgerfs cluster dump` wrote. Brokers look at thresholds only when
-    a topic begins a new ledger: one that nobody writes to is never offloaded. "Since" is from when on the oldest of the ledgers was due;
-    "unfinished" are attempts that go on, or failed. Thresholds are those of namespaces, or else the brokers', which the options tell; those
-    of single topics are not looked at, and such topics are marked with *.
+    CLUSTER is pulsar+zk://host:port,host:port[/chroot], or a file that `ledgerfs cluster dump` wrote. Brokers look at thresholds only
+    when a topic begins a new ledger: one that nobody writes to is never offloaded. "Since" is from when on the oldest of the ledgers
+    was due; "unfinished" are attempts that go on, or failed. Thresholds are those of topics, else of namespaces, or else the brokers',
+    which the options tell; topics whose own could not be read are marked with *.
 
     \b
     Examples:

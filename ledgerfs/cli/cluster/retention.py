@@ -27,10 +27,10 @@ def retention(
 ) -> None:
     """Show what a broker would trim of each topic now, and why not more.
 
-    CLUSTER is pulsar+zk://host:port,host:port[/chroot], or a file that `ledgerfs cluster dump` wrote. Brokers trim only topics that they
-    have loaded; this computes it from metadata alone, by the same rules, for all of them. "Since" is from when on the oldest of the ledgers
-    was past its retention; "stays" is what keeps the next one. Policies are those of namespaces, or else the brokers' defaults, which the
-    options tell; those of single topics are not looked at, and such topics are marked with *.
+    CLUSTER is pulsar+zk://host:port,host:port[/chroot], or a file that `ledgerfs cluster dump` wrote. Brokers trim only topics that
+    they have loaded; this computes it from metadata alone, by the same rules, for all of them. "Since" is from when on the oldest of
+    the ledgers was past its retention; "stays" is what keeps the next one. Policies are those of topics, else of namespaces, or else
+    the brokers' defaults, which the options tell; topics whose own could not be read are marked with *.
 
     \b
     Examples:

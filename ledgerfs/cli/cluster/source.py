@@ -217,7 +217,7 @@ def say_not_known(context: click.Context, survey: "Survey", own_policies: int) -
     """Say on standard error what was not looked at or could not be read; exit code 1 if nodes are damaged."""
     if own_policies:
         say(
-            f"{own_policies:,} topics are in namespaces with policies of single topics (__change_events), which are not looked at: "
+            f"{own_policies:,} topics are in namespaces whose policies of single topics (__change_events) could not be read: "
             "such topics may have others than shown"
         )
     for trouble in survey.troubles[:_MOST_LINES]:

@@ -1,0 +1,63 @@
+"""Policies of single topics: the last event of each key in a namespace's ``__change_events``, as brokers replay them.
+
+An event has the topic's name and all its policies, and may be *global*, for all clusters of a replicated namespace: then it stands below
+the topic's others. A partition has the policies of its topic.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ledgerfs.clusters.answers import TopicPoliciesAnswer
+from ledgerfs.clusters.policies import NamespacePolicies, policies_of
+from ledgerfs.errors import CorruptMetadataError, InvalidNameError
+from ledgerfs.formats.topic_names import managed_ledger_of
+
+_FIELDS = {
+    "retentionPolicies": "retention_policies",
+    "offloadPolicies": "offload_policies",
+    "messageTTLInSeconds": "message_ttl_in_seconds",
+}
+"""What is kept of an event, by the names that namespaces have for it."""
+_OF_OFFLOAD = (
+    "managedLedgerOffloadThresholdInBytes",
+    "managedLedgerOffloadThresholdInSeconds",
+    "managedLedgerOffloadDeletionLagInMillis",
+)
+"""Of offloading nothing else is kept: events have credentials of buckets, too."""
+_POLICIES, _DELETION, _GLOBAL = "TOPIC_POLICY", "DELETE", " global"
+
+
+def answer_of(namespace: str, events: Mapping[str, Mapping[str, Any]]) -> TopicPoliciesAnswer:
+    """Return the answer that the last events of all keys are; raises `CorruptMetadataError` for one that names no topic."""
+    found: dict[str, dict[str, Any]] = {}
+    for key, event in events.items():
+        told = event.get("topicPoliciesEvent")
+        if event.get("eventType") != _POLICIES or event.get("actionType") == _DELETION or not told:
+            continue
+        policies = told.get("policies") or {}
+        name = _topic_of(told, key) + (_GLOBAL if policies.get("isGlobal") else "")
+        kept = {ours: policies[theirs] for theirs, ours in _FIELDS.items() if policies.get(theirs) is not None}
+        if "offload_policies" in kept:
+            kept["offload_policies"] = {one: kept["offload_policies"].get(one) for one in _OF_OFFLOAD}
+        if kept:
+            found[name] = kept
+    return TopicPoliciesAnswer(namespace, found)
+
+
+def policies_in(answer: TopicPoliciesAnswer) -> dict[str, NamespacePolicies]:
+    """Return {managed ledger: what is set for the topic, for it alone or globally}; raises `CorruptMetadataError`."""
+    found: dict[str, NamespacePolicies] = {}
+    # Names sort before themselves with a word behind them: what is global comes second.
+    for name, told in sorted(answer.policies.items()):
+        policies, topic = policies_of(told, key=name), name.removesuffix(_GLOBAL)
+        found[topic] = found[topic].over(policies) if topic in found else policies
+    return found
+
+
+def _topic_of(told: Mapping[str, Any], key: str) -> str:
+    parts = [told.get(one) for one in ("tenant", "cluster", "namespace", "topic")]
+    domain = told.get("domain") or "persistent"
+    try:
+        return managed_ledger_of(f"{domain}://" + "/".join(str(one) for one in parts if one))
+    except InvalidNameError as error:
+        raise CorruptMetadataError(f"an event of policies names no topic: {error.reason}", key=key) from error
