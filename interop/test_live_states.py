@@ -41,8 +41,6 @@ _BROKER = {
     "managedLedgerOffloadDeletionLagMs": 4 * 3_600_000,
     "retentionCheckIntervalInSeconds": 3600,
     "transactionCoordinatorEnabled": "false",
-    # Of namespaces whose topics may have policies of their own the doctor does not say what is past its retention.
-    "topicLevelPoliciesEnabled": "false",
 }
 _DEFAULTS = BrokerDefaults(Retention.of(-1, -1))
 _OLD_ENOUGH_S = 20

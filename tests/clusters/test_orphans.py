@@ -22,13 +22,13 @@ from ledgerfs.clusters.tables import LISTED
 from ledgerfs.clusters.tiered_objects import pair_keys
 from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.formats.bookkeeper.ledger_metadata import MANAGED_LEDGER_KEY
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, ManagedLedgerInfo
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs.formats.managed_ledgers.names import cursor_path
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.objects import ObjectHead
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
-from ledgerfs.upkeep.doctor.check import Check, Rules, check_cluster
+from ledgerfs.upkeep.doctor.check import Rules, check_cluster
 from ledgerfs.upkeep.doctor.tier_listing import Tier
 from tests.support.live_clusters import CLOSED, LiveCluster, messages
 from tests.support.sick_clusters import PULSAR, prepared, topic_of_ledgers, write_of
@@ -202,6 +202,9 @@ def test_objects_of_another_cluster_are_never_orphans(cluster: LiveCluster, admi
         assert any(one.startswith("1 offloads that no list names are another cluster's") for one in done.left_out)
 
 
+_CHECKS, _MOST_CHECKS = 5, 20
+
+
 class _Broker:
     """A broker at work: it makes ledgers before it names them, and stops naming them before they go."""
 
@@ -245,8 +248,11 @@ class _Broker:
         name = topic.removeprefix("persistent://").replace("/t", "/persistent/t")
         made = self._cluster.write_unlisted(messages(2), _custom("managed-ledger", (MANAGED_LEDGER_KEY, name)))
         self._pause()
-        self._cluster._end_last(name, None)
-        self._cluster.change_list(topic, lambda info: _with(info, made))
+        kept, empty = self._cluster._with_ended_last(name, None)
+        listed = (*kept, LedgerInfo(made, 0, 0, 0))
+        self._cluster.change_list(topic, lambda info: replace(info, ledgers=listed))
+        if empty is not None:
+            self._cluster.delete_from_bookkeeper(empty, flag=False)
 
     def _cursor(self, topic: str) -> None:
         listed = self._cluster.list_of(topic).ledgers
@@ -300,27 +306,24 @@ def _custom(component: str, owner: tuple[str, str]) -> tuple[tuple[str, bytes], 
     return (("component", component.encode()), (owner[0], owner[1].encode()), PULSAR)
 
 
-def _with(info: ManagedLedgerInfo, ledger_id: int) -> ManagedLedgerInfo:
-    return replace(info, ledgers=(*info.ledgers, LedgerInfo(ledger_id, 0, 0, 0)))
-
-
 def test_nothing_that_lives_is_named_while_a_broker_works(cluster: LiveCluster) -> None:
     prepared(cluster.bucket())
     dead = cluster.write_unlisted(messages(1), _custom("managed-ledger", (MANAGED_LEDGER_KEY, NAME)), state=CLOSED)
-    rules, checks, done = Rules(1000, 1.5), 0, Check(surveyed(cluster), 0, [], [])
+    rules, compared = Rules(1000, 1.5), 0
     time.sleep(1.1)
     with _Broker(cluster, seed=19) as broker, living(cluster) as opened:
         tier = Tier(open_bucket(cluster.bucket_url()), frozenset({"tier"}))
-        while checks < 5 and not broker.errors:
+        for _ in range(_MOST_CHECKS):
+            broker.longest_s = 0.0
             done = check_cluster(opened, NewestEntries(opened.reading), [tier], rules, lambda *_: None)
             assert done.passes == 2
+            # A starved broker may take longer between two steps than there is between two looks.
             if broker.longest_s < rules.pass_s:
-                # Otherwise a starved broker took longer between two steps than there is between two looks.
                 assert [(one.kind, one.ledger_ids) for one in done.findings] == [(FindingKind.ORPHAN_LEDGER, (dead,))]
-            checks += 1
-            if broker.longest_s >= rules.pass_s:
-                pytest.skip("the machine is too busy for a broker at work")
+                compared += 1
+            if compared == _CHECKS or broker.errors:
+                break
     assert broker.errors == []
-    assert checks == 5
+    assert compared == _CHECKS
     assert broker.steps.keys() == {"_roll", "_cursor", "_trim", "_offload", "_schema"}
     assert sum(broker.steps.values()) > 20

@@ -49,6 +49,10 @@ class Asked(NamedTuple):
     most_bytes: int = 0
 
 
+_ZOOKEEPER_GREETINGS = range(44, 46)
+"""Bytes of the packet with which a session of ZooKeeper begins; its first four are 0."""
+
+
 class BookieServer:
     """A bookie: a thread on a loopback port. For ``with``; it may be filled and read at any time.
 
@@ -255,6 +259,9 @@ class BookieServer:
     def _refusal(self, header: int, packet: bytes | memoryview) -> bytes:
         """Note what is no plain read; packets that V2 knows are refused, and others close the connection."""
         version, code, flags = header >> 24, header >> 16 & 0xFF, header & 0xFFFF
+        if header == 0 and len(packet) in _ZOOKEEPER_GREETINGS:
+            # A session that looks for its ZooKeeper, of a test before, which listened at this port.
+            raise ConnectionError("a session of ZooKeeper")
         if version != _V2:
             kind = "packet of V3" if version == 0x0A else f"packet of version {version}"
         else:
