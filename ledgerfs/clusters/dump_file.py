@@ -207,12 +207,14 @@ def _record(line: bytes, *, is_first: bool) -> Record:  # noqa: PLR0911  (one a 
         return DumpHeader(str(value["cluster"]), str(value["ledgers_path"]), int(value["began_ms"]))
     if key.startswith("/"):
         data = b64decode(value["data"], validate=True)
-        numbers = (int(value[name]) for name in ("created_ms", "changed_ms", "version", "children"))
+        bits = {"created_ms": 63, "changed_ms": 63, "version": 31, "children": 31}
+        numbers = (_number(value[name], most) for name, most in bits.items())
         return Node(key, data, *numbers)
     if key.startswith(_LEDGER_END):
         end = LastEnd[value["end"]]
-        ledger_id = int(key.removeprefix(_LEDGER_END))
-        return LedgerEndAnswer(ledger_id, end, int(value["entries"]), int(value["size"]), value["trouble"])
+        ledger_id = _number(key.removeprefix(_LEDGER_END), 63)
+        entries, size = (_number(value[name], 63) for name in ("entries", "size"))
+        return LedgerEndAnswer(ledger_id, end, entries, size, value["trouble"])
     if key.startswith(_CURSOR_STATE):
         entry = None if value["data"] is None else b64decode(value["data"], validate=True)
         return CursorAnswer(key.removeprefix(_CURSOR_STATE), entry, value["trouble"])
@@ -224,3 +226,11 @@ def _record(line: bytes, *, is_first: bool) -> Record:  # noqa: PLR0911  (one a 
     if key == _END:
         return DumpEnd(int(value["nodes"]), int(value["ended_ms"]))
     raise ValueError(f"it is of an unknown kind: {key[:100]!r}")
+
+
+def _number(value: object, bits: int) -> int:
+    """Return a number of so many bits besides its sign; raises `ValueError` for a larger one."""
+    number = int(str(value))
+    if not -(1 << bits) <= number < 1 << bits:
+        raise ValueError(f"{number} is no number of {bits + 1} bits")
+    return number

@@ -32,10 +32,13 @@ def lost_ledgers(survey: Survey) -> Table:
     return found
 
 
-def older_than_the_newest(survey: Survey, rows: Table) -> Table:
-    """Return those of some rows of `LISTED` whose ids are below the greatest one in BookKeeper: they were made before it was read."""
-    newest = int(survey.ledgers["ledger_id"][-1]) if survey.ledgers.size else -1
-    return rows[rows["ledger_id"] < newest]
+def listed_before(survey: Survey, rows: Table) -> Table:
+    """Return those of some rows of `LISTED` whose lists have not changed since ledgers were read: others may name newer ones.
+
+    An id does not tell: it is given before the ledger is made, and later ones may be made sooner.
+    """
+    found: Table = rows[survey.topic_table["changed_ms"][rows["topic"]] < survey.began_ms]
+    return found
 
 
 def lost_findings(survey: Survey, rows: Table) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ from ledgerfs.clusters.tables import Table
 from ledgerfs.errors import InvalidNameError
 from ledgerfs.formats.array_types import Int64, Mask
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState
-from ledgerfs.formats.topic_names import managed_ledger_of, topic_of
+from ledgerfs.formats.topic_names import managed_ledger_of, split_partition, topic_of
 
 PULSAR = "pulsar"
 _KINDS = {
@@ -86,9 +86,10 @@ def flagged_ledgers(survey: Survey, now_ms: int, grace_ms: int) -> tuple[Table, 
 def orphan_findings(survey: Survey, rows: Table) -> Iterator[Finding]:
     """Yield a finding for each owner of ledgers that nothing names: one for closed ledgers, one for those that a writer may have open."""
     is_open = rows["state"] != LedgerState.CLOSED
+    known = known_topics(survey)
     for part, opened in ((rows[~is_open], False), (rows[is_open], True)):
         for group in _groups(part, ("component", "owner", "cursor")):
-            yield _orphans_of(survey, part[group], is_open=opened)
+            yield _orphans_of(survey, part[group], known, is_open=opened)
 
 
 def flagged_findings(survey: Survey, rows: Table, lost: Int64, sound: Int64) -> Iterator[Finding]:
@@ -117,25 +118,44 @@ def flagged_findings(survey: Survey, rows: Table, lost: Int64, sound: Int64) -> 
             )
 
 
-def _orphans_of(survey: Survey, rows: Table, *, is_open: bool) -> Finding:
+def _orphans_of(survey: Survey, rows: Table, known: frozenset[str], *, is_open: bool) -> Finding:
     component, owner = survey.words[int(rows["component"][0])], survey.words[int(rows["owner"][0])]
     cursor = None if rows["cursor"][0] < 0 else survey.words[int(rows["cursor"][0])]
     kind = FindingKind.ORPHAN_CURSOR_LEDGER if cursor is not None else _KINDS[component]
     state = "not closed" if is_open else "closed"
-    mend = (
-        "report only: a writer may live; look again when its broker is gone"
-        if is_open
-        else "check again right before, then bookkeeper shell deleteledger -ledgerid N"
-    )
+    mend = "check again right before, then bookkeeper shell deleteledger -ledgerid N"
+    whose = ""
+    if _topic_of(component, owner) not in known:
+        whose = (
+            "; this cluster has no such topic: it was deleted, or is of another Pulsar cluster on the same BookKeeper"
+        )
+        mend = f"find out whose it is; if no other cluster has its ledgers here: {mend}"
+    if is_open:
+        mend = "report only: a writer may live; look again when its broker is gone"
     return Finding(
         kind,
         _subject(component, owner, cursor),
         tuple(rows["ledger_id"].tolist()),
         -1 if is_open else int(rows["length"].sum()),
         0,
-        f"{state} in BookKeeper, made for this by its metadata, and not named by {_NAMED_BY[kind]}, nor by any other",
+        f"{state} in BookKeeper, made for this by its metadata, and not named by {_NAMED_BY[kind]}, nor by any other{whose}",
         mend,
     )
+
+
+def known_topics(survey: Survey) -> frozenset[str]:
+    """Return the managed ledgers of a cluster, and the topics that they are partitions of."""
+    return frozenset(survey.topics) | {split_partition(one)[0] for one in survey.topics}
+
+
+def _topic_of(component: str, owner: str) -> str:
+    """Return the managed ledger of the topic that a ledger was made for; of a schema, that of its topic."""
+    if component == MANAGED_LEDGER:
+        return owner
+    try:
+        return managed_ledger_of(f"persistent://{owner}" if component == SCHEMA else owner)
+    except InvalidNameError:
+        return owner
 
 
 def _subject(component: str, owner: str, cursor: str | None) -> str:

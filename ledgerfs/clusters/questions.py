@@ -33,14 +33,23 @@ class Questions:
     ----------
     bookies
         None to ask ZooKeeper alone: ends of open ledgers stay unknown, and cursors as they are in their nodes.
+    has_schemas
+        Whether the builder was given schemas: without them nobody can read policies of topics, and they are not asked for.
 
     """
 
-    __slots__ = ("_bookies", "_builder", "_ledgers_path", "_nodes")
+    __slots__ = ("_bookies", "_builder", "_has_schemas", "_ledgers_path", "_nodes")
 
     def __init__(
-        self, builder: SurveyBuilder, nodes: Nodes, bookies: BookieReads | None, ledgers_path: str = "/ledgers"
+        self,
+        builder: SurveyBuilder,
+        nodes: Nodes,
+        bookies: BookieReads | None,
+        ledgers_path: str = "/ledgers",
+        *,
+        has_schemas: bool = True,
     ) -> None:
+        self._has_schemas = has_schemas
         self._builder = builder
         self._nodes = nodes
         self._bookies = bookies
@@ -51,7 +60,8 @@ class Questions:
         if self._bookies is None:
             return len(self._builder.open_ledgers())
         cursors = sum(1 for _ in self._builder.stale_cursors())
-        return len(self._builder.open_ledgers()) + cursors + len(self._builder.namespaces_to_read())
+        policies = len(self._builder.namespaces_to_read()) if self._has_schemas else 0
+        return len(self._builder.open_ledgers()) + cursors + policies
 
     def answers(self) -> Iterator[Answer]:
         """Yield all answers; raises the errors of ZooKeeper, while those of bookies are answers with `trouble`."""
@@ -61,7 +71,7 @@ class Questions:
             for cursors in _parts(list(self._builder.stale_cursors())):
                 yield from self._cursors(self._bookies, cursors)
             # Whether there is a compacted ledger of events is known of cursors' states only.
-            for places in self._builder.event_places():
+            for places in self._builder.event_places() if self._has_schemas else ():
                 yield self._policies(self._bookies, places)
 
     def states_of(self, cursor: str) -> Iterator[Answer]:

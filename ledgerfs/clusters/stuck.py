@@ -146,12 +146,18 @@ def _inactive_cursors(survey: Survey, defaults: BrokerDefaults, now_ms: int, lim
             f"subscription {one.name} at {one.position[0]}:{one.position[1]} was last active {span(now_ms - active)} ago, and holds back "
             f"{one.held_size:,} bytes of {_ledgers(one.held_ledgers)} that are past the retention, {alone}"
         )
-        mend = (
-            f"pulsar-admin topics compact {quote(topic)}"
-            if one.name == _COMPACTION
-            else f"pulsar-admin topics unsubscribe -s {quote(one.name)} {quote(topic)}"
-        )
+        mend = _mend_of_cursor(one.name, topic)
         yield Finding(FindingKind.INACTIVE_CURSOR, topic, one.held_ids, one.held_size, active, evidence, mend)
+
+
+def _mend_of_cursor(name: str, topic: str) -> str:
+    if name == _COMPACTION:
+        return f"pulsar-admin topics compact {quote(topic)}"
+    if name.startswith(_OWN_CURSORS):
+        return (
+            "look why the broker does not go on with it (replication, deduplication): it is no subscription of a user's"
+        )
+    return f"pulsar-admin topics unsubscribe -s {quote(name)} {quote(topic)}"
 
 
 def _active_ms(one: CursorState) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from ledgerfs.clusters.answers import Answer, CursorAnswer, LastEnd, TopicPoliciesAnswer
 from ledgerfs.clusters.bundles import BROKERS, NAMESPACES, BundleOwners, namespace_of
 from ledgerfs.clusters.policies import NamespacePolicies, json_object, parse_policies
-from ledgerfs.clusters.survey import CHANGE_EVENTS, DamagedNode, Survey, namespaces_of_events
+from ledgerfs.clusters.survey import DamagedNode, Survey, namespaces_of_events
 from ledgerfs.clusters.tables import CURSOR, LEDGER, LISTED, SCHEMA, TOPIC, GrowingTable, Interned, Table
 from ledgerfs.clusters.topic_policies import policies_in
 from ledgerfs.errors import CorruptMetadataError, CorruptObjectError, UnsupportedFormatError
@@ -33,6 +33,8 @@ _COMPACTED = "CompactedTopicLedger"
 _DELAYED = "#pulsar.internal.delayed.bucket"
 _OWNER_KEYS = ("pulsar/managed-ledger", "pulsar/schemaId", "pulsar/compactedTopic", "pulsar/delayedIndexTopic")
 """Keys of custom metadata: whose a ledger is, by the component that made it."""
+_DIGITS = 19
+"""Ids with fewer digits fit into a column."""
 _MOST_HOLES, _MOST_ENTRIES = 2**31 - 1, 2**62
 """What the columns can count."""
 
@@ -150,7 +152,7 @@ class SurveyBuilder:
     def event_places(self) -> Iterator[EventPlaces]:
         """Yield where the events of these namespaces are; cursors' states have to be answered before."""
         wanted = self.namespaces_to_read()
-        names = [one for one in self._topic_rows if one.rpartition("/")[2].startswith(CHANGE_EVENTS)]
+        names = [one for one in self._topic_rows if next(namespaces_of_events([one]), None) is not None]
         topics, listed, schemas = self._topics.table(), self._listed.table(), self._schemas.table()
         compacted = self._compacted_topics() if wanted else {}
         for namespace in wanted:
@@ -408,10 +410,11 @@ def _take_nothing(node: Node) -> None:
 
 def _delayed_ledgers(info: CursorInfo, key: str) -> list[int]:
     """Return the ledgers of a subscription's delayed messages; raises `CorruptMetadataError` for names that are no ids."""
-    try:
-        return [int(value) for name, value in info.cursor_properties if name.startswith(_DELAYED)]
-    except ValueError as error:
-        raise CorruptMetadataError(f"a bucket of delayed messages is no ledger: {error}", key=key) from error
+    values = [value for name, value in info.cursor_properties if name.startswith(_DELAYED)]
+    for one in values:
+        if not (one.isascii() and one.isdigit() and len(one) < _DIGITS):
+            raise CorruptMetadataError(f"a bucket of delayed messages is no ledger: {one[:40]!r}", key=key)
+    return [int(one) for one in values]
 
 
 def _position_columns(info: CursorInfo) -> tuple[int, int, int, int]:

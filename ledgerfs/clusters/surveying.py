@@ -9,7 +9,7 @@ from ledgerfs.clusters.dump_file import DumpEnd, DumpHeader, PartDone, read_dump
 from ledgerfs.clusters.questions import Questions
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.survey_builder import SurveyBuilder
-from ledgerfs.clusters.walk import PARTS, Walk
+from ledgerfs.clusters.walk import PARTS, SCHEMAS_PART, Walk
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 from ledgerfs.storage.zookeeper.node import Node
 
@@ -38,7 +38,7 @@ def survey_cluster(
             if done % EVERY == 0:
                 progress(f"reading {part}", done, None)
         progress(f"reading {part}", done, done)
-    questions = Questions(builder, cluster.nodes, bookies, path)
+    questions = Questions(builder, cluster.nodes, bookies, path, has_schemas=SCHEMAS_PART in parts)
     total = len(questions)
     for done, answer in enumerate(questions.answers(), 1):
         builder.answer(answer)

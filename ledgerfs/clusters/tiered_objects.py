@@ -119,7 +119,8 @@ def with_broken_objects(rows: Table, bucket: TieredObjects) -> list[tuple[np.voi
         return []
     places = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), order.size - 1)]
     found = pairs[places]
-    is_other = (found["entries"] != rows["entries"]) | (found["length"] != rows["size"])
+    # Of a line without entries the index's word counts, as for readers.
+    is_other = (rows["entries"] > 0) & ((found["entries"] != rows["entries"]) | (found["length"] != rows["size"]))
     is_broken = (keys[places] == wanted) & (~found["is_readable"] | is_other)
     return [(rows[at], _why(rows[at], found[at], bucket.reasons)) for at in np.flatnonzero(is_broken).tolist()]
 

@@ -31,14 +31,15 @@ def answer_of(namespace: str, events: Mapping[str, Mapping[str, Any]]) -> TopicP
     """Return the answer that the last events of all keys are; raises `CorruptMetadataError` for one that names no topic."""
     found: dict[str, dict[str, Any]] = {}
     for key, event in events.items():
-        told = event.get("topicPoliciesEvent")
+        told = _mapping(event, key).get("topicPoliciesEvent")
         if event.get("eventType") != _POLICIES or event.get("actionType") == _DELETION or not told:
             continue
-        policies = told.get("policies") or {}
+        policies = _mapping(_mapping(told, key).get("policies") or {}, key)
         name = _topic_of(told, key) + (_GLOBAL if policies.get("isGlobal") else "")
         kept = {ours: policies[theirs] for theirs, ours in _FIELDS.items() if policies.get(theirs) is not None}
         if "offload_policies" in kept:
-            kept["offload_policies"] = {one: kept["offload_policies"].get(one) for one in _OF_OFFLOAD}
+            offload = _mapping(kept["offload_policies"], key)
+            kept["offload_policies"] = {one: offload.get(one) for one in _OF_OFFLOAD}
         if kept:
             found[name] = kept
     return TopicPoliciesAnswer(namespace, found)
@@ -52,6 +53,13 @@ def policies_in(answer: TopicPoliciesAnswer) -> dict[str, NamespacePolicies]:
         policies, topic = policies_of(told, key=name), name.removesuffix(_GLOBAL)
         found[topic] = found[topic].over(policies) if topic in found else policies
     return found
+
+
+def _mapping(value: object, key: str) -> Mapping[str, Any]:
+    """Return a record of an event; raises `CorruptMetadataError` for what another schema made of it."""
+    if not isinstance(value, Mapping):
+        raise CorruptMetadataError("an event of policies is no record of policies", key=key)
+    return value
 
 
 def _topic_of(told: Mapping[str, Any], key: str) -> str:

@@ -70,6 +70,12 @@ def test_without_a_bucket_objects_are_not_judged_and_that_is_said(cluster: tuple
     assert b"4 offloaded ledgers are in places that no --bucket names" in other.stderr
 
 
+def test_a_part_of_a_bucket_is_no_bucket(cluster: tuple[LiveCluster, Made]) -> None:
+    done = run("cluster", "check", cluster[0].url, "--bucket", "s3://tier/part", code=2)
+    assert done.stdout == b""
+    assert b"a part of a bucket" in done.stderr
+
+
 def test_what_is_younger_than_the_grace_is_not_named(cluster: tuple[LiveCluster, Made]) -> None:
     made, _ = cluster
     done = run(

@@ -323,3 +323,18 @@ def test_a_line_after_the_end_is_damage(tmp_path: Path) -> None:
     path.write_bytes(stored(RECORDS) + stored(RECORDS[1:2]))
     with pytest.raises(CorruptObjectError, match="after its end"):
         list(read_dump(path))
+
+
+@pytest.mark.parametrize("name", ["created_ms", "changed_ms", "version", "children"])
+def test_a_number_that_no_node_has_is_damage(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "dump"
+    times = {"created_ms": 1, "changed_ms": 1, "version": 1, "children": 0, name: 1 << 70}
+    lines = [
+        '{"ledgerfs": {"format":"cluster-dump","version":1,"cluster":"c","ledgers_path":"/ledgers","began_ms":1}',
+        ',"/ledgers/00/0000/L0001": ' + json.dumps({"data": "", **times}),
+        ',"end": {"nodes":1,"ended_ms":2}',
+        "}",
+    ]
+    path.write_bytes(zstandard.ZstdCompressor().compress("\n".join([*lines, ""]).encode()))
+    with pytest.raises(CorruptObjectError, match="line 2 is none of a dump"):
+        list(read_dump(path))

@@ -111,6 +111,35 @@ def test_an_open_orphan_is_reported_only(cluster: LiveCluster) -> None:
     assert (told[opened,].size, "a writer may live" in told[opened,].mend) == (-1, True)
 
 
+def test_what_names_a_topic_that_is_not_here_may_be_of_another_cluster(cluster: LiveCluster) -> None:
+    """Another Pulsar cluster may have its ledgers on the same BookKeeper: they name no cluster."""
+    topic_of_ledgers(cluster, TOPIC)
+    cluster.write_ledger("public/default/parted-partition-0", messages(1))
+    owners = {"here": NAME, "a partition's": "public/default/persistent/parted", "there": "theirs/ns/persistent/t"}
+    ids = {
+        who: cluster.write_unlisted(messages(1), _custom("managed-ledger", (MANAGED_LEDGER_KEY, owner)), state=CLOSED)
+        for who, owner in owners.items()
+    }
+    schemas = {
+        who: write_of(cluster, "schema", ("pulsar/schemaId", owner))
+        for who, owner in (("here", "public/default/orders"), ("there", "theirs/ns/t"))
+    }
+    found = surveyed(cluster)
+    told = {one.ledger_ids: one for one in orphan_findings(found, unnamed_ledgers(found, found.read_ms + 1000, 0).rows)}
+    for made in (ids, schemas):
+        for who, ledger_id in made.items():
+            is_theirs = who == "there"
+            assert ("another Pulsar cluster" in told[ledger_id,].evidence) is is_theirs
+            assert told[ledger_id,].mend.startswith("find out whose it is") is is_theirs
+
+
+@pytest.mark.parametrize("value", ["99999999999999999999", "-1", "x", "²"])
+def test_a_bucket_of_delayed_messages_that_is_no_ledger_is_damage(cluster: LiveCluster, value: str) -> None:
+    ids = topic_of_ledgers(cluster, TOPIC)
+    cluster.add_cursor(TOPIC, "late", (ids[0], 1), cursor_properties={"#pulsar.internal.delayed.bucket_1": value})
+    assert [one.path for one in surveyed(cluster).damaged] == [cursor_path(NAME, "late")]
+
+
 @pytest.mark.parametrize("damaged", ["topic", "cursor", "schema", "compaction"])
 def test_what_could_not_be_read_is_no_missing_owner(cluster: LiveCluster, damaged: str) -> None:
     ids = topic_of_ledgers(cluster, TOPIC)

@@ -3,6 +3,7 @@
 import base64
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -70,3 +71,18 @@ def test_a_topic_comes_before_what_is_global_and_that_before_the_namespace() -> 
     assert own.over(namespace).offload(OffloadThresholds(1, 2)) == OffloadThresholds(3, 2)
     with pytest.raises(CorruptMetadataError, match="t/ns/persistent/x"):
         policies_in(TopicPoliciesAnswer("t/ns", {"t/ns/persistent/x": {"message_ttl_in_seconds": "9"}}))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        "a text",
+        {"eventType": "TOPIC_POLICY", "topicPoliciesEvent": 7},
+        {"eventType": "TOPIC_POLICY", "topicPoliciesEvent": {"policies": "all"}},
+        {"eventType": "TOPIC_POLICY", "topicPoliciesEvent": {"topic": "x", "policies": {"offloadPolicies": 3}}},
+        {"eventType": "TOPIC_POLICY", "topicPoliciesEvent": {"topic": "", "policies": {}}},
+    ],
+)
+def test_what_another_schema_made_of_an_event_is_damage(event: Any) -> None:
+    with pytest.raises(CorruptMetadataError):
+        answer_of("public/default", {"key": event})

@@ -193,5 +193,6 @@ def _as_json(done: "Check", rules: "Rules") -> dict[str, Any]:
             for one in done.findings
         ],
         "not_judged": done.left_out,
+        "not_known": done.survey.troubles,
         "damaged_nodes": [{"path": one.path, "reason": one.reason} for one in done.survey.damaged],
     }

@@ -45,7 +45,13 @@ def _name_in(url: str) -> str:
     """Return the name of the bucket of a URL; of a folder of this machine, its own."""
     scheme, separator, rest = url.rpartition("://")
     is_folder = not separator or scheme.rpartition("::")[2] in {"file", "local"}
-    return rest.rstrip("/").rpartition("/")[2] if is_folder else rest.partition("/")[0]
+    if is_folder:
+        return rest.rstrip("/").rpartition("/")[2]
+    name, _, path = rest.partition("/")
+    if path:
+        # What lies beside this folder would seem to be lost.
+        raise click.BadParameter(f"{url!r} is a part of a bucket; offloads are at its top: {scheme}://{name}")
+    return name
 
 
 def _parsed(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:

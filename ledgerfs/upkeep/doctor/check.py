@@ -12,12 +12,13 @@ import numpy as np
 
 from ledgerfs.clusters.answers import BookieReads
 from ledgerfs.clusters.findings import Finding, in_order
-from ledgerfs.clusters.loss import lost_findings, older_than_the_newest, under_replicated
+from ledgerfs.clusters.loss import listed_before, lost_findings, under_replicated
 from ledgerfs.clusters.orphans import flagged_findings, orphan_findings
 from ledgerfs.clusters.second_look import look_again
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.surveying import Progress, survey_cluster, survey_dump
 from ledgerfs.clusters.tiered_objects import are_in, completely_offloaded
+from ledgerfs.formats.array_types import Int64
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 from ledgerfs.upkeep.doctor.suspects import Suspects, suspects_of
 from ledgerfs.upkeep.doctor.tier_findings import (
@@ -90,9 +91,11 @@ def check_cluster(
     if first.are_in_tiers:
         listings = [listed_tier(one, progress) for one in tiers]
     second = look_again(cluster, first.ledger_ids, bookies, progress)
-    sure = suspects_of(second, listings, survey.began_ms, rules.grace_ms).confirmed(first)
+    again = suspects_of(second, listings, survey.began_ms, rules.grace_ms)
     left_out = LeftOut()
-    findings = in_order(_findings(sure, survey, tiers, left_out))
+    # The only copy of a ledger is not to be deleted, so what either look lacks is not whole.
+    not_whole = np.union1d(lost_ids(first.tiers), lost_ids(again.tiers))
+    findings = in_order(_findings(again.confirmed(first), survey, tiers, left_out, not_whole))
     return Check(survey, 2, findings, list(_left_out(first, left_out, rules)))
 
 
@@ -102,22 +105,31 @@ def check_dump(path: Path, tiers: Sequence[Tier], rules: Rules, progress: Progre
     survey = survey_dump(path, progress)
     found = suspects_of(survey, listings, survey.began_ms, rules.grace_ms)
     left_out = LeftOut()
-    findings = in_order(_findings(found, survey, tiers, left_out, is_dump=True))
+    findings = in_order(_findings(found, survey, tiers, left_out, lost_ids(found.tiers), is_dump=True))
     said = list(_left_out(found, left_out, rules))
     missing = sum(one.missing.size for one in found.tiers)
+    unsure = found.lost.size - listed_before(survey, found.lost).size
+    if unsure:
+        said.append(f"{unsure:,} listed ledgers are not in BookKeeper, in lists that changed while the dump was made")
     if missing:
         said.append(f"{missing:,} ledgers that the dump lists as offloaded have no objects now: trimmed since, or lost")
     return Check(survey, 1, findings, said)
 
 
 def _findings(
-    sure: Suspects, first: Survey, tiers: Sequence[Tier], left_out: LeftOut, *, is_dump: bool = False
+    sure: Suspects,
+    first: Survey,
+    tiers: Sequence[Tier],
+    left_out: LeftOut,
+    not_whole: Int64,
+    *,
+    is_dump: bool = False,
 ) -> Iterator[Finding]:
+    """Yield what two looks are sure of; ``not_whole`` are the sorted ids of ledgers whose objects one of them lacked."""
     survey, in_bookkeeper = sure.survey, first.ledgers["ledger_id"]
     yield from orphan_findings(survey, sure.unnamed.rows)
-    yield from flagged_findings(survey, sure.flagged, lost_ids(sure.tiers), sound_ids(sure.tiers))
-    # What is listed and newer than the look at ledgers was made after it.
-    yield from lost_findings(survey, older_than_the_newest(survey, sure.lost) if is_dump else sure.lost)
+    yield from flagged_findings(survey, sure.flagged, not_whole, sound_ids(sure.tiers))
+    yield from lost_findings(survey, listed_before(survey, sure.lost) if is_dump else sure.lost)
     yield from under_replicated(first, sure.missing_bookies)
     for tier, found in zip(tiers, sure.tiers, strict=True):
         yield from orphan_objects(replace(survey, clusters=first.clusters), tier, found, left_out)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ledgerfs.clusters.findings import Finding, FindingKind
+from ledgerfs.clusters.orphans import known_topics
 from ledgerfs.clusters.ownership import Claims, is_in
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.tables import Table
@@ -37,6 +38,7 @@ def orphan_objects(survey: Survey, tier: Tier, found: TierSuspects, left_out: Le
     """Yield a finding for each offload that no list names; adds to ``left_out`` those of which that is not sure."""
     if not found.unnamed.size:
         return
+    known = known_topics(survey)
     ours, damaged = _own_name(survey, tier, found), Claims(survey).damaged_topics
     for row, told in zip(found.unnamed, told_of(tier, found.unnamed), strict=True):
         if told is None:
@@ -48,7 +50,8 @@ def orphan_objects(survey: Survey, tier: Tier, found: TierSuspects, left_out: Le
         elif told.cluster not in {None, ours}:
             left_out.another_clusters += 1
         else:
-            yield _orphan(row, told, found.objects.url)
+            is_known = told.managed_ledger is None or told.managed_ledger in known
+            yield _orphan(row, told, found.objects.url, is_known=is_known)
 
 
 def lost_objects(survey: Survey, found: TierSuspects, in_bookkeeper: Int64) -> Iterator[Finding]:
@@ -83,7 +86,7 @@ def broken_objects(survey: Survey, found: TierSuspects, in_bookkeeper: Int64) ->
         )
 
 
-def _orphan(row: np.void, told: Told, url: str) -> Finding:
+def _orphan(row: np.void, told: Told, url: str, *, is_known: bool) -> Finding:
     keys = keys_of(row)
     what = " and ".join(keys)
     if told.cluster is not None:
@@ -92,6 +95,8 @@ def _orphan(row: np.void, told: Told, url: str) -> Finding:
         whose = "its user metadata name no cluster: if others use the bucket, it may be theirs"
     else:
         whose = "the store keeps no user metadata: if other clusters use the bucket, it may be theirs"
+    if not is_known:
+        whose += "; this cluster has no such topic: it was deleted, or is of another cluster of this name"
     return Finding(
         FindingKind.ORPHAN_OBJECT,
         f"{url}/{keys[0]}",
