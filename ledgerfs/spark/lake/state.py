@@ -204,8 +204,9 @@ class LedgerIds:
         return False
 
     def is_gone(self, unit: Unit) -> bool:
-        """Return whether the last ledger of a unit is gone from its topic, which still has others."""
-        return unit.managed_ledger in self._rows and self.row(unit.managed_ledger, unit.ledgers[-1]) is None
+        """Return whether the last ledger of a unit is gone from its topic, which still has others, or is listed without an entry."""
+        is_there = unit.managed_ledger in self._rows or self._catalog.is_without_entries(unit.managed_ledger)
+        return is_there and self.row(unit.managed_ledger, unit.ledgers[-1]) is None
 
     def has_grown(self, unit: Unit) -> bool:
         """Return whether the last ledger of a unit was still written, and has more entries now."""
