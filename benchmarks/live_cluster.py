@@ -1,4 +1,4 @@
-"""Reading hot ledgers against the best plain pipelining of the same bookies, and listing many topics.
+"""Reading hot ledgers against the best plain pipelining of the same bookies, listing many topics, and checking a cluster.
 
 ``python -m benchmarks.live_cluster`` reads bookies of ours in a process beside it, which answer quicker than real ones: they show what the
 client costs. ``--cluster URL --topic NAME`` reads those of a real cluster. The baseline sends the same reads, 64 single ones or 4 batches
@@ -19,8 +19,12 @@ from pathlib import Path
 import ledgerfs
 from ledgerfs.dialects.live_cluster.reader import LiveReader
 from ledgerfs.dialects.live_cluster.stream import stream_live
+from ledgerfs.dialects.newest_entries import NewestEntries
+from ledgerfs.formats.bookkeeper.ledger_metadata import MANAGED_LEDGER_KEY
 from ledgerfs.ledgers.reader import Span
-from tests.support.live_clusters import LiveCluster, messages
+from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
+from ledgerfs.upkeep.doctor.check import Check, Rules, check_cluster
+from tests.support.live_clusters import CLOSED, LiveCluster, messages
 
 TOPIC = "public/default/orders"
 _SINGLE, _BATCH = struct.Struct(">iIqq"), struct.Struct(">iIqqqiq")
@@ -39,6 +43,10 @@ def serve(address: "multiprocessing.Queue[str]", end: "multiprocessing.Queue[Non
         for number in range(topics):
             for _ in range(2):
                 cluster.write_ledger(f"public/space{number % 10}/topic{number}", few)
+        # Without an orphan a check would not look twice.
+        owner = (MANAGED_LEDGER_KEY, TOPIC.replace("/orders", "/persistent/orders").encode())
+        orphan = (("component", b"managed-ledger"), owner, ("application", b"pulsar"))
+        cluster.write_unlisted(few, orphan, state=CLOSED)
         address.put(cluster.url)
         end.get()
 
@@ -158,6 +166,20 @@ def listing(url: str) -> None:
     print(f"topics of {len(bucket.topics()):,} managed ledgers: {wall:.2f} s, of which {cpu:.2f} s CPU of the client")
 
 
+def checking(url: str) -> None:
+    """Print how long two looks of `ledgerfs cluster check` take, without the time between them."""
+    cluster = ClusterFileSystem().cluster(url.removeprefix("pulsar+zk://"))
+    done: list[Check] = []
+
+    def check() -> int:
+        done.append(check_cluster(cluster, NewestEntries(cluster.reading), [], Rules(0, 0), lambda *_: None))
+        return len(done)
+
+    wall, cpu = measured(check)
+    looked = f"{done[0].survey.ledgers.size:,} ledgers of {len(done[0].survey.topics):,} topics, {done[0].passes} looks"
+    print(f"cluster check of {looked}: {wall:.2f} s, of which {cpu:.2f} s CPU of the client")
+
+
 def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -169,10 +191,13 @@ def main() -> None:
     if arguments.cluster:
         compare(arguments.cluster, arguments.topic, arguments.rounds)
         listing(arguments.cluster)
+        checking(arguments.cluster)
         return
     for shape in ((40, 1000, 1024, 3, 0), (40, 1000, 1024, 2, 0), (4, 500, 100 << 10, 3, 0)):
         with served(*shape) as url:
             compare(url, TOPIC, arguments.rounds)
+    with served(1, 1, 100, 3, 1000) as url:
+        checking(url)
     with served(1, 1, 100, 3, arguments.topics) as url:
         listing(url)
 
