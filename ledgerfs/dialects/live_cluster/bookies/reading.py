@@ -24,10 +24,14 @@ if TYPE_CHECKING:
     from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode
     from ledgerfs.formats.records import EntryBatch
 
-_WINDOW_BYTES = 512 << 10
+_WINDOW_BYTES = 1 << 20
 _MOST_ENTRIES = 1024
+_FEW_ENTRIES = 16
+_LARGE_WINDOW_BYTES = 2 << 20
+"""A window of large entries has no more than `_FEW_ENTRIES`, or these bytes: each window costs as much as many entries."""
+
 _MOST_AHEAD = 4
-"""Windows that are asked for: 2 MiB keep a bookie busy, and more only fill its buffers."""
+"""Windows that are asked for, which keeps a bookie busy; more only fills its buffers."""
 
 _STORED_OVERHEAD = 64
 """Bytes that an entry has in a reply besides its payload."""
@@ -97,7 +101,8 @@ class LedgerReading:
                 return
 
     def _end_of_window(self, first: int, last: int) -> int:
-        count = min(_MOST_ENTRIES, max(1, _WINDOW_BYTES // self._entry_bytes))
+        few = min(_FEW_ENTRIES, _LARGE_WINDOW_BYTES // self._entry_bytes)
+        count = min(_MOST_ENTRIES, max(1, few, _WINDOW_BYTES // self._entry_bytes))
         behind = (one.first_entry for one in self._node.ensembles if one.first_entry > first)
         return min(last, first + count - 1, next(behind, last + 1) - 1)
 
