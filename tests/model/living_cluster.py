@@ -1,4 +1,4 @@
-"""A living cluster as a model: a broker and its bookies go on while several readers list, scan, use kept listings and export.
+"""A living cluster as a model: a broker and its bookies go on while readers list, scan, use kept listings and export, and a doctor checks.
 
 A step is something that the broker, a bookie or a reader does, and perhaps something else in the middle of it: whenever a reader asks
 ZooKeeper or a bookie, the other may act first. Of every read the truth is known from both sides: what was safe when the listing began has
@@ -18,11 +18,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from ledgerfs import Bucket, open_bucket
+from ledgerfs.clusters.findings import FindingKind
 from ledgerfs.dialects.live_cluster.bookies.connection import BookieConnection
+from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.errors import NotFoundError, StaleObjectError, StoreUnreachableError
 from ledgerfs.export.export import export_topic
 from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.storage.zookeeper.nodes import Nodes
+from ledgerfs.upkeep.doctor.check import Rules, check_cluster
+from ledgerfs.upkeep.doctor.tier_listing import Tier
 from tests.model.meetings import Meeting
 from tests.support.live_clusters import LiveCluster, messages
 
@@ -34,6 +39,7 @@ Row = tuple[int, int]
 Act = Callable[["World"], None]
 Met = tuple[int, Act] | None
 
+_ORPHANS = (FindingKind.ORPHAN_LEDGER, FindingKind.ORPHAN_OBJECT)
 _GONE = (StaleObjectError, NotFoundError)
 
 
@@ -63,6 +69,7 @@ class World:
         self.cluster.__enter__()
         self.values: dict[tuple[str, Row], bytes] = {}
         self.trimmed: set[int] = set()
+        self.orphans: set[int] = set()
         self.count = 0
         self.readers = [Reader(self.opened(end)) for end in ("confirmed", "acknowledged")]
         self.exported: dict[str, Exported] = {}
@@ -160,6 +167,19 @@ def trim(topic: str) -> Act:
     return act
 
 
+def crash_in_trim(topic: str) -> Act:
+    """Take the oldest ledger from the list, and nothing more: a broker that dies leaves it, and its objects, to nobody."""
+
+    def act(world: World) -> None:
+        closed = world.cluster.list_of(topic).ledgers[:-1] if world.has(topic) else ()
+        if closed and closed[0].entries:
+            world.trimmed.add(closed[0].ledger_id)
+            world.cluster.trim(topic, closed[0].ledger_id, only_list=True)
+            world.orphans.add(closed[0].ledger_id)
+
+    return act
+
+
 def bookie_dies(number: int) -> Act:
     """One bookie of the four dies, or the one that is dead comes back: never two are."""
 
@@ -184,9 +204,10 @@ def drawn(random: Random) -> tuple[str, Act]:
         "offload": offload(topic, and_delete=False),
         "offload and delete": offload(topic, and_delete=True, collected=random.random() < 0.7),
         "trim": trim(topic),
+        "crash in trim": crash_in_trim(topic),
         "bookie": bookie_dies(random.randrange(4)),
     }
-    name = random.choices(list(acts), [6, 3, 4, 1, 2, 3, 1, 2])[0]
+    name = random.choices(list(acts), [6, 3, 4, 1, 2, 3, 1, 1, 2])[0]
     return f"{name} {topic}", acts[name]
 
 
@@ -199,7 +220,8 @@ def meeting(world: World, met: Met) -> Iterator[None]:
     number, act = met
     one = Meeting(number, lambda: act(world))
     with pytest.MonkeyPatch.context() as patch:
-        for owner, name in ((BookieConnection, "send"), (Nodes, "get"), (Nodes, "get_many"), (Nodes, "children")):
+        asking = [(Nodes, name) for name in ("get", "get_many", "children", "children_many")]
+        for owner, name in ((BookieConnection, "send"), *asking):
             original = getattr(owner, name)
 
             def asked(self: object, *args: object, original: Callable[..., object] = original) -> object:
@@ -244,9 +266,13 @@ class Walk:
             met = (self.random.randrange(10), act)
             self.told.append(f"  meanwhile, at {met[0]}: {name}")
         who, anew = self.random.randrange(2), self.random.random() < 0.7
-        if self.random.random() < 0.3:
+        what = self.random.random()
+        if what < 0.3:
             self.told.append(f"export {topic}")
             self.export(topic, met)
+        elif what < 0.5:
+            self.told.append("check")
+            self.check(met)
         else:
             self.told.append(f"read {topic} by {who}{', anew' if anew else ''}")
             self.read(self.world.readers[who], topic, anew=anew, met=met)
@@ -273,6 +299,25 @@ class Walk:
         # What was trimmed while this one ran, the next one tells.
         gone = {row for of, row in world.values if of == topic and row[0] in trimmed - known.gone_before} - found
         assert not gone or known.is_loss_told, f"nobody was told that rows are lost: {sorted(gone)[:5]}"
+
+    def check(self, met: Met) -> None:
+        """Have the doctor look: what has no owner since before it began is named, and nothing else that is of ledgers."""
+        world = self.world
+        least, was_dead = set(world.orphans), bool(world.dead())
+        world.cluster.bucket().mkdir(parents=True, exist_ok=True)
+        tier = Tier(open_bucket(world.cluster.bucket_url()), frozenset({"tier"}), None)
+        cluster = ClusterFileSystem().cluster(world.cluster.url.removeprefix("pulsar+zk://"))
+        with meeting(world, met):
+            check = check_cluster(cluster, NewestEntries(cluster.reading), [tier], Rules(0, 0), lambda *_: None)
+        named = {
+            kind: {one for found in check.findings if found.kind is kind for one in found.ledger_ids}
+            for kind in FindingKind
+        }
+        orphans = set().union(*(named[kind] for kind in _ORPHANS))
+        assert least <= orphans <= world.orphans, f"{sorted(orphans)}: {check.findings}"
+        away = {FindingKind.UNDER_REPLICATED} if was_dead or world.dead() else set()
+        odd = {kind: ids for kind, ids in named.items() if ids and kind not in {*_ORPHANS, *away}}
+        assert not odd, f"{check.findings}"
 
     def read(self, reader: Reader, topic: str, *, anew: bool, met: Met) -> None:
         """Read a topic, and compare: by a new listing, or by the one that the reader has."""
