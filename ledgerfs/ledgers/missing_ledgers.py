@@ -38,6 +38,10 @@ class GapKind(IntEnum):
     """What should hold its objects is there, and none of them."""
     NOT_IN_BOOKKEEPER = 7
     """A living cluster lists it without entries, as the one that is written, and has no such ledger."""
+    END_UNKNOWN = 8
+    """It is open in a living cluster, and so many of its bookies are silent that nobody can tell where it ends."""
+    LIST_UNREADABLE = 9
+    """The list of all ledgers of its topic is damaged, in a living cluster: which there are is unknown."""
 
 
 GAP = np.dtype(
@@ -66,6 +70,8 @@ _REASONS = {
     GapKind.CONTRADICTED: "two copies of it have different entries, and one would hide the other",
     GapKind.NOTHING_LEFT: "neither its data nor its index is there",
     GapKind.NOT_IN_BOOKKEEPER: "the topic lists it, and neither BookKeeper nor a bucket has it",
+    GapKind.END_UNKNOWN: "so many of its bookies do not answer that nobody can tell where it ends",
+    GapKind.LIST_UNREADABLE: "the topic's list of ledgers cannot be read",
     GapKind.BEING_WRITTEN: "it is being written just now, or its writing ended early",
 }
 

@@ -21,7 +21,7 @@ from ledgerfs import Bucket, open_bucket
 from ledgerfs.clusters.findings import FindingKind
 from ledgerfs.dialects.live_cluster.bookies.connection import BookieConnection
 from ledgerfs.dialects.newest_entries import NewestEntries
-from ledgerfs.errors import NotFoundError, StaleObjectError, StoreUnreachableError
+from ledgerfs.errors import MissingLedgerError, NotFoundError, StaleObjectError, StoreUnreachableError
 from ledgerfs.export.export import export_topic
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
@@ -337,7 +337,7 @@ class Walk:
                     for batch in reader.bucket.topic(topic).scan(columns=["ledger_id", "entry_id", "value"])
                     for row in batch.to_pylist()
                 ]
-        except StoreUnreachableError:
+        except (StoreUnreachableError, MissingLedgerError):
             # Whether an entry is on as many bookies as its writer waits for, nobody can tell while one of them is away.
             assert reader is world.readers[1]
             assert was_dead or world.dead()

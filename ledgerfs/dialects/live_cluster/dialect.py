@@ -13,15 +13,17 @@ from ledgerfs.dialects.live_cluster.cluster_schemas import ClusterSchemas
 from ledgerfs.dialects.live_cluster.columns import NUMBER
 from ledgerfs.dialects.live_cluster.listed_ledgers import ListedLedgers
 from ledgerfs.dialects.live_cluster.reader import LiveReader
+from ledgerfs.dialects.live_cluster.remains import LiveRemains, Unknown
 from ledgerfs.dialects.live_cluster.tail import TopicTail
 from ledgerfs.dialects.live_cluster.topics import is_of_transactions, listed_topics, managed_ledger_names
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.schemas.schema_info import SchemaVersion
+from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialect import FoundLedgers, Names, OpenLedger, Progress, RepairRequest
 from ledgerfs.ledgers.findings import Finding, Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.ledgers.missing_ledgers import GapKind
+from ledgerfs.ledgers.missing_ledgers import UNKNOWN, GapKind
 from ledgerfs.ledgers.reader import LedgerReader, OnRead
 from ledgerfs.ledgers.repairs import Repair
 from ledgerfs.storage.object_store import KeepingStore
@@ -77,7 +79,8 @@ class LiveCluster:
     ) -> FoundLedgers:
         """Read all lists of ledgers, and where open ledgers end.
 
-        Raises `StoreUnreachableError` when ZooKeeper, or too many bookies of an open ledger, do not answer, and `CorruptMetadataError`.
+        Raises `StoreUnreachableError` when ZooKeeper does not answer, and for bookies that demand what ledgerfs does not have. Damaged
+        nodes, and open ledgers whose bookies are silent, are gaps of their topics, and raise nothing.
         """
         nodes = self._access.cluster.nodes
         place = places.row_of(self._access.reading.ledgers_path)
@@ -95,10 +98,13 @@ class LiveCluster:
         return catalog
 
     def gaps(self, catalog: Catalog, now_ms: int) -> Iterator[tuple[Any, ...]]:  # noqa: ARG002
-        """Yield rows of `GAP`: open ledgers that topics list, and that are gone."""
+        """Yield rows of `GAP`: open ledgers that topics list, and that are gone; and what could not be learned of topics."""
         for row in catalog.lost[catalog.lost["dialect"] == NUMBER]:
             key = (0, 0, int(row["ledger_id"]), int(row["name"]), int(row["place"]))
             yield (*key, NUMBER, GapKind.NOT_IN_BOOKKEEPER, False, -1, -1, 0, int(row["changed_ms"]))
+        place = catalog.places.index(self._access.reading.ledgers_path)
+        for one in _unknown(catalog):
+            yield (0, 0, one.ledger_id, one.name, place, NUMBER, one.kind, False, -1, -1, 0, 0)
 
     def open_ledger(self, ref: LedgerRef, offsets: LearnedOffsets | None = None) -> LedgerReader:  # noqa: ARG002  (bookies know where entries are)
         """Return a reader of one ledger; nothing is asked before it is needed."""
@@ -109,11 +115,17 @@ class LiveCluster:
         return TopicTail(self._access, managed_ledger or "")
 
     def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:  # noqa: ARG002
-        """Yield the ledgers that topics list as the last one, and that are gone."""
+        """Yield the ledgers that topics list as the last one, and that are gone; and what could not be learned of topics."""
         reason = "the topic lists this ledger, and neither BookKeeper nor a bucket has it: its entries are lost"
         for row in catalog.lost[catalog.lost["dialect"] == NUMBER]:
             ref = catalog.ref_of(row)
             yield Finding(Severity.DAMAGE, "lost-ledger", reason, ref.key, None, ref.ledger_id, ref.topic)
+        for one in _unknown(catalog):
+            is_silent = one.kind is GapKind.END_UNKNOWN
+            severity = Severity.UNCHECKED if is_silent else Severity.DAMAGE
+            ledger_id = None if one.ledger_id == UNKNOWN else one.ledger_id
+            topic = topic_of(catalog.names[one.name])
+            yield Finding(severity, "unreadable-object", one.error.reason, one.error.key or "", None, ledger_id, topic)
 
     def check_ledger(self, ledger: LedgerReader, on_read: OnRead, digest: "blake2b | None" = None) -> "LiveCheck":
         """Read every entry of a ledger, from where it is read."""
@@ -137,6 +149,11 @@ class LiveCluster:
     def repairs(self, request: RepairRequest) -> Iterator[Repair]:  # noqa: ARG002
         """Yield nothing: a living cluster is not changed."""
         return iter(())
+
+
+def _unknown(catalog: Catalog) -> tuple[Unknown, ...]:
+    remains = catalog.remains.get(NUMBER)
+    return remains.unknown if isinstance(remains, LiveRemains) else ()
 
 
 def open_dialect(store: KeepingStore) -> LiveCluster:

@@ -7,14 +7,15 @@ import numpy as np
 from ledgerfs.dialects.live_cluster.access import ClusterAccess
 from ledgerfs.dialects.live_cluster.columns import NUMBER, Place, entries_between_cuts, pack_own
 from ledgerfs.dialects.live_cluster.open_ledgers import LedgerEnd, ends_of
-from ledgerfs.dialects.live_cluster.remains import LiveRemains
-from ledgerfs.dialects.live_cluster.topics import ListedTopic, listed_topic
-from ledgerfs.errors import LedgerfsError, ObjectNotFoundError, StoreUnreachableError
+from ledgerfs.dialects.live_cluster.remains import LiveRemains, Unknown
+from ledgerfs.dialects.live_cluster.topics import ListedTopic, UnlistedTopic, listed_topic
+from ledgerfs.errors import CorruptMetadataError, LedgerfsError, ObjectNotFoundError, StoreUnreachableError
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode, parse_ledger_node
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs.ledgers.catalog_rows import LEDGER, Table, origin_columns, uuid_halves
 from ledgerfs.ledgers.dialect import Names, Progress
 from ledgerfs.ledgers.ledger_ref import CatalogState
+from ledgerfs.ledgers.missing_ledgers import UNKNOWN, GapKind
 
 _NAME = LEDGER.names.index("name") if LEDGER.names else 0
 
@@ -39,7 +40,7 @@ class ListedLedgers:
 
     """
 
-    __slots__ = ("_access", "_empty", "_names", "_open", "_place", "_rows", "_topics", "growing")
+    __slots__ = ("_access", "_empty", "_names", "_open", "_place", "_rows", "_topics", "_unknown", "growing")
 
     def __init__(self, access: ClusterAccess, names: Names, place: int) -> None:
         self._access = access
@@ -49,14 +50,19 @@ class ListedLedgers:
         self._open: list[_Open] = []
         self._empty: set[int] = set()
         self._topics: set[int] = set()
+        self._unknown: list[Unknown] = []
         self.growing: dict[int, LedgerNode] = {}
 
-    def take(self, topic: ListedTopic) -> None:
+    def take(self, topic: ListedTopic | UnlistedTopic) -> None:
         """Take the ledgers of a topic; where the line of one tells no entries, and of that with the greatest id, the end is to be found.
 
         Brokers drop closed ledgers without entries: a line of 0 may be wrong, and entries would be missing without a word.
         """
-        self._topics.add(self._names.row_of(topic.name))
+        name = self._names.row_of(topic.name)
+        if isinstance(topic, UnlistedTopic):
+            self._unknown.append(Unknown(name, UNKNOWN, GapKind.LIST_UNREADABLE, topic.error))
+            return
+        self._topics.add(name)
         for info in topic.info.ledgers:
             is_last = info is topic.info.ledgers[-1]
             if info.entries and (info.is_offloaded or not is_last):
@@ -74,9 +80,9 @@ class ListedLedgers:
                 self._look_again(topic, [one for one in gone if one.topic is topic])
         for one in self._find_ends(None):
             self._add_gone(one.topic, one.info)
-        if self._open:
+        for one in self._open:
             reason = "its bookies changed each time that they were asked where it ends; try again"
-            raise StoreUnreachableError(reason, key=f"ledger {self._open[0].info.ledger_id}")
+            self._add_unknown(one, StoreUnreachableError(reason, key=f"ledger {one.info.ledger_id}"))
 
     def table(self) -> Table:
         """Return all rows of `LEDGER`."""
@@ -84,7 +90,8 @@ class ListedLedgers:
 
     def remains(self) -> LiveRemains:
         """Return the ledgers without entries, and the topics that have no others."""
-        return LiveRemains(frozenset(self._empty), frozenset(self._topics - {row[_NAME] for row in self._rows}))
+        have_others = {row[_NAME] for row in self._rows} | {one.name for one in self._unknown}
+        return LiveRemains(frozenset(self._empty), frozenset(self._topics - have_others), unknown=tuple(self._unknown))
 
     def _find_ends(self, progress: Progress | None) -> list[_Open]:
         """Add the open ledgers, and return those that BookKeeper does not have; those that changed meanwhile are left."""
@@ -99,7 +106,11 @@ class ListedLedgers:
                 continue
             if isinstance(node, LedgerfsError):
                 raise node
-            ledger = parse_ledger_node(node.data, one.info.ledger_id, key=node.path)
+            try:
+                ledger = parse_ledger_node(node.data, one.info.ledger_id, key=node.path)
+            except CorruptMetadataError as error:
+                self._add_unknown(one, error)
+                continue
             if ledger.is_closed:
                 self._add(one.topic, one.info, ledger.last_entry + 1, ledger.length)
             else:
@@ -122,6 +133,8 @@ class ListedLedgers:
                 self._add(one.topic, one.info, end.last_entry + 1, end.length, is_open=True)
             elif self._has_changed(node):
                 self._open.append(one)
+            elif isinstance(end, StoreUnreachableError):
+                self._add_unknown(one, end)
             else:
                 raise end
 
@@ -140,6 +153,10 @@ class ListedLedgers:
         except ObjectNotFoundError:
             self._drop_rows(old)
             return
+        except CorruptMetadataError as error:
+            self._drop_rows(old)
+            self.take(UnlistedTopic(old.name, error))
+            return
         if topic.info != old.info:
             self._drop_rows(old)
             self.take(topic)
@@ -150,6 +167,7 @@ class ListedLedgers:
         """Forget what was taken of a topic, of which all is taken again."""
         number = self._names.row_of(topic.name)
         self._rows = [row for row in self._rows if row[_NAME] != number]
+        self._unknown = [one for one in self._unknown if one.name != number]
         self._topics.discard(number)
         self._empty -= {info.ledger_id for info in topic.info.ledgers}
 
@@ -164,6 +182,10 @@ class ListedLedgers:
             self._empty.add(info.ledger_id)
         else:
             self._rows.append(self._row(topic, info, 0, 0, CatalogState.LOST))
+
+    def _add_unknown(self, one: _Open, error: LedgerfsError) -> None:
+        kind = GapKind.END_UNKNOWN if isinstance(error, StoreUnreachableError) else GapKind.UNREADABLE
+        self._unknown.append(Unknown(self._names.row_of(one.topic.name), one.info.ledger_id, kind, error))
 
     def _add(self, topic: ListedTopic, info: LedgerInfo, entries: int, length: int, *, is_open: bool = False) -> None:
         if entries > 0:

@@ -5,8 +5,10 @@ from typing import Any
 from ledgerfs.dialects.live_cluster.columns import IN_BOOKKEEPER, IN_BUCKET, Place, unpack_own
 from ledgerfs.dialects.live_cluster.remains import LiveRemains
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
+from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.ledgers.catalog_rows import uuid_from_halves
+from ledgerfs.ledgers.missing_ledgers import GapKind
 from ledgerfs.ledgers.remains import Kept, Remains
 from ledgerfs.storage.objects import ObjectStat
 
@@ -38,7 +40,9 @@ def is_open(own: bytes) -> bool:
 
 
 def key_of_missing(uuid: str, ledger_id: int, managed_ledger: str | None, place: str, kind: int) -> str:  # noqa: ARG001
-    """Return the node that should be there."""
+    """Return the node that should be there, or that cannot be read."""
+    if kind == GapKind.LIST_UNREADABLE and managed_ledger is not None:
+        return managed_ledger_path(managed_ledger)
     return ledger_path(ledger_id, place)
 
 

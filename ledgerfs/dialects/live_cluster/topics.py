@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ledgerfs.clusters.managed_ledger_paths import managed_ledger_paths
-from ledgerfs.errors import BucketNotFoundError, LedgerfsError, ObjectNotFoundError
+from ledgerfs.errors import BucketNotFoundError, CorruptMetadataError, LedgerfsError, ObjectNotFoundError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo, parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import ROOT, managed_ledger_path
 from ledgerfs.ledgers.dialect import Progress
@@ -12,6 +12,13 @@ from ledgerfs.storage.zookeeper.nodes import Node, Nodes
 
 _COORDINATOR_LOGS = "pulsar/system/persistent/__transaction_log_"
 _PENDING_ACKNOWLEDGEMENTS = "__transaction_pending_ack"
+
+
+class UnlistedTopic(NamedTuple):
+    """A managed ledger whose list cannot be read, and why."""
+
+    name: str
+    error: CorruptMetadataError
 
 
 class ListedTopic(NamedTuple):
@@ -41,19 +48,24 @@ def is_of_transactions(name: str) -> bool:
     return name.startswith(_COORDINATOR_LOGS) or name.endswith(_PENDING_ACKNOWLEDGEMENTS)
 
 
-def listed_topics(nodes: Nodes, names: list[str], progress: Progress | None = None) -> Iterator[ListedTopic]:
-    """Yield each managed ledger that is still there with its list; raises `CorruptMetadataError` and the errors of ZooKeeper."""
+def listed_topics(
+    nodes: Nodes, names: list[str], progress: Progress | None = None
+) -> Iterator[ListedTopic | UnlistedTopic]:
+    """Yield each managed ledger that is still there with its list, or why that cannot be read; raises the errors of ZooKeeper."""
     asked = (managed_ledger_path(name) for name in names)
     for number, (name, node) in enumerate(zip(names, nodes.get_many(asked), strict=True), 1):
         if progress is not None and (number % 256 == 0 or number == len(names)):
             progress("reading lists of ledgers", number, len(names))
         if isinstance(node, ObjectNotFoundError):
             continue
-        yield _parsed(name, _node(node))
+        try:
+            yield _parsed(name, _node(node))
+        except CorruptMetadataError as error:
+            yield UnlistedTopic(name, error)
 
 
 def listed_topic(nodes: Nodes, name: str) -> ListedTopic:
-    """Return one managed ledger as it is listed now; raises `ObjectNotFoundError` and as `listed_topics`."""
+    """Return one managed ledger as it is listed now; raises `ObjectNotFoundError`, `CorruptMetadataError` and those of ZooKeeper."""
     return _parsed(name, nodes.get(managed_ledger_path(name)))
 
 

@@ -7,25 +7,31 @@ from pathlib import Path
 
 import pytest
 
+from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import (
     AccessDeniedError,
     CorruptLedgerError,
     CorruptMetadataError,
     LedgerfsError,
+    MissingLedgerError,
     StoreUnreachableError,
 )
+from ledgerfs.export.export import export_topic
 from ledgerfs.formats.bookkeeper.digests import Digest
 from ledgerfs.formats.bookkeeper.ledger_metadata import DigestType
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.bookkeeper.stored_entries import build_stored_entry
+from ledgerfs.upkeep.verification.verify import verify
 from tests.support.bookies import BookieServer
-from tests.support.live_clusters import TOPIC, LiveCluster, messages
+from tests.support.commands import run
+from tests.support.live_clusters import CLOSED, TOPIC, LiveCluster, messages
 from tests.support.live_reads import entries_of, in_the_middle, opened, values_of, whole
 
 pytestmark = pytest.mark.usefixtures("impatient")
 
 WHOLE = {"ensemble": 3, "write_quorum": 3, "ack_quorum": 2}
+OTHER = "public/default/invoices"
 STRIPED = {"ensemble": 3, "write_quorum": 2, "ack_quorum": 2}
 SHAPES = pytest.mark.parametrize("shape", [WHOLE, STRIPED], ids=["whole", "striped"])
 
@@ -445,14 +451,64 @@ def test_nodes_that_we_may_not_see(cluster: LiveCluster, hidden: str) -> None:
         entries_of(opened(cluster))
 
 
-@pytest.mark.parametrize("node", ["list", "ledger"])
-@pytest.mark.parametrize("data", [b"\xff\xff", b"BookieMetadataFormatVersion\t3\n\x05abc", b"Gx\0\0"])
-def test_nodes_that_are_damaged(cluster: LiveCluster, node: str, data: bytes) -> None:
-    ledger_id = filled(cluster, 50)
-    path = ledger_path(ledger_id) if node == "ledger" else "/managed-ledgers/public/default/persistent/orders"
+_DAMAGED = pytest.mark.parametrize("data", [b"\xff\xff", b"BookieMetadataFormatVersion\t3\n\x05abc", b"Gx\0\0"])
+
+
+@_DAMAGED
+def test_nodes_that_are_damaged(cluster: LiveCluster, data: bytes) -> None:
+    path = ledger_path(filled(cluster, 50))
     cluster.zookeeper.set(path, data)
     with pytest.raises(CorruptMetadataError, match=path):
         entries_of(opened(cluster))
+
+
+@pytest.mark.parametrize("node", ["list", "open ledger"])
+@_DAMAGED
+def test_what_cannot_be_listed_is_missing_in_its_topic_alone(
+    cluster: LiveCluster, node: str, data: bytes, tmp_path: Path
+) -> None:
+    filled(cluster, 50)
+    cluster.write_ledger(OTHER, messages(7), state=CLOSED)
+    ledger_id = cluster.list_of(TOPIC).ledgers[-1].ledger_id
+    path = "/managed-ledgers/public/default/persistent/orders" if node == "list" else ledger_path(ledger_id)
+    others = cluster.entries_of(OTHER)
+    cluster.zookeeper.set(path, data)
+    bucket = opened(cluster)
+    assert [(one.name, one.missing) for one in bucket.topics()] == [
+        (f"persistent://{OTHER}", 0),
+        (f"persistent://{TOPIC}", 1),
+    ]
+    assert entries_of(bucket, OTHER) == others
+    for read in (values_of, lambda one: one.topic(TOPIC).scan().to_pandas(), lambda one: one.topic(TOPIC).count()):
+        with pytest.raises(MissingLedgerError, match=path):
+            read(bucket)
+    with pytest.raises(MissingLedgerError, match=path):
+        export_topic(bucket.topic(TOPIC), tmp_path / "export", "parquet")
+    assert len(values_of(bucket, on_corrupt="skip")) == (0 if node == "list" else 50)
+    assert [(one.kind, one.key, one.topic) for one in verify(cluster.url).findings] == [
+        ("unreadable-object", path, f"persistent://{TOPIC}")
+    ]
+    assert f"{TOPIC}: 1 ledgers are missing" in run("topics", cluster.url, code=1).stderr.decode()
+    assert path in run("count", cluster.url, TOPIC, code=1).stderr.decode()
+    assert "7" in run("count", cluster.url, OTHER).stdout.decode()
+    assert path in run("export", cluster.url, TOPIC, str(tmp_path / "command"), code=1).stderr.decode()
+    assert path in run("offload", cluster.url, str(tmp_path / "copy"), code=1).stderr.decode()
+    assert [one.name for one in open_bucket(str(tmp_path / "copy")).topics()] == [f"persistent://{OTHER}"] + [
+        f"persistent://{TOPIC}"
+    ] * (node != "list")
+
+
+def test_a_listing_that_lacks_something_is_not_kept(cluster: LiveCluster, tmp_path: Path) -> None:
+    filled(cluster, 50)
+    cluster.roll_over(TOPIC)
+    cluster.publish(TOPIC, messages(3))
+    for bookie in cluster.bookies:
+        bookie.kill()
+    options: dict[str, object] = {"cache_dir": str(tmp_path), "catalog_max_age": 3600.0}
+    assert [one.missing for one in opened(cluster, **options).topics()] == [1]
+    for bookie in cluster.bookies:
+        bookie.start()
+    assert [(one.missing, one.entries) for one in opened(cluster, **options).topics()] == [(0, 52)]
 
 
 def test_bytes_a_second_of_each_bookie_are_limited(cluster: LiveCluster) -> None:
