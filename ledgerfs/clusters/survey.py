@@ -68,8 +68,10 @@ class Survey:
         The nodes of ledgers, rows of `LEDGER` by id. They were read before the lists of topics: what no list has is newer, or an orphan.
     schemas
         Rows of `SCHEMA`.
-    words, ensembles, drivers
-        Names, {first entry: bookies} and offload drivers with properties that many rows share.
+    fragments, members, bookie_names
+        On which bookies entries are: rows of `FRAGMENT` by ledger, and of `MEMBER`.
+    words, drivers
+        Names and offload drivers with properties that many rows share.
     policies
         {namespace: its policies}.
     topic_policies
@@ -100,8 +102,10 @@ class Survey:
     cursor_names: list[str]
     ledgers: Table
     schemas: Table
+    fragments: Table
+    members: Table
+    bookie_names: list[str]
     words: list[str]
-    ensembles: list[tuple[tuple[int, tuple[str, ...]], ...]]
     drivers: list[tuple[str | None, tuple[tuple[str, str], ...]]]
     policies: dict[str, NamespacePolicies]
     topic_policies: dict[str, NamespacePolicies]

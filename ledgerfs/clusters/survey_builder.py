@@ -12,7 +12,18 @@ from ledgerfs.clusters.answers import Answer, CursorAnswer, LastEnd, TopicPolici
 from ledgerfs.clusters.bundles import BROKERS, NAMESPACES, BundleOwners, namespace_of
 from ledgerfs.clusters.policies import NamespacePolicies, json_object, parse_policies
 from ledgerfs.clusters.survey import DamagedNode, Survey, namespaces_of_events
-from ledgerfs.clusters.tables import CURSOR, LEDGER, LISTED, SCHEMA, TOPIC, GrowingTable, Interned, Table
+from ledgerfs.clusters.tables import (
+    CURSOR,
+    FRAGMENT,
+    LEDGER,
+    LISTED,
+    MEMBER,
+    SCHEMA,
+    TOPIC,
+    GrowingTable,
+    Interned,
+    Table,
+)
 from ledgerfs.clusters.topic_policies import policies_in
 from ledgerfs.errors import CorruptMetadataError, CorruptObjectError, UnsupportedFormatError
 from ledgerfs.formats.array_types import Int64
@@ -67,6 +78,7 @@ class SurveyBuilder:
     """
 
     __slots__ = (
+        "_bookie_names",
         "_bookies",
         "_clusters",
         "_cursor_names",
@@ -77,11 +89,12 @@ class SurveyBuilder:
         "_delayed",
         "_drivers",
         "_ends",
-        "_ensembles",
+        "_fragments",
         "_last",
         "_ledgers",
         "_ledgers_path",
         "_listed",
+        "_members",
         "_namespaces_asked",
         "_namespaces_read",
         "_owners",
@@ -108,7 +121,9 @@ class SurveyBuilder:
         self._ends: dict[int, tuple[LastEnd, int, int]] = {}
         self._words: Interned[str] = Interned()
         self._cursor_names: Interned[str] = Interned()
-        self._ensembles: Interned[tuple[tuple[int, tuple[str, ...]], ...]] = Interned()
+        # Nearly every ledger has an ensemble of its own where bookies are many.
+        self._fragments, self._members = GrowingTable(FRAGMENT), GrowingTable(MEMBER)
+        self._bookie_names: Interned[str] = Interned()
         self._drivers: Interned[tuple[str | None, tuple[tuple[str, str], ...]]] = Interned()
         self._policies: dict[str, NamespacePolicies] = {}
         self._topic_policies: dict[str, NamespacePolicies] = {}
@@ -223,7 +238,9 @@ class SurveyBuilder:
             ledgers=ledgers,
             schemas=self._schemas.table(),
             words=self._words.values,
-            ensembles=self._ensembles.values,
+            fragments=_sorted(self._fragments.table(), "ledger_id"),
+            members=self._members.table(),
+            bookie_names=self._bookie_names.values,
             drivers=self._drivers.values,
             policies=self._policies,
             topic_policies=self._topic_policies,
@@ -265,13 +282,15 @@ class SurveyBuilder:
                 *(ledger_id, one.state, one.length, one.last_entry, node.created_ms, node.changed_ms, node.version),
                 one.digest.kind,
                 *(one.ensemble_size, one.write_quorum, one.ack_quorum),
-                self._ensembles.row_of(tuple([(part.first_entry, part.bookies) for part in one.ensembles])),
                 words.row_of(one.application),
                 words.row_of(one.component),
                 words.row_of(next(filter(None, map(one.told, _OWNER_KEYS)), None)),
                 words.row_of(one.told("pulsar/cursor")),
             )
         )
+        for part in one.ensembles:
+            self._fragments.append((ledger_id, part.first_entry, len(self._members), len(part.bookies)))
+            self._members.extend([(self._bookie_names.row_of(bookie),) for bookie in part.bookies])
 
     def _take_bookie(self, node: Node) -> None:
         """Take the node of a bookie that is available: its name is that of ensembles."""

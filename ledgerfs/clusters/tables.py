@@ -73,15 +73,19 @@ LEDGER = np.dtype(
         ("ensemble_size", "i4"),
         ("write_quorum", "i4"),
         ("ack_quorum", "i4"),
-        ("bookies", "i4"),
         ("application", "i4"),
         ("component", "i4"),
         ("owner", "i4"),
         ("cursor", "i4"),
     ]
 )
-"""A ledger's own node, with the times when it was made and last set; the last five columns are rows of `Survey.ensembles` and
-`Survey.words`, -1 for none."""
+"""A ledger's own node, with the times when it was made and last set; the last four columns are rows of `Survey.words`, -1 for none."""
+
+FRAGMENT = np.dtype([("ledger_id", "i8"), ("first_entry", "i8"), ("first_member", "i8"), ("size", "i4")])
+"""The bookies of a ledger's entries from one on: ``size`` rows of `MEMBER` from one on, in the order of the ensemble."""
+
+MEMBER = np.dtype([("bookie", "i4")])
+"""A bookie of an ensemble, a row of `Survey.bookie_names`."""
 
 SCHEMA = np.dtype([("name", "i4"), ("version", "i8"), ("ledger_id", "i8"), ("entry_id", "i8")])
 """A version of a schema that a locator names; ``name`` is a row of `Survey.words`."""

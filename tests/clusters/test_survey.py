@@ -75,7 +75,10 @@ def test_a_survey_has_all_that_nodes_tell(cluster: LiveCluster) -> None:
     assert (row["ledger_id"], row["created_ms"], row["last_entry"], row["write_quorum"]) == (first, 5, 9, 2)
     assert found.words[row["owner"]] == NAME
     assert found.words[row["component"]] == "managed-ledger"
-    assert found.ensembles[row["bookies"]] == ((0, cluster.written[first].node.ensembles[0].bookies),)
+    (fragment,) = found.fragments[found.fragments["ledger_id"] == first]
+    members = found.members["bookie"][int(fragment["first_member"]) :][: int(fragment["size"])]
+    ensemble = tuple(found.bookie_names[bookie] for bookie in members)
+    assert (fragment["first_entry"], ensemble) == (0, cluster.written[first].node.ensembles[0].bookies)
     cursor = found.cursors_of(0)[0]
     assert found.cursor_names[cursor["name"]] == "a sub"
     assert (cursor["mark_ledger"], cursor["mark_entry"], cursor["holes"], cursor["hole_entries"]) == (first, 4, 1, 2)
