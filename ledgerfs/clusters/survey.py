@@ -13,7 +13,7 @@ import numpy as np
 from ledgerfs.clusters.answers import LastEnd
 from ledgerfs.clusters.bundles import BundleOwners, namespace_of
 from ledgerfs.clusters.policies import NOTHING_SET, NamespacePolicies
-from ledgerfs.clusters.tables import Table
+from ledgerfs.clusters.tables import DELAYED, Table
 from ledgerfs.formats.array_types import Int64, Mask
 from ledgerfs.formats.topic_names import split_partition
 
@@ -83,7 +83,7 @@ class Survey:
     began_ms
         When the first node was read, or before that; ms since 1970 UTC, 0 if unknown.
     delayed
-        Ids of the ledgers that subscriptions name as their buckets of delayed messages; shape (ledgers,).
+        Rows of `DELAYED`: ledgers that subscriptions name as their buckets of delayed messages.
     bookies
         Bookies that are available, also those that only read.
     clusters
@@ -114,7 +114,7 @@ class Survey:
     damaged: list[DamagedNode]
     troubles: list[str]
     began_ms: int = 0
-    delayed: Int64 = field(default_factory=lambda: np.empty(0, np.int64))
+    delayed: Table = field(default_factory=lambda: np.empty(0, DELAYED))
     bookies: frozenset[str] = frozenset()
     clusters: frozenset[str] = frozenset()
     damaged_ledgers: frozenset[int] = frozenset()

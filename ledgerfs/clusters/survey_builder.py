@@ -14,6 +14,7 @@ from ledgerfs.clusters.policies import NamespacePolicies, json_object, parse_pol
 from ledgerfs.clusters.survey import DamagedNode, Survey, namespaces_of_events
 from ledgerfs.clusters.tables import (
     CURSOR,
+    DELAYED,
     FRAGMENT,
     LEDGER,
     LISTED,
@@ -132,7 +133,7 @@ class SurveyBuilder:
         self._owners = BundleOwners()
         self._bookies: set[str] = set()
         self._clusters: set[str] = set()
-        self._delayed: list[int] = []
+        self._delayed = GrowingTable(DELAYED)
         self._damaged: list[DamagedNode] = []
         self._damaged_ledgers: set[int] = set()
         self._troubles: list[str] = []
@@ -249,7 +250,7 @@ class SurveyBuilder:
             damaged=self._damaged,
             troubles=self._troubles,
             began_ms=began_ms,
-            delayed=np.array(self._delayed, np.int64),
+            delayed=self._delayed.table(),
             bookies=frozenset(self._bookies),
             clusters=frozenset(self._clusters),
             damaged_ledgers=frozenset(self._damaged_ledgers),
@@ -341,12 +342,13 @@ class SurveyBuilder:
             # The topic's own node is named as damaged, or was deleted meanwhile.
             return
         info = parse_cursor_info(node.data, key=node.path)
-        self._delayed += _delayed_ledgers(info, node.path)
+        number = self._cursor_names.row_of(name)
+        self._delayed.extend((row, number, one, node.changed_ms) for one in _delayed_ledgers(info, node.path))
         if not info.is_in_the_node:
             self._cursor_rows[node.path] = (len(self._cursors), info.cursors_ledger)
         self._cursors.append(
             (
-                *(row, self._cursor_names.row_of(name), *_position_columns(info)),
+                *(row, number, *_position_columns(info)),
                 *(info.last_active_ms or 0, node.changed_ms, info.cursors_ledger, dict(info.properties).get(_COMPACTED, -1)),
                 not info.is_in_the_node,
             )
@@ -357,7 +359,7 @@ class SurveyBuilder:
             return
         name = self._words.row_of(node.path.removeprefix(f"{SCHEMAS}/"))
         for one in parse_locator(node.data, key=node.path):
-            self._schemas.append((name, one.version, *one.position))
+            self._schemas.append((name, one.version, *one.position, node.changed_ms))
 
     def _take_policies(self, node: Node) -> None:
         namespace = node.path.removeprefix(f"{POLICIES}/")

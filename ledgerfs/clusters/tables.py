@@ -87,8 +87,12 @@ FRAGMENT = np.dtype([("ledger_id", "i8"), ("first_entry", "i8"), ("first_member"
 MEMBER = np.dtype([("bookie", "i4")])
 """A bookie of an ensemble, a row of `Survey.bookie_names`."""
 
-SCHEMA = np.dtype([("name", "i4"), ("version", "i8"), ("ledger_id", "i8"), ("entry_id", "i8")])
-"""A version of a schema that a locator names; ``name`` is a row of `Survey.words`."""
+SCHEMA = np.dtype([("name", "i4"), ("version", "i8"), ("ledger_id", "i8"), ("entry_id", "i8"), ("changed_ms", "i8")])
+"""A version of a schema that a locator names, and when that was last set; ``name`` is a row of `Survey.words`."""
+
+DELAYED = np.dtype([("topic", "i4"), ("name", "i4"), ("ledger_id", "i8"), ("changed_ms", "i8")])
+"""A bucket of a subscription's delayed messages, and when the subscription's node was last set; ``name`` is a row of
+`Survey.cursor_names`."""
 
 _ROWS_AT_ONCE = 8192
 
