@@ -21,6 +21,10 @@ from tests.support.zookeeper import ZooKeeperServer
 HOUR = 3_600_000
 COMMANDS = {
     "check": ["cluster", "check", "--json", "--pass-seconds", "0"],
+    "check, nothing stuck": [
+        *("cluster", "check", "--json", "--pass-seconds", "0", "--inactive", "365d"),
+        *("--broker-retention-minutes", "-1", "--broker-retention-megabytes", "-1"),
+    ],
     "check, in a table": ["cluster", "check", "--pass-seconds", "0"],
     "retention": ["cluster", "retention", "--all", "--json"],
     "retention, in a table": ["cluster", "retention", "--all"],
