@@ -206,7 +206,10 @@ def _kill_while_trimming(live: LiveCluster, topic: str) -> tuple[int, ...]:
                 # The broker is gone, or on its way.
                 wait_until(lambda: killed, "the broker is killed", end - time.monotonic())
         listed = {one.ledger_id for one in ledgers_of(nodes, topic)}
-        return tuple(one for one in before if one not in listed and nodes.exists(ledger_path(one)))
+        left = tuple(one for one in before if one not in listed and nodes.exists(ledger_path(one)))
+        # Otherwise there is no crash in a trim to compare anything with.
+        assert left, f"the broker had deleted all of {len(before) - len(listed)} ledgers when it was killed"
+        return left
 
 
 def _take_away(live: LiveCluster, nodes: KazooClient, topics: dict[str, str]) -> Orphans:

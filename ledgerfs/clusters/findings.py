@@ -27,6 +27,14 @@ class FindingKind(Enum):
     """An object of an offload that no list names."""
     LOST_LEDGER = "lost-ledger"
     """A ledger that is listed, in BookKeeper nowhere, and not offloaded completely."""
+    LOST_SCHEMA_LEDGER = "lost-schema-ledger"
+    """A ledger that a locator of schemas names, and that is gone."""
+    LOST_COMPACTED_LEDGER = "lost-compacted-ledger"
+    """A compacted topic that is gone, or the state of its cursor."""
+    LOST_CURSOR_LEDGER = "lost-cursor-ledger"
+    """A subscription's state that is gone: its position falls back."""
+    LOST_DELAYED_LEDGER = "lost-delayed-ledger"
+    """A bucket of delayed messages that is gone: they are read again."""
     LOST_OBJECTS = "lost-objects"
     """A ledger whose offload is complete, and whose objects are not there."""
     TRUNCATED_OFFLOAD = "truncated-offload"
@@ -51,7 +59,14 @@ class FindingKind(Enum):
 
 
 _LOSS = frozenset(
-    {FindingKind.LOST_LEDGER, FindingKind.LOST_OBJECTS, FindingKind.TRUNCATED_OFFLOAD, FindingKind.UNDER_REPLICATED}
+    {
+        FindingKind.LOST_LEDGER,
+        FindingKind.LOST_SCHEMA_LEDGER,
+        FindingKind.LOST_COMPACTED_LEDGER,
+        FindingKind.LOST_OBJECTS,
+        FindingKind.TRUNCATED_OFFLOAD,
+        FindingKind.UNDER_REPLICATED,
+    }
 )
 
 

@@ -4,8 +4,7 @@ Pure functions over a survey. A list that was read after the ledgers names newer
 whoever tells users of it looks twice.
 """
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -14,11 +13,15 @@ from ledgerfs.clusters.orphans import PULSAR
 from ledgerfs.clusters.ownership import is_in
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.tables import Table
+from ledgerfs.formats.array_types import Int64, Mask
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState
 from ledgerfs.formats.topic_names import topic_of
 
 _ENDLESS = 2**63 - 1
 """The last entry of a ledger that is still written."""
+_AT_ONCE = 1 << 16
+"""Fragments whose bookies are in memory at a time."""
+_COPY = np.dtype([("bookie", "i4"), ("row", "i4"), ("is_dark", "?")])
 
 
 def lost_ledgers(survey: Survey) -> Table:
@@ -59,33 +62,68 @@ def lost_findings(survey: Survey, rows: Table) -> Iterator[Finding]:
 
 
 def missing_bookies(survey: Survey) -> frozenset[str]:
-    """Return the bookies that ensembles of Pulsar's ledgers name, and that are not available."""
-    rows = _with_entries(survey)["bookies"]
-    used = {bookie for row in np.unique(rows).tolist() for _, part in survey.ensembles[row] for bookie in part}
-    return frozenset(used - survey.bookies)
+    """Return the bookies that have entries of Pulsar's ledgers, and are not available."""
+    is_used = np.zeros(len(survey.bookie_names), np.bool_)
+    for _, members in _fragments_of(survey, _with_entries(survey)):
+        is_used[members] = True
+    return frozenset(survey.bookie_names[row] for row in np.flatnonzero(is_used).tolist()) - survey.bookies
 
 
 def under_replicated(survey: Survey, missing: frozenset[str]) -> Iterator[Finding]:
     """Yield a finding for each bookie of some that are missing: the ledgers that have entries there."""
     rows = _with_entries(survey)
-    if not (rows.size and missing):
+    is_gone = np.array([one in missing for one in survey.bookie_names], np.bool_)
+    found = [_copies_on(is_gone, rows, *part) for part in _fragments_of(survey, rows)]
+    if not any(part.size for part in found):
         return
-    rows = rows[np.lexsort((rows["write_quorum"], rows["bookies"]))]
+    copies = np.concatenate(found)
+    # A ledger may have more than one fragment on a bookie: the worst of them is kept.
+    copies = copies[np.lexsort((~copies["is_dark"], copies["row"], copies["bookie"]))]
+    is_first = np.ones(copies.size, np.bool_)
+    is_first[1:] = (np.diff(copies["row"]) != 0) | (np.diff(copies["bookie"]) != 0)
+    copies = copies[is_first]
+    by_name = {}
+    for some in np.split(copies, np.flatnonzero(np.diff(copies["bookie"])) + 1):
+        by_name[survey.bookie_names[int(some["bookie"][0])]] = some
+    for bookie, some in sorted(by_name.items()):
+        yield _on_missing(rows[some["row"]], bookie, int(some["is_dark"].sum()))
+
+
+def _fragments_of(survey: Survey, rows: Table) -> Iterator[tuple[Int64, Int64]]:
+    """Yield fragments that have entries of some ledgers: the places of these among the rows, and bookies, not many at once.
+
+    Bookies have the shape (fragments, size of their ensembles), and are rows of `Survey.bookie_names`.
+    """
+    if not rows.size:
+        return
+    ids = np.ascontiguousarray(rows["ledger_id"])
     last = np.where(rows["state"] == LedgerState.CLOSED, rows["last_entry"], _ENDLESS)
-    on, dark = (np.zeros((len(missing), rows.size), np.bool_) for _ in range(2))
-    numbers = {bookie: number for number, bookie in enumerate(sorted(missing))}
-    edges = np.flatnonzero((np.diff(rows["bookies"]) != 0) | (np.diff(rows["write_quorum"]) != 0)) + 1
-    for start, end in pairwise([0, *edges.tolist(), rows.size]):
-        quorum = int(rows["write_quorum"][start])
-        for first, bookies in survey.ensembles[int(rows["bookies"][start])]:
-            gone, is_used = missing.intersection(bookies), last[start:end] >= first
-            for bookie in gone:
-                on[numbers[bookie], start:end] |= is_used
-                if _is_dark(bookies, gone, quorum):
-                    dark[numbers[bookie], start:end] |= is_used
-    for bookie, number in numbers.items():
-        if on[number].any():
-            yield _on_missing(rows[on[number]], bookie, int(dark[number].sum()))
+    for start in range(0, survey.fragments.size, _AT_ONCE):
+        some = survey.fragments[start : start + _AT_ONCE]
+        places = np.minimum(np.searchsorted(ids, some["ledger_id"]), ids.size - 1)
+        is_used = (ids[places] == some["ledger_id"]) & (last[places] >= some["first_entry"])
+        places, some = places[is_used], some[is_used]
+        for size in np.unique(some["size"]).tolist():
+            of_size = some["size"] == size
+            members = some["first_member"][of_size][:, np.newaxis] + np.arange(size)
+            yield places[of_size], survey.members["bookie"][members]
+
+
+def _copies_on(is_gone: Mask, rows: Table, places: Int64, members: Int64) -> Table:
+    """Return a row of `_COPY` for each bookie that is gone in each fragment."""
+    gone = is_gone[members]
+    quorums = rows["write_quorum"][places]
+    is_dark = np.zeros(places.size, np.bool_)
+    for quorum in np.unique(quorums).tolist():
+        of_quorum = quorums == quorum
+        # Copies of an entry are on so many neighbours of the ensemble, which is a ring.
+        copies = gone[of_quorum]
+        neighbours = [np.roll(copies, -k, axis=1) for k in range(max(1, min(quorum, members.shape[1])))]
+        is_dark[of_quorum] = np.logical_and.reduce(neighbours).any(axis=1)
+    fragments, _ = np.nonzero(gone)
+    found = np.empty(fragments.size, _COPY)
+    found["bookie"], found["row"], found["is_dark"] = members[gone], places[fragments], is_dark[fragments]
+    return found
 
 
 def _on_missing(rows: Table, bookie: str, dark: int) -> Finding:
@@ -99,12 +137,6 @@ def _on_missing(rows: Table, bookie: str, dark: int) -> Finding:
         f"{rows.size:,} ledgers have entries on it, and it is not in /ledgers/available, where a killed bookie stays up to 30 s{worst}",
         f"start the bookie, or bookkeeper shell recover {bookie} (autorecovery does that, too)",
     )
-
-
-def _is_dark(bookies: Sequence[str], gone: frozenset[str], quorum: int) -> bool:
-    """Whether all copies of some entry are on bookies that are gone."""
-    size = len(bookies)
-    return any(all(bookies[(first + k) % size] in gone for k in range(quorum)) for first in range(size))
 
 
 def _with_entries(survey: Survey) -> Table:

@@ -44,7 +44,7 @@ def named_ledgers(survey: Survey) -> Int64:
         cursors["cursors_ledger"],
         cursors["compacted_ledger"],
         survey.schemas["ledger_id"],
-        survey.delayed,
+        survey.delayed["ledger_id"],
     )
     return reduce(np.union1d, columns)
 

@@ -3,6 +3,9 @@
 The rules are those of a broker's trim, compared with it in runs. A broker that loads a topic first forgets ledgers without entries, closes
 the last one, and begins another; then ledgers that all subscriptions have passed go from the oldest on, while one is past the retention by
 time or by size, up to the first that stays.
+
+Entries are those of the list, also where BookKeeper has others: a broker asks BookKeeper of the last ledger alone, and deletes there what
+its list calls empty.
 """
 
 from collections.abc import Iterator

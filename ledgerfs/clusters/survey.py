@@ -13,7 +13,7 @@ import numpy as np
 from ledgerfs.clusters.answers import LastEnd
 from ledgerfs.clusters.bundles import BundleOwners, namespace_of
 from ledgerfs.clusters.policies import NOTHING_SET, NamespacePolicies
-from ledgerfs.clusters.tables import Table
+from ledgerfs.clusters.tables import DELAYED, Table
 from ledgerfs.formats.array_types import Int64, Mask
 from ledgerfs.formats.topic_names import split_partition
 
@@ -68,8 +68,10 @@ class Survey:
         The nodes of ledgers, rows of `LEDGER` by id. They were read before the lists of topics: what no list has is newer, or an orphan.
     schemas
         Rows of `SCHEMA`.
-    words, ensembles, drivers
-        Names, {first entry: bookies} and offload drivers with properties that many rows share.
+    fragments, members, bookie_names
+        On which bookies entries are: rows of `FRAGMENT` by ledger, and of `MEMBER`.
+    words, drivers
+        Names and offload drivers with properties that many rows share.
     policies
         {namespace: its policies}.
     topic_policies
@@ -81,7 +83,7 @@ class Survey:
     began_ms
         When the first node was read, or before that; ms since 1970 UTC, 0 if unknown.
     delayed
-        Ids of the ledgers that subscriptions name as their buckets of delayed messages; shape (ledgers,).
+        Rows of `DELAYED`: ledgers that subscriptions name as their buckets of delayed messages.
     bookies
         Bookies that are available, also those that only read.
     clusters
@@ -100,8 +102,10 @@ class Survey:
     cursor_names: list[str]
     ledgers: Table
     schemas: Table
+    fragments: Table
+    members: Table
+    bookie_names: list[str]
     words: list[str]
-    ensembles: list[tuple[tuple[int, tuple[str, ...]], ...]]
     drivers: list[tuple[str | None, tuple[tuple[str, str], ...]]]
     policies: dict[str, NamespacePolicies]
     topic_policies: dict[str, NamespacePolicies]
@@ -110,7 +114,7 @@ class Survey:
     damaged: list[DamagedNode]
     troubles: list[str]
     began_ms: int = 0
-    delayed: Int64 = field(default_factory=lambda: np.empty(0, np.int64))
+    delayed: Table = field(default_factory=lambda: np.empty(0, DELAYED))
     bookies: frozenset[str] = frozenset()
     clusters: frozenset[str] = frozenset()
     damaged_ledgers: frozenset[int] = frozenset()

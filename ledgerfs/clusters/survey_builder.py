@@ -12,7 +12,19 @@ from ledgerfs.clusters.answers import Answer, CursorAnswer, LastEnd, TopicPolici
 from ledgerfs.clusters.bundles import BROKERS, NAMESPACES, BundleOwners, namespace_of
 from ledgerfs.clusters.policies import NamespacePolicies, json_object, parse_policies
 from ledgerfs.clusters.survey import DamagedNode, Survey, namespaces_of_events
-from ledgerfs.clusters.tables import CURSOR, LEDGER, LISTED, SCHEMA, TOPIC, GrowingTable, Interned, Table
+from ledgerfs.clusters.tables import (
+    CURSOR,
+    DELAYED,
+    FRAGMENT,
+    LEDGER,
+    LISTED,
+    MEMBER,
+    SCHEMA,
+    TOPIC,
+    GrowingTable,
+    Interned,
+    Table,
+)
 from ledgerfs.clusters.topic_policies import policies_in
 from ledgerfs.errors import CorruptMetadataError, CorruptObjectError, UnsupportedFormatError
 from ledgerfs.formats.array_types import Int64
@@ -67,6 +79,7 @@ class SurveyBuilder:
     """
 
     __slots__ = (
+        "_bookie_names",
         "_bookies",
         "_clusters",
         "_cursor_names",
@@ -77,11 +90,12 @@ class SurveyBuilder:
         "_delayed",
         "_drivers",
         "_ends",
-        "_ensembles",
+        "_fragments",
         "_last",
         "_ledgers",
         "_ledgers_path",
         "_listed",
+        "_members",
         "_namespaces_asked",
         "_namespaces_read",
         "_owners",
@@ -108,7 +122,9 @@ class SurveyBuilder:
         self._ends: dict[int, tuple[LastEnd, int, int]] = {}
         self._words: Interned[str] = Interned()
         self._cursor_names: Interned[str] = Interned()
-        self._ensembles: Interned[tuple[tuple[int, tuple[str, ...]], ...]] = Interned()
+        # Nearly every ledger has an ensemble of its own where bookies are many.
+        self._fragments, self._members = GrowingTable(FRAGMENT), GrowingTable(MEMBER)
+        self._bookie_names: Interned[str] = Interned()
         self._drivers: Interned[tuple[str | None, tuple[tuple[str, str], ...]]] = Interned()
         self._policies: dict[str, NamespacePolicies] = {}
         self._topic_policies: dict[str, NamespacePolicies] = {}
@@ -117,7 +133,7 @@ class SurveyBuilder:
         self._owners = BundleOwners()
         self._bookies: set[str] = set()
         self._clusters: set[str] = set()
-        self._delayed: list[int] = []
+        self._delayed = GrowingTable(DELAYED)
         self._damaged: list[DamagedNode] = []
         self._damaged_ledgers: set[int] = set()
         self._troubles: list[str] = []
@@ -223,7 +239,9 @@ class SurveyBuilder:
             ledgers=ledgers,
             schemas=self._schemas.table(),
             words=self._words.values,
-            ensembles=self._ensembles.values,
+            fragments=_sorted(self._fragments.table(), "ledger_id"),
+            members=self._members.table(),
+            bookie_names=self._bookie_names.values,
             drivers=self._drivers.values,
             policies=self._policies,
             topic_policies=self._topic_policies,
@@ -232,7 +250,7 @@ class SurveyBuilder:
             damaged=self._damaged,
             troubles=self._troubles,
             began_ms=began_ms,
-            delayed=np.array(self._delayed, np.int64),
+            delayed=self._delayed.table(),
             bookies=frozenset(self._bookies),
             clusters=frozenset(self._clusters),
             damaged_ledgers=frozenset(self._damaged_ledgers),
@@ -265,13 +283,15 @@ class SurveyBuilder:
                 *(ledger_id, one.state, one.length, one.last_entry, node.created_ms, node.changed_ms, node.version),
                 one.digest.kind,
                 *(one.ensemble_size, one.write_quorum, one.ack_quorum),
-                self._ensembles.row_of(tuple([(part.first_entry, part.bookies) for part in one.ensembles])),
                 words.row_of(one.application),
                 words.row_of(one.component),
                 words.row_of(next(filter(None, map(one.told, _OWNER_KEYS)), None)),
                 words.row_of(one.told("pulsar/cursor")),
             )
         )
+        for part in one.ensembles:
+            self._fragments.append((ledger_id, part.first_entry, len(self._members), len(part.bookies)))
+            self._members.extend([(self._bookie_names.row_of(bookie),) for bookie in part.bookies])
 
     def _take_bookie(self, node: Node) -> None:
         """Take the node of a bookie that is available: its name is that of ensembles."""
@@ -322,12 +342,13 @@ class SurveyBuilder:
             # The topic's own node is named as damaged, or was deleted meanwhile.
             return
         info = parse_cursor_info(node.data, key=node.path)
-        self._delayed += _delayed_ledgers(info, node.path)
+        number = self._cursor_names.row_of(name)
+        self._delayed.extend((row, number, one, node.changed_ms) for one in _delayed_ledgers(info, node.path))
         if not info.is_in_the_node:
             self._cursor_rows[node.path] = (len(self._cursors), info.cursors_ledger)
         self._cursors.append(
             (
-                *(row, self._cursor_names.row_of(name), *_position_columns(info)),
+                *(row, number, *_position_columns(info)),
                 *(info.last_active_ms or 0, node.changed_ms, info.cursors_ledger, dict(info.properties).get(_COMPACTED, -1)),
                 not info.is_in_the_node,
             )
@@ -338,7 +359,7 @@ class SurveyBuilder:
             return
         name = self._words.row_of(node.path.removeprefix(f"{SCHEMAS}/"))
         for one in parse_locator(node.data, key=node.path):
-            self._schemas.append((name, one.version, *one.position))
+            self._schemas.append((name, one.version, *one.position, node.changed_ms))
 
     def _take_policies(self, node: Node) -> None:
         namespace = node.path.removeprefix(f"{POLICIES}/")

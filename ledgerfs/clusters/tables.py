@@ -73,18 +73,26 @@ LEDGER = np.dtype(
         ("ensemble_size", "i4"),
         ("write_quorum", "i4"),
         ("ack_quorum", "i4"),
-        ("bookies", "i4"),
         ("application", "i4"),
         ("component", "i4"),
         ("owner", "i4"),
         ("cursor", "i4"),
     ]
 )
-"""A ledger's own node, with the times when it was made and last set; the last five columns are rows of `Survey.ensembles` and
-`Survey.words`, -1 for none."""
+"""A ledger's own node, with the times when it was made and last set; the last four columns are rows of `Survey.words`, -1 for none."""
 
-SCHEMA = np.dtype([("name", "i4"), ("version", "i8"), ("ledger_id", "i8"), ("entry_id", "i8")])
-"""A version of a schema that a locator names; ``name`` is a row of `Survey.words`."""
+FRAGMENT = np.dtype([("ledger_id", "i8"), ("first_entry", "i8"), ("first_member", "i8"), ("size", "i4")])
+"""The bookies of a ledger's entries from one on: ``size`` rows of `MEMBER` from one on, in the order of the ensemble."""
+
+MEMBER = np.dtype([("bookie", "i4")])
+"""A bookie of an ensemble, a row of `Survey.bookie_names`."""
+
+SCHEMA = np.dtype([("name", "i4"), ("version", "i8"), ("ledger_id", "i8"), ("entry_id", "i8"), ("changed_ms", "i8")])
+"""A version of a schema that a locator names, and when that was last set; ``name`` is a row of `Survey.words`."""
+
+DELAYED = np.dtype([("topic", "i4"), ("name", "i4"), ("ledger_id", "i8"), ("changed_ms", "i8")])
+"""A bucket of a subscription's delayed messages, and when the subscription's node was last set; ``name`` is a row of
+`Survey.cursor_names`."""
 
 _ROWS_AT_ONCE = 8192
 

@@ -1,6 +1,7 @@
 """Surveys of clusters of ours: what is in them, what is damaged, and what bookies have to tell."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -75,7 +76,10 @@ def test_a_survey_has_all_that_nodes_tell(cluster: LiveCluster) -> None:
     assert (row["ledger_id"], row["created_ms"], row["last_entry"], row["write_quorum"]) == (first, 5, 9, 2)
     assert found.words[row["owner"]] == NAME
     assert found.words[row["component"]] == "managed-ledger"
-    assert found.ensembles[row["bookies"]] == ((0, cluster.written[first].node.ensembles[0].bookies),)
+    (fragment,) = found.fragments[found.fragments["ledger_id"] == first]
+    members = found.members["bookie"][int(fragment["first_member"]) :][: int(fragment["size"])]
+    ensemble = tuple(found.bookie_names[bookie] for bookie in members)
+    assert (fragment["first_entry"], ensemble) == (0, cluster.written[first].node.ensembles[0].bookies)
     cursor = found.cursors_of(0)[0]
     assert found.cursor_names[cursor["name"]] == "a sub"
     assert (cursor["mark_ledger"], cursor["mark_entry"], cursor["holes"], cursor["hole_entries"]) == (first, 4, 1, 2)
@@ -307,3 +311,14 @@ def test_nodes_of_real_clusters_are_surveyed(golden: Path, name: str) -> None:
     assert compared > 3
     in_bookkeeper = {one for one in map(ledger_id_at, real.nodes) if one is not None}
     assert set(found.ledgers["ledger_id"].tolist()) == in_bookkeeper
+
+
+def test_a_closed_ledger_listed_without_entries_is_what_a_broker_deletes(cluster: LiveCluster) -> None:
+    """Whatever BookKeeper has of it: a broker that loads the topic believes its list, but of the last ledger."""
+    ids = [cluster.write_ledger(TOPIC, messages(5), state=CLOSED) for _ in range(3)]
+    for one in ids[1:]:
+        cluster.change_ledger(TOPIC, one, lambda info: replace(info, entries=0, size=0))
+    survey = surveyed(cluster)
+    (found,) = retention(survey, BrokerDefaults(Retention.of(-1, -1)), survey.read_ms)
+    assert (found.dropped_ids, found.ledger_ids) == ([ids[1]], [])
+    assert found.ledgers.entries.tolist() == [5, 0, 5]

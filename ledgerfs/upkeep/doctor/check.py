@@ -12,6 +12,7 @@ import numpy as np
 
 from ledgerfs.clusters.answers import BookieReads
 from ledgerfs.clusters.findings import Finding, in_order
+from ledgerfs.clusters.gone import gone_findings, named_before
 from ledgerfs.clusters.loss import listed_before, lost_findings, under_replicated
 from ledgerfs.clusters.orphans import flagged_findings, orphan_findings
 from ledgerfs.clusters.second_look import look_again
@@ -111,6 +112,11 @@ def check_dump(path: Path, tiers: Sequence[Tier], rules: Rules, progress: Progre
     unsure = found.lost.size - listed_before(survey, found.lost).size
     if unsure:
         said.append(f"{unsure:,} listed ledgers are not in BookKeeper, in lists that changed while the dump was made")
+    unsure = found.gone.size - named_before(survey, found.gone).size
+    if unsure:
+        said.append(
+            f"{unsure:,} ledgers of schemas and subscriptions are not in BookKeeper, and may be newer than what the dump has of it"
+        )
     if missing:
         said.append(f"{missing:,} ledgers that the dump lists as offloaded have no objects now: trimmed since, or lost")
     return Check(survey, 1, findings, said)
@@ -130,6 +136,7 @@ def _findings(
     yield from orphan_findings(survey, sure.unnamed.rows)
     yield from flagged_findings(survey, sure.flagged, not_whole, sound_ids(sure.tiers))
     yield from lost_findings(survey, listed_before(survey, sure.lost) if is_dump else sure.lost)
+    yield from gone_findings(survey, named_before(survey, sure.gone) if is_dump else sure.gone)
     yield from under_replicated(first, sure.missing_bookies)
     for tier, found in zip(tiers, sure.tiers, strict=True):
         yield from orphan_objects(replace(survey, clusters=first.clusters), tier, found, left_out)

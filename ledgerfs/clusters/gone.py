@@ -1,0 +1,174 @@
+"""Ledgers that schemas, compaction and subscriptions name, and that BookKeeper does not have: pure functions over a survey.
+
+Brokers name a ledger after they have made it, and delete it after they name another, but for two: schemas are deleted ledgers first, and so
+are buckets of delayed messages. So one look may show what is healthy, and whoever tells users of it looks twice. What it means differs:
+without a schema or a compacted topic something cannot be read any more; a subscription falls back to the position of its node, and a bucket
+of delayed messages is read again from the topic, when a broker loads it.
+"""
+
+from collections.abc import Iterator
+from enum import IntEnum
+
+import numpy as np
+
+from ledgerfs.clusters.findings import Finding, FindingKind
+from ledgerfs.clusters.ownership import COMPACTION, is_in
+from ledgerfs.clusters.survey import Survey
+from ledgerfs.clusters.tables import Table
+from ledgerfs.formats.array_types import Mask
+from ledgerfs.formats.topic_names import topic_of
+
+_UNTIL_NOW = 2**63 - 1
+
+
+class Namer(IntEnum):
+    """What names a ledger."""
+
+    SCHEMA = 0
+    """A locator of schemas."""
+    COMPACTED = 1
+    """The state of the cursor of compaction names it as the compacted topic."""
+    COMPACTION = 2
+    """The node of the cursor of compaction names it as what has its state."""
+    SUBSCRIPTION = 3
+    """The node of any other subscription names it so."""
+    DELAYED = 4
+    """A subscription names it as a bucket of its delayed messages."""
+
+
+GONE = np.dtype([("namer", "i1"), ("ledger_id", "i8"), ("row", "i8"), ("changed_ms", "i8")])
+"""A ledger that is gone; ``row`` is that of what names it, in `Survey.schemas`, `Survey.cursors` or `Survey.delayed`."""
+
+
+def gone_ledgers(survey: Survey) -> Table:
+    """Return rows of `GONE` that a look shows; what states name that could not be read is left out."""
+    cursors = survey.cursors
+    is_compaction = np.zeros(cursors.size, np.bool_)
+    if COMPACTION in survey.cursor_names:
+        is_compaction = cursors["name"] == survey.cursor_names.index(COMPACTION)
+    is_told = is_compaction & ~cursors["is_stale"] & (cursors["compacted_ledger"] >= 0)
+    is_in_a_ledger = cursors["cursors_ledger"] >= 0
+    compacted = _gone(survey, cursors, Namer.COMPACTED, "compacted_ledger", is_told)
+    # Such a state changes without its node.
+    compacted["changed_ms"][is_in_a_ledger[compacted["row"]]] = _UNTIL_NOW
+    return np.concatenate(
+        [
+            _gone(survey, survey.schemas, Namer.SCHEMA),
+            compacted,
+            _gone(survey, cursors, Namer.COMPACTION, "cursors_ledger", is_compaction & is_in_a_ledger),
+            _gone(survey, cursors, Namer.SUBSCRIPTION, "cursors_ledger", ~is_compaction & is_in_a_ledger),
+            _gone(survey, survey.delayed, Namer.DELAYED),
+        ]
+    )
+
+
+def named_before(survey: Survey, rows: Table) -> Table:
+    """Return those of some rows of `GONE` that were named so since before ledgers were read: others may be newer."""
+    found: Table = rows[rows["changed_ms"] < survey.began_ms]
+    return found
+
+
+def gone_findings(survey: Survey, rows: Table) -> Iterator[Finding]:
+    """Yield a finding for each schema, and for each subscription, whose ledgers are gone."""
+    schemas = rows[rows["namer"] == Namer.SCHEMA]
+    names = survey.schemas["name"][schemas["row"]]
+    for name in np.unique(names).tolist():
+        yield _of_schema(survey, survey.words[name], schemas[names == name])
+    for row in rows[(rows["namer"] != Namer.SCHEMA) & (rows["namer"] != Namer.DELAYED)]:
+        cursor = survey.cursors[int(row["row"])]
+        name = survey.cursor_names[int(cursor["name"])]
+        topic = topic_of(survey.topics[int(cursor["topic"])])
+        mark = int(cursor["mark_ledger"]), int(cursor["mark_entry"])
+        match Namer(int(row["namer"])):
+            case Namer.COMPACTED:
+                yield _of_compacted_topic(topic, int(row["ledger_id"]))
+            case Namer.COMPACTION:
+                yield _of_compaction(topic, int(row["ledger_id"]), mark)
+            case _:
+                yield _of_subscription(topic, name, int(row["ledger_id"]), mark)
+    delayed = rows[rows["namer"] == Namer.DELAYED]
+    of_cursors = survey.delayed[["topic", "name"]][delayed["row"]]
+    for owner in np.unique(of_cursors):
+        topic, name = survey.topics[int(owner["topic"])], survey.cursor_names[int(owner["name"])]
+        yield _of_delayed_messages(topic_of(topic), name, delayed[of_cursors == owner])
+
+
+def _gone(survey: Survey, table: Table, namer: Namer, column: str = "ledger_id", only: Mask | None = None) -> Table:
+    """Return rows of `GONE` for what a column names, of some rows only."""
+    ids = table[column]
+    is_gone = ~is_in(ids, survey.ledgers["ledger_id"])
+    if survey.damaged_ledgers:
+        is_gone &= ~is_in(ids, np.array(sorted(survey.damaged_ledgers), np.int64))
+    if only is not None:
+        is_gone &= only
+    places = np.flatnonzero(is_gone)
+    found = np.empty(places.size, GONE)
+    found["namer"], found["row"] = namer, places
+    found["ledger_id"], found["changed_ms"] = ids[places], table["changed_ms"][places]
+    return found
+
+
+def _of_schema(survey: Survey, name: str, rows: Table) -> Finding:
+    versions = ", ".join(str(one) for one in np.sort(survey.schemas["version"][rows["row"]]).tolist())
+    return Finding(
+        FindingKind.LOST_SCHEMA_LEDGER,
+        f"schema {name}",
+        tuple(np.unique(rows["ledger_id"]).tolist()),
+        -1,
+        0,
+        f"its locator names the places of versions {versions}, and BookKeeper has no such ledgers: values of them cannot be decoded",
+        "give readers the schema by ledgerfs schemas set, if you have it; producers need pulsar-admin schemas delete --force and another "
+        "upload, which begins at version 0 again",
+    )
+
+
+def _of_compacted_topic(topic: str, ledger_id: int) -> Finding:
+    return Finding(
+        FindingKind.LOST_COMPACTED_LEDGER,
+        topic,
+        (ledger_id,),
+        -1,
+        0,
+        "named by the cursor of compaction as the compacted topic, and BookKeeper has no such ledger: consumers with readCompacted fail, "
+        "and so does the next compaction, which reads it",
+        "restore the ledger from a backup or a copy; other consumers, and ledgerfs, read what the topic itself still has",
+    )
+
+
+def _of_compaction(topic: str, ledger_id: int, mark: tuple[int, int]) -> Finding:
+    return Finding(
+        FindingKind.LOST_COMPACTED_LEDGER,
+        topic,
+        (ledger_id,),
+        -1,
+        0,
+        f"has the state of the cursor of compaction, and BookKeeper has no such ledger: a broker that loads the topic falls back to "
+        f"{mark[0]}:{mark[1]}, and may not find the compacted topic",
+        "restore the ledger from a backup or a copy before a broker loads the topic; the next compaction has only what the topic has",
+    )
+
+
+def _of_subscription(topic: str, name: str, ledger_id: int, mark: tuple[int, int]) -> Finding:
+    return Finding(
+        FindingKind.LOST_CURSOR_LEDGER,
+        f"{topic} subscription {name}",
+        (ledger_id,),
+        -1,
+        0,
+        f"has the subscription's state, and BookKeeper has no such ledger: a broker that loads the topic falls back to {mark[0]}:{mark[1]} "
+        "or to the oldest ledger if that is gone, and sends again what was acknowledged since, and what was one by one",
+        "no message is lost; if you know where it was, pulsar-admin topics reset-cursor once the topic is loaded",
+    )
+
+
+def _of_delayed_messages(topic: str, name: str, rows: Table) -> Finding:
+    return Finding(
+        FindingKind.LOST_DELAYED_LEDGER,
+        f"{topic} subscription {name}",
+        tuple(np.unique(rows["ledger_id"]).tolist()),
+        -1,
+        0,
+        "named as buckets of delayed messages, and BookKeeper has no such ledgers: lost, or a broker died between deleting them and "
+        "forgetting them",
+        "no message is lost: a broker that loads the topic forgets them, and reads their messages again from the topic",
+    )

@@ -1,0 +1,148 @@
+"""Ledgers that schemas, compaction and subscriptions name, and that are gone: named by two looks, as what they are."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ledgerfs.clusters.dumping import dump_cluster
+from ledgerfs.clusters.findings import Finding, FindingKind
+from ledgerfs.dialects.newest_entries import NewestEntries
+from ledgerfs.formats.schemas.schema_info import SchemaInfo
+from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
+from ledgerfs.upkeep.doctor.check import Check, Rules, check_cluster, check_dump
+from tests.support.live_clusters import LiveCluster
+from tests.support.sick_clusters import topic_of_ledgers, write_of
+
+TOPIC = "persistent://public/default/orders"
+OTHER = "persistent://public/default/others"
+BUCKET = "#pulsar.internal.delayed.bucket"
+LOSS = {FindingKind.LOST_SCHEMA_LEDGER, FindingKind.LOST_COMPACTED_LEDGER}
+
+
+@pytest.fixture(name="cluster")
+def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
+    with LiveCluster(tmp_path) as made:
+        yield made
+        assert made.not_reads() == []
+
+
+class Named:
+    """Two topics with one of each thing that is named elsewhere than in a list; the second one's compaction is at rest."""
+
+    def __init__(self, cluster: LiveCluster) -> None:
+        first, _, third, _ = topic_of_ledgers(cluster, TOPIC)
+        own, _, _, _ = topic_of_ledgers(cluster, OTHER)
+        for text in (b"1", b"22", b"333"):
+            cluster.add_schema(TOPIC, SchemaInfo("STRING", text, {}))
+        self.schemas = cluster.schema_ledgers(TOPIC)
+        self.compacted, self.at_rest = (
+            write_of(cluster, "compacted-ledger", ("pulsar/compactedTopic", one)) for one in (TOPIC, OTHER)
+        )
+        self.old = write_of(cluster, "compacted-ledger", ("pulsar/compactedTopic", TOPIC))
+        self.compaction = cluster.add_cursor(
+            TOPIC, "__compaction", (first, 3), stale=(first, 1), properties={"CompactedTopicLedger": self.compacted}
+        )
+        cluster.add_cursor(OTHER, "__compaction", (own, 3), properties={"CompactedTopicLedger": self.at_rest})
+        self.subscription = cluster.add_cursor(TOPIC, "late", (third, 3), stale=(first, 2))
+        self.buckets = [
+            write_of(cluster, "delayed-index-bucket", ("pulsar/delayedIndexTopic", TOPIC)) for _ in range(2)
+        ]
+        names = {f"{BUCKET}_{number}_{number}": str(one) for number, one in enumerate(self.buckets)}
+        cluster.add_cursor(TOPIC, "delayed", (first, 1), cursor_properties=names)
+        self.all = {*self.schemas, self.compacted, self.at_rest, self.compaction, self.subscription, *self.buckets}
+
+
+def checked(cluster: LiveCluster, *, bookies: bool = True) -> Check:
+    opened = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
+    try:
+        reads = NewestEntries(opened.reading) if bookies else None
+        return check_cluster(opened, reads, [], Rules(3_600_000, 0), lambda *_: None)
+    finally:
+        opened.nodes.close()
+
+
+def told(check: Check) -> dict[tuple[FindingKind, str], tuple[int, ...]]:
+    return {(one.kind, one.subject): one.ledger_ids for one in check.findings}
+
+
+def only(check: Check, kind: FindingKind) -> Finding:
+    (found,) = (one for one in check.findings if one.kind is kind)
+    return found
+
+
+def test_what_is_there_is_not_named(cluster: LiveCluster) -> None:
+    named = Named(cluster)
+    cluster.delete_from_bookkeeper(named.old)
+    done = checked(cluster)
+    assert (done.findings, done.passes) == ([], 1)
+    assert named.all <= set(done.survey.ledgers["ledger_id"].tolist())
+
+
+def test_each_is_named_by_what_named_it(cluster: LiveCluster) -> None:
+    named = Named(cluster)
+    for one in (named.schemas[0], named.schemas[2], named.compacted, named.at_rest, named.subscription, *named.buckets):
+        cluster.delete_from_bookkeeper(one)
+    done = checked(cluster)
+    assert told(done) == {
+        (FindingKind.LOST_SCHEMA_LEDGER, "schema public/default/orders"): (named.schemas[0], named.schemas[2]),
+        (FindingKind.LOST_COMPACTED_LEDGER, TOPIC): (named.compacted,),
+        (FindingKind.LOST_COMPACTED_LEDGER, OTHER): (named.at_rest,),
+        (FindingKind.LOST_CURSOR_LEDGER, f"{TOPIC} subscription late"): (named.subscription,),
+        (FindingKind.LOST_DELAYED_LEDGER, f"{TOPIC} subscription delayed"): tuple(named.buckets),
+    }
+    assert {one.kind for one in done.findings if one.kind.is_loss} == LOSS
+    assert "versions 0, 2" in only(done, FindingKind.LOST_SCHEMA_LEDGER).evidence
+    # As the node has it, not as the ledger had.
+    first = int(done.survey.listed["ledger_id"][0])
+    assert f"falls back to {first}:2 " in only(done, FindingKind.LOST_CURSOR_LEDGER).evidence
+
+
+def test_without_the_state_of_compaction_what_it_names_is_not_judged(cluster: LiveCluster) -> None:
+    named = Named(cluster)
+    cluster.delete_from_bookkeeper(named.compacted)
+    assert checked(cluster, bookies=False).findings == []
+    cluster.delete_from_bookkeeper(named.compaction)
+    assert told(checked(cluster)) == {(FindingKind.LOST_COMPACTED_LEDGER, TOPIC): (named.compaction,)}
+
+
+def test_what_is_named_anew_meanwhile_is_not_named(cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A schema is deleted ledgers first; compaction names another ledger; a subscription is at rest again: all between two looks."""
+    named = Named(cluster)
+    first = min(named.all)
+    for one in (*named.schemas, named.compacted, named.subscription, named.buckets[0]):
+        cluster.delete_from_bookkeeper(one)
+
+    def end(_: float) -> None:
+        cluster.zookeeper.delete("/schemas/public/default/orders")
+        new = write_of(cluster, "compacted-ledger", ("pulsar/compactedTopic", TOPIC))
+        cluster.add_cursor(TOPIC, "__compaction", (first, 3), properties={"CompactedTopicLedger": new})
+        cluster.add_cursor(TOPIC, "late", (first, 3))
+        cluster.add_cursor(TOPIC, "delayed", (first, 1), cursor_properties={f"{BUCKET}_1_1": str(named.buckets[1])})
+
+    monkeypatch.setattr("ledgerfs.upkeep.doctor.check.time.sleep", end)
+    done = checked(cluster)
+    assert (done.findings, done.passes) == ([], 2)
+
+
+def test_a_dump_names_what_was_named_before_it_began(cluster: LiveCluster, tmp_path: Path) -> None:
+    named = Named(cluster)
+    for one in (named.schemas[1], named.compacted, named.at_rest, named.subscription):
+        cluster.delete_from_bookkeeper(one)
+    time.sleep(0.01)
+    path = tmp_path / "dump.json.zst"
+    opened = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
+    try:
+        dump_cluster(opened, NewestEntries(opened.reading), path, lambda *_: None)
+    finally:
+        opened.nodes.close()
+    done = check_dump(path, [], Rules(3_600_000, 0), lambda *_: None)
+    assert {ids for one in done.findings for ids in one.ledger_ids} == {
+        named.schemas[1],
+        named.at_rest,
+        named.subscription,
+    }
+    assert [
+        one for one in done.left_out if one.startswith("1 ledgers of schemas and subscriptions are not in BookKeeper")
+    ]
