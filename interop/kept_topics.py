@@ -1,5 +1,6 @@
 """Topics whose retention ends in all ways, with subscriptions everywhere: what a broker trims of them is compared with what we say."""
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +11,8 @@ from interop.live_cluster import LiveCluster
 
 _SIZE = 5000
 """Bytes of a message: five ledgers have more than two MiB."""
+_MOVES_S = 10
+"""Within which a subscription moves to what is expired."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,8 @@ class Kept:
         {subscription: numbers of the messages that it has acknowledged, all of them sent when the run begins}.
     offloaded
         How many of its ledgers are offloaded.
+    ttl
+        Whether the topic itself has the time to live that namespaces of ``ttl`` have.
     is_killed
         Whether the broker that had it loaded was killed; else it is unloaded.
 
@@ -38,6 +43,7 @@ class Kept:
     messages: int = 450
     later: int = 0
     offloaded: int = 0
+    ttl: bool = False
     is_killed: bool = False
 
     @property
@@ -46,13 +52,33 @@ class Kept:
         return f"public/kept-{self.policy}{'-killed' * self.is_killed}"
 
     @property
+    def expires(self) -> bool:
+        """Whether its messages have a time to live."""
+        return self.ttl or self.policy in TTLS
+
+    @property
     def topic(self) -> str:
         """The topic's name."""
         return f"persistent://{self.namespace}/{self.name}"
 
 
-POLICIES = {"nothing": (0, 0), "size": (-1, 1), "time": (1, -1), "both": (1, 1), "for-ever": (-1, -1), "default": None}
+POLICIES = {
+    "nothing": (0, 0),
+    "size": (-1, 1),
+    "time": (1, -1),
+    "both": (1, 1),
+    "for-ever": (-1, -1),
+    "default": None,
+    "ttl": (0, 0),
+    "ttl-of-topics": (0, 0),
+}
 """Minutes and MB; None for what the broker is configured to keep, which is all."""
+
+TTL_S = 45
+"""A time to live: between what is sent when the run begins and what is sent right before topics are compared."""
+
+TTLS = {"ttl": TTL_S}
+"""By policies of namespaces; others have none."""
 
 OLD_S = 61
 """After which what was sent first is past a retention by time."""
@@ -87,6 +113,14 @@ TOPICS = (
     Kept("both", "ledger-end", {"s": range(100)}, messages=250, later=180),
     Kept("for-ever", "free"),
     Kept("default", "free"),
+    Kept("ttl", "unread", {"s": ()}, messages=250, later=180),
+    Kept("ttl", "inside", {"s": range(130)}, messages=250, later=180),
+    Kept("ttl", "two", {"s": (), "t": range(250)}, messages=250, later=180),
+    Kept("ttl", "holes", {"s": (*range(20), *range(240, 250))}, messages=250, later=180),
+    Kept("ttl", "old", {"s": ()}),
+    Kept("ttl", "young", {"s": ()}, messages=0, later=330),
+    Kept("ttl-of-topics", "unread", {"s": ()}, messages=250, later=180, ttl=True),
+    Kept("ttl-of-topics", "without", {"s": ()}, messages=250, later=180),
 )
 
 
@@ -112,9 +146,22 @@ def finish_topics(live: LiveCluster, client: pulsar.Client) -> None:
         if one.later:
             fill(client, one.topic, one.later, _SIZE)
         live.cluster.admin.unload(one.topic)
+        if one.ttl:
+            # Brokers expire at once what they have loaded.
+            live.cluster.admin.set_ttl_of_topic(one.topic, TTL_S)
 
     for_each(unloaded, finish)
     _set_policies(live, unloaded)
+
+
+def expire(live: LiveCluster, one: Kept, positions: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+    """Have the broker load a topic and expire its messages; return where its subscriptions are, at the latest when they are there."""
+    if one.expires:
+        live.cluster.admin.expire(one.topic, TTL_S)
+    end = time.monotonic() + _MOVES_S
+    while (found := live.cluster.admin.positions(one.topic)) != positions and time.monotonic() < end:
+        time.sleep(0.1)
+    return found
 
 
 def trim(live: LiveCluster, one: Kept) -> None:
@@ -135,3 +182,5 @@ def _set_policies(live: LiveCluster, topics: Sequence[Kept]) -> None:
         told = POLICIES[policy]
         if told is not None:
             live.cluster.admin.set_retention(namespace, *told)
+        if policy in TTLS:
+            live.cluster.admin.set_ttl(namespace, TTLS[policy])

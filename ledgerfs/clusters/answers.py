@@ -1,4 +1,7 @@
-"""What bookies are asked for a survey, and their answers: ends of open ledgers, states of cursors in use, and policies of single topics."""
+"""What bookies are asked for a survey, and their answers: ends of open ledgers, states of cursors in use, policies of topics, expiry.
+
+Expiry is up to where the time to live of a topic acknowledges.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -64,7 +67,30 @@ class TopicPoliciesAnswer:
     trouble: str | None = None
 
 
-Answer = LedgerEndAnswer | CursorAnswer | TopicPoliciesAnswer
+@dataclass(frozen=True, slots=True)
+class ExpiryAnswer:
+    """Up to where the time to live of a topic acknowledges.
+
+    Attributes
+    ----------
+    managed_ledger
+        The topic.
+    ttl_ms
+        Its time to live, ms, when the times of entries were asked for.
+    position
+        Ledger and entry up to which all is older; None if nothing is, or for ``trouble``.
+    trouble
+        Why it is not known; None if it is.
+
+    """
+
+    managed_ledger: str
+    ttl_ms: int
+    position: tuple[int, int] | None
+    trouble: str | None = None
+
+
+Answer = LedgerEndAnswer | CursorAnswer | TopicPoliciesAnswer | ExpiryAnswer
 
 
 class EventLedgers(NamedTuple):
@@ -89,4 +115,8 @@ class BookieReads(Protocol):
 
     def last_events(self, events: EventLedgers) -> Mapping[str, Mapping[str, Any]] | LedgerfsError:
         """Return the last event of each key, decoded; without those keys that were deleted."""
+        ...
+
+    def entry_times(self, asked: Sequence[tuple[LedgerNode, int]]) -> Sequence[int | LedgerfsError | None]:
+        """Return when brokers took each entry, or else when it was published, ms since 1970 UTC; None for what is no message."""
         ...

@@ -7,6 +7,7 @@ import numpy as np
 
 from ledgerfs.clusters.answers import LastEnd
 from ledgerfs.clusters.bundles import Owner, namespace_of
+from ledgerfs.clusters.expiry import ExpiryState, moved_cursors
 from ledgerfs.clusters.policies import BrokerDefaults
 from ledgerfs.clusters.retention import keeps_its_last, retention_of, slowest_of, trim_of
 from ledgerfs.clusters.survey import Survey, TopicLedgers, is_system_topic
@@ -46,6 +47,10 @@ class CursorState:
         As in `ledgerfs.clusters.retention.TopicRetention`: what is held may be another amount.
     last_end
         What is known of the topic's last ledger.
+    ttl_ms, expiry
+        The topic's time to live, 0 for none, and whether its effect is known. Where it is, what is held is what is held behind that.
+    expires_to
+        The position that the time to live moves it to once a broker has the topic loaded; None if it moves nothing, or is not known.
 
     """
 
@@ -65,6 +70,9 @@ class CursorState:
     may_have_own_policies: bool
     owner: Owner
     last_end: LastEnd
+    ttl_ms: int = 0
+    expiry: ExpiryState = ExpiryState.NONE
+    expires_to: tuple[int, int] | None = None
 
     @property
     def held_ledgers(self) -> int:
@@ -83,9 +91,11 @@ def cursors(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator[C
     for topic in np.unique(survey.cursors["topic"]).tolist():
         name, ledgers, rows = survey.topics[topic], survey.ledgers_of(topic), survey.cursors_of(topic)
         namespace, owner = namespace_of(name), survey.owners.of(name)
-        held = _Held(ledgers, rows, _going_of(survey, topic, ledgers, defaults, now_ms))
+        moved, expiry, ttl_ms, _ = moved_cursors(survey, topic, ledgers, defaults.ttl_ms)
+        held = _Held(ledgers, moved, _going_of(survey, topic, ledgers, defaults, now_ms))
         for at, row in enumerate(rows):
             mark = int(row["mark_ledger"]), int(row["mark_entry"])
+            after = int(moved["mark_ledger"][at]), int(moved["mark_entry"][at])
             backlog, size = backlog_of(ledgers, mark)
             held_rows = held.by(at)
             yield CursorState(
@@ -105,6 +115,9 @@ def cursors(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator[C
                 namespace in not_read and not is_system_topic(name),
                 owner,
                 ledgers.last_end,
+                ttl_ms,
+                expiry,
+                None if after == mark else after,
             )
 
 

@@ -1,8 +1,9 @@
 """The file of a dump: JSON, compressed with zstd, one line a node, so that neither writing nor reading it needs much memory.
 
 The document is one object: ``{"ledgerfs": {…}, "/ledgers/00/0000/L0007": {"data": "<base64>", "created_ms": …}, …, "end": {…}}``. Besides
-nodes it has what bookies told, under ``ledger end <id>``, ``cursor state <path>`` and ``topic policies <namespace>``, and ``part <name>``
-behind each part of the walk. A file that is not finished ends after a whole frame of zstd, or in one that a second run leaves out.
+nodes it has what bookies told, under ``ledger end <id>``, ``cursor state <path>``, ``topic policies <namespace>`` and
+``expired <topic>``, and ``part <name>`` behind each part of the walk. A file that is not finished ends after a whole frame of zstd, or in
+one that a second run leaves out.
 """
 
 import io
@@ -15,13 +16,13 @@ from typing import Any, BinaryIO
 
 import zstandard
 
-from ledgerfs.clusters.answers import Answer, CursorAnswer, LastEnd, LedgerEndAnswer, TopicPoliciesAnswer
+from ledgerfs.clusters.answers import Answer, CursorAnswer, ExpiryAnswer, LastEnd, LedgerEndAnswer, TopicPoliciesAnswer
 from ledgerfs.errors import CorruptObjectError, NotFoundError
 from ledgerfs.storage.zookeeper.node import Node
 
 _FORMAT, _VERSION = "cluster-dump", 1
 _HEADER, _PART, _END, _LEDGER_END, _CURSOR_STATE = "ledgerfs", "part ", "end", "ledger end ", "cursor state "
-_TOPIC_POLICIES = "topic policies "
+_TOPIC_POLICIES, _EXPIRY = "topic policies ", "expired "
 _CLOSE = b"}"
 _FRAME_BYTES = 1 << 20
 _LONGEST_LINE = 64 << 20
@@ -189,12 +190,14 @@ def _told(record: Record) -> tuple[str, dict[str, Any]]:  # noqa: PLR0911  (one 
             return f"{_CURSOR_STATE}{path}", {"data": data, "trouble": trouble}
         case TopicPoliciesAnswer(namespace, policies, trouble):
             return f"{_TOPIC_POLICIES}{namespace}", {"policies": policies, "trouble": trouble}
+        case ExpiryAnswer(managed_ledger, ttl_ms, position, trouble):
+            return f"{_EXPIRY}{managed_ledger}", {"ttl_ms": ttl_ms, "position": position, "trouble": trouble}
         case Node(path, data, created_ms, changed_ms, version, children):
             times = {"created_ms": created_ms, "changed_ms": changed_ms, "version": version, "children": children}
             return path, {"data": b64encode(data).decode(), **times}
 
 
-def _record(line: bytes, *, is_first: bool) -> Record:  # noqa: PLR0911  (one a kind)
+def _record(line: bytes, *, is_first: bool) -> Record:  # noqa: C901, PLR0911  (one a kind)
     """Return the record of a line; raises `ValueError`, `KeyError` and `TypeError` for what is none."""
     start = b"{" if is_first else b","
     if not line.startswith(start) or not line.endswith(b"\n"):
@@ -221,11 +224,21 @@ def _record(line: bytes, *, is_first: bool) -> Record:  # noqa: PLR0911  (one a 
     if key.startswith(_TOPIC_POLICIES):
         policies = {str(name): dict(one) for name, one in dict(value["policies"]).items()}
         return TopicPoliciesAnswer(key.removeprefix(_TOPIC_POLICIES), policies, value["trouble"])
+    if key.startswith(_EXPIRY):
+        return _expiry(key.removeprefix(_EXPIRY), value)
     if key.startswith(_PART):
         return PartDone(key.removeprefix(_PART), int(value["ended_ms"]))
     if key == _END:
         return DumpEnd(int(value["nodes"]), int(value["ended_ms"]))
     raise ValueError(f"it is of an unknown kind: {key[:100]!r}")
+
+
+def _expiry(managed_ledger: str, value: dict[str, Any]) -> ExpiryAnswer:
+    position = value["position"]
+    if position is not None:
+        ledger_id, entry = position
+        position = _number(ledger_id, 63), _number(entry, 63)
+    return ExpiryAnswer(managed_ledger, _number(value["ttl_ms"], 63), position, value["trouble"])
 
 
 def _number(value: object, bits: int) -> int:

@@ -41,8 +41,12 @@ def partial_path(path: Path) -> Path:
     return path.with_name(path.name + SUFFIX)
 
 
-def dump_cluster(cluster: LivingCluster, bookies: BookieReads | None, path: Path, progress: Progress) -> Dumped:
+def dump_cluster(
+    cluster: LivingCluster, bookies: BookieReads | None, path: Path, progress: Progress, broker_ttl_ms: int = 0
+) -> Dumped:
     """Write a dump to a file that only its owner can read, since nodes have passwords; nothing is written to the cluster.
+
+    What the time to live expires is asked for with ``broker_ttl_ms`` as the brokers' own, 0 for none.
 
     Whatever ends this leaves what was read beside ``path``, and the next call goes on from there.
 
@@ -57,7 +61,7 @@ def dump_cluster(cluster: LivingCluster, bookies: BookieReads | None, path: Path
         began_before = dump.begin(str(partial))
         nodes_before = dump.nodes
         try:
-            dump.go_on()
+            dump.go_on(broker_ttl_ms)
         finally:
             dump.writer.flush()
         os.fsync(file.fileno())
@@ -116,7 +120,7 @@ class _Dump:
             self.writer.flush()
         return began
 
-    def go_on(self) -> None:
+    def go_on(self, broker_ttl_ms: int) -> None:
         """Read and write what is lacking."""
         walk = Walk(self._cluster.nodes, self._cluster.reading.ledgers_path, self)
         for part in PARTS:
@@ -137,6 +141,10 @@ class _Dump:
             self._take(answer)
             if done % EVERY == 0 or done == total:
                 self._progress("asking bookies", done, total)
+        for done, expiry in enumerate(questions.expiries(broker_ttl_ms, _now()), 1):
+            self._take(expiry)
+            if done % EVERY == 0:
+                self._progress("asking for times of entries", done, None)
         self.writer.write(DumpEnd(self.nodes, _now()))
 
     def _take(self, record: Node | Answer) -> None:

@@ -61,6 +61,7 @@ class BrokerDefaults:
 
     retention: Retention = Retention()
     offload: OffloadThresholds = OffloadThresholds()
+    ttl_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class NamespacePolicies:
     offload_size, offload_time_ms, deletion_lag_ms
         Each stands for itself.
     ttl_ms
-        After which messages count as acknowledged.
+        After which messages count as acknowledged; 0 for never.
     is_deleted
         Whether the namespace is being deleted.
 
@@ -125,7 +126,8 @@ def policies_of(told: Mapping[str, Any], *, key: str) -> NamespacePolicies:
         offload_size=_number(offload, "managedLedgerOffloadThresholdInBytes", key),
         offload_time_ms=None if seconds is None else seconds * 1000 if seconds >= 0 else NO_LIMIT,
         deletion_lag_ms=_number(offload, "managedLedgerOffloadDeletionLagInMillis", key),
-        ttl_ms=None if ttl is None else ttl * 1000,
+        # Brokers take what is below 0 for not set.
+        ttl_ms=None if ttl is None or ttl < 0 else ttl * 1000,
         is_deleted=told.get("deleted") is True,
     )
 

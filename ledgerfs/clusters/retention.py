@@ -16,6 +16,7 @@ import numpy as np
 
 from ledgerfs.clusters.answers import LastEnd
 from ledgerfs.clusters.bundles import Owner, namespace_of
+from ledgerfs.clusters.expiry import ExpiryState, moved_cursors
 from ledgerfs.clusters.policies import NOTHING_SET, BrokerDefaults, NamespacePolicies, Retention
 from ledgerfs.clusters.survey import Survey, TopicLedgers, is_system_topic
 from ledgerfs.clusters.tables import Table
@@ -86,9 +87,11 @@ class TopicRetention:
     slowest
         Names of the cursors that hold the most back, if any do.
     slowest_position
-        Where they are; None without cursors.
+        Where they are, behind what the time to live acknowledges; None without cursors.
     stale
         How many cursors may be further than is known.
+    ttl_ms, expiry
+        The time to live, 0 for none, and whether its effect on the cursors is known. Where it is not, more may go.
 
     """
 
@@ -104,6 +107,8 @@ class TopicRetention:
     slowest: tuple[str, ...]
     slowest_position: tuple[int, int] | None
     stale: int
+    ttl_ms: int = 0
+    expiry: ExpiryState = ExpiryState.NONE
 
     @property
     def ledger_ids(self) -> list[int]:
@@ -138,7 +143,7 @@ def retention(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator
         ledgers = survey.ledgers_of(row)
         if not ledgers.ids.size:
             continue
-        cursors = survey.cursors_of(row)
+        cursors, expiry, ttl_ms, _ = moved_cursors(survey, row, ledgers, defaults.ttl_ms)
         namespace = namespace_of(name)
         rule, policy = retention_of(name, survey.policies.get(namespace), defaults, survey.own_policies(name))
         owner = survey.owners.of(name)
@@ -159,6 +164,8 @@ def retention(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator
             names_at(survey, cursors, position),
             position,
             int(cursors["is_stale"].sum()),
+            ttl_ms,
+            expiry,
         )
 
 

@@ -4,11 +4,12 @@ Whatever is created meanwhile is then known to its owner at least, and no ledger
 """
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ledgerfs.clusters.answers import Answer, CursorAnswer, LastEnd, TopicPoliciesAnswer
+from ledgerfs.clusters.answers import Answer, CursorAnswer, ExpiryAnswer, LastEnd, TopicPoliciesAnswer
 from ledgerfs.clusters.bundles import BROKERS, NAMESPACES, BundleOwners, namespace_of
 from ledgerfs.clusters.policies import NamespacePolicies, json_object, parse_policies
 from ledgerfs.clusters.survey import DamagedNode, Survey, namespaces_of_events
@@ -49,6 +50,8 @@ _DIGITS = 19
 """Ids with fewer digits fit into a column."""
 _MOST_HOLES, _MOST_ENTRIES = 2**31 - 1, 2**62
 """What the columns can count."""
+_MOST_RANGES = 100_000
+"""Of a subscription that are kept: brokers keep 10,000. Without the others it is said to be less far than it may be."""
 
 
 _COMPACTION = "__compaction"
@@ -90,7 +93,9 @@ class SurveyBuilder:
         "_delayed",
         "_drivers",
         "_ends",
+        "_expiries",
         "_fragments",
+        "_holes",
         "_last",
         "_ledgers",
         "_ledgers_path",
@@ -134,6 +139,8 @@ class SurveyBuilder:
         self._bookies: set[str] = set()
         self._clusters: set[str] = set()
         self._delayed = GrowingTable(DELAYED)
+        self._expiries: dict[str, ExpiryAnswer] = {}
+        self._holes: list[Int64] = []
         self._damaged: list[DamagedNode] = []
         self._damaged_ledgers: set[int] = set()
         self._troubles: list[str] = []
@@ -210,6 +217,9 @@ class SurveyBuilder:
         if isinstance(answer, TopicPoliciesAnswer):
             self._take_topic_policies(answer)
             return
+        if isinstance(answer, ExpiryAnswer):
+            self._expiries[answer.managed_ledger] = answer
+            return
         if not isinstance(answer, CursorAnswer):
             self._ends[answer.ledger_id] = (answer.end, answer.entries, answer.size)
             return
@@ -223,7 +233,7 @@ class SurveyBuilder:
                 self._positions[self._cursor_rows[answer.path][0]] = state
 
     def survey(self, source: str, read_ms: int, began_ms: int = 0) -> Survey:
-        """Return the survey of all that was taken; the builder is not used any more."""
+        """Return the survey of all that was taken so far; whoever asks more takes another one behind the answers."""
         ledgers = _sorted(self._ledgers.table(), "ledger_id")
         topics, cursors = self._topics_with_ends(ledgers), self._cursors_with_states()
         places = np.searchsorted(np.ascontiguousarray(cursors["topic"]), np.arange(topics.size + 1))
@@ -254,6 +264,8 @@ class SurveyBuilder:
             bookies=frozenset(self._bookies),
             clusters=frozenset(self._clusters),
             damaged_ledgers=frozenset(self._damaged_ledgers),
+            expiries=self._expiries,
+            holes=self._holes,
         )
 
     def _take_of(self, path: str) -> Callable[[Node], None]:
@@ -348,11 +360,22 @@ class SurveyBuilder:
             self._cursor_rows[node.path] = (len(self._cursors), info.cursors_ledger)
         self._cursors.append(
             (
-                *(row, number, *_position_columns(info)),
+                *(row, number, *_position_columns(info), self._row_of_holes(info)),
                 *(info.last_active_ms or 0, node.changed_ms, info.cursors_ledger, dict(info.properties).get(_COMPACTED, -1)),
                 not info.is_in_the_node,
             )
         )  # fmt: skip
+
+    def _row_of_holes(self, info: CursorInfo) -> int:
+        """Keep what a cursor has acknowledged one by one; return the row of that, -1 for none."""
+        found = [
+            (upper.ledger_id, lower.entry_id + 1 if lower.ledger_id == upper.ledger_id else 0, upper.entry_id)
+            for lower, upper in islice(info.acknowledged_ranges(), _MOST_RANGES)
+        ]
+        if not found:
+            return -1
+        self._holes.append(np.array(sorted(found), np.int64))
+        return len(self._holes) - 1
 
     def _take_schema(self, node: Node) -> None:
         if not node.data:
@@ -421,6 +444,7 @@ class SurveyBuilder:
             compacted = dict(state.properties).get(_COMPACTED, cursors["compacted_ledger"][row])
             cursors[["mark_ledger", "mark_entry", "holes", "hole_entries"]][row] = _position_columns(state)
             cursors["compacted_ledger"][row] = compacted
+            cursors["hole_ranges"][row] = self._row_of_holes(state)
             cursors["is_stale"][row] = False
         return _sorted(cursors, "topic")
 

@@ -21,9 +21,15 @@ EVERY = 256
 
 
 def survey_cluster(
-    cluster: LivingCluster, bookies: BookieReads | None, progress: Progress, parts: Sequence[str] = PARTS
+    cluster: LivingCluster,
+    bookies: BookieReads | None,
+    progress: Progress,
+    parts: Sequence[str] = PARTS,
+    broker_ttl_ms: int = 0,
 ) -> Survey:
     """Read a cluster, or only some of its `PARTS`; nothing is written to it.
+
+    ``broker_ttl_ms`` is the brokers' own time to live, 0 for none.
 
     Raises `BucketNotFoundError` if the servers have no ledgers, `AccessDeniedError` for nodes that may not be read, and
     `StoreUnreachableError`.
@@ -44,6 +50,10 @@ def survey_cluster(
         builder.answer(answer)
         if done % EVERY == 0 or done == total:
             progress("asking bookies", done, total)
+    for done, answer in enumerate(questions.expiries(broker_ttl_ms, time.time_ns() // 1_000_000), 1):
+        builder.answer(answer)
+        if done % EVERY == 0:
+            progress("asking for times of entries", done, None)
     return builder.survey(cluster.url, time.time_ns() // 1_000_000, began_ms)
 
 

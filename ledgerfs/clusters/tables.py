@@ -51,6 +51,7 @@ CURSOR = np.dtype(
         ("mark_entry", "i8"),
         ("holes", "i4"),
         ("hole_entries", "i8"),
+        ("hole_ranges", "i4"),
         ("last_active_ms", "i8"),
         ("changed_ms", "i8"),
         ("cursors_ledger", "i8"),
@@ -58,7 +59,8 @@ CURSOR = np.dtype(
         ("is_stale", "?"),
     ]
 )
-"""A subscription; ``name`` is a row of `Survey.cursor_names`, ids are -1 if there is none. ``is_stale``: it may be further than is told."""
+"""A subscription; ``name`` is a row of `Survey.cursor_names`, ``hole_ranges`` of `Survey.holes`; ids and
+rows are -1 if there is none. ``is_stale``: it may be further than is told."""
 
 LEDGER = np.dtype(
     [

@@ -1,4 +1,4 @@
-"""What bookies alone know of a living cluster's ledgers: where open ones end, the newest entry of each, and policies of single topics.
+"""What bookies alone know of a living cluster's ledgers: where open ones end, the newest entry of each, entries' times, topics' policies.
 
 Here so that rooms that know no dialect can ask.
 """
@@ -10,6 +10,7 @@ from typing import Any
 from ledgerfs.clusters.answers import EventLedgers
 from ledgerfs.dialects.live_cluster.bookies.pool import BookiePool, leases_of, shared_pool
 from ledgerfs.dialects.live_cluster.bookies.reading import Lack, LedgerReading
+from ledgerfs.dialects.live_cluster.entry_times import times_of
 from ledgerfs.dialects.live_cluster.open_ledgers import ends_of
 from ledgerfs.dialects.live_cluster.refusals import refusal_error
 from ledgerfs.dialects.policy_events import LastEvents, without_ids
@@ -48,6 +49,10 @@ class NewestEntries:
         ends = dict(zip([node.ledger_id for node in still_open], self.ends(still_open), strict=True))
         with ThreadPoolExecutor(_AT_ONCE) as workers:
             yield from workers.map(lambda node: self._last_entry(node, ends.get(node.ledger_id)), nodes)
+
+    def entry_times(self, asked: Sequence[tuple[LedgerNode, int]]) -> list[int | LedgerfsError | None]:
+        """Return when brokers took each entry, or else when it was published, ms since 1970 UTC; None for what is no message."""
+        return times_of(self._pool, asked, self._traffic)
 
     def last_events(self, events: EventLedgers) -> Mapping[str, Mapping[str, Any]] | LedgerfsError:
         """Return the last event of each key, decoded; without those keys that were deleted."""

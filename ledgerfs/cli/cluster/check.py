@@ -85,7 +85,7 @@ def check(
     # These import numpy, which --help does not need.
     from ledgerfs.upkeep.doctor.check import Rules
 
-    rules = Rules(round(grace * 1000), pass_seconds)
+    rules = Rules(round(grace * 1000), pass_seconds, policies["broker_ttl_seconds"] * 1000)
     done = _with_stuck(_checked(context, source, rules, (zk_rate, no_bookies), (buckets, bucket_options)), policies)
     if prometheus is not None:
         from ledgerfs.cli.cluster.gauges import write_gauges
@@ -133,11 +133,14 @@ def _with_stuck(done: "Check", policies: dict[str, Any]) -> "Check":
     defaults = broker_defaults(
         minutes=policies["broker_retention_minutes"],
         megabytes=policies["broker_retention_megabytes"],
+        ttl_seconds=policies["broker_ttl_seconds"],
         offload_bytes=policies["broker_offload_bytes"],
         offload_seconds=policies["broker_offload_seconds"],
     )
     found = in_order([*done.findings, *stuck(survey, defaults, survey.read_ms, limits)])
-    return replace(done, findings=found, left_out=[*done.left_out, *not_known(survey, survey.read_ms, limits)])
+    return replace(
+        done, findings=found, left_out=[*done.left_out, *not_known(survey, survey.read_ms, limits, defaults)]
+    )
 
 
 def _show_table(findings: "Sequence[Finding]") -> None:

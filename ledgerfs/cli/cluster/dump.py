@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from ledgerfs.cli.cluster.source import access_options, bookies_of, opened_cluster
+from ledgerfs.cli.cluster.source import access_options, bookies_of, opened_cluster, ttl_option
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import json_option
 from ledgerfs.cli.output import human_size, minute, print_json, progress, say
@@ -16,14 +16,26 @@ from ledgerfs.ledgers.time_arguments import iso_time
 @click.argument("url", metavar="URL")
 @click.argument("file", metavar="FILE", type=LocalPath())
 @access_options
+@ttl_option
 @json_option
 @click.pass_context
-def dump(context: click.Context, /, *, url: str, file: Path, zk_rate: float, no_bookies: bool, as_json: bool) -> None:
+def dump(
+    context: click.Context,
+    /,
+    *,
+    url: str,
+    file: Path,
+    zk_rate: float,
+    no_bookies: bool,
+    broker_ttl_seconds: int,
+    as_json: bool,
+) -> None:
     """Write what ZooKeeper has of ledgers, topics, subscriptions and policies to FILE.
 
     URL is pulsar+zk://host:port,host:port[/chroot]. FILE is JSON, compressed with zstd (dump.json.zst): of each node its data in base64,
     its times and version; with places of schemas, bundles, brokers and bookies. Bookies are asked where open ledgers end and subscriptions
-    in use are. The other commands about clusters take it in place of a URL. It has passwords of ledgers and perhaps credentials of buckets,
+    in use are, and what the time to live of topics expires, by --broker-ttl-seconds where no policy tells it. The
+    other commands about clusters take it in place of a URL. It has passwords of ledgers and perhaps credentials of buckets,
     so only its owner can read it. While it is written it is FILE.partial; the same command goes on from there after Ctrl-C or an error.
 
     \b
@@ -37,7 +49,8 @@ def dump(context: click.Context, /, *, url: str, file: Path, zk_rate: float, no_
     cluster = opened_cluster(context, url, zk_rate)
     try:
         with progress() as update:
-            done = dump_cluster(cluster, bookies_of(cluster, no_bookies=no_bookies), file, update)
+            bookies = bookies_of(cluster, no_bookies=no_bookies)
+            done = dump_cluster(cluster, bookies, file, update, broker_ttl_seconds * 1000)
     except BaseException:
         if partial_path(file).exists():
             say(f"{partial_path(file)}: what was read so far; the same command goes on from there")

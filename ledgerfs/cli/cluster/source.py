@@ -98,7 +98,8 @@ def about_topics(*own: Callable[[Command], Command]) -> Callable[[Callable[..., 
             as_json: bool,
             **options: object,
         ) -> None:
-            survey = surveyed(context, source, zk_rate, no_bookies=no_bookies)
+            ttl_ms = int(str(options.get("broker_ttl_seconds", 0))) * 1000
+            survey = surveyed(context, source, zk_rate, no_bookies=no_bookies, broker_ttl_ms=ttl_ms)
             run(context, Asked(source, survey, wanted_topics(survey, topics), show_all, as_json), **options)
 
         command = cast("Command", show)
@@ -109,9 +110,19 @@ def about_topics(*own: Callable[[Command], Command]) -> Callable[[Callable[..., 
     return add
 
 
+def ttl_option(command: Command) -> Command:
+    """Add --broker-ttl-seconds."""
+    option = click.option(
+        "--broker-ttl-seconds", type=click.IntRange(min=0), default=0, show_default=True, metavar="NUMBER",
+        help="The brokers' ttlDurationDefaultInSeconds, for namespaces without a time to live; 0 for none.",
+    )  # fmt: skip
+    return option(command)
+
+
 def retention_options(command: Command) -> Command:
-    """Add the broker's defaults of retention."""
+    """Add the broker's defaults of retention, and of the time to live, which decides with it."""
     for add in (
+        ttl_option,
         click.option(
             "--broker-retention-megabytes", type=int, default=0, show_default=True, metavar="NUMBER",
             help="The brokers' defaultRetentionSizeInMB, for namespaces without a policy; -1 for no limit.",
@@ -168,7 +179,7 @@ def bookies_of(cluster: "LivingCluster", *, no_bookies: bool) -> "BookieReads | 
     return NewestEntries(cluster.reading)
 
 
-def surveyed(context: click.Context, source: str, zk_rate: float, *, no_bookies: bool) -> "Survey":
+def surveyed(context: click.Context, source: str, zk_rate: float, *, no_bookies: bool, broker_ttl_ms: int) -> "Survey":
     """Return the survey of a cluster or of a dump."""
     # These import numpy and kazoo, which --help does not need.
     from ledgerfs.clusters.surveying import survey_cluster, survey_dump
@@ -178,13 +189,19 @@ def surveyed(context: click.Context, source: str, zk_rate: float, *, no_bookies:
             return survey_dump(Path(source), update)
         cluster = opened_cluster(context, source, zk_rate)
         try:
-            return survey_cluster(cluster, bookies_of(cluster, no_bookies=no_bookies), update)
+            bookies = bookies_of(cluster, no_bookies=no_bookies)
+            return survey_cluster(cluster, bookies, update, broker_ttl_ms=broker_ttl_ms)
         finally:
             cluster.nodes.close()
 
 
 def broker_defaults(
-    *, minutes: int = 0, megabytes: int = 0, offload_bytes: int | None = None, offload_seconds: int | None = None
+    *,
+    minutes: int = 0,
+    megabytes: int = 0,
+    ttl_seconds: int = 0,
+    offload_bytes: int | None = None,
+    offload_seconds: int | None = None,
 ) -> "BrokerDefaults":
     """Return the policies of brokers from options."""
     from ledgerfs.clusters.policies import NO_LIMIT, BrokerDefaults, OffloadThresholds, Retention
@@ -195,6 +212,7 @@ def broker_defaults(
             NO_LIMIT if offload_bytes is None else offload_bytes,
             NO_LIMIT if offload_seconds is None or offload_seconds < 0 else offload_seconds * 1000,
         ),
+        ttl_seconds * 1000,
     )
 
 
@@ -211,6 +229,15 @@ def wanted_topics(survey: "Survey", topics: "Iterable[str]") -> frozenset[str]:
             raise NotFoundError("the cluster has no topic of this name", key=topic)
         found |= of_topic
     return frozenset(found)
+
+
+def say_unknown_expiry(topics: int) -> None:
+    """Say on standard error of how many topics the effect of the time to live is not known."""
+    if topics:
+        say(
+            f"{topics:,} topics have a time to live, and what it expires is not known (no bookie told, ledgers that are offloaded alone, "
+            "a dump that was made for another): of these (+) more may go than shown"
+        )
 
 
 def say_not_known(context: click.Context, survey: "Survey", own_policies: int) -> None:

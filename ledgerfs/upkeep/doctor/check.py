@@ -46,11 +46,14 @@ class Rules:
         What was made or changed within so many ms is not judged: brokers take up to 60 s for what they do, and try again.
     pass_s
         Seconds between two looks.
+    broker_ttl_ms
+        The brokers' own time to live, of topics that have no other; 0 for none.
 
     """
 
     grace_ms: int = GRACE_MS
     pass_s: float = PASS_SECONDS
+    broker_ttl_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ def check_cluster(
     Raises as `ledgerfs.clusters.surveying.survey_cluster`, and the errors of listing buckets.
     """
     listings = [listed_tier(one, progress) for one in tiers]
-    survey = survey_cluster(cluster, bookies, progress)
+    survey = survey_cluster(cluster, bookies, progress, broker_ttl_ms=rules.broker_ttl_ms)
     first = suspects_of(survey, listings, survey.began_ms, rules.grace_ms)
     if first.are_none:
         return Check(survey, 1, [], list(_left_out(first, LeftOut(), rules)))

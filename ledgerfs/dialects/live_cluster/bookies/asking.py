@@ -1,7 +1,7 @@
 """Asking many bookies for a few entries of many ledgers each: where open ledgers end, and how long they are up to there."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -45,6 +45,8 @@ class Told(NamedTuple):
         Ids of the entry, and of the last one that its writer knew to be confirmed.
     length_so_far
         Bytes of all entries up to it.
+    number
+        What the asker wanted to know of the payload.
 
     """
 
@@ -52,6 +54,7 @@ class Told(NamedTuple):
     entry: int = -1
     last_confirmed: int = -1
     length_so_far: int = 0
+    number: int | None = None
 
     @property
     def is_there(self) -> bool:
@@ -64,14 +67,20 @@ class Told(NamedTuple):
         return self.code in {ReplyCode.OK, ReplyCode.NO_ENTRY, ReplyCode.NO_LEDGER}
 
 
-def ask_each(pool: BookiePool, asked: Sequence[Asked], traffic: Traffic) -> list[Told]:
+OfPayload = Callable[[memoryview], int | None]
+"""What is to be known of each payload, which is not kept."""
+
+
+def ask_each(
+    pool: BookiePool, asked: Sequence[Asked], traffic: Traffic, of_payload: OfPayload | None = None
+) -> list[Told]:
     """Return what each bookie told, in the order of ``asked``; raises nothing for bookies that are away.
 
     A bookie that is too busy, or that hung up on a connection that was kept, is asked again.
     """
     told = [Told(UNREACHABLE)] * len(asked)
     with leases_of(pool) as leases:
-        asking = _Asking(leases, asked, told, traffic)
+        asking = _Asking(leases, asked, told, traffic, of_payload)
         left = asking.ask(range(len(asked)))
         for pause_s in _PAUSES_S:
             if not left:
@@ -85,9 +94,17 @@ def ask_each(pool: BookiePool, asked: Sequence[Asked], traffic: Traffic) -> list
 class _Asking:
     """One call of `ask_each`: what is asked, and what was told of it so far."""
 
-    __slots__ = ("_asked", "_leases", "_silent", "_told", "_traffic")
+    __slots__ = ("_asked", "_leases", "_of_payload", "_silent", "_told", "_traffic")
 
-    def __init__(self, leases: Leases, asked: Sequence[Asked], told: list[Told], traffic: Traffic) -> None:
+    def __init__(
+        self,
+        leases: Leases,
+        asked: Sequence[Asked],
+        told: list[Told],
+        traffic: Traffic,
+        of_payload: OfPayload | None,
+    ) -> None:
+        self._of_payload = of_payload
         self._leases = leases
         self._asked = asked
         self._told = told
@@ -155,7 +172,7 @@ class _Asking:
         replies = received.replies
         for row, key in enumerate(zip(replies.ledgers.tolist(), replies.entries.tolist(), strict=True)):
             for number in waiting.pop(key, ()):
-                self._told[number] = _told(received, row, self._asked[number])
+                self._told[number] = _told(received, row, self._asked[number], self._of_payload)
 
     def _give_up(self, bookie: str) -> None:
         """Ask a bookie nothing more: each time may take as long as the time-out."""
@@ -163,7 +180,7 @@ class _Asking:
         self._silent.add(bookie)
 
 
-def _told(received: "Received", row: int, asked: Asked) -> Told:
+def _told(received: "Received", row: int, asked: Asked, of_payload: OfPayload | None) -> Told:
     code = int(received.replies.codes[row])
     if code != ReplyCode.OK:
         return Told(code)
@@ -174,4 +191,8 @@ def _told(received: "Received", row: int, asked: Asked) -> Told:
     )
     if not checked.are_sound:
         return Told(WRONG_BYTES)
-    return Told(code, int(checked.ids[0]), int(checked.last_confirmed[0]), int(checked.lengths_so_far[0]))
+    number = None
+    if of_payload is not None:
+        start = int(checked.starts[0])
+        number = of_payload(received.buffer[start : start + int(checked.sizes[0])])
+    return Told(code, int(checked.ids[0]), int(checked.last_confirmed[0]), int(checked.lengths_so_far[0]), number)
