@@ -75,7 +75,9 @@ def not_known(
     """Return what cannot be told of this cluster, a sentence each."""
     said = []
     if not survey.owners.are_known:
-        said.append("owners of topics are not in ZooKeeper: which topics no broker has loaded is not known")
+        said.append(
+            "owners of topics are not in ZooKeeper, and brokers have not told them (--admin): which topics none has loaded is not known"
+        )
     namespaces = survey.namespaces_not_read()
     if namespaces:
         said.append(f"policies of single topics of {len(namespaces):,} namespaces are not known")

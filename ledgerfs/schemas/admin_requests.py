@@ -119,6 +119,10 @@ class AdminRequests:
             _require_allowed(answer)
         return answer
 
+    def told(self, path: str) -> Any:  # noqa: ANN401  (JSON)
+        """Return the value that a GET is answered with; raises as `get`, `require_ok` and `Answer.json`."""
+        return self.require_ok(self.get(path)).json()
+
     def require_ok(self, answer: Answer) -> Answer:
         """Return an answer if its status is 200; raises `NotFoundError`, `InvalidNameError` or `AdminApiError` otherwise."""
         where, reason = answer.address + answer.path, answer.reason

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ledgerfs.cli.cluster.brokers import admin_option, with_owners
+from ledgerfs.cli.cluster.scheme import SCHEME
 from ledgerfs.cli.cluster.source import (
-    SCHEME,
     bookies_of,
     broker_defaults,
     offload_options,
@@ -29,11 +30,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ledgerfs.clusters.findings import Finding
+    from ledgerfs.schemas.admin_requests import AdminRequests
     from ledgerfs.upkeep.doctor.check import Check, Rules
 
 
 @command()
 @source_argument
+@admin_option
 @tier_options
 @click.option(
     "--grace", type=Duration(), default="10m", show_default=True, metavar="TIME",
@@ -58,6 +61,7 @@ def check(
     source: str,
     zk_rate: float,
     no_bookies: bool,
+    brokers: "AdminRequests | None",
     buckets: tuple[str, ...],
     bucket_options: dict[str, Any],
     grace: float,
@@ -73,12 +77,13 @@ def check(
     their objects, or with broken ones; ledgers on bookies that are not available; topics, ledgers, subscriptions and offloads that are
     stuck. What is suspect is looked at twice, its owners read anew: only what both looks show is named. Of a dump there is one look.
 
-    Exit code 0: nothing is lost, whatever else is found; 1: loss, or damaged nodes.
+    Exit code 0: nothing is lost, whatever else is found; 1: loss, damaged nodes, or brokers of --admin that did not answer.
 
     \b
     Examples:
       ledgerfs cluster check pulsar+zk://zk1:2181,zk2:2181
       ledgerfs cluster check pulsar+zk://zk1:2181 --bucket s3://tier -O endpoint_url=http://minio:9000
+      ledgerfs cluster check pulsar+zk://zk1:2181 --admin http://broker:8080 --token-file token.txt
       ledgerfs cluster check pulsar+zk://zk1:2181 --json | jq '.findings[] | select(.loss)'
       ledgerfs cluster check pulsar+zk://zk1:2181 --prometheus /var/lib/node_exporter/ledgerfs.prom
     """
@@ -86,7 +91,8 @@ def check(
     from ledgerfs.upkeep.doctor.check import Rules
 
     rules = Rules(round(grace * 1000), pass_seconds, policies["broker_ttl_seconds"] * 1000)
-    done = _with_stuck(_checked(context, source, rules, (zk_rate, no_bookies), (buckets, bucket_options)), policies)
+    looked = _checked(context, source, rules, (zk_rate, no_bookies), (buckets, bucket_options))
+    done = _with_stuck(replace(looked, survey=with_owners(looked.survey, brokers)), policies)
     if prometheus is not None:
         from ledgerfs.cli.cluster.gauges import write_gauges
 
@@ -196,6 +202,6 @@ def _as_json(done: "Check", rules: "Rules") -> dict[str, Any]:
             for one in done.findings
         ],
         "not_judged": done.left_out,
-        "not_known": done.survey.troubles,
+        "not_known": [*done.survey.owners.not_told, *done.survey.troubles],
         "damaged_nodes": [{"path": one.path, "reason": one.reason} for one in done.survey.damaged],
     }

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from ledgerfs.cli.cluster.brokers import admin_option, with_owners
+from ledgerfs.cli.cluster.scheme import SCHEME
 from ledgerfs.cli.options import json_option, storage_option, storage_options_of
 from ledgerfs.cli.output import progress, say
 from ledgerfs.cli.parameter_types import Size
@@ -19,9 +21,9 @@ if TYPE_CHECKING:
     from ledgerfs.clusters.answers import BookieReads
     from ledgerfs.clusters.policies import BrokerDefaults
     from ledgerfs.clusters.survey import Survey
+    from ledgerfs.schemas.admin_requests import AdminRequests
     from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 
-SCHEME = "pulsar+zk://"
 _MOST_LINES = 10
 
 
@@ -93,17 +95,19 @@ def about_topics(*own: Callable[[Command], Command]) -> Callable[[Callable[..., 
             source: str,
             zk_rate: float,
             no_bookies: bool,
+            brokers: "AdminRequests | None",
             topics: tuple[str, ...],
             show_all: bool,
             as_json: bool,
             **options: object,
         ) -> None:
             ttl_ms = int(str(options.get("broker_ttl_seconds", 0))) * 1000
-            survey = surveyed(context, source, zk_rate, no_bookies=no_bookies, broker_ttl_ms=ttl_ms)
+            asked = surveyed(context, source, zk_rate, no_bookies=no_bookies, broker_ttl_ms=ttl_ms)
+            survey = with_owners(asked, brokers)
             run(context, Asked(source, survey, wanted_topics(survey, topics), show_all, as_json), **options)
 
         command = cast("Command", show)
-        for option in (json_option, topic_option, *reversed(own), source_argument):
+        for option in (json_option, topic_option, *reversed(own), admin_option, source_argument):
             command = option(command)
         return command
 
@@ -241,12 +245,14 @@ def say_unknown_expiry(topics: int) -> None:
 
 
 def say_not_known(context: click.Context, survey: "Survey", own_policies: int) -> None:
-    """Say on standard error what was not looked at or could not be read; exit code 1 if nodes are damaged."""
+    """Say on standard error what was not looked at or could not be read; exit code 1 if nodes are damaged, or brokers are silent."""
     if own_policies:
         say(
             f"{own_policies:,} topics are in namespaces whose policies of single topics (__change_events) could not be read: "
             "such topics may have others than shown"
         )
+    for line in survey.owners.not_told[:_MOST_LINES]:
+        say(f"owners not known: {line}")
     for trouble in survey.troubles[:_MOST_LINES]:
         say(f"not known: {trouble}")
     if len(survey.troubles) > _MOST_LINES:
@@ -255,5 +261,5 @@ def say_not_known(context: click.Context, survey: "Survey", own_policies: int) -
         say(f"{node.path}: {node.reason}; left out")
     if len(survey.damaged) > _MOST_LINES:
         say(f"{len(survey.damaged) - _MOST_LINES:,} more nodes are damaged; left out")
-    if survey.damaged:
+    if survey.damaged or survey.owners.not_told:
         context.exit(1)

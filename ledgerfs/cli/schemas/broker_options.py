@@ -11,6 +11,7 @@ from ledgerfs.errors import InvalidOptionError
 
 if TYPE_CHECKING:
     from ledgerfs.schemas.admin_api import AdminApi
+    from ledgerfs.schemas.admin_requests import AdminRequests
 
 TOKEN_VARIABLE = "PULSAR_TOKEN"  # noqa: S105  (a name)
 _MOST_TOKEN_BYTES = 1 << 20
@@ -18,6 +19,11 @@ _MOST_TOKEN_BYTES = 1 << 20
 
 def broker_argument(command: Command) -> Command:
     """Add the argument BROKER and its options; the command gets ``broker``, and the others by the names that `admin_api` takes."""
+    return click.argument("broker", metavar="BROKER")(broker_options(command))
+
+
+def broker_options(command: Command) -> Command:
+    """Add the options for token and certificates, by the names that `admin_requests` takes."""
     for add in (
         click.option("--tls-key", type=LocalPath(), metavar="FILE", help="The key of --tls-cert, if that does not have it."),
         click.option(
@@ -30,9 +36,8 @@ def broker_argument(command: Command) -> Command:
         click.option("--token-file", type=LocalPath(), metavar="FILE", help="A file with the token."),
         click.option(
             "--token", envvar=TOKEN_VARIABLE, show_envvar=True, metavar="TOKEN",
-            help="Of a role that may read schemas. Other users can see it here, but not in the environment or a file.",
+            help="Of a role that the broker lets read this. Other users can see it here, but not in the environment or a file.",
         ),
-        click.argument("broker", metavar="BROKER"),
     ):  # fmt: skip
         command = add(command)
     return command
@@ -48,12 +53,29 @@ def admin_api(
     tls_key: Path | None,
 ) -> "AdminApi":
     """Return the admin API of a broker; raises `InvalidOptionError`. A file with a token comes before the environment."""
-    # These import ssl and fsspec, which --help does not need.
+    # This imports ssl and fsspec, which --help does not need.
     from ledgerfs.schemas.admin_api import AdminApi
+
+    return AdminApi(
+        admin_requests(broker, token=token, token_file=token_file, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key)
+    )
+
+
+def admin_requests(
+    broker: str,
+    *,
+    token: str | None,
+    token_file: Path | None,
+    tls_ca: Path | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+) -> "AdminRequests":
+    """Return requests to a broker; raises `InvalidOptionError`. A file with a token comes before the environment."""
+    # This imports ssl and fsspec, which --help does not need.
     from ledgerfs.schemas.admin_requests import AdminRequests, tls_context
 
     text = token if token_file is None else _token_in(token_file)
-    return AdminApi(AdminRequests(broker, text, tls_context(tls_ca, tls_cert, tls_key)))
+    return AdminRequests(broker, text, tls_context(tls_ca, tls_cert, tls_key))
 
 
 def _token_in(file: Path) -> str:

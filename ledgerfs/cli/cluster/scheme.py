@@ -1,0 +1,3 @@
+"""What the URL of a living cluster begins with; any other CLUSTER is the file of a dump."""
+
+SCHEME = "pulsar+zk://"
