@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from kazoo.client import KazooClient
 
 from interop import kept_topics, states, threshold_topics, workload
 from interop.filling import fill, for_each
@@ -43,6 +44,10 @@ _BROKER = {
     "managedLedgerOffloadDeletionLagMs": 4 * 3_600_000,
     "retentionCheckIntervalInSeconds": 3600,
     "transactionCoordinatorEnabled": "false",
+}
+_EXTENSIBLE = {
+    "loadManagerClassName": "org.apache.pulsar.broker.loadbalance.extensions.ExtensibleLoadManagerImpl",
+    "loadBalancerLoadSheddingStrategy": "org.apache.pulsar.broker.loadbalance.extensions.scheduler.TransferShedder",
 }
 _DEFAULTS = BrokerDefaults(Retention.of(-1, -1))
 _OLD_ENOUGH_S = 20
@@ -229,6 +234,25 @@ def test_the_doctor_names_all_states_and_nothing_else(live: LiveCluster, made: M
     }
 
 
+def test_brokers_tell_owners_that_are_not_in_zookeeper(live: LiveCluster) -> None:
+    admin, names = live.cluster.admin, ("public/loaded", "public/unloaded")
+    for name in names:
+        admin.make_namespace(name)
+    topics = [f"persistent://{name}/t" for name in names]
+    with connected(live.cluster.service_url) as client:
+        for topic in topics:
+            fill(client, topic, 10, 100)
+    with stage("states: another load manager"):
+        live.cluster.processes.stop("broker", seconds=120)
+        settings = live.cluster.settings
+        live.cluster.settings = {**settings, "broker": {**settings["broker"], **_EXTENSIBLE}}
+        live.cluster.start_broker(live.s3)
+    with connected(live.cluster.service_url) as client:
+        fill(client, topics[0], 10, 100)
+    owners = [_owners(live, topics, code=0), _owners(live, topics, "--admin", admin.address, code=0)]
+    assert owners == [["unknown", "unknown"], ["some", "none"]]
+
+
 def test_nothing_but_reads_was_ever_sent(live: LiveCluster, made: Made) -> None:
     live.require_only_reads()
     assert sum(live.requests().values()) > 1000
@@ -245,6 +269,29 @@ def _findings(live: LiveCluster, *options: str) -> list[dict[str, Any]]:
     assert done.returncode in {0, 1}, f"{done.returncode}\n{done.stdout}{done.stderr}"
     found: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
     return found
+
+
+def _owners(live: LiveCluster, topics: Iterable[str], *options: str, code: int) -> list[str]:
+    """Run `ledgerfs cluster retention`, which is to change no list; return what it tells of the owners of topics."""
+    command = [_LEDGERFS, "cluster", "retention", live.url, "--all", "--json", *options]
+    with live.unrecorded() as nodes, stage("states: ask for owners"):
+        before = _versions(nodes)
+        done = subprocess.run([*LEASH, *command], capture_output=True, text=True, timeout=240, check=False)
+        assert done.returncode == code, f"{done.returncode}\n{done.stdout}{done.stderr}"
+        assert _versions(nodes) == before
+    told = {one["topic"]: one["owner"] for one in json.loads(done.stdout)}
+    return [told[topic] for topic in topics]
+
+
+def _versions(nodes: KazooClient) -> dict[str, int]:
+    """Return the versions of the lists of all topics of users."""
+    names = {
+        f"/managed-ledgers/public/{space}/persistent"
+        for space in nodes.get_children("/managed-ledgers/public")
+        if nodes.exists(f"/managed-ledgers/public/{space}/persistent") is not None
+    }
+    paths = [f"{name}/{topic}" for name in names for topic in nodes.get_children(name)]
+    return {path: nodes.get(path)[1].version for path in paths}
 
 
 def _values(scan: Iterable[pa.RecordBatch]) -> list[bytes]:
