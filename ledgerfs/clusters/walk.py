@@ -11,6 +11,7 @@ from ledgerfs.clusters.bundles import BROKERS, NAMESPACES
 from ledgerfs.clusters.managed_ledger_paths import managed_ledger_paths
 from ledgerfs.errors import BucketNotFoundError, ObjectNotFoundError
 from ledgerfs.formats.bookkeeper.ledger_nodes import is_folder_of_ledgers, ledger_id_at
+from ledgerfs.formats.bookkeeper.ledger_paths import layout_path, require_layout
 from ledgerfs.formats.managed_ledgers.names import is_twofold
 from ledgerfs.formats.schemas.stored_schema import ROOT as SCHEMAS
 from ledgerfs.storage.zookeeper.nodes import Node, Nodes
@@ -50,7 +51,8 @@ class Walk(NamedTuple):
     def part(self, name: str) -> Iterator[Node]:
         """Yield the nodes of one of `PARTS`; those that are deleted meanwhile are left out.
 
-        Raises `BucketNotFoundError` if these are no servers of a cluster, and the errors of ZooKeeper.
+        Raises `BucketNotFoundError` if these are no servers of a cluster, `UnsupportedFormatError` for a layout of ledgers that is not
+        known, and the errors of ZooKeeper.
         """
         if name == LEDGERS:
             return self._found(self._ledger_paths())
@@ -62,6 +64,8 @@ class Walk(NamedTuple):
 
     def _ledger_paths(self) -> Iterator[str]:
         root = self.ledgers_path
+        for _, node in answered(self.nodes.get_many, [layout_path(root)]):
+            require_layout(node.data, key=node.path)
         try:
             top = self.nodes.children(root)
         except ObjectNotFoundError as error:

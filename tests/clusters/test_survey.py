@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ledgerfs import open_bucket
 from ledgerfs.clusters.answers import LastEnd
 from ledgerfs.clusters.bundles import Owner
 from ledgerfs.clusters.cursors import backlog_of, cursors
@@ -16,7 +17,7 @@ from ledgerfs.clusters.survey import Survey, TopicLedgers, is_system_topic
 from ledgerfs.clusters.survey_builder import SurveyBuilder
 from ledgerfs.clusters.surveying import survey_cluster
 from ledgerfs.dialects.newest_entries import NewestEntries
-from ledgerfs.errors import BucketNotFoundError
+from ledgerfs.errors import BucketNotFoundError, UnsupportedFormatError
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_id_at
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
@@ -213,7 +214,10 @@ def test_a_loaded_topic_keeps_its_current_ledger(cluster: LiveCluster) -> None:
     cluster.zookeeper.set(
         "/loadbalance/brokers/127.0.0.1:8080", MODULAR.replace(b"impl.Modular", b"extensions.Extensible")
     )
-    assert retained(cluster)[NAME].owner is Owner.UNKNOWN
+    cluster.write_ledger("public/other/orders", messages(5))
+    # A node says who owns it whatever the load manager is; that there is none says nothing then.
+    owners = {name: one.owner for name, one in retained(cluster).items()}
+    assert owners == {NAME: Owner.SOME, "public/other/persistent/orders": Owner.UNKNOWN}
 
 
 def test_a_terminated_topic_keeps_its_last_ledger(cluster: LiveCluster) -> None:
@@ -322,3 +326,17 @@ def test_a_closed_ledger_listed_without_entries_is_what_a_broker_deletes(cluster
     (found,) = retention(survey, BrokerDefaults(Retention.of(-1, -1)), survey.read_ms)
     assert (found.dropped_ids, found.ledger_ids) == ([ids[1]], [])
     assert found.ledgers.entries.tolist() == [5, 0, 5]
+
+
+@pytest.mark.parametrize(
+    "factory", ["org.apache.bookkeeper.meta.FlatLedgerManagerFactory", "x.LongHierarchicalLedgerManagerFactory", ""]
+)
+def test_other_layouts_of_ledgers_are_refused_and_no_loss(cluster: LiveCluster, factory: str) -> None:
+    cluster.write_ledger(TOPIC, messages(5))
+    cluster.zookeeper.set("/ledgers/LAYOUT", f"2\n{factory}:1".encode())
+    with pytest.raises(UnsupportedFormatError, match="layout"):
+        surveyed(cluster)
+    with pytest.raises(UnsupportedFormatError, match="/ledgers/LAYOUT"):
+        open_bucket(cluster.url).topics()
+    cluster.zookeeper.set("/ledgers/LAYOUT", b"2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1")
+    assert len(surveyed(cluster).ledgers) == len(open_bucket(cluster.url).topic(TOPIC).ledgers) == 1

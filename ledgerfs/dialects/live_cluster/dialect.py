@@ -4,6 +4,7 @@ A listing reads the list of every topic, and asks bookies only where open ledger
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,7 +17,8 @@ from ledgerfs.dialects.live_cluster.reader import LiveReader
 from ledgerfs.dialects.live_cluster.remains import LiveRemains, Unknown
 from ledgerfs.dialects.live_cluster.tail import TopicTail
 from ledgerfs.dialects.live_cluster.topics import is_of_transactions, listed_topics, managed_ledger_names
-from ledgerfs.errors import InvalidOptionError
+from ledgerfs.errors import InvalidOptionError, ObjectNotFoundError
+from ledgerfs.formats.bookkeeper.ledger_paths import layout_path, require_layout
 from ledgerfs.formats.schemas.schema_info import SchemaVersion
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.catalog import Catalog
@@ -79,10 +81,14 @@ class LiveCluster:
     ) -> FoundLedgers:
         """Read all lists of ledgers, and where open ledgers end.
 
-        Raises `StoreUnreachableError` when ZooKeeper does not answer, and for bookies that demand what ledgerfs does not have. Damaged
+        Raises `StoreUnreachableError` when ZooKeeper does not answer, `UnsupportedFormatError` for a layout of ledgers that is not known,
+        and the error of bookies that demand what ledgerfs does not have. Damaged
         nodes, and open ledgers whose bookies are silent, are gaps of their topics, and raise nothing.
         """
         nodes = self._access.cluster.nodes
+        with suppress(ObjectNotFoundError):
+            node = nodes.get(layout_path(self._access.reading.ledgers_path))
+            require_layout(node.data, key=node.path)
         place = places.row_of(self._access.reading.ledgers_path)
         found = ListedLedgers(self._access, names, place)
         managed_ledgers = managed_ledger_names(nodes)

@@ -9,7 +9,14 @@ from ledgerfs.dialects.live_cluster.columns import NUMBER, Place, entries_betwee
 from ledgerfs.dialects.live_cluster.open_ledgers import LedgerEnd, ends_of
 from ledgerfs.dialects.live_cluster.remains import LiveRemains, Unknown
 from ledgerfs.dialects.live_cluster.topics import ListedTopic, UnlistedTopic, listed_topic
-from ledgerfs.errors import CorruptMetadataError, LedgerfsError, ObjectNotFoundError, StoreUnreachableError
+from ledgerfs.errors import (
+    CorruptMetadataError,
+    CorruptObjectError,
+    LedgerfsError,
+    ObjectNotFoundError,
+    StoreUnreachableError,
+    UnsupportedFormatError,
+)
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode, parse_ledger_node
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs.ledgers.catalog_rows import LEDGER, Table, origin_columns, uuid_halves
@@ -178,6 +185,8 @@ class ListedLedgers:
                 self._add(topic, info, *self._access.offloaded.told(info, info.context))
             except ObjectNotFoundError:
                 self._rows.append(self._row(topic, info, 0, 0, CatalogState.LOST))
+            except (CorruptObjectError, UnsupportedFormatError) as error:
+                self._add_unknown(_Open(topic, info), error)
         elif info.closed_ms and not info.entries:
             self._empty.add(info.ledger_id)
         else:

@@ -6,13 +6,33 @@ nineteen for all, so both are understood for any id.
 
 import re
 
-from ledgerfs.errors import InvalidNameError
+from ledgerfs.display import printable
+from ledgerfs.errors import InvalidNameError, UnsupportedFormatError
 
 _ROOT = "/ledgers"
 _LONG_FROM = 2**31 - 1
 _END = 2**63
 _LEDGER = re.compile(r"/(?:(\d{2})/(\d{4})|(\d{3})/(\d{4})/(\d{4})/(\d{4}))/L(\d{4})", re.ASCII)
 _FOLDER = re.compile(r"(?:/\d{2}(?:/\d{4})?|/\d{3}(?:/\d{4}){0,3})?", re.ASCII)
+
+
+_KNOWN_LAYOUTS = frozenset(
+    {"HierarchicalLedgerManagerFactory", "LegacyHierarchicalLedgerManagerFactory", "PulsarLedgerManagerFactory"}
+)
+
+
+def layout_path(root: str = _ROOT) -> str:
+    """Return the path of the node that says where ledgers' nodes are; Pulsar's own metadata store has none."""
+    return f"{root}/LAYOUT"
+
+
+def require_layout(data: bytes, *, key: str) -> None:
+    """Raise `UnsupportedFormatError` for a layout in which nodes are not where `ledger_path` says: flat, or with long ids only."""
+    # "2", and the class of a factory with its version (facts/bookkeeper-format.md 4.1).
+    factory = data.decode("utf-8", "replace").strip().rpartition("\n")[2].partition(":")[0].rpartition(".")[2]
+    if factory not in _KNOWN_LAYOUTS:
+        reason = f"BookKeeper keeps its ledgers in a layout that ledgerfs does not know ({printable(factory[:100]) or 'empty'})"
+        raise UnsupportedFormatError(reason, key=key)
 
 
 def ledger_path(ledger_id: int, root: str = _ROOT) -> str:

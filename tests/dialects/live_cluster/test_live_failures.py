@@ -3,6 +3,7 @@
 import struct
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -496,6 +497,21 @@ def test_what_cannot_be_listed_is_missing_in_its_topic_alone(
     assert [one.name for one in open_bucket(str(tmp_path / "copy")).topics()] == [f"persistent://{OTHER}"] + [
         f"persistent://{TOPIC}"
     ] * (node != "list")
+
+
+def test_a_damaged_index_of_a_ledger_that_only_it_tells_of(cluster: LiveCluster) -> None:
+    ledger_id = filled(cluster, 50)
+    cluster.write_ledger(OTHER, messages(7), state=CLOSED)
+    uuid = cluster.offload(TOPIC, ledger_id)
+    cluster.delete_from_bookkeeper(ledger_id)
+    cluster.change_ledger(TOPIC, ledger_id, lambda info: replace(info, entries=0, size=0))
+    assert len(values_of(opened(cluster))) == 50
+    (cluster.bucket() / f"{uuid}-ledger-{ledger_id}-index").write_bytes(b"no index")
+    bucket = opened(cluster)
+    assert [one.missing for one in bucket.topics()] == [0, 1]
+    assert len(values_of(bucket, OTHER)) == 7
+    with pytest.raises(MissingLedgerError, match=f"ledger {ledger_id}"):
+        values_of(bucket)
 
 
 def test_a_listing_that_lacks_something_is_not_kept(cluster: LiveCluster, tmp_path: Path) -> None:
