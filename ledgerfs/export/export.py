@@ -242,6 +242,7 @@ class _Export:
             judged = self._folder.judge(one.name, one.ref, one.topic)
             if judged.known is None or not judged.stays:
                 return one
+            self._folder.note_end(one.name, one.ref)
             self.report.kept += judged.known.rows > 0
             self.report.skipped_before += judged.known.skipped
             self.report.undecodable_before += judged.known.undecodable

@@ -62,7 +62,7 @@ class Exported:
     undecodable, unnamed
         Values that could not be decoded, and are null or left out, and those that no schema is named for, which are null.
     is_open
-        Whether the ledger was still written (`LedgerRef.is_open`).
+        Whether the ledger was still written (`LedgerRef.is_open`), and no export has seen it closed there since.
     is_last
         Whether it was the last one that exports had met when it was found to be gone, and no export has ended well since.
 
@@ -89,6 +89,10 @@ class Exported:
     def has_grown(self, ref: LedgerRef) -> bool:
         """Whether this ledger has entries behind those that it had: it was still written then."""
         return self.is_open and ref.last_entry > self.last_entry >= 0
+
+    def is_all_of(self, ref: LedgerRef) -> bool:
+        """Whether this ledger was still written then, and was closed since without another entry: nothing can come behind any more."""
+        return self.is_open and not ref.is_open and ref.last_entry == self.last_entry >= 0 and self.is_of(ref)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +241,12 @@ class ExportFolder:
             return Judgement(known, stays=True, is_held=True, goes_on_at=known.last_entry + 1)
         is_held = known.is_of(ref)
         return Judgement(known, stays=is_held, is_held=is_held)
+
+    def note_end(self, name: str, ref: LedgerRef) -> None:
+        """Note of a file that stays that its ledger was closed where the file ends, if so: it may go now, and nobody need be told."""
+        known = self._record.ledgers[name]
+        if known.is_all_of(ref):
+            self._record.ledgers[name] = replace(known, is_open=False)
 
     def unseen(self, *, is_living: bool) -> list[Unseen]:
         """Return what may have come behind all that was ever exported, and is gone, of a topic as it is now, in the order of its ledgers.

@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +22,8 @@ from tests.support.live_reads import only_reading, opened
 
 KINDS = ("parquet", "jsonl", "arrow", "csv")
 COMMIT = 21
+ENDS = {"open_end": "acknowledged"}
+"""An open ledger ends where it is closed, if nothing comes."""
 
 
 @pytest.fixture
@@ -159,6 +163,27 @@ def test_an_open_ledger_that_was_exported_again_when_it_was_closed_may_go(cluste
     assert (exported(cluster, out).unseen, len(values_in(out))) == ([], 6)
 
 
+@pytest.mark.parametrize("grows", [False, True])
+def test_a_file_that_is_held_when_its_ledger_closes_is_told_of_only_if_that_had_grown(
+    cluster: LiveCluster, tmp_path: Path, *, grows: bool
+) -> None:
+    first, second = begun_before(cluster)
+    command = ("export", cluster.url, TOPIC, str(tmp_path / "out"), "-o", "open_end=acknowledged")
+    run(*command)
+    cluster.trim(TOPIC, first)
+    if grows:
+        cluster.publish(TOPIC, messages(3, "d"))
+    cluster.roll_over(TOPIC)
+    cluster.publish(TOPIC, messages(2, "n"))
+    if not grows:
+        run(*command)
+    cluster.trim(TOPIC, second)
+    for _ in range(2):
+        told = run(*command, code=int(grows)).stderr.decode()
+        assert (f"ledger {second} was still written when it was exported" in told) == grows
+    assert values_in(tmp_path / "out") == [b"a0", b"a1", b"c0c1", b"b0", b"b1", b"n0", b"n1"]
+
+
 def test_ledgers_that_may_have_come_and_gone_between_two_exports_are_told_of_once(
     cluster: LiveCluster, tmp_path: Path
 ) -> None:
@@ -215,17 +240,17 @@ def test_a_record_without_these_notes_is_read(cluster: LiveCluster, tmp_path: Pa
     assert exported(cluster, out).kept == 1
 
 
-def lake_work(cluster: LiveCluster, done: Sequence[Unit] = ()) -> tuple[Work, list[tuple[int, ...]]]:
+def lake_work(cluster: LiveCluster, done: Sequence[Unit] = (), **options: Any) -> tuple[Work, list[tuple[int, ...]]]:
     """Return what an export to a lake has to do, and the ledgers of each unit that it makes."""
-    catalog = opened(cluster).refresh()
+    catalog = opened(cluster, **options).refresh()
     wanted = catalog.ledgers["copy"] == 0
     work = what_is_new(LedgerIds(catalog, wanted), wanted, done)
     runs = [run for one in plan_partitions(catalog, work.wanted) for run in one.runs]
     return work, [tuple(ref.ledger_id for ref in run.refs) for run in runs]
 
 
-def units_of(cluster: LiveCluster, made: Sequence[tuple[int, ...]], *sources: int) -> list[Unit]:
-    refs = {one.ref.ledger_id: one.ref for one in opened(cluster).topic(TOPIC).ledgers}
+def units_of(cluster: LiveCluster, made: Sequence[tuple[int, ...]], *sources: int, **options: Any) -> list[Unit]:
+    refs = {one.ref.ledger_id: one.ref for one in opened(cluster, **options).topic(TOPIC).ledgers}
     units = []
     for ids in made:
         last = refs[ids[-1]]
@@ -270,3 +295,25 @@ def test_a_lake_tells_of_growth_that_it_cannot_take_and_of_open_ledgers_that_are
         cluster.publish(TOPIC, more)
         work, _ = lake_work(cluster, units)
         assert (work.grown, work.unseen) == ([], [units[1]])
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_a_unit_of_a_lake_that_is_held_when_its_ledger_closes_is_told_of_only_if_that_had_grown(
+    cluster: LiveCluster, *, grows: bool
+) -> None:
+    first = cluster.write_ledger(TOPIC, messages(5))
+    last = cluster.roll_over(TOPIC)
+    cluster.publish(TOPIC, messages(5))
+    units = units_of(cluster, lake_work(cluster, **ENDS)[1], first, **ENDS)
+    assert [one.open_until for one in units] == [-1, 4]
+    cluster.trim(TOPIC, first)
+    if grows:
+        cluster.publish(TOPIC, messages(5))
+    cluster.roll_over(TOPIC)
+    cluster.publish(TOPIC, messages(5, "n"))
+    if not grows:
+        work, _ = lake_work(cluster, units, **ENDS)
+        assert (work.held, [one.open_until for one in work.kept]) == ([replace(units[1], open_until=-1)], [-1, -1])
+        units = list(LakeState.parse(LakeState({}, tuple(work.kept)).to_json(), "").units)
+    cluster.trim(TOPIC, last)
+    assert lake_work(cluster, units, **ENDS)[0].unseen == ([units[1]] if grows else [])

@@ -7,7 +7,7 @@ one compact JSON text, some hundred bytes for each unit.
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any
@@ -57,7 +57,7 @@ class Unit:
     schemas
         What told the schemas that they were decoded by from others then (`LedgerIds`); empty for bytes.
     open_until
-        The last entry of the last ledger if that was still written; -1 if not.
+        The last entry of the last ledger if that was still written, and no export has seen it closed there since; -1 if not.
 
     """
 
@@ -213,6 +213,14 @@ class LedgerIds:
         row = self.row(unit.managed_ledger, unit.ledgers[-1])
         return row is not None and 0 <= unit.open_until < int(self._catalog.ledgers["last_entry"][row])
 
+    def ended(self, unit: Unit) -> Unit:
+        """Return a unit that stays, as one of a closed ledger if its last one was still written and was closed without another entry."""
+        row = None if unit.open_until < 0 else self.row(unit.managed_ledger, unit.ledgers[-1])
+        if row is None:
+            return unit
+        ref = self._catalog.ref(row)
+        return unit if ref.is_open or ref.last_entry != unit.open_until else replace(unit, open_until=-1)
+
     def version(self, ref: LedgerRef) -> str:
         """Return a short text that changes with the ledger's objects, and with its topic's schemas."""
         return ledger_version(ref, self.schemas(ref.managed_ledger))
@@ -255,6 +263,7 @@ def _judge(ledgers: LedgerIds, group: list[Unit], work: Work) -> None:
     if is_stale and all(map(ledgers.can_remake, group)):
         work.replaced.extend(group)
         return
+    group = [ledgers.ended(unit) for unit in group]
     work.kept.extend(group)
     work.wanted[there] = False
     work.unseen.extend(unit for unit in group if unit.open_until >= 0 and ledgers.is_gone(unit))
