@@ -10,11 +10,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ledgerfs import open_bucket
 from ledgerfs.errors import InvalidOptionError
+from ledgerfs.spark.pipelines.export import LakeExport, run_export
+from ledgerfs.spark.pipelines.export_request import ExportRequest
 from ledgerfs.spark.runtime.bookie_rate import DEFAULT_BOOKIE_RATE, with_share
 from ledgerfs.spark.runtime.storage import Storage
 from ledgerfs.spark.source.read_options import read_options
 from ledgerfs.storage.store_identity import identity_of
 from ledgerfs.storage.url_filesystem import filesystem_of
+from tests.support.entries import frame, metadata
 from tests.support.live_clusters import LiveCluster, ledgers_of, messages
 
 ORDERS = "public/default/orders"
@@ -57,6 +60,11 @@ def test_golden_topics_half_offloaded_and_half_hot(spark: SparkSession, cluster:
     assert not cluster.not_reads()
 
 
+def part(chunk: int) -> bytes:
+    """Return a part of a chunked message of two."""
+    return frame(metadata(chunked_id=b"c", chunks=2, chunked_size=4, chunk=chunk), f"c{chunk}".encode())
+
+
 def test_the_plan_is_one_moment(spark: SparkSession, cluster: LiveCluster) -> None:
     """What comes after the listing is for the next query; what is offloaded meanwhile is read from the bucket."""
     first = cluster.write_ledger(ORDERS, messages(2000, size=500))
@@ -70,6 +78,30 @@ def test_the_plan_is_one_moment(spark: SparkSession, cluster: LiveCluster) -> No
     values = [bytes(row.value).rstrip(b".").decode() for row in frame.select("value").collect()]
     assert sorted(values) == sorted([*(f"m{i}" for i in range(2000)), *(f"n{i}" for i in range(999))])
     assert read(spark, cluster, topic=ORDERS).count() == 3009
+    assert not cluster.not_reads()
+
+
+def test_a_lake_notes_that_an_open_ledger_was_closed_also_where_it_writes_nothing_else(
+    spark: SparkSession, cluster: LiveCluster, tmp_path: Path
+) -> None:
+    """Its file is held, since a message in it began in a ledger that is gone."""
+    first = cluster.write_ledger(ORDERS, [*messages(2), part(0)])
+    last = cluster.roll_over(ORDERS)
+    cluster.publish(ORDERS, [part(1), *messages(2, "n")])
+    where, request = Storage(cluster.url, {"open_end": "acknowledged"}), ExportRequest()
+
+    def exported() -> LakeExport:
+        return run_export(spark, where, Storage(f"file://{tmp_path}/lake"), request, incremental=True)
+
+    assert sum(one.messages for one in exported().files) == 5
+    cluster.trim(ORDERS, first)
+    cluster.roll_over(ORDERS)
+    closed = exported()
+    assert ([one.held for one in closed.topics], closed.files) == ([[last]], [])
+    cluster.publish(ORDERS, messages(1, "p"))
+    cluster.trim(ORDERS, last)
+    done = exported()
+    assert ([one.lacking_texts for one in done.topics], [one.messages for one in done.files]) == ([[]], [1])
     assert not cluster.not_reads()
 
 

@@ -140,6 +140,8 @@ class Work:
     unseen, grown
         Units with a ledger that was still written: of the one kind it is gone, so that nobody knows what came behind, of the other kind it
         has grown, and the unit is held.
+    ended
+        Those of the units that stay whose ledger was still written, and was closed since without another entry: the state has to note it.
 
     """
 
@@ -150,6 +152,7 @@ class Work:
     outdated: list[Unit] = field(default_factory=list)
     unseen: list[Unit] = field(default_factory=list)
     grown: list[Unit] = field(default_factory=list)
+    ended: list[Unit] = field(default_factory=list)
 
 
 class LedgerIds:
@@ -263,7 +266,9 @@ def _judge(ledgers: LedgerIds, group: list[Unit], work: Work) -> None:
     if is_stale and all(map(ledgers.can_remake, group)):
         work.replaced.extend(group)
         return
-    group = [ledgers.ended(unit) for unit in group]
+    known = list(map(ledgers.ended, group))
+    work.ended.extend(new for old, new in zip(group, known, strict=True) if new is not old)
+    group = known
     work.kept.extend(group)
     work.wanted[there] = False
     work.unseen.extend(unit for unit in group if unit.open_until >= 0 and ledgers.is_gone(unit))

@@ -167,7 +167,7 @@ def run_export(
         except BaseException:
             lake.remove_folder(staging(job))
             raise
-        if outcome.units or todo.work.replaced or state is None:
+        if outcome.units or todo.work.replaced or todo.work.ended or state is None:
             removed = [file.path for unit in todo.work.replaced for file in unit.files]
             shall_be = LakeState(checked.described, (*todo.work.kept, *outcome.units))
             commit(lake, job, outcome.moves, removed, shall_be)
