@@ -24,7 +24,6 @@ from tests.support.entries import frame, metadata
 from tests.support.live_clusters import CLOSED, LiveCluster
 
 HOUR = 3_600_000
-NOW = time.time_ns() // 1_000_000
 TOPIC = "t/ttl/x"
 BROKER = BrokerDefaults(Retention())
 
@@ -46,14 +45,19 @@ def surveyed(cluster: LiveCluster, *, bookies: bool = True, broker_ttl_ms: int =
         living.nodes.close()
 
 
+def ago(hours: float) -> int:
+    """Return the time so many hours ago, ms since 1970 UTC."""
+    return time.time_ns() // 1_000_000 - round(hours * HOUR)
+
+
 def entries(*hours: float) -> list[bytes]:
     """Return entries that were published so many hours ago."""
-    return [frame(metadata(publish_time_ms=NOW - round(one * HOUR)), b"m") for one in hours]
+    return [frame(metadata(publish_time_ms=ago(one)), b"m") for one in hours]
 
 
 def written(cluster: LiveCluster, *ledgers: list[bytes], topic: str = TOPIC) -> list[int]:
     """Write a topic that no broker has loaded; its ledgers were closed long ago, but for the last, which has no time."""
-    return [cluster.write_ledger(topic, one, state=CLOSED, closed_ms=NOW - 2 * HOUR) for one in ledgers]
+    return [cluster.write_ledger(topic, one, state=CLOSED, closed_ms=ago(2)) for one in ledgers]
 
 
 def of(survey: Survey, defaults: BrokerDefaults = BROKER, topic: str = TOPIC) -> TopicRetention:
@@ -121,8 +125,8 @@ def test_a_namespace_comes_before_the_broker(cluster: LiveCluster) -> None:
 
 def test_the_brokers_time_comes_before_the_producers(cluster: LiveCluster) -> None:
     def stamped(published: float, hours: float) -> bytes:
-        broker = BrokerMetadataRecord(broker_time_ms=NOW - round(hours * HOUR))
-        return frame(metadata(publish_time_ms=NOW - round(published * HOUR)), b"m", broker=broker)
+        broker = BrokerMetadataRecord(broker_time_ms=ago(hours))
+        return frame(metadata(publish_time_ms=ago(published)), b"m", broker=broker)
 
     first, last = written(cluster, [stamped(0.1, 5)], [stamped(0.1, 3), stamped(9, 0.2), b"no message"])
     cluster.add_cursor(TOPIC, "s", (first, -1))

@@ -46,7 +46,7 @@ def cluster(tmp_path: Path) -> Iterator[LiveCluster]:
 
 
 def topic_of(cluster: LiveCluster, name: str = TOPIC, **options: object) -> Topic:
-    return open_bucket(cluster.url, {"bucket_urls": {"tier": cluster.bucket_url()}, "timeout_s": 2, **options}).topic(
+    return open_bucket(cluster.url, {"bucket_urls": {"tier": cluster.bucket_url()}, "timeout_s": 6, **options}).topic(
         name
     )
 

@@ -28,7 +28,7 @@ def layout_path(root: str = _ROOT) -> str:
 
 def require_layout(data: bytes, *, key: str) -> None:
     """Raise `UnsupportedFormatError` for a layout in which nodes are not where `ledger_path` says: flat, or with long ids only."""
-    # "2", and the class of a factory with its version (facts/bookkeeper-format.md 4.1).
+    # "2", and the class of a factory with its version (docs/formats/bookkeeper.md).
     factory = data.decode("utf-8", "replace").strip().rpartition("\n")[2].partition(":")[0].rpartition(".")[2]
     if factory not in _KNOWN_LAYOUTS:
         reason = f"BookKeeper keeps its ledgers in a layout that ledgerfs does not know ({printable(factory[:100]) or 'empty'})"
