@@ -107,10 +107,10 @@ class Recorder:
 
 def _pass_on(client: socket.socket, server: socket.socket, sent: bytearray) -> None:
     """Copy both ways until one hangs up; then hang up on the other."""
-    for one in (client, server):
-        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        one.settimeout(None)
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError):  # `stop` may hang up at any time, before the first byte too
+        for one in (client, server):
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            one.settimeout(None)
         while True:
             ready, _, _ = select.select([client, server], [], [])
             for one in ready:
