@@ -251,8 +251,7 @@ def test_ledgers_that_were_trimmed_unread_are_named(cluster: LiveCluster) -> Non
     rows = _behind_a_trim(cluster)
     found: list[bytes | None] = []
     with pytest.raises(MissingLedgerError, match=r"152:0 to 152:4 trimmed before it was read") as raised:
-        for batch in rows:
-            found.extend(batch["value"].to_pylist())
+        found.extend(value for batch in rows for value in batch["value"].to_pylist())
     assert found == named("m", *range(5, 5 + len(found)))
     assert ("151:" in str(raised.value)) is (len(found) < 5)
     assert len(found) == 5 or f"151:{len(found)} to 151:4" in str(raised.value)
