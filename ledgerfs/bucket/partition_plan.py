@@ -147,7 +147,9 @@ def within(catalog: Catalog, wanted: Mask, times: TimeRange) -> Mask:
     return result
 
 
-def plan_partitions(catalog: Catalog, wanted: Mask, partition_bytes: int = DEFAULT_PARTITION_BYTES) -> PartitionPlan:
+def plan_partitions(
+    catalog: Catalog, wanted: Mask, partition_bytes: int = DEFAULT_PARTITION_BYTES, *, most: int | None = None
+) -> PartitionPlan:
     """Cut the wanted ledgers into parts: large ones at blocks, small ones together. The same catalog always gives the same plan.
 
     Parameters
@@ -156,6 +158,8 @@ def plan_partitions(catalog: Catalog, wanted: Mask, partition_bytes: int = DEFAU
         The bucket's catalog, and which of its rows are read; further copies of a ledger never are.
     partition_bytes
         About how many bytes of data objects a part has; never less than a block.
+    most
+        The most parts: where there would be more, they are larger. None for any number.
 
     Raises
     ------
@@ -167,6 +171,16 @@ def plan_partitions(catalog: Catalog, wanted: Mask, partition_bytes: int = DEFAU
         raise InvalidOptionError("1 byte or more", key=f"partition_bytes={partition_bytes}")
     primary = _Primary.of(catalog.ledgers)
     places = np.flatnonzero(wanted[primary.rows])
+    plan = _cut(catalog, primary, places, partition_bytes)
+    while most is not None and len(plan) > most:
+        # Parts are not full to the last byte, so that the size at which they are few enough is found by steps.
+        partition_bytes = -(-partition_bytes * len(plan) // most)
+        plan = _cut(catalog, primary, places, partition_bytes)
+    return plan
+
+
+def _cut(catalog: Catalog, primary: _Primary, places: Int64, partition_bytes: int) -> PartitionPlan:
+    """Return the parts of about so many bytes that the ledgers at some places become."""
     cuts = np.maximum(primary.table["cuts"][places].astype(np.int64), 1)
     sizes = np.clip(primary.table["stored"][places], 0, None)
     pieces = np.clip(-(-sizes // partition_bytes), 1, cuts)

@@ -59,6 +59,17 @@ def test_large_ledgers_are_cut_and_small_ones_lie_together(bucket: Bucket) -> No
     ]
 
 
+@pytest.mark.parametrize(("size", "most"), [(1, 1), (1, 3), (1 << 16, 7), (1 << 22, 16)])
+def test_there_are_no_more_parts_than_wanted(bucket: Bucket, golden: Path, size: int, most: int) -> None:
+    """And they are the topics."""
+    plan = plan_partitions(bucket.catalog, wanted_ledgers(bucket.catalog), size, most=most)
+    assert most // 2 < len(plan) <= most
+    found = read(open_bucket(str(golden / "bucket")), plan, **OPTIONS)
+    for info in bucket.topics():
+        assert found.pop(info.name).equals(bucket.topic(info.name).scan(**OPTIONS).to_table()), info.name
+    assert not found
+
+
 def test_a_gap_between_ledgers_ends_a_run(bucket: Bucket) -> None:
     name = next(info.name for info in bucket.topics() if info.ledgers > 2)
     wanted = wanted_ledgers(bucket.catalog, [name])

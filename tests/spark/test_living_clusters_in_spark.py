@@ -12,7 +12,7 @@ from ledgerfs import open_bucket
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.spark.pipelines.export import LakeExport, run_export
 from ledgerfs.spark.pipelines.export_request import ExportRequest
-from ledgerfs.spark.runtime.bookie_rate import DEFAULT_BOOKIE_RATE, with_share
+from ledgerfs.spark.runtime.bookie_rate import DEFAULT_BOOKIE_CONNECTIONS, DEFAULT_BOOKIE_RATE, with_share
 from ledgerfs.spark.runtime.storage import Storage
 from ledgerfs.spark.source.read_options import read_options
 from ledgerfs.storage.store_identity import identity_of
@@ -117,10 +117,31 @@ def test_buckets_have_no_rate_and_users_go_first() -> None:
     assert with_share(own, 100, 2).options["bookie_rate"] == 50
 
 
+@pytest.mark.parametrize("name", ["maxBookieRate", "maxBookieConnections"])
 @pytest.mark.parametrize("text", ["0", "-1", "much"])
-def test_a_rate_that_is_none(text: str) -> None:
-    with pytest.raises(InvalidOptionError, match="maxBookieRate"):
-        read_options({"path": "pulsar+zk://zk:2181", "maxBookieRate": text})
+def test_a_limit_that_is_none(name: str, text: str) -> None:
+    with pytest.raises(InvalidOptionError, match=name):
+        read_options({"path": "pulsar+zk://zk:2181", name: text})
+
+
+@pytest.mark.parametrize(("given", "most"), [({}, DEFAULT_BOOKIE_CONNECTIONS), ({"maxBookieConnections": "3"}, 3)])
+def test_a_query_has_so_many_tasks_at_most(
+    spark: SparkSession, cluster: LiveCluster, given: dict[str, str], most: int
+) -> None:
+    """Each has a connection to a bookie; however small parts are wanted, and however many ledgers there are."""
+    for first in range(0, 2000, 100):
+        cluster.write_ledger(ORDERS, messages(100, size=500, first=first))
+    cluster.roll_over(ORDERS)
+    parts = read(spark, cluster, topic=ORDERS, partitionBytes="10KiB", maxBookieRate="1GiB", **given)
+    assert most // 2 < parts.rdd.getNumPartitions() <= most
+    assert sorted(bytes(row.value).rstrip(b".") for row in parts.select("value").collect()) == sorted(
+        f"m{number}".encode() for number in range(2000)
+    )
+    assert not cluster.not_reads()
+
+
+def test_buckets_have_any_number_of_tasks() -> None:
+    assert read_options({"path": "s3://tier", "maxBookieConnections": "3"}).most_parts is None
 
 
 def test_a_cluster_is_the_same_at_any_rate() -> None:

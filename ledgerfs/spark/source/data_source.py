@@ -89,7 +89,6 @@ class MessageReader(DataSourceReader):
         from ledgerfs.spark.source.planning import plan_parts
 
         parts = list(plan_parts(self._options, self._values))
-        # How many tasks run at once, nobody tells the process that plans: at most all.
         storage = with_share(self._options.storage, self._options.bookie_rate, len(parts))
         spare_imports()
         return [InputPartition((*told, storage)) for told in parts]

@@ -49,7 +49,7 @@ def plan(options: ReadOptions, on_missing: OnMissing = lambda _: None) -> Partit
     catalog = bucket.catalog
     on_missing(look_for_missing(bucket, catalog, options.topics, options.pattern, scan))
     wanted = wanted_ledgers(catalog, options.topics, options.pattern)
-    return plan_partitions(catalog, within(catalog, wanted, times), options.partition_bytes)
+    return plan_partitions(catalog, within(catalog, wanted, times), options.partition_bytes, most=options.most_parts)
 
 
 def plan_values(options: ReadOptions) -> QueryValues:

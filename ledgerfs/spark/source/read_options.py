@@ -11,6 +11,7 @@ from typing import Any
 from ledgerfs.bucket.partition_plan import DEFAULT_PARTITION_BYTES
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.ledgers.dialects_known import AUTO
+from ledgerfs.spark.runtime.bookie_rate import most_tasks
 from ledgerfs.spark.runtime.option_texts import (
     flag,
     json_or_text,
@@ -46,6 +47,8 @@ class ReadOptions:
         About how many bytes a task reads.
     bookie_rate
         Bytes a second that all tasks together read of each bookie of a living cluster; None for the default.
+    most_parts
+        Into how many tasks the query is cut at most; None for any number.
 
     """
 
@@ -55,6 +58,7 @@ class ReadOptions:
     scan: Mapping[str, Any] = field(default_factory=dict)
     partition_bytes: int = DEFAULT_PARTITION_BYTES
     bookie_rate: int | None = None
+    most_parts: int | None = None
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
@@ -68,11 +72,13 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     if topics is not None and pattern is not None:
         raise InvalidOptionError("either topics, or a pattern of their names", key="topicsPattern")
     partition_bytes = known.pop("partitionBytes", DEFAULT_PARTITION_BYTES)
-    bookie_rate = known.pop("maxBookieRate", None)
+    bookie_rate, connections = known.pop("maxBookieRate", None), known.pop("maxBookieConnections", None)
     if bookie_rate is not None and bookie_rate < 1:
         raise InvalidOptionError("1 byte a second or more", key=f"maxBookieRate={bookie_rate}")
+    if connections is not None and connections < 1:
+        raise InvalidOptionError("1 connection or more", key=f"maxBookieConnections={connections}")
     scan = {_SCAN_NAMES.get(name, name): value for name, value in known.items()}
-    return ReadOptions(storage, topics, pattern, scan, partition_bytes, bookie_rate)
+    return ReadOptions(storage, topics, pattern, scan, partition_bytes, bookie_rate, most_tasks(storage, connections))
 
 
 def separate_storage(given: Mapping[str, str], known: Mapping[str, object]) -> tuple[dict[str, str], Storage]:
@@ -140,6 +146,7 @@ _READ: Mapping[str, Callable[[str, str], Any]] = {
     "onUndecodable": text,
     "partitionBytes": size,
     "maxBookieRate": size,
+    "maxBookieConnections": number,
 }
 """The options of a reader, with a parser for each."""
 
