@@ -182,7 +182,7 @@ class ListedLedgers:
         """Add a ledger that BookKeeper does not have: as the index of its objects tells, or its line, if that says that it ended empty."""
         if info.context is not None and info.is_offloaded:
             try:
-                self._add(topic, info, *self._access.offloaded.told(info, info.context))
+                self._add(topic, info, *self._access.offloaded.told(topic.name, info, info.context))
             except ObjectNotFoundError:
                 self._rows.append(self._row(topic, info, 0, 0, CatalogState.LOST))
             except (CorruptObjectError, UnsupportedFormatError) as error:

@@ -241,7 +241,9 @@ class LiveReader:
         if place == BUCKET and info.context is not None:
             # Where the line tells no entries, the listing has them from BookKeeper or from the index.
             told = info if info.entries else replace(info, entries=self.ref.entries, size=self.ref.length)
-            return Found(place, self._access.offloaded.open(told, info.context), others, info)
+            return Found(
+                place, self._access.offloaded.open(self.ref.managed_ledger or "", told, info.context), others, info
+            )
         hot = HotLedger(self._access, self.ref.ledger_id, max(1, self.ref.length // max(1, self.ref.entries)))
         _require_agreed(info, hot.node(), self.ref.key)
         return Found(place, hot, others, info)

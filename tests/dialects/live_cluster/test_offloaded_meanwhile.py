@@ -29,6 +29,7 @@ pytestmark = pytest.mark.usefixtures("impatient")
 
 PLACES = pytest.mark.parametrize("read_from", ["bucket", "bookkeeper"])
 SHAPES = pytest.mark.parametrize("write_quorum", [2, 3])
+DRIVERS = pytest.mark.parametrize("driver", ["aws-s3", "filesystem"])
 COUNT = 700
 
 
@@ -100,9 +101,12 @@ def test_ledgers_in_both_places_come_from_the_one_that_is_wanted(
 
 
 @PLACES
-def test_ledgers_that_are_only_in_a_bucket(cluster: LiveCluster, ledgers: list[int], read_from: str) -> None:
+@DRIVERS
+def test_ledgers_that_are_only_in_a_bucket(
+    cluster: LiveCluster, ledgers: list[int], read_from: str, driver: str
+) -> None:
     for ledger_id in ledgers:
-        cluster.offload(TOPIC, ledger_id)
+        cluster.offload(TOPIC, ledger_id, driver=driver)
         cluster.delete_from_bookkeeper(ledger_id)
     with only_reading(cluster):
         assert entries_of(opened(cluster, read_from=read_from)) == expected_of(cluster)
@@ -132,10 +136,62 @@ def test_drivers_by_name(cluster: LiveCluster, ledgers: list[int], driver: str) 
 def test_a_driver_that_is_not_read_is_told_unless_bookkeeper_has_the_ledger(
     cluster: LiveCluster, ledgers: list[int]
 ) -> None:
-    cluster.offload(TOPIC, ledgers[0], driver="filesystem")
+    cluster.offload(TOPIC, ledgers[0])
+    set_context(cluster, ledgers[0], driver="tape", properties=(("bucket", "vault"),))
     assert entries_of(opened(cluster)) == expected_of(cluster)
     cluster.delete_from_bookkeeper(ledgers[0])
-    with pytest.raises(UnsupportedFormatError, match="filesystem"):
+    with pytest.raises(UnsupportedFormatError, match="tape"):
+        entries_of(opened(cluster))
+
+
+@pytest.mark.parametrize("base", ["pulsar", "/tmp/hadoop-pulsar", ""])
+def test_a_folder_that_only_hadoop_can_resolve_is_one_that_the_user_names(
+    cluster: LiveCluster, ledgers: list[int], base: str
+) -> None:
+    cluster.offload(TOPIC, ledgers[0], driver="filesystem")
+    set_context(cluster, ledgers[0], properties=(("storageBasePath", base),) if base else ())
+    assert entries_of(opened(cluster)) == expected_of(cluster)
+    cluster.delete_from_bookkeeper(ledgers[0])
+    with pytest.raises(UnsupportedFormatError, match="say where it is by the option bucket_urls"):
+        entries_of(opened(cluster))
+    assert entries_of(opened(cluster, bucket_urls={base: cluster.bucket_url()})) == expected_of(cluster)
+
+
+def test_a_folder_as_java_writes_it(cluster: LiveCluster, ledgers: list[int]) -> None:
+    cluster.offload(TOPIC, ledgers[0], driver="filesystem")
+    set_context(cluster, ledgers[0], properties=(("storageBasePath", f"file:{cluster.bucket()}"),))
+    cluster.delete_from_bookkeeper(ledgers[0])
+    assert entries_of(opened(cluster)) == expected_of(cluster)
+
+
+def test_folders_and_buckets_in_one_topic(cluster: LiveCluster, ledgers: list[int]) -> None:
+    """A cluster whose offloader was exchanged."""
+    for ledger_id, driver in zip(ledgers, ("filesystem", "aws-s3", "filesystem"), strict=True):
+        cluster.offload(TOPIC, ledger_id, driver=driver, bucket=driver)
+        cluster.delete_from_bookkeeper(ledger_id)
+    with only_reading(cluster):
+        assert entries_of(opened(cluster)) == expected_of(cluster)
+
+
+def test_a_folder_without_its_index_is_a_ledger_and_one_without_its_data_is_none(
+    cluster: LiveCluster, ledgers: list[int]
+) -> None:
+    cluster.offload(TOPIC, ledgers[0], driver="filesystem", objects=("data",))
+    cluster.offload(TOPIC, ledgers[1], driver="filesystem", objects=("index",))
+    cluster.delete_from_bookkeeper(ledgers[0])
+    assert entries_of(opened(cluster)) == expected_of(cluster)
+    cluster.delete_from_bookkeeper(ledgers[1])
+    with pytest.raises(NotFoundError, match="BookKeeper's copy is gone, and there is no object file:"):
+        entries_of(opened(cluster))
+
+
+def test_a_folder_that_was_cut_off_is_not_taken_for_the_ledger(cluster: LiveCluster, ledgers: list[int]) -> None:
+    uuid = cluster.offload(TOPIC, ledgers[0], driver="filesystem")
+    data = cluster.bucket() / "public/default/persistent/orders" / f"{ledgers[0]}-{uuid}" / "data"
+    data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
+    assert entries_of(opened(cluster)) == expected_of(cluster)
+    cluster.delete_from_bookkeeper(ledgers[0])
+    with pytest.raises(LedgerfsError):
         entries_of(opened(cluster))
 
 
