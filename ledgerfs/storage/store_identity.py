@@ -26,6 +26,7 @@ _PLACES = (
     "STORAGE_EMULATOR_HOST",
     "AZURE_STORAGE_ACCOUNT_NAME",
     "AZURE_STORAGE_CONNECTION_STRING",
+    "LEDGERFS_ZOOKEEPER_USERNAME",
 )
 _TUNING = frozenset(
     {"batch_size", "blocksize", "block_size", "default_block_size", "default_cache_type", "default_fill_cache", "listings_expiry_time"}

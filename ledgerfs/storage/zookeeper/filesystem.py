@@ -10,6 +10,7 @@ from fsspec.spec import AbstractFileSystem
 from ledgerfs.errors import UnsupportedWriteError, UnusableUrlError
 from ledgerfs.storage.zookeeper.living_cluster import LiveReading, LivingCluster
 from ledgerfs.storage.zookeeper.nodes import Nodes
+from ledgerfs.storage.zookeeper.settings import with_login
 
 PROTOCOL = "pulsar+zk"
 
@@ -22,7 +23,8 @@ class ClusterFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec is 
     read_from, open_end, ledgers_path, timeout_s, bookie_rate, bucket_options, bucket_urls
         See `LiveReading`.
     login
-        Options of the session with ZooKeeper, as `Nodes` has them: ``username`` and ``password``, ``use_ssl``, ``ca``, ….
+        Options of the session with ZooKeeper, as `Nodes` has them: ``username`` and ``password``, ``use_ssl``, ``ca``, …. The login of
+        the environment goes behind that of options (`ledgerfs.storage.zookeeper.settings.with_login`).
 
     """
 
@@ -58,7 +60,8 @@ class ClusterFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec is 
         """Return the cluster of some servers; asks nothing yet. Raises `UnusableUrlError` where none are named."""
         if not servers.partition("/")[0]:
             raise UnusableUrlError("no server is named: pulsar+zk://host:port,host:port", key=f"{PROTOCOL}://{servers}")
-        return LivingCluster(servers, Nodes(servers, timeout_s=self._reading.timeout_s, **self._login), self._reading)
+        login = with_login(self._login)
+        return LivingCluster(servers, Nodes(servers, timeout_s=self._reading.timeout_s, **login), self._reading)
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> NoReturn:  # noqa: ANN401, ARG002
         """Refuse: there are no files."""
