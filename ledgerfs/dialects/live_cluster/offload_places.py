@@ -84,10 +84,11 @@ def _folder_of(base: str, reading: LiveReading) -> str:
     elsewhere = reading.bucket_urls.get(base)
     if elsewhere is not None:
         return elsewhere
+    if base.startswith(_LOCAL):
+        # Java writes file:/x, and the root as file://, which is the working directory to others.
+        return f"file:///{base.removeprefix(_LOCAL).lstrip('/')}"
     if "://" in base:
         return base
-    if base.startswith(_LOCAL):
-        return f"file:///{base.removeprefix(_LOCAL)}"
     reason = (
         f"offloaded into the folder {base!r} of Hadoop's default filesystem, which the cluster's metadata does not name; "
         f"say where it is by the option bucket_urls, such as {{{base!r}: 'hdfs://namenode:9000/…'}}"

@@ -157,11 +157,23 @@ def test_a_folder_that_only_hadoop_can_resolve_is_one_that_the_user_names(
     assert entries_of(opened(cluster, bucket_urls={base: cluster.bucket_url()})) == expected_of(cluster)
 
 
-def test_a_folder_as_java_writes_it(cluster: LiveCluster, ledgers: list[int]) -> None:
+@pytest.mark.parametrize("scheme", ["file:", "file://", "file:////"])
+def test_a_folder_as_java_writes_it(cluster: LiveCluster, ledgers: list[int], scheme: str) -> None:
     cluster.offload(TOPIC, ledgers[0], driver="filesystem")
-    set_context(cluster, ledgers[0], properties=(("storageBasePath", f"file:{cluster.bucket()}"),))
+    set_context(cluster, ledgers[0], properties=(("storageBasePath", f"{scheme}{cluster.bucket()}"),))
     cluster.delete_from_bookkeeper(ledgers[0])
     assert entries_of(opened(cluster)) == expected_of(cluster)
+
+
+def test_the_root_is_not_the_working_directory(
+    cluster: LiveCluster, ledgers: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.offload(TOPIC, ledgers[0], driver="filesystem")
+    set_context(cluster, ledgers[0], properties=(("storageBasePath", "file://"),))
+    cluster.delete_from_bookkeeper(ledgers[0])
+    monkeypatch.chdir(cluster.bucket())
+    with pytest.raises(NotFoundError, match="there is no object file:/+public/default/"):
+        entries_of(opened(cluster))
 
 
 def test_folders_and_buckets_in_one_topic(cluster: LiveCluster, ledgers: list[int]) -> None:
