@@ -49,3 +49,5 @@ def test_a_cluster_is_read_with_the_login_of_the_environment(tmp_path: Path, mon
         # What is kept of one login's listing is not another's: ZooKeeper may show them different nodes.
         assert bucket.identity != before.identity
         assert "s3cr3t" not in f"{bucket!r} {bucket.identity}"
+        assert bucket.raw_store.cluster is not None
+        bucket.raw_store.cluster.nodes.close()
