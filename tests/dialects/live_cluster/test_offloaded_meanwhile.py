@@ -172,7 +172,7 @@ def test_the_root_is_not_the_working_directory(
     set_context(cluster, ledgers[0], properties=(("storageBasePath", "file://"),))
     cluster.delete_from_bookkeeper(ledgers[0])
     monkeypatch.chdir(cluster.bucket())
-    with pytest.raises(NotFoundError, match="there is no object file:/+public/default/"):
+    with pytest.raises(NotFoundError, match=r"there is no object file:/+public/default/"):
         entries_of(opened(cluster))
 
 
