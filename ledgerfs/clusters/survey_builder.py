@@ -371,6 +371,8 @@ class SurveyBuilder:
         found = [
             (upper.ledger_id, lower.entry_id + 1 if lower.ledger_id == upper.ledger_id else 0, upper.entry_id)
             for lower, upper in islice(info.acknowledged_ranges(), _MOST_RANGES)
+            # An empty one may begin behind the last id that there is.
+            if lower < upper
         ]
         if not found:
             return -1

@@ -126,6 +126,16 @@ def test_open_ledgers_end_where_bookies_say(cluster: LiveCluster) -> None:
     assert (unknown.last_end, unknown.entries.tolist()) == (LastEnd.UNKNOWN, [10, 0])
 
 
+def test_an_empty_range_of_acknowledged_entries_is_none(cluster: LiveCluster) -> None:
+    """Also behind the last id that there is, where no entry can begin."""
+    first = cluster.write_ledger(TOPIC, messages(10))
+    end = Position(first, 2**63 - 1)
+    cluster.add_cursor(TOPIC, "s", (first, 1), holes=[(end, end), (Position(first, 4), Position(first, 6))])
+    found = surveyed(cluster)
+    assert found.damaged == []
+    assert found.holes[int(found.cursors["hole_ranges"][0])].tolist() == [[first, 5, 6]]
+
+
 def test_a_dead_bookie_leaves_an_end_unknown_and_says_so(cluster: LiveCluster) -> None:
     first = cluster.write_ledger(TOPIC, messages(10))
     cluster.write_ledger(TOPIC, messages(7))
