@@ -126,6 +126,26 @@ def test_what_is_named_anew_meanwhile_is_not_named(cluster: LiveCluster, monkeyp
     assert (done.findings, done.passes) == ([], 2)
 
 
+def test_what_the_second_look_cannot_read_is_said(cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Suspect by the first look, and neither confirmed nor well by the second one: bookies are away, and a list is damaged by then."""
+    named = Named(cluster)
+    lost = int(cluster.list_of(OTHER).ledgers[0].ledger_id)
+    for one in (named.compacted, lost):
+        cluster.delete_from_bookkeeper(one)
+
+    def end(_: float) -> None:
+        for one in cluster.bookies:
+            one.kill()
+        cluster.zookeeper.set("/managed-ledgers/public/default/persistent/others", b"\xff")
+
+    monkeypatch.setattr("ledgerfs.upkeep.doctor.check.time.sleep", end)
+    done = checked(cluster)
+    assert [one for one in done.findings if one.kind.is_loss] == []
+    (trouble,) = done.survey.troubles
+    assert "orders/__compaction: its position may be old" in trouble
+    assert [one.path for one in done.survey.damaged] == ["/managed-ledgers/public/default/persistent/others"]
+
+
 def test_a_dump_names_what_was_named_before_it_began(cluster: LiveCluster, tmp_path: Path) -> None:
     named = Named(cluster)
     for one in (named.schemas[1], named.compacted, named.at_rest, named.subscription):

@@ -63,7 +63,7 @@ class Check:
     Attributes
     ----------
     survey
-        The first look.
+        The first look, with what could not be read in any.
     passes
         How often was looked; once if nothing was suspect, and at dumps.
     findings
@@ -100,7 +100,17 @@ def check_cluster(
     # The only copy of a ledger is not to be deleted, so what either look lacks is not whole.
     not_whole = np.union1d(lost_ids(first.tiers), lost_ids(again.tiers))
     findings = in_order(_findings(again.confirmed(first), survey, tiers, left_out, not_whole))
-    return Check(survey, 2, findings, list(_left_out(first, left_out, rules)))
+    return Check(_with_unread(survey, second), 2, findings, list(_left_out(first, left_out, rules)))
+
+
+def _with_unread(first: Survey, second: Survey) -> Survey:
+    """Return the first look with what only the second one could not read: what is suspect there was not confirmed, and is not well."""
+    paths, troubles = {one.path for one in first.damaged}, set(first.troubles)
+    return replace(
+        first,
+        damaged=[*first.damaged, *(one for one in second.damaged if one.path not in paths)],
+        troubles=[*first.troubles, *(one for one in second.troubles if one not in troubles)],
+    )
 
 
 def check_dump(path: Path, tiers: Sequence[Tier], rules: Rules, progress: Progress) -> Check:
