@@ -83,8 +83,7 @@ class ListedLedgers:
             gone = self._find_ends(progress)
             if not (gone or self._open):
                 return
-            for topic in {one.topic.name: one.topic for one in gone}.values():
-                self._look_again(topic, [one for one in gone if one.topic is topic])
+            self._look_again(gone)
         for one in self._find_ends(None):
             self._add_gone(one.topic, one.info)
         for one in self._open:
@@ -153,30 +152,44 @@ class ListedLedgers:
             return True
         return (new.state, new.ensembles) != (old.state, old.ensembles)
 
-    def _look_again(self, old: ListedTopic, gone: list[_Open]) -> None:
-        """Take a topic anew of which nodes are gone: it may have dropped these ledgers, or got another one since its list was read."""
-        try:
-            topic = listed_topic(self._access.cluster.nodes, old.name)
-        except ObjectNotFoundError:
-            self._drop_rows(old)
-            return
-        except CorruptMetadataError as error:
-            self._drop_rows(old)
-            self.take(UnlistedTopic(old.name, error))
-            return
-        if topic.info != old.info:
-            self._drop_rows(old)
+    def _look_again(self, gone: list[_Open]) -> None:
+        """Take topics anew of which nodes are gone: they may have dropped these ledgers, or got others since their lists were read."""
+        of_topics: dict[str, list[_Open]] = {}
+        for one in gone:
+            of_topics.setdefault(one.topic.name, []).append(one)
+        changed: list[ListedTopic] = []
+        taken: list[ListedTopic | UnlistedTopic] = []
+        for name, some in of_topics.items():
+            old = some[-1].topic
+            new = self._listed_now(name)
+            if isinstance(new, ListedTopic) and new.info == old.info:
+                self._open += some
+                continue
+            changed.append(old)
+            taken += () if new is None else (new,)
+        self._drop(changed)
+        for topic in taken:
             self.take(topic)
-        else:
-            self._open += gone
 
-    def _drop_rows(self, topic: ListedTopic) -> None:
-        """Forget what was taken of a topic, of which all is taken again."""
-        number = self._names.row_of(topic.name)
-        self._rows = [row for row in self._rows if row[_NAME] != number]
-        self._unknown = [one for one in self._unknown if one.name != number]
-        self._topics.discard(number)
-        self._empty -= {info.ledger_id for info in topic.info.ledgers}
+    def _listed_now(self, name: str) -> ListedTopic | UnlistedTopic | None:
+        """Return a topic as its list is now, or why that cannot be read; None if it was deleted."""
+        try:
+            return listed_topic(self._access.cluster.nodes, name)
+        except ObjectNotFoundError:
+            return None
+        except CorruptMetadataError as error:
+            return UnlistedTopic(name, error)
+
+    def _drop(self, topics: list[ListedTopic]) -> None:
+        """Forget what was taken of topics, of which all is taken again: a ledger of them that is still asked for would be there twice."""
+        names = {self._names.row_of(one.name) for one in topics}
+        if not names:
+            return
+        self._rows = [row for row in self._rows if row[_NAME] not in names]
+        self._open = [one for one in self._open if self._names.row_of(one.topic.name) not in names]
+        self._unknown = [one for one in self._unknown if one.name not in names]
+        self._topics -= names
+        self._empty -= {info.ledger_id for one in topics for info in one.info.ledgers}
 
     def _add_gone(self, topic: ListedTopic, info: LedgerInfo) -> None:
         """Add a ledger that BookKeeper does not have: as the index of its objects tells, or its line, if that says that it ended empty."""

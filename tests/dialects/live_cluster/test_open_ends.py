@@ -279,6 +279,28 @@ def test_other_bookies_while_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert len(entries_of(opened(cluster, open_end=open_end))) == (9 if open_end == "confirmed" else 10)
 
 
+def test_a_topic_that_is_taken_again_while_its_end_is_asked_for_is_there_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ledger of its list is gone, and the last one gets other bookies: both are reasons to ask again, each in its way."""
+    with LiveCluster(tmp_path, bookies=6) as cluster:
+        ledger_id = cluster.write_ledger(TOPIC, messages(10))
+        gone = LedgerInfo(ledger_id - 1, 0, 0, 5)
+        cluster.change_list(TOPIC, lambda info: replace(info, ledgers=(gone, *info.ledgers)))
+        old = [one for one in cluster.bookies if one.address in cluster.written[ledger_id].node.ensembles[0].bookies]
+
+        def move() -> None:
+            cluster.change_ensemble(ledger_id, 0, [one for one in cluster.bookies if one not in old])
+            for one in old:
+                one.kill()
+            cluster.change_list(TOPIC, lambda info: replace(info, ledgers=info.ledgers[1:]))
+
+        when_ends_are_asked(monkeypatch, move)
+        bucket = opened(cluster)
+        assert bucket.catalog.ledgers["ledger_id"].tolist() == [ledger_id]
+        assert len(entries_of(bucket)) == 9
+
+
 def test_the_topic_gets_two_ledgers_while_it_is_listed(cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two ledgers of unknown end that both go: the topic is taken once."""
     cluster.write_ledger(TOPIC, messages(50, "old"))
