@@ -10,6 +10,7 @@ from ledgerfs.dialects.live_cluster.open_ledgers import LedgerEnd, ends_of
 from ledgerfs.dialects.live_cluster.remains import LiveRemains, Unknown
 from ledgerfs.dialects.live_cluster.topics import ListedTopic, UnlistedTopic, listed_topic
 from ledgerfs.errors import (
+    AccessDeniedError,
     CorruptMetadataError,
     CorruptObjectError,
     LedgerfsError,
@@ -139,10 +140,10 @@ class ListedLedgers:
                 self._add(one.topic, one.info, end.last_entry + 1, end.length, is_open=True)
             elif self._has_changed(node):
                 self._open.append(one)
-            elif isinstance(end, StoreUnreachableError):
-                self._add_unknown(one, end)
-            else:
+            elif isinstance(end, AccessDeniedError):
                 raise end
+            else:
+                self._add_unknown(one, end)
 
     def _has_changed(self, old: LedgerNode) -> bool:
         """Whether a ledger got other bookies, was closed, or went, since its node was read."""
