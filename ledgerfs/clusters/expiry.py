@@ -11,12 +11,10 @@ import numpy as np
 
 from ledgerfs.clusters.answers import LastEnd
 from ledgerfs.clusters.expiry_search import ExpirySearch, Position, moved_to
-from ledgerfs.clusters.survey import Survey, TopicLedgers, is_system_topic
+from ledgerfs.clusters.survey import Survey, TopicLedgers, is_of_brokers
 from ledgerfs.clusters.tables import Table
 from ledgerfs.formats.array_types import Mask
 
-_PENDING_ACKNOWLEDGEMENTS = "__transaction_pending_ack"
-_SYSTEM_TENANT = "pulsar/"
 _EXEMPT = ("__compaction", "pulsar.dedup")
 """Cursors that are no subscriptions of a loaded topic; those of replication are expired, too."""
 
@@ -60,10 +58,7 @@ class Wanted(NamedTuple):
 
 def ttl_of(survey: Survey, managed_ledger: str, broker_ttl_ms: int) -> int:
     """Return the time to live of a topic: its own, its namespace's or else the brokers', ms; 0 for none, as system topics have."""
-    local = managed_ledger.rpartition("/")[2]
-    if is_system_topic(managed_ledger) or managed_ledger.startswith(_SYSTEM_TENANT):
-        return 0
-    if local.endswith(_PENDING_ACKNOWLEDGEMENTS):
+    if is_of_brokers(managed_ledger):
         return 0
     told = survey.policies_of(managed_ledger).ttl_ms
     return max(0, broker_ttl_ms if told is None else told)

@@ -18,7 +18,7 @@ from ledgerfs.clusters.findings import Finding, FindingKind
 from ledgerfs.clusters.offload_thresholds import TopicOffloads, offloads
 from ledgerfs.clusters.policies import BrokerDefaults
 from ledgerfs.clusters.retention import retention
-from ledgerfs.clusters.survey import Survey, is_system_topic
+from ledgerfs.clusters.survey import Survey, is_of_brokers
 from ledgerfs.display import span
 from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.topic_names import topic_of
@@ -26,7 +26,6 @@ from ledgerfs.formats.topic_names import topic_of
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 _LATEST_ROLLOVER = 1.05
 """Of the longest time: brokers add up to 5 % by chance, so that not all topics roll over at once."""
-_SYSTEM_TENANT = "pulsar/"
 _COMPACTION = "__compaction"
 _OWN_CURSORS = ("__", "pulsar.")
 """What the names of subscriptions begin with that brokers have for themselves: of compaction, deduplication, replication."""
@@ -198,7 +197,7 @@ def _offloads(survey: Survey, defaults: BrokerDefaults, now_ms: int, limits: Stu
         if one.unfinished and changed <= now_ms - limits.attempt_ms:
             yield _failed_offload(one, changed, now_ms)
         since = one.chosen.since_ms
-        is_system = is_system_topic(one.managed_ledger) or one.managed_ledger.startswith(_SYSTEM_TENANT)
+        is_system = is_of_brokers(one.managed_ledger)
         if since is None or since > now_ms - limits.due_ms or one.may_have_own_policies or is_system:
             continue
         yield _offload_backlog(one, since, now_ms)

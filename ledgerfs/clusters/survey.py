@@ -4,6 +4,7 @@ It is made of nodes, whether a cluster or a dump gives them. A node that cannot 
 its topic.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -19,6 +20,20 @@ from ledgerfs.formats.topic_names import split_partition
 
 CHANGE_EVENTS = "__change_events"
 """The topic of a namespace that has the policies of its topics."""
+
+_OF_EVENTS = frozenset(
+    {
+        CHANGE_EVENTS,
+        "__transaction_buffer_snapshot",
+        "__transaction_buffer_snapshot_indexes",
+        "__transaction_buffer_snapshot_segments",
+    }
+)
+_OF_COORDINATORS = tuple(
+    f"pulsar/system/persistent/{one}" for one in ("transaction_coordinator_assign", "__transaction_log_")
+)
+_PENDING_ACKNOWLEDGEMENTS = "__transaction_pending_ack"
+_BROKERS_NAMESPACE = re.compile(r"pulsar/system|pulsar/(?:[^/]+/)?[^:]+:[0-9]+|sla-monitor/[^/]+/[^:]+:[0-9]+")
 
 
 class DamagedNode(NamedTuple):
@@ -158,8 +173,18 @@ class Survey:
 
 
 def is_system_topic(managed_ledger: str) -> bool:
-    """Whether a topic is the broker's own, which namespaces' policies do not concern."""
-    return managed_ledger.rpartition("/")[2].startswith("__")
+    """Whether brokers know a topic as theirs by its name (``SystemTopicNames.isSystemTopic``): no retention of namespaces concerns it.
+
+    Others whose names begin with __, such as those of Kafka's protocol, are topics like all.
+    """
+    topic, _ = split_partition(managed_ledger)
+    is_of_transactions = topic.startswith(_OF_COORDINATORS) or topic.endswith(_PENDING_ACKNOWLEDGEMENTS)
+    return is_of_transactions or topic.rpartition("/")[2] in _OF_EVENTS
+
+
+def is_of_brokers(managed_ledger: str) -> bool:
+    """Whether a topic is a system topic, or in a namespace of brokers' own (``BrokerService.isSystemTopic``): nothing expires in it."""
+    return is_system_topic(managed_ledger) or _BROKERS_NAMESPACE.fullmatch(namespace_of(managed_ledger)) is not None
 
 
 def namespaces_of_events(topics: Iterable[str]) -> Iterator[str]:

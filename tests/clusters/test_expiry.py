@@ -104,10 +104,15 @@ def test_what_brokers_keep_for_themselves_is_not_expired(cluster: LiveCluster) -
     cluster.add_cursor(TOPIC, "s", (first, -1))
     told = of(surveyed(cluster))
     assert (told.ledger_ids, told.expiry, told.slowest_position) == ([], ExpiryState.KNOWN, (first, -1))
-    system = "t/ttl/__own"
-    ids = written(cluster, entries(5), entries(5), topic=system)
-    cluster.add_cursor(system, "s", (ids[0], -1))
-    assert (of(surveyed(cluster), topic=system).ledger_ids, of(surveyed(cluster), topic=system).ttl_ms) == ([], 0)
+    found = {}
+    for topic in ("t/ttl/__transaction_buffer_snapshot", "t/ttl/__consumer_offsets"):
+        ids = written(cluster, entries(5), entries(5), topic=topic)
+        cluster.add_cursor(topic, "s", (ids[0], -1))
+        found[topic] = of(surveyed(cluster), topic=topic)
+    system, users = found.values()
+    assert (system.ledger_ids, system.ttl_ms, system.policy) == ([], 0, "system")
+    # Only the brokers' own names are system topics.
+    assert (users.ledger_ids, users.ttl_ms, users.policy) == ([ids[0], ids[1]], HOUR, "broker")
 
 
 def test_a_namespace_comes_before_the_broker(cluster: LiveCluster) -> None:

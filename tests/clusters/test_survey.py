@@ -13,7 +13,7 @@ from ledgerfs.clusters.bundles import Owner
 from ledgerfs.clusters.cursors import backlog_of, cursors
 from ledgerfs.clusters.policies import BrokerDefaults, Retention
 from ledgerfs.clusters.retention import Stays, TopicRetention, retention
-from ledgerfs.clusters.survey import Survey, TopicLedgers, is_system_topic
+from ledgerfs.clusters.survey import Survey, TopicLedgers, is_of_brokers, is_system_topic
 from ledgerfs.clusters.survey_builder import SurveyBuilder
 from ledgerfs.clusters.surveying import survey_cluster
 from ledgerfs.dialects.newest_entries import NewestEntries
@@ -257,7 +257,28 @@ def test_namespaces_with_policies_of_topics_are_told(cluster: LiveCluster) -> No
     }
     assert found["public/own/persistent/x"].trim.stays is Stays.FOREVER
     assert found["public/own/persistent/__change_events"].policy == "system"
-    assert is_system_topic("public/own/persistent/__change_events")
+
+
+@pytest.mark.parametrize(
+    ("name", "is_system", "is_brokers"),
+    [
+        ("t/n/persistent/__change_events", True, True),
+        ("t/n/persistent/__change_events-partition-3", True, True),
+        ("t/n/persistent/__transaction_buffer_snapshot_segments", True, True),
+        ("t/n/persistent/x-partition-0-sub__transaction_pending_ack", True, True),
+        ("pulsar/system/persistent/transaction_coordinator_assign-partition-7", True, True),
+        ("pulsar/system/persistent/__transaction_log_7", True, True),
+        ("pulsar/system/persistent/loadbalancer-service-unit-state", False, True),
+        ("pulsar/host:8080/persistent/healthcheck", False, True),
+        ("pulsar/cluster/host:8080/persistent/healthcheck", False, True),
+        # Users', whatever they look like.
+        ("public/__kafka/persistent/__consumer_offsets-partition-0", False, False),
+        ("t/n/persistent/__change_events_of_mine", False, False),
+        ("pulsar/functions/persistent/assignments", False, False),
+    ],
+)
+def test_system_topics_are_those_of_brokers_by_name(name: str, *, is_system: bool, is_brokers: bool) -> None:
+    assert (is_system_topic(name), is_of_brokers(name)) == (is_system, is_brokers)
 
 
 def test_a_ledger_that_is_closed_meanwhile_has_the_end_of_its_node(cluster: LiveCluster) -> None:
