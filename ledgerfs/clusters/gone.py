@@ -14,7 +14,7 @@ import numpy as np
 from ledgerfs.clusters.findings import Finding, FindingKind
 from ledgerfs.clusters.ownership import COMPACTION, is_in
 from ledgerfs.clusters.survey import Survey
-from ledgerfs.clusters.tables import Table
+from ledgerfs.clusters.tables import Table, parts_by
 from ledgerfs.formats.array_types import Mask
 from ledgerfs.formats.topic_names import topic_of
 
@@ -71,9 +71,9 @@ def named_before(survey: Survey, rows: Table) -> Table:
 def gone_findings(survey: Survey, rows: Table) -> Iterator[Finding]:
     """Yield a finding for each schema, and for each subscription, whose ledgers are gone."""
     schemas = rows[rows["namer"] == Namer.SCHEMA]
-    names = survey.schemas["name"][schemas["row"]]
-    for name in np.unique(names).tolist():
-        yield _of_schema(survey, survey.words[name], schemas[names == name])
+    for some in parts_by(schemas, survey.schemas["name"][schemas["row"]]):
+        schema = int(survey.schemas["name"][some["row"][0]])
+        yield _of_schema(survey, survey.words[schema], some)
     for row in rows[(rows["namer"] != Namer.SCHEMA) & (rows["namer"] != Namer.DELAYED)]:
         cursor = survey.cursors[int(row["row"])]
         name = survey.cursor_names[int(cursor["name"])]
@@ -87,10 +87,11 @@ def gone_findings(survey: Survey, rows: Table) -> Iterator[Finding]:
             case _:
                 yield _of_subscription(topic, name, int(row["ledger_id"]), mark)
     delayed = rows[rows["namer"] == Namer.DELAYED]
-    of_cursors = survey.delayed[["topic", "name"]][delayed["row"]]
-    for owner in np.unique(of_cursors):
+    owners = survey.delayed[delayed["row"]]
+    for some in parts_by(delayed, owners["topic"] * np.int64(len(survey.cursor_names)) + owners["name"]):
+        owner = survey.delayed[int(some["row"][0])]
         topic, name = survey.topics[int(owner["topic"])], survey.cursor_names[int(owner["name"])]
-        yield _of_delayed_messages(topic_of(topic), name, delayed[of_cursors == owner])
+        yield _of_delayed_messages(topic_of(topic), name, some)
 
 
 def _gone(survey: Survey, table: Table, namer: Namer, column: str = "ledger_id", only: Mask | None = None) -> Table:

@@ -12,7 +12,7 @@ from ledgerfs.clusters.findings import Finding, FindingKind
 from ledgerfs.clusters.orphans import PULSAR
 from ledgerfs.clusters.ownership import is_in
 from ledgerfs.clusters.survey import Survey
-from ledgerfs.clusters.tables import Table
+from ledgerfs.clusters.tables import Table, parts_by
 from ledgerfs.formats.array_types import Int64, Mask
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState
 from ledgerfs.formats.topic_names import topic_of
@@ -46,13 +46,12 @@ def listed_before(survey: Survey, rows: Table) -> Table:
 
 def lost_findings(survey: Survey, rows: Table) -> Iterator[Finding]:
     """Yield a finding for each topic with ledgers that are lost."""
-    for topic in np.unique(rows["topic"]).tolist():
-        some = rows[rows["topic"] == topic]
+    for some in parts_by(rows, rows["topic"]):
         has_attempts = bool((some["has_context"] & (some["uuid_high"] != 0)).any())
         objects = "; an attempt to offload is not complete: its objects may be whole" if has_attempts else ""
         yield Finding(
             FindingKind.LOST_LEDGER,
-            topic_of(survey.topics[topic]),
+            topic_of(survey.topics[int(some["topic"][0])]),
             tuple(some["ledger_id"].tolist()),
             -1 if (some["entries"] == 0).any() else int(some["size"].sum()),
             0,

@@ -99,6 +99,14 @@ DELAYED = np.dtype([("topic", "i4"), ("name", "i4"), ("ledger_id", "i8"), ("chan
 _ROWS_AT_ONCE = 8192
 
 
+def parts_by(rows: Table, keys: npt.NDArray[Any]) -> list[Table]:
+    """Return the rows of each key, by ascending keys and else in their order; many keys cost no more than few. ``keys``: shape (rows,)."""
+    if not rows.size:
+        return []
+    order = np.argsort(keys, kind="stable")
+    return np.split(rows[order], np.flatnonzero(np.diff(keys[order])) + 1)
+
+
 class GrowingTable:
     """Rows as they are found; those that are Python objects are few at any time."""
 

@@ -12,7 +12,7 @@ from ledgerfs.clusters.findings import Finding, FindingKind
 from ledgerfs.clusters.orphans import known_topics
 from ledgerfs.clusters.ownership import Claims, is_in
 from ledgerfs.clusters.survey import Survey
-from ledgerfs.clusters.tables import Table
+from ledgerfs.clusters.tables import Table, parts_by
 from ledgerfs.clusters.tiered_objects import pair_keys
 from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.topic_names import topic_of
@@ -58,11 +58,10 @@ def lost_objects(survey: Survey, found: TierSuspects, in_bookkeeper: Int64) -> I
     """Yield a finding for each topic that lists complete offloads of which objects are not there; ``in_bookkeeper`` are sorted ids."""
     kept = is_in(found.missing["ledger_id"], in_bookkeeper)
     for rows, is_kept in ((found.missing[kept], True), (found.missing[~kept], False)):
-        for topic in np.unique(rows["topic"]).tolist():
-            some = rows[rows["topic"] == topic]
+        for some in parts_by(rows, rows["topic"]):
             yield Finding(
                 FindingKind.LOST_OBJECTS,
-                topic_of(survey.topics[topic]),
+                topic_of(survey.topics[int(some["topic"][0])]),
                 tuple(some["ledger_id"].tolist()),
                 int(some["size"].sum()),
                 int(some["offloaded_ms"].min()),
