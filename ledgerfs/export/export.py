@@ -23,7 +23,7 @@ from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.ledgers.dialects_known import AUTO
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.ledger_times import LedgerTimes
-from ledgerfs.ledgers.missing_ledgers import MissingLedger
+from ledgerfs.ledgers.missing_ledgers import THERE_OR_UNCLEAR, MissingLedger
 from ledgerfs.ledgers.row_dependencies import TopicState
 from ledgerfs.ledgers.time_arguments import CLOCK_SLACK_MS, Moment
 from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
@@ -166,13 +166,17 @@ def export_topic(
     )  # fmt: skip
     scan.require_all()
     if isinstance(scan, PartitionedScan):
-        whole, ledgers = scan.whole, [one for part in scan.partitions for one in _ledgers_of(part, _ending_of(part))]
+        whole, ledgers = (
+            scan.whole,
+            [one for part in scan.partitions for one in _ledgers_of(part, _ending_of(part.topic))],
+        )
     else:
         whole, ledgers = scan, _ledgers_of(scan)
     contents = _contents_of(topic, whole, kind, private_keys or ())
     versions = {one.name: one.ref.version for one in ledgers}
     with ExportFolder(folder_path, contents, TABLE_KINDS[kind], versions, overwrite=overwrite) as folder:
-        unseen = folder.unseen(is_living=topic.bucket.raw_store.cluster is not None)
+        unclear = _unclear(scan.missing, is_of_partitions=isinstance(scan, PartitionedScan))
+        unseen = folder.unseen(unclear, is_living=topic.bucket.raw_store.cluster is not None)
         export = _Export(
             ExportReport(topic.name, missing=scan.missing, unseen=unseen), folder, kind, progress or (lambda *_: None)
         )
@@ -215,9 +219,15 @@ def _ledgers_of(scan: Scan, ending: str = "") -> list[_Ledger]:
     return [_Ledger(f"{ref.ledger_id}{ending}", ref, place, known, topic) for place, ref in enumerate(refs)]
 
 
-def _ending_of(partition: Scan) -> str:
+def _ending_of(partition: str) -> str:
     """Return the ending of a partition's file names."""
-    return f"-partition-{split_partition(partition.topic)[1]}"
+    return f"-partition-{split_partition(partition)[1]}"
+
+
+def _unclear(missing: Iterable[MissingLedger], *, is_of_partitions: bool) -> set[tuple[int, str]]:
+    """Return id and ending of the ledgers that nobody can say to be gone."""
+    found = (one for one in missing if one.kind in THERE_OR_UNCLEAR)
+    return {(one.ledger_id, _ending_of(one.topic) if is_of_partitions else "") for one in found}
 
 
 class _Export:

@@ -13,7 +13,7 @@ import os
 import re
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from ledgerfs.cache.untrusted_folders import make_new, open_plain
 from ledgerfs.errors import ExportFolderError, InvalidOptionError, LedgerfsError
 from ledgerfs.export.identity import is_same_url, what_differs
 from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.missing_ledgers import UNKNOWN
 from ledgerfs.ledgers.row_dependencies import Basis, TopicState
 
 RECORD_NAME = ".ledgerfs-export.json"
@@ -248,10 +249,11 @@ class ExportFolder:
         if known.is_all_of(ref):
             self._record.ledgers[name] = replace(known, is_open=False)
 
-    def unseen(self, *, is_living: bool) -> list[Unseen]:
+    def unseen(self, unclear: Collection[tuple[int, str]] = (), *, is_living: bool) -> list[Unseen]:
         """Return what may have come behind all that was ever exported, and is gone, of a topic as it is now, in the order of its ledgers.
 
         In a living cluster ledgers are trimmed from the oldest on: if the last one that exports met is gone, others may have come after it.
+        Those that are ``unclear`` are not said to be gone: ids with the ending of their files' names, or `UNKNOWN` for all of an ending.
         """
         ends: dict[str, tuple[int, str]] = {}
         behind: dict[tuple[str, int], str] = {}
@@ -263,10 +265,15 @@ class ExportFolder:
         if is_living:
             for _, name in ends.values():
                 last = self._record.ledgers[name]
-                self._record.ledgers[name] = replace(last, is_last=name.partition("_")[0] not in self._versions)
-        gone = sorted((key, name) for key, name in behind.items() if name.partition("_")[0] not in self._versions)
+                self._record.ledgers[name] = replace(last, is_last=self._is_gone(name, unclear))
+        gone = sorted((key, name) for key, name in behind.items() if self._is_gone(name, unclear))
         found = [(ledger_id, self._record.ledgers[name]) for (_, ledger_id), name in gone]
         return [Unseen(one, last.last_entry, last.is_open) for one, last in found if last.is_open or last.is_last]
+
+    def _is_gone(self, name: str, unclear: Collection[tuple[int, str]]) -> bool:
+        ledger_id, ending = _parsed(name)
+        is_there = name.partition("_")[0] in self._versions
+        return not (is_there or (ledger_id, ending) in unclear or (UNKNOWN, ending) in unclear)
 
     def _size_of(self, name: str) -> int:
         try:

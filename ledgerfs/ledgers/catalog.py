@@ -13,7 +13,15 @@ import numpy.typing as npt
 from ledgerfs.errors import AccessDeniedError, AmbiguousLedgerError, NotFoundError
 from ledgerfs.ledgers.catalog_rows import Table, ranked, ref_of_row
 from ledgerfs.ledgers.ledger_ref import CatalogState, LedgerRef
-from ledgerfs.ledgers.missing_ledgers import GAP, UNKNOWN, GapKind, MissingLedger, missing_error, missing_of_row
+from ledgerfs.ledgers.missing_ledgers import (
+    GAP,
+    THERE_OR_UNCLEAR,
+    UNKNOWN,
+    GapKind,
+    MissingLedger,
+    missing_error,
+    missing_of_row,
+)
 from ledgerfs.ledgers.remains import OtherKeys, Remains
 from ledgerfs.ledgers.topic_infos import TopicInfo, topic_infos
 
@@ -208,6 +216,12 @@ class Catalog:
     def is_without_entries(self, managed_ledger: str | None) -> bool:
         """Whether a name is that of a topic which has no entry yet, or any more."""
         return self.row_of(managed_ledger) in self._without_entries()
+
+    def is_unclear(self, managed_ledger: str | None, ledger_id: int) -> bool:
+        """Whether a ledger that is not among the ledgers is there nevertheless, or nobody knows."""
+        gaps = self._gaps_of(self.row_of(managed_ledger))
+        is_meant = (gaps["ledger_id"] == ledger_id) | (gaps["ledger_id"] == UNKNOWN)
+        return bool((is_meant & np.isin(gaps["kind"], list(THERE_OR_UNCLEAR))).any())
 
     def _without_entries(self) -> frozenset[int]:
         """Return the rows of names that are topics without an entry."""

@@ -44,6 +44,10 @@ class GapKind(IntEnum):
     """The list of all ledgers of its topic is damaged, in a living cluster: which there are is unknown."""
 
 
+THERE_OR_UNCLEAR = frozenset({GapKind.END_UNKNOWN, GapKind.LIST_UNREADABLE, GapKind.UNREADABLE})
+"""Of what is missing so nobody can say that it is gone: it is there, or nobody knows."""
+
+
 GAP = np.dtype(
     [
         ("uuid_high", "u8"),

@@ -12,6 +12,8 @@ from ledgerfs import export_topic
 from ledgerfs.bucket.partition_plan import plan_partitions
 from ledgerfs.export.export import ExportReport
 from ledgerfs.export.folder import RECORD_NAME, Unseen
+from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.ledgers.row_dependencies import Basis
 from ledgerfs.spark.lake.state import LakeState, LedgerIds, Unit, Work, ledger_version, what_is_new
 from ledgerfs.tables.row_files import open_rows
@@ -213,6 +215,50 @@ def test_ledgers_that_may_have_come_and_gone_between_two_exports_are_told_of_onc
     assert exported(cluster, out).unseen == [Unseen(newest, 4, was_open=False)]
     assert values_in(out)[-1] == b"q0"
     assert exported(cluster, out).unseen == []
+
+
+@pytest.mark.parametrize("has_partitions", [False, True])
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_ledger_that_cannot_be_listed_now_is_not_said_to_be_gone(
+    cluster: LiveCluster, tmp_path: Path, *, is_damaged: bool, has_partitions: bool
+) -> None:
+    """Its bookies are silent, or its topic's list is damaged: that is told of it, and later on what came behind is exported."""
+    name = "public/default/parts-partition-0" if has_partitions else TOPIC
+    cluster.write_ledger(name, messages(5))
+
+    def again() -> ExportReport:
+        topic = opened(cluster).topic("public/default/parts" if has_partitions else TOPIC)
+        return export_topic(topic, tmp_path / "out", "parquet", columns=["value"], on_corrupt="skip")
+
+    again()
+    path = managed_ledger_path(managed_ledger_of(name))
+    node = cluster.zookeeper.nodes[path]
+    if is_damaged:
+        cluster.zookeeper.set(path, b"\xff")
+    else:
+        for one in cluster.bookies:
+            one.kill()
+    report = again()
+    assert ([one.kind.name for one in report.missing], report.unseen) == (
+        ["LIST_UNREADABLE" if is_damaged else "END_UNKNOWN"],
+        [],
+    )
+    cluster.zookeeper.set(path, node)
+    for one in () if is_damaged else cluster.bookies:
+        one.start()
+    cluster.publish(name, messages(5, first=5))
+    assert (again().unseen, len(values_in(tmp_path / "out"))) == ([], 9)
+
+
+def test_a_unit_of_a_lake_whose_end_cannot_be_told_now_is_not_said_to_be_gone(cluster: LiveCluster) -> None:
+    cluster.write_ledger(TOPIC, messages(5))
+    cluster.roll_over(TOPIC)
+    cluster.publish(TOPIC, messages(5))
+    units = units_of(cluster, lake_work(cluster)[1])
+    assert [one.open_until for one in units] == [-1, 3]
+    for one in cluster.bookies:
+        one.kill()
+    assert (lake_work(cluster, units)[0].unseen, lake_work(cluster, units)[0].kept) == ([], units)
 
 
 def test_partitions_are_told_of_each_for_itself(cluster: LiveCluster, tmp_path: Path) -> None:

@@ -209,7 +209,8 @@ class LedgerIds:
     def is_gone(self, unit: Unit) -> bool:
         """Return whether the last ledger of a unit is gone from its topic, which still has others, or is listed without an entry."""
         is_there = unit.managed_ledger in self._rows or self._catalog.is_without_entries(unit.managed_ledger)
-        return is_there and self.row(unit.managed_ledger, unit.ledgers[-1]) is None
+        is_listed = self.row(unit.managed_ledger, unit.ledgers[-1]) is not None
+        return is_there and not (is_listed or self._catalog.is_unclear(unit.managed_ledger, unit.ledgers[-1]))
 
     def has_grown(self, unit: Unit) -> bool:
         """Return whether the last ledger of a unit was still written, and has more entries now."""
