@@ -49,7 +49,7 @@ _OWNER_KEYS = ("pulsar/managed-ledger", "pulsar/schemaId", "pulsar/compactedTopi
 _DIGITS = 19
 """Ids with fewer digits fit into a column."""
 _MOST_HOLES, _MOST_ENTRIES = 2**31 - 1, 2**62
-"""What the columns can count."""
+"""What the columns can count; bytes of a topic, too."""
 _MOST_RANGES = 100_000
 """Of a subscription that are kept: brokers keep 10,000. Without the others it is said to be less far than it may be."""
 
@@ -325,6 +325,8 @@ class SurveyBuilder:
         info = parse_managed_ledger_info(node.data, key=node.path)
         if name in self._topic_rows:
             raise CorruptMetadataError("the topic is there twice", key=node.path)
+        if max(sum(one.entries for one in info.ledgers), sum(one.size for one in info.ledgers)) > _MOST_ENTRIES:
+            raise CorruptMetadataError("lists more entries, or bytes, than a topic can have", key=node.path)
         row = self._topic_rows[name] = len(self._topic_rows)
         first = len(self._listed)
         self._listed.extend(self._listed_row(row, one) for one in info.ledgers)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.surveying import survey_cluster, survey_dump
 from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, Position
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.messages.proto.message_metadata_pb2 import BrokerMetadataRecord
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
@@ -113,6 +114,19 @@ def test_what_brokers_keep_for_themselves_is_not_expired(cluster: LiveCluster) -
     assert (system.ledger_ids, system.ttl_ms, system.policy) == ([], 0, "system")
     # Only the brokers' own names are system topics.
     assert (users.ledger_ids, users.ttl_ms, users.policy) == ([ids[0], ids[1]], HOUR, "broker")
+
+
+def test_a_list_of_more_entries_than_can_be_counted_is_damaged_and_ends_nothing(cluster: LiveCluster) -> None:
+    first, _ = written(cluster, entries(5, 5), entries(4, 4))
+    cluster.add_cursor(TOPIC, "s", (first, -1))
+    other = "t/ttl/other"
+    ids = written(cluster, entries(5), entries(4), topic=other)
+    cluster.add_cursor(other, "s", (ids[0], -1))
+    huge = LedgerInfo(first, 2**63 - 1, 5, ago(2))
+    cluster.change_list(TOPIC, lambda info: replace(info, ledgers=(huge, *info.ledgers[1:])))
+    survey = surveyed(cluster)
+    assert [one.reason for one in survey.damaged] == ["lists more entries, or bytes, than a topic can have"]
+    assert of(survey, topic=other).expiry is ExpiryState.KNOWN
 
 
 def test_a_namespace_comes_before_the_broker(cluster: LiveCluster) -> None:
