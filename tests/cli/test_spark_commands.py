@@ -49,7 +49,7 @@ def test_a_module_is_its_command_also_on_s3_with_credentials_of_hadoop(
         [sys.executable, "-m", "ledgerfs.cli.spark.verify", s3_golden, *SMALL_SESSION, "--json", "--conf", "spark.log.level=ERROR"],
         env={**os.environ, "SPARK_CONF_DIR": str(tmp_path)}, capture_output=True, timeout=300, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done
+    assert done.returncode == 0, done.stderr.decode()
     report = json.loads(done.stdout)
     assert (report["ledgers"], report["entries"]) == (104, 4221)
     assert [finding["kind"] for finding in report["findings"]] == ["unsaved-schemas"]

@@ -30,7 +30,7 @@ def run(name: str, *arguments: str, env: dict[str, str] | None = None, code: int
 
 def run_in(java: Programs, name: str, *arguments: str) -> str:
     done = java.run(EXAMPLES / name, *arguments)
-    assert done.returncode == 0, done
+    assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.decode()
 
 

@@ -23,8 +23,11 @@ READS = {CLOSE, EXISTS, GET_DATA, GET_CHILDREN, PING, GET_CHILDREN_2, MULTI_READ
 _HEADER = struct.Struct("!iqi")
 _OPERATION = struct.Struct("!i?i")
 _STAT = struct.Struct("!qqqqiiiqiiq")
+_CONNECT = struct.Struct("!iqiq")
 _CONNECTED = struct.Struct("!iiqi16s?")
 _END = _OPERATION.pack(-1, True, -1)
+_LARGEST_FRAME = 1 << 20
+"""In bytes, as a real one has it (``jute.maxbuffer``)."""
 
 
 Frame = Callable[[bytes], bytes]
@@ -203,7 +206,10 @@ class ZooKeeperServer:
         return connection if self._tls is None else self._tls.wrap_socket(connection, server_side=True)
 
     def _connect(self, connection: socket.socket, received: BinaryIO) -> bool:
-        _, _, timeout_ms, session = struct.unpack_from("!iqiq", _frame(received))
+        greeting = _frame(received)
+        if len(greeting) < _CONNECT.size:
+            return False  # somebody else's client: the address was another server's a moment ago
+        _, _, timeout_ms, session = _CONNECT.unpack_from(greeting)
         if self.hangs:
             return _frame(received) == b""  # waits until the client goes
         is_known = not session or session in self._sessions
@@ -301,6 +307,8 @@ class ZooKeeperServer:
 
 def _frame(received: BinaryIO) -> bytes:
     (length,) = struct.unpack("!i", _exactly(received, 4))
+    if not 0 <= length <= _LARGEST_FRAME:
+        raise EOFError
     return _exactly(received, length)
 
 
