@@ -110,6 +110,12 @@ def test_imports_go_one_way(path: Path) -> None:
             assert rest.partition(".")[0] in {*allowed, "__version__"}, f"{layer} imports {name}"
 
 
+def test_no_two_test_modules_have_one_name() -> None:
+    names = sorted(path.name for path in Path(__file__).parent.rglob("test_*.py"))
+    # pytest imports them by name alone, and leaves out the second one in the same process.
+    assert names == sorted(set(names))
+
+
 ROOMS_WITH_ROOMS = sorted({path.parent.parent for path in PACKAGE.glob("*/**/__init__.py")} - {PACKAGE})
 
 
