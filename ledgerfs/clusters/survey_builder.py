@@ -37,7 +37,7 @@ from ledgerfs.formats.managed_ledgers.names import cursor_of
 from ledgerfs.formats.managed_ledgers.node_kinds import managed_ledger_at
 from ledgerfs.formats.schemas.stored_schema import ROOT as SCHEMAS
 from ledgerfs.formats.schemas.stored_schema import locator_path, parse_locator
-from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.formats.topic_names import decode_topic, topic_of
 from ledgerfs.storage.zookeeper.node import Node
 
 POLICIES = "/admin/policies"
@@ -298,7 +298,7 @@ class SurveyBuilder:
                 words.row_of(one.application),
                 words.row_of(one.component),
                 words.row_of(next(filter(None, map(one.told, _OWNER_KEYS)), None)),
-                words.row_of(one.told("pulsar/cursor")),
+                words.row_of(_decoded(one.told("pulsar/cursor"))),
             )
         )
         for part in one.ensembles:
@@ -475,6 +475,11 @@ def _position_columns(info: CursorInfo) -> tuple[int, int, int, int]:
         # A range that begins in a ledger before has nothing of that: brokers keep ranges by ledger.
         entries += upper.entry_id - (lower.entry_id if lower.ledger_id == upper.ledger_id else -1)
     return (*mark, min(holes, _MOST_HOLES), min(entries, _MOST_ENTRIES))
+
+
+def _decoded(cursor: str | None) -> str | None:
+    """Return the name of a subscription, which brokers encode before they make its cursor: in ledgers as in the paths of nodes."""
+    return None if cursor is None else decode_topic(cursor)
 
 
 def _halves(uuid: str) -> tuple[int, int]:

@@ -171,6 +171,24 @@ def test_what_could_not_be_read_is_no_missing_owner(cluster: LiveCluster, damage
     assert named(surveyed(cluster)) == {kind: found for kind, found in of_all.items() if kind not in hidden}
 
 
+@pytest.mark.parametrize("subscription", ["plain", "team/a b", "über:1%"])
+def test_a_damaged_node_of_a_subscription_hides_its_ledger_whatever_its_name(
+    cluster: LiveCluster, subscription: str
+) -> None:
+    """Brokers encode the name before they make a cursor: so it is in the path of the node, and in the metadata of its ledger."""
+    ids = topic_of_ledgers(cluster, TOPIC)
+    made = cluster.add_cursor(TOPIC, subscription, (ids[0], 3), stale=(ids[0], 1))
+    cluster.close(made)
+    cluster.zookeeper.set(cursor_path(NAME, subscription), b"\xff\xff")
+    found = surveyed(cluster)
+    assert named(found) == {}
+    assert unnamed_ledgers(found, found.read_ms + 1000, 0).unreadable == 1
+    cluster.zookeeper.delete(cursor_path(NAME, subscription))
+    gone = surveyed(cluster)
+    (told,) = orphan_findings(gone, unnamed_ledgers(gone, gone.read_ms + 1000, 0).rows)
+    assert (told.ledger_ids, told.subject) == ((made,), f"{TOPIC} subscription {subscription}")
+
+
 def test_compaction_whose_state_was_not_asked_hides_its_ledgers(cluster: LiveCluster) -> None:
     ids = topic_of_ledgers(cluster, TOPIC)
     kept = write_of(cluster, "compacted-ledger", ("pulsar/compactedTopic", TOPIC))

@@ -43,7 +43,7 @@ from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_p
 from ledgerfs.formats.managed_ledgers.stored_values import compressed
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.formats.schemas.stored_schema import StoredVersion, build_locator, build_stored_schema, locator_path
-from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs.formats.topic_names import encode_topic, managed_ledger_of
 from tests.support.bookies import BookieServer
 from tests.support.entries import NONE, compress, frame, metadata
 from tests.support.ledgers import CREATED_MS
@@ -496,7 +496,7 @@ class LiveCluster:
                 custom = (
                     ("component", b"managed-ledger"),
                     (MANAGED_LEDGER_KEY, managed_ledger.encode()),
-                    ("pulsar/cursor", name.encode()),
+                    ("pulsar/cursor", encode_topic(name).encode()),
                     _APPLICATION,
                 )
                 states = [replace(state, mark_delete=Position(*stale), holes=()), state]
