@@ -11,6 +11,7 @@ import numpy as np
 
 from ledgerfs.clusters.answers import Answer, CursorAnswer, ExpiryAnswer, LastEnd, TopicPoliciesAnswer
 from ledgerfs.clusters.bundles import BROKERS, NAMESPACES, BundleOwners, namespace_of
+from ledgerfs.clusters.lists_of_ledgers import list_of_ledgers
 from ledgerfs.clusters.policies import NamespacePolicies, json_object, parse_policies
 from ledgerfs.clusters.survey import DamagedNode, Survey, namespaces_of_events
 from ledgerfs.clusters.tables import (
@@ -31,7 +32,7 @@ from ledgerfs.errors import CorruptMetadataError, CorruptObjectError, Unsupporte
 from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState, ledger_id_at, parse_ledger_node
 from ledgerfs.formats.managed_ledgers.cursor_info import CursorInfo, parse_cursor_info, parse_position_info
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, parse_managed_ledger_info
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs.formats.managed_ledgers.names import ROOT as MANAGED_LEDGERS
 from ledgerfs.formats.managed_ledgers.names import cursor_of
 from ledgerfs.formats.managed_ledgers.node_kinds import managed_ledger_at
@@ -46,13 +47,14 @@ _COMPACTED = "CompactedTopicLedger"
 _DELAYED = "#pulsar.internal.delayed.bucket"
 _OWNER_KEYS = ("pulsar/managed-ledger", "pulsar/schemaId", "pulsar/compactedTopic", "pulsar/delayedIndexTopic")
 """Keys of custom metadata: whose a ledger is, by the component that made it."""
+_IN_LOCATORS = 2
+"""Slashes in the path of a locator: tenant, namespace, topic."""
 _DIGITS = 19
 """Ids with fewer digits fit into a column."""
 _MOST_HOLES, _MOST_ENTRIES = 2**31 - 1, 2**62
 """What the columns can count; bytes of a topic, too."""
 _MOST_RANGES = 100_000
 """Of a subscription that are kept: brokers keep 10,000. Without the others it is said to be less far than it may be."""
-
 
 _COMPACTION = "__compaction"
 
@@ -322,11 +324,9 @@ class SurveyBuilder:
             self._take_cursor(*cursor, node)
 
     def _take_topic(self, name: str, node: Node) -> None:
-        info = parse_managed_ledger_info(node.data, key=node.path)
+        info = list_of_ledgers(node)
         if name in self._topic_rows:
             raise CorruptMetadataError("the topic is there twice", key=node.path)
-        if max(sum(one.entries for one in info.ledgers), sum(one.size for one in info.ledgers)) > _MOST_ENTRIES:
-            raise CorruptMetadataError("lists more entries, or bytes, than a topic can have", key=node.path)
         row = self._topic_rows[name] = len(self._topic_rows)
         first = len(self._listed)
         self._listed.extend(self._listed_row(row, one) for one in info.ledgers)
@@ -382,9 +382,11 @@ class SurveyBuilder:
         return len(self._holes) - 1
 
     def _take_schema(self, node: Node) -> None:
-        if not node.data:
+        path = node.path.removeprefix(f"{SCHEMAS}/")
+        if not node.data and (node.children or path.count("/") != _IN_LOCATORS):
+            # A folder: of a tenant, or of a namespace.
             return
-        name = self._words.row_of(node.path.removeprefix(f"{SCHEMAS}/"))
+        name = self._words.row_of(path)
         for one in parse_locator(node.data, key=node.path):
             self._schemas.append((name, one.version, *one.position, node.changed_ms))
 

@@ -24,6 +24,8 @@ from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.formats.bookkeeper.ledger_metadata import MANAGED_LEDGER_KEY
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs.formats.managed_ledgers.names import cursor_path
+from ledgerfs.formats.schemas.schema_info import SchemaInfo
+from ledgerfs.formats.schemas.stored_schema import locator_path
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.objects import ObjectHead
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
@@ -187,6 +189,26 @@ def test_a_damaged_node_of_a_subscription_hides_its_ledger_whatever_its_name(
     gone = surveyed(cluster)
     (told,) = orphan_findings(gone, unnamed_ledgers(gone, gone.read_ms + 1000, 0).rows)
     assert (told.ledger_ids, told.subject) == ((made,), f"{TOPIC} subscription {subscription}")
+
+
+@pytest.mark.parametrize("emptied", ["list", "locator"])
+def test_a_node_that_is_emptied_is_damage_and_no_missing_owner(cluster: LiveCluster, emptied: str) -> None:
+    topic_of_ledgers(cluster, TOPIC)
+    cluster.add_schema(TOPIC, SchemaInfo("STRING", b"", {}))
+    path = f"/managed-ledgers/{NAME}" if emptied == "list" else locator_path(TOPIC)
+    cluster.zookeeper.set(path, b"")
+    found = surveyed(cluster)
+    assert [one.path for one in found.damaged] == [path]
+    assert named(found) == {}
+
+
+def test_folders_and_a_list_that_is_just_made_are_no_damage(cluster: LiveCluster) -> None:
+    for path in ("/schemas/public/default", "/schemas/public/other", "/managed-ledgers/public/default/persistent/new"):
+        cluster.zookeeper.set(path, b"")
+    found = surveyed(cluster)
+    assert (found.damaged, found.topics) == ([], ["public/default/persistent/new"])
+    cluster.add_cursor("persistent://public/default/new", "sub", (7, 0))
+    assert [one.path for one in surveyed(cluster).damaged] == ["/managed-ledgers/public/default/persistent/new"]
 
 
 def test_compaction_whose_state_was_not_asked_hides_its_ledgers(cluster: LiveCluster) -> None:

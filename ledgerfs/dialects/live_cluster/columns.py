@@ -16,6 +16,8 @@ HOT_CUT = 1 << 20
 COLD_CUT = 64 << 20
 """The same of an offloaded ledger, whose blocks have this size unless a broker was told another one."""
 
+_MOST_CUTS = 1 << 20
+"""More are nobody's need, and a damaged line of a list may tell of any number of bytes."""
 
 IN_BOOKKEEPER, IN_BUCKET = "ledger", "data"
 """The roles of what stands for a ledger in the catalog: its node, or the object that alone has its entries."""
@@ -53,5 +55,5 @@ def unpack_own(own: bytes) -> tuple[Place, bool]:
 
 def entries_between_cuts(entries: int, length: int, place: Place) -> int:
     """Return how many entries of a ledger there are from one cut to the next."""
-    size = COLD_CUT if place is Place.BUCKET else HOT_CUT
+    size = max(COLD_CUT if place is Place.BUCKET else HOT_CUT, -(-length // _MOST_CUTS))
     return entries if length <= size else max(1, entries * size // length)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from ledgerfs.clusters.lists_of_ledgers import list_of_ledgers
 from ledgerfs.dialects.live_cluster.access import ClusterAccess
 from ledgerfs.dialects.live_cluster.bookies.asking import Asked, ask_each
 from ledgerfs.dialects.live_cluster.listed_ledgers import ListedLedgers
@@ -22,7 +23,7 @@ from ledgerfs.dialects.live_cluster.reader import LiveReader
 from ledgerfs.dialects.live_cluster.topics import ListedTopic
 from ledgerfs.errors import ObjectNotFoundError, StaleObjectError, StoreUnreachableError
 from ledgerfs.formats.bookkeeper.requests import NEWEST
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.ledgers.catalog_rows import is_sound, ref_of_row
 from ledgerfs.ledgers.dialect import Names
@@ -68,7 +69,7 @@ class TopicTail:
         self._access = access
         self._name = name
         self._node: Node | None = None
-        self._topic = ListedTopic(name, parse_managed_ledger_info(b"", key=managed_ledger_path(name)), 0)
+        self._topic = ListedTopic(name, ManagedLedgerInfo(()), 0)
         self._listed_s = self._looked_s = 0.0
         self._seen: dict[int, _Seen] = {}
         self._seen_version = 0
@@ -141,8 +142,9 @@ class TopicTail:
         before = self._node
         if before is not None and node.created_ms != before.created_ms:
             raise StaleObjectError("the topic was deleted, and made again with other ledgers", key=path)
-        if before is None or node.data != before.data:
-            self._topic = ListedTopic(self._name, parse_managed_ledger_info(node.data, key=path), node.changed_ms)
+        # A list that is set to nothing may have been nothing before.
+        if before is None or node.data != before.data or not node.data:
+            self._topic = ListedTopic(self._name, list_of_ledgers(node), node.changed_ms)
         self._node, self._listed_s = node, time.monotonic()
 
     def _find(self, since: Next) -> _Found | None:

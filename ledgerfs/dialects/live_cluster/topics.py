@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ledgerfs.clusters.lists_of_ledgers import list_of_ledgers
 from ledgerfs.clusters.managed_ledger_paths import managed_ledger_paths
 from ledgerfs.errors import BucketNotFoundError, CorruptMetadataError, LedgerfsError, ObjectNotFoundError
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo, parse_managed_ledger_info
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo
 from ledgerfs.formats.managed_ledgers.names import ROOT, managed_ledger_path
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.storage.zookeeper.nodes import Node, Nodes
@@ -70,7 +71,7 @@ def listed_topic(nodes: Nodes, name: str) -> ListedTopic:
 
 
 def _parsed(name: str, node: Node) -> ListedTopic:
-    return ListedTopic(name, parse_managed_ledger_info(node.data, key=node.path), node.changed_ms)
+    return ListedTopic(name, list_of_ledgers(node), node.changed_ms)
 
 
 def _node(found: Node | LedgerfsError) -> Node:

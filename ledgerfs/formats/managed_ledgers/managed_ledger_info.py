@@ -21,10 +21,13 @@ from ledgerfs.formats.managed_ledgers.proto.managed_ledger_pb2 import (
     TextPropertyRecord,
 )
 from ledgerfs.formats.managed_ledgers.stored_values import uncompressed
+from ledgerfs.formats.record_header import records_size
 
 Properties = tuple[tuple[str, str], ...]
 
 _WORDS = struct.Struct(">qq")
+_MAX_BYTES, _MAX_TOPIC_BYTES = 2**63 - 1, 2**62
+"""Sizes of files are 64-bit: a ledger whose records would take more is not one. A topic's last ledger is added to what its list tells."""
 
 
 class Position(NamedTuple):
@@ -117,14 +120,16 @@ class ManagedLedgerInfo:
 def parse_managed_ledger_info(data: bytes, *, key: str) -> ManagedLedgerInfo:
     """Parse the value of the node of a managed ledger, plain or compressed; an empty one has no ledgers.
 
-    Raises `CorruptMetadataError`, naming ``key``, for bytes that are no such value, and for ledgers that are listed twice, have no id, or
-    negative numbers.
+    Raises `CorruptMetadataError`, naming ``key``, for bytes that are no such value, and for ledgers that are listed twice, have no id,
+    negative numbers, or more entries and bytes, each or together, than 63 bits can count.
     """
     try:
         record = ManagedLedgerRecord.FromString(uncompressed(data, key=key))
     except DecodeError as error:
         raise CorruptMetadataError("the list of ledgers is not a protobuf message", key=key) from error
     ledgers = [_ledger(one, key) for one in record.ledger]
+    if records_size(sum([one.size for one in ledgers]), sum([one.entries for one in ledgers]) - 1) > _MAX_TOPIC_BYTES:
+        raise CorruptMetadataError("lists more entries, or bytes, than a topic can have", key=key)
     if len(ledgers) > 1:
         ledgers.sort(key=_id)
         for one, other in pairwise(ledgers):
@@ -181,7 +186,7 @@ def _id(ledger: LedgerInfo) -> int:
 
 def _ledger(record: ManagedLedgerRecord.Ledger, key: str) -> LedgerInfo:
     ledger_id, entries, size = record.ledger_id, record.entries, record.size
-    if ledger_id < 0 or entries < 0 or size < 0:
+    if ledger_id < 0 or entries < 0 or size < 0 or records_size(size, entries - 1) > _MAX_BYTES:
         reason = f"lists a ledger of id {ledger_id} with {entries} entries and {size} bytes, which no ledger has"
         raise CorruptMetadataError(reason, key=key)
     return LedgerInfo(

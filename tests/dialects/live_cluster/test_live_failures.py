@@ -23,6 +23,11 @@ from ledgerfs.formats.bookkeeper.digests import Digest
 from ledgerfs.formats.bookkeeper.ledger_metadata import DigestType
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.bookkeeper.stored_entries import build_stored_entry
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
+    LedgerInfo,
+    ManagedLedgerInfo,
+    build_managed_ledger_info,
+)
 from ledgerfs.upkeep.verification.verify import verify
 from tests.support.bookies import BookieServer
 from tests.support.commands import run
@@ -452,7 +457,9 @@ def test_nodes_that_we_may_not_see(cluster: LiveCluster, hidden: str) -> None:
         entries_of(opened(cluster))
 
 
-_DAMAGED = pytest.mark.parametrize("data", [b"\xff\xff", b"BookieMetadataFormatVersion\t3\n\x05abc", b"Gx\0\0"])
+_WRONG = [b"\xff\xff", b"BookieMetadataFormatVersion\t3\n\x05abc", b"Gx\0\0"]
+_DAMAGED = pytest.mark.parametrize("data", _WRONG)
+_HUGE = build_managed_ledger_info(ManagedLedgerInfo((LedgerInfo(7, 2**62, 2**62, 1), LedgerInfo(8, 0, 0, 0))))
 
 
 @_DAMAGED
@@ -463,8 +470,13 @@ def test_nodes_that_are_damaged(cluster: LiveCluster, data: bytes) -> None:
         entries_of(opened(cluster))
 
 
-@pytest.mark.parametrize("node", ["list", "open ledger"])
-@_DAMAGED
+@pytest.mark.parametrize(
+    ("node", "data"),
+    [
+        *(("list", one) for one in (*_WRONG, b"", _HUGE)),
+        *(("open ledger", one) for one in _WRONG),
+    ],
+)
 def test_what_cannot_be_listed_is_missing_in_its_topic_alone(
     cluster: LiveCluster, node: str, data: bytes, tmp_path: Path
 ) -> None:
@@ -497,6 +509,27 @@ def test_what_cannot_be_listed_is_missing_in_its_topic_alone(
     assert [one.name for one in open_bucket(str(tmp_path / "copy")).topics()] == [f"persistent://{OTHER}"] + [
         f"persistent://{TOPIC}"
     ] * (node != "list")
+
+
+def test_lines_of_the_most_bytes_that_are_no_damage_end_no_listing(cluster: LiveCluster) -> None:
+    """A damaged number may be one that a ledger could have: whoever reads that ledger is told, and others are read."""
+    cluster.write_ledger(OTHER, messages(7), state=CLOSED)
+    most = [(2**62 - 12, 1), (2**61, 2**57), (1, 2**58), (2**40, 2**21 + 2**20 - 1)]
+    for number, (size, entries) in enumerate(most):
+        topic = f"public/default/huge{number}"
+        ledger_id = cluster.write_ledger(topic, messages(4))
+        cluster.write_ledger(topic, messages(4))
+        cluster.change_ledger(
+            topic, ledger_id, lambda info, told=(entries, size): replace(info, entries=told[0], size=told[1])
+        )
+    bucket = opened(cluster)
+    assert len(values_of(bucket, OTHER)) == 7
+    for number in range(len(most)):
+        with pytest.raises(CorruptMetadataError, match="its topic lists"):
+            values_of(bucket, f"public/default/huge{number}")
+    assert b"huge0" in run("topics", cluster.url, "--backlog").stdout
+    assert b"its topic lists" in run("verify", cluster.url, code=1).stdout
+    assert b"7" in run("count", cluster.url, OTHER).stdout
 
 
 def test_a_damaged_index_of_a_ledger_that_only_it_tells_of(cluster: LiveCluster) -> None:

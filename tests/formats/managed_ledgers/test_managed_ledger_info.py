@@ -39,6 +39,7 @@ MAX_INT64 = 2**63 - 1
 KEY = "/managed-ledgers/public/default/persistent/orders"
 
 counts = st.integers(0, MAX_INT64)
+sizes = st.integers(0, 2**55)
 times = st.integers(1, MAX_INT64)
 text = st.text(st.characters(codec="utf-8"), max_size=8)
 properties = st.lists(st.tuples(text, text), max_size=3).map(tuple)
@@ -53,7 +54,7 @@ contexts = st.builds(
     properties=properties,
     segments=st.integers(0, 3),
 )
-ledgers = st.builds(LedgerInfo, counts, counts, counts, counts, st.none() | contexts, properties)
+ledgers = st.builds(LedgerInfo, counts, sizes, sizes, counts, st.none() | contexts, properties)
 infos = st.builds(
     ManagedLedgerInfo,
     st.lists(ledgers, max_size=4, unique_by=lambda one: one.ledger_id).map(tuple),
@@ -200,6 +201,20 @@ def test_a_ledger_that_is_listed_twice_is_corrupt() -> None:
     with pytest.raises(CorruptMetadataError, match="lists ledger 7 twice") as caught:
         parse(record(7, 3, 7))
     assert caught.value.key == KEY
+
+
+@pytest.mark.parametrize(("entries", "size"), [(2**62, 2**62), (2**63 - 1, 1), (2**60, 0)])
+def test_more_entries_than_a_file_can_have_are_corrupt(entries: int, size: int) -> None:
+    ledger = ManagedLedgerRecord.Ledger(ledger_id=1, entries=entries, size=size)
+    with pytest.raises(CorruptMetadataError, match="which no ledger has"):
+        parse_managed_ledger_info(ManagedLedgerRecord(ledger=[ledger]).SerializeToString(), key=KEY)
+
+
+def test_more_entries_than_a_topic_can_have_are_corrupt() -> None:
+    ledgers = [ManagedLedgerRecord.Ledger(ledger_id=number, entries=1, size=2**62 - 20) for number in range(2)]
+    assert parse_managed_ledger_info(ManagedLedgerRecord(ledger=ledgers[:1]).SerializeToString(), key=KEY)
+    with pytest.raises(CorruptMetadataError, match="than a topic can have"):
+        parse_managed_ledger_info(ManagedLedgerRecord(ledger=ledgers).SerializeToString(), key=KEY)
 
 
 @pytest.mark.parametrize("field", ["ledger_id", "entries", "size"])
