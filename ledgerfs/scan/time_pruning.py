@@ -14,7 +14,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from ledgerfs.errors import CorruptLedgerError
+from ledgerfs.errors import CorruptLedgerError, NotFoundError
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.ledgers.ledger_times import LedgerTimes, TimeRange
 from ledgerfs.ledgers.reader import LedgerReader
@@ -168,7 +168,8 @@ class _Blocks:
             if not look.is_whole and (look.time_ms is None or is_cut(look.time_ms)):
                 # A damaged time must not hide a block: before it cuts, the whole entry has to be read, and sound.
                 look = _look(ledger, number, look.size, check_checksums=self.check_checksums)
-        except CorruptLedgerError:
+        except (CorruptLedgerError, NotFoundError):
+            # Whoever reads it is told.
             return False
         return look.is_whole and look.time_ms is not None and is_cut(look.time_ms)
 

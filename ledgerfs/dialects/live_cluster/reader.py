@@ -16,13 +16,19 @@ from ledgerfs.dialects.live_cluster.columns import IN_BUCKET, Place, entries_bet
 from ledgerfs.dialects.live_cluster.hot_ledger import HotLedger
 from ledgerfs.dialects.live_cluster.places import BOOKKEEPER, BUCKET, Attempts, Found, places_of
 from ledgerfs.dialects.live_cluster.stream import stream_live
-from ledgerfs.errors import CorruptMetadataError, EntryRangeError, LedgerfsError, NotFoundError, StaleObjectError
+from ledgerfs.errors import (
+    CorruptLedgerError,
+    CorruptMetadataError,
+    EntryRangeError,
+    LedgerfsError,
+    NotFoundError,
+    StaleObjectError,
+)
 from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata, LedgerState
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import Cuts, Entry, Glance, LedgerReader, OnDamage, Origin, Stream
 
 if TYPE_CHECKING:
-    from ledgerfs.errors import CorruptLedgerError
     from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode
     from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, OffloadContext
     from ledgerfs.formats.records import EntryBatch
@@ -94,7 +100,7 @@ class LiveReader:
         return [Entry(entry_id, data) for batch in self.batches(first, last) for entry_id, data in batch]
 
     def batches(self, first: int, last: int, on_damage: OnDamage | None = None) -> "Iterator[EntryBatch]":
-        """Yield the same entries in whole buffers; with ``on_damage``, which is told, damaged ones are left out.
+        """Yield the same entries in whole buffers; with ``on_damage``, which is told, damaged and lost ones are left out.
 
         Raises `EntryRangeError`, `StaleObjectError` (trimmed, or its topic deleted, since the listing), `CorruptLedgerError` (no bookie
         has an entry undamaged, or the object is damaged), `NotFoundError` (listed, but neither in BookKeeper nor in a bucket),
@@ -104,7 +110,7 @@ class LiveReader:
             raise EntryRangeError(
                 f"entries {first} to {last} asked for; the ledger has 0 to {self.last_entry}", key=self.ref.key
             )
-        return self.batches_from_anywhere(first, last, on_damage)
+        return self.batches_from_anywhere(first, last) if on_damage is None else self._kept(first, last, on_damage)
 
     def batches_from_anywhere(
         self, first: int, last: int, on_damage: OnDamage | None = None, on_failure: OnFailure | None = None
@@ -131,6 +137,16 @@ class LiveReader:
             failures.pop(attempts.last_resort or "", None)
             for failed, why in failures.items():
                 on_failure(failed, why)
+
+    def _kept(self, first: int, last: int, on_damage: OnDamage) -> "Iterator[EntryBatch]":
+        """Yield the entries that there are: a ledger that is in no place any more is damaged to its end."""
+        told = _Told(on_damage, first)
+        try:
+            for batch in self.batches_from_anywhere(first, last, told):
+                yield batch
+                told.behind = max(told.behind, batch.last_entry + 1)
+        except NotFoundError as error:
+            told(told.behind, last, CorruptLedgerError(error.reason, key=error.key))
 
     def expect(self) -> bool:
         """Look where the ledger is, which its first read then knows; returns whether bookies have it."""

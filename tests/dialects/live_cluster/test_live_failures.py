@@ -1,5 +1,6 @@
 """Bookies that are away, busy, damaged or hostile: other replicas serve, or a sentence says what is wrong; no entry is lost in silence."""
 
+import json
 import struct
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from ledgerfs.errors import (
     CorruptMetadataError,
     LedgerfsError,
     MissingLedgerError,
+    NotFoundError,
     StoreUnreachableError,
 )
 from ledgerfs.export.export import export_topic
@@ -31,6 +33,7 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
 from ledgerfs.upkeep.verification.verify import verify
 from tests.support.bookies import BookieServer
 from tests.support.commands import run
+from tests.support.ledgers import CREATED_MS
 from tests.support.live_clusters import CLOSED, TOPIC, LiveCluster, messages
 from tests.support.live_reads import entries_of, in_the_middle, opened, values_of, whole
 
@@ -545,6 +548,30 @@ def test_a_damaged_index_of_a_ledger_that_only_it_tells_of(cluster: LiveCluster)
     assert len(values_of(bucket, OTHER)) == 7
     with pytest.raises(MissingLedgerError, match=f"ledger {ledger_id}"):
         values_of(bucket)
+
+
+def test_what_is_nowhere_is_left_out_like_what_is_damaged(cluster: LiveCluster, tmp_path: Path) -> None:
+    lost, kept = filled(cluster, 50), filled(cluster, 20)
+    objects, last = filled(cluster, 30), filled(cluster, 3)
+    cluster.zookeeper.delete(ledger_path(lost))
+    cluster.offload(TOPIC, objects, objects=())
+    cluster.delete_from_bookkeeper(objects)
+    bucket = opened(cluster)
+    with pytest.raises(NotFoundError, match="its entries are lost"):
+        values_of(bucket)
+    assert {one for one, _, _ in values_of(bucket, on_corrupt="skip")} == {kept, last}
+    scan = bucket.topic(TOPIC).scan(["entry_id"], on_corrupt="skip", start_time=CREATED_MS)
+    assert scan.to_table().num_rows == 23
+    assert [(one.ledger_id, one.first_entry, one.last_entry) for one in scan.skipped] == [
+        (lost, 0, 49),
+        (objects, 0, 29),
+    ]
+    urls = f"bucket_urls={json.dumps({'tier': cluster.bucket_url()})}"
+    done = run("count", cluster.url, TOPIC, "--on-corrupt", "skip", "-o", urls, code=1)
+    assert b"23" in done.stdout
+    assert f"left out {lost}:0 to {lost}:49".encode() in done.stderr
+    exported = run("export", cluster.url, TOPIC, str(tmp_path / "o"), "--on-corrupt", "skip", "-o", urls, code=1)
+    assert b"23 messages" in exported.stderr
 
 
 def test_a_listing_that_lacks_something_is_not_kept(cluster: LiveCluster, tmp_path: Path) -> None:
