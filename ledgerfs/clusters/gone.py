@@ -62,9 +62,9 @@ def gone_ledgers(survey: Survey) -> Table:
     )
 
 
-def named_before(survey: Survey, rows: Table) -> Table:
-    """Return those of some rows of `GONE` that were named so since before ledgers were read: others may be newer."""
-    found: Table = rows[rows["changed_ms"] < survey.began_ms]
+def named_before(rows: Table, before_ms: int) -> Table:
+    """Return those of some rows of `GONE` that were named so since a time before ledgers were read: others may be newer."""
+    found: Table = rows[rows["changed_ms"] < before_ms]
     return found
 
 

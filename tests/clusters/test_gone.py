@@ -150,14 +150,14 @@ def test_a_dump_names_what_was_named_before_it_began(cluster: LiveCluster, tmp_p
     named = Named(cluster)
     for one in (named.schemas[1], named.compacted, named.at_rest, named.subscription):
         cluster.delete_from_bookkeeper(one)
-    time.sleep(0.01)
+    time.sleep(0.1)
     path = tmp_path / "dump.json.zst"
     opened = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
     try:
         dump_cluster(opened, NewestEntries(opened.reading), path, lambda *_: None)
     finally:
         opened.nodes.close()
-    done = check_dump(path, [], Rules(3_600_000, 0), lambda *_: None)
+    done = check_dump(path, [], Rules(50, 0), lambda *_: None)
     assert {ids for one in done.findings for ids in one.ledger_ids} == {
         named.schemas[1],
         named.at_rest,

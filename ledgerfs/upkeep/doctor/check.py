@@ -1,6 +1,7 @@
 """Checking a cluster: buckets, then ledgers, then what owns them; some seconds later the same for what was suspect; then the findings.
 
-Of a dump there is one look only, and what it lists may be gone from a bucket by right since then.
+Of a dump there is one look only, and what it lists may be gone from a bucket by right since then. When it was begun is known by the clock
+of the machine that made it, and what changed by ZooKeeper's: the grace is between the two.
 """
 
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ledgerfs.clusters.answers import BookieReads
+from ledgerfs.clusters.changed_owners import with_unchanged_owners
 from ledgerfs.clusters.findings import Finding, in_order
 from ledgerfs.clusters.gone import gone_findings, named_before
 from ledgerfs.clusters.loss import listed_before, lost_findings, under_replicated
@@ -117,22 +119,40 @@ def check_dump(path: Path, tiers: Sequence[Tier], rules: Rules, progress: Progre
     """Look at a dump, and at buckets as they are now; raises as `ledgerfs.clusters.surveying.survey_dump`."""
     listings = [listed_tier(one, progress) for one in tiers]
     survey = survey_dump(path, progress)
-    found = suspects_of(survey, listings, survey.began_ms, rules.grace_ms)
+    found = again = suspects_of(survey, listings, survey.began_ms, rules.grace_ms)
+    if any(one.broken.size for one in found.tiers):
+        # A bucket is listed twice for one look: what is trimmed between the two listings looks broken.
+        again = suspects_of(survey, [listed_tier(one, progress) for one in tiers], survey.began_ms, rules.grace_ms)
+    sure, unsure = _of_before(again.confirmed(found), survey.began_ms - rules.grace_ms, rules)
     left_out = LeftOut()
-    findings = in_order(_findings(found, survey, tiers, left_out, lost_ids(found.tiers), is_dump=True))
-    said = list(_left_out(found, left_out, rules))
-    missing = sum(one.missing.size for one in found.tiers)
-    unsure = found.lost.size - listed_before(survey, found.lost).size
-    if unsure:
-        said.append(f"{unsure:,} listed ledgers are not in BookKeeper, in lists that changed while the dump was made")
-    unsure = found.gone.size - named_before(survey, found.gone).size
-    if unsure:
-        said.append(
-            f"{unsure:,} ledgers of schemas and subscriptions are not in BookKeeper, and may be newer than what the dump has of it"
-        )
+    not_whole = np.union1d(lost_ids(found.tiers), lost_ids(again.tiers))
+    findings = in_order(_findings(sure, survey, tiers, left_out, not_whole, is_dump=True))
+    missing = sum(one.missing.size for one in again.tiers)
+    said = [*_left_out(found, left_out, rules), *unsure]
     if missing:
         said.append(f"{missing:,} ledgers that the dump lists as offloaded have no objects now: trimmed since, or lost")
     return Check(survey, 1, findings, said)
+
+
+def _of_before(found: Suspects, before_ms: int, rules: Rules) -> tuple[Suspects, list[str]]:
+    """Return what is suspect by nodes that have not changed since a time, and what is left out: it may be newer than the dump's ledgers."""
+    survey, when = found.survey, f"while the dump was made, or within {_grace(rules)} before"
+    rows = with_unchanged_owners(survey, found.unnamed.rows, before_ms)
+    lost, gone = listed_before(survey, found.lost, before_ms), named_before(found.gone, before_ms)
+    left_out = [
+        (found.unnamed.rows.size - rows.size, f"ledgers that nothing names are of lists and nodes that changed {when}"),
+        (found.lost.size - lost.size, f"listed ledgers are not in BookKeeper, in lists that changed {when}"),
+        (
+            found.gone.size - gone.size,
+            f"ledgers of schemas and subscriptions are not in BookKeeper, whose nodes changed {when}",
+        ),
+    ]
+    sure = replace(found, unnamed=replace(found.unnamed, rows=rows), lost=lost, gone=gone)
+    return sure, [f"{count:,} {why}" for count, why in left_out if count]
+
+
+def _grace(rules: Rules) -> str:
+    return f"the grace of {rules.grace_ms / 60_000:g} min"
 
 
 def _findings(
@@ -148,8 +168,8 @@ def _findings(
     survey, in_bookkeeper = sure.survey, first.ledgers["ledger_id"]
     yield from orphan_findings(survey, sure.unnamed.rows)
     yield from flagged_findings(survey, sure.flagged, not_whole, sound_ids(sure.tiers))
-    yield from lost_findings(survey, listed_before(survey, sure.lost) if is_dump else sure.lost)
-    yield from gone_findings(survey, named_before(survey, sure.gone) if is_dump else sure.gone)
+    yield from lost_findings(survey, sure.lost)
+    yield from gone_findings(survey, sure.gone)
     yield from under_replicated(first, sure.missing_bookies)
     for tier, found in zip(tiers, sure.tiers, strict=True):
         yield from orphan_objects(replace(survey, clusters=first.clusters), tier, found, left_out)
@@ -160,7 +180,7 @@ def _findings(
 
 def _left_out(first: Suspects, objects: LeftOut, rules: Rules) -> Iterator[str]:
     """Yield what was not judged, and why."""
-    unnamed, minutes = first.unnamed, f"the grace of {rules.grace_ms / 60_000:g} min"
+    unnamed, minutes = first.unnamed, _grace(rules)
     young_objects = sum(one.young for one in first.tiers)
     for count, why in (
         (unnamed.young, f"ledgers that nothing names are younger than {minutes}, or changed within it"),
