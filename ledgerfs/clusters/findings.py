@@ -39,6 +39,8 @@ class FindingKind(Enum):
     """A ledger whose offload is complete, and whose objects are not there."""
     TRUNCATED_OFFLOAD = "truncated-offload"
     """An offload whose data object is shorter than its index says, or whose index cannot be read."""
+    UNEQUAL_LEDGER = "unequal-ledger"
+    """A closed ledger that has other entries, or bytes, by its list than by BookKeeper's metadata."""
     UNDER_REPLICATED = "under-replicated"
     """A ledger that has bookies which are not available."""
     UNLOADED_EXPIRED = "unloaded-expired"
@@ -65,6 +67,7 @@ _LOSS = frozenset(
         FindingKind.LOST_COMPACTED_LEDGER,
         FindingKind.LOST_OBJECTS,
         FindingKind.TRUNCATED_OFFLOAD,
+        FindingKind.UNEQUAL_LEDGER,
         FindingKind.UNDER_REPLICATED,
     }
 )

@@ -44,6 +44,41 @@ def listed_before(survey: Survey, rows: Table, before_ms: int) -> Table:
     return found
 
 
+def unequal_ledgers(survey: Survey) -> Table:
+    """Return rows of `LISTED` that are closed in BookKeeper with other entries, or bytes, than their lists tell.
+
+    Neither changes any more. Of a line without entries BookKeeper's word counts.
+    """
+    listed, ledgers = survey.listed, survey.ledgers
+    if not (listed.size and ledgers.size):
+        return listed[:0]
+    nodes = ledgers[np.minimum(np.searchsorted(ledgers["ledger_id"], listed["ledger_id"]), ledgers.size - 1)]
+    is_closed = (nodes["ledger_id"] == listed["ledger_id"]) & (nodes["state"] == LedgerState.CLOSED)
+    is_other = (nodes["last_entry"] + 1 != listed["entries"]) | (nodes["length"] != listed["size"])
+    found: Table = listed[is_closed & is_other & (listed["entries"] > 0)]
+    return found
+
+
+def unequal_findings(survey: Survey, rows: Table) -> Iterator[Finding]:
+    """Yield a finding for each ledger that its list and BookKeeper tell other ends of; ``survey`` has both."""
+    for row in rows:
+        node = survey.ledgers[np.searchsorted(survey.ledgers["ledger_id"], row["ledger_id"])]
+        entries, size = int(node["last_entry"]) + 1, int(node["length"])
+        what = "counts by the list, so that subscriptions may pass over entries behind its end"
+        if entries < row["entries"]:
+            what = "counts by the list, which has entries that are nowhere"
+        yield Finding(
+            FindingKind.UNEQUAL_LEDGER,
+            topic_of(survey.topics[int(row["topic"])]),
+            (int(row["ledger_id"]),),
+            abs(size - int(row["size"])),
+            0,
+            f"listed with {int(row['entries']):,} entries of {int(row['size']):,} bytes, and closed in BookKeeper with {entries:,} of "
+            f"{size:,}: a broker reads by BookKeeper and {what}",
+            "keep a copy before it is trimmed: bookkeeper shell readledger -ledgerid N has what there is; ledgerfs verify tells more",
+        )
+
+
 def lost_findings(survey: Survey, rows: Table) -> Iterator[Finding]:
     """Yield a finding for each topic with ledgers that are lost."""
     for some in parts_by(rows, rows["topic"]):

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.upkeep.doctor import tier_listing
-from ledgerfs.upkeep.doctor.check import Check, Rules, check_dump
+from ledgerfs.upkeep.doctor.check import Check, Rules, check_cluster, check_dump
 from ledgerfs.upkeep.doctor.tier_listing import Tier
 from tests.support.live_clusters import CLOSED, LiveCluster, messages
 from tests.support.sick_clusters import topic_of_ledgers, write_of
@@ -114,6 +115,27 @@ def test_loss_of_before_the_dump_is_named(cluster: LiveCluster, tmp_path: Path) 
         (FindingKind.LOST_LEDGER, (lost,)),
         (FindingKind.ORPHAN_SCHEMA_LEDGER, (schema,)),
     }
+
+
+@pytest.mark.parametrize(("entries", "size"), [(-1, -24), (1, 0), (0, 5)])
+def test_a_ledger_that_ends_elsewhere_by_its_list_is_named(
+    cluster: LiveCluster, tmp_path: Path, entries: int, size: int
+) -> None:
+    _, unequal, _, last = topic_of_ledgers(cluster, TOPIC)
+    cluster.close(last)
+    cluster.change_ledger(
+        TOPIC, unequal, lambda info: replace(info, entries=info.entries + entries, size=info.size + size)
+    )
+    opened = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
+    try:
+        live = check_cluster(opened, NewestEntries(opened.reading), [], Rules(pass_s=0), lambda *_: None)
+    finally:
+        opened.nodes.close()
+    for done in (live, checked(dumped(cluster, tmp_path), Rules())):
+        (found,) = done.findings
+        assert (found.kind, found.ledger_ids, found.size) == (FindingKind.UNEQUAL_LEDGER, (unequal,), abs(size))
+        assert found.kind.is_loss
+        assert ("nowhere" in found.evidence) is (entries > 0)
 
 
 def test_what_is_trimmed_between_two_listings_of_a_bucket_is_not_truncated(

@@ -15,7 +15,7 @@ from ledgerfs.clusters.answers import BookieReads
 from ledgerfs.clusters.changed_owners import with_unchanged_owners
 from ledgerfs.clusters.findings import Finding, in_order
 from ledgerfs.clusters.gone import gone_findings, named_before
-from ledgerfs.clusters.loss import listed_before, lost_findings, under_replicated
+from ledgerfs.clusters.loss import listed_before, lost_findings, under_replicated, unequal_findings
 from ledgerfs.clusters.orphans import flagged_findings, orphan_findings
 from ledgerfs.clusters.second_look import look_again
 from ledgerfs.clusters.survey import Survey
@@ -169,6 +169,7 @@ def _findings(
     yield from orphan_findings(survey, sure.unnamed.rows)
     yield from flagged_findings(survey, sure.flagged, not_whole, sound_ids(sure.tiers))
     yield from lost_findings(survey, sure.lost)
+    yield from unequal_findings(survey, sure.unequal)
     yield from gone_findings(survey, sure.gone)
     yield from under_replicated(first, sure.missing_bookies)
     for tier, found in zip(tiers, sure.tiers, strict=True):

@@ -7,7 +7,7 @@ from functools import reduce
 import numpy as np
 
 from ledgerfs.clusters.gone import gone_ledgers
-from ledgerfs.clusters.loss import lost_ledgers, missing_bookies
+from ledgerfs.clusters.loss import lost_ledgers, missing_bookies, unequal_ledgers
 from ledgerfs.clusters.orphans import Unnamed, flagged_ledgers, unnamed_ledgers
 from ledgerfs.clusters.ownership import is_in
 from ledgerfs.clusters.survey import Survey
@@ -77,6 +77,8 @@ class Suspects:
         Rows of `LISTED` that are called deleted in BookKeeper, and are there; ``flagged_young`` more are of lists that changed lately.
     lost
         Rows of `LISTED` that are nowhere.
+    unequal
+        Rows of `LISTED` that BookKeeper tells another end of.
     gone
         Rows of `GONE`: ledgers that anything else names, and that are nowhere.
     missing_bookies
@@ -91,6 +93,7 @@ class Suspects:
     flagged: Table
     flagged_young: int
     lost: Table
+    unequal: Table
     gone: Table
     missing_bookies: frozenset[str]
     tiers: tuple[TierSuspects, ...]
@@ -108,7 +111,8 @@ class Suspects:
     @property
     def ledger_ids(self) -> Int64:
         """The ledgers that are suspect, sorted."""
-        return reduce(np.union1d, (one["ledger_id"] for one in (self.unnamed.rows, self.flagged, self.lost, self.gone)))
+        found = (self.unnamed.rows, self.flagged, self.lost, self.unequal, self.gone)
+        return reduce(np.union1d, (one["ledger_id"] for one in found))
 
     def confirmed(self, before: "Suspects") -> "Suspects":
         """Return what an earlier look made suspect, too."""
@@ -117,6 +121,7 @@ class Suspects:
             unnamed=replace(self.unnamed, rows=_ids_also_in(self.unnamed.rows, before.unnamed.rows)),
             flagged=_ids_also_in(self.flagged, before.flagged),
             lost=_ids_also_in(self.lost, before.lost),
+            unequal=_ids_also_in(self.unequal, before.unequal),
             gone=_ids_also_in(self.gone, before.gone),
             missing_bookies=before.missing_bookies - self.survey.bookies,
             tiers=tuple(now.confirmed(then) for now, then in zip(self.tiers, before.tiers, strict=True)),
@@ -132,6 +137,7 @@ def suspects_of(survey: Survey, listings: Sequence[TieredObjects], now_ms: int, 
         flagged,
         flagged_young,
         lost_ledgers(survey),
+        unequal_ledgers(survey),
         gone_ledgers(survey),
         missing_bookies(survey),
         tuple(_in_tier(survey, one, now_ms, grace_ms) for one in listings),
