@@ -59,7 +59,21 @@ class FindingKind(Enum):
         """Whether data are lost, or may be with the next failure; the others are remarks."""
         return self in _LOSS
 
+    @property
+    def is_orphan_of_bookkeeper(self) -> bool:
+        """Whether it is about ledgers that nothing names; they may be another cluster's."""
+        return self in _ORPHANS
 
+
+_ORPHANS = frozenset(
+    {
+        FindingKind.ORPHAN_LEDGER,
+        FindingKind.ORPHAN_CURSOR_LEDGER,
+        FindingKind.ORPHAN_SCHEMA_LEDGER,
+        FindingKind.ORPHAN_COMPACTED_LEDGER,
+        FindingKind.ORPHAN_DELAYED_LEDGER,
+    }
+)
 _LOSS = frozenset(
     {
         FindingKind.LOST_LEDGER,

@@ -5,7 +5,7 @@ deleted. So whoever tells users of orphans looks twice, some seconds apart, and 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,6 +32,7 @@ _NAMED_BY = {
     FindingKind.ORPHAN_COMPACTED_LEDGER: "the cursor of compaction",
     FindingKind.ORPHAN_DELAYED_LEDGER: "the properties of its subscription",
 }
+_SHARED = "do not delete it before you know: there are signs that other Pulsar clusters have their ledgers here, too; "
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +84,17 @@ def flagged_ledgers(survey: Survey, now_ms: int, grace_ms: int) -> tuple[Table, 
     return there[~is_young], int(is_young.sum())
 
 
-def orphan_findings(survey: Survey, rows: Table) -> Iterator[Finding]:
-    """Yield a finding for each owner of ledgers that nothing names: one for closed ledgers, one for those that a writer may have open."""
+def orphan_findings(survey: Survey, rows: Table, *, is_shared: bool = False) -> Iterator[Finding]:
+    """Yield a finding for each owner of ledgers that nothing names: one for closed ledgers, one for those that a writer may have open.
+
+    With ``is_shared`` there are signs that other Pulsar clusters have ledgers here (`ledgerfs.clusters.shared_bookkeeper`).
+    """
     is_open = rows["state"] != LedgerState.CLOSED
     known = known_topics(survey)
     for part, opened in ((rows[~is_open], False), (rows[is_open], True)):
         for group in _groups(part, ("component", "owner", "cursor")):
-            yield _orphans_of(survey, part[group], known, is_open=opened)
+            found = _orphans_of(survey, part[group], known, is_open=opened)
+            yield replace(found, mend=f"{_SHARED}{found.mend}") if is_shared and not opened else found
 
 
 def flagged_findings(survey: Survey, rows: Table, lost: Int64, sound: Int64) -> Iterator[Finding]:
@@ -124,12 +129,13 @@ def _orphans_of(survey: Survey, rows: Table, known: frozenset[str], *, is_open: 
     kind = FindingKind.ORPHAN_CURSOR_LEDGER if cursor is not None else _KINDS[component]
     state = "not closed" if is_open else "closed"
     mend = "check again right before, then bookkeeper shell deleteledger -ledgerid N"
-    whose = ""
+    whose = "; it may be of another Pulsar cluster on the same BookKeeper that has such a topic, too: ledgers name no cluster"
+    mend = f"if no other Pulsar cluster has its ledgers here: {mend}"
     if _topic_of(component, owner) not in known:
         whose = (
             "; this cluster has no such topic: it was deleted, or is of another Pulsar cluster on the same BookKeeper"
         )
-        mend = f"find out whose it is; if no other cluster has its ledgers here: {mend}"
+        mend = f"find out whose it is; {mend}"
     if is_open:
         mend = "report only: a writer may live; look again when its broker is gone"
     return Finding(

@@ -109,6 +109,10 @@ class Survey:
         {managed ledger: up to where its time to live acknowledges}, of those that have one and whose entries were asked for.
     holes
         What subscriptions have acknowledged one by one, shape (ranges, 3) each: ledger, first and last entry, ascending.
+    ledgers_path
+        Where BookKeeper keeps its metadata.
+    neighbours
+        Folders right below the root that are chroots of other Pulsar clusters.
 
     """
 
@@ -139,6 +143,8 @@ class Survey:
     damaged_ledgers: frozenset[int] = frozenset()
     expiries: dict[str, ExpiryAnswer] = field(default_factory=dict)
     holes: list[Int64] = field(default_factory=list)
+    ledgers_path: str = "/ledgers"
+    neighbours: tuple[str, ...] = ()
 
     def ledgers_of(self, topic: int) -> TopicLedgers:
         """Return the ledgers of the topic in a row."""

@@ -105,6 +105,7 @@ class SurveyBuilder:
         "_members",
         "_namespaces_asked",
         "_namespaces_read",
+        "_neighbours",
         "_owners",
         "_policies",
         "_positions",
@@ -140,6 +141,7 @@ class SurveyBuilder:
         self._owners = BundleOwners()
         self._bookies: set[str] = set()
         self._clusters: set[str] = set()
+        self._neighbours: set[str] = set()
         self._delayed = GrowingTable(DELAYED)
         self._expiries: dict[str, ExpiryAnswer] = {}
         self._holes: list[Int64] = []
@@ -268,6 +270,8 @@ class SurveyBuilder:
             damaged_ledgers=frozenset(self._damaged_ledgers),
             expiries=self._expiries,
             holes=self._holes,
+            ledgers_path=self._ledgers_path,
+            neighbours=tuple(sorted(self._neighbours)),
         )
 
     def _take_of(self, path: str) -> Callable[[Node], None]:
@@ -283,7 +287,7 @@ class SurveyBuilder:
         ):
             if path.startswith(f"{root}/"):
                 return take
-        return _take_nothing
+        return self._take_neighbour if path.endswith(MANAGED_LEDGERS) else _take_nothing
 
     def _take_ledger(self, node: Node) -> None:
         ledger_id = ledger_id_at(node.path, self._ledgers_path)
@@ -419,6 +423,9 @@ class SurveyBuilder:
         # "global" stands for them all, and below a cluster are its failure domains.
         if "/" not in name and name != "global":
             self._clusters.add(name)
+
+    def _take_neighbour(self, node: Node) -> None:
+        self._neighbours.add(node.path.removesuffix(MANAGED_LEDGERS))
 
     def _topics_with_ends(self, ledgers: Table) -> Table:
         """Return the topics with the ends of their last ledgers: as bookies told, else as BookKeeper's nodes did before."""

@@ -4,14 +4,16 @@ Paths are asked for as they are found, so that a million of them are never in me
 """
 
 from collections.abc import Container, Iterable, Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from ledgerfs.clusters.answered_nodes import answered, paths_below
 from ledgerfs.clusters.bundles import BROKERS, NAMESPACES
 from ledgerfs.clusters.managed_ledger_paths import managed_ledger_paths
-from ledgerfs.errors import BucketNotFoundError, ObjectNotFoundError
+from ledgerfs.errors import AccessDeniedError, BucketNotFoundError, ObjectNotFoundError
 from ledgerfs.formats.bookkeeper.ledger_nodes import is_folder_of_ledgers, ledger_id_at
 from ledgerfs.formats.bookkeeper.ledger_paths import layout_path, require_layout
+from ledgerfs.formats.managed_ledgers.names import ROOT as MANAGED_LEDGERS
 from ledgerfs.formats.managed_ledgers.names import is_twofold
 from ledgerfs.formats.schemas.stored_schema import ROOT as SCHEMAS
 from ledgerfs.storage.zookeeper.nodes import Node, Nodes
@@ -27,6 +29,8 @@ _OTHERS = {
     "policies": ("/admin/policies", "/admin/local-policies", "/admin/partitioned-topics", "/admin/clusters"),
     "brokers": (NAMESPACES, BROKERS),
 }
+_OWN_FOLDERS = frozenset({"zookeeper", "ledgers", "managed-ledgers", "schemas", "admin", "namespace", "loadbalance"})
+"""Below the root: ZooKeeper's, and those of a Pulsar cluster, in which tenants have folders of any name."""
 _SETTINGS = ("LAYOUT", "INSTANCEID", "available", "available/readonly", "cookies")
 """What BookKeeper has besides ledgers: where they are, whose they are, and its bookies, below the last three."""
 
@@ -60,7 +64,7 @@ class Walk(NamedTuple):
             return self._topics()
         if name in _OTHERS:
             return self._found(path for root in _OTHERS[name] for path in self._all_below(root))
-        return self._found(self._settings())
+        return chain(self._found(self._settings()), self._neighbours())
 
     def _ledger_paths(self) -> Iterator[str]:
         root = self.ledgers_path
@@ -102,6 +106,23 @@ class Walk(NamedTuple):
         paths = [f"{self.ledgers_path}/{name}" for name in _SETTINGS]
         yield from paths
         yield from (path for path in paths_below(self.nodes, paths[2:]) if path not in paths)
+
+    def _neighbours(self) -> Iterator[Node]:
+        """Yield what tells of other Pulsar clusters that have folders (chroots) below the same root, for as much as may be seen."""
+        try:
+            names = self.nodes.children("/")
+        except (AccessDeniedError, ObjectNotFoundError):
+            return
+        paths = [f"/{name}{MANAGED_LEDGERS}" for name in names if name not in _OWN_FOLDERS]
+        asked = [path for path in paths if path not in self.read]
+        for path, node in zip(asked, self.nodes.get_many(asked), strict=True):
+            if isinstance(node, AccessDeniedError):
+                # It is there.
+                yield Node(path, b"", 0, 0, 0, 0)
+            elif isinstance(node, Node):
+                yield node
+            elif not isinstance(node, ObjectNotFoundError):
+                raise node
 
     def _all_below(self, root: str) -> Iterator[str]:
         level: list[str] = [root]

@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 from ledgerfs.bucket.opening import open_bucket
+from ledgerfs.clusters.dumping import dump_cluster
 from ledgerfs.clusters.findings import FindingKind
 from ledgerfs.clusters.orphans import orphan_findings, unnamed_ledgers
 from ledgerfs.clusters.ownership import is_in
+from ledgerfs.clusters.shared_bookkeeper import signs_of_sharing
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.surveying import survey_cluster
 from ledgerfs.clusters.tables import LISTED
@@ -30,7 +32,7 @@ from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.objects import ObjectHead
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
-from ledgerfs.upkeep.doctor.check import Rules, check_cluster
+from ledgerfs.upkeep.doctor.check import Rules, check_cluster, check_dump
 from ledgerfs.upkeep.doctor.tier_listing import Tier
 from tests.support.live_clusters import CLOSED, LiveCluster, messages
 from tests.support.sick_clusters import PULSAR, prepared, topic_of_ledgers, write_of
@@ -131,8 +133,67 @@ def test_what_names_a_topic_that_is_not_here_may_be_of_another_cluster(cluster: 
     for made in (ids, schemas):
         for who, ledger_id in made.items():
             is_theirs = who == "there"
-            assert ("another Pulsar cluster" in told[ledger_id,].evidence) is is_theirs
+            assert ("this cluster has no such topic" in told[ledger_id,].evidence) is is_theirs
             assert told[ledger_id,].mend.startswith("find out whose it is") is is_theirs
+            assert "another Pulsar cluster on the same BookKeeper" in told[ledger_id,].evidence
+            assert "if no other Pulsar cluster has its ledgers here: check again right before" in told[ledger_id,].mend
+
+
+def test_ledgers_of_subscriptions_and_schemas_may_be_another_clusters_too(cluster: LiveCluster) -> None:
+    """Both clusters have the topic: nothing in a ledger tells which one it is of."""
+    topic_of_ledgers(cluster, TOPIC)
+    whose = _custom("managed-ledger", (MANAGED_LEDGER_KEY, NAME))
+    cluster.write_unlisted(messages(1), whose, state=CLOSED)
+    cluster.write_unlisted(messages(1), (*whose, ("pulsar/cursor", b"sub")), state=CLOSED)
+    write_of(cluster, "schema", ("pulsar/schemaId", "public/default/orders"))
+    found = surveyed(cluster)
+    told = list(orphan_findings(found, unnamed_ledgers(found, found.read_ms + 1000, 0).rows))
+    assert len(told) == 3
+    assert all("may be of another Pulsar cluster" in one.evidence for one in told)
+    assert signs_of_sharing(found) == []
+
+
+def test_signs_of_other_clusters_on_the_same_bookkeeper_are_told(cluster: LiveCluster, tmp_path: Path) -> None:
+    topic_of_ledgers(cluster, TOPIC)
+    whose = _custom("managed-ledger", (MANAGED_LEDGER_KEY, NAME))
+    cluster.write_unlisted(messages(1), whose, state=CLOSED)
+    theirs = _custom("managed-ledger", (MANAGED_LEDGER_KEY, "theirs/ns/persistent/t"))
+    for _ in range(2):
+        cluster.write_unlisted(messages(1), theirs)
+    # Tenants may have any name; whoever may not see a node knows that it is there.
+    for path in ("/namespace/managed-ledgers", "/two/managed-ledgers", "/one/managed-ledgers", "/kafka/brokers"):
+        cluster.zookeeper.set(path, b"")
+    cluster.zookeeper.no_auth("/two/managed-ledgers")
+    signs = [
+        "ZooKeeper has the metadata of other Pulsar clusters in /one, /two",
+        "2 ledgers that are not closed are of topics that this cluster does not have",
+    ]
+    path = tmp_path / "dump.json.zst"
+    time.sleep(0.2)
+    with living(cluster) as opened:
+        done = check_cluster(opened, None, [], Rules(50, 0), lambda *_: None)
+        dump_cluster(opened, None, path, lambda *_: None)
+    assert done.signs == check_dump(path, [], Rules(50), lambda *_: None).signs == signs
+    of_here, of_them = sorted(done.findings, key=lambda one: one.subject)
+    assert of_here.mend.startswith("do not delete it before you know")
+    assert of_them.mend.startswith("report only")
+
+
+@pytest.mark.parametrize("chroot", ["/bk", "/bk/pulsar"])
+def test_another_place_of_bookkeepers_metadata_is_a_sign(tmp_path: Path, chroot: str) -> None:
+    with LiveCluster(tmp_path, chroot=chroot) as made:
+        topic_of_ledgers(made, TOPIC)
+        url = f"pulsar+zk://{made.zookeeper.address}"
+        below = ClusterFileSystem().cluster(made.url.removeprefix("pulsar+zk://"))
+        above = ClusterFileSystem(ledgers_path=f"{chroot}/ledgers").cluster(url.removeprefix("pulsar+zk://"))
+        try:
+            assert signs_of_sharing(survey_cluster(below, None, lambda *_: None)) == []
+            place, *others = signs_of_sharing(survey_cluster(above, None, lambda *_: None))
+        finally:
+            below.nodes.close()
+            above.nodes.close()
+    assert place.startswith(f"BookKeeper keeps its metadata in {chroot}/ledgers")
+    assert any("other Pulsar clusters in /bk" in one for one in others) is (chroot == "/bk")
 
 
 @pytest.mark.parametrize("value", ["99999999999999999999", "-1", "x", "²"])

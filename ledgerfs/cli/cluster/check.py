@@ -176,6 +176,11 @@ def _say_result(source: str, done: "Check") -> None:
     say(f"{source}: {lost}; {rest:,} remarks, {human_size(freed)} may be freed; {ledgers} of {topics} were looked at")
     if not source.startswith(SCHEME):
         say("a dump shows one moment: look at the cluster itself before anything is deleted")
+    if any(one.kind.is_orphan_of_bookkeeper for one in done.findings):
+        for line in done.signs:
+            say(
+                f"CAUTION: other Pulsar clusters may have their ledgers on this BookKeeper, which look like orphans: {line}"
+            )
     for line in done.left_out:
         say(f"not judged: {line}")
 
@@ -202,6 +207,7 @@ def _as_json(done: "Check", rules: "Rules") -> dict[str, Any]:
             for one in done.findings
         ],
         "not_judged": done.left_out,
+        "signs_of_sharing": done.signs,
         "not_known": [*done.survey.owners.not_told, *done.survey.troubles],
         "damaged_nodes": [{"path": one.path, "reason": one.reason} for one in done.survey.damaged],
     }

@@ -6,7 +6,7 @@ of the machine that made it, and what changed by ZooKeeper's: the grace is betwe
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from ledgerfs.clusters.gone import gone_findings, named_before
 from ledgerfs.clusters.loss import listed_before, lost_findings, under_replicated, unequal_findings
 from ledgerfs.clusters.orphans import flagged_findings, orphan_findings
 from ledgerfs.clusters.second_look import look_again
+from ledgerfs.clusters.shared_bookkeeper import signs_of_sharing
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.surveying import Progress, survey_cluster, survey_dump
 from ledgerfs.clusters.tiered_objects import are_in, completely_offloaded
@@ -72,6 +73,8 @@ class Check:
         Loss first, then by bytes.
     left_out
         What was not judged and why, a sentence each.
+    signs
+        What hints at other Pulsar clusters on the same BookKeeper, a sentence each: their ledgers look like orphans.
 
     """
 
@@ -79,6 +82,7 @@ class Check:
     passes: int
     findings: list[Finding]
     left_out: list[str]
+    signs: list[str] = field(default_factory=list)
 
 
 def check_cluster(
@@ -92,7 +96,7 @@ def check_cluster(
     survey = survey_cluster(cluster, bookies, progress, broker_ttl_ms=rules.broker_ttl_ms)
     first = suspects_of(survey, listings, survey.began_ms, rules.grace_ms)
     if first.are_none:
-        return Check(survey, 1, [], list(_left_out(first, LeftOut(), rules)))
+        return Check(survey, 1, [], list(_left_out(first, LeftOut(), rules)), signs_of_sharing(survey))
     time.sleep(rules.pass_s)
     if first.are_in_tiers:
         listings = [listed_tier(one, progress) for one in tiers]
@@ -102,7 +106,8 @@ def check_cluster(
     # The only copy of a ledger is not to be deleted, so what either look lacks is not whole.
     not_whole = np.union1d(lost_ids(first.tiers), lost_ids(again.tiers))
     findings = in_order(_findings(again.confirmed(first), survey, tiers, left_out, not_whole))
-    return Check(_with_unread(survey, second), 2, findings, list(_left_out(first, left_out, rules)))
+    said = list(_left_out(first, left_out, rules))
+    return Check(_with_unread(survey, second), 2, findings, said, signs_of_sharing(survey))
 
 
 def _with_unread(first: Survey, second: Survey) -> Survey:
@@ -131,7 +136,7 @@ def check_dump(path: Path, tiers: Sequence[Tier], rules: Rules, progress: Progre
     said = [*_left_out(found, left_out, rules), *unsure]
     if missing:
         said.append(f"{missing:,} ledgers that the dump lists as offloaded have no objects now: trimmed since, or lost")
-    return Check(survey, 1, findings, said)
+    return Check(survey, 1, findings, said, signs_of_sharing(survey))
 
 
 def _of_before(found: Suspects, before_ms: int, rules: Rules) -> tuple[Suspects, list[str]]:
@@ -166,7 +171,7 @@ def _findings(
 ) -> Iterator[Finding]:
     """Yield what two looks are sure of; ``not_whole`` are the sorted ids of ledgers whose objects one of them lacked."""
     survey, in_bookkeeper = sure.survey, first.ledgers["ledger_id"]
-    yield from orphan_findings(survey, sure.unnamed.rows)
+    yield from orphan_findings(survey, sure.unnamed.rows, is_shared=bool(signs_of_sharing(first)))
     yield from flagged_findings(survey, sure.flagged, not_whole, sound_ids(sure.tiers))
     yield from lost_findings(survey, sure.lost)
     yield from unequal_findings(survey, sure.unequal)
