@@ -31,7 +31,7 @@ from ledgerfs.storage.zookeeper.requests import GET_CHILDREN, GET_DATA, ReadOne
 from ledgerfs.storage.zookeeper.session import Answer, Request, Session, refusal
 from ledgerfs.storage.zookeeper.settings import Settings
 
-MOST_BYTES = 1_000_000
+MOST_BYTES = 1_040_000
 """Of one commit: a server takes packets of less than 1 MiB (``jute.maxbuffer``) and breaks the connection of whoever sends more."""
 
 _PAUSE_S = 0.05
