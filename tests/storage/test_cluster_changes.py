@@ -5,6 +5,7 @@ import dataclasses
 import gc
 import pickle
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -430,6 +431,38 @@ def test_an_answer_that_is_none_is_found_out_about(server: ZooKeeperServer, lock
     lock.commit([SetNode(LIST, b"longest", 1)])
 
 
+@pytest.mark.parametrize("is_sent", [False, True])
+def test_a_commit_that_kazoo_answers_and_keeps(server: ZooKeeperServer, nodes: Nodes, is_sent: bool) -> None:
+    """kazoo tells an error if waking its thread fails, or is interrupted; the request is in its queue all the same."""
+
+    class Waking:
+        def __init__(self, plain: socket.socket) -> None:
+            self.plain = plain
+            self.failures = 0
+
+        def send(self, data: bytes) -> int:
+            if self.failures == 0 or is_sent:
+                self.failures += 1
+                if is_sent:
+                    self.plain.send(data)
+                    time.sleep(0.1)
+                if self.failures == 1:
+                    raise BlockingIOError
+            return self.plain.send(data)
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self.plain, name)
+
+    with ClusterLock.take(nodes.settings, HOLDER) as lock:
+        connection = lock._session._session._client._connection
+        waking = connection._write_sock = Waking(connection._write_sock)
+        lock.commit([SetNode(LIST, b"longer", 0)])
+        assert waking.failures
+        assert server.versions[LIST] == 1
+        lock.commit([SetNode(LIST, b"longest", 1)])
+        connection._write_sock = waking.plain
+
+
 @pytest.mark.parametrize("faults", [[one] for one in LOST] + [[WriteFault.LOST_BEFORE, WriteFault.LOST_AFTER]])
 def test_a_lock_whose_making_was_not_answered_is_ours_or_made_again(
     server: ZooKeeperServer, nodes: Nodes, faults: list[WriteFault]
@@ -513,7 +546,13 @@ def test_threads_whose_connections_break(server: ZooKeeperServer, nodes: Nodes) 
 
 def test_ctrl_c_during_a_commit_makes_it_the_last(server: ZooKeeperServer, nodes: Nodes) -> None:
     lock = ClusterLock.take(nodes.settings, HOLDER)
-    server.at_write = lambda: signal.raise_signal(signal.SIGINT) or time.sleep(0.5)  # type: ignore[func-returns-value]
+
+    def interrupt() -> None:
+        time.sleep(0.3)  # by now it is waited for the answer
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(0.5)
+
+    server.at_write = interrupt
     with contextlib.suppress(KeyboardInterrupt):
         lock.commit([SetNode(LIST, b"longer", 0)])
         pytest.fail("was not interrupted")

@@ -34,14 +34,14 @@ class Sync:
 
 
 class Commit:
-    """Several operations: all are done, or none. It is sent once at most, and knows whether it was.
+    """Several operations: all are done, or none. It is sent once at most, and knows whether it may have been.
 
     kazoo asks for the bytes right before it writes them to the connection, and answers all that it holds when a connection breaks, whether
     it was sent or not: what it never asked the bytes of was never sent, and never will be.
     """
 
     type: ClassVar[int] = _MULTI
-    __slots__ = ("_data", "_is_withdrawn", "_lock", "was_sent")
+    __slots__ = ("_data", "_is_withdrawn", "_lock", "_was_sent")
 
     def __init__(self, operations: Sequence[tuple[int, bytes]]) -> None:
         self._data = b"".join(
@@ -49,7 +49,7 @@ class Commit:
         )
         self._lock = Lock()
         self._is_withdrawn = False
-        self.was_sent = False
+        self._was_sent = False
 
     @property
     def size(self) -> int:
@@ -59,17 +59,17 @@ class Commit:
     def serialize(self) -> bytes:
         """Return the request without its header."""
         with self._lock:
-            if self._is_withdrawn or self.was_sent:
+            if self._is_withdrawn or self._was_sent:
                 # kazoo takes this for a broken connection, and makes another one.
                 raise ConnectionError("a commit that is no longer wanted")
-            self.was_sent = True
+            self._was_sent = True
             return self._data
 
     def withdraw(self) -> bool:
         """Have it never sent; return False if it may have been sent already."""
         with self._lock:
             self._is_withdrawn = True
-            return not self.was_sent
+            return not self._was_sent
 
     @staticmethod
     def deserialize(packet: bytes, offset: int) -> Reply:

@@ -162,8 +162,8 @@ class OneSession:
             reason = f"a change of {request.size:,} bytes; a ZooKeeper takes {MOST_BYTES:,} at once"
             raise UnsupportedWriteError(reason, key=largest.path)
         self._require_alive(operations[0].path)
-        answer = self._session.ask(request)
         try:
+            answer = self._session.ask(request)
             came = self._wait(answer, time.monotonic() + 2 * self._timeout_s)
         except BaseException:
             request.withdraw()
@@ -197,8 +197,9 @@ class OneSession:
             except (struct.error, ValueError) as error:
                 return Written(Fate.UNKNOWN, trouble=f"what was received is no answer of ZooKeeper's: {error}")
             return Written(Fate.DONE) if refused is None else Written(Fate.REFUSED, refused)
-        trouble = type(answer.error).__name__
-        return Written(Fate.UNKNOWN if request.was_sent else Fate.NEVER_SENT, trouble=trouble)
+        # kazoo may have answered what it still holds: if its thread could not be woken, or Ctrl-C came while it was, which kazoo swallows.
+        is_unsent = request.withdraw()
+        return Written(Fate.NEVER_SENT if is_unsent else Fate.UNKNOWN, trouble=type(answer.error).__name__)
 
     def _read(self, opcode: int, path: str, parse: Parse[Result]) -> Result:
         """Read with a sync before; both are asked for again, together, when a connection is lost."""
