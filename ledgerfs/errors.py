@@ -19,6 +19,7 @@ __all__ = [
     "AuthenticationError",
     "BucketNotFoundError",
     "CacheWriteError",
+    "ChangedMeanwhileError",
     "CorruptIndexError",
     "CorruptLedgerError",
     "CorruptMessageError",
@@ -40,6 +41,8 @@ __all__ = [
     "LedgerExistsError",
     "LedgerfsError",
     "LineError",
+    "LockHeldError",
+    "LockLostError",
     "MessageTooLargeError",
     "MissingLedgerError",
     "MountError",
@@ -324,6 +327,84 @@ class UnsupportedWriteError(LedgerfsError):
     """A write that this store, or ledgerfs, cannot do."""
 
     code = errno.ENOTSUP
+
+
+class LockHeldError(LedgerfsError):
+    """Another process changes this cluster, and one does at a time.
+
+    Attributes
+    ----------
+    holder
+        What that process says of itself.
+
+    """
+
+    code = errno.EBUSY
+    holder: bytes = b""
+
+    @classmethod
+    def of(cls, holder: bytes, reason: str, key: str) -> "LockHeldError":
+        """Return the error for a lock that is held."""
+        made = cls(reason, key=key)
+        made.holder = holder
+        return made
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (*super().__reduce__(), {"holder": self.holder})
+
+
+class LockLostError(LedgerfsError):
+    """The lock of a cluster is lost: its session ended, or its nodes were changed. Nothing is written under it any more.
+
+    Attributes
+    ----------
+    is_uncertain
+        Whether the commit that raised it may have been done. If not, nothing of it was, or will be.
+
+    """
+
+    code = errno.ENOLCK
+    is_uncertain: bool = False
+
+    @classmethod
+    def of(cls, reason: str, key: str, *, is_uncertain: bool) -> "LockLostError":
+        """Return the error for a commit."""
+        made = cls(f"{reason}; it is unknown whether the last change was done" if is_uncertain else reason, key=key)
+        made.is_uncertain = is_uncertain
+        return made
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (*super().__reduce__(), {"is_uncertain": self.is_uncertain})
+
+
+class ChangedMeanwhileError(LedgerfsError):
+    """A node of a cluster (``key``) is not what it was when it was read; nothing was changed.
+
+    Attributes
+    ----------
+    found
+        ``"other version"``, ``"gone"``, ``"there already"``, or ``"not empty"``.
+
+    """
+
+    code = errno.ESTALE
+    found: str = ""
+
+    @classmethod
+    def of(cls, found: str, key: str) -> "ChangedMeanwhileError":
+        """Return the error for a node."""
+        reasons = {
+            "other version": "was changed since it was read",
+            "gone": "is gone",
+            "there already": "was made meanwhile",
+            "not empty": "has other nodes below it",
+        }
+        made = cls(f"{reasons[found]}; nothing was done", key=key)
+        made.found = found
+        return made
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (*super().__reduce__(), {"found": self.found})
 
 
 class CacheWriteError(LedgerfsError):

@@ -1,7 +1,7 @@
 """The entry of the command line: its commands, and the message and exit code of each error.
 
-Exit codes: 0 fine, 1 found damage, 2 wrong usage or the output cannot be written, 3 storage, or a broker, unreachable or refused; 130 after
-Ctrl-C, 141 if nobody reads the output any more.
+Exit codes: 0 fine, 1 found damage, 2 wrong usage or the output cannot be written, 3 storage, a broker, or the lock of a
+cluster, unreachable or refused; 130 after Ctrl-C, 141 if nobody reads the output any more.
 """
 
 import contextlib
@@ -23,8 +23,11 @@ from ledgerfs.errors import (
     AccessDeniedError,
     AdminApiError,
     BucketNotFoundError,
+    ChangedMeanwhileError,
     CorruptObjectError,
     LedgerfsError,
+    LockHeldError,
+    LockLostError,
     MissingLedgerError,
     NamedSchemasWarning,
     ObjectNotFoundError,
@@ -51,6 +54,10 @@ _DAMAGE = (
     StaleObjectError,
     UndecodableValueError,
     UnsupportedFormatError,
+)
+_STORAGE = (
+    *(BucketNotFoundError, AccessDeniedError, AdminApiError, StoreError),
+    *(LockHeldError, LockLostError, ChangedMeanwhileError),
 )
 
 _EPILOG = """\b
@@ -198,6 +205,6 @@ def exit_code_of(error: LedgerfsError) -> int:
     """Return the exit code for an error that ended a command."""
     if isinstance(error, _DAMAGE):
         return EXIT_DAMAGE
-    if isinstance(error, BucketNotFoundError | AccessDeniedError | AdminApiError | StoreError):
+    if isinstance(error, _STORAGE):
         return EXIT_STORAGE
     return EXIT_USAGE

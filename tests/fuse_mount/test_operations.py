@@ -88,6 +88,7 @@ NUMBERS = {
     "AccessDeniedError": errno.EACCES, "AdminApiError": errno.EPROTO, "AmbiguousLedgerError": errno.EINVAL,
     "AuthenticationError": errno.EACCES, "BucketNotFoundError": errno.ENOENT, "InvalidSchemaError": errno.EINVAL,
     "SchemaConflictError": errno.EEXIST,
+    "ChangedMeanwhileError": errno.ESTALE, "LockHeldError": errno.EBUSY, "LockLostError": errno.ENOLCK,
     "CacheWriteError": errno.ENOSPC, "DecryptionError": errno.EACCES, "EncryptedMessageError": errno.EACCES,
     "EntryRangeError": errno.EINVAL, "InvalidNameError": errno.EINVAL, "InvalidOptionError": errno.EINVAL,
     "InvalidRowsError": errno.EINVAL, "IsADirectoryPathError": errno.EISDIR, "LedgerExistsError": errno.EEXIST,

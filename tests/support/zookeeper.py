@@ -1,4 +1,4 @@
-"""ZooKeeper's protocol on loopback, over nodes that tests set; it answers reads only, and can fail as servers and networks do.
+"""ZooKeeper's protocol on loopback, over nodes that tests set; it takes writes if a test wants them, and fails as servers and networks do.
 
 Its answers were compared with those of ZooKeeper 3.9, byte for byte but for the ids of transactions.
 """
@@ -9,23 +9,40 @@ import socket
 import ssl
 import struct
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from enum import Enum, auto
 from threading import Lock, Thread
 from types import TracebackType
 from typing import BinaryIO, Self
 
-CLOSE, EXISTS, GET_DATA, GET_CHILDREN, PING, GET_CHILDREN_2, MULTI_READ, AUTH = -11, 3, 4, 8, 11, 12, 22, 100
-NO_NODE, NO_AUTH, UNIMPLEMENTED = -101, -102, -6
+from tests.support.zookeeper_tree import (
+    END,
+    EXISTS,
+    GET_CHILDREN,
+    GET_CHILDREN_2,
+    GET_DATA,
+    MULTI,
+    NO_AUTH,
+    NO_NODE,
+    OPERATION,
+    SYNC,
+    UNIMPLEMENTED,
+    WRITES,
+    RefusedError,
+    Tree,
+    operations,
+    text,
+)
+
+__all__ = ["GET_CHILDREN", "GET_CHILDREN_2", "GET_DATA", "MULTI", "NO_AUTH", "NO_NODE", "SYNC"]
+
+CLOSE, PING, MULTI_READ, AUTH = -11, 11, 22, 100
 READS = {CLOSE, EXISTS, GET_DATA, GET_CHILDREN, PING, GET_CHILDREN_2, MULTI_READ, AUTH}
 
 _HEADER = struct.Struct("!iqi")
-_OPERATION = struct.Struct("!i?i")
-_STAT = struct.Struct("!qqqqiiiqiiq")
 _CONNECT = struct.Struct("!iqiq")
 _CONNECTED = struct.Struct("!iiqi16s?")
-_END = _OPERATION.pack(-1, True, -1)
 _LARGEST_FRAME = 1 << 20
 """In bytes, as a real one has it (``jute.maxbuffer``)."""
 
@@ -33,28 +50,20 @@ _LARGEST_FRAME = 1 << 20
 Frame = Callable[[bytes], bytes]
 
 
-@dataclass
-class StoredNode:
-    """A node as the server keeps it; times are in ms since 1970."""
+class WriteFault(Enum):
+    """What becomes of a write, of its answer, and of the session that sent it."""
 
-    data: bytes
-    created_ms: int
-    changed_ms: int
-    version: int = 0
-    children_version: int = 0
-    transactions: tuple[int, int, int] = (0, 0, 0)
-    children: dict[str, None] = field(default_factory=dict)
-
-    def stat(self) -> bytes:
-        created, changed, children = self.transactions
-        return _STAT.pack(
-            *(created, changed, self.created_ms, self.changed_ms, self.version, self.children_version, 0, 0),
-            *(len(self.data), len(self.children), children),
-        )
-
-
-class _RefusedError(Exception):
-    """An answer that is an error code alone."""
+    NONE = auto()
+    LOST_BEFORE = auto()
+    """Its connection breaks; it is never done."""
+    LOST_AFTER = auto()
+    """It is done; its connection breaks before the answer."""
+    LATE = auto()
+    """Its connection breaks; it is done after the next read of data was answered, as one that still lay in the buffer of a server."""
+    EXPIRED_BEFORE = auto()
+    """Its session ends, and it is never done."""
+    EXPIRED_AFTER = auto()
+    """It is done; its session ends before the answer."""
 
 
 class ZooKeeperServer:
@@ -64,6 +73,9 @@ class ZooKeeperServer:
     that set a watch, too. ``latency_s`` is waited before each answer; ``drop_after`` counts answers until all connections break;
     ``knows_multi_read`` makes it a server before 3.6; ``hangs`` lets it read and never answer; ``instead`` has, by opcode, what
     makes all bytes that are sent of an answer (its header and body, without the length).
+
+    With ``takes_writes`` nodes are made, set and deleted, and ``not_reads`` does not hold that. ``writes`` holds the paths of each write
+    that came; ``write_faults`` has what becomes of the next ones, one after the other; ``at_write`` is called before each.
     """
 
     def __init__(self, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
@@ -78,16 +90,18 @@ class ZooKeeperServer:
         self.hangs = False
         self.instead: dict[int, Frame] = {}
         self.connections_made = 0
-        self._nodes: dict[str, StoredNode] = {}
-        self._no_auth: set[str] = set()
-        self._transactions = itertools.count(1)
+        self.takes_writes = False
+        self.writes: list[tuple[str, ...]] = []
+        self.write_faults: deque[WriteFault] = deque()
+        self.at_write: Callable[[], object] | None = None
+        self._late: list[tuple[int, bytes, int]] = []
+        self._tree = Tree()
         self._session_ids = itertools.count(0x1000_0000_0001)
         self._sessions: set[int] = set()
         self._connections: set[socket.socket] = set()
         self._lock = Lock()
         self._listener: socket.socket | None = None
         self._port = port
-        self.set("/", b"")
 
     def __enter__(self) -> Self:
         self.listen()
@@ -106,37 +120,36 @@ class ZooKeeperServer:
     def nodes(self) -> dict[str, bytes]:
         """The data of all nodes, as they are now."""
         with self._lock:
-            return {path: node.data for path, node in self._nodes.items()}
+            return {path: node.data for path, node in self._tree.nodes.items()}
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """How often the data of each node was set."""
+        with self._lock:
+            return {path: node.version for path, node in self._tree.nodes.items()}
 
     def set(self, path: str, data: bytes, *, created_ms: int | None = None) -> None:
         """Make or change a node; its parents are made."""
         now = time.time_ns() // 1_000_000
         with self._lock:
-            transaction = next(self._transactions)
-            node = self._nodes.get(path)
+            transaction = self._tree.next()
+            node = self._tree.nodes.get(path)
             if node is None:
-                node = self._make(path, now, transaction)
+                node = self._tree.make(path, now, transaction)
             else:
                 node.version += 1
-            node.data, node.changed_ms = data, now
-            node.transactions = (node.transactions[0], transaction, node.transactions[2])
+            self._tree.put(node, data, now, transaction)
             if created_ms is not None:
                 node.created_ms = created_ms
 
     def delete(self, path: str) -> None:
         """Remove a node and all below it."""
         with self._lock:
-            for one in [one for one in self._nodes if one == path or one.startswith(f"{path}/")]:
-                del self._nodes[one]
-            parent, _, name = path.rpartition("/")
-            above = self._nodes[parent or "/"]
-            del above.children[name]
-            above.children_version += 1
-            above.transactions = (*above.transactions[:2], next(self._transactions))
+            self._tree.remove(path, self._tree.next())
 
     def no_auth(self, path: str) -> None:
         """Refuse to show a node to anybody."""
-        self._no_auth.add(path)
+        self._tree.no_auth.add(path)
 
     def drop_connections(self) -> None:
         """Break all connections; clients may come again, into their sessions."""
@@ -148,7 +161,9 @@ class ZooKeeperServer:
 
     def expire_sessions(self) -> None:
         """Break all connections, and know none of their sessions when they come again."""
-        self._sessions.clear()
+        with self._lock:
+            for session in list(self._sessions):
+                self._end(session)
         self.drop_connections()
 
     def refuse(self) -> None:
@@ -166,15 +181,10 @@ class ZooKeeperServer:
         self._port = self._listener.getsockname()[1]
         Thread(target=self._accept, args=(self._listener,), daemon=True).start()
 
-    def _make(self, path: str, now: int, transaction: int) -> StoredNode:
-        node = self._nodes[path] = StoredNode(b"", now, now, transactions=(transaction, transaction, transaction))
-        if path != "/":
-            parent, _, name = path.rpartition("/")
-            above = self._nodes.get(parent or "/") or self._make(parent, now, transaction)
-            above.children[name] = None
-            above.children_version += 1
-            above.transactions = (*above.transactions[:2], transaction)
-        return node
+    def _end(self, session: int) -> None:
+        """Know a session no more, with the lock."""
+        self._sessions.discard(session)
+        self._tree.end(session)
 
     def _accept(self, listener: socket.socket) -> None:
         while True:
@@ -195,8 +205,9 @@ class ZooKeeperServer:
         try:
             with contextlib.suppress(OSError, EOFError), self._secured(connection) as secured:
                 received = secured.makefile("rb")
-                if self._connect(secured, received):
-                    while self._answer(secured, _frame(received)):
+                session = self._connect(secured, received)
+                if session:
+                    while self._answer(secured, _frame(received), session):
                         pass
         finally:
             with self._lock:
@@ -205,21 +216,25 @@ class ZooKeeperServer:
     def _secured(self, connection: socket.socket) -> socket.socket:
         return connection if self._tls is None else self._tls.wrap_socket(connection, server_side=True)
 
-    def _connect(self, connection: socket.socket, received: BinaryIO) -> bool:
+    def _connect(self, connection: socket.socket, received: BinaryIO) -> int:
+        """Answer who comes, and return their session; 0 if there is none."""
         greeting = _frame(received)
         if len(greeting) < _CONNECT.size:
-            return False  # somebody else's client: the address was another server's a moment ago
+            return 0  # somebody else's client: the address was another server's a moment ago
         _, _, timeout_ms, session = _CONNECT.unpack_from(greeting)
         if self.hangs:
-            return _frame(received) == b""  # waits until the client goes
-        is_known = not session or session in self._sessions
-        session = session or next(self._session_ids)
-        self._sessions.add(session)
+            _frame(received)  # waits until the client goes
+            return 0
+        with self._lock:
+            is_known = not session or session in self._sessions
+            session = session or next(self._session_ids)
+            if is_known:
+                self._sessions.add(session)
         body = _CONNECTED.pack(0, timeout_ms if is_known else 0, session if is_known else 0, 16, b"p" * 16, False)
         self._send(connection, 0, body)
-        return is_known
+        return session if is_known else 0
 
-    def _answer(self, connection: socket.socket, request: bytes) -> bool:
+    def _answer(self, connection: socket.socket, request: bytes, session: int) -> bool:
         """Answer one request; False ends the connection."""
         xid, opcode = struct.unpack_from("!ii", request)
         self.requests[opcode] += 1
@@ -230,10 +245,14 @@ class ZooKeeperServer:
         if opcode != PING and self._is_to_drop():
             self.drop_connections()
             return False
+        if opcode in WRITES and self.takes_writes and self._is_lost(opcode, request[8:], session):
+            return False
         with self._lock:
-            code, body = self._result(opcode, request[8:])
-            newest = next(self._transactions)
+            code, body = self._result(opcode, request[8:], session)
+            newest = self._tree.next()
         self._send(connection, opcode, _HEADER.pack(xid, newest, code) + body)
+        if opcode == GET_DATA:
+            self._do_late()
         return opcode != CLOSE and code != UNIMPLEMENTED
 
     def _is_to_drop(self) -> bool:
@@ -251,25 +270,60 @@ class ZooKeeperServer:
         if sent:
             connection.sendall(sent)
 
-    def _result(self, opcode: int, request: bytes) -> tuple[int, bytes]:
+    def _is_lost(self, opcode: int, request: bytes, session: int) -> bool:
+        """Do to a write what is to become of it; return whether it gets no answer."""
+        if self.at_write is not None:
+            self.at_write()
+        fault = self.write_faults.popleft() if self.write_faults else WriteFault.NONE
+        if fault is WriteFault.NONE:
+            return False
+        with self._lock:
+            if fault in {WriteFault.LOST_AFTER, WriteFault.EXPIRED_AFTER}:
+                self._result(opcode, request, session)
+            if fault in {WriteFault.EXPIRED_BEFORE, WriteFault.EXPIRED_AFTER}:
+                self._end(session)
+            if fault is WriteFault.LATE:
+                self._late.append((opcode, request, session))
+        self.drop_connections()
+        return True
+
+    def _do_late(self) -> None:
+        with self._lock:
+            late, self._late = self._late, []
+            for opcode, request, session in late:
+                if session in self._sessions:
+                    self._result(opcode, request, session)
+
+    def _result(self, opcode: int, request: bytes, session: int) -> tuple[int, bytes]:
         if opcode == AUTH:
-            scheme, at = _text(request, 4)
-            login, _ = _text(request, at)
+            scheme, at = text(request, 4)
+            login, _ = text(request, at)
             self.logins.append((scheme, login.encode()))
+        if opcode == CLOSE:
+            self._end(session)
         if opcode in {PING, AUTH, CLOSE}:
             return 0, b""
         if opcode == MULTI_READ and self.knows_multi_read:
             return 0, self._read_many(request)
-        if opcode not in READS - {MULTI_READ}:
-            if opcode != MULTI_READ:
-                self.not_reads.append((opcode, ""))
-            return UNIMPLEMENTED, b""
-        path, at = _text(request, 0)
-        self._note_watch(opcode, path, request[at])
         try:
-            return 0, self._read(opcode, path)
-        except _RefusedError as error:
-            return error.args[0], b""
+            if self.takes_writes and opcode == SYNC:
+                return 0, request
+            if self.takes_writes and opcode in WRITES:
+                return 0, self._change(opcode, request, session)
+            if opcode not in READS - {MULTI_READ}:
+                if opcode != MULTI_READ:
+                    self.not_reads.append((opcode, ""))
+                return UNIMPLEMENTED, b""
+            path, at = text(request, 0)
+            self._note_watch(opcode, path, request[at])
+            return 0, self._tree.read(opcode, path)
+        except RefusedError as error:
+            return error.code, b""
+
+    def _change(self, opcode: int, request: bytes, session: int) -> bytes:
+        paths = [path for _, path in operations(request)] if opcode == MULTI else [text(request, 0)[0]]
+        self.writes.append(tuple(paths))
+        return self._tree.change(opcode, request, session)
 
     def _note_watch(self, opcode: int, path: str, watch: int) -> None:
         self.asked[path] += 1
@@ -279,30 +333,16 @@ class ZooKeeperServer:
     def _read_many(self, request: bytes) -> bytes:
         found, at = [], 0
         while True:
-            opcode, is_end, _ = _OPERATION.unpack_from(request, at)
+            opcode, is_end, _ = OPERATION.unpack_from(request, at)
             if is_end:
-                return b"".join([*found, _END])
-            path, at = _text(request, at + _OPERATION.size)
+                return b"".join([*found, END])
+            path, at = text(request, at + OPERATION.size)
             self._note_watch(opcode, path, request[at])
             at += 1
             try:
-                found.append(_OPERATION.pack(opcode, False, 0) + self._read(opcode, path))
-            except _RefusedError as error:
-                found.append(_OPERATION.pack(-1, False, error.args[0]) + struct.pack("!i", error.args[0]))
-
-    def _read(self, opcode: int, path: str) -> bytes:
-        node = self._nodes.get(path)
-        if node is None:
-            raise _RefusedError(NO_NODE)
-        if opcode == EXISTS:
-            return node.stat()
-        if path in self._no_auth:
-            raise _RefusedError(NO_AUTH)
-        if opcode == GET_DATA:
-            return struct.pack("!i", len(node.data)) + node.data + node.stat()
-        names = [name.encode() for name in node.children]
-        body = b"".join([struct.pack("!i", len(names)), *(struct.pack("!i", len(name)) + name for name in names)])
-        return body + node.stat() if opcode == GET_CHILDREN_2 else body
+                found.append(OPERATION.pack(opcode, False, 0) + self._tree.read(opcode, path))
+            except RefusedError as error:
+                found.append(OPERATION.pack(-1, False, error.code) + struct.pack("!i", error.code))
 
 
 def _frame(received: BinaryIO) -> bytes:
@@ -317,8 +357,3 @@ def _exactly(received: BinaryIO, size: int) -> bytes:
     if len(data) < size:
         raise EOFError
     return data
-
-
-def _text(request: bytes, at: int) -> tuple[str, int]:
-    (length,) = struct.unpack_from("!i", request, at)
-    return request[at + 4 : at + 4 + length].decode(), at + 4 + length

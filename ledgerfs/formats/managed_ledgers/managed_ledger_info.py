@@ -180,6 +180,24 @@ def build_properties(properties: Properties) -> list[TextPropertyRecord]:
     return [TextPropertyRecord(key=key.encode(), value=value.encode()) for key, value in properties]
 
 
+def build_context(context: OffloadContext) -> OffloadContextRecord:
+    """Return the record of a context, as brokers write it."""
+    driver = OffloadDriverRecord(
+        name=None if context.driver is None else context.driver.encode(), property=build_properties(context.properties)
+    ).SerializeToString(deterministic=True)
+    record = OffloadContextRecord(
+        timestamp=context.offloaded_ms, driver=driver or None, segment=[b""] * context.segments
+    )
+    if context.uuid is not None:
+        record.uuid_high, record.uuid_low = _WORDS.unpack(bytes.fromhex(context.uuid.replace("-", "")))
+    # Brokers leave out what is not so.
+    if context.is_complete:
+        record.complete = True
+    if context.is_deleted_from_bookkeeper:
+        record.bookkeeper_deleted = True
+    return record
+
+
 def _id(ledger: LedgerInfo) -> int:
     return ledger.ledger_id
 
@@ -237,23 +255,6 @@ def _ledger_record(ledger: LedgerInfo) -> ManagedLedgerRecord.Ledger:
         entries=ledger.entries or None,
         size=ledger.size or None,
         timestamp=ledger.closed_ms,
-        context=None if ledger.context is None else _context_record(ledger.context),
+        context=None if ledger.context is None else build_context(ledger.context),
         property=build_properties(ledger.properties),
     )
-
-
-def _context_record(context: OffloadContext) -> OffloadContextRecord:
-    driver = OffloadDriverRecord(
-        name=None if context.driver is None else context.driver.encode(), property=build_properties(context.properties)
-    ).SerializeToString(deterministic=True)
-    record = OffloadContextRecord(
-        timestamp=context.offloaded_ms, driver=driver or None, segment=[b""] * context.segments
-    )
-    if context.uuid is not None:
-        record.uuid_high, record.uuid_low = _WORDS.unpack(bytes.fromhex(context.uuid.replace("-", "")))
-    # Brokers leave out what is not so.
-    if context.is_complete:
-        record.complete = True
-    if context.is_deleted_from_bookkeeper:
-        record.bookkeeper_deleted = True
-    return record

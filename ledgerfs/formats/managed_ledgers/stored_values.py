@@ -28,6 +28,26 @@ def uncompressed(data: bytes, *, key: str) -> bytes:
     """
     if data[:2] != _MAGIC:
         return data
+    told, body = _envelope(data, key)
+    try:
+        return _opened(told.compression, memoryview(data)[body:], told.uncompressed_size)
+    except DecompressionError as error:
+        raise CorruptMetadataError(f"a compressed value that is broken: {error}", key=key, offset=body) from None
+
+
+def codec_of(data: bytes, *, key: str) -> int:
+    """Return the number of the codec (`Compression`) that a value is compressed with. Raises `CorruptMetadataError` for a cut envelope."""
+    return _envelope(data, key)[0].compression if data[:2] == _MAGIC else Compression.NONE
+
+
+def compressed(plain: bytes, codec: int, stored: bytes) -> bytes:
+    """Return the envelope around ``stored``, which is ``plain`` compressed with the codec of this number (`Compression`)."""
+    told = EnvelopeRecord(compression=codec, uncompressed_size=len(plain)).SerializeToString(deterministic=True)
+    return _MAGIC + _SIZE.pack(len(told)) + told + stored
+
+
+def _envelope(data: bytes, key: str) -> tuple[EnvelopeRecord, int]:
+    """Return what an envelope tells, and where the compressed bytes begin."""
     if len(data) < _HEADER_BYTES:
         raise CorruptMetadataError("the envelope of a compressed value is cut", key=key, offset=0)
     (size,) = _SIZE.unpack_from(data, len(_MAGIC))
@@ -36,20 +56,10 @@ def uncompressed(data: bytes, *, key: str) -> bytes:
         reason = f"an envelope whose metadata has {size} bytes, of which {len(data) - _HEADER_BYTES} are there"
         raise CorruptMetadataError(reason, key=key, offset=len(_MAGIC))
     try:
-        told = EnvelopeRecord.FromString(data[_HEADER_BYTES:body])
+        return EnvelopeRecord.FromString(data[_HEADER_BYTES:body]), body
     except DecodeError as error:
         reason = "the envelope of a compressed value has no valid metadata"
         raise CorruptMetadataError(reason, key=key, offset=_HEADER_BYTES) from error
-    try:
-        return _opened(told.compression, memoryview(data)[body:], told.uncompressed_size)
-    except DecompressionError as error:
-        raise CorruptMetadataError(f"a compressed value that is broken: {error}", key=key, offset=body) from None
-
-
-def compressed(plain: bytes, codec: int, stored: bytes) -> bytes:
-    """Return the envelope around ``stored``, which is ``plain`` compressed with the codec of this number (`Compression`)."""
-    told = EnvelopeRecord(compression=codec, uncompressed_size=len(plain)).SerializeToString(deterministic=True)
-    return _MAGIC + _SIZE.pack(len(told)) + told + stored
 
 
 def _opened(codec: int, stored: memoryview, size: int) -> bytes:

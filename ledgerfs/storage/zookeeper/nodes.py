@@ -99,6 +99,11 @@ class Nodes:
     def __reduce__(self) -> tuple[object, ...]:
         return (_restored, (self._settings,))
 
+    @property
+    def settings(self) -> Settings:
+        """What they were made with, for who opens a session of their own."""
+        return self._settings
+
     def get(self, path: str) -> Node:
         """Return one node.
 

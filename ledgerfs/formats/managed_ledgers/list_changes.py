@@ -1,0 +1,144 @@
+"""The node of a managed ledger with other contexts, or without some ledgers; every other byte stays as brokers wrote it.
+
+Unknown fields, the order of the ledgers, which is no order, and properties are of Pulsar's later versions, or of whoever. The ledger of the
+greatest id is never changed: a broker that loads the topic makes its line anew from what BookKeeper has of that ledger.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from ledgerfs.errors import CorruptMetadataError, NotFoundError, UnsupportedWriteError
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
+    LedgerInfo,
+    OffloadContext,
+    build_context,
+    parse_managed_ledger_info,
+)
+from ledgerfs.formats.managed_ledgers.proto.managed_ledger_pb2 import ManagedLedgerRecord
+from ledgerfs.formats.managed_ledgers.stored_values import codec_of, uncompressed
+from ledgerfs.formats.managed_ledgers.wire_fields import (
+    LENGTH_DELIMITED,
+    WireField,
+    field_of,
+    fields_of,
+    flag_of,
+    joined,
+    placed,
+)
+
+_LEDGER = 1
+_CONTEXT = 5
+_BOOKKEEPER_DELETED = 4
+
+_Change = Callable[[LedgerInfo, WireField], WireField | None]
+"""From a ledger and its field to the one in its place; None to leave it out."""
+
+
+@dataclass(frozen=True, slots=True)
+class EditedList:
+    """What the node is to be.
+
+    Attributes
+    ----------
+    plain
+        Its value without compression.
+    codec
+        What the value was compressed with before (`ledgerfs.formats.decompression.Compression`).
+
+    """
+
+    plain: bytes
+    codec: int
+
+
+def with_contexts(data: bytes, contexts: Mapping[int, OffloadContext], *, key: str) -> EditedList:
+    """Return the list with these contexts of offloads, each in place of the one that its ledger has, with all of its fields.
+
+    Raises
+    ------
+    CorruptMetadataError
+        ``data`` is no list of ledgers.
+    NotFoundError
+        A ledger is not listed.
+    UnsupportedWriteError
+        A ledger has the greatest id of the list.
+
+    """
+
+    def change(ledger: LedgerInfo, field: WireField) -> WireField:
+        context = build_context(contexts[ledger.ledger_id]).SerializeToString(deterministic=True)
+        others = [one for one in fields_of(field.value) if not _is_context(one)]
+        return field.with_value(joined(placed(others, field_of(_CONTEXT, context))))
+
+    return _edited(data, contexts, change, key)
+
+
+def with_bookkeeper_deleted(data: bytes, ledger_ids: Collection[int], *, key: str) -> EditedList:
+    """Return the list with ledgers whose copy in BookKeeper is deleted, or about to be; nothing else of their contexts changes.
+
+    Raises the errors of `with_contexts`, and `UnsupportedWriteError` for a ledger whose offload is not complete: it has no other copy.
+    """
+
+    def change(ledger: LedgerInfo, field: WireField) -> WireField:
+        if ledger.context is None or not ledger.context.is_complete:
+            reason = f"ledger {ledger.ledger_id} is not offloaded: its only copy is BookKeeper's, and cannot be said to be deleted"
+            raise UnsupportedWriteError(reason, key=key)
+        return field if ledger.context.is_deleted_from_bookkeeper else field.with_value(_flagged(field.value))
+
+    return _edited(data, ledger_ids, change, key)
+
+
+def without_ledgers(data: bytes, ledger_ids: Collection[int], *, key: str) -> EditedList:
+    """Return the list without these ledgers. Raises the errors of `with_contexts`."""
+
+    def change(ledger: LedgerInfo, field: WireField) -> None:  # noqa: ARG001
+        return None
+
+    return _edited(data, ledger_ids, change, key)
+
+
+def _edited(data: bytes, ledger_ids: Collection[int], change: _Change, key: str) -> EditedList:
+    ledgers = {one.ledger_id: one for one in parse_managed_ledger_info(data, key=key).ledgers}
+    _require_changeable(ledgers, ledger_ids, key)
+    fields: list[WireField] = []
+    try:
+        for field in fields_of(uncompressed(data, key=key)):
+            ledger_id = _ledger_id(field)
+            changed = field if ledger_id not in ledger_ids else change(ledgers[ledger_id], field)
+            if changed is not None:
+                fields.append(changed)
+    except ValueError as error:
+        raise CorruptMetadataError(f"the list of ledgers has {error}", key=key) from error
+    return EditedList(joined(fields), codec_of(data, key=key))
+
+
+def _require_changeable(ledgers: Mapping[int, LedgerInfo], ledger_ids: Collection[int], key: str) -> None:
+    for one in ledger_ids:
+        if one not in ledgers:
+            raise NotFoundError(f"does not list ledger {one}", key=key)
+    if ledger_ids and max(ledgers) in ledger_ids:
+        reason = (
+            f"ledger {max(ledgers)} has the greatest id of its topic and is never changed: brokers make its line anew when they load the "
+            "topic, and drop it if BookKeeper lacks the ledger"
+        )
+        raise UnsupportedWriteError(reason, key=key)
+
+
+def _ledger_id(field: WireField) -> int:
+    """Return the id of the ledger that a field of the list is; -1 for any other field."""
+    if (field.number, field.wire) != (_LEDGER, LENGTH_DELIMITED):
+        return -1
+    return ManagedLedgerRecord.Ledger.FromString(field.value).ledger_id
+
+
+def _is_context(field: WireField) -> bool:
+    return (field.number, field.wire) == (_CONTEXT, LENGTH_DELIMITED)
+
+
+def _flagged(ledger: bytes) -> bytes:
+    """Return a ledger with the flag in its context; of several, which parsers join, in the last one."""
+    fields = list(fields_of(ledger))
+    last = max(i for i, one in enumerate(fields) if _is_context(one))
+    context = [one for one in fields_of(fields[last].value) if one.number != _BOOKKEEPER_DELETED]
+    fields[last] = fields[last].with_value(joined(placed(context, flag_of(_BOOKKEEPER_DELETED))))
+    return joined(fields)

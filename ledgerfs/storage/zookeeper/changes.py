@@ -1,0 +1,297 @@
+"""The one way that anything of a cluster's metadata is changed: all or nothing, by the holder of the cluster's lock alone, each once.
+
+Several nodes are changed with one commit, which names the version of each that it was decided from. What others changed meanwhile makes it
+fail as a whole. `ledgerfs.storage.zookeeper.nodes.Nodes` reads, and cannot write.
+"""
+
+import datetime as dt
+import os
+import secrets
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from ledgerfs.errors import (
+    AccessDeniedError,
+    BucketNotFoundError,
+    ChangedMeanwhileError,
+    InvalidNameError,
+    LedgerfsError,
+    LockHeldError,
+    LockLostError,
+    ObjectNotFoundError,
+    StoreUnreachableError,
+    UnusableUrlError,
+)
+from ledgerfs.storage.credentials import without_credentials
+from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs.storage.zookeeper.nodes import Nodes
+from ledgerfs.storage.zookeeper.operations import (
+    DropNode,
+    MakeEphemeral,
+    MakeNode,
+    Operation,
+    RequireNode,
+    SetNode,
+    parent_of,
+)
+from ledgerfs.storage.zookeeper.replies import NO_AUTH, NO_NODE, failure
+from ledgerfs.storage.zookeeper.settings import Settings
+
+if TYPE_CHECKING:
+    from ledgerfs.storage.zookeeper.change_requests import Refusal
+    from ledgerfs.storage.zookeeper.changing_session import OneSession
+    from ledgerfs.storage.zookeeper.fenced_writes import FencedWrites
+
+__all__ = [
+    "LOCK_PATH",
+    "MARKS_PATH",
+    "ClusterLock",
+    "DropNode",
+    "LockHolder",
+    "MakeNode",
+    "Operation",
+    "RequireNode",
+    "SetNode",
+]
+
+LOCK_PATH = "/ledgerfs/lifecycle/lock"
+"""The lock: ephemeral; its data is what its holder says of itself."""
+MARKS_PATH = "/ledgerfs/lifecycle/holders"
+"""Below it is the mark of the holder (`ledgerfs.storage.zookeeper.fenced_writes`), ephemeral, too."""
+
+_TRIES = 5
+_END_S = 2.0
+_BAD_VERSION, _NODE_EXISTS, _NOT_EMPTY = -103, -110, -111
+_FOUND = {NO_NODE: "gone", _BAD_VERSION: "other version", _NODE_EXISTS: "there already", _NOT_EMPTY: "not empty"}
+
+
+@dataclass(frozen=True, slots=True)
+class LockHolder:
+    """Who has the lock of a cluster, in its own words, and since when (ms since 1970 UTC)."""
+
+    holder: bytes
+    since_ms: int
+
+
+class ClusterLock:
+    """The lock of a cluster, in a session of its own. Its commits are all that ledgerfs writes into a ZooKeeper.
+
+    For all threads of the process that took it, one at a time; a forked child has no part in it. For ``with``, which releases it.
+    """
+
+    __slots__ = ("__weakref__", "_known", "_leaving", "_lock", "_session", "_writes")
+
+    def __init__(self, session: "OneSession", writes: "FencedWrites") -> None:
+        self._session = session
+        self._writes = writes
+        self._lock = ForkLock()
+        self._known: set[str] = set()
+        self._leaving = weakref.finalize(self, session.leave)
+        self._leaving.atexit = False
+
+    @classmethod
+    def take(cls, settings: Settings, holder: bytes) -> Self:
+        """Take the lock of the cluster that has this ZooKeeper.
+
+        Parameters
+        ----------
+        settings
+            Those of the `Nodes` that the cluster is read with (`Nodes.settings`). The lock is lost after ``timeout_s`` without a server.
+        holder
+            What is told to others that want it: JSON with host, process and the like, without secrets.
+
+        Raises
+        ------
+        LockHeldError
+            Another process has it, or had it and ended less than its session's timeout ago. Nothing was changed.
+        BucketNotFoundError
+            The folder (chroot) of the servers is not there.
+        AccessDeniedError
+            The login is refused, or may not write.
+        StoreUnreachableError
+            No server answered in time.
+        UnusableUrlError
+            kazoo is not installed, or there is no server in the settings.
+
+        """
+        session, writes_of = _opened(settings)
+        mark = f"{MARKS_PATH}/{secrets.token_hex(16)}"
+        try:
+            _take(session, mark, holder)
+        except BaseException:
+            session.leave()
+            raise
+        return cls(session, writes_of(session, LOCK_PATH, mark))
+
+    @staticmethod
+    def holder_of(nodes: Nodes) -> LockHolder | None:
+        """Return who has the lock, without asking for it; None if nobody has. Raises the errors of `Nodes.get`."""
+        try:
+            node = nodes.get(LOCK_PATH)
+        except ObjectNotFoundError:
+            return None
+        return LockHolder(node.data, node.created_ms)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it is known, without asking, that nothing can be committed any more."""
+        return self._session.process != os.getpid() or self._writes.is_lost or self._session.is_over
+
+    def commit(self, operations: Sequence[Operation]) -> None:
+        """Do all of it, or nothing, and that once; with no operations: make sure that the lock is held.
+
+        What is missing above a `MakeNode` is made before, in a commit of its own.
+
+        Raises
+        ------
+        ChangedMeanwhileError
+            A node is not what its operation says. Nothing was done; the lock is still held.
+        LockLostError
+            The session is over, or the lock is gone. Its ``is_uncertain`` says whether the commit may have been done; if not, nothing was.
+            Every later commit raises it, too.
+        AccessDeniedError
+            A node belongs to others. Nothing was done.
+        StoreUnreachableError
+            The connection broke at several tries. Nothing was done; the lock is still held.
+        UnsupportedWriteError
+            More bytes than a ZooKeeper takes at once. Nothing was done.
+
+        """
+        operations = list(operations)
+        for one in operations:
+            if one.path == LOCK_PATH or one.path.startswith(f"{MARKS_PATH}/") or isinstance(one, MakeEphemeral):
+                raise InvalidNameError("the nodes of the lock are not for commits", key=one.path)
+        if self._session.process != os.getpid():
+            reason = "a forked child has no part in the lock of its parent"
+            raise LockLostError.of(reason, LOCK_PATH, is_uncertain=False)
+        with self._lock:
+            self._make_parents(operations)
+            refused = self._writes.write(operations)
+            if refused is not None:
+                raise self._error(operations[refused.at], refused)
+
+    def release(self) -> None:
+        """Give the lock back; nothing happens if it is lost, or released already. In a forked child the parent keeps it."""
+        self._leaving.detach()
+        if self._session.process != os.getpid():
+            self._session.leave()
+            return
+        with self._lock:
+            self._writes.is_lost = True
+            self._session.end().join(_END_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def _make_parents(self, operations: Sequence[Operation]) -> None:
+        """Make what is missing above the nodes that are to be made, unless the same commit makes it."""
+        made: set[str] = set()
+        for one in operations:
+            if isinstance(one, MakeNode):
+                parent = parent_of(one.path)
+                if parent not in made | self._known:
+                    self._make_folder(parent)
+                made.add(one.path)
+
+    def _make_folder(self, path: str) -> None:
+        for _ in range(_TRIES):
+            try:
+                missing = _missing(self._session, path)
+            except StoreUnreachableError as error:
+                raise self._writes.lose(error.reason) from error
+            refused = self._writes.write(missing) if missing else None
+            if refused is None:
+                self._known.add(path)
+                return
+            if refused.code not in {NO_NODE, _NODE_EXISTS}:
+                raise self._error(missing[refused.at], refused)
+        raise ChangedMeanwhileError.of("gone", path)
+
+    def _error(self, operation: Operation, refused: "Refusal") -> LedgerfsError:
+        path = operation.path
+        if isinstance(operation, MakeNode) and refused.code == NO_NODE:
+            path = parent_of(path)
+            self._known.discard(path)
+        return _refused(path, refused.code)
+
+
+def _opened(settings: Settings) -> "tuple[OneSession, type[FencedWrites]]":
+    """Return a session, and what writes in it. Raises `UnusableUrlError` without kazoo, or for servers that are none."""
+    try:
+        from ledgerfs.storage.zookeeper.changing_session import OneSession  # kazoo is optional, and slow to import
+        from ledgerfs.storage.zookeeper.fenced_writes import FencedWrites
+        from ledgerfs.storage.zookeeper.session import require_servers
+    except ImportError as error:
+        key = without_credentials(settings.servers)
+        raise UnusableUrlError(f"{error}; pip install 'ledgerfs[cluster]'", key=key) from error
+    require_servers(settings.servers)
+    return OneSession(settings), FencedWrites
+
+
+def _take(session: "OneSession", mark: str, holder: bytes) -> None:
+    """Make the lock and the mark, which is how the lock is known to be ours after a lost answer."""
+    trouble = "others change its nodes all the time"
+    for _ in range(_TRIES):
+        found = session.node(LOCK_PATH)
+        if found is not None:
+            if session.node(mark) is not None:
+                return
+            raise _held(LockHolder(found.data, found.created_ms))
+        written = session.write(
+            [
+                *_missing(session, MARKS_PATH),
+                *_marks_of_others(session),
+                MakeEphemeral(LOCK_PATH, holder),
+                MakeEphemeral(mark, b"0"),
+            ]
+        )
+        if written.is_done:
+            return
+        if written.refusal is not None and written.refusal.code not in _FOUND:
+            raise _refused(LOCK_PATH, written.refusal.code)
+        trouble = written.trouble or trouble
+    raise StoreUnreachableError(f"the lock was not to be had in {_TRIES} tries: {trouble}", key=LOCK_PATH)
+
+
+def _marks_of_others(session: "OneSession") -> list[Operation]:
+    """Return how to drop the marks of those whose lock an operator deleted: they commit nothing once another has it."""
+    paths = [f"{MARKS_PATH}/{name}" for name in session.children(MARKS_PATH)]
+    return [DropNode(path, node.version) for path in paths if (node := session.node(path)) is not None]
+
+
+def _missing(session: "OneSession", path: str) -> list[Operation]:
+    """Return how to make a folder: the missing ones above it first."""
+    missing: list[Operation] = []
+    while session.node(path) is None:
+        if path == "/":
+            reason = "these servers have no such path, below which a cluster would be"
+            raise BucketNotFoundError(reason, key=without_credentials(session.servers))
+        missing.append(MakeNode(path, b""))
+        path = parent_of(path)
+    return missing[::-1]
+
+
+def _refused(path: str, code: int) -> LedgerfsError:
+    if code in _FOUND:
+        return ChangedMeanwhileError.of(_FOUND[code], path)
+    if code == NO_AUTH:
+        reason = "ZooKeeper does not let this user change this node; check username and password. Nothing was done"
+        return AccessDeniedError(reason, key=path)
+    return failure(code, path)
+
+
+def _held(held: LockHolder) -> LockHeldError:
+    since = dt.datetime.fromtimestamp(held.since_ms / 1000, dt.UTC).isoformat(timespec="seconds")
+    reason = (
+        f"held since {since} by {held.holder[:500].decode('utf-8', 'replace')}; the lock of a process that has ended "
+        "goes by itself when the session of that process does"
+    )
+    return LockHeldError.of(held.holder, reason, LOCK_PATH)
