@@ -44,7 +44,7 @@ def test_the_last_event_of_each_topic_holds() -> None:
     answer = answer_of("public/default", last_events(schemas).values())
     assert policies_in(answer) == {
         "public/default/persistent/a": NamespacePolicies(Retention.of(61, -1)),
-        "public/default/persistent/p": NamespacePolicies(offload_size=1234),
+        "public/default/persistent/p": NamespacePolicies(offload_size=1234, target=OffloadTarget("aws-s3", "x", "r")),
     }
 
 
