@@ -45,7 +45,7 @@ SUB_ROOMS = {
     "storage": ["folders", "s3", "generic", "zookeeper"],
     "dialects": ["pulsar_blob", "mapfile", "live_cluster"],
     "vfs": ["views"],
-    "cli": ["schemas", "cluster", "spark"],
+    "cli": ["schemas", "cluster", "lifecycle", "spark"],
     "testing": ["stores", "dialects"],
     "spark": ["runtime", "lake", "source", "pipelines"],
     "upkeep": ["verification", "repair", "doctor"],

@@ -92,6 +92,16 @@ class TierBucket:
     block_size: int = 64 << 20
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
+    @property
+    def storage_options(self) -> dict[str, Any]:
+        """The options of its filesystem, with endpoint and region unless ``options`` have others."""
+        told: dict[str, Any] = {}
+        if self.url.startswith("s3://") and self.endpoint:
+            told["endpoint_url"] = self.endpoint
+        if self.url.startswith("s3://") and self.region:
+            told["client_kwargs"] = {"region_name": self.region}
+        return {**told, **self.options}
+
 
 @dataclass(frozen=True, slots=True)
 class TopicWishes:
