@@ -4,7 +4,7 @@ The rule of retention is `ledgerfs.clusters.retention`, with subscriptions where
 left to the broker that loads the topic: only that expires anything.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,7 +69,7 @@ class Deletions:
             return self._by_broker(topic, trim, past)
         trimmed = self._trimmed(topic, route, trim, past)
         leaving = {one.line.ledger_id for one in trimmed}
-        lines = (*trimmed, *self._offloaded(topic, route, leaving), *self._flagged(topic))
+        lines = (*trimmed, *self._offloaded(topic, route, leaving), *self._flagged(topic, leaving))
         return TopicDeletions(lines, tuple(sorted(leaving)))
 
     def _trim(self, topic: TopicView) -> Trim:
@@ -83,10 +83,10 @@ class Deletions:
     def _by_broker(self, topic: TopicView, trim: Trim, past: list[int]) -> TopicDeletions:
         """Add a trim if the broker would delete anything by its own policies, which know nothing of the file."""
         self._say_waiting(topic, trim, _TRIM)
-        lagging = self._past_lag(topic, topic.rule.brokers_lag_ms, _TRIM) if topic.rule.trim else []
+        lagging = self._past_lag(topic, topic.rule.brokers_lag_ms, _TRIM, topic.ids(past)) if topic.rule.trim else []
         rows = sorted({*past, *lagging})
         # No broker deletes these.
-        flagged = tuple(self._flagged(topic))
+        flagged = tuple(self._flagged(topic, topic.ids(past)))
         if not rows:
             return TopicDeletions(flagged, ())
         if not topic.are_policies_known:
@@ -198,7 +198,7 @@ class Deletions:
     def _offloaded(self, topic: TopicView, route: Route, leaving: set[int]) -> Iterator[Proposal]:
         """Yield lines for BookKeeper's copies that are past their lag."""
         lag_ms = topic.rule.deletion_lag_ms
-        rows = [row for row in self._past_lag(topic, lag_ms, _MARK) if int(topic.ledgers.ids[row]) not in leaving]
+        rows = self._past_lag(topic, lag_ms, _MARK, leaving)
         if not rows:
             return
         if topic.rule.lag_from is Whose.CLUSTER and not topic.are_policies_known:
@@ -218,11 +218,12 @@ class Deletions:
             since_ms = int(topic.listed["offloaded_ms"][row]) + lag_ms
             yield self._line(TrashKind.OFFLOADED, topic, row, since_ms, why)
 
-    def _past_lag(self, topic: TopicView, lag_ms: int, kind: ActionKind) -> list[int]:
-        """Return the rows whose copies in BookKeeper are past a lag; add the next one that waits."""
+    def _past_lag(self, topic: TopicView, lag_ms: int, kind: ActionKind, leaving: Collection[int]) -> list[int]:
+        """Return the rows whose copies in BookKeeper are past a lag, of ledgers that stay; add the next one that waits."""
         listed, now_ms = topic.listed, self._situation.now_ms
         is_copy = listed["is_complete"] & ~listed["is_deleted_from_bookkeeper"] & topic.is_there
         is_copy &= (listed["offloaded_ms"] > 0) & (listed["ledger_id"] != topic.greatest)
+        is_copy &= ~np.isin(listed["ledger_id"], list(leaving))
         if lag_ms < 0 or topic.is_of_brokers:
             return []
         is_past = is_copy & (now_ms - listed["offloaded_ms"] > lag_ms)
@@ -240,10 +241,12 @@ class Deletions:
 
     # Called deleted, and there.
 
-    def _flagged(self, topic: TopicView) -> list[Proposal]:
-        """Return lines for what the list calls deleted in BookKeeper, and that is there: no broker deletes it again."""
+    def _flagged(self, topic: TopicView, leaving: Collection[int]) -> list[Proposal]:
+        """Return lines for what stays, the list calls deleted in BookKeeper, and is there: no broker deletes it again."""
         listed, now_ms = topic.listed, self._situation.now_ms
-        rows = np.flatnonzero(listed["is_deleted_from_bookkeeper"] & topic.is_there).tolist()
+        rows = np.flatnonzero(
+            listed["is_deleted_from_bookkeeper"] & topic.is_there & ~np.isin(listed["ledger_id"], list(leaving))
+        ).tolist()
         due_ms = topic.changed_ms + self._situation.file.orphan_grace_ms
         if not rows:
             return []

@@ -98,6 +98,7 @@ class ClusterView:
 
     __slots__ = (
         "_cursors",
+        "_greatest",
         "_namespaces_damaged",
         "_not_read",
         "_offloads",
@@ -125,7 +126,13 @@ class ClusterView:
         self.is_owner_unreadable = any(path.startswith(f"{BROKERS}/") for path in paths)
         self._offloads = np.unique(pair_keys(survey.listed[survey.listed["has_context"]]))
         ids, counts = np.unique(survey.listed["ledger_id"], return_counts=True)
+        table = survey.topic_table[survey.topic_table["ledgers"] > 0]
+        self._greatest = frozenset(survey.listed["ledger_id"][table["first"] + table["ledgers"] - 1].tolist())
         self._shared = frozenset(ids[counts > 1].tolist())
+
+    def is_greatest(self, ledger_id: int) -> bool:
+        """Whether a ledger has the greatest id of a list."""
+        return ledger_id in self._greatest
 
     def is_shared(self, ledger_id: int) -> bool:
         """Whether several lists name a ledger."""

@@ -81,7 +81,9 @@ class TrashPlanner:
                     due += self._if_due(line)
         self._delete(due)
         self._drop(dropped)
-        self._mark(one for one in self._wanted.values() if _about(one.line) not in kept)
+        # A line that is dropped has the node that its successor will have.
+        going = {_key(line) for line, _ in dropped}
+        self._mark(one for key, one in self._wanted.items() if _about(one.line) not in kept and key not in going)
 
     def _going_on(self, line: TrashLine) -> Iterator[TrashLine]:
         """Yield a line whose list was changed already, unless a list or a node says otherwise."""
@@ -92,6 +94,9 @@ class TrashPlanner:
             is_unlisted = not _has(self._listed, line.ledger_id) or _has(self._flagged, line.ledger_id)
         if line.managed_ledger in self._cluster.damaged_lists:
             self._refuse(line, Reason(Refusal.UNREADABLE, "the list of its topic could not be read"))
+        elif self._cluster.is_greatest(line.ledger_id) and line.kind is not TrashKind.OBJECTS:
+            why = f"the deletion of ledger {line.ledger_id} began, and it has the greatest id of a list now"
+            self._refuse(line, Reason(Refusal.GREATEST, why))
         elif not is_unlisted:
             why = f"the deletion of ledger {line.ledger_id} began, and a list names it as if it had not"
             self._refuse(line, Reason(Refusal.NAMED, why))
