@@ -10,6 +10,7 @@ from itertools import islice
 MOST_ROWS = 20
 """Of a table in a notebook."""
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
+_SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def printable(text: str) -> str:
@@ -23,6 +24,16 @@ def span(milliseconds: int) -> str:
         if milliseconds >= size:
             return f"{milliseconds / size:.1f} {unit}"
     return f"{milliseconds} ms"
+
+
+def human_size(size: int) -> str:
+    """Return bytes with a binary unit: ``1.5 MiB``."""
+    value = float(size)
+    for unit in _SIZES:
+        if value < 1024 or unit == _SIZES[-1]:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    raise AssertionError("unreachable")
 
 
 def html_table(caption: str, heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:

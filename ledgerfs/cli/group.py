@@ -71,6 +71,7 @@ Examples:
   ledgerfs repair s3://tier
   ledgerfs schemas save http://broker:8080 s3://tier
   ledgerfs cluster retention pulsar+zk://zk1:2181
+  ledgerfs lifecycle plan policy.toml
   ledgerfs offload s3://tier s3://tier-backup
   ledgerfs import rows.parquet s3://tier persistent://public/default/orders
   ledgerfs spark verify s3://tier             # with Apache Spark, on this machine or on a cluster
@@ -111,6 +112,9 @@ _COMMANDS = (
     ),
     LazyCommand(
         "cluster", "ledgerfs.cli.cluster.group:cluster", "Show what lies in a living cluster, and what its brokers would do with it."
+    ),
+    LazyCommand(
+        "lifecycle", "ledgerfs.cli.lifecycle.group:lifecycle", "Offload and delete by policy, of all topics of a cluster, loaded or not."
     ),
     LazyCommand("rm", "ledgerfs.cli.rm:rm", "Delete ledgers of the tree's entries/: of each the index object first, then the data object."),
     LazyCommand("mount", "ledgerfs.cli.mount:mount", "Mount BUCKET on FOLDER, and return when it answers."),

@@ -8,7 +8,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ledgerfs.display import printable
+from ledgerfs.display import human_size, printable
 from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
@@ -18,8 +18,19 @@ if TYPE_CHECKING:
 
     from ledgerfs.ledgers.dialect import Progress as OnProgress
 
+__all__ = [
+    "Saying",
+    "human_size",
+    "minute",
+    "print_json",
+    "progress",
+    "say",
+    "show",
+    "table",
+    "terminal_width",
+]
+
 # rich is imported where it draws something: `ledgerfs cat` into a pipe starts without it.
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 # A pipe has no width; a table that is cut off there would lose data.
 _PIPE_WIDTH = 10_000
 
@@ -85,16 +96,6 @@ def table(*columns: str, right: tuple[str, ...] = ()) -> "Table":
     for column in columns:
         made.add_column(column, justify="right" if column in right else "left", overflow="fold")
     return made
-
-
-def human_size(size: int) -> str:
-    """Return bytes with a binary unit: ``1.5 MiB``."""
-    value = float(size)
-    for unit in _UNITS:
-        if value < 1024 or unit == _UNITS[-1]:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    raise AssertionError("unreachable")
 
 
 def minute(milliseconds: int | None) -> str:

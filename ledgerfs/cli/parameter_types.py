@@ -1,6 +1,5 @@
 """The types of arguments and options that are not texts: sizes, spans of time, paths of this machine."""
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +8,8 @@ import click
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.byte_sizes import parse_size
 from ledgerfs.formats.local_paths import local_path
+from ledgerfs.formats.time_spans import parse_span
 
-_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_SPAN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([smhd]?)\s*\Z", re.ASCII)
 _MOST = 365 * 86400.0
 
 
@@ -37,8 +35,10 @@ class Duration(click.ParamType[float]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401
         """Return the seconds."""
-        match = _SPAN.match(str(value))
-        seconds = 0.0 if match is None else float(match[1]) * _UNITS[match[2]]
+        try:
+            seconds = parse_span(str(value)) / 1000
+        except InvalidOptionError:
+            seconds = 0.0
         if not 1 <= seconds <= _MOST:
             self.fail(f"{value!r} is not a time from 1s to 365d, such as 60s, 5m, 1h", param, ctx)
         return seconds

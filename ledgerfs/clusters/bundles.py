@@ -51,7 +51,12 @@ class BundleOwners:
     @property
     def are_known(self) -> bool:
         """Whether brokers have told owners, or they are in ZooKeeper; they are none anyway while there is no broker."""
-        return self.are_all_told or all(name.endswith(_MODULAR) for name in self.load_managers.values())
+        return self.are_all_told or self.are_in_zookeeper
+
+    @property
+    def are_in_zookeeper(self) -> bool:
+        """Whether a node in ZooKeeper comes and goes with each owner, whatever else tells of them."""
+        return all(name.endswith(_MODULAR) for name in self.load_managers.values())
 
     def copy(self) -> "BundleOwners":
         """Return another one with the same brokers and owners."""

@@ -129,9 +129,8 @@ def _orphans_of(survey: Survey, rows: Table, known: frozenset[str], *, is_open: 
     kind = FindingKind.ORPHAN_CURSOR_LEDGER if cursor is not None else _KINDS[component]
     state = "not closed" if is_open else "closed"
     mend = "check again right before, then bookkeeper shell deleteledger -ledgerid N"
-    whose = "; it may be of another Pulsar cluster on the same BookKeeper that has such a topic, too: ledgers name no cluster"
-    mend = f"if no other Pulsar cluster has its ledgers here: {mend}"
-    if _topic_of(component, owner) not in known:
+    whose = ""
+    if topic_made_for(component, owner) not in known:
         whose = (
             "; this cluster has no such topic: it was deleted, or is of another Pulsar cluster on the same BookKeeper"
         )
@@ -154,7 +153,7 @@ def known_topics(survey: Survey) -> frozenset[str]:
     return frozenset(survey.topics) | {split_partition(one)[0] for one in survey.topics}
 
 
-def _topic_of(component: str, owner: str) -> str:
+def topic_made_for(component: str, owner: str) -> str:
     """Return the managed ledger of the topic that a ledger was made for; of a schema, that of its topic."""
     if component == MANAGED_LEDGER:
         return owner

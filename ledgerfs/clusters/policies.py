@@ -11,6 +11,8 @@ from typing import Any
 from ledgerfs.errors import CorruptMetadataError
 
 NO_LIMIT = -1
+BROKERS_DELETION_LAG_MS = 4 * 3_600_000
+"""``managedLedgerOffloadDeletionLagMs`` of brokers that are not configured otherwise."""
 _MINUTE_MS = 60_000
 _MIB = 1 << 20
 
@@ -56,12 +58,40 @@ class OffloadThresholds:
 
 
 @dataclass(frozen=True, slots=True)
+class OffloadTarget:
+    """Where policies have brokers offload to; None for each that they do not set. Credentials are not kept."""
+
+    driver: str | None = None
+    bucket: str | None = None
+    region: str | None = None
+    endpoint: str | None = None
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it names a bucket."""
+        return self.bucket is not None
+
+    def over(self, lower: "OffloadTarget") -> "OffloadTarget":
+        """Return this target, and what it does not set as ``lower`` has it."""
+        return OffloadTarget(
+            lower.driver if self.driver is None else self.driver,
+            lower.bucket if self.bucket is None else self.bucket,
+            lower.region if self.region is None else self.region,
+            lower.endpoint if self.endpoint is None else self.endpoint,
+        )
+
+
+NO_TARGET = OffloadTarget()
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerDefaults:
     """What is so where no namespace tells otherwise; as brokers have it unless they are configured."""
 
     retention: Retention = Retention()
     offload: OffloadThresholds = OffloadThresholds()
     ttl_ms: int = 0
+    deletion_lag_ms: int = BROKERS_DELETION_LAG_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +101,13 @@ class NamespacePolicies:
     Attributes
     ----------
     offload_size, offload_time_ms, deletion_lag_ms
-        Each stands for itself.
+        Each stands for itself; a lag below 0 is `NO_LIMIT`: BookKeeper's copies are never deleted.
     ttl_ms
         After which messages count as acknowledged; 0 for never.
     is_deleted
         Whether the namespace is being deleted.
+    target
+        Where to offload to.
 
     """
 
@@ -85,6 +117,7 @@ class NamespacePolicies:
     deletion_lag_ms: int | None = None
     ttl_ms: int | None = None
     is_deleted: bool = False
+    target: OffloadTarget = NO_TARGET
 
     def offload(self, defaults: OffloadThresholds) -> OffloadThresholds:
         """Return the thresholds, each of the namespace or else the broker's."""
@@ -102,6 +135,7 @@ class NamespacePolicies:
             lower.deletion_lag_ms if self.deletion_lag_ms is None else self.deletion_lag_ms,
             lower.ttl_ms if self.ttl_ms is None else self.ttl_ms,
             self.is_deleted or lower.is_deleted,
+            self.target.over(lower.target),
         )
 
 
@@ -120,16 +154,42 @@ def policies_of(told: Mapping[str, Any], *, key: str) -> NamespacePolicies:
     minutes = _number(retention, "retentionTimeInMinutes", key)
     megabytes = _number(retention, "retentionSizeInMB", key)
     seconds = _number(offload, "managedLedgerOffloadThresholdInSeconds", key)
+    lag = _number(offload, "managedLedgerOffloadDeletionLagInMillis", key)
     return NamespacePolicies(
         # Of an object without a number Java has 0.
         retention=Retention.of(minutes or 0, megabytes or 0) if told.get("retention_policies") is not None else None,
         offload_size=_number(offload, "managedLedgerOffloadThresholdInBytes", key),
         offload_time_ms=None if seconds is None else seconds * 1000 if seconds >= 0 else NO_LIMIT,
-        deletion_lag_ms=_number(offload, "managedLedgerOffloadDeletionLagInMillis", key),
+        deletion_lag_ms=None if lag is None else max(lag, NO_LIMIT),
         # Brokers take what is below 0 for not set.
         ttl_ms=None if ttl is None or ttl < 0 else ttl * 1000,
         is_deleted=told.get("deleted") is True,
+        target=_target(offload, key),
     )
+
+
+TARGET_KEYS = (
+    "managedLedgerOffloadDriver",
+    *(
+        f"{prefix}anagedLedgerOffload{name}"
+        for name in ("Bucket", "Region", "ServiceEndpoint")
+        for prefix in ("m", "s3M", "gcsM")
+    ),
+)
+"""The keys of a policy of offloading that tell where to; those with a prefix are older ones, of one driver."""
+
+
+def _target(offload: Mapping[str, Any], key: str) -> OffloadTarget:
+    """Return where a policy has brokers offload to: the newer names of its keys come before the driver's older ones."""
+    driver = _text(offload, "managedLedgerOffloadDriver", key)
+    is_google = driver is not None and driver.lower() == "google-cloud-storage"
+    older = "gcsM" if is_google else "s3M"
+
+    def told(name: str) -> str | None:
+        newer = _text(offload, f"managedLedgerOffload{name}", key)
+        return _text(offload, f"{older}anagedLedgerOffload{name}", key) if newer is None else newer
+
+    return OffloadTarget(driver, told("Bucket"), told("Region"), told("ServiceEndpoint"))
 
 
 def json_object(data: bytes, *, key: str) -> dict[str, Any]:
@@ -159,3 +219,11 @@ def _number(told: Mapping[str, Any], name: str, key: str) -> int | None:
     if not isinstance(value, int) or isinstance(value, bool) or not -(2**63) <= value < 2**63:
         raise CorruptMetadataError(f"{name} is no number: {value!r}", key=key)
     return value
+
+
+def _text(told: Mapping[str, Any], name: str, key: str) -> str | None:
+    """Return a text; None for one that is empty, too, as brokers take it."""
+    value = told.get(name)
+    if value is not None and not isinstance(value, str):
+        raise CorruptMetadataError(f"{name} is no text: {value!r}", key=key)
+    return value or None

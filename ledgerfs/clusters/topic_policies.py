@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ledgerfs.clusters.answers import TopicPoliciesAnswer
-from ledgerfs.clusters.policies import NamespacePolicies, policies_of
+from ledgerfs.clusters.policies import TARGET_KEYS, NamespacePolicies, policies_of
 from ledgerfs.errors import CorruptMetadataError, InvalidNameError
 from ledgerfs.formats.topic_names import managed_ledger_of
 
@@ -22,6 +22,7 @@ _OF_OFFLOAD = (
     "managedLedgerOffloadThresholdInBytes",
     "managedLedgerOffloadThresholdInSeconds",
     "managedLedgerOffloadDeletionLagInMillis",
+    *TARGET_KEYS,
 )
 """Of offloading nothing else is kept: events have credentials of buckets, too."""
 _POLICIES, _DELETION, _GLOBAL = "TOPIC_POLICY", "DELETE", " global"
@@ -39,7 +40,7 @@ def answer_of(namespace: str, events: Mapping[str, Mapping[str, Any]]) -> TopicP
         kept = {ours: policies[theirs] for theirs, ours in _FIELDS.items() if policies.get(theirs) is not None}
         if "offload_policies" in kept:
             offload = _mapping(kept["offload_policies"], key)
-            kept["offload_policies"] = {one: offload.get(one) for one in _OF_OFFLOAD}
+            kept["offload_policies"] = {one: offload[one] for one in _OF_OFFLOAD if offload.get(one) is not None}
         if kept:
             found[name] = kept
     return TopicPoliciesAnswer(namespace, found)

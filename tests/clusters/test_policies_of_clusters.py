@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledgerfs.clusters.bundles import BundleOwners, Owner, hash_of, namespace_of
-from ledgerfs.clusters.policies import NO_LIMIT, NamespacePolicies, Retention, parse_policies
+from ledgerfs.clusters.policies import NO_LIMIT, NamespacePolicies, OffloadTarget, Retention, parse_policies
 from ledgerfs.errors import CorruptMetadataError
 
 
@@ -38,10 +38,51 @@ def test_numbers_have_the_units_of_ours() -> None:
     assert not Retention().keeps_all
 
 
+def test_a_lag_below_zero_keeps_copies_for_ever() -> None:
+    assert parsed(offload_policies={"managedLedgerOffloadDeletionLagInMillis": -7}).deletion_lag_ms == NO_LIMIT
+    assert parsed(offload_policies={"managedLedgerOffloadDeletionLagInMillis": 0}).deletion_lag_ms == 0
+    assert parsed(offload_policies={"managedLedgerOffloadDeletionLagInMillis": None}).deletion_lag_ms is None
+
+
+def test_where_to_offload_is_told_by_newer_keys_or_else_the_drivers_own() -> None:
+    newer = {
+        "managedLedgerOffloadDriver": "aws-s3",
+        "managedLedgerOffloadBucket": "tier",
+        "s3ManagedLedgerOffloadBucket": "old",
+    }
+    assert parsed(offload_policies=newer).target == OffloadTarget("aws-s3", "tier")
+    older = {
+        "managedLedgerOffloadDriver": "aws-s3",
+        "s3ManagedLedgerOffloadBucket": "old",
+        "s3ManagedLedgerOffloadRegion": "",
+        "s3ManagedLedgerOffloadServiceEndpoint": "http://minio:9000",
+        "gcsManagedLedgerOffloadBucket": "other",
+        "s3ManagedLedgerOffloadCredentialSecret": "secret",
+    }
+    found = parsed(offload_policies=older)
+    assert found.target == OffloadTarget("aws-s3", "old", None, "http://minio:9000")
+    assert "secret" not in repr(found)
+    google = {"managedLedgerOffloadDriver": "google-cloud-storage", "gcsManagedLedgerOffloadBucket": "g"}
+    assert parsed(offload_policies=google).target.bucket == "g"
+    assert not parsed(offload_policies={"managedLedgerOffloadDriver": "aws-s3"}).target.is_set
+
+
+def test_a_topics_target_comes_before_its_namespaces_each_part_for_itself() -> None:
+    topic = NamespacePolicies(target=OffloadTarget(bucket="own"))
+    namespace = NamespacePolicies(deletion_lag_ms=5, target=OffloadTarget("aws-s3", "tier", "r", "e"))
+    found = topic.over(namespace)
+    assert (found.target, found.deletion_lag_ms) == (OffloadTarget("aws-s3", "own", "r", "e"), 5)
+
+
 @pytest.mark.parametrize(
-    "data", [b"", b"{", b"[]", b'{"retention_policies": 3}', b'{"retention_policies": {"retentionSizeInMB": "3"}}',
-             b'{"offload_policies": {"managedLedgerOffloadThresholdInBytes": 1e400}}', b"\xff", b"[" * 100_000]
-)  # fmt: skip
+    "data",
+    [
+        *(b"", b"{", b"[]", b"\xff", b"[" * 100_000, b'{"retention_policies": 3}'),
+        b'{"retention_policies": {"retentionSizeInMB": "3"}}',
+        b'{"offload_policies": {"managedLedgerOffloadThresholdInBytes": 1e400}}',
+        b'{"offload_policies": {"managedLedgerOffloadBucket": 3}}',
+    ],
+)
 def test_what_is_no_policy_is_refused(data: bytes) -> None:
     with pytest.raises(CorruptMetadataError, match="/admin/policies/t/ns"):
         parse_policies(data, key="/admin/policies/t/ns")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ledgerfs.clusters.answers import TopicPoliciesAnswer
-from ledgerfs.clusters.policies import BrokerDefaults, NamespacePolicies, OffloadThresholds, Retention
+from ledgerfs.clusters.policies import BrokerDefaults, NamespacePolicies, OffloadTarget, OffloadThresholds, Retention
 from ledgerfs.clusters.retention import retention_of
 from ledgerfs.clusters.topic_policies import answer_of, policies_in
 from ledgerfs.dialects.policy_events import LastEvents, without_ids
@@ -44,7 +44,7 @@ def test_the_last_event_of_each_topic_holds() -> None:
     answer = answer_of("public/default", last_events(schemas).values())
     assert policies_in(answer) == {
         "public/default/persistent/a": NamespacePolicies(Retention.of(61, -1)),
-        "public/default/persistent/p": NamespacePolicies(offload_size=1234),
+        "public/default/persistent/p": NamespacePolicies(offload_size=1234, target=OffloadTarget("aws-s3", "x", "r")),
     }
 
 
@@ -71,6 +71,28 @@ def test_a_topic_comes_before_what_is_global_and_that_before_the_namespace() -> 
     assert own.over(namespace).offload(OffloadThresholds(1, 2)) == OffloadThresholds(3, 2)
     with pytest.raises(CorruptMetadataError, match="t/ns/persistent/x"):
         policies_in(TopicPoliciesAnswer("t/ns", {"t/ns/persistent/x": {"message_ttl_in_seconds": "9"}}))
+
+
+def test_an_event_tells_where_to_offload_and_its_credentials_are_not_kept() -> None:
+    offload = {
+        "managedLedgerOffloadDriver": "aws-s3",
+        "managedLedgerOffloadBucket": "own",
+        "managedLedgerOffloadDeletionLagInMillis": 9,
+        "s3ManagedLedgerOffloadCredentialSecret": "secret",
+    }
+    event = {
+        "eventType": "TOPIC_POLICY",
+        "topicPoliciesEvent": {
+            "tenant": "t",
+            "namespace": "ns",
+            "topic": "x",
+            "policies": {"offloadPolicies": offload},
+        },
+    }
+    answer = answer_of("t/ns", {"key": event})
+    assert "secret" not in repr(answer)
+    found = policies_in(answer)["t/ns/persistent/x"]
+    assert (found.target, found.deletion_lag_ms) == (OffloadTarget("aws-s3", "own"), 9)
 
 
 @pytest.mark.parametrize(

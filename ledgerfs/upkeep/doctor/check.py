@@ -85,10 +85,33 @@ class Check:
     signs: list[str] = field(default_factory=list)
 
 
-def check_cluster(
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """Two looks at a cluster and its buckets.
+
+    Attributes
+    ----------
+    survey
+        The first look.
+    first, second
+        What each makes suspect; no second one if there is nothing to look at again.
+
+    """
+
+    survey: Survey
+    first: Suspects
+    second: Suspects | None
+
+    @property
+    def sure(self) -> Suspects:
+        """What both looks make suspect."""
+        return self.first if self.second is None else self.second.confirmed(self.first)
+
+
+def look_twice(
     cluster: LivingCluster, bookies: BookieReads | None, tiers: Sequence[Tier], rules: Rules, progress: Progress
-) -> Check:
-    """Look at a cluster and its buckets twice; nothing is written.
+) -> Looks:
+    """Look at a cluster and its buckets, and some seconds later again at what is suspect; nothing is written.
 
     Raises as `ledgerfs.clusters.surveying.survey_cluster`, and the errors of listing buckets.
     """
@@ -96,18 +119,26 @@ def check_cluster(
     survey = survey_cluster(cluster, bookies, progress, broker_ttl_ms=rules.broker_ttl_ms)
     first = suspects_of(survey, listings, survey.began_ms, rules.grace_ms)
     if first.are_none:
-        return Check(survey, 1, [], list(_left_out(first, LeftOut(), rules)), signs_of_sharing(survey))
+        return Looks(survey, first, None)
     time.sleep(rules.pass_s)
     if first.are_in_tiers:
         listings = [listed_tier(one, progress) for one in tiers]
     second = look_again(cluster, first.ledger_ids, bookies, progress)
-    again = suspects_of(second, listings, survey.began_ms, rules.grace_ms)
-    left_out = LeftOut()
+    return Looks(survey, first, suspects_of(second, listings, survey.began_ms, rules.grace_ms))
+
+
+def check_cluster(
+    cluster: LivingCluster, bookies: BookieReads | None, tiers: Sequence[Tier], rules: Rules, progress: Progress
+) -> Check:
+    """Look at a cluster and its buckets twice; nothing is written. Raises as `look_twice`."""
+    looks = look_twice(cluster, bookies, tiers, rules, progress)
+    survey, first, again, left_out = looks.survey, looks.first, looks.second, LeftOut()
+    if again is None:
+        return Check(survey, 1, [], list(_left_out(first, left_out, rules)))
     # The only copy of a ledger is not to be deleted, so what either look lacks is not whole.
     not_whole = np.union1d(lost_ids(first.tiers), lost_ids(again.tiers))
-    findings = in_order(_findings(again.confirmed(first), survey, tiers, left_out, not_whole))
-    said = list(_left_out(first, left_out, rules))
-    return Check(_with_unread(survey, second), 2, findings, said, signs_of_sharing(survey))
+    findings = in_order(_findings(looks.sure, survey, tiers, left_out, not_whole))
+    return Check(_with_unread(survey, again.survey), 2, findings, list(_left_out(first, left_out, rules)))
 
 
 def _with_unread(first: Survey, second: Survey) -> Survey:

@@ -5,6 +5,7 @@ An object is called an orphan only if it is not known to be another cluster's: a
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,8 +35,16 @@ class LeftOut:
     unreadable: int = 0
 
 
-def orphan_objects(survey: Survey, tier: Tier, found: TierSuspects, left_out: LeftOut) -> Iterator[Finding]:
-    """Yield a finding for each offload that no list names; adds to ``left_out`` those of which that is not sure."""
+class OrphanObjects(NamedTuple):
+    """An offload that no list names: its row of `PAIR`, what its objects tell, and whether this cluster has its topic, if they name one."""
+
+    row: np.void
+    told: Told
+    is_known: bool
+
+
+def orphan_pairs(survey: Survey, tier: Tier, found: TierSuspects, left_out: LeftOut) -> Iterator[OrphanObjects]:
+    """Yield the offloads that no list names; adds to ``left_out`` those of which that is not sure."""
     if not found.unnamed.size:
         return
     known = known_topics(survey)
@@ -50,8 +59,13 @@ def orphan_objects(survey: Survey, tier: Tier, found: TierSuspects, left_out: Le
         elif told.cluster not in {None, ours}:
             left_out.another_clusters += 1
         else:
-            is_known = told.managed_ledger is None or told.managed_ledger in known
-            yield _orphan(row, told, found.objects.url, is_known=is_known)
+            yield OrphanObjects(row, told, told.managed_ledger is None or told.managed_ledger in known)
+
+
+def orphan_objects(survey: Survey, tier: Tier, found: TierSuspects, left_out: LeftOut) -> Iterator[Finding]:
+    """Yield a finding for each of `orphan_pairs`."""
+    for row, told, is_known in orphan_pairs(survey, tier, found, left_out):
+        yield _orphan(row, told, found.objects.url, is_known=is_known)
 
 
 def lost_objects(survey: Survey, found: TierSuspects, in_bookkeeper: Int64) -> Iterator[Finding]:

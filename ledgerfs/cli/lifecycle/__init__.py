@@ -1,0 +1,1 @@
+"""``ledgerfs lifecycle …``: offloading and deleting by policy, of all topics of a cluster."""

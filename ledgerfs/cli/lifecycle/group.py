@@ -1,0 +1,21 @@
+"""The group of the commands about the lifecycle of all topics."""
+
+import click
+
+from ledgerfs.cli.commands import LazyCommand, LazyGroup
+
+_EPILOG = """\b
+Examples:
+  ledgerfs lifecycle plan policy.toml
+  ledgerfs lifecycle plan policy.toml --topic public/default/orders --all
+  ledgerfs lifecycle plan policy.toml --cluster dump.json.zst --json
+"""
+
+_COMMANDS = (
+    LazyCommand("plan", "ledgerfs.cli.lifecycle.plan:plan", "Show what would be done with a cluster now, and why; nothing is changed."),
+)  # fmt: skip
+
+
+@click.group(cls=LazyGroup, lazy=_COMMANDS, epilog=_EPILOG)
+def lifecycle() -> None:
+    """Offload and delete by policy, of all topics of a cluster, loaded or not."""

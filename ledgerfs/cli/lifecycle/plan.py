@@ -1,0 +1,308 @@
+"""``ledgerfs lifecycle plan``: what would be done now, and why."""
+
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ledgerfs.cli.cluster.brokers import with_owners
+from ledgerfs.cli.cluster.source import (
+    access_options,
+    bookies_of,
+    opened_cluster,
+    say_not_known,
+    topic_option,
+    wanted_topics,
+)
+from ledgerfs.cli.commands import command
+from ledgerfs.cli.lifecycle.policy import Policy, policy_argument
+from ledgerfs.cli.options import json_option
+from ledgerfs.cli.output import human_size, minute, print_json, progress, say, show, table
+from ledgerfs.display import printable, span
+from ledgerfs.ledgers.time_arguments import iso_time
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledgerfs.clusters.survey import Survey
+    from ledgerfs.clusters.surveying import Progress
+    from ledgerfs.lifecycle.planning.actions import Action, Plan, Refused, Waiting
+    from ledgerfs.lifecycle.planning.situation import Notes, Orphans
+    from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
+    from ledgerfs.upkeep.doctor.tier_listing import Tier
+
+
+@command()
+@policy_argument
+@access_options
+@click.option(
+    "--pass-seconds", type=click.FloatRange(min=0), default=5, show_default=True, metavar="NUMBER",
+    help="How many seconds lie between the two looks for orphans, if POLICY wants these deleted.",
+)  # fmt: skip
+@topic_option
+@json_option
+@click.pass_context
+def plan(
+    context: click.Context,
+    /,
+    *,
+    policy: Policy,
+    zk_rate: float,
+    no_bookies: bool,
+    pass_seconds: float,
+    topics: tuple[str, ...],
+    show_all: bool,
+    as_json: bool,
+) -> None:
+    """Show what would be done with a cluster now, and why; nothing is changed.
+
+    POLICY is a file in TOML: buckets, and what is wanted of topics, where the cluster's own policies are not to hold. Each line is an
+    action: offload ledgers; mark what is to be deleted, in the trash journal; delete what was marked and whose grace is over; trim, through
+    a broker; clean up after attempts that failed. Then it is said what waits, and what must not be done; --all shows each with why.
+
+    Exit code 0, or 1 if nodes could not be read or brokers did not tell which bundles they own.
+
+    \b
+    Examples:
+      ledgerfs lifecycle plan policy.toml
+      ledgerfs lifecycle plan policy.toml --topic public/default/orders --all
+      ledgerfs lifecycle plan policy.toml --admin http://broker:8080 --token-file token.txt
+      ledgerfs lifecycle plan policy.toml --cluster dump.json.zst
+      ledgerfs lifecycle plan policy.toml --json | jq '.refused[] | select(.refusal == "no-bucket")'
+    """
+    # These import numpy, which --help does not need.
+    from ledgerfs.lifecycle.planning.planning import plan_of
+    from ledgerfs.lifecycle.planning.situation import Situation
+
+    survey, notes, orphans = _seen(context, policy, (zk_rate, no_bookies), pass_seconds)
+    now_ms = survey.read_ms if policy.is_dump else time.time_ns() // 1_000_000
+    situation = Situation(
+        policy.file,
+        now_ms,
+        has_admin=policy.brokers is not None,
+        notes=notes,
+        orphans=orphans,
+        wanted=wanted_topics(survey, topics),
+        # A service may be at work.
+        attempt_grace_ms=policy.file.orphan_grace_ms,
+    )
+    found = plan_of(survey, situation)
+    if as_json:
+        print_json(_as_json(policy, survey, found))
+    else:
+        _show_actions(found.actions)
+        if show_all:
+            _show_waiting(found.waiting)
+            _show_refused(found.refused)
+    _say_result(policy, found, show_all=show_all)
+    say_not_known(context, survey, 0)
+    if notes.unreadable:
+        context.exit(1)
+
+
+def _seen(
+    context: click.Context, policy: Policy, access: tuple[float, bool], pass_seconds: float
+) -> "tuple[Survey, Notes, Orphans | None]":
+    """Return a survey, what is noted in the cluster, and orphans if they are wanted; ``access`` is --zk-rate and --no-bookies."""
+    from ledgerfs.clusters.surveying import survey_dump
+    from ledgerfs.lifecycle.journal.reading import read_journal
+    from ledgerfs.lifecycle.planning.situation import NO_NOTES, Notes
+
+    with progress() as update:
+        if policy.is_dump:
+            return survey_dump(Path(policy.source), update), NO_NOTES, None
+        cluster = opened_cluster(context, policy.source, access[0])
+        try:
+            survey, orphans = _looked(cluster, policy, pass_seconds, no_bookies=access[1], update=update)
+            # Behind the lists: a line is written before its list is changed.
+            journal = read_journal(cluster.nodes)
+        finally:
+            cluster.nodes.close()
+    return with_owners(survey, policy.brokers), Notes(journal.lines, journal.attempts, journal.unreadable), orphans
+
+
+def _looked(
+    cluster: "LivingCluster", policy: Policy, pass_seconds: float, *, no_bookies: bool, update: "Progress"
+) -> "tuple[Survey, Orphans | None]":
+    from ledgerfs.clusters.surveying import survey_cluster
+    from ledgerfs.lifecycle.planning.orphan_search import orphans_of
+    from ledgerfs.upkeep.doctor.check import Rules, look_twice
+
+    bookies, file = bookies_of(cluster, no_bookies=no_bookies), policy.file
+    if not file.orphans:
+        return survey_cluster(cluster, bookies, update, broker_ttl_ms=file.broker.ttl_ms), None
+    tiers = _tiers(policy)
+    looks = look_twice(cluster, bookies, tiers, Rules(file.orphan_grace_ms, pass_seconds, file.broker.ttl_ms), update)
+    return looks.survey, orphans_of(looks, tiers)
+
+
+def _tiers(policy: Policy) -> "list[Tier]":
+    from ledgerfs.bucket.opening import open_bucket
+    from ledgerfs.upkeep.doctor.tier_listing import Tier
+
+    return [
+        Tier(open_bucket(one.url, one.storage_options), frozenset({one.bucket}), one.endpoint or None)
+        for one in policy.file.buckets.values()
+    ]
+
+
+def _show_actions(actions: "Sequence[Action]") -> None:
+    from ledgerfs.cli.cluster.cells import ledgers_text
+
+    if not actions:
+        return
+    shown = table("what", "topic", "ledgers", "bytes", "via", "since", "why", right=("bytes",))
+    for one in actions:
+        shown.add_row(
+            one.kind.value,
+            _topic(one.managed_ledger),
+            ledgers_text(one.ledger_ids),
+            human_size(one.size),
+            one.via.value,
+            minute(one.since_ms),
+            printable(one.why),
+        )
+    show(shown)
+
+
+def _show_waiting(waiting: "Sequence[Waiting]") -> None:
+    from ledgerfs.cli.cluster.cells import ledgers_text
+
+    if not waiting:
+        return
+    shown = table("waits", "topic", "ledgers", "bytes", "until", "why", right=("bytes",))
+    for one in waiting:
+        shown.add_row(
+            one.kind.value,
+            _topic(one.managed_ledger),
+            ledgers_text(one.ledger_ids),
+            human_size(one.size),
+            minute(one.due_ms),
+            printable(one.why),
+        )
+    show(shown)
+
+
+def _show_refused(refused: "Sequence[Refused]") -> None:
+    from ledgerfs.cli.cluster.cells import ledgers_text
+
+    if not refused:
+        return
+    shown = table("refused", "what", "topic", "ledgers", "bytes", "why", right=("bytes",))
+    for one in refused:
+        shown.add_row(
+            one.refusal.value,
+            "-" if one.kind is None else one.kind.value,
+            _topic(one.subject),
+            ledgers_text(one.ledger_ids),
+            human_size(one.size),
+            printable(one.why),
+        )
+    show(shown)
+
+
+def _topic(managed_ledger: str | None) -> str:
+    from ledgerfs.formats.topic_names import topic_of
+
+    return "-" if managed_ledger is None else printable(topic_of(managed_ledger))
+
+
+def _say_result(policy: Policy, found: "Plan", *, show_all: bool) -> None:
+    """Say totals of each kind, and how much waits and is refused."""
+    totals = _totals(found)
+    told = [
+        f"{kind}: {total['actions']:,} for {total['ledgers']:,} ledgers, {human_size(total['bytes'])}"
+        for kind, total in totals.items()
+    ]
+    say(f"{policy.source}: {'; '.join(told) or 'nothing is to be done'}")
+    if found.waiting:
+        by_kind = Counter(one.kind.value for one in found.waiting)
+        times = [one.due_ms for one in found.waiting if one.due_ms is not None]
+        first = f"; the first in {span(max(0, min(times) - found.now_ms))}" if times else ""
+        say(f"waits: {_counted(by_kind)}{first}")
+    if found.refused:
+        say(f"refused: {_counted(Counter(one.refusal.value for one in found.refused))}")
+    if (found.waiting or found.refused) and not show_all:
+        say("--all shows what waits and what is refused, each with why")
+    if policy.is_dump:
+        say(
+            "a dump shows one moment, and has nothing of work that began: plan for the cluster itself before anything is done"
+        )
+
+
+def _counted(counts: "Counter[str]") -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items())
+
+
+def _totals(found: "Plan") -> dict[str, dict[str, int]]:
+    totals: dict[str, dict[str, int]] = {}
+    for one in found.actions:
+        total = totals.setdefault(one.kind.value, {"actions": 0, "ledgers": 0, "bytes": 0})
+        total["actions"] += 1
+        total["ledgers"] += len(one.ledger_ids)
+        total["bytes"] += one.size
+    return totals
+
+
+def _as_json(policy: Policy, survey: "Survey", found: "Plan") -> dict[str, Any]:
+    return {
+        "cluster": policy.source,
+        "policy": str(policy.file.path),
+        "read": iso_time(survey.read_ms),
+        "actions": [_action_as_json(one) for one in found.actions],
+        "waiting": [
+            {
+                "kind": one.kind.value,
+                **_whose(one.managed_ledger),
+                "ledgers": list(one.ledger_ids),
+                "bytes": one.size,
+                "due": iso_time(one.due_ms),
+                "why": one.why,
+            }
+            for one in found.waiting
+        ],
+        "refused": [
+            {
+                "kind": None if one.kind is None else one.kind.value,
+                "subject": one.subject,
+                "ledgers": list(one.ledger_ids),
+                "bytes": one.size,
+                "refusal": one.refusal.value,
+                "why": one.why,
+            }
+            for one in found.refused
+        ],
+        "totals": _totals(found),
+        "not_known": [*survey.owners.not_told, *survey.troubles],
+        "damaged_nodes": [{"path": one.path, "reason": one.reason} for one in survey.damaged],
+    }
+
+
+def _action_as_json(one: "Action") -> dict[str, Any]:
+    bucket = None if one.rule is None or one.rule.bucket is None else one.rule.bucket.url
+    return {
+        "kind": one.kind.value,
+        **_whose(one.managed_ledger),
+        "ledgers": list(one.ledger_ids),
+        "bytes": one.size,
+        "via": one.via.value,
+        "since": iso_time(one.since_ms),
+        "why": one.why,
+        "bucket": bucket if one.kind.value == "offload" else None,
+        "lines": [
+            {"node": line.node_name, "state": line.state.value, "due": iso_time(line.due_ms), "why": line.why}
+            for line in one.lines
+        ],
+        "attempts": [attempt.uuid for attempt in one.attempts] + [uuid for _, uuid in one.contexts],
+    }
+
+
+def _whose(managed_ledger: str | None) -> dict[str, str | None]:
+    from ledgerfs.formats.topic_names import topic_of
+
+    return {
+        "topic": None if managed_ledger is None else topic_of(managed_ledger),
+        "managed_ledger": managed_ledger,
+    }

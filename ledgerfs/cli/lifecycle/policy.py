@@ -1,0 +1,91 @@
+"""The argument POLICY, and what the command line sets over the file: cluster, broker, token."""
+
+from dataclasses import dataclass, replace
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from ledgerfs.cli.cluster.scheme import SCHEME
+from ledgerfs.cli.parameter_types import LocalPath
+from ledgerfs.cli.schemas.broker_options import admin_requests, broker_options
+from ledgerfs.cli.traffic_options import Command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledgerfs.lifecycle.policy.policy_file import PolicyFile
+    from ledgerfs.schemas.admin_requests import AdminRequests
+
+_OF_BROKERS = ("token", "token_file", "tls_ca", "tls_cert", "tls_key")
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A policy file with what the command line sets.
+
+    Attributes
+    ----------
+    file
+        As the command line has it.
+    source
+        The URL of the cluster, or the file of a dump.
+    brokers
+        Requests to a broker; None if none is named.
+
+    """
+
+    file: "PolicyFile"
+    source: str
+    brokers: "AdminRequests | None"
+
+    @property
+    def is_dump(self) -> bool:
+        """Whether there is no cluster, but what one was."""
+        return not self.source.startswith(SCHEME)
+
+
+def policy_argument(command: Command) -> Command:
+    """Add POLICY, --cluster, --admin with its token and certificates; the command gets ``policy``."""
+
+    @wraps(command)
+    def run(*arguments: object, policy: Path, cluster: str | None, admin: str | None, **options: Any) -> None:  # noqa: ANN401
+        access = {name: options.pop(name) for name in _OF_BROKERS}
+        cast("Callable[..., None]", command)(*arguments, policy=_opened(policy, cluster, admin, access), **options)
+
+    decorated = broker_options(cast("Command", run))
+    for add in (
+        click.option(
+            "--admin", metavar="URL",
+            help="A broker's web service, http://host:8080, before the one that POLICY names. Planning asks it only which bundles brokers "
+            "own, if ZooKeeper does not have that; that loads no topic.",
+        ),
+        click.option(
+            "--cluster", metavar="CLUSTER",
+            help="pulsar+zk://host:port,host:port[/chroot], or a file that `ledgerfs cluster dump` wrote, before the one of POLICY.",
+        ),
+        click.argument("policy", metavar="POLICY", type=LocalPath()),
+    ):  # fmt: skip
+        decorated = add(decorated)
+    return decorated
+
+
+def _opened(path: Path, cluster: str | None, admin: str | None, access: dict[str, Any]) -> Policy:
+    # This imports numpy, which --help does not need.
+    from ledgerfs.lifecycle.policy.policy_file import read_policy_file
+
+    file = read_policy_file(path)
+    file = replace(file, cluster=cluster or _beside(file), admin=admin or file.admin)
+    if file.cluster is None:
+        raise click.UsageError(f"{path} names no cluster, and neither does --cluster")
+    if access["token_file"] is None and admin is None:
+        access = {**access, "token_file": file.token_file}
+    brokers = None if file.admin is None else admin_requests(file.admin, **access)
+    return Policy(file, file.cluster, brokers)
+
+
+def _beside(file: "PolicyFile") -> str | None:
+    """Return the cluster that a file names; a dump is beside the file."""
+    told = file.cluster
+    return told if told is None or told.startswith(SCHEME) else str(file.path.parent / told)

@@ -1,0 +1,1 @@
+"""What is going to be deleted, written down in the cluster's own metadata before anything is."""

@@ -1,0 +1,175 @@
+"""One topic of a survey with its rule: what its list, BookKeeper and brokers tell of it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ledgerfs.clusters.bundles import BROKERS, Owner, namespace_of
+from ledgerfs.clusters.ownership import is_in
+from ledgerfs.clusters.survey import Survey, TopicLedgers, is_of_brokers, is_system_topic
+from ledgerfs.clusters.survey_builder import POLICIES
+from ledgerfs.clusters.tables import LISTED, Table
+from ledgerfs.clusters.tiered_objects import pair_keys, uuid_text
+from ledgerfs.formats.array_types import Int64, Mask
+from ledgerfs.formats.managed_ledgers.names import cursor_of, managed_ledger_of
+from ledgerfs.lifecycle.planning.tier_places import TierPlaces
+from ledgerfs.lifecycle.policy.policy_file import PolicyFile
+from ledgerfs.lifecycle.policy.topic_rules import TopicRule, TopicRules
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """A topic that has ledgers.
+
+    Attributes
+    ----------
+    row, name
+        Of the survey, and the managed ledger.
+    rule
+        What is wanted.
+    ledgers, listed
+        By ascending id; rows of `LISTED`.
+    nodes, is_there
+        The ledgers' own nodes, rows of `LEDGER`, and which of them there are; the others have rows of another ledger. Shape (ledgers,).
+    owner
+        What is known of its broker.
+    are_policies_known
+        Whether all that the cluster has set for it was read.
+    damaged_cursors
+        Subscriptions whose nodes could not be read.
+    is_terminated, is_of_brokers, is_being_deleted
+        Whether nothing more can be published; whether it is brokers' own; whether its namespace is being deleted.
+    changed_ms
+        When its list was last set.
+
+    """
+
+    row: int
+    name: str
+    rule: TopicRule
+    ledgers: TopicLedgers
+    listed: Table
+    nodes: Table
+    is_there: Mask
+    owner: Owner
+    are_policies_known: bool
+    damaged_cursors: frozenset[str]
+    is_terminated: bool
+    is_of_brokers: bool
+    is_being_deleted: bool
+    changed_ms: int
+
+    @property
+    def greatest(self) -> int:
+        """The id that is never touched."""
+        return int(self.ledgers.ids[-1])
+
+    def ids(self, rows: Iterator[int] | list[int] | Int64) -> tuple[int, ...]:
+        """Return the ids of ledgers."""
+        return tuple(int(self.ledgers.ids[row]) for row in rows)
+
+    def size(self, rows: list[int] | Int64) -> int:
+        """Return the bytes of ledgers."""
+        return int(self.ledgers.sizes[rows].sum()) if len(rows) else 0
+
+    def uuid(self, row: int) -> str | None:
+        """Return the uuid of the offload of a ledger, complete or not; None without one."""
+        line = self.listed[row]
+        has_uuid = bool(line["has_context"]) and bool(line["uuid_high"] or line["uuid_low"])
+        return uuid_text(line) if has_uuid else None
+
+
+class ClusterView:
+    """What is the same for all topics of a survey.
+
+    Attributes
+    ----------
+    survey
+        All else is of it.
+    places
+        Where objects of offloads are.
+    damaged_lists
+        Managed ledgers whose lists could not be read.
+    is_owner_unreadable
+        Whether the node of a broker could not be read, so that it is not known who tells owners.
+
+    """
+
+    __slots__ = (
+        "_cursors",
+        "_greatest",
+        "_namespaces_damaged",
+        "_not_read",
+        "_offloads",
+        "_rules",
+        "_shared",
+        "damaged_lists",
+        "is_owner_unreadable",
+        "places",
+        "survey",
+    )
+
+    def __init__(self, survey: Survey, file: PolicyFile) -> None:
+        self.survey = survey
+        self.places = TierPlaces(survey, file)
+        self._rules = TopicRules(file, survey)
+        self._not_read = survey.namespaces_not_read()
+        paths = [one.path for one in survey.damaged]
+        self._namespaces_damaged = frozenset(
+            path.removeprefix(f"{POLICIES}/") for path in paths if path.startswith(f"{POLICIES}/")
+        )
+        self._cursors: dict[str, set[str]] = {}
+        for topic, cursor in filter(None, map(cursor_of, paths)):
+            self._cursors.setdefault(topic, set()).add(cursor)
+        self.damaged_lists = frozenset(filter(None, map(managed_ledger_of, paths)))
+        self.is_owner_unreadable = any(path.startswith(f"{BROKERS}/") for path in paths)
+        self._offloads = np.unique(pair_keys(survey.listed[survey.listed["has_context"]]))
+        ids, counts = np.unique(survey.listed["ledger_id"], return_counts=True)
+        table = survey.topic_table[survey.topic_table["ledgers"] > 0]
+        self._greatest = frozenset(survey.listed["ledger_id"][table["first"] + table["ledgers"] - 1].tolist())
+        self._shared = frozenset(ids[counts > 1].tolist())
+
+    def is_greatest(self, ledger_id: int) -> bool:
+        """Whether a ledger has the greatest id of a list."""
+        return ledger_id in self._greatest
+
+    def is_shared(self, ledger_id: int) -> bool:
+        """Whether several lists name a ledger."""
+        return ledger_id in self._shared
+
+    def names_offload(self, ledger_id: int, uuid: str) -> bool:
+        """Whether a list names an offload, complete or not."""
+        row, digits = np.zeros(1, LISTED), uuid.replace("-", "")
+        row["ledger_id"], row["uuid_high"], row["uuid_low"] = ledger_id, int(digits[:16], 16), int(digits[16:], 16)
+        return bool(np.isin(pair_keys(row), self._offloads)[0])
+
+    def topics(self) -> Iterator[TopicView]:
+        """Yield every topic that has ledgers, in the order of the survey."""
+        survey = self.survey
+        nodes = survey.ledgers
+        for row, name in enumerate(survey.topics):
+            ledgers = survey.ledgers_of(row)
+            if not ledgers.ids.size:
+                continue
+            places = np.searchsorted(nodes["ledger_id"], ledgers.ids)
+            is_there = is_in(ledgers.ids, nodes["ledger_id"])
+            first = int(survey.topic_table["first"][row])
+            namespace = namespace_of(name)
+            yield TopicView(
+                row,
+                name,
+                self._rules.of(name),
+                ledgers,
+                survey.listed[first : first + ledgers.ids.size],
+                nodes[np.minimum(places, nodes.size - 1)] if nodes.size else np.zeros(ledgers.ids.size, nodes.dtype),
+                is_there,
+                survey.owners.of(name),
+                namespace not in self._namespaces_damaged
+                and (namespace not in self._not_read or is_system_topic(name)),
+                frozenset(self._cursors.get(name, ())),
+                survey.is_terminated(row),
+                is_of_brokers(name),
+                survey.policies_of(name).is_deleted,
+                int(survey.topic_table["changed_ms"][row]),
+            )

@@ -1,0 +1,216 @@
+"""Lines of the trash journal: those that are to be written, those that are due, and those that do not hold any more.
+
+A line in `TrashState.MARKED` only says what was so: it is due only if the same is planned again, with the same version of the ledger's
+node. One that is not planned any more is dropped. Of one that is past that its list has been changed already, and the deletion goes on.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from ledgerfs.clusters.bundles import Owner
+from ledgerfs.clusters.ownership import is_in, named_ledgers
+from ledgerfs.display import human_size, span
+from ledgerfs.formats.array_types import Int64
+from ledgerfs.lifecycle.journal.trash_line import TrashKind, TrashLine, TrashState
+from ledgerfs.lifecycle.planning.actions import Action, ActionKind, Plan, Reason, Refusal, Refused, Waiting
+from ledgerfs.lifecycle.planning.deletions import Proposal
+from ledgerfs.lifecycle.planning.situation import Situation
+from ledgerfs.lifecycle.planning.topic_views import ClusterView
+from ledgerfs.lifecycle.policy.policy_file import Via
+
+_DELETE, _MARK, _CLEAN = ActionKind.DELETE, ActionKind.MARK, ActionKind.CLEAN
+_OF_ORPHANS = frozenset({TrashKind.ORPHAN, TrashKind.OBJECTS})
+_Key = tuple[TrashKind, int, str | None]
+_About = tuple[int, str | None]
+
+
+class TrashPlanner:
+    """Compares what is to be deleted with the lines that are there.
+
+    Parameters
+    ----------
+    plan
+        Gets what follows; has all refusals of topics already.
+    wanted
+        The lines that would be written now if there were none.
+
+    """
+
+    __slots__ = ("_cluster", "_flagged", "_listed", "_named", "_plan", "_refused", "_situation", "_wanted")
+
+    def __init__(self, plan: Plan, cluster: ClusterView, situation: Situation, wanted: Iterable[Proposal]) -> None:
+        self._plan = plan
+        self._cluster = cluster
+        self._situation = situation
+        self._wanted = {_key(one.line): one for one in wanted}
+        listed = cluster.survey.listed
+        self._named: Int64 = named_ledgers(cluster.survey)
+        self._listed: Int64 = np.unique(listed["ledger_id"])
+        self._flagged: Int64 = np.unique(listed["ledger_id"][listed["is_deleted_from_bookkeeper"]])
+        self._refused = {
+            (one.subject, ledger_id): one
+            for one in plan.refused
+            if one.kind in {_MARK, ActionKind.TRIM} and one.refusal not in {Refusal.GREATEST, Refusal.UNKNOWN_EXPIRY}
+            for ledger_id in one.ledger_ids
+        }
+
+    def add(self) -> None:
+        """Add what lines there are to be, what becomes of those that are there, and what waits."""
+        due: list[TrashLine] = []
+        dropped: list[tuple[TrashLine, str]] = []
+        kept: set[_About] = set()
+        for line in self._situation.notes.lines:
+            if not self._situation.is_wanted(line.managed_ledger):
+                kept.add(_about(line))
+                continue
+            match line.state:
+                case TrashState.DELETED:
+                    dropped.append((line, "all of it is deleted"))
+                case TrashState.UNLISTED:
+                    kept.add(_about(line))
+                    due += self._going_on(line)
+                case TrashState.MARKED:
+                    why = self._why_dropped(line)
+                    if why is not None:
+                        dropped.append((line, why))
+                        continue
+                    kept.add(_about(line))
+                    due += self._if_due(line)
+        self._delete(due)
+        self._drop(dropped)
+        # A line that is dropped has the node that its successor will have.
+        going = {_key(line) for line, _ in dropped}
+        self._mark(one for key, one in self._wanted.items() if _about(one.line) not in kept and key not in going)
+
+    def _going_on(self, line: TrashLine) -> Iterator[TrashLine]:
+        """Yield a line whose list was changed already, unless a list or a node says otherwise."""
+        is_unlisted = not _has(self._named, line.ledger_id)
+        if line.kind is TrashKind.OBJECTS:
+            is_unlisted = line.uuid is not None and not self._cluster.names_offload(line.ledger_id, line.uuid)
+        elif line.kind in {TrashKind.OFFLOADED, TrashKind.FLAGGED}:
+            is_unlisted = not _has(self._listed, line.ledger_id) or _has(self._flagged, line.ledger_id)
+        if line.managed_ledger in self._cluster.damaged_lists:
+            self._refuse(line, Reason(Refusal.UNREADABLE, "the list of its topic could not be read"))
+        elif self._cluster.is_greatest(line.ledger_id) and line.kind is not TrashKind.OBJECTS:
+            why = f"the deletion of ledger {line.ledger_id} began, and it has the greatest id of a list now"
+            self._refuse(line, Reason(Refusal.GREATEST, why))
+        elif not is_unlisted:
+            why = f"the deletion of ledger {line.ledger_id} began, and a list names it as if it had not"
+            self._refuse(line, Reason(Refusal.NAMED, why))
+        else:
+            yield line
+
+    def _why_dropped(self, line: TrashLine) -> str | None:
+        """Return why a line in `TrashState.MARKED` does not hold any more; None if it does, or if that is not known."""
+        wanted = self._wanted.get(_key(line))
+        if wanted is not None:
+            changed = f"the node of ledger {line.ledger_id} changed since it was marked"
+            return None if wanted.line.version == line.version else changed
+        if self._is_unknown(line):
+            return None
+        if line.kind in _OF_ORPHANS:
+            return "it is no orphan any more, or the policy file does not want orphans deleted"
+        if line.managed_ledger is not None and self._cluster.survey.owners.of(line.managed_ledger) is Owner.SOME:
+            return "a broker owns the topic's bundle by now: this is the broker's own work"
+        if not _has(self._listed, line.ledger_id):
+            return "no list names the ledger any more"
+        return f"what it was marked for does not hold any more: {line.why}"
+
+    def _is_unknown(self, line: TrashLine) -> bool:
+        """Whether it cannot be told now if a line still holds."""
+        is_looked_for = line.kind not in _OF_ORPHANS or self._situation.orphans is not None
+        is_readable = line.managed_ledger not in self._cluster.damaged_lists
+        return not is_looked_for or not is_readable or self._refusal_of(line) is not None
+
+    def _refusal_of(self, line: TrashLine) -> Refused | None:
+        subject = line.managed_ledger if line.managed_ledger is not None else f"ledger {line.ledger_id}"
+        return self._refused.get((subject, line.ledger_id))
+
+    def _if_due(self, line: TrashLine) -> Iterator[TrashLine]:
+        """Yield a line that holds, if its grace is over; else add that it waits, or that it is not known whether it holds."""
+        now_ms = self._situation.now_ms
+        if _key(line) not in self._wanted:
+            told = self._refusal_of(line)
+            if line.managed_ledger in self._cluster.damaged_lists:
+                self._refuse(line, Reason(Refusal.UNREADABLE, "the list of its topic could not be read"))
+            elif told is not None:
+                self._refuse(line, Reason(told.refusal, told.why))
+            else:
+                self._wait(line, None, "it is not known whether it is an orphan still: nobody has looked for orphans")
+        elif now_ms < line.due_ms:
+            self._wait(
+                line,
+                line.due_ms,
+                f"{line.why}; it was marked {span(now_ms - line.marked_ms)} ago, and may be taken back",
+            )
+        else:
+            yield line
+
+    def _mark(self, proposals: Iterable[Proposal]) -> None:
+        for some in _grouped(one.line for one in proposals):
+            since = [self._wanted[_key(line)].since_ms for line in some]
+            since_ms = min((one for one in since if one is not None), default=None)
+            first, size = some[0], sum(line.size for line in some)
+            grace = span(first.due_ms - first.marked_ms)
+            why = (
+                f"{_count(some)}, {human_size(size)}, of kind {first.kind.value}, to be deleted in {grace}: {first.why}"
+            )
+            self._plan.actions.append(self._action(_MARK, some, since_ms, why))
+
+    def _delete(self, lines: Iterable[TrashLine]) -> None:
+        for some in _grouped(lines):
+            first, since_ms = some[0], min(line.due_ms for line in some)
+            if first.state is TrashState.UNLISTED:
+                why = f"{_count(some)}, whose deletion began and did not end: {first.why}"
+            else:
+                ago = span(self._situation.now_ms - since_ms)
+                why = f"{_count(some)}, whose grace is over since {ago}: {first.why}"
+            self._plan.actions.append(self._action(_DELETE, some, since_ms, why))
+
+    def _drop(self, lines: Sequence[tuple[TrashLine, str]]) -> None:
+        for line, why in lines:
+            said = f"the trash line of ledger {line.ledger_id} is dropped, and nothing is deleted: {why}"
+            self._plan.actions.append(self._action(_CLEAN, [line], line.marked_ms, said))
+
+    def _action(self, kind: ActionKind, lines: Sequence[TrashLine], since_ms: int | None, why: str) -> Action:
+        ids = tuple(line.ledger_id for line in lines)
+        size = 0 if kind is _CLEAN else sum(line.size for line in lines)
+        return Action(kind, lines[0].managed_ledger, ids, size, Via.DIRECT, since_ms, why, lines=tuple(lines))
+
+    def _wait(self, line: TrashLine, due_ms: int | None, why: str) -> None:
+        self._plan.waiting.append(Waiting(_DELETE, line.managed_ledger, (line.ledger_id,), line.size, due_ms, why))
+
+    def _refuse(self, line: TrashLine, reason: Reason) -> None:
+        subject = line.managed_ledger or f"ledger {line.ledger_id}"
+        self._plan.refuse(_DELETE, subject, reason, (line.ledger_id,), line.size)
+
+
+def _key(line: TrashLine) -> _Key:
+    return line.kind, line.ledger_id, line.uuid
+
+
+def _about(line: TrashLine) -> _About:
+    """Return what a line is about: one ledger has one line, and so has one offload without a ledger."""
+    return line.ledger_id, line.uuid if line.kind is TrashKind.OBJECTS else None
+
+
+def _grouped(lines: Iterable[TrashLine]) -> Iterator[list[TrashLine]]:
+    """Yield the lines of each topic, kind and state, by ascending ids."""
+
+    def of(line: TrashLine) -> tuple[Any, ...]:
+        return line.managed_ledger or "", line.kind.value, line.state.value
+
+    order: Callable[[TrashLine], tuple[Any, ...]] = lambda line: (*of(line), line.ledger_id)  # noqa: E731
+    for _, some in groupby(sorted(lines, key=order), key=of):
+        yield list(some)
+
+
+def _count(lines: Sequence[TrashLine]) -> str:
+    return f"ledger {lines[0].ledger_id}" if len(lines) == 1 else f"{len(lines):,} ledgers"
+
+
+def _has(ids: Int64, ledger_id: int) -> bool:
+    return bool(is_in(np.array([ledger_id], np.int64), ids)[0])

@@ -1,0 +1,316 @@
+"""The file ``policy.toml``: what is wanted of topics where the cluster's own policies are not to hold, and how the service works.
+
+Every key has a type and bounds. A key that is not known, or a value that is none of its type, is an error that names file and key, never
+left alone: a misspelt ``trim`` would delete what was to be kept.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from ledgerfs.clusters.policies import BROKERS_DELETION_LAG_MS, NO_LIMIT, BrokerDefaults, OffloadThresholds, Retention
+from ledgerfs.errors import InvalidOptionError
+from ledgerfs.lifecycle.policy.typed_keys import DAY_MS, Keys
+
+MOST_BYTES = 1 << 20
+"""Of a policy file."""
+CODECS = ("none", "lz4", "zlib", "zstd", "snappy")
+"""What `recompress` may name."""
+_MINUTE_MS, _HOUR_MS, _SECOND_MS = 60_000, 3_600_000, 1000
+_YEARS_MS = 36_500 * DAY_MS
+_LONG = 2**63 - 1
+_MOST_PATTERN = 1000
+_LEAST_BLOCK, _MOST_BLOCK = 5 << 20, 2 << 30
+
+
+class Via(Enum):
+    """Who does the work on a topic; the value is the word in the file."""
+
+    BROKER = "broker"
+    """A broker, which loads the topic if it has to."""
+    DIRECT = "direct"
+    """This program, on topics that no broker has."""
+    AUTO = "auto"
+    """A broker where one owns the topic's bundle, this program where none does."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """How the service works.
+
+    Attributes
+    ----------
+    every_ms
+        How often it looks at the cluster.
+    prometheus
+        The file for Prometheus's textfile collector; None for none.
+    bookie_rate, store_rate
+        Bytes a second that are read of each bookie, and that are written to the store, at most; None for no bound.
+    floor_rate, ceiling_rate
+        Bytes a second between which the rate follows the backlog; None where that has no bound of its own.
+
+    """
+
+    every_ms: int = _MINUTE_MS
+    prometheus: Path | None = None
+    bookie_rate: int | None = None
+    store_rate: int | None = None
+    floor_rate: int | None = None
+    ceiling_rate: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TierBucket:
+    """A bucket that ledgers are offloaded to: where this program finds it, and what a broker calls it.
+
+    Attributes
+    ----------
+    name
+        In the file.
+    url
+        Where it is, such as ``s3://tier``.
+    driver, bucket, region, endpoint
+        As a broker notes them of an offload, and finds its objects by them.
+    block_size
+        Bytes of a block of the data object.
+    options
+        Of the bucket's filesystem.
+
+    """
+
+    name: str
+    url: str
+    driver: str = "aws-s3"
+    bucket: str = ""
+    region: str = ""
+    endpoint: str = ""
+    block_size: int = 64 << 20
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def storage_options(self) -> dict[str, Any]:
+        """The options of its filesystem, with endpoint and region unless ``options`` have others."""
+        told: dict[str, Any] = {}
+        if self.url.startswith("s3://") and self.endpoint:
+            told["endpoint_url"] = self.endpoint
+        if self.url.startswith("s3://") and self.region:
+            told["client_kwargs"] = {"region_name": self.region}
+        return {**told, **self.options}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicWishes:
+    """What one ``[[topics]]`` wants of the topics that it matches; None where it says nothing, and the cluster's own policies hold.
+
+    Attributes
+    ----------
+    match
+        Has to match the whole name ``tenant/namespace/topic``, of a partition with or without its number.
+    offload_size, offload_time_ms, deletion_lag_ms
+        As in `ledgerfs.clusters.policies.NamespacePolicies`; `NO_LIMIT` for never.
+    bucket
+        The name of a `TierBucket`.
+    recompress
+        A codec of `CODECS`.
+    trim, offload
+        Whether ledgers past retention are deleted, and whether any is offloaded.
+
+    """
+
+    match: re.Pattern[str]
+    offload_size: int | None = None
+    offload_time_ms: int | None = None
+    deletion_lag_ms: int | None = None
+    bucket: str | None = None
+    via: Via | None = None
+    trash_grace_ms: int | None = None
+    recompress: str | None = None
+    trim: bool = True
+    offload: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFile:
+    """A policy file.
+
+    Attributes
+    ----------
+    path
+        Of the file itself.
+    cluster, admin
+        The URL of the cluster, and of a broker's web service; None if the command line has to tell.
+    token_file
+        Has the token for ``admin``.
+    service
+        How the service works.
+    broker
+        What only the brokers' configuration has.
+    via, trash_grace_ms, bucket
+        For topics whose pattern does not tell.
+    orphans, orphan_grace_ms
+        Whether what nobody names is deleted, and for how long it, or an attempt that failed, is left alone before.
+    buckets
+        {name: bucket}.
+    topics
+        In the order of the file: the first that matches holds.
+
+    """
+
+    path: Path
+    cluster: str | None = None
+    admin: str | None = None
+    token_file: Path | None = None
+    service: ServiceSettings = ServiceSettings()
+    broker: BrokerDefaults = field(default_factory=BrokerDefaults)
+    via: Via = Via.AUTO
+    trash_grace_ms: int = _HOUR_MS
+    bucket: str | None = None
+    orphans: bool = False
+    orphan_grace_ms: int = _HOUR_MS
+    buckets: Mapping[str, TierBucket] = field(default_factory=dict)
+    topics: tuple[TopicWishes, ...] = ()
+
+
+def read_policy_file(path: Path) -> PolicyFile:
+    """Read a policy file; raises `InvalidOptionError`, which names file and key."""
+    try:
+        with path.open("rb") as opened:
+            data = opened.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise InvalidOptionError(f"the policy file cannot be read: {error.strerror or error}", key=str(path)) from error
+    return parse_policy_file(data, path)
+
+
+def parse_policy_file(data: bytes, path: Path) -> PolicyFile:
+    """Parse the bytes of a policy file; raises `InvalidOptionError`, which names ``path`` and the key."""
+    if len(data) > MOST_BYTES:
+        raise InvalidOptionError(f"a policy file has at most {MOST_BYTES:,} bytes", key=str(path))
+    try:
+        told = tomllib.loads(data.decode())
+    except (ValueError, RecursionError) as error:
+        raise InvalidOptionError(f"not TOML: {error}", key=str(path)) from error
+    top = Keys(told, str(path))
+    buckets = {name: _bucket(name, table) for name, table in top.tables_of("buckets")}
+    defaults = top.table("defaults")
+    made = PolicyFile(
+        path,
+        cluster=top.text("cluster"),
+        admin=top.text("admin"),
+        token_file=_path(top, "token_file", path),
+        service=_service(top.table("service"), path),
+        broker=_broker(top.table("broker")),
+        via=_via(defaults) or Via.AUTO,
+        trash_grace_ms=defaults.span("trash_grace", 0, _YEARS_MS, _HOUR_MS),
+        bucket=_bucket_name(defaults, buckets),
+        orphans=defaults.flag("orphans", default=False),
+        # Brokers take up to a minute for what they do, and try again.
+        orphan_grace_ms=defaults.span("orphan_grace", 10 * _MINUTE_MS, _YEARS_MS, _HOUR_MS),
+        buckets=MappingProxyType(buckets),
+        topics=tuple(_wishes(one, buckets) for one in top.list_of_tables("topics")),
+    )
+    defaults.require_no_others()
+    top.require_no_others()
+    return made
+
+
+def _service(keys: Keys, path: Path) -> ServiceSettings:
+    made = ServiceSettings(
+        every_ms=keys.span("every", _SECOND_MS, DAY_MS, _MINUTE_MS),
+        prometheus=_path(keys, "prometheus", path),
+        **{name: keys.size(name, 1, _LONG) for name in ("bookie_rate", "store_rate", "floor_rate", "ceiling_rate")},
+    )
+    if made.floor_rate is not None and made.ceiling_rate is not None and made.floor_rate > made.ceiling_rate:
+        raise keys.error("floor_rate", "is more than ceiling_rate")
+    keys.require_no_others()
+    return made
+
+
+def _broker(keys: Keys) -> BrokerDefaults:
+    offload_seconds = keys.number("offload_seconds", NO_LIMIT, _YEARS_MS // 1000, NO_LIMIT)
+    offload_bytes = keys.size("offload_bytes", NO_LIMIT, _LONG)
+    made = BrokerDefaults(
+        Retention.of(
+            keys.number("retention_minutes", NO_LIMIT, 2**31 - 1, 0),
+            keys.number("retention_megabytes", NO_LIMIT, 2**31 - 1, 0),
+        ),
+        OffloadThresholds(
+            NO_LIMIT if offload_bytes is None else offload_bytes,
+            offload_seconds * 1000 if offload_seconds >= 0 else NO_LIMIT,
+        ),
+        keys.number("ttl_seconds", 0, 2**31 - 1, 0) * 1000,
+        keys.span_or_never("deletion_lag", _YEARS_MS, BROKERS_DELETION_LAG_MS),
+    )
+    keys.require_no_others()
+    return made
+
+
+def _bucket(name: str, keys: Keys) -> TierBucket:
+    url = keys.text("url")
+    if url is None:
+        raise keys.error("url", "is missing; such as s3://tier")
+    block_size = keys.size("block_size", _LEAST_BLOCK, _MOST_BLOCK)
+    made = TierBucket(
+        name,
+        url,
+        keys.text("driver") or "aws-s3",
+        keys.text("bucket") or url.rstrip("/").rpartition("/")[2],
+        keys.text("region") or "",
+        keys.text("endpoint") or "",
+        64 << 20 if block_size is None else block_size,
+        MappingProxyType(keys.mapping("options")),
+    )
+    keys.require_no_others()
+    return made
+
+
+def _wishes(keys: Keys, buckets: Mapping[str, TierBucket]) -> TopicWishes:
+    made = TopicWishes(
+        _pattern(keys),
+        keys.size_or_never("offload_above", _LONG),
+        keys.span_or_never("offload_after", _YEARS_MS, None),
+        keys.span_or_never("deletion_lag", _YEARS_MS, None),
+        _bucket_name(keys, buckets),
+        _via(keys),
+        keys.span("trash_grace", 0, _YEARS_MS, None),
+        keys.one_of("recompress", CODECS),
+        keys.flag("trim", default=True),
+        keys.flag("offload", default=True),
+    )
+    keys.require_no_others()
+    return made
+
+
+def _pattern(keys: Keys) -> re.Pattern[str]:
+    text = keys.text("match")
+    if text is None:
+        raise keys.error("match", "is missing; a pattern of tenant/namespace/topic, such as 'public/orders/.*'")
+    if len(text) > _MOST_PATTERN:
+        raise keys.error("match", f"has more than {_MOST_PATTERN:,} characters")
+    try:
+        return re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise keys.error("match", f"is no regular expression: {error}") from error
+
+
+def _via(keys: Keys) -> Via | None:
+    word = keys.one_of("via", [one.value for one in Via])
+    return None if word is None else Via(word)
+
+
+def _bucket_name(keys: Keys, buckets: Mapping[str, TierBucket]) -> str | None:
+    name = keys.text("bucket")
+    if name is not None and name not in buckets:
+        known = f"there are {', '.join(sorted(buckets))}" if buckets else "there are none"
+        raise keys.error("bucket", f"no [buckets.{name}] is in the file; {known}")
+    return name
+
+
+def _path(keys: Keys, name: str, file: Path) -> Path | None:
+    """Return a path; one that is not absolute is beside the policy file."""
+    text = keys.text(name)
+    return None if text is None else file.parent / text

@@ -1,0 +1,153 @@
+"""The rule of one topic: the cluster's own policies, and what the first pattern of the policy file that matches sets over them."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ledgerfs.clusters.bundles import namespace_of
+from ledgerfs.clusters.policies import NOTHING_SET, OffloadTarget, OffloadThresholds, Retention
+from ledgerfs.clusters.retention import retention_of
+from ledgerfs.clusters.survey import Survey
+from ledgerfs.formats.topic_names import split_partition, topic_of
+from ledgerfs.lifecycle.policy.policy_file import PolicyFile, TierBucket, TopicWishes, Via
+
+_PERSISTENT = "persistent://"
+
+
+class Whose(Enum):
+    """Who has set a number of a rule."""
+
+    FILE = "the policy file"
+    CLUSTER = "the cluster's policies"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRule:
+    """What is wanted of a topic.
+
+    Attributes
+    ----------
+    managed_ledger
+        The topic.
+    thresholds
+        From when on ledgers are offloaded, and ``size_from``, ``time_from`` whose each of them is.
+    retention, retention_from
+        What is kept, and whose that is: ``topic``, ``system``, ``namespace`` or ``broker``. The file has none of its own.
+    deletion_lag_ms, lag_from
+        For how long BookKeeper keeps its copy of a ledger after the offload; below 0 for ever.
+    brokers_lag_ms
+        The same as the brokers have it, who know nothing of the file.
+    via, trash_grace_ms, recompress, trim, offload
+        As in `ledgerfs.lifecycle.policy.policy_file.TopicWishes`.
+    bucket
+        Where to offload to; None if that is not known.
+
+    """
+
+    managed_ledger: str
+    thresholds: OffloadThresholds
+    size_from: Whose
+    time_from: Whose
+    retention: Retention
+    retention_from: str
+    deletion_lag_ms: int
+    lag_from: Whose
+    brokers_lag_ms: int
+    via: Via
+    trash_grace_ms: int
+    bucket: TierBucket | None
+    recompress: str | None
+    trim: bool
+    offload: bool
+
+    @property
+    def are_thresholds_the_files(self) -> bool:
+        """Whether no policy of the cluster has a say in what is offloaded."""
+        return self.size_from is Whose.FILE and self.time_from is Whose.FILE
+
+
+class TopicRules:
+    """Tells the rule of each topic of a survey.
+
+    Parameters
+    ----------
+    file
+        The policy file.
+    survey
+        Has the cluster's own policies.
+
+    """
+
+    __slots__ = ("_file", "_survey", "_targets")
+
+    def __init__(self, file: PolicyFile, survey: Survey) -> None:
+        self._file = file
+        self._survey = survey
+        self._targets: dict[OffloadTarget, TierBucket | None] = {}
+
+    def of(self, managed_ledger: str) -> TopicRule:
+        """Return the rule of a topic."""
+        file, survey = self._file, self._survey
+        told = survey.policies_of(managed_ledger)
+        wishes = wishes_for(file, managed_ledger)
+        own = told.offload(file.broker.offload)
+        brokers_lag = file.broker.deletion_lag_ms if told.deletion_lag_ms is None else told.deletion_lag_ms
+        namespace = survey.policies.get(namespace_of(managed_ledger), NOTHING_SET)
+        retention, whose = retention_of(managed_ledger, namespace, file.broker, survey.own_policies(managed_ledger))
+        if wishes is None:
+            size = time = lag = grace = None
+        else:
+            size, time = wishes.offload_size, wishes.offload_time_ms
+            lag, grace = wishes.deletion_lag_ms, wishes.trash_grace_ms
+        return TopicRule(
+            managed_ledger,
+            OffloadThresholds(own.size if size is None else size, own.time_ms if time is None else time),
+            _whose(size),
+            _whose(time),
+            retention,
+            whose,
+            brokers_lag if lag is None else lag,
+            _whose(lag),
+            brokers_lag,
+            file.via if wishes is None or wishes.via is None else wishes.via,
+            file.trash_grace_ms if grace is None else grace,
+            self._bucket(wishes, told.target),
+            None if wishes is None else wishes.recompress,
+            wishes is None or wishes.trim,
+            wishes is None or wishes.offload,
+        )
+
+    def _bucket(self, wishes: TopicWishes | None, target: OffloadTarget) -> TierBucket | None:
+        """Return the bucket that the pattern names, else that of the cluster's policies, else that of the file's defaults."""
+        if wishes is not None and wishes.bucket is not None:
+            return self._file.buckets[wishes.bucket]
+        if target.is_set:
+            if target not in self._targets:
+                self._targets[target] = bucket_of(self._file, target)
+            return self._targets[target]
+        return None if self._file.bucket is None else self._file.buckets[self._file.bucket]
+
+
+def wishes_for(file: PolicyFile, managed_ledger: str) -> TopicWishes | None:
+    """Return the first ``[[topics]]`` that matches a topic, a partition also by its topic's name; None for none."""
+    name = topic_of(managed_ledger).removeprefix(_PERSISTENT)
+    names = {name, split_partition(name)[0]}
+    return next((one for one in file.topics if any(one.match.fullmatch(text) for text in names)), None)
+
+
+def bucket_of(file: PolicyFile, target: OffloadTarget) -> TierBucket | None:
+    """Return the bucket of the file that a policy of the cluster means; None if there is none, or more than one.
+
+    Names of buckets are those of one endpoint: where the policy names one, the file's bucket has to have the same.
+    """
+    found = [
+        one
+        for one in file.buckets.values()
+        if one.bucket == target.bucket
+        and target.endpoint in {None, one.endpoint}
+        and (target.driver is None or target.driver.lower() == one.driver.lower())
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _whose(told: int | None) -> Whose:
+    return Whose.CLUSTER if told is None else Whose.FILE

@@ -1,0 +1,50 @@
+"""What is noted in a cluster is read, and what is no note is named, never taken for one."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledgerfs.lifecycle.journal.reading import ATTEMPTS, Journal, SeenAttempt, read_journal
+from ledgerfs.lifecycle.journal.trash_line import TRASH, TrashKind, TrashLine, TrashState, build_trash_line
+from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
+from tests.support.live_clusters import LiveCluster
+
+UUID = "00112233-4455-6677-8899-aabbccddeeff"
+NOTE = {"managed_ledger": "t/ns/persistent/x", "ledger_id": 5, "uuid": UUID, "bucket": "s3://tier", "began_ms": 7}
+LINE = TrashLine(TrashKind.ORPHAN, 9, None, None, None, "why", 0, 1, 2, 3, TrashState.MARKED)
+
+
+def read(folder: Path, **notes: bytes) -> Journal:
+    """Return what is read of a cluster with nodes, by paths with ``lifecycle`` left out."""
+    with LiveCluster(folder) as cluster:
+        for name, data in notes.items():
+            cluster.zookeeper.set(f"/ledgerfs/lifecycle/{name}", data)
+        living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
+        try:
+            return read_journal(living.nodes)
+        finally:
+            living.nodes.close()
+            assert cluster.not_reads() == []
+
+
+def test_a_cluster_without_notes_has_none(tmp_path: Path) -> None:
+    assert read(tmp_path) == Journal((), (), {})
+
+
+def test_lines_and_attempts_are_read_also_with_keys_of_a_later_version(tmp_path: Path) -> None:
+    attempt = json.dumps({**NOTE, "cleaned_ms": 0, "later": {}}).encode()
+    notes = {f"trash/{LINE.node_name}": build_trash_line(LINE), f"attempts/{UUID}-ledger-5": attempt}
+    assert read(tmp_path, **notes) == Journal((LINE,), (SeenAttempt("t/ns/persistent/x", 5, UUID, "s3://tier", 7),), {})
+
+
+@pytest.mark.parametrize(
+    "change", [{"ledger_id": 6}, {"uuid": "x"}, {"began_ms": None}, {"bucket": ...}, {"began_ms": float("inf")}]
+)
+def test_a_note_that_is_none_is_named(tmp_path: Path, change: dict[str, Any]) -> None:
+    told = {name: value for name, value in {**NOTE, **change}.items() if value is not ...}
+    name = f"{UUID}-ledger-5"
+    found = read(tmp_path, **{f"attempts/{name}": json.dumps(told).encode(), "trash/orphan-1": build_trash_line(LINE)})
+    assert set(found.unreadable) == {f"{ATTEMPTS}/{name}", f"{TRASH}/orphan-1"}
+    assert (found.lines, found.attempts) == ((), ())

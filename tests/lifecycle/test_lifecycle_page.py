@@ -1,0 +1,30 @@
+"""The page about the lifecycle says what there is: its example is a policy file, and each key, refusal and kind has a line."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ledgerfs.lifecycle.journal.trash_line import TrashKind
+from ledgerfs.lifecycle.planning.actions import ActionKind, Refusal
+from ledgerfs.lifecycle.policy.policy_file import parse_policy_file
+from tests.lifecycle.test_policy_file import WHOLE
+
+PAGE = (Path(__file__).parent.parent.parent / "docs" / "operating" / "lifecycle.md").read_text()
+
+
+def test_the_example_is_a_policy_file() -> None:
+    (example,) = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    found = parse_policy_file(example.encode(), Path("policy.toml"))
+    assert [one.trim for one in found.topics] == [True, False]
+
+
+def test_every_key_has_a_line() -> None:
+    keys = {match[1] for match in re.finditer(r"^(\w+) = ", WHOLE, re.MULTILINE)} - {"cluster"}
+    table = "\n".join(line for line in PAGE.splitlines() if line.startswith("| `"))
+    assert not [key for key in keys if not re.search(rf"[`.]{key}`", table)]
+
+
+@pytest.mark.parametrize("word", [one.value for kind in (Refusal, ActionKind, TrashKind) for one in kind])
+def test_every_word_of_a_plan_has_a_line(word: str) -> None:
+    assert any(line.startswith("|") and f"`{word}`" in line.split("|")[1] for line in PAGE.splitlines())

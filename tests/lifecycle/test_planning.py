@@ -1,0 +1,574 @@
+"""Plans over surveys: what is to be done, what waits, and each thing that must not be done by its name."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledgerfs.clusters.answers import ExpiryAnswer, LastEnd
+from ledgerfs.clusters.survey import Survey
+from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState, ledger_path
+from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_path
+from ledgerfs.lifecycle.journal.reading import SeenAttempt
+from ledgerfs.lifecycle.journal.trash_line import TrashKind, TrashLine, TrashState
+from ledgerfs.lifecycle.planning.actions import Action, ActionKind, Plan, Refusal
+from ledgerfs.lifecycle.planning.leftovers import OrphanLedger, OrphanOffload
+from ledgerfs.lifecycle.planning.planning import plan_of
+from ledgerfs.lifecycle.planning.situation import Notes, Orphans, Situation
+from ledgerfs.lifecycle.policy.policy_file import Via, parse_policy_file
+from tests.support.made_surveys import (
+    DAY,
+    EXTENSIBLE,
+    HOUR,
+    MINUTE,
+    NOW,
+    VERSION,
+    MadeCluster,
+    current,
+    listed,
+    uuid_of,
+)
+
+SPACE = "t/ns"
+TOPIC = f"{SPACE}/persistent/x"
+OFFLOADS = """
+[buckets.tier]
+url = "s3://tier"
+[[topics]]
+match = '.*'
+offload_after = "1h"
+bucket = "tier"
+"""
+KEEPS = "[broker]\nretention_minutes = -1\nretention_megabytes = -1\n"
+"""Without this all that subscriptions have passed is past its retention."""
+HOUR_LONG = "[broker]\nretention_minutes = 60\nretention_megabytes = -1\n"
+TIER = '[buckets.tier]\nurl = "s3://tier"\n'
+
+
+@pytest.fixture(name="cluster")
+def _cluster() -> MadeCluster:
+    return MadeCluster()
+
+
+def planned(cluster: MadeCluster | Survey, text: str = "", **situation: Any) -> Plan:
+    file = parse_policy_file(text.encode(), Path("policy.toml"))
+    survey = cluster.survey() if isinstance(cluster, MadeCluster) else cluster
+    return plan_of(survey, Situation(file, NOW, **situation))
+
+
+def ids(plan: Plan, kind: ActionKind) -> list[int]:
+    return sorted(one for action in plan.actions if action.kind is kind for one in action.ledger_ids)
+
+
+def only(plan: Plan, kind: ActionKind) -> Action:
+    (found,) = [one for one in plan.actions if one.kind is kind]
+    return found
+
+
+def refusals(plan: Plan) -> dict[Refusal, list[int]]:
+    found: dict[Refusal, list[int]] = {}
+    for one in plan.refused:
+        found.setdefault(one.refusal, []).extend(one.ledger_ids)
+    return found
+
+
+# What is to be done.
+
+
+def test_ledgers_are_offloaded_oldest_first_with_why_in_numbers(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1, 3 * DAY), listed(2, 2 * DAY), listed(3, MINUTE), current(4)])
+    found = planned(cluster, KEEPS + OFFLOADS)
+    action = only(found, ActionKind.OFFLOAD)
+    assert (action.managed_ledger, action.ledger_ids, action.size, action.via) == (TOPIC, (1, 2), 2000, Via.DIRECT)
+    assert action.since_ms == NOW - 3 * DAY + HOUR
+    assert action.why == "ledger 1 was closed 3.0 d ago, and the limit is 1.0 h by the policy file"
+    assert action.rule is not None
+    assert action.rule.bucket is not None
+    (waits,) = found.waiting
+    assert (waits.kind, waits.ledger_ids, waits.due_ms) == (ActionKind.OFFLOAD, (3,), NOW - MINUTE + HOUR)
+    assert found.refused == []
+
+
+def test_ledgers_over_a_size_are_offloaded_by_the_clusters_own_policy(cluster: MadeCluster) -> None:
+    offload = {"managedLedgerOffloadThresholdInBytes": 1500, "managedLedgerOffloadBucket": "tier"}
+    keeps = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+    cluster.policies(SPACE, offload_policies=offload, retention_policies=keeps)
+    cluster.topic(TOPIC, [listed(1), listed(2), listed(3), current(4)])
+    found = planned(cluster, TIER)
+    action = only(found, ActionKind.OFFLOAD)
+    assert action.ledger_ids == (1, 2)
+    assert action.why == "2.9 KiB are closed from ledger 1 on, and the limit is 1.5 KiB by the cluster's policies"
+    (waits,) = found.waiting
+    assert (waits.ledger_ids, waits.due_ms, waits.why) == ((3,), None, "ledger 3 is due once 501 B more are closed")
+
+
+def test_a_broker_offloads_what_it_may_have_loaded(cluster: MadeCluster) -> None:
+    cluster.own(SPACE)
+    cluster.topic(TOPIC, [listed(1), current(2)])
+    assert only(planned(cluster, KEEPS + OFFLOADS, has_admin=True), ActionKind.OFFLOAD).via is Via.BROKER
+    # With via = "broker" a broker loads it for that.
+    free = MadeCluster()
+    free.topic(TOPIC, [listed(1), current(2)])
+    text = KEEPS + OFFLOADS + 'via = "broker"'
+    assert only(planned(free, text, has_admin=True), ActionKind.OFFLOAD).via is Via.BROKER
+
+
+def test_nothing_is_offloaded_that_is_or_has_no_entries_or_is_not_wanted(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1, offloaded_ms=HOUR), listed(2, entries=0, size=0), listed(3), current(4)])
+    assert ids(planned(cluster, KEEPS + OFFLOADS), ActionKind.OFFLOAD) == [3]
+    assert planned(cluster, KEEPS + OFFLOADS + "offload = false\ndeletion_lag = 'never'").actions == []
+
+
+def test_what_is_past_retention_is_marked_and_not_offloaded(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1, 3 * HOUR, offloaded_ms=HOUR), listed(2, 2 * HOUR), listed(3, MINUTE), current(4)])
+    found = planned(cluster, HOUR_LONG + OFFLOADS + "trash_grace = '30m'")
+    action = only(found, ActionKind.MARK)
+    assert (action.ledger_ids, action.since_ms) == ((1, 2), NOW - 2 * HOUR)
+    first, second = action.lines
+    assert (first.kind, first.uuid, first.bucket) == (TrashKind.TRIMMED, uuid_of(1), "s3://tier")
+    assert (first.version, first.size, first.state) == (VERSION, 1000, TrashState.MARKED)
+    assert (first.marked_ms, first.due_ms) == (NOW, NOW + 30 * MINUTE)
+    assert (second.uuid, second.bucket) == (None, None)
+    assert "1.0 h and no limit of size" in action.why
+    assert ids(found, ActionKind.OFFLOAD) == []
+    (waits,) = [one for one in found.waiting if one.kind is ActionKind.MARK]
+    assert (waits.ledger_ids, waits.due_ms) == ((3,), NOW - MINUTE + HOUR + 1)
+    assert ids(planned(cluster, HOUR_LONG + OFFLOADS + "trim = false\ndeletion_lag = 'never'"), ActionKind.MARK) == []
+
+
+def test_copies_past_their_lag_are_marked(cluster: MadeCluster) -> None:
+    lines = [
+        listed(1, offloaded_ms=3 * HOUR),
+        listed(2, offloaded_ms=3 * HOUR, is_deleted=True),
+        listed(3, offloaded_ms=3 * HOUR, is_complete=False),
+        listed(4, offloaded_ms=HOUR),
+        listed(5, offloaded_ms=3 * HOUR),
+    ]
+    cluster.topic(TOPIC, [*lines, current(6)], absent=[5])
+    text = KEEPS + TIER + "[[topics]]\nmatch = '.*'\ndeletion_lag = '2h'"
+    found = planned(cluster, text)
+    action = only(found, ActionKind.MARK)
+    assert (action.ledger_ids, action.since_ms) == ((1,), NOW - HOUR)
+    (line,) = action.lines
+    # The objects stay.
+    assert (line.kind, line.uuid, line.bucket) == (TrashKind.OFFLOADED, None, None)
+    assert (
+        "its offload was complete 3.0 h ago, and BookKeeper keeps its copy for 2.0 h by the policy file" in action.why
+    )
+    (waits,) = [one for one in found.waiting if one.kind is ActionKind.MARK]
+    assert (waits.ledger_ids, waits.due_ms) == ((4,), NOW + HOUR + 1)
+    # Brokers wait for four hours unless they are told otherwise.
+    assert ids(planned(cluster, KEEPS + TIER), ActionKind.MARK) == []
+    assert ids(planned(cluster, text.replace("'2h'", "'never'")), ActionKind.MARK) == []
+
+
+def test_a_broker_is_asked_to_trim_by_its_own_policies(cluster: MadeCluster) -> None:
+    cluster.own(SPACE)
+    cluster.topic(TOPIC, [listed(1, 3 * HOUR), listed(2, MINUTE, offloaded_ms=5 * HOUR), current(3)])
+    found = planned(cluster, HOUR_LONG + TIER, has_admin=True)
+    action = only(found, ActionKind.TRIM)
+    assert (action.ledger_ids, action.via, action.lines) == ((1, 2), Via.BROKER, ())
+    assert "1 offloaded ledgers are past the brokers' lag of 4.0 h" in action.why
+    assert ids(found, ActionKind.MARK) == []
+    # A lag of the file's is none that a broker knows: it would be asked in vain again and again.
+    cluster = MadeCluster()
+    cluster.own(SPACE)
+    cluster.topic(TOPIC, [listed(1, MINUTE, offloaded_ms=HOUR), current(3)])
+    lag = "[[topics]]\nmatch = '.*'\ndeletion_lag = '1s'"
+    found = planned(cluster, HOUR_LONG + TIER + lag, has_admin=True)
+    assert found.actions == []
+    assert [one.due_ms for one in found.waiting if one.kind is ActionKind.TRIM and "BookKeeper" in one.why] == [
+        NOW + 3 * HOUR + 1
+    ]
+
+
+def test_what_is_called_deleted_and_is_there_is_marked_after_a_grace(cluster: MadeCluster) -> None:
+    lines = [listed(1, offloaded_ms=DAY, is_deleted=True), listed(2, offloaded_ms=DAY, is_deleted=True), current(3)]
+    cluster.topic(TOPIC, lines, there=[1])
+    (line,) = only(planned(cluster, KEEPS + TIER), ActionKind.MARK).lines
+    assert (line.kind, line.ledger_id) == (TrashKind.FLAGGED, 1)
+    young = MadeCluster()
+    young.topic(TOPIC, lines, there=[1], age_ms=MINUTE)
+    found = planned(young, KEEPS + TIER)
+    assert (found.actions, [one.due_ms for one in found.waiting]) == ([], [NOW - MINUTE + HOUR])
+
+
+ORPHAN = OrphanLedger(70, 2, 500, "managed-ledger", TOPIC, is_closed=True, is_known=True, changed_ms=NOW - DAY)
+OBJECTS = OrphanOffload(71, uuid_of(71), "s3://tier", TOPIC, is_known=True, size=900, modified_ms=NOW - DAY)
+
+
+def test_orphans_are_marked_if_the_file_wants_it(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1), current(2)])
+    orphans = Orphans([ORPHAN], [OBJECTS])
+    assert planned(cluster, KEEPS, orphans=orphans).actions == []
+    found = planned(cluster, KEEPS + "[defaults]\norphans = true", orphans=orphans)
+    lines = {line.kind: line for action in found.actions for line in action.lines}
+    assert {one.kind for one in found.actions} == {ActionKind.MARK}
+    assert (lines[TrashKind.ORPHAN].ledger_id, lines[TrashKind.ORPHAN].version) == (70, 2)
+    assert (lines[TrashKind.OBJECTS].uuid, lines[TrashKind.OBJECTS].bucket) == (uuid_of(71), "s3://tier")
+    # Whatever two looks said before: what this survey names is none.
+    cluster.topic(f"{SPACE}/persistent/y", [listed(70), listed(71, offloaded_ms=0), current(72)])
+    again = planned(cluster, KEEPS + "[defaults]\norphans = true", orphans=orphans)
+    assert again.actions == []
+
+
+# Lines of the journal.
+
+
+def line_of(kind: TrashKind, ledger_id: int, **values: Any) -> TrashLine:
+    made = TrashLine(
+        kind, ledger_id, TOPIC, None, None, "why", VERSION, 1000, NOW - 2 * HOUR, NOW - HOUR, TrashState.MARKED
+    )
+    return replace(made, **values)
+
+
+def noted(*lines: TrashLine, attempts: Sequence[SeenAttempt] = (), unreadable: dict[str, str] | None = None) -> Notes:
+    return Notes(lines, attempts, unreadable or {})
+
+
+def test_a_line_that_holds_is_due_after_its_grace_and_not_marked_again(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1, 3 * HOUR), listed(2, 2 * HOUR), current(3)])
+    lines = noted(line_of(TrashKind.TRIMMED, 1), line_of(TrashKind.TRIMMED, 2, due_ms=NOW + HOUR))
+    found = planned(cluster, HOUR_LONG, notes=lines)
+    assert [one.kind for one in found.actions] == [ActionKind.DELETE]
+    action = only(found, ActionKind.DELETE)
+    assert (action.ledger_ids, action.lines, action.since_ms) == ((1,), (lines.lines[0],), NOW - HOUR)
+    assert "grace is over since 1.0 h" in action.why
+    (waits,) = [one for one in found.waiting if one.kind is ActionKind.DELETE]
+    assert (waits.ledger_ids, waits.due_ms) == ((2,), NOW + HOUR)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (line_of(TrashKind.TRIMMED, 2), "does not hold any more"),
+        (line_of(TrashKind.TRIMMED, 1, version=VERSION - 1), "changed since it was marked"),
+        (line_of(TrashKind.TRIMMED, 1, uuid=uuid_of(1), bucket="s3://tier"), "does not hold any more"),
+        (line_of(TrashKind.OFFLOADED, 1), "does not hold any more"),
+        (line_of(TrashKind.TRIMMED, 99), "no list names"),
+        (line_of(TrashKind.TRIMMED, 3), "does not hold any more"),
+        (line_of(TrashKind.TRIMMED, 1, state=TrashState.DELETED), "all of it is deleted"),
+    ],
+)
+def test_a_line_that_does_not_hold_is_dropped_and_nothing_is_deleted(
+    cluster: MadeCluster, line: TrashLine, why: str
+) -> None:
+    cluster.topic(TOPIC, [listed(1, 3 * HOUR), listed(2, MINUTE), current(3)])
+    found = planned(cluster, HOUR_LONG, notes=noted(line))
+    action = only(found, ActionKind.CLEAN)
+    assert (action.lines, action.size) == ((line,), 0)
+    assert why in action.why
+    assert "nothing is deleted" in action.why
+    assert ids(found, ActionKind.DELETE) == []
+
+
+def test_a_line_is_dropped_when_a_broker_takes_the_topic(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1, 3 * HOUR), current(3)])
+    cluster.own(SPACE)
+    found = planned(cluster, HOUR_LONG, notes=noted(line_of(TrashKind.TRIMMED, 1)), has_admin=True)
+    assert [one.kind for one in found.actions] == [ActionKind.TRIM, ActionKind.CLEAN]
+    assert "the broker's own work" in only(found, ActionKind.CLEAN).why
+
+
+def test_a_line_is_kept_while_it_is_not_known_whether_it_holds(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1, 3 * HOUR), current(3)])
+    cluster.cursor(TOPIC, "stale", (1, 9), ledger=60)
+    line = line_of(TrashKind.TRIMMED, 1)
+    found = planned(cluster, HOUR_LONG, notes=noted(line))
+    assert found.actions == []
+    assert [(one.kind, one.refusal) for one in found.refused] == [
+        (ActionKind.MARK, Refusal.SILENT_BOOKIES),
+        (ActionKind.DELETE, Refusal.SILENT_BOOKIES),
+    ]
+    # Nobody has looked for orphans.
+    found = planned(cluster, HOUR_LONG, notes=noted(line_of(TrashKind.ORPHAN, 70)))
+    assert (found.actions, [one.ledger_ids for one in found.waiting if one.kind is ActionKind.DELETE]) == ([], [(70,)])
+    found = planned(cluster, HOUR_LONG, notes=noted(line_of(TrashKind.ORPHAN, 70)), orphans=Orphans())
+    assert "no orphan any more" in only(found, ActionKind.CLEAN).why
+
+
+def test_a_deletion_that_began_goes_on_at_once(cluster: MadeCluster) -> None:
+    lines = [listed(1, 3 * HOUR, offloaded_ms=DAY, is_deleted=True), listed(2), current(3)]
+    cluster.topic(TOPIC, lines, there=[1])
+    cluster.own(SPACE)
+    began = [
+        line_of(TrashKind.TRIMMED, 90, state=TrashState.UNLISTED, due_ms=NOW + DAY),
+        line_of(TrashKind.OFFLOADED, 1, state=TrashState.UNLISTED),
+        line_of(TrashKind.OBJECTS, 2, uuid=uuid_of(5), bucket="s3://tier", state=TrashState.UNLISTED),
+    ]
+    found = planned(cluster, KEEPS, notes=noted(*began))
+    assert ids(found, ActionKind.DELETE) == [1, 2, 90]
+    assert ids(found, ActionKind.MARK) == []
+
+
+# What attempts have left.
+
+
+def attempt(ledger_id: int, age_ms: int = DAY, name: str = TOPIC) -> SeenAttempt:
+    return SeenAttempt(name, ledger_id, uuid_of(ledger_id), "s3://tier", NOW - age_ms)
+
+
+def test_attempts_that_no_list_names_are_cleaned_up(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1, MINUTE), current(2)])
+    one = attempt(1)
+    found = planned(cluster, KEEPS, notes=noted(attempts=[one]))
+    action = only(found, ActionKind.CLEAN)
+    assert (action.attempts, action.managed_ledger) == ((one,), TOPIC)
+    assert "began 1.0 d ago" in action.why
+    # Also where the topic is gone.
+    gone = attempt(8, name="t/ns/persistent/gone")
+    assert only(planned(cluster, KEEPS, notes=noted(attempts=[gone])), ActionKind.CLEAN).attempts == (gone,)
+    young = planned(cluster, KEEPS, notes=noted(attempts=[attempt(1, MINUTE)]), attempt_grace_ms=HOUR)
+    assert (young.actions, [one.due_ms for one in young.waiting]) == ([], [NOW - MINUTE + HOUR])
+
+
+def test_contexts_that_are_not_complete_are_cleaned_up_unless_an_offload_does_it(cluster: MadeCluster) -> None:
+    lines = [listed(1, MINUTE, offloaded_ms=MINUTE, is_complete=False), current(2)]
+    cluster.topic(TOPIC, lines)
+    action = only(planned(cluster, KEEPS + TIER), ActionKind.CLEAN)
+    assert action.contexts == ((1, uuid_of(1)),)
+    found = planned(cluster, KEEPS + OFFLOADS.replace("1h", "0s"))
+    assert [one.kind for one in found.actions] == [ActionKind.OFFLOAD]
+    young = MadeCluster()
+    young.topic(TOPIC, lines, age_ms=MINUTE)
+    found = planned(young, KEEPS + TIER)
+    assert (found.actions, [one.kind for one in found.waiting]) == ([], [ActionKind.CLEAN])
+    # A broker's own attempt may go on, and its next one cleans up.
+    cluster.own(SPACE)
+    assert planned(cluster, KEEPS + TIER).actions == []
+
+
+# What must not be done.
+
+
+def owned(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1), current(2)])
+    cluster.own(SPACE)
+
+
+def terminated(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1), listed(2)], is_terminated=True)
+
+
+def extensible(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1), current(2)])
+    cluster.broker(EXTENSIBLE)
+
+
+def unreadable_broker(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1), current(2)])
+    cluster.add("/loadbalance/brokers/b:8080", b"{")
+
+
+def being_deleted(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1), current(2)])
+    cluster.policies(SPACE, deleted=True)
+
+
+def unknown_policies(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1), current(2)])
+    cluster.topic(f"{SPACE}/persistent/__change_events", [current(8)])
+
+
+def damaged_policies(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1), current(2)])
+    cluster.add(f"/admin/policies/{SPACE}", b"[]")
+
+
+def silent_end(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1), current(2)], last=LastEnd.UNKNOWN)
+
+
+def silent_cursor(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1), current(2)])
+    cluster.cursor(TOPIC, "stale", (1, 9), ledger=60)
+
+
+def damaged_cursor(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1), current(2)])
+    cluster.add(cursor_path(TOPIC, "s"), b"\xff\xff")
+
+
+def damaged_ledger(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1), current(2)], absent=[1])
+    cluster.add(ledger_path(1), b"\xff")
+
+
+def shared_ledger(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1), current(2)])
+    cluster.topic("t/other/persistent/shadow", [listed(1), current(9)], absent=[1])
+    cluster.own("t/other")
+
+
+def without_bucket(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1, offloaded_ms=DAY, bucket="unknown"), listed(2), current(3)])
+
+
+@pytest.mark.parametrize(
+    ("make", "refusal", "refused"),
+    [
+        (owned, Refusal.NO_ADMIN, [1]),
+        (terminated, Refusal.TERMINATED, [1]),
+        (extensible, Refusal.LOAD_MANAGER, [1]),
+        (unreadable_broker, Refusal.UNKNOWN_OWNER, [1]),
+        (being_deleted, Refusal.BEING_DELETED, [1]),
+        (unknown_policies, Refusal.UNKNOWN_POLICIES, [1]),
+        (damaged_policies, Refusal.UNKNOWN_POLICIES, [1]),
+        (silent_end, Refusal.SILENT_BOOKIES, [1]),
+        (silent_cursor, Refusal.SILENT_BOOKIES, [1]),
+        (damaged_cursor, Refusal.UNREADABLE, [1]),
+        (damaged_ledger, Refusal.UNREADABLE, [1]),
+        (shared_ledger, Refusal.SHARED, [1]),
+        # A topic has no holes: what lies behind stays, too.
+        (without_bucket, Refusal.NO_BUCKET, [1, 2]),
+    ],
+)
+def test_what_must_not_be_deleted_is_refused_by_name(
+    cluster: MadeCluster, make: Any, refusal: Refusal, refused: list[int]
+) -> None:
+    make(cluster)
+    found = planned(cluster, HOUR_LONG + "[[topics]]\nmatch = '.*'\ndeletion_lag = 'never'")
+    assert found.actions == []
+    assert sorted(set(refusals(found)[refusal])) == refused
+    assert all(one.why for one in found.refused)
+
+
+def test_direct_work_is_refused_where_a_broker_owns_the_topic(cluster: MadeCluster) -> None:
+    owned(cluster)
+    found = planned(cluster, HOUR_LONG + OFFLOADS + 'via = "direct"', has_admin=True)
+    assert found.actions == []
+    assert refusals(found) == {Refusal.OWNED: [1, 1]}
+    flagged = MadeCluster()
+    flagged.topic(TOPIC, [listed(1, offloaded_ms=DAY, is_deleted=True), current(2)], there=[1])
+    flagged.own(SPACE)
+    assert refusals(planned(flagged, KEEPS, has_admin=True)) == {Refusal.OWNED: [1]}
+
+
+def test_system_topics_are_never_touched(cluster: MadeCluster) -> None:
+    for name in (f"{SPACE}/persistent/__change_events", "pulsar/c/b:8080/persistent/healthcheck"):
+        cluster = MadeCluster()
+        cluster.topic(name, [listed(1, offloaded_ms=DAY, is_complete=False), listed(2, 2 * DAY), current(3)])
+        found = planned(cluster, HOUR_LONG + OFFLOADS)
+        assert found.actions == []
+        assert Refusal.SYSTEM_TOPIC in refusals(found)
+
+
+def test_the_greatest_id_is_never_touched(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1), listed(2, offloaded_ms=DAY), listed(3)])
+    found = planned(cluster, KEEPS + OFFLOADS)
+    assert ids(found, ActionKind.OFFLOAD) == [1]
+    assert refusals(found) == {Refusal.GREATEST: [3]}
+    # Retention of nothing lets the last one go, too, as a broker that loads the topic would.
+    found = planned(cluster, TIER)
+    assert ids(found, ActionKind.MARK) == [1, 2]
+    assert refusals(found) == {Refusal.GREATEST: [3]}
+    flagged = MadeCluster()
+    flagged.topic(TOPIC, [listed(1, offloaded_ms=DAY, is_deleted=True)], there=[1])
+    assert refusals(planned(flagged, KEEPS)) == {Refusal.GREATEST: [1]}
+
+
+def test_offloads_without_all_that_must_be_known_are_refused(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1), listed(2), listed(3), listed(4), listed(5), current(9)], absent=[1, 2, 3, 4])
+    cluster.add(ledger_path(1), b"\xff")
+    cluster.ledger(3, TOPIC, state=LedgerState.OPEN)
+    cluster.ledger(4, TOPIC, entries=9)
+    found = planned(cluster, KEEPS + OFFLOADS)
+    assert ids(found, ActionKind.OFFLOAD) == [5]
+    told = refusals(found)
+    assert told.pop(Refusal.UNREADABLE) == [1]
+    assert told == {Refusal.LOST: [2], Refusal.NOT_CLOSED: [3], Refusal.DIFFERENT: [4]}
+    no_bucket = planned(cluster, KEEPS + "[[topics]]\nmatch = '.*'\noffload_after = '1h'")
+    assert (no_bucket.actions, refusals(no_bucket)[Refusal.NO_BUCKET]) == ([], [1, 2, 3, 4, 5])
+
+
+def test_unknown_policies_matter_only_where_the_file_is_silent(cluster: MadeCluster) -> None:
+    unknown_policies(cluster)
+    found = planned(cluster, KEEPS + OFFLOADS)
+    assert (ids(found, ActionKind.OFFLOAD), refusals(found)) == ([], {Refusal.UNKNOWN_POLICIES: [1]})
+    found = planned(cluster, KEEPS + OFFLOADS + "offload_above = 'never'")
+    assert (ids(found, ActionKind.OFFLOAD), found.refused) == ([1], [])
+    offloaded = MadeCluster()
+    offloaded.topic(TOPIC, [listed(1, offloaded_ms=DAY), current(2)])
+    offloaded.topic(f"{SPACE}/persistent/__change_events", [current(8)])
+    assert refusals(planned(offloaded, KEEPS + TIER)) == {Refusal.UNKNOWN_POLICIES: [1]}
+    assert ids(planned(offloaded, KEEPS + TIER + "[[topics]]\nmatch = '.*'\ndeletion_lag = '1h'"), ActionKind.MARK) == [
+        1
+    ]
+    through = MadeCluster()
+    unknown_policies(through)
+    through.own(SPACE)
+    assert refusals(planned(through, HOUR_LONG, has_admin=True)) == {Refusal.UNKNOWN_POLICIES: [1]}
+
+
+def test_what_a_time_to_live_expires_is_left_to_a_broker_and_said(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1), listed(2), current(3)])
+    cluster.cursor(TOPIC, "slow", (1, 3))
+    text = HOUR_LONG.replace("[broker]", "[broker]\nttl_seconds = 60")
+    found = planned(cluster, text)
+    assert (found.actions, refusals(found)) == ([], {Refusal.UNKNOWN_EXPIRY: [1]})
+    cluster.answers.append(ExpiryAnswer(TOPIC, MINUTE, (2, 9)))
+    found = planned(cluster, text)
+    assert (found.actions, found.refused) == ([], [])
+    assert any("until a broker loads the topic" in one.why for one in found.waiting)
+
+
+def test_orphans_that_may_be_anothers_or_are_open_are_refused(cluster: MadeCluster) -> None:
+    orphans = Orphans(
+        [replace(ORPHAN, is_closed=False), replace(ORPHAN, ledger_id=72, is_known=False)],
+        [replace(OBJECTS, is_known=False)],
+    )
+    found = planned(cluster, "[defaults]\norphans = true", orphans=orphans)
+    assert found.actions == []
+    assert refusals(found) == {Refusal.NOT_CLOSED: [70], Refusal.ANOTHER_CLUSTERS: [71, 72]}
+
+
+def test_what_a_list_names_again_is_not_deleted(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1), listed(2, offloaded_ms=DAY, is_deleted=False), current(3)])
+    lines = noted(
+        line_of(TrashKind.TRIMMED, 1, state=TrashState.UNLISTED),
+        line_of(TrashKind.OFFLOADED, 2, state=TrashState.UNLISTED),
+        line_of(TrashKind.OBJECTS, 2, uuid=uuid_of(2), bucket="s3://tier", state=TrashState.UNLISTED),
+        attempts=[attempt(2)],
+    )
+    found = planned(cluster, KEEPS, notes=lines)
+    assert (ids(found, ActionKind.DELETE), ids(found, ActionKind.CLEAN)) == ([], [])
+    assert sorted(refusals(found)[Refusal.NAMED]) == [1, 2, 2, 2]
+    unfinished = MadeCluster()
+    unfinished.topic(TOPIC, [listed(1, offloaded_ms=DAY, is_complete=False, is_deleted=True), current(2)], there=[1])
+    assert refusals(planned(unfinished, KEEPS + TIER))[Refusal.NAMED] == [1]
+
+
+def test_nodes_that_could_not_be_read_are_named_and_what_they_are_about_is_left_alone(cluster: MadeCluster) -> None:
+    cluster.add(managed_ledger_path(TOPIC), b"\xff\xff")
+    lines = noted(
+        line_of(TrashKind.TRIMMED, 1),
+        line_of(TrashKind.TRIMMED, 2, state=TrashState.UNLISTED),
+        attempts=[attempt(3)],
+        unreadable={"/ledgerfs/lifecycle/trash/x": "no line"},
+    )
+    found = planned(cluster, KEEPS, notes=lines)
+    assert found.actions == []
+    assert {one.refusal for one in found.refused} == {Refusal.UNREADABLE}
+    assert sorted(refusals(found)[Refusal.UNREADABLE]) == [1, 2, 3]
+    subjects = {one.subject for one in found.refused}
+    assert {TOPIC, "/ledgerfs/lifecycle/trash/x"} == subjects
+
+
+def test_a_context_without_a_known_bucket_or_in_a_terminated_topic_is_left(cluster: MadeCluster) -> None:
+    lines = [listed(1, MINUTE, offloaded_ms=DAY, is_complete=False), listed(2, MINUTE)]
+    cluster.topic(TOPIC, [*lines, current(3)])
+    assert refusals(planned(cluster, KEEPS)) == {Refusal.NO_BUCKET: [1]}
+    ended = MadeCluster()
+    ended.topic(TOPIC, lines, is_terminated=True)
+    assert refusals(planned(ended, KEEPS + TIER)) == {Refusal.TERMINATED: [1]}
+
+
+def test_only_wanted_topics_are_planned_for(cluster: MadeCluster) -> None:
+    other = f"{SPACE}/persistent/y"
+    cluster.topic(TOPIC, [listed(1), current(2)])
+    cluster.topic(other, [listed(3), current(4)])
+    notes = noted(line_of(TrashKind.TRIMMED, 99), attempts=[attempt(1)])
+    found = planned(cluster, KEEPS + OFFLOADS, wanted=frozenset({other}), notes=notes)
+    assert [(one.kind, one.ledger_ids) for one in found.actions] == [(ActionKind.OFFLOAD, (3,))]
