@@ -41,7 +41,7 @@ SUB_ROOMS = {
     "formats/schemas": ["proto"],
     "messages/encode": ["values"],
     "messages": ["kernels", "proto", "codecs", "text", "values", "decode", "encode", "transforms"],
-    "storage": ["folders", "s3", "generic", "zookeeper"],
+    "storage": ["folders", "s3", "generic", "zookeeper", "admin_api"],
     "dialects": ["pulsar_blob", "mapfile", "live_cluster"],
     "vfs": ["views"],
     "cli": ["schemas", "cluster", "spark"],
