@@ -58,6 +58,8 @@ class AdminServer:
     ----------
     does
         What it does for requests that change something: is called with method, path and the value of the body.
+    tells
+        What it answers to a GET whose path is not among the answers; None for what Pulsar says of a topic that it does not know.
     token
         That it wants; None for none.
     faults
@@ -71,6 +73,7 @@ class AdminServer:
 
     answers: Answers
     does: Callable[[str, str, Any], tuple[int, str]] | None = None
+    tells: Callable[[str], tuple[int, str]] | None = None
     token: str | None = None
     faults: list[Callable[[BaseHTTPRequestHandler], None]] = field(default_factory=list)
     seen: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
@@ -102,7 +105,8 @@ def _handler(admin: AdminServer) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             admin.seen.append((self.path, dict(self.headers)))
             if not self._is_refused():
-                send(self, *admin.answers.get(self.path, _unknown(self.path)))
+                unknown = _unknown if admin.tells is None else admin.tells
+                send(self, *(admin.answers.get(self.path) or unknown(self.path)))
 
         def do_PUT(self) -> None:
             self._do()

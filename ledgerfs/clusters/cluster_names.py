@@ -1,0 +1,16 @@
+"""What the clusters of an instance of Pulsar are called, as ZooKeeper has it."""
+
+from ledgerfs.errors import ObjectNotFoundError
+from ledgerfs.storage.zookeeper.nodes import Nodes
+
+CLUSTERS = "/admin/clusters"
+GLOBAL = "global"
+"""Stands for them all."""
+
+
+def cluster_names(nodes: Nodes) -> list[str]:
+    """Return the sorted names; of several, ZooKeeper does not tell which one it belongs to. Raises the errors of ZooKeeper."""
+    try:
+        return [name for name in nodes.children(CLUSTERS) if name != GLOBAL]
+    except ObjectNotFoundError:
+        return []
