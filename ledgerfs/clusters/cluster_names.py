@@ -14,3 +14,9 @@ def cluster_names(nodes: Nodes) -> list[str]:
         return [name for name in nodes.children(CLUSTERS) if name != GLOBAL]
     except ObjectNotFoundError:
         return []
+
+
+def only_cluster(nodes: Nodes) -> str | None:
+    """Return what the cluster is called, which its brokers write on objects; None where ZooKeeper has no name, or those of others, too."""
+    names = cluster_names(nodes)
+    return names[0] if len(names) == 1 else None

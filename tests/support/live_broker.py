@@ -190,6 +190,13 @@ class LiveBroker:
         return 204, ""
 
     def _run(self, name: str, before: int, made: _Offload) -> None:
+        try:
+            self._offload_before(name, before, made)
+        except Exception as error:
+            made.state, made.error = "ERROR", repr(error)
+            raise
+
+    def _offload_before(self, name: str, before: int, made: _Offload) -> None:
         listed = self.live.list_of(name).ledgers[:-1]
         for ledger_id in [one.ledger_id for one in listed if one.ledger_id < before and not one.is_offloaded]:
             if self.before_ledger is not None:
@@ -204,11 +211,11 @@ class LiveBroker:
 
     def _trim(self, name: str, _: Any) -> tuple[int, str]:
         for one in self.live.list_of(name).ledgers[:-1]:
+            is_copied = one.context is not None and one.is_offloaded and not one.context.is_deleted_from_bookkeeper
             if one.ledger_id in self.past_retention:
                 self.live.trim(name, one.ledger_id)
-            elif self.deletes_copies and one.context is not None and one.is_offloaded:
-                if not one.context.is_deleted_from_bookkeeper:
-                    self.live.delete_from_bookkeeper(one.ledger_id)
+            elif self.deletes_copies and is_copied:
+                self.live.delete_from_bookkeeper(one.ledger_id)
         return 204, ""
 
     def _unload(self, name: str, _: Any) -> tuple[int, str]:
