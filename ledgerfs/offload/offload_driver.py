@@ -1,7 +1,7 @@
-"""What a broker notes of an offload, and of its objects, so that any broker of the cluster finds and accepts them (PIP-17's driver metadata).
+"""What a broker notes of an offload and of its objects, so that any broker of the cluster accepts them (PIP-17's driver metadata).
 
-A broker reads the bucket from the ledger's own note; region, endpoint and credentials are those of its configuration, which has to reach the
-same bucket. A filesystem's broker does not even read the path.
+A broker reads the bucket from the ledger's own note; region, endpoint and credentials are those of its configuration, which has to reach
+the same bucket. A filesystem's broker does not even read the path.
 """
 
 from collections.abc import Iterable, Mapping
@@ -74,7 +74,7 @@ def driver_of_folder(base_path: str) -> OffloadDriver:
 
 
 def driver_of_policies(*levels: Mapping[str, object]) -> OffloadDriver | None:
-    """Return what a broker notes under policies of offloading: a topic's, its namespace's, the broker's configuration; the first comes first.
+    """Return what a broker notes under policies of offloading: a topic's, its namespace's, the broker's configuration, in this order.
 
     Each key is for itself, as brokers merge them; what is empty is not set. The older keys of a driver come before those of all drivers.
     None if they do not tell: no driver, no bucket, or a filesystem whose path is in a profile on the broker's machine. Raises
