@@ -12,9 +12,9 @@ from interop.cluster import Cluster
 from interop.stages import stage
 from ledgerfs.formats.schemas.schema_versions import TopicSchemas
 from ledgerfs.schemas.admin_api import AdminApi
-from ledgerfs.schemas.admin_requests import AdminRequests
 from ledgerfs.schemas.saved_schemas import SavedSchemas, saved_schemas_at
 from ledgerfs.schemas.saving import save_schemas
+from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 
 NAMESPACE = "public/schemas"
 LEGACY = "public/interop/schemas"

@@ -20,9 +20,9 @@ from interop.stages import stage
 from ledgerfs import import_rows, open_bucket
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.schemas.admin_api import AdminApi
-from ledgerfs.schemas.admin_requests import AdminRequests
 from ledgerfs.schemas.saved_schemas import SavedSchemas
 from ledgerfs.schemas.saving import save_schemas
+from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 
 NAMESPACE = "public/typed-imports"
 ORDER = {

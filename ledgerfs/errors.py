@@ -17,6 +17,7 @@ __all__ = [
     "AdminApiUnreachableError",
     "AmbiguousLedgerError",
     "AuthenticationError",
+    "BrokerOffloadError",
     "BucketNotFoundError",
     "CacheWriteError",
     "ChangedMeanwhileError",
@@ -54,6 +55,7 @@ __all__ = [
     "NotFoundError",
     "ObjectExistsError",
     "ObjectNotFoundError",
+    "OffloadRunningError",
     "ReadOnlyError",
     "RefusedLedgerError",
     "SchemaConflictError",
@@ -61,6 +63,8 @@ __all__ = [
     "StoreError",
     "StoreTimeoutError",
     "StoreUnreachableError",
+    "TooSoonError",
+    "UncertainRequestError",
     "UncertainWriteError",
     "UndecodableValueError",
     "UnknownSchemaError",
@@ -321,6 +325,26 @@ class AdminApiUnreachableError(AdminApiError):
     """A broker's admin API could not be reached, or did not answer in time."""
 
     code = errno.EHOSTUNREACH
+
+
+class UncertainRequestError(AdminApiError):
+    """It is unknown whether a broker did what it was asked to do: the connection was lost before it answered."""
+
+
+class BrokerOffloadError(AdminApiError):
+    """An offload by a broker failed, or the list of ledgers does not have what the broker says that it did."""
+
+
+class OffloadRunningError(AdminApiError):
+    """A broker is at an offload of this topic: an earlier one, or one that was not waited for any longer."""
+
+    code = errno.EBUSY
+
+
+class TooSoonError(LedgerfsError):
+    """Something that must not be done often was done a short time ago; later it may be done again."""
+
+    code = errno.EAGAIN
 
 
 class UnsupportedWriteError(LedgerfsError):

@@ -34,16 +34,21 @@ def ask_brokers(survey: Survey, brokers: BrokerRequests) -> Survey:
     """
     if survey.owners.are_known:
         return survey
-    found = survey.owners.copy()
+    return replace(survey, owners=told_owners(survey.owners, survey.clusters, brokers))
+
+
+def told_owners(owners: BundleOwners, clusters: Iterable[str], brokers: BrokerRequests) -> BundleOwners:
+    """Return owners with those that brokers tell besides; ``clusters`` are the names that the cluster may have. Raises as `ask_brokers`."""
+    found = owners.copy()
     try:
-        cluster = _cluster_of(survey.clusters, found, brokers)
+        cluster = _cluster_of(clusters, found, brokers)
         _take_bundles(cluster, found, brokers)
         if not found.not_told:
             _require_same(found, _listed(cluster, brokers), brokers)
             found.are_all_told = True
     except LedgerfsError as error:
         found.not_told.append(str(error))
-    return replace(survey, owners=found)
+    return found
 
 
 def _cluster_of(names: Iterable[str], owners: BundleOwners, brokers: BrokerRequests) -> str:

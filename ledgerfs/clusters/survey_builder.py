@@ -11,7 +11,7 @@ import numpy as np
 
 from ledgerfs.clusters.answers import Answer, CursorAnswer, ExpiryAnswer, LastEnd, TopicPoliciesAnswer
 from ledgerfs.clusters.bundles import BROKERS, NAMESPACES, BundleOwners, namespace_of
-from ledgerfs.clusters.lists_of_ledgers import list_of_ledgers
+from ledgerfs.clusters.cluster_names import CLUSTERS, GLOBAL
 from ledgerfs.clusters.policies import NamespacePolicies, json_object, parse_policies
 from ledgerfs.clusters.survey import DamagedNode, Survey, namespaces_of_events
 from ledgerfs.clusters.tables import (
@@ -42,7 +42,6 @@ from ledgerfs.formats.topic_names import decode_topic, topic_of
 from ledgerfs.storage.zookeeper.node import Node
 
 POLICIES = "/admin/policies"
-CLUSTERS = "/admin/clusters"
 _COMPACTED = "CompactedTopicLedger"
 _DELAYED = "#pulsar.internal.delayed.bucket"
 _OWNER_KEYS = ("pulsar/managed-ledger", "pulsar/schemaId", "pulsar/compactedTopic", "pulsar/delayedIndexTopic")
@@ -420,8 +419,8 @@ class SurveyBuilder:
 
     def _take_cluster(self, node: Node) -> None:
         name = node.path.removeprefix(f"{CLUSTERS}/")
-        # "global" stands for them all, and below a cluster are its failure domains.
-        if "/" not in name and name != "global":
+        # Below a cluster are its failure domains.
+        if "/" not in name and name != GLOBAL:
             self._clusters.add(name)
 
     def _take_neighbour(self, node: Node) -> None:

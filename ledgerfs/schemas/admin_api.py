@@ -10,7 +10,8 @@ from urllib.parse import quote
 from ledgerfs.errors import AdminApiError
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.formats.topic_names import ManagedLedgerName, decode_topic, schema_owner
-from ledgerfs.schemas.admin_requests import AdminRequests, Answer
+from ledgerfs.storage.admin_api.admin_requests import AdminRequests
+from ledgerfs.storage.admin_api.answer import Answer
 
 _TRIES = 5
 _NOT_THERE = frozenset({404, 405, 501})
@@ -56,11 +57,11 @@ class AdminApi:
         answer = self._requests.get(f"{path}/schema/{number}", accept=frozenset({404}))
         if answer.status == 404 and "schema" in answer.reason.lower():
             return ()
-        self._requests.require_ok(answer)
+        answer.require_ok()
         return (self._version_in(answer.json(), answer),)
 
     def _get(self, path: str, what: str) -> Answer:
-        return self._requests.require_ok(self._requests.get(f"{path}/{what}"))
+        return self._requests.get(f"{path}/{what}").require_ok()
 
     def _versions_in(self, answer: Answer) -> tuple[SchemaVersion, ...]:
         told = answer.json()
@@ -87,7 +88,7 @@ class AdminApi:
     def _deletion(self, path: str, found: tuple[SchemaVersion, ...]) -> SchemaVersion | None:
         """Return the newest deletion, which has a number of its own: the highest of those that are not told."""
         answer = self._requests.get(f"{path}/metadata", accept=_NOT_THERE)
-        if answer.status in _NOT_THERE or not self._requests.require_ok(answer).body.strip():
+        if answer.status in _NOT_THERE or not answer.require_ok().body.strip():
             return None
         told = answer.json()
         index = told.get("index") if isinstance(told, dict) else None

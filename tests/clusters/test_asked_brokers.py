@@ -9,7 +9,7 @@ from ledgerfs.clusters.asked_brokers import ask_brokers
 from ledgerfs.clusters.bundles import BundleOwners, Owner, hash_of
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.survey_builder import SurveyBuilder
-from ledgerfs.schemas.admin_requests import AdminRequests
+from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 from tests.support.admin_api import Answers, send, serving
 
 EXTENSIBLE = "org.apache.pulsar.broker.loadbalance.extensions.ExtensibleLoadManagerImpl"

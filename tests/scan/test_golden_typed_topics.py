@@ -19,9 +19,9 @@ from ledgerfs.formats.schemas.schema_info import BY_HAND, SchemaInfo, SchemaVers
 from ledgerfs.scan.scan import Scan
 from ledgerfs.scan.typed_values import fields_of_each
 from ledgerfs.schemas.admin_api import AdminApi
-from ledgerfs.schemas.admin_requests import AdminRequests
 from ledgerfs.schemas.saved_schemas import SavedSchemas
 from ledgerfs.schemas.saving import save_schemas
+from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 from tests.support.admin_api import golden_answers, serving
 from tests.support.typed_answers import CONTRADICTIONS, assert_outermost, assert_said, same_protobuf
 from tests.support.typed_golden import (

@@ -21,7 +21,8 @@ from ledgerfs.errors import (
 )
 from ledgerfs.formats.schemas.schema_info import SchemaVersion, key_value_schema
 from ledgerfs.schemas.admin_api import AdminApi
-from ledgerfs.schemas.admin_requests import AdminRequests, tls_context
+from ledgerfs.storage.admin_api.access import tls_context
+from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 from tests.support.admin_api import (
     AdminServer,
     Certificates,
@@ -239,7 +240,7 @@ def test_a_broker_that_drips_is_given_up(orders: AdminServer, monkeypatch: pytes
 
 
 def test_an_answer_is_bounded(orders: AdminServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ledgerfs.schemas.admin_requests.MOST_BYTES", 1000)
+    monkeypatch.setattr("ledgerfs.storage.admin_api.exchange.MOST_BYTES", 1000)
     orders.faults = [lambda handler: send(handler, 200, " " * 2000)]
     with pytest.raises(AdminApiError, match="more than 1000 bytes"):
         api(orders).versions(ORDERS)
@@ -311,33 +312,3 @@ def test_a_broker_that_asks_for_a_certificate(certificates: Certificates, monkey
         assert numbers(AdminApi(AdminRequests(admin.url, tls=known)).versions(ORDERS)) == [0]
         with pytest.raises(AdminApiUnreachableError):
             AdminApi(AdminRequests(admin.url, tls=tls_context(certificates.ca))).versions(ORDERS)
-
-
-def test_files_for_tls_are_named_when_they_are_none(certificates: Certificates, tmp_path: Path) -> None:
-    text = tmp_path / "text.pem"
-    text.write_text("no certificate")
-    for given in (
-        (text, None, None),
-        (tmp_path / "nothing", None, None),
-        (None, text, None),
-        (None, certificates.ca, text),
-    ):
-        with pytest.raises(InvalidOptionError, match=str(next(one for one in given if one is not None))):
-            tls_context(*given)
-    with pytest.raises(InvalidOptionError, match="certificate that it is of"):
-        tls_context(None, None, certificates.client)
-    assert tls_context() is None
-
-
-@pytest.mark.parametrize(
-    "address",
-    ["", "broker:8080", "pulsar://broker:6650", "http://", "http://:80", "http://a:99999", "http://a,b:8080", "http://a?x=1", "http://a b",
-     "ftp://broker", "http://bröker"],
-)  # fmt: skip
-def test_an_address_is_one_of_a_web_service(address: str) -> None:
-    with pytest.raises(InvalidOptionError):
-        AdminRequests(address)
-    with pytest.raises(InvalidOptionError) as caught:
-        AdminRequests("http://me:hunter2@broker")
-    assert "hunter2" not in str(caught.value)
-    assert AdminRequests("http://proxy/pulsar/").address == "http://proxy/pulsar"

@@ -19,9 +19,9 @@ from ledgerfs.errors import (
 from ledgerfs.formats.schemas.schema_info import SchemaVersion
 from ledgerfs.formats.schemas.schema_versions import REUSED, TopicSchemas, version_numbers, writers_of
 from ledgerfs.schemas.admin_api import AdminApi
-from ledgerfs.schemas.admin_requests import AdminRequests
 from ledgerfs.schemas.saved_schemas import SavedSchemas, saved_schemas_at
 from ledgerfs.schemas.saving import save_schemas
+from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 from tests.support.admin_api import AdminServer, answers_of, golden_answers, schema_json, send, serving
 
 DELETED = ["avro-deleted", "avro-deleted-last", "avro-deleted-force", "avro-deleted-last-force"]

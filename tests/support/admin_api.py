@@ -56,19 +56,28 @@ class AdminServer:
 
     Attributes
     ----------
+    does
+        What it does for requests that change something: is called with method, path and the value of the body.
+    tells
+        What it answers to a GET whose path is not among the answers; None for what Pulsar says of a topic that it does not know.
     token
         That it wants; None for none.
     faults
         What it does instead of answering, one after the other.
     seen
         Paths and headers of the requests.
+    asked
+        Methods, paths and values of the requests that change something.
 
     """
 
     answers: Answers
+    does: Callable[[str, str, Any], tuple[int, str]] | None = None
+    tells: Callable[[str], tuple[int, str]] | None = None
     token: str | None = None
     faults: list[Callable[[BaseHTTPRequestHandler], None]] = field(default_factory=list)
     seen: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
+    asked: list[tuple[str, str, Any]] = field(default_factory=list)
     url: str = ""
 
 
@@ -95,12 +104,32 @@ def _handler(admin: AdminServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             admin.seen.append((self.path, dict(self.headers)))
+            if not self._is_refused():
+                unknown = _unknown if admin.tells is None else admin.tells
+                send(self, *(admin.answers.get(self.path) or unknown(self.path)))
+
+        def do_PUT(self) -> None:
+            self._do()
+
+        def do_POST(self) -> None:
+            self._do()
+
+        def _do(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            value = json.loads(body) if body else None
+            admin.seen.append((self.path, dict(self.headers)))
+            admin.asked.append((self.command, self.path, value))
+            if not self._is_refused():
+                send(self, *((405, "") if admin.does is None else admin.does(self.command, self.path, value)))
+
+        def _is_refused(self) -> bool:
             if admin.faults:
                 admin.faults.pop(0)(self)
-            elif admin.token is not None and self.headers.get("Authorization") != f"Bearer {admin.token}":
+                return True
+            if admin.token is not None and self.headers.get("Authorization") != f"Bearer {admin.token}":
                 send(self, 401, '{"reason":"Unable to authenticate"}')
-            else:
-                send(self, *admin.answers.get(self.path, _unknown(self.path)))
+                return True
+            return False
 
         def handle(self) -> None:
             try:

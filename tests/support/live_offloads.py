@@ -54,8 +54,8 @@ def driver_properties(driver: str, folder: Path, *, endpoint: str, region: str) 
     return (
         ("bucket", folder.name),
         ("managedLedgerOffloadDriver", _CONSTANTS[driver]),
-        ("region", region),
         ("serviceEndpoint", endpoint),
+        ("region", region),
     )
 
 

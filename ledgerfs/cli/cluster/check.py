@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ledgerfs.clusters.findings import Finding
-    from ledgerfs.schemas.admin_requests import AdminRequests
+    from ledgerfs.storage.admin_api.admin_requests import AdminRequests
     from ledgerfs.upkeep.doctor.check import Check, Rules
 
 

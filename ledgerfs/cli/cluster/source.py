@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ledgerfs.clusters.answers import BookieReads
     from ledgerfs.clusters.policies import BrokerDefaults
     from ledgerfs.clusters.survey import Survey
-    from ledgerfs.schemas.admin_requests import AdminRequests
+    from ledgerfs.storage.admin_api.admin_requests import AdminRequests
     from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 
 _MOST_LINES = 10

@@ -11,7 +11,7 @@ from ledgerfs.errors import InvalidOptionError
 
 if TYPE_CHECKING:
     from ledgerfs.schemas.admin_api import AdminApi
-    from ledgerfs.schemas.admin_requests import AdminRequests
+    from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 
 TOKEN_VARIABLE = "PULSAR_TOKEN"  # noqa: S105  (a name)
 _MOST_TOKEN_BYTES = 1 << 20
@@ -72,7 +72,8 @@ def admin_requests(
 ) -> "AdminRequests":
     """Return requests to a broker; raises `InvalidOptionError`. A file with a token comes before the environment."""
     # This imports ssl and fsspec, which --help does not need.
-    from ledgerfs.schemas.admin_requests import AdminRequests, tls_context
+    from ledgerfs.storage.admin_api.access import tls_context
+    from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 
     text = token if token_file is None else _token_in(token_file)
     return AdminRequests(broker, text, tls_context(tls_ca, tls_cert, tls_key))

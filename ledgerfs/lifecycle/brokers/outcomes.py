@@ -1,0 +1,157 @@
+"""Whether a broker did what it says: its report, compared with the list of ledgers that ZooKeeper then has.
+
+A broker reports success of an offload that left ledgers out, and of one whose topic it has unloaded it knows nothing. That a context is
+complete says nothing of the objects, which may lack entries: who deletes BookKeeper's copy looks at them first.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ledgerfs.errors import BrokerOffloadError, ObjectNotFoundError
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
+    LedgerInfo,
+    ManagedLedgerInfo,
+    Position,
+    parse_managed_ledger_info,
+)
+from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.lifecycle.brokers.broker_api import BrokerApi
+from ledgerfs.storage.zookeeper.nodes import Nodes
+
+ListReader = Callable[[str], ManagedLedgerInfo]
+"""Returns the list of ledgers of a managed ledger as it is now; raises `ObjectNotFoundError` for a topic that is gone."""
+OnProgress = Callable[[int, int], None]
+"""Called with how many ledgers are offloaded, of how many."""
+
+_SETTLE_S = 5.0
+_SETTLE_LOOK_S = 0.2
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadReport:
+    """What became of the ledgers that a broker was to offload, by their ids.
+
+    Attributes
+    ----------
+    offloaded
+        Those that are complete now, and were not before.
+    gone
+        Those that are not listed any more: they were trimmed meanwhile.
+
+    """
+
+    managed_ledger: str
+    offloaded: tuple[int, ...]
+    gone: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TrimReport:
+    """What a trim did, by the ids of ledgers: those that are not listed any more, and those whose copy in BookKeeper is deleted now."""
+
+    managed_ledger: str
+    gone: tuple[int, ...]
+    only_offloaded: tuple[int, ...]
+
+
+def list_reader(nodes: Nodes) -> ListReader:
+    """Return what reads lists in ZooKeeper."""
+
+    def listed(managed_ledger: str) -> ManagedLedgerInfo:
+        path = managed_ledger_path(managed_ledger)
+        return parse_managed_ledger_info(nodes.get(path).data, key=path)
+
+    return listed
+
+
+def offload_and_compare(
+    broker: BrokerApi,
+    managed_ledger: str,
+    up_to: Position,
+    listed: ListReader,
+    *,
+    longest_s: float | None = None,
+    on_progress: OnProgress | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> OffloadReport:
+    """Have a broker offload a topic as `BrokerApi.offload` does, and look whether all that it was to offload is so in the list.
+
+    Those are the ledgers of the list before that of ``up_to``, except for the one of the greatest id, empty ones, and what is offloaded.
+    Where there is none, the broker is not asked. Raises `BrokerOffloadError`, which names ledgers, if it did less, and as
+    `BrokerApi.offload`.
+    """
+    wanted = _left(listed(managed_ledger), up_to)
+    if not wanted:
+        return OffloadReport(managed_ledger, ())
+
+    def tell(_: object) -> None:
+        if on_progress is not None:
+            on_progress(len(wanted) - len(_still_left(listed, managed_ledger, wanted)), len(wanted))
+
+    longest = {} if longest_s is None else {"longest_s": longest_s}
+    broker.offload(managed_ledger, up_to, on_status=tell, **longest)
+    left = _settled(listed, managed_ledger, wanted, sleep)
+    if left:
+        named = ", ".join(map(str, left[:_MOST_NAMED])) + (", …" if len(left) > _MOST_NAMED else "")
+        raise BrokerOffloadError(
+            f"the broker is done, but {len(left)} of {len(wanted)} ledgers are not offloaded by the list: {named}",
+            key=topic_of(managed_ledger),
+        )
+    found = {one.ledger_id for one in listed(managed_ledger).ledgers}
+    return OffloadReport(
+        managed_ledger,
+        tuple(one for one in wanted if one in found),
+        tuple(one for one in wanted if one not in found),
+    )
+
+
+def trim_and_compare(broker: BrokerApi, managed_ledger: str, listed: ListReader) -> TrimReport:
+    """Have a broker trim a topic, and return what that changed in the list; raises as `BrokerApi.trim`.
+
+    It may be nothing, and also what another trim did meanwhile.
+    """
+    before = listed(managed_ledger).ledgers
+    broker.trim(managed_ledger)
+    after = {one.ledger_id: one for one in listed(managed_ledger).ledgers}
+    gone = tuple(one.ledger_id for one in before if one.ledger_id not in after)
+    only_offloaded = [
+        one.ledger_id
+        for one in before
+        if one.ledger_id in after and _is_only_offloaded(after[one.ledger_id]) and not _is_only_offloaded(one)
+    ]
+    return TrimReport(managed_ledger, gone, tuple(only_offloaded))
+
+
+def _left(info: ManagedLedgerInfo, up_to: Position) -> tuple[int, ...]:
+    """Return the ledgers that a broker offloads: by their list, which has no size of the last one."""
+    greatest = max((one.ledger_id for one in info.ledgers), default=-1)
+    end = min(up_to.ledger_id, greatest)
+    return tuple(one.ledger_id for one in info.ledgers if one.ledger_id < end and one.size > 0 and not one.is_offloaded)
+
+
+def _still_left(listed: ListReader, managed_ledger: str, wanted: tuple[int, ...]) -> list[int]:
+    try:
+        offloaded = {one.ledger_id: one.is_offloaded for one in listed(managed_ledger).ledgers}
+    except ObjectNotFoundError as error:
+        raise BrokerOffloadError("the topic was deleted meanwhile", key=topic_of(managed_ledger)) from error
+    return [one for one in wanted if not offloaded.get(one, True)]
+
+
+def _settled(
+    listed: ListReader, managed_ledger: str, wanted: tuple[int, ...], sleep: Callable[[float], None]
+) -> list[int]:
+    """Return the ledgers that are not offloaded, after some seconds: the server of ZooKeeper that is read may be behind the broker's."""
+    left = _still_left(listed, managed_ledger, wanted)
+    for _ in range(round(_SETTLE_S / _SETTLE_LOOK_S)):
+        if not left:
+            break
+        sleep(_SETTLE_LOOK_S)
+        left = _still_left(listed, managed_ledger, wanted)
+    return left
+
+
+def _is_only_offloaded(ledger: LedgerInfo) -> bool:
+    return ledger.context is not None and ledger.context.is_deleted_from_bookkeeper

@@ -1,0 +1,127 @@
+"""What a broker notes of an offload and of its objects, so that any broker of the cluster accepts them (PIP-17's driver metadata).
+
+A broker reads the bucket from the ledger's own note; region, endpoint and credentials are those of its configuration, which has to reach
+the same bucket. A filesystem's broker does not even read the path.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ledgerfs.errors import InvalidOptionError
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, OffloadContext, Properties
+from ledgerfs.formats.pulsar_blob.user_metadata import FORMAT_VERSION, OffloadUserMetadata, build_user_metadata
+
+FILESYSTEM = "filesystem"
+_CONSTANTS = {
+    "aws-s3": "AWS_S3",
+    "S3": "S3",
+    "google-cloud-storage": "GOOGLE_CLOUD_STORAGE",
+    "azureblob": "AZURE_BLOB",
+    "aliyun-oss": "ALIYUN_OSS",
+}
+"""{driver: the name of it that Pulsar notes (``JCloudBlobStoreProvider``)}."""
+_OLDER_KEYS = {"aws-s3": "s3ManagedLedgerOffload", "google-cloud-storage": "gcsManagedLedgerOffload"}
+_KEYS = "managedLedgerOffload"
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadDriver:
+    """An offloader's driver and place, as an offload context has them.
+
+    Attributes
+    ----------
+    name
+        Such as ``aws-s3``, as Pulsar spells it.
+    properties
+        In the order of the broker's hash map.
+
+    """
+
+    name: str
+    properties: Properties
+
+
+def driver_properties(driver: str, bucket: str, region: str = "", endpoint: str = "") -> Properties:
+    """Return what a broker notes of an offload with a driver of object stores, in the order of its hash map.
+
+    Raises `InvalidOptionError` for a driver that has no buckets.
+    """
+    return driver_of_bucket(driver, bucket, region, endpoint).properties
+
+
+def driver_of_bucket(driver: str, bucket: str, region: str = "", endpoint: str = "") -> OffloadDriver:
+    """Return what a broker notes of a bucket; region and endpoint are empty where its configuration has none.
+
+    Raises `InvalidOptionError` for an unknown driver, and without a bucket.
+    """
+    name = _spelled(driver)
+    if name is None or name == FILESYSTEM:
+        raise InvalidOptionError(f"ledgers are offloaded with one of {', '.join(_CONSTANTS)}", key=f"driver={driver}")
+    if not bucket:
+        raise InvalidOptionError("an offload needs the name of a bucket", key=f"driver={driver}")
+    properties = (
+        ("bucket", bucket),
+        ("managedLedgerOffloadDriver", _CONSTANTS[name]),
+        ("serviceEndpoint", endpoint),
+        ("region", region),
+    )
+    return OffloadDriver(name, properties)
+
+
+def driver_of_folder(base_path: str) -> OffloadDriver:
+    """Return what a broker notes of a folder, ``file:///mnt/tier`` or ``hdfs://…``."""
+    return OffloadDriver(FILESYSTEM, (("storageBasePath", base_path),))
+
+
+def driver_of_policies(*levels: Mapping[str, object]) -> OffloadDriver | None:
+    """Return what a broker notes under policies of offloading: a topic's, its namespace's, the broker's configuration, in this order.
+
+    Each key is for itself, as brokers merge them; what is empty is not set. The older keys of a driver come before those of all drivers.
+    None if they do not tell: no driver, no bucket, or a filesystem whose path is in a profile on the broker's machine. Raises
+    `InvalidOptionError` for a driver that is unknown.
+    """
+    told: dict[str, str] = {}
+    for level in reversed(levels):
+        told |= {key: value for key, value in level.items() if isinstance(value, str) and value}
+    driver = told.get("managedLedgerOffloadDriver")
+    if driver is None:
+        return None
+    name = _spelled(driver)
+    if name == FILESYSTEM:
+        base_path = told.get("fileSystemURI")
+        return None if base_path is None else driver_of_folder(base_path)
+    prefixes = [prefix for prefix in (_OLDER_KEYS.get(name or ""), _KEYS) if prefix is not None]
+
+    def value(key: str) -> str:
+        return next((told[prefix + key] for prefix in prefixes if prefix + key in told), "")
+
+    bucket = value("Bucket")
+    if name is not None and not bucket:
+        return None
+    return driver_of_bucket(driver, bucket, value("Region"), value("ServiceEndpoint"))
+
+
+def driver_of_ledgers(ledgers: Iterable[LedgerInfo]) -> OffloadDriver | None:
+    """Return what a broker noted last: of the newest complete offload among a topic's ledgers; None without one."""
+    complete = [one.context for one in ledgers if one.context is not None and one.context.is_complete]
+    newest = max(complete, key=_when, default=None)
+    if newest is None or newest.driver is None:
+        return None
+    return OffloadDriver(newest.driver, newest.properties)
+
+
+def user_metadata(cluster: str | None) -> dict[str, str]:
+    """Return the user metadata that all objects of a cluster have.
+
+    The writer adds what is of one object: the managed ledger's name, its role, and which software wrote it.
+    """
+    return build_user_metadata(OffloadUserMetadata(FORMAT_VERSION, cluster=cluster))
+
+
+def _when(context: OffloadContext) -> int:
+    return context.offloaded_ms or 0
+
+
+def _spelled(driver: str) -> str | None:
+    """Return a driver's name as Pulsar spells it, which takes any case; None for an unknown one."""
+    return next((one for one in (*_CONSTANTS, FILESYSTEM) if one.lower() == driver.lower()), None)

@@ -1,0 +1,117 @@
+"""Who has a topic at this moment: what is asked for that, and that nothing is loaded by it."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ledgerfs.clusters.bundles import Owner
+from ledgerfs.clusters.owner_now import owner_now
+from ledgerfs.errors import StoreUnreachableError
+from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs.lifecycle.brokers.broker_api import BrokerApi
+from ledgerfs.storage.admin_api.admin_requests import AdminRequests
+from ledgerfs.storage.zookeeper.nodes import Nodes
+from tests.support.live_broker import EXTENSIBLE, MODULAR, NAME, WHOLE, LiveBroker, answering, bundle_of, live_broker
+from tests.support.live_clusters import TOPIC, LiveCluster, messages
+
+LEDGER, OTHER = managed_ledger_of(TOPIC), managed_ledger_of("public/other/x")
+OLD = managed_ledger_of("persistent://old/here/ns/x")
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[LiveCluster]:
+    with LiveCluster(tmp_path, chroot="/pulsar") as made:
+        made.write_ledger(TOPIC, messages(3))
+        yield made
+
+
+@pytest.fixture
+def nodes(live: LiveCluster) -> Iterator[Nodes]:
+    made = Nodes(f"{live.zookeeper.address}{live.chroot}")
+    yield made
+    made.close()
+
+
+def test_the_modular_load_manager_is_read_in_zookeeper(live: LiveCluster, nodes: Nodes) -> None:
+    assert owner_now(nodes, LEDGER) is Owner.NONE  # a cluster without brokers
+    with live_broker(live) as broker:
+        assert owner_now(nodes, LEDGER) is Owner.NONE
+        broker.load(TOPIC)
+        assert (owner_now(nodes, LEDGER), owner_now(nodes, OTHER)) == (Owner.SOME, Owner.NONE)
+        broker.forget(TOPIC)
+        assert owner_now(nodes, LEDGER) is Owner.SOME
+        broker.die()
+        assert owner_now(nodes, LEDGER) is Owner.NONE
+        assert broker.admin.seen == []
+
+
+def test_only_the_bundle_of_the_topic_counts(live: LiveCluster, nodes: Nodes) -> None:
+    with live_broker(live):
+        live.own_bundle("public/default", "0x00000000_0x00000001")
+        assert owner_now(nodes, LEDGER) is Owner.NONE
+        live.own_bundle("public/default", bundle_of(LEDGER))
+        assert owner_now(nodes, LEDGER) is Owner.SOME
+        live.own_bundle("old/here/ns", WHOLE)
+        assert owner_now(nodes, OLD) is Owner.SOME
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"[]", b"{}", b'{"loadManagerClassName":null}', json.dumps({"loadManagerClassName": EXTENSIBLE}).encode()],
+)
+def test_a_broker_whose_load_manager_is_another_or_not_told_makes_it_unknown(
+    live: LiveCluster, nodes: Nodes, data: bytes
+) -> None:
+    with live_broker(live):
+        live.zookeeper.set(f"{live.chroot}/loadbalance/brokers/other:8080", data)
+        assert owner_now(nodes, LEDGER) is Owner.UNKNOWN
+        live.own_bundle("public/default", WHOLE)
+        assert owner_now(nodes, LEDGER) is Owner.SOME
+
+
+@pytest.fixture
+def extensible(live: LiveCluster) -> Iterator[LiveBroker]:
+    with live_broker(live, load_manager=EXTENSIBLE) as made:
+        yield made
+
+
+def test_the_extensible_one_is_asked_if_brokers_are_given(
+    live: LiveCluster, nodes: Nodes, extensible: LiveBroker
+) -> None:
+    requests = AdminRequests(extensible.url)
+    assert owner_now(nodes, LEDGER) is Owner.UNKNOWN
+    assert owner_now(nodes, LEDGER, requests) is Owner.NONE
+    assert extensible.loads == []
+    extensible.load(TOPIC)
+    assert (owner_now(nodes, LEDGER, requests), owner_now(nodes, OTHER, requests)) == (Owner.SOME, Owner.NONE)
+    assert owner_now(nodes, LEDGER) is Owner.UNKNOWN
+
+
+def test_a_silent_broker_makes_it_unknown_not_free(live: LiveCluster, nodes: Nodes, extensible: LiveBroker) -> None:
+    requests = AdminRequests(extensible.url)
+    extensible.admin.faults = [answering(401, "who?")] * 4
+    assert owner_now(nodes, LEDGER, requests) is Owner.UNKNOWN
+    extensible.admin.faults = []
+    live.zookeeper.set(f"{live.chroot}/loadbalance/brokers/other:8080", json.dumps({"loadManagerClassName": MODULAR}).encode())  # fmt: skip
+    assert owner_now(nodes, LEDGER, requests) is Owner.UNKNOWN
+    live.zookeeper.delete(f"{live.chroot}/admin/clusters/ours")
+    assert owner_now(nodes, LEDGER, requests) is Owner.UNKNOWN
+
+
+def test_the_range_of_a_bundle_is_told_without_loading(live: LiveCluster) -> None:
+    with live_broker(live) as broker:
+        assert BrokerApi(AdminRequests(broker.url)).bundle_of(LEDGER) == WHOLE
+        assert broker.loads == []
+        assert NAME in next(path for path in live.nodes if path.startswith("/pulsar/loadbalance/brokers/"))
+
+
+def test_a_zookeeper_that_is_away_is_an_error_not_an_answer(live: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = live.zookeeper.address
+    away = Nodes(address, timeout_s=0.3)
+    live.zookeeper.refuse()
+    with pytest.raises(StoreUnreachableError):
+        owner_now(away, LEDGER)
+    live.zookeeper.listen()
+    away.close()

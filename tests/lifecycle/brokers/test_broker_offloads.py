@@ -1,0 +1,245 @@
+"""Offloads that a broker is asked for: what it does, what it says, and what the list then has."""
+
+import threading
+
+import pytest
+
+from ledgerfs.errors import (
+    AccessDeniedError,
+    AdminApiError,
+    AuthenticationError,
+    BrokerOffloadError,
+    InvalidNameError,
+    NotFoundError,
+    OffloadRunningError,
+    UncertainRequestError,
+)
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
+from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs.lifecycle.brokers.broker_api import BrokerApi
+from ledgerfs.lifecycle.brokers.offload_status import OffloadState, OffloadStatus
+from ledgerfs.lifecycle.brokers.outcomes import ListReader, OffloadReport, offload_and_compare
+from ledgerfs.storage.admin_api.admin_requests import AdminRequests
+from tests.support.live_broker import LiveBroker, answering, done_and_lost
+from tests.support.live_clusters import TOPIC, LiveCluster, messages
+
+NAME = managed_ledger_of(TOPIC)
+END = Position(153, 0)
+
+
+def api(broker: LiveBroker, **options: object) -> BrokerApi:
+    return BrokerApi(AdminRequests(broker.url), **options)  # type: ignore[arg-type]
+
+
+def offloaded(live: LiveCluster) -> list[int]:
+    return [one.ledger_id for one in live.list_of(TOPIC).ledgers if one.is_offloaded]
+
+
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_all_closed_ledgers_are_offloaded_and_progress_is_told(
+    live: LiveCluster, broker: LiveBroker, listed: ListReader, is_loaded: bool
+) -> None:
+    if is_loaded:
+        broker.load(TOPIC)
+    told: list[tuple[int, int]] = []
+    report = offload_and_compare(api(broker), NAME, END, listed, on_progress=lambda *one: told.append(one))
+    assert report == OffloadReport(NAME, (150, 151, 152))
+    assert offloaded(live) == [150, 151, 152]
+    assert told[-1] == (3, 3)
+    position = {"ledgerId": 153, "entryId": 0, "partitionIndex": -1}
+    assert broker.admin.asked == [("PUT", f"/admin/v2/persistent/{TOPIC}/offload", position)]
+
+
+def test_only_what_is_before_the_position_is_offloaded(
+    live: LiveCluster, broker: LiveBroker, listed: ListReader
+) -> None:
+    assert offload_and_compare(api(broker), NAME, Position(151, 4), listed).offloaded == (150,)
+    assert offloaded(live) == [150]
+
+
+def test_a_broker_is_not_asked_for_nothing(live: LiveCluster, broker: LiveBroker, listed: ListReader) -> None:
+    for ledger_id in (150, 151, 152):
+        live.offload(TOPIC, ledger_id)
+    # Never the last one of the list, whatever position is given.
+    assert offload_and_compare(api(broker), NAME, Position(10**9, 0), listed) == OffloadReport(NAME, ())
+    assert (broker.admin.seen, broker.loads) == ([], [])
+
+
+def test_an_error_of_the_broker_is_told_with_its_reason(broker: LiveBroker, listed: ListReader) -> None:
+    broker.fails_with = "org.jclouds.http.HttpResponseException: 503"
+    with pytest.raises(BrokerOffloadError, match=r"jclouds.*503"):
+        offload_and_compare(api(broker), NAME, END, listed)
+
+
+def test_a_success_that_left_ledgers_out_is_an_error_that_names_them(broker: LiveBroker, listed: ListReader) -> None:
+    broker.skips = {151}
+    waits: list[float] = []
+    with pytest.raises(BrokerOffloadError, match=r"1 of 3 ledgers are not offloaded by the list: 151$"):
+        offload_and_compare(api(broker), NAME, END, listed, sleep=waits.append)
+    assert sum(waits) == pytest.approx(5)
+
+
+def test_ledgers_that_are_trimmed_meanwhile_are_no_error(
+    live: LiveCluster, broker: LiveBroker, listed: ListReader
+) -> None:
+    broker.before_ledger = lambda ledger_id: live.trim(TOPIC, 150) if ledger_id == 152 else None
+    report = offload_and_compare(api(broker), NAME, END, listed)
+    assert (report.offloaded, report.gone) == ((151, 152), (150,))
+
+
+def test_one_that_runs_is_waited_for_and_then_the_rest_is_asked_for(
+    live: LiveCluster, broker: LiveBroker, listed: ListReader
+) -> None:
+    goes_on = threading.Event()
+    broker.before_ledger = lambda _: goes_on.wait(60) and None
+    assert api(broker).begin_offload(NAME, Position(151, 0)) is True
+    assert api(broker).begin_offload(NAME, END) is False
+
+    def look(_: float) -> None:
+        goes_on.set()
+
+    report = offload_and_compare(api(broker, sleep=look), NAME, END, listed)
+    assert report.offloaded == (150, 151, 152)
+    assert [method for method, *_ in broker.admin.asked].count("PUT") == 4
+
+
+def test_the_failure_of_an_earlier_one_is_not_ours(live: LiveCluster, broker: LiveBroker, listed: ListReader) -> None:
+    goes_on = threading.Event()
+    broker.before_ledger = lambda _: goes_on.wait(60) and None
+    broker.fails_with = "the earlier one"
+    assert api(broker).begin_offload(NAME, END)
+
+    def look(_: float) -> None:
+        goes_on.set()
+        broker.wait()
+        broker.fails_with = None
+
+    assert offload_and_compare(api(broker, sleep=look), NAME, END, listed).offloaded == (150, 151, 152)
+
+
+def test_waiting_is_bounded_and_ends_when_nobody_wants_it(broker: LiveBroker) -> None:
+    goes_on = threading.Event()
+    broker.before_ledger = lambda _: goes_on.wait(60) and None
+    now = [0.0]
+
+    def pass_time(seconds: float) -> None:
+        now[0] += seconds
+
+    with pytest.raises(OffloadRunningError, match=r"not done yet.*it goes on"):
+        api(broker, clock=lambda: now[0], sleep=pass_time).offload(NAME, END, longest_s=30)
+    assert 30 <= now[0] <= 35
+    with pytest.raises(OffloadRunningError, match="goes on with"):
+        api(broker, is_stopping=lambda: True).offload(NAME, END)
+    goes_on.set()
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_broker_that_has_forgotten_the_offload_is_not_believed_but_the_list(
+    live: LiveCluster, broker: LiveBroker, listed: ListReader, is_whole: bool
+) -> None:
+    """The topic is unloaded while it is offloaded: the status is that of none, and only the list tells what was done."""
+    stop = threading.Event()
+    broker.before_ledger = lambda ledger_id: stop.wait(60) and None if ledger_id == 152 and not is_whole else None
+
+    def look(_: float) -> None:
+        if is_whole:
+            broker.wait()
+        broker.forget(TOPIC)
+
+    found = api(broker, sleep=look)
+    if is_whole:
+        assert offload_and_compare(found, NAME, END, listed).offloaded == (150, 151, 152)
+    else:
+        with pytest.raises(BrokerOffloadError, match="152"):
+            offload_and_compare(found, NAME, END, listed, sleep=lambda _: None)
+    stop.set()
+
+
+def test_an_offload_whose_answer_was_lost_is_waited_for_as_ours(
+    live: LiveCluster, broker: LiveBroker, listed: ListReader
+) -> None:
+    goes_on = threading.Event()
+    broker.before_ledger = lambda _: goes_on.wait(60) and None
+    broker.admin.faults = [done_and_lost(broker)]
+    report = offload_and_compare(api(broker, sleep=lambda _: goes_on.set()), NAME, END, listed)
+    assert report.offloaded == (150, 151, 152)
+    assert len(broker.admin.asked) == 2
+
+
+def test_the_broker_that_has_the_topic_is_led_to(live: LiveCluster, broker: LiveBroker, listed: ListReader) -> None:
+    path = f"/admin/v2/persistent/{TOPIC}/offload"
+    broker.admin.faults = [answering(307, Location=f"{broker.url}{path}?authoritative=true")]
+    assert offload_and_compare(api(broker), NAME, END, listed).offloaded == (150, 151, 152)
+    assert [one[1] for one in broker.admin.asked] == [path, f"{path}?authoritative=true"]
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "error"),
+    [
+        (401, "who?", AuthenticationError),
+        (403, "no", AccessDeniedError),
+        (404, "Topic not found", NotFoundError),
+        (412, "Topic name is not valid", InvalidNameError),
+        (500, "fenced", AdminApiError),
+        (418, "", AdminApiError),
+    ],
+)
+def test_refusals_have_their_names(
+    live: LiveCluster, broker: LiveBroker, listed: ListReader, status: int, reason: str, error: type[Exception]
+) -> None:
+    broker.admin.faults = [answering(status, reason)]
+    with pytest.raises(error, match=reason or "status 418") as caught:
+        offload_and_compare(api(broker), NAME, END, listed)
+    assert type(caught.value) is error
+    assert offloaded(live) == []
+
+
+def test_a_paused_broker_leaves_it_unknown_and_may_still_do_it(
+    live: LiveCluster, broker: LiveBroker, listed: ListReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "0.5")
+    broker.pause()
+    with pytest.raises(UncertainRequestError, match="in time"):
+        offload_and_compare(api(broker), NAME, END, listed)
+    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "240")
+    broker.resume()
+    report = offload_and_compare(api(broker), NAME, END, listed)
+    assert set(report.offloaded) <= {150, 151, 152}
+    assert offloaded(live)[:3] == [150, 151, 152]
+
+
+def test_a_status_that_is_none_is_told(broker: LiveBroker) -> None:
+    for body in ("[]", "{}", '{"status":"DONE"}', "<html>", ""):
+        broker.admin.answers[f"/admin/v2/persistent/{TOPIC}/offload"] = (200, body)
+        with pytest.raises(AdminApiError, match=r"no status of an offload|no JSON"):
+            api(broker).offload_status(NAME)
+    broker.admin.answers[f"/admin/v2/persistent/{TOPIC}/offload"] = (200, '{"status":"NOT_RUN","lastError":null}')
+    assert api(broker).offload_status(NAME) == OffloadStatus(OffloadState.NOT_RUN)
+    del broker.admin.answers[f"/admin/v2/persistent/{TOPIC}/offload"]
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_an_error_by_name(
+    live: LiveCluster, broker: LiveBroker, listed: ListReader
+) -> None:
+    def delete(ledger_id: int) -> None:
+        if ledger_id == 150:
+            live.zookeeper.delete(f"/managed-ledgers/{NAME}")
+
+    broker.before_ledger = delete
+    broker.skips = {150, 151, 152}
+    with pytest.raises(BrokerOffloadError, match="deleted meanwhile"):
+        offload_and_compare(api(broker), NAME, END, listed)
+
+
+def test_topics_of_old_names_and_partitions_are_offloaded_by_their_own_paths(
+    live: LiveCluster, broker: LiveBroker, listed: ListReader
+) -> None:
+    for topic in ("persistent://old/here/ns/a b", "persistent://public/default/p-partition-1"):
+        name = managed_ledger_of(topic)
+        ledgers = live.write_ledgers(topic, [messages(3), messages(3)])
+        report = offload_and_compare(api(broker), name, Position(ledgers[-1], 0), listed)
+        assert report.offloaded == (ledgers[0],)
+    assert [path for _, path, _ in broker.admin.asked] == [
+        "/admin/persistent/old/here/ns/a%20b/offload",
+        "/admin/v2/persistent/public/default/p-partition-1/offload",
+    ]

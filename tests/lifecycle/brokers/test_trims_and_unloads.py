@@ -1,0 +1,113 @@
+"""Trims and unloads that a broker is asked for."""
+
+import pytest
+
+from ledgerfs.errors import (
+    AdminApiError,
+    AuthenticationError,
+    NotFoundError,
+    TooSoonError,
+    UncertainRequestError,
+    UnsupportedWriteError,
+)
+from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs.lifecycle.brokers.broker_api import BrokerApi
+from ledgerfs.lifecycle.brokers.outcomes import ListReader, TrimReport, trim_and_compare
+from ledgerfs.lifecycle.brokers.topic_pace import TopicPace
+from ledgerfs.storage.admin_api.admin_requests import AdminRequests
+from tests.support.live_broker import LiveBroker, answering, done_and_lost
+from tests.support.live_clusters import TOPIC, LiveCluster
+
+NAME, OTHER = managed_ledger_of(TOPIC), "public/default/persistent/other"
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def api(broker: LiveBroker, clock: Clock | None = None) -> BrokerApi:
+    return BrokerApi(AdminRequests(broker.url), clock=clock or Clock())
+
+
+def test_what_a_trim_did_is_told_from_the_list(live: LiveCluster, broker: LiveBroker, listed: ListReader) -> None:
+    live.offload(TOPIC, 150)
+    live.offload(TOPIC, 151)
+    broker.past_retention, broker.deletes_copies = {150}, True
+    assert trim_and_compare(api(broker), NAME, listed) == TrimReport(NAME, (150,), (151,))
+    assert broker.loads == [NAME]
+    assert trim_and_compare(api(broker), NAME, listed) == TrimReport(NAME, (), ())
+
+
+def test_a_trim_whose_answer_was_lost_is_sent_again(live: LiveCluster, broker: LiveBroker, listed: ListReader) -> None:
+    broker.past_retention = {150}
+    broker.admin.faults = [done_and_lost(broker)]
+    assert trim_and_compare(api(broker), NAME, listed).gone == (150,)
+    assert len(broker.admin.asked) == 2
+
+
+def test_a_trim_that_is_refused_is_told(broker: LiveBroker) -> None:
+    broker.admin.faults = [answering(500, "BadVersion")]
+    with pytest.raises(AdminApiError, match="500: BadVersion"):
+        api(broker).trim(NAME)
+    with pytest.raises(NotFoundError, match="Topic not found"):
+        api(broker).trim("public/default/persistent/nobody")
+    with pytest.raises(UnsupportedWriteError, match="V1"):
+        api(broker).trim("old/here/ns/persistent/x")
+    assert len(broker.admin.asked) == 2
+
+
+def test_a_topic_is_unloaded_at_most_once_a_minute(live: LiveCluster, broker: LiveBroker) -> None:
+    live.write_ledger(OTHER, ())
+    clock = Clock()
+    found = api(broker, clock)
+    found.unload(NAME)
+    found.unload(OTHER)
+    clock.now_s += 59
+    with pytest.raises(TooSoonError, match=r"less than 60 s ago; again in 1 s"):
+        found.unload(NAME)
+    assert (found.unload_wait_s(NAME), found.unload_wait_s("t/n/persistent/x")) == (1, 0)
+    clock.now_s += 1
+    found.unload(NAME)
+    assert broker.unloads == [NAME, OTHER, NAME]
+
+
+def test_an_unload_that_may_be_done_is_not_sent_again_and_counts(broker: LiveBroker) -> None:
+    found = api(broker)
+    broker.admin.faults = [done_and_lost(broker)]
+    with pytest.raises(UncertainRequestError):
+        found.unload(NAME)
+    with pytest.raises(TooSoonError):
+        found.unload(NAME)
+    assert broker.unloads == [NAME]
+
+
+def test_an_unload_that_was_refused_may_be_asked_for_again(broker: LiveBroker) -> None:
+    found = api(broker)
+    broker.admin.faults = [answering(401, "who?")]
+    with pytest.raises(AuthenticationError):
+        found.unload(NAME)
+    found.unload(NAME)
+    # One that failed on its way counts.
+    clock = Clock()
+    found = api(broker, clock)
+    broker.admin.faults = [answering(500, "half of it")]
+    with pytest.raises(AdminApiError):
+        found.unload(NAME)
+    with pytest.raises(TooSoonError):
+        found.unload(NAME)
+    assert broker.unloads == [NAME]
+
+
+def test_a_pace_forgets_topics_whose_time_is_over() -> None:
+    clock = Clock()
+    pace = TopicPace(10, clock)
+    for number in range(100):
+        clock.now_s += 1
+        pace.take(f"t/n/persistent/{number}")
+    assert sum(pace.wait_s(f"t/n/persistent/{number}") > 0 for number in range(100)) == 10
+    assert len(pace._done_s) == 10

@@ -1,0 +1,206 @@
+"""What we note of an offload and of its objects is what brokers note: byte for byte, by what golden clusters have."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ledgerfs.clusters.cluster_names import only_cluster
+from ledgerfs.dialects.pulsar_blob.new_ledger import completed_user_metadata
+from ledgerfs.errors import InvalidOptionError
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
+    LedgerInfo,
+    ManagedLedgerInfo,
+    OffloadContext,
+    build_managed_ledger_info,
+    parse_managed_ledger_info,
+)
+from ledgerfs.formats.managed_ledgers.names import managed_ledger_of
+from ledgerfs.offload.offload_driver import (
+    OffloadDriver,
+    driver_of_bucket,
+    driver_of_folder,
+    driver_of_ledgers,
+    driver_of_policies,
+    driver_properties,
+    user_metadata,
+)
+from ledgerfs.storage.zookeeper.nodes import Nodes
+from tests.support.golden_nodes import GoldenNodes
+from tests.support.zookeeper import ZooKeeperServer
+
+BROKERS = {
+    "managedLedgerOffloadDriver": "aws-s3",
+    "s3ManagedLedgerOffloadBucket": "tier",
+    "s3ManagedLedgerOffloadRegion": None,
+}
+"""The configuration of the golden brokers, without the endpoint, whose port was another one each time."""
+
+
+def lists_of(nodes: GoldenNodes) -> list[ManagedLedgerInfo]:
+    return [
+        parse_managed_ledger_info(data, key=path)
+        for path, data in nodes.nodes.items()
+        if managed_ledger_of(path) is not None
+    ]
+
+
+def written_anew(info: ManagedLedgerInfo, driver: OffloadDriver) -> bytes:
+    ledgers = [
+        one if one.context is None else replace(one, context=replace(one.context, driver=driver.name, properties=driver.properties))
+        for one in info.ledgers
+    ]  # fmt: skip
+    return build_managed_ledger_info(replace(info, ledgers=tuple(ledgers)))
+
+
+def compare(nodes: GoldenNodes, made: dict[str, OffloadDriver]) -> int:
+    """Write all contexts with the driver that is made for their endpoint, and compare the bytes; return how many there are."""
+    count = 0
+    for info in lists_of(nodes):
+        contexts = [one.context for one in info.ledgers if one.context is not None]
+        if contexts:
+            driver = made[contexts[0].get("serviceEndpoint") or ""]
+            assert written_anew(info, driver) == build_managed_ledger_info(info)
+            assert driver_of_ledgers(info.ledgers) == driver
+            count += len(contexts)
+    return count
+
+
+def test_what_golden_brokers_noted_of_buckets(golden: Path, golden_typed: Path) -> None:
+    for nodes, least in (
+        (GoldenNodes.of(golden), 104),
+        (GoldenNodes.of(golden_typed), 231),
+        (GoldenNodes.of_dbledger(), 26),
+    ):
+        endpoints = {
+            one.context.get("serviceEndpoint") or ""
+            for info in lists_of(nodes)
+            for one in info.ledgers
+            if one.context is not None
+        }
+        policies = {
+            one: driver_of_policies({"s3ManagedLedgerOffloadServiceEndpoint": one}, BROKERS) for one in endpoints
+        }
+        buckets = {one: driver_of_bucket("AWS-S3", "tier", endpoint=one) for one in endpoints}
+        assert policies == buckets
+        assert compare(nodes, buckets) == least
+
+
+def test_what_golden_brokers_noted_of_folders(golden_mapfiles: Path) -> None:
+    driver = driver_of_folder("file:///var/pulsar/tier1")
+    assert compare(GoldenNodes.of(golden_mapfiles), {"": driver}) == 63
+    told = {"managedLedgerOffloadDriver": "filesystem", "fileSystemURI": "file:///var/pulsar/tier1"}
+    assert driver_of_policies(told) == driver
+
+
+@pytest.mark.parametrize(
+    ("driver", "constant"),
+    [
+        ("aws-s3", "AWS_S3"),
+        ("S3", "S3"),
+        ("google-cloud-storage", "GOOGLE_CLOUD_STORAGE"),
+        ("azureblob", "AZURE_BLOB"),
+        ("aliyun-oss", "ALIYUN_OSS"),
+    ],
+)
+def test_each_driver_is_noted_by_its_constant(driver: str, constant: str) -> None:
+    found = driver_of_bucket(driver.upper(), "b", "r", "http://e")
+    assert found == OffloadDriver(
+        driver,
+        (
+            ("bucket", "b"),
+            ("managedLedgerOffloadDriver", constant),
+            ("serviceEndpoint", "http://e"),
+            ("region", "r"),
+        ),
+    )
+    assert driver_properties(driver, "b", "r", "http://e") == found.properties
+    assert dict(driver_properties(driver, "b")) == {
+        "bucket": "b",
+        "managedLedgerOffloadDriver": constant,
+        "region": "",
+        "serviceEndpoint": "",
+    }
+
+
+def test_older_keys_come_first_where_a_driver_has_them() -> None:
+    told = {
+        "managedLedgerOffloadBucket": "new",
+        "s3ManagedLedgerOffloadBucket": "s3",
+        "gcsManagedLedgerOffloadBucket": "gcs",
+        "managedLedgerOffloadRegion": "here",
+        "s3ManagedLedgerOffloadRegion": "",
+    }
+    buckets = {
+        driver: driver_of_policies({**told, "managedLedgerOffloadDriver": driver})
+        for driver in ("aws-s3", "S3", "google-cloud-storage", "azureblob")
+    }
+    assert {driver: dict(one.properties)["bucket"] for driver, one in buckets.items() if one is not None} == {
+        "aws-s3": "s3",
+        "S3": "new",
+        "google-cloud-storage": "gcs",
+        "azureblob": "new",
+    }
+    assert {dict(one.properties)["region"] for one in buckets.values() if one is not None} == {"here"}
+
+
+def test_levels_are_merged_key_by_key_and_the_first_comes_first() -> None:
+    topic = {"managedLedgerOffloadBucket": "own", "managedLedgerOffloadThresholdInBytes": 1}
+    namespace = {"managedLedgerOffloadDriver": "azureblob", "managedLedgerOffloadBucket": "theirs"}
+    broker = {"managedLedgerOffloadDriver": "aws-s3", "managedLedgerOffloadRegion": "west"}
+    assert driver_of_policies(topic, namespace, broker) == driver_of_bucket("azureblob", "own", "west")
+    assert driver_of_policies(namespace, broker) == driver_of_bucket("azureblob", "theirs", "west")
+
+
+def test_what_is_not_told_is_not_made_up() -> None:
+    assert driver_of_policies() is None
+    assert driver_of_policies({"managedLedgerOffloadBucket": "b"}) is None
+    assert driver_of_policies({"managedLedgerOffloadDriver": "aws-s3", "managedLedgerOffloadBucket": ""}) is None
+    assert driver_of_policies({"managedLedgerOffloadDriver": "filesystem", "fileSystemProfilePath": "x.xml"}) is None
+    for driver in ("tape", "", "filesystem"):
+        with pytest.raises(InvalidOptionError, match="offloaded with one of"):
+            driver_of_bucket(driver, "b")
+    with pytest.raises(InvalidOptionError, match="name of a bucket"):
+        driver_of_bucket("aws-s3", "")
+    with pytest.raises(InvalidOptionError, match="driver=tape"):
+        driver_of_policies({"managedLedgerOffloadDriver": "tape"})
+
+
+def test_only_what_is_complete_tells_where_a_topic_is_offloaded_and_the_newest_does() -> None:
+    def ledger(number: int, bucket: str, when: int | None) -> LedgerInfo:
+        properties = driver_properties("aws-s3", bucket)
+        context = OffloadContext(None, when is not None, False, when, "aws-s3", properties)
+        return LedgerInfo(number, 1, 1, 1, context)
+
+    ledgers = [ledger(1, "old", 10), ledger(2, "new", 30), ledger(3, "older", 20), ledger(4, "failed", None)]
+    assert driver_of_ledgers(ledgers) == driver_of_bucket("aws-s3", "new")
+    assert driver_of_ledgers(ledgers[3:]) is None
+    assert driver_of_ledgers([LedgerInfo(1, 1, 1, 1)]) is None
+
+
+def test_objects_have_the_user_metadata_that_brokers_write(golden: Path) -> None:
+    for key, told in json.loads((golden / "objects.json").read_text()).items():
+        theirs = told["metadata"]
+        if "-ledger-" not in key or not theirs:
+            continue
+        ours = completed_user_metadata(user_metadata("interop"), theirs["managedledgername"])
+        of_software = {one for one in theirs if "software" in one}
+        assert {**ours, "role": theirs["role"]} == {
+            **{one: value for one, value in theirs.items() if one not in of_software},
+            **{one: value for one, value in ours.items() if "software" in one},
+        }
+    assert user_metadata(None) == {"s3managedledgeroffloaderformatversion": "1"}
+
+
+def test_a_cluster_has_a_name_if_it_knows_of_no_other() -> None:
+    with ZooKeeperServer() as server:
+        nodes = Nodes(server.address)
+        assert only_cluster(nodes) is None
+        server.set("/admin/clusters/global", b"{}")
+        assert only_cluster(nodes) is None
+        server.set("/admin/clusters/here", b"{}")
+        assert only_cluster(nodes) == "here"
+        server.set("/admin/clusters/there", b"{}")
+        assert only_cluster(nodes) is None
+        nodes.close()
