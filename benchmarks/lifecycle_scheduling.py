@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from ledgerfs.lifecycle.scheduling.fair_queue import FairQueue, Work
 from ledgerfs.lifecycle.scheduling.rate_control import RateControl
-from tests.support.simulated_stores import simulated
+from tests.support.simulated_stores import Of, simulated
 
 MIB, GIB, TIB = 1 << 20, 1 << 30, 1 << 40
 PIECES = 8
@@ -60,18 +60,20 @@ def made_load(topics: int, total: float, exponent: float, seed: int = 1) -> Load
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """When topics were first served and done, s, and bytes of each when some part of all was sent."""
+    """When topics were first served and done, s, and {part of all that was sent: bytes of each then}."""
 
     first: Floats
     done: Floats
-    at_part: Floats
+    at_part: dict[float, Floats]
 
 
-def drained(load: Load, queue: FairQueue, workers: int, rate: float, part: float) -> Served:
+def drained(load: Load, queue: FairQueue, workers: int, rate: float, parts: Sequence[float]) -> Served:
     """Drain a load: workers that have something to do share the rate evenly, and charge what they send in pieces."""
     topics, now, each, total = load.sizes.size, 0.0, 0.0, 0.0
     first, done = np.full(topics, np.inf), np.zeros(topics)
-    sent, at_part = np.zeros(topics), None
+    sent = np.zeros(topics)
+    at_part: dict[float, Floats] = {}
+    all_bytes = load.sizes.sum()
     queue.replace(load.work)
     busy: list[tuple[float, int, int, Work]] = []
     number, free = 0, workers
@@ -81,7 +83,7 @@ def drained(load: Load, queue: FairQueue, workers: int, rate: float, part: float
             heappush(busy, (each + work.size / PIECES, number, 1, work))
             number, free = number + 1, free - 1
         if not busy:
-            return Served(first, done, sent if at_part is None else at_part)
+            return Served(first, done, at_part)
         # ``each`` is what every worker that was busy all the time has sent.
         at, _, piece, work = heappop(busy)
         now += (at - each) * (len(busy) + 1) / rate
@@ -90,8 +92,8 @@ def drained(load: Load, queue: FairQueue, workers: int, rate: float, part: float
         queue.charge(work.topic, size)
         sent[int(work.topic)] += size
         total += size
-        if at_part is None and total >= part * load.sizes.sum():
-            at_part = sent.copy()
+        if len(at_part) < len(parts) and total >= parts[len(at_part)] * all_bytes:
+            at_part[parts[len(at_part)]] = sent.copy()
         if piece < PIECES:
             number += 1
             heappush(busy, (each + work.size / PIECES, number, piece + 1, work))
@@ -132,21 +134,23 @@ def measure_picks(load: Load, quantum: int) -> None:
 
 
 def measure_fairness(load: Load, queue: FairQueue, quantum: int, workers: int, rate: float) -> None:
-    served = drained(load, queue, workers, rate, 0.5)
+    served = drained(load, queue, workers, rate, (0.1, 0.5))
     ideal = fluid_done(load.sizes, rate)
-    backlogged = served.at_part < load.sizes * 0.999
-    fair = served.at_part[backlogged]
-    level = float(np.median(fair))
     late = served.done - ideal
     worst = int(np.argmax(late))
-    bound = quantum + load.largest
-    print(f"  when half of it was sent, {backlogged.sum():,} topics had something left; Jain's index {jain(fair):.4f}")
-    print(
-        f"  their bytes: {fair.min() / GIB:.3f} to {fair.max() / GIB:.3f} GiB, median {level / GIB:.3f}; "
-        f"furthest from the median {np.abs(fair - level).max() / GIB:.2f} GiB, "
-        f"quantum and largest ledger are {bound / GIB:.2f}"
-    )
+    bound = (quantum + load.largest) / GIB
+    for part, at_part in served.at_part.items():
+        fair = at_part[at_part < load.sizes * 0.999]
+        level = float(np.median(fair))
+        print(
+            f"  when {part:.0%} of it was sent, {fair.size:,} topics had something left; Jain's index of their bytes {jain(fair):.4f}: "
+            f"median {level / GIB:.3f} GiB, furthest from it {np.abs(fair - level).max() / GIB:.2f}; bound {bound:.2f}"
+        )
     all_done = load.sizes.sum() / rate
+    print(
+        f"  worst wait: topic of {load.sizes[worst] / GIB:.2f} GiB was done at {served.done[worst]:,.0f} s, "
+        f"fluid at {ideal[worst]:,.0f} s: {late[worst]:,.0f} s later ({late[worst] / all_done:.1%} of all)"
+    )
     print(
         f"  worst wait: topic of {load.sizes[worst] / GIB:.2f} GiB was done at {served.done[worst]:,.0f} s, "
         f"fluid at {ideal[worst]:,.0f} s: {late[worst]:,.0f} s later ({late[worst] / all_done:.1%} of all)"
@@ -166,7 +170,7 @@ def measure_fairness(load: Load, queue: FairQueue, quantum: int, workers: int, r
 
 def measure_control() -> None:
     rate, hour, inf = 100.0 * MIB, 3600.0, math.inf
-    cases = {
+    cases: dict[str, tuple[RateControl, Of, Of, float]] = {
         "from nothing to 100 MiB/s": (RateControl(0, inf), lambda t: rate, lambda t: inf, 0.0),
         "100 to 1000 MiB/s": (
             RateControl(0, inf),
