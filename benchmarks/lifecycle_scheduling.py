@@ -151,10 +151,6 @@ def measure_fairness(load: Load, queue: FairQueue, quantum: int, workers: int, r
         f"  worst wait: topic of {load.sizes[worst] / GIB:.2f} GiB was done at {served.done[worst]:,.0f} s, "
         f"fluid at {ideal[worst]:,.0f} s: {late[worst]:,.0f} s later ({late[worst] / all_done:.1%} of all)"
     )
-    print(
-        f"  worst wait: topic of {load.sizes[worst] / GIB:.2f} GiB was done at {served.done[worst]:,.0f} s, "
-        f"fluid at {ideal[worst]:,.0f} s: {late[worst]:,.0f} s later ({late[worst] / all_done:.1%} of all)"
-    )
     ratio = served.done / ideal
     print(
         f"  done, in times of the fluid's: median {np.median(ratio):.2f}, 99 % {np.quantile(ratio, 0.99):.2f}, worst {ratio.max():.2f}"
