@@ -1,9 +1,9 @@
 """Turns of 100,000 topics, and the rate that follows a backlog: simulated, and measured against ideal ones.
 
-``python -m benchmarks.lifecycle_scheduling`` makes topics whose backlogs are Zipf's and whose ledgers are of sizes with a heavy tail, drains
-them with some workers that share a rate, and prints picks a second, how even the topics were served, how much later each was done than with
-a fluid scheduler, which serves all at once, and what the controller of the rate does after steps, bursts and stops. Times are simulated,
-except for picks a second.
+``python -m benchmarks.lifecycle_scheduling`` makes topics whose backlogs are Zipf's and whose ledgers are of sizes with a heavy tail,
+drains them with some workers that share a rate, and prints picks a second, how even the topics were served, how much later each was
+done than with a fluid scheduler, which serves all at once, and what the controller of the rate does after steps, bursts and stops.
+Times are simulated, except for picks a second.
 """
 
 import argparse
@@ -166,35 +166,39 @@ def measure_fairness(load: Load, queue: FairQueue, quantum: int, workers: int, r
 
 def measure_control() -> None:
     rate, hour, inf = 100.0 * MIB, 3600.0, math.inf
+
+    def unbounded(_: float) -> float:
+        return inf
+
     cases: dict[str, tuple[RateControl, Of, Of, float]] = {
-        "from nothing to 100 MiB/s": (RateControl(0, inf), lambda t: rate, lambda t: inf, 0.0),
+        "from nothing to 100 MiB/s": (RateControl(0, inf), lambda _: rate, unbounded, 0.0),
         "100 to 1000 MiB/s": (
             RateControl(0, inf),
             lambda t: rate * (10 if t >= 3 * hour else 1),
-            lambda t: inf,
+            unbounded,
             3 * hour,
         ),
         "1000 to 100 MiB/s": (
             RateControl(0, inf),
             lambda t: rate * (1 if t >= 3 * hour else 10),
-            lambda t: inf,
+            unbounded,
             3 * hour,
         ),
         "10x burst of 15 min, ceiling 3x": (
             RateControl(0, 3 * rate),
             lambda t: rate * (10 if 3 * hour <= t < 3.25 * hour else 1),
-            lambda t: inf,
+            unbounded,
             3 * hour,
         ),
         "store stopped for an hour, ceiling 4x": (
             RateControl(0, 4 * rate),
-            lambda t: rate,
+            lambda _: rate,
             lambda t: 0.0 if 3 * hour <= t < 4 * hour else inf,
             3 * hour,
         ),
         "store at half for 2 h, ceiling 4x": (
             RateControl(0, 4 * rate),
-            lambda t: rate,
+            lambda _: rate,
             lambda t: rate / 2 if 3 * hour <= t < 5 * hour else inf,
             3 * hour,
         ),

@@ -142,8 +142,8 @@ class FairQueue:
     def replace(self, work: Mapping[str, Sequence[Work]]) -> None:
         """Have other work wait, of each topic in the order in which it is to be done: the oldest first.
 
-        What is under way goes on, and is left out of the new work. Topics keep their places, also those without work that are in debt; debts
-        end when `take` finds that nothing is left to do at all: nobody was kept waiting by them.
+        What is under way goes on, and is left out of the new work. Topics keep their places, also those without work that are in
+        debt. Debts end when `take` finds that nothing is left to do at all: nobody waits for them then.
         """
         with self._lock:
             for name, topic in list(self._topics.items()):

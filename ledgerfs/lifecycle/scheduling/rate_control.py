@@ -1,23 +1,24 @@
 """The rate of offloading follows the backlog: a PI controller between a floor and a ceiling.
 
-The backlog ``B`` is what is due and not done. It grows by what becomes due, ``a``, and shrinks by what is sent, ``u``: ``B' = a - u``, where
-``u`` is the rate that was asked for some time ``d`` ago (plans are made now and then, uploads take time to begin). The rate asked for is
+The backlog ``B`` is what is due and not done. It grows by what becomes due, ``a``, and shrinks by what is sent, ``u``: ``B' = a - u``,
+where ``u`` is the rate that was asked for some time ``d`` ago (plans are made now and then, uploads take time to begin). The rate asked for
+is
 
     u = B / T + I,        I' = B / (4 T^2),        T = 4 d
 
-Why these gains are stable: the open loop is ``(1 + 1/(4Ts)) exp(-ds) / (Ts)``. With ``x = wT`` its gain is 1 at ``x = 1.03``, where its phase is
-``-180 + atan(4x) - x d/T`` in degrees, so for ``d = T/4`` the phase margin is 76 - 15 = **61 degrees**, and the delay could be 5 times as long
-before it oscillates. The phase is -180 at ``x = 6.1``, where the gain is 1/6.1: the **gain margin is 6.1**. The lateness (below) at most
-doubles the gain; margins are then 54 degrees and 3. (These are Skogestad's rules for an integrating process, with the same time for the
-response as for the delay, thrice over.)
+Why these gains are stable: the open loop is ``(1 + 1/(4Ts)) exp(-ds) / (Ts)``. With ``x = wT`` its gain is 1 at ``x = 1.03``, where
+its phase is ``-180 + atan(4x) - 57.3 x d/T`` degrees, so for ``d = T/4`` the **phase margin is 61 degrees** (76 - 15), and the delay
+could be 5 times as long before it oscillates. The phase is -180 at ``x = 6.1``, where the gain is 1/6.1: the **gain margin is 6.1**.
+The lateness (below) at most doubles the gain; margins are then 54 degrees and 3. (These are Skogestad's rules for an integrating
+process, with a response three times as slow as the delay.)
 
-Without delay the poles are both at ``-1/(2T)``: critically damped, so nothing oscillates. After ``a`` jumps by 1 the rate is
-``1 + exp(-t/2T) (t/2T - 1)``: it is 1 after ``2T``, 13.5 % over it at ``4T``, since what has piled up meanwhile has to be sent, too, and within 2 %
-from ``11T`` on. The backlog is at most ``0.74 T a``, and ends at 0: what ``I`` has learned is how much becomes due.
+Without delay both poles are at ``-1/(2T)``: critically damped, so nothing oscillates. After ``a`` jumps by 1 the rate is
+``1 + exp(-t/2T) (t/2T - 1)``: it is 1 after ``2T``, 13.5 % over it at ``4T``, since what has piled up meanwhile has to be sent, too, and
+within 2 % from ``11T`` on. The backlog is at most ``0.74 T a``, and ends at 0: what ``I`` has learned is how much becomes due.
 
-What ``I`` learns is held to what really happens. Where the rate is at a bound it learns nothing that leads further out (so it does not
-wind up behind a ceiling), and where less is sent than was asked for (a store that is slow or stopped, or nothing to do) it goes to what is
-sent with a time constant of ``4T``. So after an hour's stop the backlog alone decides, and is never answered by more than the ceiling.
+What ``I`` learns is held to what really happens. Where the rate is at its ceiling it learns nothing that leads further out, so it does not
+wind up there; and where less is sent than was asked for (a store that is slow or stopped, or nothing to do) it goes to what is sent with a
+time constant of ``4T``. So after an hour's stop the backlog alone decides, and is never answered by more than the ceiling.
 """
 
 _SLOWER = 4.0
@@ -70,8 +71,8 @@ class RateControl:
         sent
             Bytes that were sent since the call before.
         lateness
-            For how long the oldest of it has been due, as a part of ``offload_after``; 1, as late again as it should be old, or more doubles
-            the answer to the backlog.
+            For how long the oldest of it has been due, as a part of ``offload_after``; 1 (as late as it should be old) or more doubles the
+            answer to the backlog.
 
         """
         self._error = max(0.0, backlog) * (1.0 + min(max(lateness, 0.0), 1.0))
@@ -82,7 +83,7 @@ class RateControl:
         return self.rate
 
     def set_bounds(self, floor: float, ceiling: float) -> None:
-        """Have another floor and ceiling: the rate does not jump, unless the new bounds leave it no other choice, and goes on from there."""
+        """Have another floor and ceiling: the rate goes on from where it is, and jumps only if that is out of the new bounds."""
         self._floor, self._ceiling = floor, max(floor, ceiling)
         self.rate = self._bounded(self.rate)
         self._learned = self.rate - self._error / self._time_s

@@ -150,8 +150,10 @@ def _rates(listed: _Listed, history_s: float) -> tuple[Floats, Floats, Floats]:
     unknown = np.where(listed.is_last_known, 0.0, np.minimum(quiet, _SILENCE * longest))
     window = np.maximum(-since - unknown, LEAST_S)
     rates = counted / window
-    with np.errstate(divide="ignore"):
-        periods = np.where(closings > 0, window / np.maximum(closings, 1), np.maximum(window, ROLLOVER_S))
+    # With the time since the last closing periods would depend on it, and all topics would close ledgers at one time some day.
+    between = np.where(closings > 0, np.maximum(-since - quiet, 0.0) / np.maximum(closings, 1), ROLLOVER_S)
+    is_steady = (closings > 0) & (quiet <= _SILENCE * between) & (between > 0)
+    periods = np.where(is_steady, between, np.maximum(window / np.maximum(closings, 1), between))
     elapsed = np.where(np.isfinite(last_closed), quiet, -since)
     return rates, np.where(rates > 0, periods, np.inf), elapsed
 

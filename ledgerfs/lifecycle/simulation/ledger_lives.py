@@ -33,6 +33,8 @@ class Lives:
         When they are due to be offloaded: before 0 of those that were due before the dump; infinity for never.
     trimmed_s
         When they are past their retention.
+    spread_s
+        Of some that are taken together: by how much the first of them is due before the last.
     hot_until_s
         Of ledgers that are offloaded already: until when BookKeeper has them. Not a number of others.
 
@@ -43,6 +45,7 @@ class Lives:
     requests: Floats
     due_s: Floats
     trimmed_s: Floats
+    spread_s: Floats
     hot_until_s: Floats
 
     @property
@@ -76,6 +79,7 @@ def known_lives(topics: Topics, rules: Rules, ledgers: ClosedLedgers) -> Lives:
         _requests(ledgers.sizes, rules.block_bytes[of]),
         due,
         _in_order(of, trimmed),
+        np.zeros(of.size),
         np.where(ledgers.are_offloaded, hot_until, np.nan),
     )
 
@@ -114,7 +118,8 @@ def _to_come(topics: Topics, rules: Rules, some: slice, counts: Int64, groups: F
     kept = np.minimum(rules.retention_s[of], rules.retention_bytes[of] / rates)
     trimmed = closed + np.maximum(kept, topics.behind_s[of])
     requests = _requests(of_each, rules.block_bytes[of]) * np.where(number == 0, 1.0, group)
-    return Lives(of, sizes, requests, due, trimmed, np.full(of.size, np.nan))
+    spread = np.where(number == 0, 0.0, (group - 1) * topics.periods_s[of])
+    return Lives(of, sizes, requests, due, trimmed, spread, np.full(of.size, np.nan))
 
 
 def _due_by_size(topics: Topics, rules: Rules, of: Int64, from_here: Floats) -> Floats:

@@ -40,7 +40,9 @@ def parse_prices(texts: Iterable[str]) -> Prices:
     for text in texts:
         name, _, number = text.partition("=")
         if name not in names:
-            raise InvalidOptionError(f"no price is called {name!r}: hot, cold or put, such as cold=0.023", key="--price")
+            raise InvalidOptionError(
+                f"no price is called {name!r}: hot, cold or put, such as cold=0.023", key="--price"
+            )
         try:
             told[name] = float(number)
         except ValueError:

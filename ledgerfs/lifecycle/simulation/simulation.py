@@ -3,6 +3,7 @@
 Time passes in steps of an hour for what is told, and of a minute for the rate. Events of ledgers have their exact times.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 
@@ -16,6 +17,9 @@ from ledgerfs.lifecycle.simulation.uploads import Rates, Uploads, control_step_s
 
 STEP_S = 3600.0
 DAY_S = 86400.0
+_PARTS = 30
+"""In how many parts ledgers that are taken together become due."""
+_SOON_S = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,8 @@ class Simulated:
         Bytes that became due and that were uploaded, and requests that wrote them, from the beginning; ``due`` begins with what was due.
     highest_rates
         Bytes a second at most in the step before.
+    too_late
+        Bytes of what was uploaded until the end that had been past its retention before its turn came: a service would leave it out.
 
     """
 
@@ -48,6 +54,7 @@ class Simulated:
     sent: Floats
     requests: Floats
     highest_rates: Floats
+    too_late: float = 0.0
 
     @property
     def backlog(self) -> Floats:
@@ -97,11 +104,12 @@ class _Kept:
     hot_without: _Counts
     cold: _Counts
     requests: _Counts
+    late: _Counts
 
     @classmethod
     def of(cls, steps: int, step_s: float) -> "_Kept":
         """Return counts of nothing."""
-        return cls(*(_Counts(steps, step_s) for _ in range(4)))
+        return cls(*(_Counts(steps, step_s) for _ in range(5)))
 
     def begin_with(self, known: Lives, topics: Topics) -> None:
         """Add what is there at the beginning; what is written from then on is not counted here."""
@@ -128,23 +136,24 @@ class _Kept:
         goes = comes | lives.are_offloaded
         self.cold.add(trimmed[goes], -lives.sizes[goes])
         self.requests.add(sent_s, lives.requests)
+        self.late.add(sent_s[~comes], lives.sizes[~comes])
 
 
-def simulated(
+def simulated(  # noqa: PLR0917  (what there is, what is wanted, and for how long)
     topics: Topics, ledgers: ClosedLedgers, rules: Rules, days: float, rates: Rates, step_s: float = STEP_S
 ) -> Simulated:
     """Play topics forward for some days."""
     steps = max(1, int(np.ceil(days * DAY_S / step_s)))
     until = steps * step_s
     known = known_lives(topics, rules, ledgers)
-    uploads = _uploads(topics, rules, known, until, step_s, rates)
+    uploads = _uploads(known, lives_to_come(topics, rules, until, step_s), (until, step_s), rates)
     kept = _Kept.of(steps, step_s)
     kept.begin_with(known, topics)
     kept.add(known, _sent_of_known(known, uploads), rules, topics)
     for lives in lives_to_come(topics, rules, until, step_s):
         sent = np.where(_are_uploaded(lives), uploads.sent_when_due(lives.due_s), np.inf)
         kept.add(lives, sent, rules, topics)
-    times = np.arange(steps + 1) * step_s
+    times: Floats = np.arange(steps + 1, dtype=np.float64) * step_s
     copies = float((topics.rates * topics.write_quorums).sum()) * times
     within = (uploads.times.size - 1) // steps
     return Simulated(
@@ -157,6 +166,7 @@ def simulated(
         uploads.sent[::within],
         kept.requests.sums(),
         np.concatenate(([0.0], uploads.rates[1:].reshape(steps, within).max(axis=1))),
+        float(kept.late.sums()[-1]),
     )
 
 
@@ -166,16 +176,25 @@ def _are_uploaded(lives: Lives) -> Mask:
     return are_due
 
 
-def _uploads(topics: Topics, rules: Rules, known: Lives, until_s: float, step_s: float, rates: Rates) -> Uploads:
+def _uploads(known: Lives, to_come: Iterable[Lives], until_and_step_s: tuple[float, float], rates: Rates) -> Uploads:
     """Return what is uploaded of everything that becomes due."""
+    until_s, step_s = until_and_step_s
     within = max(1, int(step_s / control_step_s(until_s)))
     control_s = step_s / within
     due = _Counts(round(until_s / control_s), control_s)
-    for lives in chain([known], lives_to_come(topics, rules, until_s, step_s)):
-        later = _are_uploaded(lives) & (lives.due_s > 0)
-        due.add(lives.due_s[later], lives.sizes[later])
+    for lives in chain([known], to_come):
+        _add_due(due, lives, _are_uploaded(lives) & (lives.due_s > 0))
     waiting = float(known.sizes[_wait(known)].sum())
     return uploaded(due.changes[1:], waiting, control_s, rates)
+
+
+def _add_due(due: _Counts, lives: Lives, rows: Mask) -> None:
+    """Add what becomes due; ledgers that are taken together one after the other, as they are."""
+    alone, together = rows & (lives.spread_s == 0), rows & (lives.spread_s > 0)
+    due.add(lives.due_s[alone], lives.sizes[alone])
+    sizes, last, spread = (one[together] for one in (lives.sizes, lives.due_s, lives.spread_s))
+    for part in range(_PARTS if sizes.size else 0):
+        due.add(np.maximum(last - spread * part / _PARTS, _SOON_S), sizes / _PARTS)
 
 
 def _wait(known: Lives) -> Mask:

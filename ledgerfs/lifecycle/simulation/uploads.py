@@ -60,7 +60,7 @@ def uploaded(due: Floats, waiting_before: float, step_s: float, rates: Rates) ->
     ``due`` has the bytes that become due in each step, and ``waiting_before`` those that were due before.
     """
     control = RateControl(rates.floor, rates.ceiling, step_s)
-    times = np.arange(due.size + 1) * step_s
+    times: Floats = np.arange(due.size + 1, dtype=np.float64) * step_s
     total_due = waiting_before + np.concatenate(([0.0], np.cumsum(due)))
     # Sums in another order differ by roundings.
     slack = 1e-9 * float(total_due[-1])

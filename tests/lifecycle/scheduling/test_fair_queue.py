@@ -28,7 +28,7 @@ class Fluid:
     def share_of(self, size: float) -> dict[str, float]:
         left, shares = dict(self.due), dict.fromkeys(self.due, 0.0)
         while size > 1e-9 and left:
-            each = min(size / len(left), min(left[name] - shares[name] for name in left))
+            each = min(size / len(left), *(left[name] - shares[name] for name in left))
             for name in left:
                 shares[name] += each
             size -= each * len(left)

@@ -12,6 +12,7 @@ from ledgerfs.lifecycle.simulation.uploads import Rates
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 RATE = 1000.0
 QUORUM = 2
+UNBOUNDED = Rates(1e15)
 FOREVER = {"retention_ms": -1, "retention_bytes": -1}
 
 
@@ -25,7 +26,9 @@ def no_ledgers() -> ClosedLedgers:
     return ledgers([])
 
 
-def ledgers(rows: list[tuple[float, float]], offloaded_s: float | None = None, *, are_hot: bool = True) -> ClosedLedgers:
+def ledgers(
+    rows: list[tuple[float, float]], offloaded_s: float | None = None, *, are_hot: bool = True
+) -> ClosedLedgers:
     """Ledgers of topic 0 by size and time of closing."""
     made = np.array(rows, np.float64).reshape(-1, 2)
     count = made.shape[0]
@@ -39,7 +42,9 @@ def ledgers(rows: list[tuple[float, float]], offloaded_s: float | None = None, *
     )
 
 
-def played(rule: SimulatedRule, days: float = 10, of: Topics | None = None, rates: Rates = Rates(1e15), **more) -> Simulated:
+def played(
+    rule: SimulatedRule, days: float = 10, of: Topics | None = None, rates: Rates = UNBOUNDED, **more
+) -> Simulated:
     chosen = topics() if of is None else of
     known = more.get("ledgers", no_ledgers())
     return simulated(chosen, known, Rules.of([rule] * chosen.rates.size), days, rates)
