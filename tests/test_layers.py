@@ -49,7 +49,7 @@ SUB_ROOMS = {
     "testing": ["stores", "dialects"],
     "spark": ["runtime", "lake", "source", "pipelines"],
     "upkeep": ["verification", "repair", "doctor"],
-    "lifecycle": ["brokers"],
+    "lifecycle": ["policy", "scheduling", "journal", "planning", "simulation"],
     "dialects/pulsar_blob": ["checks", "repairs"],
     "dialects/mapfile": ["checks"],
     "dialects/live_cluster": ["bookies"],

@@ -9,10 +9,15 @@ Examples:
   ledgerfs lifecycle plan policy.toml
   ledgerfs lifecycle plan policy.toml --topic public/default/orders --all
   ledgerfs lifecycle plan policy.toml --cluster dump.json.zst --json
+  ledgerfs lifecycle simulate dump.json.zst policy.toml --days 30 --plot month.svg
 """
 
 _COMMANDS = (
     LazyCommand("plan", "ledgerfs.cli.lifecycle.plan:plan", "Show what would be done with a cluster now, and why; nothing is changed."),
+    LazyCommand(
+        "simulate", "ledgerfs.cli.lifecycle.simulate:simulate",
+        "Show what a policy would make of a cluster in the next days: storage hot and cold, uploads, requests, costs."
+    ),
 )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from ledgerfs.dialects.live_cluster.bookies.connection import BookieConnection
 from ledgerfs.errors import StoreUnreachableError
 from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs.storage.token_bucket import Bandwidth
 
 _AWAY_S = 5.0
 """For how long a bookie that could not be reached is asked last."""
@@ -31,7 +32,7 @@ class BookiePool:
 
     """
 
-    __slots__ = ("_away", "_idle", "_lock", "_next_free", "_pid", "_rate", "_single", "_timeout_s")
+    __slots__ = ("_away", "_bandwidths", "_idle", "_lock", "_pid", "_rate", "_single", "_timeout_s")
 
     def __init__(self, timeout_s: float, rate: float | None) -> None:
         self._timeout_s = timeout_s
@@ -91,11 +92,8 @@ class BookiePool:
         if self._rate is None:
             return
         with self._lock:
-            now = time.monotonic()
-            start = max(now, self._next_free.get(address, now))
-            self._next_free[address] = start + size / self._rate
-        if start > now:
-            time.sleep(start - now)
+            bandwidth = self._bandwidths.setdefault(address, Bandwidth(self._rate))
+        bandwidth.wait(size)
 
     def _forget(self) -> None:
         self._pid = os.getpid()
@@ -103,7 +101,7 @@ class BookiePool:
         self._idle: dict[str, list[BookieConnection]] = {}
         self._away: dict[str, float] = {}
         self._single: dict[str, float] = {}
-        self._next_free: dict[str, float] = {}
+        self._bandwidths: dict[str, Bandwidth] = {}
 
 
 def _is_since(time_s: float | None, most_s: float) -> bool:
