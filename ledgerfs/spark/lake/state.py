@@ -140,6 +140,8 @@ class Work:
     unseen, grown
         Units with a ledger that was still written: of the one kind it is gone, so that nobody knows what came behind, of the other kind it
         has grown, and the unit is held.
+    ahead
+        Units that stay since they have more of a ledger that was, or is, still written than is listed now.
     ended
         Those of the units that stay whose ledger was still written, and was closed since without another entry: the state has to note it.
 
@@ -152,6 +154,7 @@ class Work:
     outdated: list[Unit] = field(default_factory=list)
     unseen: list[Unit] = field(default_factory=list)
     grown: list[Unit] = field(default_factory=list)
+    ahead: list[Unit] = field(default_factory=list)
     ended: list[Unit] = field(default_factory=list)
 
 
@@ -212,6 +215,19 @@ class LedgerIds:
         is_listed = self.row(unit.managed_ledger, unit.ledgers[-1]) is not None
         return is_there and not (is_listed or self._catalog.is_unclear(unit.managed_ledger, unit.ledgers[-1]))
 
+    def is_ahead(self, unit: Unit) -> bool:
+        """Return whether more was seen of the last ledger of a unit than is listed now.
+
+        It has fewer entries than when it was still written, or it is written, though it was closed before: then the listing is behind.
+        """
+        ref = self.last_of(unit)
+        return ref is not None and (ref.last_entry < unit.open_until or (ref.is_open and unit.open_until < 0))
+
+    def last_of(self, unit: Unit) -> LedgerRef | None:
+        """Return the last ledger of a unit as it is listed now; None if it is not there, or not wanted."""
+        row = self.row(unit.managed_ledger, unit.ledgers[-1])
+        return None if row is None else self._catalog.ref(row)
+
     def has_grown(self, unit: Unit) -> bool:
         """Return whether the last ledger of a unit was still written, and has more entries now."""
         row = self.row(unit.managed_ledger, unit.ledgers[-1])
@@ -219,10 +235,9 @@ class LedgerIds:
 
     def ended(self, unit: Unit) -> Unit:
         """Return a unit that stays, as one of a closed ledger if its last one was still written and was closed without another entry."""
-        row = None if unit.open_until < 0 else self.row(unit.managed_ledger, unit.ledgers[-1])
-        if row is None:
+        ref = None if unit.open_until < 0 else self.last_of(unit)
+        if ref is None:
             return unit
-        ref = self._catalog.ref(row)
         return unit if ref.is_open or ref.last_entry != unit.open_until else replace(unit, open_until=-1)
 
     def version(self, ref: LedgerRef) -> str:
@@ -263,8 +278,10 @@ def _judge(ledgers: LedgerIds, group: list[Unit], work: Work) -> None:
     """Decide about units that share ledgers: all of them stay, or none."""
     rows = [ledgers.row(unit.managed_ledger, ledger) for unit in group for ledger in unit.ledgers]
     there = [row for row in rows if row is not None]
-    is_stale = any(map(ledgers.is_stale, group))
-    if is_stale and all(map(ledgers.can_remake, group)):
+    stale = list(filter(ledgers.is_stale, group))
+    ahead = list(filter(ledgers.is_ahead, stale))
+    is_stale = len(stale) > len(ahead)
+    if is_stale and not ahead and all(map(ledgers.can_remake, group)):
         work.replaced.extend(group)
         return
     known = list(map(ledgers.ended, group))
@@ -274,6 +291,7 @@ def _judge(ledgers: LedgerIds, group: list[Unit], work: Work) -> None:
     work.wanted[there] = False
     work.unseen.extend(unit for unit in group if unit.open_until >= 0 and ledgers.is_gone(unit))
     work.grown.extend(filter(ledgers.has_grown, group))
+    work.ahead.extend(ahead)
     if is_stale:
         work.held.extend(group)
         work.outdated.extend(filter(ledgers.is_outdated, group))
