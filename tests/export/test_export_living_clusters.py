@@ -10,6 +10,7 @@ import pytest
 
 from ledgerfs import export_topic
 from ledgerfs.bucket.partition_plan import plan_partitions
+from ledgerfs.bucket.wanted_topics import is_asked_for
 from ledgerfs.export.export import ExportReport
 from ledgerfs.export.folder import RECORD_NAME, Ahead, Unseen
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
@@ -392,6 +393,51 @@ def test_a_lake_keeps_what_it_has_when_what_confirmed_it_is_away(cluster: LiveCl
     wanted = early.ledgers["copy"] == 0
     work = what_is_new(LedgerIds(early, wanted), wanted, closed)
     assert (work.ahead, work.kept, work.replaced) == (closed, closed, [])
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_told"),
+    [
+        ({}, True),
+        ({"topics": TOPIC}, True),
+        ({"topics": [f"persistent://{TOPIC}"]}, True),
+        ({"topics": "public/default/other"}, False),
+        ({"pattern": "public/default/o.*"}, True),
+        ({"pattern": "persistent://public/default/other"}, False),
+    ],
+)
+def test_a_lake_tells_of_a_topic_that_is_gone_if_it_was_asked_for(
+    cluster: LiveCluster, asked: dict[str, Any], *, is_told: bool
+) -> None:
+    cluster.write_ledger("public/default/other", messages(5))
+    ledger = cluster.write_ledger(TOPIC, messages(5))
+    units = units_of(cluster, [(ledger,)])
+    cluster.publish(TOPIC, messages(50))
+    path = managed_ledger_path(managed_ledger_of(TOPIC))
+    node = cluster.zookeeper.nodes[path]
+
+    def told() -> list[Unit]:
+        catalog = opened(cluster).refresh()
+        wanted = catalog.ledgers["copy"] == 0
+        ledgers = LedgerIds(catalog, wanted, is_asked_for=lambda name: is_asked_for(name, **asked))
+        return what_is_new(ledgers, wanted, units).unseen
+
+    # Nobody can say so of a list that cannot be read.
+    cluster.zookeeper.set(path, b"\xff")
+    assert told() == []
+    cluster.zookeeper.set(path, node)
+    assert told() == []
+    cluster.zookeeper.delete(path)
+    for _ in range(2):
+        assert told() == (units if is_told else [])
+
+
+def test_partitions_are_asked_for_by_the_name_of_all() -> None:
+    of_partition = "public/default/persistent/parts-partition-3"
+    assert is_asked_for(of_partition, ["public/default/parts"])
+    assert is_asked_for(of_partition, "public/default/parts-partition-3")
+    assert not is_asked_for(of_partition, "public/default/parts-partition-4")
+    assert not is_asked_for("public/default/persistent/parts-partition-03", "public/default/parts")
 
 
 def test_a_unit_of_a_lake_whose_end_cannot_be_told_now_is_not_said_to_be_gone(cluster: LiveCluster) -> None:

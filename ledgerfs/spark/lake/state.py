@@ -6,7 +6,7 @@ one compact JSON text, some hundred bytes for each unit.
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from types import MappingProxyType
@@ -163,13 +163,19 @@ class LedgerIds:
 
     ``schemas`` are texts for those that the values of a topic are decoded by, under the name that its partitions share: the last one is of
     all that there are now, the others of earlier ones by which ledgers of that time have the same values (`TopicSchemas.digests_alike`).
+    ``is_asked_for`` tells whether ledgers of a name would be wanted if there were any.
     """
 
     def __init__(
-        self, catalog: Catalog, wanted: Mask, schemas: Mapping[str, Sequence[str]] = MappingProxyType({})
+        self,
+        catalog: Catalog,
+        wanted: Mask,
+        schemas: Mapping[str, Sequence[str]] = MappingProxyType({}),
+        is_asked_for: Callable[[str | None], bool] = lambda _: True,
     ) -> None:
         self._catalog = catalog
         self._schemas = schemas
+        self._is_asked_for = is_asked_for
         self._rows: dict[str | None, dict[int, int]] = defaultdict(dict)
         rows = np.flatnonzero(wanted & (catalog.ledgers["copy"] == 0))
         names, ids = catalog.ledgers["name"][rows].tolist(), catalog.ledgers["ledger_id"][rows].tolist()
@@ -210,10 +216,11 @@ class LedgerIds:
         return False
 
     def is_gone(self, unit: Unit) -> bool:
-        """Return whether the last ledger of a unit is gone from its topic, which still has others, or is listed without an entry."""
-        is_there = unit.managed_ledger in self._rows or self._catalog.is_without_entries(unit.managed_ledger)
-        is_listed = self.row(unit.managed_ledger, unit.ledgers[-1]) is not None
-        return is_there and not (is_listed or self._catalog.is_unclear(unit.managed_ledger, unit.ledgers[-1]))
+        """Return whether the last ledger of a unit is gone: from its topic, which is read or listed without an entry, or with it."""
+        name, ledger = unit.managed_ledger, unit.ledgers[-1]
+        is_read = name in self._rows or self._catalog.is_without_entries(name)
+        is_told_of = is_read or (self._is_asked_for(name) and not self._catalog.has(name))
+        return is_told_of and self.row(name, ledger) is None and not self._catalog.is_unclear(name, ledger)
 
     def is_ahead(self, unit: Unit) -> bool:
         """Return whether more was seen of the last ledger of a unit than is listed now.
