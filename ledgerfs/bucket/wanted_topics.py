@@ -9,7 +9,7 @@ import numpy as np
 from ledgerfs.bucket.near_topics import nearest_names
 from ledgerfs.errors import InvalidNameError, InvalidOptionError, NotFoundError
 from ledgerfs.formats.array_types import Mask
-from ledgerfs.formats.topic_names import UNKNOWN_DIRECTORY, managed_ledger_of, topic_of
+from ledgerfs.formats.topic_names import UNKNOWN_DIRECTORY, managed_ledger_of, split_partition, topic_of
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.missing_ledgers import being_written_text
 from ledgerfs.ledgers.partitioned_names import partitions_of
@@ -79,6 +79,18 @@ def wanted_names(
     return _named(catalog, [topics] if isinstance(topics, str) else topics)
 
 
+def is_asked_for(
+    managed_ledger: str | None, topics: Sequence[str] | str | None = None, pattern: str | None = None
+) -> bool:
+    """Whether ledgers of a name would be among those of `wanted_ledgers` if the bucket had any: to say of them that they are gone."""
+    if topics is None and pattern is None:
+        return True
+    if topics is None:
+        return _matches(re.compile(pattern or ""), managed_ledger)
+    names = {managed_ledger, split_partition(managed_ledger or "")[0] or None}
+    return any(not names.isdisjoint(_spellings(topic)) for topic in ([topics] if isinstance(topics, str) else topics))
+
+
 def named_topic(catalog: Catalog, name: str) -> NamedTopic:
     """Return the topic of this name: the one with ledgers of exactly that name, otherwise the partitioned one.
 
@@ -87,10 +99,7 @@ def named_topic(catalog: Catalog, name: str) -> NamedTopic:
     """
     if name == UNKNOWN_DIRECTORY and catalog.has(None):
         return NamedTopic(None)
-    try:
-        spellings = [managed_ledger_of(name), name]
-    except InvalidNameError:
-        spellings = [name]
+    spellings = _spellings(name)
     for spelling in spellings:
         if catalog.has(spelling) and not catalog.is_without_entries(spelling):
             return NamedTopic(spelling)
@@ -110,6 +119,14 @@ def named_topic(catalog: Catalog, name: str) -> NamedTopic:
         f"no ledger of this topic in the bucket{_under_way(catalog, may_be)}{_unplaced(catalog)}{meant}",
         key=topic_of(managed_ledger),
     )
+
+
+def _spellings(name: str) -> list[str]:
+    """Return the managed ledgers that a name may mean: that of the topic, and the name itself."""
+    try:
+        return [managed_ledger_of(name), name]
+    except InvalidNameError:
+        return [name]
 
 
 def _under_way(catalog: Catalog, names: Iterable[str | None]) -> str:
@@ -136,11 +153,12 @@ def _matching(catalog: Catalog, pattern: str) -> set[str | None]:
         expression = re.compile(pattern)
     except re.error as error:
         raise InvalidOptionError(f"invalid regular expression: {error}", key=pattern) from error
-    found = set()
-    for name in catalog.known_names:
-        topic = topic_of(name)
-        if expression.fullmatch(topic) or expression.fullmatch(topic.removeprefix("persistent://")):
-            found.add(name)
+    found = {name for name in catalog.known_names if _matches(expression, name)}
     if not any(catalog.has(name) for name in found):
         raise NotFoundError(f"no topic of the bucket has such a name{_under_way(catalog, found)}", key=pattern)
     return found
+
+
+def _matches(expression: re.Pattern[str], managed_ledger: str | None) -> bool:
+    topic = topic_of(managed_ledger)
+    return bool(expression.fullmatch(topic) or expression.fullmatch(topic.removeprefix("persistent://")))

@@ -41,7 +41,7 @@ def export(
     A file is whole or not there. Run it again after an interruption, or when the topic has grown: finished files are kept.
 
     Exit code 1: damaged entries are missing in the files, values that could not be decoded, or what nobody can tell of any more since its
-    ledger is gone, and were named. Values of messages that
+    ledger is gone; or the files have entries of a ledger that was closed before them. All were named. Values of messages that
     name no schema are null, which is said, and no error.
 
     \b
@@ -54,13 +54,16 @@ def export(
       ledgerfs export s3://tier public/default/events events/ --values json --flatten --format csv
     """
     # This imports pyarrow and numba, which --help does not need.
-    from ledgerfs.export.export import export_topic
+    from ledgerfs.export.export import export_listed
+    from ledgerfs.export.folder_lock import locked
 
-    with progress() as update:
-        bucket.load_catalog(update)
-    announce_compiling()
-    with progress(in_bytes=True) as update:
-        report = export_topic(bucket.topic(topic), out, kind, overwrite=overwrite, progress=update, **scan)
+    with locked(out):
+        # By an older listing than another export has had, what that wrote would be undone.
+        with progress() as update:
+            bucket.refresh(update)
+        announce_compiling()
+        with progress(in_bytes=True) as update:
+            report = export_listed(bucket.topic(topic), out, kind, overwrite=overwrite, progress=update, **scan)
     is_damaged = say_left_out(report, report.undecodable)
     if report.skipped_before:
         say(f"{report.topic}: {report.skipped_before:,} damaged entries were left out before")
@@ -70,7 +73,7 @@ def export(
             f"{report.topic}: the files of ledgers {_named(report.held)} stay as they are: they have rows from other ledgers, "
             "which are not in the bucket any more"
         )
-    is_lacking = _say_unknown(report)
+    is_lacking = _say_unknown(report) | _say_ahead(report)
     kept = f"; {report.kept:,} kept from before" if report.kept else ""
     say(f"{out}: {report.written:,} files, {report.rows:,} messages, {human_size(report.size)}{kept}")
     if is_damaged or is_lacking or report.skipped_before or report.undecodable_before:
@@ -89,6 +92,13 @@ def _say_unknown(report: "ExportReport") -> bool:
     if len(report.unseen) > _MOST_NAMED:
         say(f"{report.topic}: so it is of {len(report.unseen) - _MOST_NAMED:,} more ledgers")
     return bool(report.lacking or report.unseen)
+
+
+def _say_ahead(report: "ExportReport") -> bool:
+    """Say of which ledgers the files have more than is listed; return whether the topic does not have it."""
+    for one in report.ahead:
+        say(f"{report.topic}: {one}")
+    return any(one.is_closed for one in report.ahead)
 
 
 def _named(ledgers: "Sequence[int]") -> str:

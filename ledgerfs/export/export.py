@@ -11,11 +11,13 @@ chunk. A ledger whose messages may still change is exported again when a ledger 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from ledgerfs.bucket.topic import Topic
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs.export.folder import Exported, ExportFolder, Unseen, further_name
+from ledgerfs.export.folder import Ahead, Exported, ExportFolder, Unseen, further_name
+from ledgerfs.export.folder_lock import locked
 from ledgerfs.export.identity import told_bucket, told_fields
 from ledgerfs.formats.local_paths import LocalPath, local_path
 from ledgerfs.formats.topic_names import split_partition
@@ -29,7 +31,15 @@ from ledgerfs.ledgers.time_arguments import CLOCK_SLACK_MS, Moment
 from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.decode.entries import Skipped
-from ledgerfs.scan.options import OnCorrupt, OnEncrypted, OnUndecodable, PrivateKeys, Values, require_of_parts
+from ledgerfs.scan.options import (
+    OnCorrupt,
+    OnEncrypted,
+    OnUndecodable,
+    PrivateKeys,
+    ScanOptions,
+    Values,
+    require_of_parts,
+)
 from ledgerfs.scan.partitioned_scan import PartitionedScan
 from ledgerfs.scan.scan import Scan
 from ledgerfs.scan.topic_entries import Place, Reach
@@ -72,6 +82,8 @@ class ExportReport:
         Those of them that may lack messages: their transactions had no outcome, or they no last part, when the files were made.
     unseen
         What may have come behind all that was exported of ledgers that are gone.
+    ahead
+        Ledgers of a living cluster of which more was exported before than is listed now; their files are kept.
 
     """
 
@@ -90,6 +102,7 @@ class ExportReport:
     held: list[int] = field(default_factory=list)
     lacking: list[int] = field(default_factory=list)
     unseen: list[Unseen] = field(default_factory=list)
+    ahead: list[Ahead] = field(default_factory=list)
 
 
 def export_topic(
@@ -119,6 +132,8 @@ def export_topic(
 
     Files of a partitioned topic are ``<ledgerId>-partition-<number>.<kind>``. ``<ledgerId>_from_<entry>.<kind>`` has what a ledger of a
     living cluster grew by, where its first file could not be made again.
+
+    The bucket is listed when the folder is locked, so that nothing is undone that another export has written.
 
     Parameters
     ----------
@@ -154,16 +169,33 @@ def export_topic(
         As a scan. Finished files stay, and the next export goes on after them.
 
     """
-    folder_path = local_path(target, "target")
+    folder = local_path(target, "target")
     if kind not in TABLE_KINDS:
         raise InvalidOptionError(f"one of {', '.join(TABLE_KINDS)}", key=f"kind={kind!r}")
-    require_of_parts({"transactions": transactions})
-    scan = topic.scan(
-        columns, start_time=start_time, end_time=end_time, clock_slack_ms=clock_slack_ms, transactions=transactions,
-        on_corrupt=on_corrupt, private_keys=private_keys, on_encrypted=on_encrypted, include_markers=include_markers,
-        check_checksums=check_checksums, max_message_bytes=max_message_bytes, values=values,
-        schema_version=schema_version, flatten=flatten, on_undecodable=on_undecodable,
-    )  # fmt: skip
+    with locked(folder):
+        topic.bucket.refresh()
+        return export_listed(
+            topic, folder, kind, overwrite=overwrite, progress=progress, columns=columns, start_time=start_time, end_time=end_time,
+            clock_slack_ms=clock_slack_ms, transactions=transactions, on_corrupt=on_corrupt, private_keys=private_keys,
+            on_encrypted=on_encrypted, include_markers=include_markers, check_checksums=check_checksums,
+            max_message_bytes=max_message_bytes, values=values, schema_version=schema_version, flatten=flatten,
+            on_undecodable=on_undecodable,
+        )  # fmt: skip
+
+
+def export_listed(
+    topic: Topic,
+    path: Path,
+    kind: str,
+    *,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    columns: Sequence[str] | None = None,
+    **options: Unpack[ScanOptions],
+) -> ExportReport:
+    """Export as `export_topic`, for who has locked the folder, and listed the bucket since."""
+    require_of_parts(options)
+    scan = topic.scan(columns, **options)
     scan.require_all()
     if isinstance(scan, PartitionedScan):
         whole, ledgers = (
@@ -172,9 +204,9 @@ def export_topic(
         )
     else:
         whole, ledgers = scan, _ledgers_of(scan)
-    contents = _contents_of(topic, whole, kind, private_keys or ())
+    contents = _contents_of(topic, whole, kind, options.get("private_keys") or ())
     versions = {one.name: one.ref.version for one in ledgers}
-    with ExportFolder(folder_path, contents, TABLE_KINDS[kind], versions, overwrite=overwrite) as folder:
+    with ExportFolder(path, contents, TABLE_KINDS[kind], versions, overwrite=overwrite) as folder:
         unclear = _unclear(scan.missing, is_of_partitions=isinstance(scan, PartitionedScan))
         unseen = folder.unseen(unclear, is_living=topic.bucket.raw_store.cluster is not None)
         export = _Export(
@@ -260,6 +292,8 @@ class _Export:
             for told, is_so in ((self.report.held, judged.is_held), (self.report.lacking, judged.may_lack)):
                 if is_so and told[-1:] != [one.ref.ledger_id]:
                     told.append(one.ref.ledger_id)
+            if judged.is_ahead and not (self.report.ahead and self.report.ahead[-1].ledger_id == one.ref.ledger_id):
+                self.report.ahead.append(Ahead(one.ref.ledger_id, one.ref.last_entry, is_closed=not one.ref.is_open))
             if judged.goes_on_at is None:
                 return None
             one = replace(one, name=further_name(one.name, judged.goes_on_at), first=judged.goes_on_at)

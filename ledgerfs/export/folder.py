@@ -2,33 +2,31 @@
 
 A file is written under a hidden name, synced to disk, and then renamed. The record has the version of each ledger in its file, so that a
 later export makes only new files, and whether the last export ended well. Of a ledger that has grown a file stays that could not be made
-again; what came since goes into a file of its own. A lock keeps a second exporter out; it ends with the process that
-holds it. Who reads all files of the folder shares it (`at_rest`), so that files which are not all there are not taken for an export.
+again; what came since goes into a file of its own. What the record has of a ledger is true whatever is listed now: where a listing ends
+before that, it is behind, and the files stay.
 """
 
-import errno
-import fcntl
 import json
 import os
 import re
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any, BinaryIO, Self
 
 from ledgerfs.cache.untrusted_folders import make_new, open_plain
-from ledgerfs.errors import ExportFolderError, InvalidOptionError, LedgerfsError
+from ledgerfs.errors import ExportFolderError, InvalidOptionError
+from ledgerfs.export.folder_lock import naming, shared
 from ledgerfs.export.identity import is_same_url, what_differs
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.missing_ledgers import UNKNOWN
 from ledgerfs.ledgers.row_dependencies import Basis, TopicState
 
 RECORD_NAME = ".ledgerfs-export.json"
-LOCK_NAME = ".ledgerfs-export.lock"
 
 _NAME = re.compile("([0-9]+)(-partition-[0-9]{1,10})?(?:_from_([0-9]{10,19}))?")
 """A file's name without its suffix: the id of its ledger, the partition of a topic that has any, the first entry if that is not 0."""
@@ -91,6 +89,10 @@ class Exported:
         """Whether this ledger has entries behind those that it had: it was still written then."""
         return self.is_open and ref.last_entry > self.last_entry >= 0
 
+    def is_ahead_of(self, ref: LedgerRef) -> bool:
+        """Whether more was seen of this ledger than is listed now: it is written now, or was then, so both are of one that grew."""
+        return (self.is_open or ref.is_open) and ref.last_entry < self.last_entry
+
     def is_all_of(self, ref: LedgerRef) -> bool:
         """Whether this ledger was still written then, and was closed since without another entry: nothing can come behind any more."""
         return self.is_open and not ref.is_open and ref.last_entry == self.last_entry >= 0 and self.is_of(ref)
@@ -106,14 +108,17 @@ class Judgement:
         The folder's record of it.
     stays, is_held
         Whether it stays, and whether it stays only because it could not be made again.
+    is_ahead
+        Whether it stays since it, or another file of its ledger, has more than is listed now.
     goes_on_at
-        If it stays, though its ledger has grown: the first entry for the next file of the ledger.
+        If it stays, though its ledger has grown, or there is another file of it: the first entry for the next file of the ledger.
 
     """
 
     known: Exported | None
     stays: bool = False
     is_held: bool = False
+    is_ahead: bool = False
     goes_on_at: int | None = None
 
     @property
@@ -151,13 +156,44 @@ class Unseen:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """A ledger of a living cluster that files have more of than is listed now.
+
+    Attributes
+    ----------
+    ledger_id, last_entry
+        The ledger, and the last entry that is listed.
+    is_closed
+        Whether no more can come. Else the listing is behind, and a later one has the rest.
+
+    """
+
+    ledger_id: int
+    last_entry: int
+    is_closed: bool
+
+    def __str__(self) -> str:
+        if self.is_closed:
+            return (
+                f"ledger {self.ledger_id} is closed behind entry {self.last_entry}, and more of it was exported while it was written: "
+                "the files stay as they are, with entries that the topic does not have"
+            )
+        return (
+            f"ledger {self.ledger_id} is listed up to entry {self.last_entry} now, and more of it was exported before: "
+            "the listing is behind, and the files stay as they are"
+        )
+
+
 def further_name(name: str, first: int) -> str:
     """Return the name for the file of a ledger's entries from one on; in the order of names it comes behind the others."""
     return f"{name.partition('_')[0]}_from_{first:010d}"
 
 
 class ExportFolder:
-    """A folder that is made and locked in a ``with`` block; the record is saved from time to time, and at the end.
+    """A folder of which an export is the holder (`ledgerfs.export.folder_lock.locked`), for ``with``.
+
+    The record is saved when it is entered, from time to time, and at the end.
 
     Parameters
     ----------
@@ -168,7 +204,8 @@ class ExportFolder:
     suffix
         The files'.
     versions
-        The version of each of the topic's ledgers (`LedgerRef.version`), by the name of its file without the suffix.
+        The version of each of the topic's ledgers (`LedgerRef.version`), by the name of its file without the suffix, as they are listed
+        since the folder is locked.
     overwrite
         Remove the files of an earlier export with other contents.
 
@@ -177,7 +214,7 @@ class ExportFolder:
     InvalidOptionError
         The folder holds an export with other contents, or files with an export's names that no export wrote.
     ExportFolderError
-        It cannot be written, or another export is writing to it, or an import reads it.
+        It cannot be written.
 
     """
 
@@ -194,46 +231,51 @@ class ExportFolder:
         self._versions = versions
         self._overwrite = overwrite
         self._record = _Record(json.loads(json.dumps(contents)), suffix)
-        self._lock: BinaryIO | None = None
         self._save_after = 0.0
         self._further: dict[str, set[str]] = defaultdict(set)
 
     def __enter__(self) -> Self:
-        with _naming(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
-        lock = self.path / LOCK_NAME
-        with _naming(lock):
-            # An earlier export may have left it; a link is not followed, and nothing is written to it.
-            self._lock = os.fdopen(open_plain(lock, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
-        try:
-            self._begin(self._lock)
-        except BaseException:
-            self._lock.close()
-            raise
+        """Remove what a killed export left, and read the record."""
+        with naming(self.path):
+            for pattern in (f".[0-9]*{_PART}", f".{RECORD_NAME}{_PART}"):
+                for part in self.path.glob(pattern):
+                    _remove_left(part)
+            found = self._read()
+            if found.contents == self._record.contents or self._is_reached_anew(found):
+                self._record = replace(found, contents=self._record.contents)
+                for name in found.ledgers:
+                    ledger, is_further, _ = name.partition("_")
+                    if is_further:
+                        self._further[ledger].add(name)
+            else:
+                self._clear(found)
+            self._save()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        assert self._lock is not None  # noqa: S101  (entered)
-        with self._lock:
-            try:
-                if kind is None:
-                    self._forget_last()
-                self._save(is_whole=kind is None)
-            except ExportFolderError:
-                # After another error: what is not recorded is made again by the next export.
-                if kind is None:
-                    raise
+        try:
+            if kind is None:
+                self._forget_last()
+            self._save(is_whole=kind is None)
+        except ExportFolderError:
+            # After another error: what is not recorded is made again by the next export.
+            if kind is None:
+                raise
 
     def judge(self, name: str, ref: LedgerRef, topic: TopicState) -> Judgement:
         """Return whether the file ``name`` of a ledger stays, if the topic has these ledgers now.
 
         A file that should be made again is kept if ledgers are gone that some of its rows came from: without these it would lose the rows.
         If its ledger has grown, the rest is for another file. If another ledger has its id now, it is made again nevertheless: its rows
-        would never come.
+        would never come. A file is also kept if more is known of its ledger than is listed: the listing is behind.
         """
         known = self._record.ledgers.get(name)
         if known is None or self._size_of(name) != known.size:
             return Judgement(known)
+        if self._is_ahead(name, ref):
+            behind = further_name(name, known.last_entry + 1)
+            goes_on_at = known.last_entry + 1 if behind in self._record.ledgers else None
+            return Judgement(known, stays=True, is_ahead=True, goes_on_at=goes_on_at)
         if known.version == ref.version and topic.holds(known.basis, known.state):
             return Judgement(known, stays=True)
         if topic.can_remake(known.basis):
@@ -242,6 +284,11 @@ class ExportFolder:
             return Judgement(known, stays=True, is_held=True, goes_on_at=known.last_entry + 1)
         is_held = known.is_of(ref)
         return Judgement(known, stays=is_held, is_held=is_held)
+
+    def _is_ahead(self, name: str, ref: LedgerRef) -> bool:
+        """Whether a file, or one that comes behind it, has more of their ledger than is listed."""
+        others = (one for one in self._further.get(name.partition("_")[0], ()) if one > name)
+        return any(self._record.ledgers[one].is_ahead_of(ref) for one in (name, *others))
 
     def note_end(self, name: str, ref: LedgerRef) -> None:
         """Note of a file that stays that its ledger was closed where the file ends, if so: it may go now, and nobody need be told."""
@@ -292,7 +339,7 @@ class ExportFolder:
         ledger = name.partition("_")[0]
         behind = sorted(one for one in self._further.get(ledger, ()) if one > name)
         for one in behind if exported.rows else [name, *behind]:
-            with _naming(self._file(one)):
+            with naming(self._file(one)):
                 self._file(one).unlink(missing_ok=True)
         for one in behind:
             self._further[ledger].remove(one)
@@ -301,24 +348,6 @@ class ExportFolder:
             self._further[ledger].add(name)
         self._record.ledgers[name] = exported
         if (exported.rows and len(self._record.ledgers) < _FEW_LEDGERS) or time.monotonic() >= self._save_after:
-            self._save()
-
-    def _begin(self, lock: BinaryIO) -> None:
-        """Lock, remove what a killed export left, and read the record."""
-        with _naming(self.path):
-            _take(lock, fcntl.LOCK_EX, "an export or an import is at this folder")
-            for pattern in (f".[0-9]*{_PART}", f".{RECORD_NAME}{_PART}"):
-                for part in self.path.glob(pattern):
-                    _remove_left(part)
-            found = self._read()
-            if found.contents == self._record.contents or self._is_reached_anew(found):
-                self._record = replace(found, contents=self._record.contents)
-                for name in found.ledgers:
-                    ledger, is_further, _ = name.partition("_")
-                    if is_further:
-                        self._further[ledger].add(name)
-            else:
-                self._clear(found)
             self._save()
 
     def _read(self) -> "_Record":
@@ -430,10 +459,7 @@ def at_rest(folder: Path) -> Iterator[None]:
 
     Raises `ExportFolderError` if an export is writing to it, or if the last one did not end well: nobody knows whether all is there.
     """
-    with _lock_of(folder) or nullcontext() as lock:
-        if lock is not None:
-            with _naming(folder):
-                _take(lock, fcntl.LOCK_SH, "an export is writing to this folder, and it may lack rows")
+    with shared(folder):
         record = _Record.read(folder)
         if record is not None and not record.is_whole:
             raise ExportFolderError(
@@ -443,42 +469,14 @@ def at_rest(folder: Path) -> Iterator[None]:
         yield
 
 
-def _lock_of(folder: Path) -> BinaryIO | None:
-    path = folder / LOCK_NAME
-    with _naming(path):
-        try:
-            return os.fdopen(open_plain(path, os.O_RDONLY), "rb")
-        except FileNotFoundError:
-            return None
-
-
-def _take(lock: BinaryIO, kind: int, told: str) -> None:
-    """Lock at once, or raise `OSError` with what is told."""
-    try:
-        fcntl.flock(lock, kind | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise OSError(errno.EBUSY, told) from error
-
-
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Turn errors of the operating system into `ExportFolderError` with the file's name; our own errors name their object already."""
-    try:
-        yield
-    except LedgerfsError:
-        raise
-    except OSError as error:
-        raise ExportFolderError.of(error, path) from error
-
-
 @contextmanager
 def _replacing(path: Path) -> Iterator[BinaryIO]:
     """Yield a file that takes the place of ``path`` when all of it is on disk; after an error it is gone."""
     part = path.with_name(f".{path.name}{_PART}")
-    with _naming(part):
+    with naming(part):
         # Never an existing file: leftovers were removed when the folder was locked.
         descriptor = make_new(part)
-    with _naming(path):
+    with naming(path):
         try:
             with os.fdopen(descriptor, "wb") as file:
                 yield file
@@ -493,7 +491,7 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
 
 def _remove_left(part: Path) -> None:
     """Remove a file that a killed export left; raises `ExportFolderError` for a link, which no export makes."""
-    with _naming(part):
+    with naming(part):
         os.close(open_plain(part, os.O_RDONLY))
         part.unlink()
 

@@ -1,5 +1,6 @@
 """Exports: what they write, what they keep, and what is left when they fail."""
 
+import fcntl
 import json
 import multiprocessing
 import shutil
@@ -19,7 +20,8 @@ from ledgerfs.errors import CorruptMessageError, ExportFolderError, InvalidOptio
 from ledgerfs.export import export as export_module
 from ledgerfs.export import folder as export_folder
 from ledgerfs.export.export import ExportReport, export_topic
-from ledgerfs.export.folder import LOCK_NAME, RECORD_NAME
+from ledgerfs.export.folder import RECORD_NAME
+from ledgerfs.export.folder_lock import LOCK_NAME, locked
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.tables.table_files import TABLE_KINDS
 from tests.support.entries import frame, metadata
@@ -356,6 +358,43 @@ def test_two_exports_never_write_to_one_folder(tmp_path: Path, bucket: Bucket, g
     assert export_topic(topic, tmp_path, "csv").kept == 3
 
 
+def test_the_bucket_is_listed_while_the_folder_is_locked(bucket: Bucket, tmp_path: Path) -> None:
+    """What was listed before may be older than what another export has written meanwhile, which would be undone."""
+    topic, refresh, listed = bucket.topic("public/golden/plain"), Bucket.refresh, []
+
+    def refreshed(of: Bucket, *given: Any) -> Any:
+        listed.append(of)
+        with pytest.raises(ExportFolderError, match="an export or an import is at this folder"), locked(tmp_path):
+            pass
+        return refresh(of, *given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Bucket, "refresh", refreshed)
+        assert export_topic(topic, tmp_path, "csv").written == 3
+    assert listed == [bucket]
+
+
+def test_a_lock_that_its_holder_has_removed_keeps_nobody_out(tmp_path: Path) -> None:
+    """An export that came to nothing removes its folder: who had opened the lock before does not go on without it."""
+    out, flock = tmp_path / "out", fcntl.flock
+
+    def removed_meanwhile(lock: Any, kind: int) -> None:
+        flock(lock, kind)
+        shutil.rmtree(out)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fcntl, "flock", removed_meanwhile)
+        with pytest.raises(ExportFolderError, match="an export or an import is at this folder"), locked(out):
+            pass
+    with pytest.raises(ZeroDivisionError), locked(out):
+        raise ZeroDivisionError
+    assert not out.exists()
+    out.mkdir()
+    with pytest.raises(ZeroDivisionError), locked(out):
+        raise ZeroDivisionError
+    assert [one.name for one in out.iterdir()] == [LOCK_NAME]
+
+
 def test_a_large_record_is_saved_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for i in range(1, 9):
         topic = put(tmp_path / "bucket", i, message(i))
@@ -364,7 +403,7 @@ def test_a_large_record_is_saved_now_and_then(tmp_path: Path, monkeypatch: pytes
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
         # As if killed: what the end would save is lost.
-        patch.setattr(export_folder.ExportFolder, "__exit__", lambda folder, *_: folder._lock.close())
+        patch.setattr(export_folder.ExportFolder, "__exit__", lambda *_: None)
         export_topic(topic, out, "csv")
     assert record(out)["ledgers"] == {}
     assert export_topic(topic, out, "csv").written == 8

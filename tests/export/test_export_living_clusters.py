@@ -10,8 +10,9 @@ import pytest
 
 from ledgerfs import export_topic
 from ledgerfs.bucket.partition_plan import plan_partitions
+from ledgerfs.bucket.wanted_topics import is_asked_for
 from ledgerfs.export.export import ExportReport
-from ledgerfs.export.folder import RECORD_NAME, Unseen
+from ledgerfs.export.folder import RECORD_NAME, Ahead, Unseen
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.ledgers.row_dependencies import Basis
@@ -248,6 +249,195 @@ def test_a_ledger_that_cannot_be_listed_now_is_not_said_to_be_gone(
         one.start()
     cluster.publish(name, messages(5, first=5))
     assert (again().unseen, len(values_in(tmp_path / "out"))) == ([], 9)
+
+
+def kill_holders(cluster: LiveCluster, ledger_id: int, entry_id: int, *, others: bool = False) -> None:
+    """Kill the bookies that have an entry of the writer's, or those that should have it and have not."""
+    for one in cluster.bookies:
+        has_it = entry_id in one.entries(ledger_id)
+        is_meant = one.address in cluster.written[ledger_id].node.bookies_of(entry_id)
+        if has_it != others and is_meant:
+            one.kill()
+
+
+def test_what_is_exported_of_an_open_ledger_stays_when_what_confirmed_it_is_away(
+    cluster: LiveCluster, tmp_path: Path
+) -> None:
+    """An entry in flight, on one bookie alone, tells how far the others are safe: that was true, and nobody knows it while it is away."""
+    ledger = cluster.write_ledger(TOPIC, messages(5))
+    cluster.append(ledger, messages(1, "flying"), only_on=1)
+    out, ahead = tmp_path / "out", Ahead(ledger, 3, is_closed=False)
+    assert exported(cluster, out).ahead == []
+    kill_holders(cluster, ledger, 5)
+    for _ in range(2):
+        report = exported(cluster, out)
+        assert (report.ahead, report.written, report.kept) == ([ahead], 0, 1)
+        assert values_in(out) == [f"m{i}".encode() for i in range(5)]
+    for one in cluster.bookies:
+        one.start()
+    cluster.roll_over(TOPIC)
+    cluster.publish(TOPIC, messages(2, "n"))
+    assert (exported(cluster, out).ahead, len(values_in(out))) == ([], 6)
+
+
+def test_the_command_says_that_a_listing_is_behind_and_no_more(cluster: LiveCluster, tmp_path: Path) -> None:
+    ledger = cluster.write_ledger(TOPIC, messages(5))
+    cluster.append(ledger, messages(1, "flying"), only_on=1)
+    command = ("export", cluster.url, TOPIC, str(tmp_path / "out"))
+    assert "listed up to" not in run(*command).stderr.decode()
+    kill_holders(cluster, ledger, 5)
+    assert f"{Ahead(ledger, 3, is_closed=False)}\n" in run(*command).stderr.decode()
+    assert len(values_in(tmp_path / "out")) == 5
+
+
+def test_files_of_one_ledger_stay_together_when_the_listing_is_behind_the_last_of_them(
+    cluster: LiveCluster, tmp_path: Path
+) -> None:
+    first, second = begun_before(cluster)
+    out = tmp_path / "out"
+    exported(cluster, out)
+    cluster.trim(TOPIC, first)
+    cluster.publish(TOPIC, messages(3, "d"))
+    (flying,) = cluster.append(second, messages(1, "flying"), only_on=1)
+    assert exported(cluster, out).held == [second]
+    before = values_in(out)
+    assert before[-1] == b"d2"
+    kill_holders(cluster, second, flying)
+    report = exported(cluster, out)
+    assert (report.ahead, report.written, report.kept) == ([Ahead(second, flying - 2, is_closed=False)], 0, 2)
+    assert values_in(out) == before
+
+
+def test_entries_that_a_ledger_was_closed_without_stay_and_are_told_of(cluster: LiveCluster, tmp_path: Path) -> None:
+    """While a bookie is away, one copy was as good as two: its writer was never told so, and the ledger ends before it."""
+    ledger = cluster.write_ledger(TOPIC, messages(5))
+    cluster.append(ledger, messages(1, "flying"), only_on=1)
+    kill_holders(cluster, ledger, 5, others=True)
+    command = ("export", cluster.url, TOPIC, str(tmp_path / "out"), "-o", "open_end=acknowledged")
+    run(*command)
+    assert values_in(tmp_path / "out")[-1] == b"flying0"
+    for one in cluster.bookies:
+        one.start()
+    cluster.roll_over(TOPIC)
+    for _ in range(2):
+        told = run(*command, code=1).stderr.decode()
+        assert f"ledger {ledger} is closed behind entry 4, and more of it was exported while it was written" in told
+        assert len(values_in(tmp_path / "out")) == 6
+
+
+def test_a_listing_that_another_process_has_kept_undoes_no_export(cluster: LiveCluster, tmp_path: Path) -> None:
+    cluster.write_ledger(TOPIC, messages(6))
+    out = tmp_path / "out"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LEDGERFS_CATALOG_MAX_AGE", "600")
+        run("count", cluster.url, TOPIC)
+        cluster.publish(TOPIC, messages(100, first=6))
+        exported(cluster, out)
+        run("export", cluster.url, TOPIC, str(out), "--columns", "ledger_id,entry_id,value")
+    assert len(values_in(out)) == 105
+
+
+def test_two_exports_at_once_list_one_after_the_other(cluster: LiveCluster, tmp_path: Path) -> None:
+    ledger = cluster.write_ledger(TOPIC, messages(6))
+    early = opened(cluster).topic(TOPIC)
+    assert [one.ref.last_entry for one in early.ledgers] == [4]
+    cluster.publish(TOPIC, messages(100, first=6))
+    cluster.roll_over(TOPIC)
+    out = tmp_path / "out"
+    exported(cluster, out)
+    report = export_topic(early, out, "parquet", columns=["ledger_id", "entry_id", "value"])
+    assert (report.written, report.kept, report.ahead, len(values_in(out))) == (0, 1, [], 106)
+    cluster.trim(TOPIC, ledger)
+    cluster.publish(TOPIC, messages(2, "n"))
+    assert (exported(cluster, out).written, len(values_in(out))) == (1, 107)
+
+
+def test_a_bucket_that_is_kept_exports_what_comes_and_tells_what_goes(cluster: LiveCluster, tmp_path: Path) -> None:
+    cluster.write_ledger(TOPIC, messages(5))
+    bucket, out = opened(cluster), tmp_path / "out"
+    for number in range(3):
+        report = export_topic(bucket.topic(TOPIC), out, "parquet", columns=["value"])
+        assert (report.rows, report.unseen) == (14 if number else 4, [])
+        cluster.publish(TOPIC, messages(5))
+        cluster.roll_over(TOPIC)
+        cluster.publish(TOPIC, messages(5, "n"))
+        for one in cluster.list_of(TOPIC).ledgers[:-2]:
+            cluster.trim(TOPIC, one.ledger_id)
+    last = cluster.list_of(TOPIC).ledgers[-1].ledger_id
+    export_topic(bucket.topic(TOPIC), out, "parquet", columns=["value"])
+    cluster.publish(TOPIC, messages(5))
+    cluster.roll_over(TOPIC)
+    for one in cluster.list_of(TOPIC).ledgers[:-1]:
+        cluster.trim(TOPIC, one.ledger_id)
+    assert export_topic(bucket.topic(TOPIC), out, "parquet", columns=["value"]).unseen == [
+        Unseen(last, 3, was_open=True)
+    ]
+
+
+def test_a_lake_keeps_what_it_has_when_what_confirmed_it_is_away(cluster: LiveCluster) -> None:
+    ledger = cluster.write_ledger(TOPIC, messages(5))
+    cluster.append(ledger, messages(1, "flying"), only_on=1)
+    units = units_of(cluster, lake_work(cluster)[1])
+    assert [one.open_until for one in units] == [4]
+    kill_holders(cluster, ledger, 5)
+    work, made = lake_work(cluster, units)
+    assert (work.ahead, work.kept, work.replaced, work.held, made) == (units, units, [], [], [])
+    for one in cluster.bookies:
+        one.start()
+    # A listing that was made before, or by a server that lags, has a ledger as written that was exported when it was closed.
+    early = opened(cluster).refresh()
+    cluster.publish(TOPIC, messages(5))
+    cluster.roll_over(TOPIC)
+    closed = units_of(cluster, lake_work(cluster)[1])
+    assert [one.open_until for one in closed] == [-1]
+    wanted = early.ledgers["copy"] == 0
+    work = what_is_new(LedgerIds(early, wanted), wanted, closed)
+    assert (work.ahead, work.kept, work.replaced) == (closed, closed, [])
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_told"),
+    [
+        ({}, True),
+        ({"topics": TOPIC}, True),
+        ({"topics": [f"persistent://{TOPIC}"]}, True),
+        ({"topics": "public/default/other"}, False),
+        ({"pattern": "public/default/o.*"}, True),
+        ({"pattern": "persistent://public/default/other"}, False),
+    ],
+)
+def test_a_lake_tells_of_a_topic_that_is_gone_if_it_was_asked_for(
+    cluster: LiveCluster, asked: dict[str, Any], *, is_told: bool
+) -> None:
+    cluster.write_ledger("public/default/other", messages(5))
+    ledger = cluster.write_ledger(TOPIC, messages(5))
+    units = units_of(cluster, [(ledger,)])
+    cluster.publish(TOPIC, messages(50))
+    path = managed_ledger_path(managed_ledger_of(TOPIC))
+    node = cluster.zookeeper.nodes[path]
+
+    def told() -> list[Unit]:
+        catalog = opened(cluster).refresh()
+        wanted = catalog.ledgers["copy"] == 0
+        ledgers = LedgerIds(catalog, wanted, is_asked_for=lambda name: is_asked_for(name, **asked))
+        return what_is_new(ledgers, wanted, units).unseen
+
+    # Nobody can say so of a list that cannot be read.
+    cluster.zookeeper.set(path, b"\xff")
+    assert told() == []
+    cluster.zookeeper.set(path, node)
+    assert told() == []
+    cluster.zookeeper.delete(path)
+    for _ in range(2):
+        assert told() == (units if is_told else [])
+
+
+def test_partitions_are_asked_for_by_the_name_of_all() -> None:
+    of_partition = "public/default/persistent/parts-partition-3"
+    assert is_asked_for(of_partition, ["public/default/parts"])
+    assert is_asked_for(of_partition, "public/default/parts-partition-3")
+    assert not is_asked_for(of_partition, "public/default/parts-partition-4")
+    assert not is_asked_for("public/default/persistent/parts-partition-03", "public/default/parts")
 
 
 def test_a_unit_of_a_lake_whose_end_cannot_be_told_now_is_not_said_to_be_gone(cluster: LiveCluster) -> None:

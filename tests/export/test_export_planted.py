@@ -9,7 +9,8 @@ from ledgerfs import open_bucket
 from ledgerfs.bucket.topic import Topic
 from ledgerfs.errors import ExportFolderError
 from ledgerfs.export.export import export_topic
-from ledgerfs.export.folder import LOCK_NAME, RECORD_NAME, ExportFolder
+from ledgerfs.export.folder import RECORD_NAME, ExportFolder
+from ledgerfs.export.folder_lock import LOCK_NAME
 from tests.support.commands import run
 
 PLAIN = "public/golden/plain"

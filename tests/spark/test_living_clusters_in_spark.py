@@ -10,6 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ledgerfs import open_bucket
 from ledgerfs.errors import InvalidOptionError
+from ledgerfs.export.folder import Ahead, Unseen
+from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.spark.pipelines.export import LakeExport, run_export
 from ledgerfs.spark.pipelines.export_request import ExportRequest
 from ledgerfs.spark.runtime.bookie_rate import DEFAULT_BOOKIE_CONNECTIONS, DEFAULT_BOOKIE_RATE, with_share
@@ -152,3 +155,30 @@ def test_a_cluster_is_the_same_at_any_rate() -> None:
     }
     assert len(names) == 1
     assert identity_of(*filesystem_of("pulsar+zk://zk:2181", {"open_end": "acknowledged"})) not in names
+
+
+def test_an_export_tells_of_a_topic_that_is_gone_and_keeps_what_is_listed_no_more(
+    spark: SparkSession, cluster: LiveCluster, tmp_path: Path
+) -> None:
+    other = "public/default/other"
+    gone, last = cluster.write_ledger(other, messages(5)), cluster.write_ledger(ORDERS, messages(5))
+    (flying,) = cluster.append(last, messages(1, "flying"), only_on=1)
+    where = Storage(cluster.url, {"timeout_s": 5.0})
+
+    def exported(**asked: str) -> LakeExport:
+        request = ExportRequest(**asked)  # type: ignore[arg-type]
+        return run_export(spark, where, Storage(f"file://{tmp_path}/lake"), request, incremental=True)
+
+    assert sum(one.messages for one in exported().files) == 9
+    next(one for one in cluster.bookies if flying in one.entries(last)).kill()
+    cluster.publish(other, messages(5))
+    cluster.trim(other, gone)
+    cluster.zookeeper.delete(managed_ledger_path(managed_ledger_of(other)))
+    for asked in ({}, {"topics_pattern": "public/default/o.*"}):
+        done = exported(**asked)
+        (ahead, unseen) = done.topics
+        assert unseen.lacking_texts == [f"persistent://{other}: {Unseen(gone, 3, was_open=True)}"]
+        assert (ahead.lacking_texts, ahead.kept, done.files) == ([], 1, [])
+        assert ahead.behind_texts == [f"persistent://{ORDERS}: {Ahead(last, 3, is_closed=False)}"]
+    (only,) = (one for one in exported(topics=ORDERS).topics if one.lacking_texts or one.behind_texts)
+    assert only.topic == f"persistent://{ORDERS}"

@@ -14,7 +14,8 @@ from ledgerfs import open_bucket
 from ledgerfs.bucket.topic import Topic
 from ledgerfs.errors import CorruptMessageError, ExportFolderError, InvalidOptionError, InvalidRowsError, NotFoundError
 from ledgerfs.export.export import export_topic
-from ledgerfs.export.folder import LOCK_NAME, RECORD_NAME
+from ledgerfs.export.folder import RECORD_NAME
+from ledgerfs.export.folder_lock import LOCK_NAME
 from ledgerfs.tables.row_files import FoundFiles, find_rows
 from ledgerfs.writing import imports
 from tests.support.commands import run

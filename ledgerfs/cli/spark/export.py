@@ -142,7 +142,7 @@ def _say_what_is_missing(topics: "Sequence[TopicExport]") -> bool:
             is_damaged = True
             say(topic.outdated_text)
         is_damaged |= bool(topic.lacking_texts)
-        for text in topic.lacking_texts:
+        for text in (*topic.lacking_texts, *topic.behind_texts):
             say(text)
     return is_damaged
 
@@ -180,6 +180,7 @@ def _as_json(done: "LakeExport") -> dict[str, Any]:
                 "missing": [lost.as_json() for lost in one.missing],
                 "outdated": one.outdated,
                 "lacking": one.lacking_texts,
+                "behind": one.behind_texts,
             }
             for one in done.topics
         ],

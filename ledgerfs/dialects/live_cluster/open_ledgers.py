@@ -1,7 +1,11 @@
 """Where ledgers end that are still written, which only their bookies know (``docs/formats/bookkeeper.md``).
 
 Every entry carries the id of the last one that its writer knew to be on enough bookies. The newest such id of any bookie is the end up
-to which everybody reads, as long as so many bookies answer that no more than the writer waited for can know of a newer one.
+to which everybody reads, as long as of each acknowledged entry a bookie answers that has it.
+
+That end is true, and may be late: the newest entry may be on one bookie alone, which is enough to tell that all before it are safe. While
+that one is silent the end is where the others know it, so it may go back. It cannot be told from copies instead: of a safe entry one copy
+may be left, as of an entry that was never acknowledged, and a closed ledger would lack that.
 """
 
 from collections.abc import Sequence
@@ -62,7 +66,7 @@ def _confirmed(node: LedgerNode, told: dict[str, Told]) -> LedgerEnd | LedgerfsE
 
 
 def _is_covered(node: LedgerNode, told: dict[str, Told]) -> bool:
-    """Whether of each write set fewer bookies are silent than the writer waits for: then one that answers knows of each confirmed add."""
+    """Whether of each write set fewer bookies are silent than the writer waits for: then one that answers has each acknowledged entry."""
     bookies = node.ensembles[-1].bookies
     silent = [not told[bookie].is_answer for bookie in bookies]
     sets = ([silent[(start + k) % len(bookies)] for k in range(node.write_quorum)] for start in range(len(bookies)))

@@ -6,7 +6,7 @@ one compact JSON text, some hundred bytes for each unit.
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from types import MappingProxyType
@@ -140,6 +140,8 @@ class Work:
     unseen, grown
         Units with a ledger that was still written: of the one kind it is gone, so that nobody knows what came behind, of the other kind it
         has grown, and the unit is held.
+    ahead
+        Units that stay since they have more of a ledger that was, or is, still written than is listed now.
     ended
         Those of the units that stay whose ledger was still written, and was closed since without another entry: the state has to note it.
 
@@ -152,6 +154,7 @@ class Work:
     outdated: list[Unit] = field(default_factory=list)
     unseen: list[Unit] = field(default_factory=list)
     grown: list[Unit] = field(default_factory=list)
+    ahead: list[Unit] = field(default_factory=list)
     ended: list[Unit] = field(default_factory=list)
 
 
@@ -160,13 +163,19 @@ class LedgerIds:
 
     ``schemas`` are texts for those that the values of a topic are decoded by, under the name that its partitions share: the last one is of
     all that there are now, the others of earlier ones by which ledgers of that time have the same values (`TopicSchemas.digests_alike`).
+    ``is_asked_for`` tells whether ledgers of a name would be wanted if there were any.
     """
 
     def __init__(
-        self, catalog: Catalog, wanted: Mask, schemas: Mapping[str, Sequence[str]] = MappingProxyType({})
+        self,
+        catalog: Catalog,
+        wanted: Mask,
+        schemas: Mapping[str, Sequence[str]] = MappingProxyType({}),
+        is_asked_for: Callable[[str | None], bool] = lambda _: True,
     ) -> None:
         self._catalog = catalog
         self._schemas = schemas
+        self._is_asked_for = is_asked_for
         self._rows: dict[str | None, dict[int, int]] = defaultdict(dict)
         rows = np.flatnonzero(wanted & (catalog.ledgers["copy"] == 0))
         names, ids = catalog.ledgers["name"][rows].tolist(), catalog.ledgers["ledger_id"][rows].tolist()
@@ -207,10 +216,24 @@ class LedgerIds:
         return False
 
     def is_gone(self, unit: Unit) -> bool:
-        """Return whether the last ledger of a unit is gone from its topic, which still has others, or is listed without an entry."""
-        is_there = unit.managed_ledger in self._rows or self._catalog.is_without_entries(unit.managed_ledger)
-        is_listed = self.row(unit.managed_ledger, unit.ledgers[-1]) is not None
-        return is_there and not (is_listed or self._catalog.is_unclear(unit.managed_ledger, unit.ledgers[-1]))
+        """Return whether the last ledger of a unit is gone: from its topic, which is read or listed without an entry, or with it."""
+        name, ledger = unit.managed_ledger, unit.ledgers[-1]
+        is_read = name in self._rows or self._catalog.is_without_entries(name)
+        is_told_of = is_read or (self._is_asked_for(name) and not self._catalog.has(name))
+        return is_told_of and self.row(name, ledger) is None and not self._catalog.is_unclear(name, ledger)
+
+    def is_ahead(self, unit: Unit) -> bool:
+        """Return whether more was seen of the last ledger of a unit than is listed now.
+
+        It has fewer entries than when it was still written, or it is written, though it was closed before: then the listing is behind.
+        """
+        ref = self.last_of(unit)
+        return ref is not None and (ref.last_entry < unit.open_until or (ref.is_open and unit.open_until < 0))
+
+    def last_of(self, unit: Unit) -> LedgerRef | None:
+        """Return the last ledger of a unit as it is listed now; None if it is not there, or not wanted."""
+        row = self.row(unit.managed_ledger, unit.ledgers[-1])
+        return None if row is None else self._catalog.ref(row)
 
     def has_grown(self, unit: Unit) -> bool:
         """Return whether the last ledger of a unit was still written, and has more entries now."""
@@ -219,10 +242,9 @@ class LedgerIds:
 
     def ended(self, unit: Unit) -> Unit:
         """Return a unit that stays, as one of a closed ledger if its last one was still written and was closed without another entry."""
-        row = None if unit.open_until < 0 else self.row(unit.managed_ledger, unit.ledgers[-1])
-        if row is None:
+        ref = None if unit.open_until < 0 else self.last_of(unit)
+        if ref is None:
             return unit
-        ref = self._catalog.ref(row)
         return unit if ref.is_open or ref.last_entry != unit.open_until else replace(unit, open_until=-1)
 
     def version(self, ref: LedgerRef) -> str:
@@ -263,8 +285,10 @@ def _judge(ledgers: LedgerIds, group: list[Unit], work: Work) -> None:
     """Decide about units that share ledgers: all of them stay, or none."""
     rows = [ledgers.row(unit.managed_ledger, ledger) for unit in group for ledger in unit.ledgers]
     there = [row for row in rows if row is not None]
-    is_stale = any(map(ledgers.is_stale, group))
-    if is_stale and all(map(ledgers.can_remake, group)):
+    stale = list(filter(ledgers.is_stale, group))
+    ahead = list(filter(ledgers.is_ahead, stale))
+    is_stale = len(stale) > len(ahead)
+    if is_stale and not ahead and all(map(ledgers.can_remake, group)):
         work.replaced.extend(group)
         return
     known = list(map(ledgers.ended, group))
@@ -274,6 +298,7 @@ def _judge(ledgers: LedgerIds, group: list[Unit], work: Work) -> None:
     work.wanted[there] = False
     work.unseen.extend(unit for unit in group if unit.open_until >= 0 and ledgers.is_gone(unit))
     work.grown.extend(filter(ledgers.has_grown, group))
+    work.ahead.extend(ahead)
     if is_stale:
         work.held.extend(group)
         work.outdated.extend(filter(ledgers.is_outdated, group))

@@ -108,7 +108,8 @@ def export(
     -----
     OutdatedFilesWarning
         Files have values of present ledgers by other schemas than the bucket has now, and cannot be made again without losing rows; or they
-        lack, or may lack, what came behind their rows in a ledger of a living cluster that was still written.
+        lack, or may lack, what came behind their rows in a ledger of a living cluster that was still written; or they have more of one than
+        it has now that it is closed.
 
     """
     require_known(scan, (*_OWN_OPTIONS, *SCAN_OPTIONS))

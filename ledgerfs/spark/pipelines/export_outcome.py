@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ledgerfs.bucket.partitions import Run
-from ledgerfs.export.folder import Unseen
+from ledgerfs.export.folder import Ahead, Unseen
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
 from ledgerfs.messages.decode.chunks import Incomplete
@@ -46,6 +46,8 @@ class TopicExport:
     unseen, grown
         Ledgers of a living cluster that were still written when they were exported up to these entries: of the one kind they are gone, of
         the other kind they have grown, and their files are held.
+    ahead
+        Ledgers of a living cluster of which more was exported before than is listed now; their files are kept.
 
     """
 
@@ -65,17 +67,24 @@ class TopicExport:
     outdated: list[str] = field(default_factory=list)
     unseen: dict[int, int] = field(default_factory=dict)
     grown: dict[int, int] = field(default_factory=dict)
+    ahead: dict[int, Ahead] = field(default_factory=dict)
+
+    @property
+    def behind_texts(self) -> list[str]:
+        """What to tell the user of ledgers that are listed shorter than they were exported, and will be as long again."""
+        return [f"{self.topic}: {one}" for _, one in sorted(self.ahead.items()) if not one.is_closed]
 
     @property
     def lacking_texts(self) -> list[str]:
-        """What to tell the user of messages that are not in the lake, or may not be, since ledgers are gone."""
+        """What to tell the user of messages that are not in the lake, or may not be, or only there, not in the topic."""
         gone = [str(Unseen(ledger, last, was_open=True)) for ledger, last in sorted(self.unseen.items())]
         grown = [
             f"ledger {ledger} has grown since it was exported up to entry {last}, but its files have rows from ledgers that are gone, "
             "and stay as they are: what came behind that is not in the files; export it into another folder"
             for ledger, last in sorted(self.grown.items())
         ]
-        return [f"{self.topic}: {text}" for text in (*gone, *grown)]
+        ahead = [str(one) for _, one in sorted(self.ahead.items()) if one.is_closed]
+        return [f"{self.topic}: {text}" for text in (*gone, *grown, *ahead)]
 
     @property
     def outdated_text(self) -> str:
@@ -144,10 +153,7 @@ class ExportOutcome:
             topic.unnamed_before += unit.unnamed
         for unit in todo.work.held:
             made._topic(unit.managed_ledger).held.extend(unit.ledgers)
-        for unit in todo.work.unseen:
-            made._topic(unit.managed_ledger).unseen[unit.ledgers[-1]] = unit.open_until
-        for unit in todo.work.grown:
-            made._topic(unit.managed_ledger).grown[unit.ledgers[-1]] = unit.open_until
+        made._add_growing(todo)
         for unit in todo.work.outdated:
             made._topic(unit.managed_ledger).outdated.extend(file.path for file in unit.files)
         return made
@@ -160,6 +166,18 @@ class ExportOutcome:
     def _topic(self, managed_ledger: str | None) -> TopicExport:
         name = topic_of(managed_ledger)
         return self.topics.setdefault(name, TopicExport(name))
+
+    def _add_growing(self, todo: ToDo) -> None:
+        """Add what is to be told of units with a ledger that was still written."""
+        for unit in todo.work.unseen:
+            self._topic(unit.managed_ledger).unseen[unit.ledgers[-1]] = unit.open_until
+        for unit in todo.work.grown:
+            self._topic(unit.managed_ledger).grown[unit.ledgers[-1]] = unit.open_until
+        for unit in todo.work.ahead:
+            ref = todo.ledgers.last_of(unit)
+            if ref is not None:
+                ahead = Ahead(ref.ledger_id, ref.last_entry, is_closed=not ref.is_open)
+                self._topic(unit.managed_ledger).ahead[ref.ledger_id] = ahead
 
     def _add(self, result: RunResult, run: Run, name: str, suffix: str, ledgers: LedgerIds) -> None:
         refs = run.refs

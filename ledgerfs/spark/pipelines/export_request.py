@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ledgerfs.bucket.partition_plan import DEFAULT_PARTITION_BYTES, PartitionPlan, plan_partitions, within
-from ledgerfs.bucket.wanted_topics import wanted_ledgers
+from ledgerfs.bucket.wanted_topics import is_asked_for, wanted_ledgers
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.export.identity import told_bucket, told_fields
 from ledgerfs.ledgers.dialects_known import AUTO
@@ -144,7 +144,10 @@ def left_to_do(
     wanted = wanted_ledgers(catalog, request.topics, request.topics_pattern)
     topics = topics_to_read(catalog, request.topics, request.topics_pattern)
     values = with_topics(checked.values, bucket, topics, checked.scan)
-    ledgers = LedgerIds(catalog, wanted, {} if values.shown is None else _told_schemas(values, checked.scan))
+    schemas = {} if values.shown is None else _told_schemas(values, checked.scan)
+    ledgers = LedgerIds(
+        catalog, wanted, schemas, lambda name: is_asked_for(name, request.topics, request.topics_pattern)
+    )
     work = Work(wanted, replaced=list(units)) if anew else what_is_new(ledgers, wanted, units)
     to_read = within(catalog, work.wanted, checked.probe.times)
     return ToDo(work, plan_partitions(catalog, to_read, request.partition_bytes), ledgers, missing, values)

@@ -1,4 +1,4 @@
-"""Where ledgers end that are still written: never before what readers were already shown, never behind what is confirmed."""
+"""Where ledgers end that are still written: never behind what is confirmed, and never before what those bookies confirm that answer."""
 
 import time
 from collections.abc import Callable
@@ -92,6 +92,21 @@ def test_acknowledged_entries_that_a_silent_bookie_may_have_are_not_left_out(
     cluster.write_ledger(TOPIC, messages(count))
     cluster.bookies[number].kill()
     assert entries_of(opened(cluster, open_end="acknowledged")) == cluster.entries_of(TOPIC)
+
+
+def test_what_one_entry_in_flight_confirms_is_shown_again_when_its_bookie_is_back(cluster: LiveCluster) -> None:
+    """The others cannot know of it, and an entry that is on one bookie alone proves nothing of itself: the listing is late, not wrong."""
+    ledger_id = cluster.write_ledger(TOPIC, messages(10))
+    (flying,) = cluster.append(ledger_id, messages(1, "flying"), only_on=1)
+    bucket = opened(cluster)
+    assert len(entries_of(bucket)) == 10
+    (holder,) = [one for one in cluster.bookies if flying in one.entries(ledger_id)]
+    holder.kill()
+    bucket.refresh()
+    assert len(entries_of(bucket)) == 9
+    holder.start()
+    bucket.refresh()
+    assert len(entries_of(bucket)) == 10
 
 
 @pytest.mark.parametrize("away", [(0, 1), (1, 2), (0, 2), (0, 1, 2)])
