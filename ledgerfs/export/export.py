@@ -163,6 +163,8 @@ def export_topic(
         An invalid column, time or choice, or a folder that holds something else.
     ExportFolderError
         The folder cannot be written, or another export is writing to it, or an import reads it.
+    NotFoundError
+        The bucket has no ledger of the topic any more.
     MissingLedgerError
         The topic lacks ledgers, and ``on_corrupt`` is not "skip": nothing is written then.
     LedgerfsError
@@ -173,7 +175,10 @@ def export_topic(
     if kind not in TABLE_KINDS:
         raise InvalidOptionError(f"one of {', '.join(TABLE_KINDS)}", key=f"kind={kind!r}")
     with locked(folder):
-        topic.bucket.refresh()
+        catalog = topic.bucket.refresh()
+        if not any(map(catalog.has, topic.managed_ledgers)):
+            # It is gone since it was looked up: this raises, as looking it up now does.
+            topic = topic.bucket.topic(topic.name)
         return export_listed(
             topic, folder, kind, overwrite=overwrite, progress=progress, columns=columns, start_time=start_time, end_time=end_time,
             clock_slack_ms=clock_slack_ms, transactions=transactions, on_corrupt=on_corrupt, private_keys=private_keys,

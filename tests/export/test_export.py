@@ -16,7 +16,7 @@ import pytest
 from ledgerfs import import_rows, open_bucket
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.topic import Topic
-from ledgerfs.errors import CorruptMessageError, ExportFolderError, InvalidOptionError
+from ledgerfs.errors import CorruptMessageError, ExportFolderError, InvalidOptionError, NotFoundError
 from ledgerfs.export import export as export_module
 from ledgerfs.export import folder as export_folder
 from ledgerfs.export.export import ExportReport, export_topic
@@ -372,6 +372,18 @@ def test_the_bucket_is_listed_while_the_folder_is_locked(bucket: Bucket, tmp_pat
         patch.setattr(Bucket, "refresh", refreshed)
         assert export_topic(topic, tmp_path, "csv").written == 3
     assert listed == [bucket]
+
+
+def test_a_topic_that_is_gone_since_it_was_looked_up_is_not_found(tmp_path: Path) -> None:
+    topic, folder = put(tmp_path / "bucket", 1, message(1)), tmp_path / "bucket"
+    export_topic(topic, tmp_path / "out", "csv")
+    for path in folder.glob("*-ledger-1*"):
+        path.unlink()
+    for out in (tmp_path / "out", tmp_path / "another"):
+        with pytest.raises(NotFoundError, match="no ledger of this topic in the bucket"):
+            export_topic(topic, out, "csv")
+    assert (tmp_path / "out" / "1.csv").exists()
+    assert not (tmp_path / "another").exists()
 
 
 def test_a_lock_that_its_holder_has_removed_keeps_nobody_out(tmp_path: Path) -> None:
