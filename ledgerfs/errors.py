@@ -60,6 +60,7 @@ __all__ = [
     "RefusedLedgerError",
     "SchemaConflictError",
     "StaleObjectError",
+    "StoppedError",
     "StoreError",
     "StoreTimeoutError",
     "StoreUnreachableError",
@@ -429,6 +430,12 @@ class ChangedMeanwhileError(LedgerfsError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return (*super().__reduce__(), {"found": self.found})
+
+
+class StoppedError(LedgerfsError):
+    """The service is ending: what is under way is given up, and done by the next one."""
+
+    code = errno.ECANCELED
 
 
 class CacheWriteError(LedgerfsError):

@@ -1,5 +1,6 @@
-"""Offloading as a managed ledger does it: PIP-17's interface over a bucket."""
+"""Offloading as a managed ledger does it: PIP-17's interfaces, over a bucket, and of a topic of a living cluster."""
 
 from ledgerfs.offload.ledger_offloader import LedgerOffloader, NullLedgerOffloader
+from ledgerfs.offload.managed_ledger import ManagedLedger
 
-__all__ = ["LedgerOffloader", "NullLedgerOffloader"]
+__all__ = ["LedgerOffloader", "ManagedLedger", "NullLedgerOffloader"]

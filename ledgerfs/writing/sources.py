@@ -111,6 +111,10 @@ class OffloadedLedger:
                 ledger.require_fitting(batch)
 
     def batches(self, ledger: NewLedger) -> "Iterator[EntryBatch]":  # noqa: ARG002  (as `EntrySource` has it)
+        """Yield the entries; raises as `checked`."""
+        return self.checked()
+
+    def checked(self) -> "Iterator[EntryBatch]":
         """Yield the entries; raises `CorruptLedgerError` for a wrong checksum and, at the end, for other totals than the metadata's."""
         entries = length = 0
         for batch in self.reader.batches(self.reader.first_entry, self.reader.last_entry):
@@ -140,6 +144,12 @@ class OffloadedLedger:
                 f"entry {entry} has a wrong checksum or frame; `ledgerfs verify` tells where; the ledger is not copied",
                 key=self.reader.ref.key,
             )
+
+
+def require_whole(reader: LedgerReader) -> None:
+    """Read all of a ledger; raises `CorruptLedgerError` for a wrong checksum or other totals than the metadata's, and as the reader."""
+    for _ in OffloadedLedger(reader).checked():
+        pass
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,12 @@ from ledgerfs.formats.managed_ledgers.wire_fields import (
     fields_of,
     flag_of,
     joined,
+    number_of,
     placed,
 )
 
 _LEDGER = 1
+_SIZE = 3
 _CONTEXT = 5
 _BOOKKEEPER_DELETED = 4
 
@@ -51,8 +53,12 @@ class EditedList:
     codec: int
 
 
-def with_contexts(data: bytes, contexts: Mapping[int, OffloadContext], *, key: str) -> EditedList:
+def with_contexts(
+    data: bytes, contexts: Mapping[int, OffloadContext], *, key: str, sizes: Mapping[int, int] | None = None
+) -> EditedList:
     """Return the list with these contexts of offloads, each in place of the one that its ledger has, with all of its fields.
+
+    ``sizes`` are the bytes of those ledgers that were compressed anew on their way: what is offloaded is what the list tells of.
 
     Raises
     ------
@@ -68,6 +74,9 @@ def with_contexts(data: bytes, contexts: Mapping[int, OffloadContext], *, key: s
     def change(ledger: LedgerInfo, field: WireField) -> WireField:
         context = build_context(contexts[ledger.ledger_id]).SerializeToString(deterministic=True)
         others = [one for one in fields_of(field.value) if not _is_context(one)]
+        size = None if sizes is None else sizes.get(ledger.ledger_id)
+        if size is not None:
+            others = placed([one for one in others if one.number != _SIZE], number_of(_SIZE, size))
         return field.with_value(joined(placed(others, field_of(_CONTEXT, context))))
 
     return _edited(data, contexts, change, key)
@@ -84,6 +93,21 @@ def with_bookkeeper_deleted(data: bytes, ledger_ids: Collection[int], *, key: st
             reason = f"ledger {ledger.ledger_id} is not offloaded: its only copy is BookKeeper's, and cannot be said to be deleted"
             raise UnsupportedWriteError(reason, key=key)
         return field if ledger.context.is_deleted_from_bookkeeper else field.with_value(_flagged(field.value))
+
+    return _edited(data, ledger_ids, change, key)
+
+
+def without_contexts(data: bytes, ledger_ids: Collection[int], *, key: str) -> EditedList:
+    """Return the list in which ledgers have no attempt to offload any more.
+
+    Raises the errors of `with_contexts`, and `UnsupportedWriteError` for a ledger whose offload is complete: its objects would be lost.
+    """
+
+    def change(ledger: LedgerInfo, field: WireField) -> WireField:
+        if ledger.is_offloaded:
+            reason = f"ledger {ledger.ledger_id} is offloaded: without its context nobody would find it"
+            raise UnsupportedWriteError(reason, key=key)
+        return field.with_value(joined([one for one in fields_of(field.value) if not _is_context(one)]))
 
     return _edited(data, ledger_ids, change, key)
 

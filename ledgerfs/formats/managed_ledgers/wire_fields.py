@@ -52,6 +52,12 @@ def flag_of(number: int) -> WireField:
     return WireField(number, _VARINT, head + b"\1", len(head))
 
 
+def number_of(number: int, value: int) -> WireField:
+    """Return a field that is a number from 0 on."""
+    head = _packed(number << 3 | _VARINT)
+    return WireField(number, _VARINT, head + _packed(value), len(head))
+
+
 def joined(fields: Iterable[WireField]) -> bytes:
     """Return the message of these fields."""
     return b"".join([one.data for one in fields])

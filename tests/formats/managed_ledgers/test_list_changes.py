@@ -15,6 +15,7 @@ from ledgerfs.formats.managed_ledgers.list_changes import (
     EditedList,
     with_bookkeeper_deleted,
     with_contexts,
+    without_contexts,
     without_ledgers,
 )
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
@@ -61,7 +62,8 @@ contexts = st.builds(
     segments=st.integers(0, 2),
 )
 counts = st.integers(0, MAX_INT64)
-ledgers = st.builds(LedgerInfo, counts, counts, counts, counts, st.none() | contexts, properties)
+sizes = st.integers(0, 2**56)
+ledgers = st.builds(LedgerInfo, counts, st.integers(0, 2**50), sizes, counts, st.none() | contexts, properties)
 lists = st.builds(
     ManagedLedgerInfo,
     st.lists(ledgers, min_size=1, max_size=5, unique_by=lambda one: one.ledger_id).map(tuple),
@@ -318,3 +320,30 @@ def test_a_uuid_of_any_bits() -> None:
         context = dataclasses.replace(CONTEXT, uuid=str(uuid.UUID(int=bits)))
         found = with_contexts(data, {1: context}, key=KEY).plain
         assert parse_managed_ledger_info(found, key=KEY).ledgers[0].context == context
+
+
+def test_a_ledger_that_was_compressed_anew_has_another_size_and_all_else_stays() -> None:
+    data = build_managed_ledger_info(
+        ManagedLedgerInfo((LedgerInfo(1, 10, 1000, 5), LedgerInfo(2, 10, 1000, 6), LedgerInfo(3, 0, 0, 0)))
+    )
+    context = OffloadContext("00000000-0000-0001-0000-000000000002", True, False, 7, "aws-s3")
+    found = parse_managed_ledger_info(with_contexts(data, {1: context}, key="", sizes={1: 300}).plain, key="").ledgers
+    assert [(one.ledger_id, one.entries, one.size, one.closed_ms) for one in found] == [
+        (1, 10, 300, 5),
+        (2, 10, 1000, 6),
+        (3, 0, 0, 0),
+    ]
+    assert found[0].context == context
+
+
+def test_a_failed_attempt_is_taken_out_and_a_complete_offload_is_not() -> None:
+    failed = OffloadContext("00000000-0000-0001-0000-000000000002", False, False, None, "aws-s3")
+    done = OffloadContext("00000000-0000-0001-0000-000000000003", True, False, 7, "aws-s3")
+    info = ManagedLedgerInfo(
+        (LedgerInfo(1, 10, 1000, 5, failed), LedgerInfo(2, 10, 1000, 6, done), LedgerInfo(3, 0, 0, 0))
+    )
+    data = build_managed_ledger_info(info)
+    found = parse_managed_ledger_info(without_contexts(data, [1], key="").plain, key="").ledgers
+    assert [one.context for one in found] == [None, done, None]
+    with pytest.raises(UnsupportedWriteError, match="nobody would find it"):
+        without_contexts(data, [2], key="")

@@ -1,0 +1,117 @@
+"""Copying one ledger from its bookies into a bucket, and reading the copy back before it counts."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ledgerfs.dialects.closed_ledgers import ClosedLedgers, StoredLedger
+from ledgerfs.dialects.pulsar_blob.new_ledger import NewLedger, completed_user_metadata
+from ledgerfs.errors import CorruptLedgerError, RefusedLedgerError
+from ledgerfs.offload.attempts import Attempt
+from ledgerfs.offload.record_digest import RecordDigest, digest_of, digested
+from ledgerfs.writing.write import ref_of, write_ledger
+
+if TYPE_CHECKING:
+    from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
+    from ledgerfs.formats.records import EntryBatch
+    from ledgerfs.messages.transforms.entry_transform import EntryTransform
+    from ledgerfs.offload.tier import Tier
+
+Pace = Callable[[int], None]
+"""Is told of bytes before they are sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedLedger:
+    """A ledger that is whole in a bucket, and that no list names yet.
+
+    Attributes
+    ----------
+    stored
+        As BookKeeper had it when it was copied.
+    length
+        Bytes of all entries in the bucket: fewer than BookKeeper's if they were compressed again.
+
+    """
+
+    attempt: Attempt
+    stored: StoredLedger
+    length: int
+
+
+class _Source:
+    """`EntrySource` of a closed ledger of bookies, which notes a digest of all that is written."""
+
+    __slots__ = ("_ledgers", "_pace", "_stored", "_transform", "digest")
+
+    def __init__(
+        self, ledgers: ClosedLedgers, stored: StoredLedger, transform: "EntryTransform | None", pace: "Pace | None"
+    ) -> None:
+        self._pace = pace
+        self._ledgers = ledgers
+        self._stored = stored
+        self._transform = transform
+        self.digest = RecordDigest()
+
+    @property
+    def size(self) -> int:
+        """Bytes of the records."""
+        return self._stored.records_size
+
+    def check(self, ledger: NewLedger) -> None:
+        """Do nothing: nothing is known of the entries before they are read, and the writer looks at each."""
+
+    def batches(self, ledger: NewLedger) -> "Iterator[EntryBatch]":  # noqa: ARG002  (as `EntrySource` has it)
+        """Yield what is to be written."""
+        yield from digested(self._made(), self.digest)
+
+    def _made(self) -> "Iterator[EntryBatch]":
+        entries = 0
+        for batch in self._ledgers.batches(self._stored):
+            if self._pace is not None:
+                self._pace(int(batch.lengths.sum()))
+            if self._transform is None:
+                yield batch
+                continue
+            for made in self._transform(batch.framed(), entries):
+                entries += len(made)
+                yield made
+
+
+def copy_ledger(
+    ledgers: ClosedLedgers,
+    stored: StoredLedger,
+    attempt: Attempt,
+    tier: "Tier",
+    *,
+    pace: "Pace | None" = None,
+) -> CopiedLedger:
+    """Write a closed ledger under the names of an attempt, as Pulsar's offloader writes it, and read all of it back.
+
+    ``pace`` is called with the bytes of each batch before it is sent: it may wait, and end the copy by what it raises.
+
+    Raises as `ClosedLedgers.batches`, `RefusedLedgerError` for an entry that no block holds, `CorruptLedgerError` if what is read back is
+    not what was sent, and the errors of the store. What is in the bucket then is for the attempt's cleaning.
+    """
+    transform = None if tier.transform is None else tier.transform()
+    if transform is not None and not transform.keeps_ids:
+        raise RefusedLedgerError("a transform that changes the ids of messages: subscriptions would lose their places")
+    node = stored.node
+    user_metadata = completed_user_metadata(tier.user_metadata, attempt.managed_ledger)
+    ledger = NewLedger(attempt.key, node.closed_at(node.last_entry, node.length), user_metadata, tier.block_size)
+    source = _Source(ledgers, stored, transform, pace)
+    written = write_ledger(tier.bucket, ledger, source)
+    _require_same(tier, written, source.digest)
+    return CopiedLedger(attempt, stored, source.digest.length)
+
+
+def _require_same(tier: "Tier", written: "WrittenLedger", sent: RecordDigest) -> None:
+    ref = ref_of(written)
+    reader = tier.bucket.uncached_reader(ref)
+    found = digest_of(lambda: reader.batches(0, ref.last_entry))
+    if found != sent.value():
+        reason = (
+            f"what was read back is not what was written: {found[0]:,} entries of {found[1]:,} bytes, where {sent.entries:,} "
+            f"of {sent.length:,} were sent"
+        )
+        raise CorruptLedgerError(reason, key=written.data.key)

@@ -1,0 +1,165 @@
+"""`ManagedLedger`: PIP-17's interface of one topic of a living cluster, without its broker."""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from ledgerfs.errors import EntryRangeError, RefusedLedgerError
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
+    ManagedLedgerInfo,
+    Position,
+    parse_managed_ledger_info,
+)
+from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs.offload.offload_driver import driver_properties
+
+DEFAULT_BLOCK_SIZE = 64 << 20
+
+if TYPE_CHECKING:
+    from ledgerfs.offload.one_step import Offloaded, OneStep
+    from ledgerfs.storage.zookeeper.nodes import Nodes
+
+
+class ManagedLedger:
+    """One topic, whose ledgers are offloaded up to a position.
+
+    Parameters
+    ----------
+    topic
+        ``persistent://tenant/namespace/topic``, or the name of the managed ledger.
+
+    """
+
+    __slots__ = ("_closing", "_nodes", "_step", "name")
+
+    def __init__(self, nodes: "Nodes", step: "OneStep", topic: str) -> None:
+        self._nodes = nodes
+        self._step = step
+        self._closing = ExitStack()
+        self.name = managed_ledger_of(topic)
+
+    @classmethod
+    def open(
+        cls,
+        cluster: str,
+        topic: str,
+        bucket: str,
+        *,
+        driver: str = "aws-s3",
+        name: str | None = None,
+        region: str = "",
+        endpoint: str = "",
+        block_size: int = DEFAULT_BLOCK_SIZE,
+        storage_options: Mapping[str, Any] | None = None,
+        cluster_options: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Take the lock of a cluster, to offload a topic of it into a bucket; `close`, or ``with``, gives it back.
+
+        Parameters
+        ----------
+        cluster
+            ``pulsar+zk://host:port,…[/chroot]``.
+        topic
+            Its name, or that of its managed ledger.
+        bucket
+            The URL of the bucket.
+        driver, name, region, endpoint
+            As a broker notes them of an offload, and finds it by; ``name`` is the end of ``bucket`` unless told.
+        block_size
+            Bytes.
+        storage_options, cluster_options
+            Of the bucket's filesystem, and of the cluster (its guide has a list).
+
+        Raises
+        ------
+        LockHeldError
+            Another process changes the cluster.
+        UnusableUrlError, InvalidOptionError, StoreUnreachableError
+            No such cluster or bucket, or none that answers.
+
+        """
+        # These import kazoo, numba and fsspec.
+        from ledgerfs.offload.opening import opened_step
+
+        closing = ExitStack()
+        with ExitStack() as undoing:
+            undoing.enter_context(closing)
+            tier_name = bucket.rstrip("/").rpartition("/")[2] if name is None else name
+            properties = driver_properties(driver, tier_name, region, endpoint)
+            nodes, step = opened_step(
+                closing, cluster, cluster_options, bucket, storage_options, driver, properties, block_size
+            )
+            made = cls(nodes, step, topic)
+            made._closing = closing
+            undoing.pop_all()
+        return made
+
+    def close(self) -> None:
+        """Give the lock back, if `open` took it."""
+        self._closing.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def offload_prefix(self, position: Position | tuple[int, int]) -> Position:
+        """Offload all ledgers before that of a position, and return the first position that is not offloaded.
+
+        As PIP-17's ``asyncOffloadPrefix``: a ledger is offloaded whole, so the one that has the position stays; the last ledger of a topic
+        always does. Ledgers that are offloaded already are left alone.
+
+        Raises
+        ------
+        EntryRangeError
+            A position that the topic does not have.
+        RefusedLedgerError
+            A broker has the topic, or a ledger could not be offloaded; those before it are.
+
+        """
+        wanted = Position(*position)
+        info = self._info()
+        self._require_in(info, wanted)
+        due = [one for one in info.ledgers[:-1] if one.ledger_id < wanted.ledger_id and not one.is_offloaded]
+        outcome = self._step.offload(self.name, [one.ledger_id for one in due if one.entries]) if due else None
+        reached = first_not_offloaded(self._info())
+        self._require_done(outcome, wanted, reached)
+        return reached
+
+    def first_not_offloaded(self) -> Position:
+        """Return the first position that is not offloaded, as the topic's list has it now."""
+        return first_not_offloaded(self._info())
+
+    def _info(self) -> ManagedLedgerInfo:
+        node = self._nodes.get(managed_ledger_path(self.name))
+        return parse_managed_ledger_info(node.data, key=node.path)
+
+    def _require_in(self, info: ManagedLedgerInfo, position: Position) -> None:
+        ids = [one.ledger_id for one in info.ledgers]
+        if not ids or not ids[0] <= position.ledger_id <= ids[-1]:
+            has = f"ledgers {ids[0]} to {ids[-1]}" if ids else "no ledgers"
+            raise EntryRangeError(
+                f"position {position.ledger_id}:{position.entry_id} asked for; the topic has {has}", key=self.name
+            )
+
+    def _require_done(self, outcome: "Offloaded | None", wanted: Position, reached: Position) -> None:
+        if outcome is not None and outcome.not_done and reached.ledger_id < wanted.ledger_id:
+            first = min(outcome.not_done, key=lambda one: one.ledger_id)
+            reason = f"offloaded up to {reached.ledger_id}:{reached.entry_id}; ledger {first.ledger_id} was not: {first.reason}"
+            raise RefusedLedgerError(reason, key=self.name)
+
+
+def first_not_offloaded(info: ManagedLedgerInfo) -> Position:
+    """Return where the first ledger with entries begins that is not offloaded: at the latest that of the last one, which never is.
+
+    Of a topic without ledgers it is (-1, -1).
+    """
+    for one in info.ledgers[:-1]:
+        if not one.is_offloaded and one.entries:
+            return Position(one.ledger_id, 0)
+    return Position(info.ledgers[-1].ledger_id, 0) if info.ledgers else Position(-1, -1)

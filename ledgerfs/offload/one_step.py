@@ -1,0 +1,295 @@
+"""Offloading ledgers of one topic without its broker, in the one step that lost nothing in any run.
+
+PIP-17 notes an attempt in the topic's list, uploads, and completes it; done by another program than the broker, that loses data: a broker
+that loads the topic in between deletes the objects of the attempt. So here the list does not know of an attempt before its objects are
+whole and were read back. Then one versioned set completes all ledgers that were copied; whatever changed the list meanwhile makes it fail,
+and it is looked at again. The note of each attempt (`ledgerfs.offload.attempts`) goes in that same commit.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ledgerfs.clusters.bundles import Owner
+from ledgerfs.clusters.survey import is_of_brokers
+from ledgerfs.dialects.closed_ledgers import ClosedLedgers, StoredLedger
+from ledgerfs.errors import (
+    ChangedMeanwhileError,
+    LedgerfsError,
+    LockLostError,
+    RefusedLedgerError,
+    UncertainWriteError,
+)
+from ledgerfs.formats.managed_ledgers.list_changes import with_contexts
+from ledgerfs.offload.attempts import Attempt
+from ledgerfs.offload.candidates import Listed, NotOffloaded, candidate, listed_now, listed_or_none
+from ledgerfs.offload.cleaning import remove_objects
+from ledgerfs.offload.copied_ledger import CopiedLedger, Pace, copy_ledger
+from ledgerfs.offload.list_bytes import stored
+from ledgerfs.storage.ordered_map import ordered_map
+from ledgerfs.storage.zookeeper.changes import ClusterLock, DropNode, MakeNode, Operation, SetNode
+from ledgerfs.storage.zookeeper.nodes import Nodes
+
+if TYPE_CHECKING:
+    from ledgerfs.offload.owners import TopicOwners
+    from ledgerfs.offload.tier import Tier
+
+_TRIES = 20
+"""How often a set is tried of which the list was changed in between: brokers change it when ledgers begin, which takes seconds."""
+BETWEEN_SETS_S = 60.0
+"""A broker that has loaded the topic meanwhile loads it again after each set, and its clients wait."""
+_THREADS = 2
+"""Each has up to four blocks in memory."""
+
+
+@dataclass(slots=True)
+class Offloaded:
+    """What became of the ledgers of one topic.
+
+    Attributes
+    ----------
+    done
+        Ids of those that are offloaded now, whoever did it.
+    size
+        Bytes that were copied of them.
+    not_done
+        The others.
+    remarks
+        What somebody has to know, or to do, a sentence each.
+
+    """
+
+    done: list[int] = field(default_factory=list)
+    size: int = 0
+    not_done: list[NotOffloaded] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+    def tell(self, found: "NotOffloaded | int") -> None:
+        """Take what became of a ledger that was not copied: why, or its id if it is offloaded."""
+        if isinstance(found, NotOffloaded):
+            self.not_done.append(found)
+        else:
+            self.done.append(found)
+
+
+class OneStep:
+    """Offloads ledgers of topics that no broker has loaded: `copy` each, then `complete` those of a topic together. Safe in threads.
+
+    Parameters
+    ----------
+    pace
+        Is told of the bytes of each ledger before they are sent, and may wait, or end the copy.
+
+    """
+
+    __slots__ = ("_in_flight", "_ledgers", "_lock", "_nodes", "_owners", "_pace", "_tier")
+
+    def __init__(
+        self,
+        lock: ClusterLock,
+        nodes: Nodes,
+        ledgers: ClosedLedgers,
+        owners: "TopicOwners",
+        tier: "Tier",
+        *,
+        pace: "Pace | None" = None,
+    ) -> None:
+        self._lock = lock
+        self._nodes = nodes
+        self._ledgers = ledgers
+        self._owners = owners
+        self._tier = tier
+        self._pace = pace
+        self._in_flight: set[str] = set()
+
+    @property
+    def in_flight(self) -> frozenset[str]:
+        """The uuids of attempts that were begun here, and neither completed nor given up: whoever cleans leaves these alone."""
+        return frozenset(self._in_flight.copy())
+
+    def offload(self, managed_ledger: str, ledger_ids: Iterable[int]) -> Offloaded:
+        """Offload ledgers of a topic, the oldest first; those that cannot be, or are already, are told, and not an error.
+
+        Raises `RefusedLedgerError` for a topic that may not be offloaded so, `LockLostError`, and the errors of ZooKeeper. A ledger whose
+        copy fails is told, and what there is of it removed; nothing of it is in the list.
+        """
+        self.require_free(managed_ledger)
+        outcome = Offloaded()
+        waiting: list[CopiedLedger] = []
+        last_set = time.monotonic()
+        try:
+            copies = ordered_map(partial(self.copy, managed_ledger), sorted(ledger_ids), _THREADS, "ledgerfs-offload")
+            for found in copies:
+                if not isinstance(found, CopiedLedger):
+                    outcome.tell(found)
+                    continue
+                waiting.append(found)
+                if time.monotonic() - last_set >= BETWEEN_SETS_S:
+                    whole, waiting = waiting, []
+                    self.complete(managed_ledger, whole, outcome)
+                    last_set = time.monotonic()
+            whole, waiting = waiting, []
+            self.complete(managed_ledger, whole, outcome)
+        except LockLostError:
+            # Whose lock it is now cleans what is noted; a commit that was sent may have named the objects.
+            waiting = []
+            raise
+        finally:
+            for one in waiting:
+                self.give_up(one.attempt, outcome)
+        return outcome
+
+    def require_free(self, managed_ledger: str) -> None:
+        """Raise `RefusedLedgerError` for a topic that is not offloaded without its broker: one has it, or that is not known."""
+        if is_of_brokers(managed_ledger):
+            raise RefusedLedgerError("brokers' own topics are not offloaded", key=managed_ledger)
+        owner = self._owners.owner_of(managed_ledger)
+        if owner is Owner.SOME:
+            reason = 'a broker has the topic: have it offload (via = "broker"), or unload the topic'
+            raise RefusedLedgerError(reason, key=managed_ledger)
+        if owner is Owner.UNKNOWN:
+            reason = "ZooKeeper does not tell which broker has the topic (extensible load manager): only brokers can offload it"
+            raise RefusedLedgerError(reason, key=managed_ledger)
+
+    def copy(self, managed_ledger: str, ledger_id: int) -> CopiedLedger | NotOffloaded | int:
+        """Copy a ledger, which no list names then; return its id if it is offloaded already.
+
+        Whoever has the copy completes it, or gives it up. Raises `LockLostError`, and the errors of ZooKeeper.
+        """
+        found = candidate(listed_now(self._nodes, managed_ledger), ledger_id, self._ledgers.found)
+        if not isinstance(found, StoredLedger):
+            return found
+        attempt = Attempt.begun(managed_ledger, ledger_id, self._tier.bucket.store.url, _now_ms())
+        self._in_flight.add(attempt.uuid)
+        try:
+            self._lock.commit([MakeNode(attempt.path, attempt.build())])
+        except LedgerfsError:
+            self._in_flight.discard(attempt.uuid)
+            raise
+        try:
+            return copy_ledger(self._ledgers, found, attempt, self._tier, pace=self._pace)
+        except LockLostError:
+            raise
+        except LedgerfsError as error:
+            self.give_up(attempt, is_certain=not isinstance(error, UncertainWriteError))
+            return NotOffloaded(ledger_id, str(error), error)
+        except BaseException:
+            self.give_up(attempt)
+            raise
+
+    # Completing.
+
+    def complete(self, managed_ledger: str, copies: Sequence[CopiedLedger], outcome: Offloaded) -> None:
+        """Set the contexts of all copies by one commit, and have a broker that has taken the topic read the list again.
+
+        What cannot be completed any more is given up, and told. Raises `LockLostError`, after which the copies are not to be touched, and
+        the errors of ZooKeeper.
+        """
+        left = list(copies)
+        for _ in range(_TRIES):
+            listed = listed_or_none(self._nodes, managed_ledger)
+            left = [one for one in left if self._still_wanted(listed, one, outcome)]
+            if not left or listed is None:
+                return
+            owner = self._owners.owner_of(managed_ledger)
+            if owner is not Owner.NONE and not self._owners.can_unload:
+                for one in left:
+                    self.give_up(one.attempt, outcome)
+                    outcome.tell(NotOffloaded(one.attempt.ledger_id, "a broker has taken the topic meanwhile"))
+                return
+            try:
+                self._lock.commit(self._changes(listed, left))
+            except ChangedMeanwhileError as error:
+                if error.key != listed.node.path:
+                    raise
+                continue
+            self._in_flight.difference_update(one.attempt.uuid for one in left)
+            outcome.done += [one.attempt.ledger_id for one in left]
+            outcome.size += sum(one.stored.node.length for one in left)
+            self._let_go(managed_ledger, outcome)
+            return
+        for one in left:
+            self.give_up(one.attempt, outcome)
+            outcome.tell(
+                NotOffloaded(one.attempt.ledger_id, f"the topic's list changed {_TRIES} times while it was to be set")
+            )
+
+    def _still_wanted(self, listed: Listed | None, copied: CopiedLedger, outcome: Offloaded) -> bool:
+        """Whether a ledger is as it was copied; what there is of the copy is removed if not."""
+        ledger_id = copied.attempt.ledger_id
+        found = (
+            NotOffloaded(ledger_id, "the topic is gone")
+            if listed is None
+            else candidate(listed, ledger_id, self._ledgers.found)
+        )
+        if isinstance(found, StoredLedger):
+            if found == copied.stored:
+                return True
+            found = NotOffloaded(ledger_id, "its metadata changed while it was copied")
+        self.give_up(copied.attempt, outcome)
+        outcome.tell(found)
+        return False
+
+    def _changes(self, listed: Listed, copies: Sequence[CopiedLedger]) -> list[Operation]:
+        now_ms = _now_ms()
+        contexts = {one.attempt.ledger_id: self._tier.context(one.attempt.uuid, now_ms) for one in copies}
+        sizes = {one.attempt.ledger_id: one.length for one in copies if one.length != one.stored.node.length}
+        edited = with_contexts(listed.node.data, contexts, key=listed.node.path, sizes=sizes)
+        changes: list[Operation] = [
+            SetNode(listed.node.path, stored(edited, key=listed.node.path), listed.node.version)
+        ]
+        for one in copies:
+            changes.append(DropNode(one.attempt.path, 0))
+            replaced = self._replaced(listed, one.attempt, now_ms)
+            if replaced is not None:
+                changes.append(MakeNode(replaced.path, replaced.build()))
+        return changes
+
+    def _replaced(self, listed: Listed, attempt: Attempt, now_ms: int) -> Attempt | None:
+        """Return the failed attempt whose context is replaced, for its objects to be cleaned; None if there is none in this bucket."""
+        info = listed.ledger(attempt.ledger_id)
+        before = None if info is None else info.context
+        if (
+            before is None
+            or before.uuid is None
+            or before.get("bucket") not in {None, dict(self._tier.properties).get("bucket")}
+        ):
+            return None
+        return Attempt(attempt.managed_ledger, attempt.ledger_id, before.uuid, attempt.bucket, now_ms)
+
+    def _let_go(self, managed_ledger: str, outcome: Offloaded) -> None:
+        """Have a broker that took the topic meanwhile let it go: it has the list as it was before."""
+        if self._owners.owner_of(managed_ledger) is Owner.NONE:
+            return
+        if not self._owners.can_unload:
+            outcome.remarks.append(
+                f"a broker has taken {managed_ledger} meanwhile: unload the topic, so that it reads its list again"
+            )
+            return
+        try:
+            self._owners.unload(managed_ledger)
+        except LedgerfsError as error:
+            outcome.remarks.append(
+                f"{managed_ledger} was taken by a broker meanwhile, and could not be unloaded: {error}"
+            )
+
+    def give_up(self, attempt: Attempt, outcome: Offloaded | None = None, *, is_certain: bool = True) -> None:
+        """Remove what an attempt left that no commit was sent of. What cannot be removed now is noted, and cleaned later.
+
+        Without ``is_certain`` a request may still arrive: the note stays.
+        """
+        try:
+            remove_objects(self._tier.bucket, attempt)
+            if is_certain:
+                self._lock.commit([DropNode(attempt.path, 0)])
+        except LedgerfsError as error:
+            if outcome is not None:
+                outcome.remarks.append(f"{attempt.key.data_key} is cleaned later: {error}")
+        finally:
+            self._in_flight.discard(attempt.uuid)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,48 @@
+"""Opening what offloads the topics of a cluster into a bucket: the lock, the ledgers, and what brokers find offloads by."""
+
+import json
+import os
+import socket
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any
+
+from ledgerfs.bucket.opening import open_bucket
+from ledgerfs.clusters.cluster_names import cluster_names
+from ledgerfs.dialects.closed_ledgers import ClosedLedgers
+from ledgerfs.errors import UnusableUrlError
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import Properties
+from ledgerfs.offload.offload_driver import user_metadata
+from ledgerfs.offload.one_step import OneStep
+from ledgerfs.offload.owners import OwnersInZooKeeper
+from ledgerfs.offload.tier import Tier
+from ledgerfs.storage.zookeeper.changes import ClusterLock
+from ledgerfs.storage.zookeeper.filesystem import PROTOCOL, ClusterFileSystem
+from ledgerfs.storage.zookeeper.nodes import Nodes
+
+
+def holder_text() -> bytes:
+    """Return what the holder of a cluster's lock says of itself to others that want it: host and process, as JSON."""
+    return json.dumps({"host": socket.gethostname(), "pid": os.getpid()}).encode()
+
+
+def opened_step(  # noqa: PLR0917  (what `ManagedLedger.open` was told)
+    closing: ExitStack,
+    cluster: str,
+    cluster_options: Mapping[str, Any] | None,
+    bucket: str,
+    storage_options: Mapping[str, Any] | None,
+    driver: str,
+    properties: Properties,
+    block_size: int,
+) -> tuple[Nodes, OneStep]:
+    """Return the nodes of a cluster, and what offloads its topics; ``closing`` ends both. Raises as `ManagedLedger.open`."""
+    if not cluster.startswith(f"{PROTOCOL}://"):
+        raise UnusableUrlError(f"not the URL of a cluster: {PROTOCOL}://host:port,host:port[/chroot]", key=cluster)
+    living = ClusterFileSystem(**(cluster_options or {})).cluster(cluster.removeprefix(f"{PROTOCOL}://").rstrip("/"))
+    closing.callback(living.nodes.close)
+    lock = closing.enter_context(ClusterLock.take(living.nodes.settings, holder_text()))
+    names = cluster_names(living.nodes)
+    metadata = user_metadata(names[0] if len(names) == 1 else None)
+    tier = Tier(open_bucket(bucket, storage_options), driver, properties, metadata, block_size)
+    return living.nodes, OneStep(lock, living.nodes, ClosedLedgers(living), OwnersInZooKeeper(living.nodes), tier)

@@ -1,0 +1,44 @@
+"""What direct work on a topic has to know of its broker, and may ask of it."""
+
+from typing import Protocol
+
+from ledgerfs.clusters.bundles import Owner
+from ledgerfs.clusters.owner_now import owner_now
+from ledgerfs.errors import UnsupportedWriteError
+from ledgerfs.storage.zookeeper.nodes import Nodes
+
+
+class TopicOwners(Protocol):
+    """Tells who has a topic, read at the moment of the call, and has it let go."""
+
+    def owner_of(self, managed_ledger: str) -> Owner:
+        """Return what is known of the broker that has the topic now; asking loads nothing."""
+        ...
+
+    @property
+    def can_unload(self) -> bool:
+        """Whether a broker can be asked to let a topic go."""
+        ...
+
+    def unload(self, managed_ledger: str) -> None:
+        """Have the topic's broker let it go, so that it reads the list again; raises `LedgerfsError` and its kinds."""
+        ...
+
+
+class OwnersInZooKeeper:
+    """`TopicOwners` without a broker that could be asked for anything."""
+
+    __slots__ = ("_nodes",)
+
+    can_unload = False
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+
+    def owner_of(self, managed_ledger: str) -> Owner:
+        """Return what ZooKeeper tells now; raises its errors."""
+        return owner_now(self._nodes, managed_ledger)
+
+    def unload(self, managed_ledger: str) -> None:
+        """Refuse."""
+        raise UnsupportedWriteError("no broker is named that could unload it", key=managed_ledger)

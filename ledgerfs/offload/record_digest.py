@@ -1,0 +1,47 @@
+"""A digest of a ledger's entries, ids and lengths included, however they are read: two that are equal are of the same ledger."""
+
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+
+from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
+from ledgerfs.formats.records import EntryBatch
+
+
+class RecordDigest:
+    """Takes the entries of a ledger in order. For one thread."""
+
+    __slots__ = ("_hash", "entries", "length")
+
+    def __init__(self) -> None:
+        self._hash = blake2b(digest_size=16)
+        self.entries = 0
+        self.length = 0
+
+    def add(self, batch: EntryBatch) -> EntryBatch:
+        """Take the next entries, and return them as contiguous records."""
+        if not len(batch):
+            return batch
+        framed = batch.framed()
+        start = int(framed.offsets[0]) - RECORD_HEADER_BYTES
+        self._hash.update(framed.buffer[start : int(framed.offsets[-1] + framed.lengths[-1])])
+        self.entries += len(framed)
+        self.length += int(framed.lengths.sum())
+        return framed
+
+    def value(self) -> tuple[int, int, str]:
+        """Return entries, bytes of them all, and the digest."""
+        return self.entries, self.length, self._hash.hexdigest()
+
+
+def digested(batches: Iterator[EntryBatch], digest: RecordDigest) -> Iterator[EntryBatch]:
+    """Yield the batches of a ledger, each taken by a digest before."""
+    for batch in batches:
+        yield digest.add(batch)
+
+
+def digest_of(read: Callable[[], Iterator[EntryBatch]]) -> tuple[int, int, str]:
+    """Return the `RecordDigest.value` of a ledger that is read for this alone."""
+    digest = RecordDigest()
+    for batch in read():
+        digest.add(batch)
+    return digest.value()

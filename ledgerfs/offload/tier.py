@@ -1,0 +1,49 @@
+"""A bucket that the ledgers of a cluster are offloaded to: where we write, and how brokers find it again."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import OffloadContext, Properties
+
+if TYPE_CHECKING:
+    from ledgerfs.messages.transforms.entry_transform import EntryTransform
+
+DEFAULT_BLOCK_SIZE = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """A bucket.
+
+    Attributes
+    ----------
+    driver, properties
+        What a broker notes of an offload to it, by which it finds the objects.
+    user_metadata
+        Of the objects, besides the topic's name and role.
+    block_size
+        Bytes.
+    transform
+        Makes what changes the entries of one ledger, without changing their ids; None leaves them as they are.
+
+    """
+
+    bucket: Bucket
+    driver: str
+    properties: Properties
+    user_metadata: Mapping[str, str] = field(default_factory=dict)
+    block_size: int = DEFAULT_BLOCK_SIZE
+    transform: "Callable[[], EntryTransform] | None" = None
+
+    def context(self, uuid: str, now_ms: int) -> OffloadContext:
+        """Return the context of an offload to it that is complete."""
+        return OffloadContext(
+            uuid,
+            is_complete=True,
+            is_deleted_from_bookkeeper=False,
+            offloaded_ms=now_ms,
+            driver=self.driver,
+            properties=self.properties,
+        )

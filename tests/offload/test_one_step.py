@@ -1,0 +1,350 @@
+"""Ledgers of topics that no broker has are offloaded in one step, and nothing is lost or left over, whoever acts or dies meanwhile."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ledgerfs.bucket.opening import open_bucket
+from ledgerfs.clusters.bundles import Owner
+from ledgerfs.dialects.closed_ledgers import ClosedLedgers
+from ledgerfs.errors import ChangedMeanwhileError, EntryRangeError, LockHeldError, LockLostError, RefusedLedgerError
+from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position, parse_managed_ledger_info
+from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs.offload.attempts import NotedAttempt, noted_attempts
+from ledgerfs.offload.cleaning import AGAIN_MS, clean
+from ledgerfs.offload.managed_ledger import ManagedLedger
+from ledgerfs.offload.one_step import Offloaded, OneStep
+from ledgerfs.offload.tier import Tier
+from ledgerfs.storage.zookeeper.changes import ClusterLock
+from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
+from tests.support.live_clusters import TOPIC, LiveCluster, messages
+from tests.support.live_offloads import S3, driver_properties
+
+if TYPE_CHECKING:
+    from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
+
+NAME = managed_ledger_of(TOPIC)
+BLOCK = 5 << 20
+
+
+class Owners:
+    """Who has a topic, as a test says; ``when_asked`` may do something before each answer."""
+
+    def __init__(self) -> None:
+        self.owner = Owner.NONE
+        self.can_unload = True
+        self.unloaded: list[str] = []
+        self.when_asked: Callable[[], None] = lambda: None
+
+    def owner_of(self, managed_ledger: str) -> Owner:
+        assert managed_ledger == NAME
+        self.when_asked()
+        return self.owner
+
+    def unload(self, managed_ledger: str) -> None:
+        self.unloaded.append(managed_ledger)
+        self.owner = Owner.NONE
+
+
+class Offloading:
+    """What offloads the ledgers of a cluster of ours."""
+
+    def __init__(self, cluster: LiveCluster) -> None:
+        self.cluster = cluster
+        self.owners = Owners()
+        self.living: LivingCluster = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
+        self.folder = cluster.bucket()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.bucket = open_bucket(cluster.bucket_url())
+        self.lock = ClusterLock.take(self.living.nodes.settings, b"{}")
+
+    def step(self, **changes: Any) -> OneStep:
+        properties = driver_properties(S3, self.folder, endpoint="", region="us-east-1")
+        tier = Tier(self.bucket, S3, properties, {"pulsarclustername": "ours"}, BLOCK)
+        ledgers = ClosedLedgers(self.living)
+        return OneStep(self.lock, self.living.nodes, ledgers, self.owners, replace(tier, **changes))
+
+    def offload(self, *ledger_ids: int) -> Offloaded:
+        return self.step().offload(NAME, ledger_ids)
+
+    def listed(self) -> dict[int, Any]:
+        data = self.cluster.nodes[managed_ledger_path(NAME)]
+        return {one.ledger_id: one for one in parse_managed_ledger_info(data, key="").ledgers}
+
+    def objects(self) -> set[str]:
+        return {one.name for one in self.folder.iterdir()}
+
+    def named(self) -> set[str]:
+        uuids = [(one.context.uuid, one.ledger_id) for one in self.listed().values() if one.is_offloaded]
+        return {f"{uuid}-ledger-{ledger_id}{end}" for uuid, ledger_id in uuids for end in ("", "-index")}
+
+    def notes(self) -> list[str]:
+        return [one.attempt.path for one in noted_attempts(self.living.nodes)]
+
+    def require_nothing_left_over(self) -> None:
+        assert self.objects() == self.named()
+        assert self.notes() == []
+
+    def close(self) -> None:
+        self.lock.release()
+        self.living.nodes.close()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LiveCluster]:
+    with LiveCluster(tmp_path) as made:
+        made.zookeeper.takes_writes = True
+        yield made
+
+
+@pytest.fixture
+def offloading(cluster: LiveCluster) -> Iterator[Offloading]:
+    made = Offloading(cluster)
+    yield made
+    made.close()
+
+
+def three_ledgers(cluster: LiveCluster) -> list[int]:
+    return cluster.write_ledgers(TOPIC, [messages(20, prefix=str(number)) for number in range(3)])
+
+
+def read(cluster: LiveCluster) -> list[tuple[int, int, bytes]]:
+    bucket = open_bucket(cluster.url, {"bucket_urls": {"tier": cluster.bucket_url()}, "open_end": "acknowledged"})
+    found = []
+    for ledger in bucket.topic(TOPIC).ledgers:
+        for batch in ledger.batches(0, ledger.last_entry):
+            found += [(ledger.ref.ledger_id, entry, bytes(data)) for entry, data in batch]
+    return found
+
+
+def test_ledgers_are_offloaded_and_served_from_the_bucket(cluster: LiveCluster, offloading: Offloading) -> None:
+    first, second, last = three_ledgers(cluster)
+    before, version = cluster.entries_of(TOPIC), offloading.living.nodes.get(managed_ledger_path(NAME)).version
+    outcome = offloading.offload(first, second)
+    assert (sorted(outcome.done), outcome.not_done, outcome.remarks) == ([first, second], [], [])
+    assert {one.ledger_id for one in offloading.listed().values() if one.is_offloaded} == {first, second}
+    assert offloading.living.nodes.get(managed_ledger_path(NAME)).version == version + 1, "one set for all"
+    offloading.require_nothing_left_over()
+    for one in (first, second):
+        cluster.zookeeper.delete(ledger_path(one))
+    assert read(cluster) == [one for one in before if one[0] != last] + [one for one in before if one[0] == last]
+    assert {one.ledger_id for one in offloading.listed().values()} == {first, second, last}
+
+
+def test_the_last_ledger_is_never_offloaded(cluster: LiveCluster, offloading: Offloading) -> None:
+    first, _, last = three_ledgers(cluster)
+    cluster.close(last)
+    outcome = offloading.offload(first, last)
+    assert outcome.done == [first]
+    assert [(one.ledger_id, "never offloaded" in one.reason) for one in outcome.not_done] == [(last, True)]
+    offloading.require_nothing_left_over()
+
+
+@pytest.mark.parametrize(
+    ("owner", "words"), [(Owner.SOME, "a broker has the topic"), (Owner.UNKNOWN, "extensible load manager")]
+)
+def test_topics_that_a_broker_may_have_are_refused(
+    cluster: LiveCluster, offloading: Offloading, owner: Owner, words: str
+) -> None:
+    first, *_ = three_ledgers(cluster)
+    offloading.owners.owner = owner
+    with pytest.raises(RefusedLedgerError, match=words):
+        offloading.offload(first)
+    offloading.require_nothing_left_over()
+    assert offloading.objects() == set()
+
+
+def test_topics_of_brokers_are_refused(offloading: Offloading) -> None:
+    with pytest.raises(RefusedLedgerError, match="brokers' own"):
+        offloading.step().offload("public/default/persistent/__change_events", [1])
+
+
+def test_a_broker_that_loads_the_topic_meanwhile_changes_the_list_and_is_unloaded(
+    cluster: LiveCluster, offloading: Offloading
+) -> None:
+    first, second, _ = three_ledgers(cluster)
+    asked = iter(range(100))
+
+    def load_once() -> None:
+        # The second question comes when the ledgers are copied, after the list was read again.
+        if next(asked) == 1:
+            cluster.roll_over(TOPIC)
+            offloading.owners.owner = Owner.SOME
+
+    offloading.owners.when_asked = load_once
+    outcome = offloading.offload(first, second)
+    assert sorted(outcome.done) == [first, second]
+    assert offloading.owners.unloaded == [NAME]
+    assert len(offloading.listed()) == 4
+    offloading.require_nothing_left_over()
+
+
+def test_without_admin_a_topic_that_was_taken_meanwhile_is_left_as_it_is(
+    cluster: LiveCluster, offloading: Offloading
+) -> None:
+    first, *_ = three_ledgers(cluster)
+    offloading.owners.can_unload = False
+    asked = iter(range(100))
+
+    def take() -> None:
+        offloading.owners.owner = Owner.SOME if next(asked) else Owner.NONE
+
+    offloading.owners.when_asked = take
+    outcome = offloading.offload(first)
+    assert (outcome.done, [one.reason for one in outcome.not_done]) == ([], ["a broker has taken the topic meanwhile"])
+    assert offloading.objects() == set()
+    offloading.require_nothing_left_over()
+
+
+def test_a_ledger_that_is_offloaded_by_a_broker_meanwhile_is_done_and_our_copy_goes(
+    cluster: LiveCluster, offloading: Offloading
+) -> None:
+    first, *_ = three_ledgers(cluster)
+    asked = iter(range(100))
+
+    def offload_once() -> None:
+        if next(asked) == 1:
+            cluster.offload(TOPIC, first)
+
+    offloading.owners.when_asked = offload_once
+    assert offloading.offload(first).done == [first]
+    offloading.require_nothing_left_over()
+
+
+@pytest.mark.parametrize("gone", ["trimmed", "deleted"])
+def test_a_ledger_that_goes_meanwhile_leaves_nothing(cluster: LiveCluster, offloading: Offloading, gone: str) -> None:
+    first, *_ = three_ledgers(cluster)
+    asked = iter(range(100))
+
+    def go() -> None:
+        if next(asked) == 1:
+            if gone == "trimmed":
+                cluster.trim(TOPIC, first)
+            else:
+                cluster.zookeeper.delete(managed_ledger_path(NAME))
+
+    offloading.owners.when_asked = go
+    outcome = offloading.offload(first)
+    assert (outcome.done, len(outcome.not_done)) == ([], 1)
+    assert (offloading.objects(), offloading.notes()) == (set(), [])
+
+
+def test_a_failed_attempt_of_a_broker_is_replaced_and_noted_to_be_cleaned(
+    cluster: LiveCluster, offloading: Offloading
+) -> None:
+    first, *_ = three_ledgers(cluster)
+    old = cluster.offload(TOPIC, first, is_complete=False, objects=("data",))
+    assert offloading.offload(first).done == [first]
+    (noted,) = noted_attempts(offloading.living.nodes)
+    assert (noted.attempt.uuid, noted.attempt.ledger_id) == (old, first)
+    assert not clean(offloading.lock, offloading.bucket, noted, noted.attempt.began_ms)
+    (again,) = noted_attempts(offloading.living.nodes)
+    assert clean(offloading.lock, offloading.bucket, again, noted.attempt.began_ms + AGAIN_MS)
+    offloading.require_nothing_left_over()
+
+
+def test_an_attempt_that_was_completed_since_its_note_was_read_keeps_its_objects(
+    cluster: LiveCluster, offloading: Offloading
+) -> None:
+    first, *_ = three_ledgers(cluster)
+    seen: list[NotedAttempt] = []
+    offloading.owners.when_asked = lambda: seen.extend(noted_attempts(offloading.living.nodes))
+    assert offloading.offload(first).done == [first]
+    assert seen
+    for noted in seen:
+        with pytest.raises(ChangedMeanwhileError):
+            clean(offloading.lock, offloading.bucket, noted, noted.attempt.began_ms)
+    offloading.require_nothing_left_over()
+    assert len(offloading.objects()) == 2
+
+
+def test_an_attempt_that_is_cleaned_up_after_is_not_completed(cluster: LiveCluster, offloading: Offloading) -> None:
+    first, *_ = three_ledgers(cluster)
+
+    def clean_up() -> None:
+        for noted in list(noted_attempts(offloading.living.nodes)):
+            clean(offloading.lock, offloading.bucket, noted, noted.attempt.began_ms)
+
+    offloading.owners.when_asked = clean_up
+    with pytest.raises(ChangedMeanwhileError):
+        offloading.offload(first)
+    assert (offloading.objects(), offloading.listed()[first].context) == (set(), None)
+
+
+def test_a_ledger_whose_list_tells_other_sizes_is_refused(cluster: LiveCluster, offloading: Offloading) -> None:
+    first, *_ = three_ledgers(cluster)
+    cluster.change_ledger(TOPIC, first, lambda info: replace(info, entries=info.entries - 1))
+    outcome = offloading.offload(first)
+    assert [one.reason[:29] for one in outcome.not_done] == ["its topic lists 19 entries of"]
+    assert offloading.objects() == set()
+    offloading.require_nothing_left_over()
+
+
+def test_damage_at_the_bookies_is_not_copied(
+    cluster: LiveCluster, offloading: Offloading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ledgerfs.dialects.live_cluster.hot_ledger._PAUSE_S", 0.01)
+    first, second, _ = three_ledgers(cluster)
+    for bookie in cluster.bookies:
+        if 7 in bookie.entries(first):
+            bookie.corrupt(first, 7)
+    outcome = offloading.offload(first, second)
+    assert (outcome.done, [one.ledger_id for one in outcome.not_done]) == ([second], [first])
+    offloading.require_nothing_left_over()
+
+
+def test_a_lost_lock_ends_it_and_the_next_holder_cleans(cluster: LiveCluster, offloading: Offloading) -> None:
+    first, second, _ = three_ledgers(cluster)
+    asked = iter(range(100))
+
+    def lose() -> None:
+        if next(asked) == 1:
+            cluster.zookeeper.expire_sessions()
+
+    offloading.owners.when_asked = lose
+    with pytest.raises(LockLostError):
+        offloading.offload(first, second)
+    assert len(offloading.notes()) == 2
+    assert not any(one.is_offloaded for one in offloading.listed().values())
+    other = Offloading(cluster)
+    try:
+        for at in (0, AGAIN_MS):
+            for noted in list(noted_attempts(other.living.nodes)):
+                clean(other.lock, other.bucket, noted, noted.attempt.began_ms + at + 1)
+        assert other.objects() == set()
+        other.require_nothing_left_over()
+        assert sorted(other.offload(first, second).done) == [first, second]
+        other.require_nothing_left_over()
+    finally:
+        other.close()
+
+
+def test_a_prefix_of_a_topic_is_offloaded(cluster: LiveCluster, offloading: Offloading) -> None:
+    first, second, last = three_ledgers(cluster)
+    topic = ManagedLedger(offloading.living.nodes, offloading.step(), TOPIC)
+    assert topic.first_not_offloaded() == (first, 0)
+    assert topic.offload_prefix((second, 5)) == Position(second, 0)
+    assert topic.offload_prefix((last, 0)) == Position(last, 0)
+    assert topic.offload_prefix((last, 3)) == Position(last, 0)
+    offloading.require_nothing_left_over()
+    with pytest.raises(EntryRangeError, match="ledgers 150 to 152"):
+        topic.offload_prefix((last + 1, 0))
+
+
+def test_a_topic_is_opened_by_urls(cluster: LiveCluster) -> None:
+    first, second, last = three_ledgers(cluster)
+    cluster.bucket().mkdir(parents=True, exist_ok=True)
+    with ManagedLedger.open(cluster.url, TOPIC, cluster.bucket_url(), region="us-east-1", block_size=BLOCK) as topic:
+        with pytest.raises(LockHeldError):
+            ManagedLedger.open(cluster.url, TOPIC, cluster.bucket_url())
+        assert topic.offload_prefix((last, 0)) == Position(last, 0)
+    data = cluster.nodes[managed_ledger_path(NAME)]
+    assert [one.is_offloaded for one in parse_managed_ledger_info(data, key="").ledgers] == [True, True, False]
+    with ManagedLedger.open(cluster.url, TOPIC, cluster.bucket_url()) as topic:
+        assert topic.first_not_offloaded() == (last, 0)
+    assert first < second
