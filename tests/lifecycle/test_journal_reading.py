@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from ledgerfs.lifecycle.journal.reading import ATTEMPTS, Journal, SeenAttempt, read_journal
+from ledgerfs.lifecycle.journal.noted_line import NotedLine
+from ledgerfs.lifecycle.journal.reading import ATTEMPTS, Journal, read_journal
 from ledgerfs.lifecycle.journal.trash_line import TRASH, TrashKind, TrashLine, TrashState, build_trash_line
+from ledgerfs.offload.attempts import Attempt, NotedAttempt
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.support.live_clusters import LiveCluster
 
@@ -36,7 +38,9 @@ def test_a_cluster_without_notes_has_none(tmp_path: Path) -> None:
 def test_lines_and_attempts_are_read_also_with_keys_of_a_later_version(tmp_path: Path) -> None:
     attempt = json.dumps({**NOTE, "cleaned_ms": 0, "later": {}}).encode()
     notes = {f"trash/{LINE.node_name}": build_trash_line(LINE), f"attempts/{UUID}-ledger-5": attempt}
-    assert read(tmp_path, **notes) == Journal((LINE,), (SeenAttempt("t/ns/persistent/x", 5, UUID, "s3://tier", 7),), {})
+    assert read(tmp_path, **notes) == Journal(
+        (NotedLine(LINE, 0),), (NotedAttempt(Attempt("t/ns/persistent/x", 5, UUID, "s3://tier", 7), 0),), {}
+    )
 
 
 @pytest.mark.parametrize(

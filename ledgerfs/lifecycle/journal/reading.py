@@ -1,31 +1,18 @@
 """Reading what is noted in a cluster of work that began; nothing is written."""
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
 from ledgerfs.errors import CorruptMetadataError, LedgerfsError, ObjectNotFoundError
-from ledgerfs.formats.pulsar_blob.object_names import LedgerKey, parse_ledger_key
+from ledgerfs.lifecycle.journal.noted_line import NotedLine
 from ledgerfs.lifecycle.journal.trash_line import TRASH, TrashLine, parse_trash_line
+from ledgerfs.offload.attempts import ROOT as ATTEMPTS
+from ledgerfs.offload.attempts import Attempt, NotedAttempt, parse_attempt
 from ledgerfs.storage.zookeeper.node import Node
 from ledgerfs.storage.zookeeper.nodes import Nodes
 
-ATTEMPTS = "/ledgerfs/lifecycle/attempts"
-"""The node whose children are attempts to offload that have not ended."""
-
 Value = TypeVar("Value")
-
-
-@dataclass(frozen=True, slots=True)
-class SeenAttempt:
-    """An attempt to offload a ledger, as it is noted before it begins."""
-
-    managed_ledger: str
-    ledger_id: int
-    uuid: str
-    bucket: str
-    began_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +21,26 @@ class Journal:
 
     Attributes
     ----------
-    lines, attempts
-        In the order of their nodes' names.
+    noted_lines, noted_attempts
+        In the order of their nodes' names, with versions.
     unreadable
         {path: why} of nodes that are none of these.
 
     """
 
-    lines: tuple[TrashLine, ...]
-    attempts: tuple[SeenAttempt, ...]
+    noted_lines: tuple[NotedLine, ...]
+    noted_attempts: tuple[NotedAttempt, ...]
     unreadable: dict[str, str]
+
+    @property
+    def lines(self) -> tuple[TrashLine, ...]:
+        """The lines of the trash journal."""
+        return tuple(one.line for one in self.noted_lines)
+
+    @property
+    def attempts(self) -> tuple[Attempt, ...]:
+        """The attempts to offload."""
+        return tuple(one.attempt for one in self.noted_attempts)
 
 
 def read_journal(nodes: Nodes) -> Journal:
@@ -53,7 +50,7 @@ def read_journal(nodes: Nodes) -> Journal:
     """
     unreadable: dict[str, str] = {}
     lines = tuple(_read(nodes, TRASH, _line, unreadable))
-    return Journal(lines, tuple(_read(nodes, ATTEMPTS, _attempt, unreadable)), unreadable)
+    return Journal(lines, tuple(_read(nodes, ATTEMPTS, parse_attempt, unreadable)), unreadable)
 
 
 def _read(nodes: Nodes, root: str, parse: Callable[[Node], Value], unreadable: dict[str, str]) -> Iterator[Value]:
@@ -72,19 +69,5 @@ def _read(nodes: Nodes, root: str, parse: Callable[[Node], Value], unreadable: d
             unreadable[found.path] = error.reason
 
 
-def _line(node: Node) -> TrashLine:
-    return parse_trash_line(node.data, key=node.path)
-
-
-def _attempt(node: Node) -> SeenAttempt:
-    try:
-        told = json.loads(node.data)
-        seen = SeenAttempt(
-            *(str(told["managed_ledger"]), int(told["ledger_id"]), str(told["uuid"]), str(told["bucket"])),
-            int(told["began_ms"]),
-        )
-    except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
-        raise CorruptMetadataError("no note of an attempt to offload", key=node.path) from error
-    if parse_ledger_key(node.path.rpartition("/")[2]) != LedgerKey(seen.uuid, seen.ledger_id, is_index=False):
-        raise CorruptMetadataError("the note of an attempt is of other objects than its name tells", key=node.path)
-    return seen
+def _line(node: Node) -> NotedLine:
+    return NotedLine(parse_trash_line(node.data, key=node.path), node.version)

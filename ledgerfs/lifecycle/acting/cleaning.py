@@ -1,0 +1,86 @@
+"""Cleaning up after attempts to offload that did not end."""
+
+from collections.abc import Callable, Iterable
+
+from ledgerfs.errors import ChangedMeanwhileError, LedgerfsError, RefusedLedgerError
+from ledgerfs.formats.managed_ledgers.list_changes import without_contexts
+from ledgerfs.lifecycle.acting.free_topics import why_not_free
+from ledgerfs.lifecycle.acting.means import Means
+from ledgerfs.offload.attempts import Attempt, noted_attempts
+from ledgerfs.offload.candidates import listed_or_none
+from ledgerfs.offload.cleaning import clean
+from ledgerfs.offload.list_bytes import stored
+from ledgerfs.storage.zookeeper.changes import MakeNode, Operation, SetNode
+
+
+class Cleaner:
+    """Removes what attempts have left. For one thread.
+
+    Parameters
+    ----------
+    in_flight
+        Tells the uuids of attempts of this process that go on.
+
+    """
+
+    __slots__ = ("_in_flight", "_means")
+
+    def __init__(self, means: Means, in_flight: Callable[[], frozenset[str]]) -> None:
+        self._means = means
+        self._in_flight = in_flight
+
+    def attempts(self, uuids: Iterable[str], now_ms: int) -> tuple[int, list[str]]:
+        """Clean up after attempts that are noted; return how many notes are gone, and what went wrong.
+
+        Raises `LockLostError`, and the errors of ZooKeeper.
+        """
+        wanted, gone, troubles = frozenset(uuids), 0, []
+        for noted in noted_attempts(self._means.nodes):
+            one = noted.attempt
+            # Asked after the note was read: an attempt is in flight before it is noted.
+            if one.uuid not in wanted or one.uuid in self._in_flight():
+                continue
+            try:
+                gone += clean(self._means.lock, self._means.bucket_at(one.bucket), noted, now_ms)
+            except ChangedMeanwhileError:
+                # It was completed since its note was read, or a server that is behind told of it.
+                continue
+            except LedgerfsError as error:
+                if self._means.lock.is_lost:
+                    raise
+                troubles.append(f"attempt {one.key.data_key}: {error}")
+        return gone, troubles
+
+    def contexts(self, managed_ledger: str, failed: Iterable[tuple[int, str]], now_ms: int) -> None:
+        """Take failed attempts of brokers out of a topic's list, and note them to be cleaned, together.
+
+        The list goes first: a broker that is stopped, and goes on, could complete an attempt whose objects were deleted. Raises
+        `RefusedLedgerError` if the topic is not as it was planned for, `LockLostError`, and the errors of ZooKeeper.
+        """
+        listed = listed_or_none(self._means.nodes, managed_ledger)
+        if listed is None:
+            raise RefusedLedgerError("the topic is gone", key=managed_ledger)
+        node, info = listed.node, listed.info
+        why = why_not_free(self._means.owners, managed_ledger, info)
+        if why is not None:
+            raise RefusedLedgerError(why, key=managed_ledger)
+        wanted = dict(failed)
+        there = [
+            Attempt(
+                managed_ledger, one.ledger_id, one.context.uuid, self._means.copies.url_of(managed_ledger, one), now_ms
+            )
+            for one in info.ledgers[:-1]
+            if one.context is not None
+            and not one.context.is_complete
+            and one.context.uuid is not None
+            and one.context.uuid == wanted.get(one.ledger_id)
+        ]
+        if not there:
+            return
+        edited = without_contexts(node.data, [one.ledger_id for one in there], key=node.path)
+        changes: list[Operation] = [SetNode(node.path, stored(edited, key=node.path), node.version)]
+        changes += [MakeNode(one.path, one.build()) for one in there]
+        try:
+            self._means.lock.commit(changes)
+        except ChangedMeanwhileError as error:
+            raise RefusedLedgerError(f"the topic changed meanwhile: {error}", key=managed_ledger) from error

@@ -1,0 +1,45 @@
+"""Whether the objects of an offloaded ledger hold what BookKeeper holds: other entries may have the same totals and sound sums."""
+
+from collections.abc import Iterator
+
+from ledgerfs.dialects.closed_ledgers import ClosedLedgers, StoredLedger
+from ledgerfs.errors import CorruptLedgerError
+from ledgerfs.formats.records import EntryBatch
+from ledgerfs.ledgers.reader import LedgerReader
+from ledgerfs.messages.transforms.entry_transform import EntryTransform, recompress
+from ledgerfs.offload.record_digest import digest_of
+from ledgerfs.writing.sources import OffloadedLedger
+
+
+def require_same(ledgers: ClosedLedgers, stored: StoredLedger, reader: LedgerReader) -> None:
+    """Read all of a ledger from its objects and from its bookies, batch by batch, and compare each entry.
+
+    Objects whose payloads were compressed again are compared by what the payloads decompress to.
+
+    Raises `CorruptLedgerError` for objects that are not whole, or that hold something else, and as the reader and `ClosedLedgers.batches`.
+    """
+    found = digest_of(OffloadedLedger(reader).checked)
+    entries, length, _ = found
+    kept = stored.node.last_entry + 1, stored.node.length
+    if entries != kept[0]:
+        raise CorruptLedgerError(f"they have {entries:,} entries, BookKeeper {kept[0]:,}", key=reader.ref.key)
+    if length == kept[1] and found == digest_of(lambda: ledgers.batches(stored)):
+        return
+    if digest_of(lambda: _plain(OffloadedLedger(reader).checked())) != digest_of(
+        lambda: _plain(ledgers.batches(stored))
+    ):
+        raise CorruptLedgerError("they hold other entries than BookKeeper", key=reader.ref.key)
+
+
+def _plain(batches: Iterator[EntryBatch]) -> Iterator[EntryBatch]:
+    """Yield entries in the one form that they have without compression, whatever they were compressed by."""
+    # Entries that were never compressed have no size of their payload: only what is compressed before gets the same fields as the others.
+    return _transformed(_transformed(batches, recompress("lz4")), recompress("none"))
+
+
+def _transformed(batches: Iterator[EntryBatch], transform: EntryTransform) -> Iterator[EntryBatch]:
+    entries = 0
+    for batch in batches:
+        for made in transform(batch.framed(), entries):
+            entries += len(made)
+            yield made

@@ -1,0 +1,357 @@
+"""Deleting ledgers that lie in the trash beyond their grace, step by step as their lines tell.
+
+The order is that of brokers: the list first, then BookKeeper's copy, then objects. What a step needs to be gone on with after a crash is in
+the lines: a list is changed by the same commit as the lines of its ledgers, and a ledger's node goes by the same commit that closes its
+line. Each list is set at the version that was read, while no broker has the topic: a broker that loads it in between changes the list, and
+nothing is done. Topics whose loading changes nothing (terminated ones) are not touched.
+"""
+
+from collections.abc import Callable, Sequence
+
+from ledgerfs.clusters.bundles import Owner
+from ledgerfs.dialects.closed_ledgers import StoredLedger
+from ledgerfs.errors import (
+    ChangedMeanwhileError,
+    CorruptObjectError,
+    LedgerfsError,
+    NotFoundError,
+    ObjectNotFoundError,
+    RefusedLedgerError,
+    StoreError,
+    UnsupportedFormatError,
+)
+from ledgerfs.formats.managed_ledgers.list_changes import with_bookkeeper_deleted, without_ledgers
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
+    LedgerInfo,
+)
+from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
+from ledgerfs.lifecycle.acting.comparing import require_same
+from ledgerfs.lifecycle.acting.free_topics import why_not_free
+from ledgerfs.lifecycle.acting.means import Means
+from ledgerfs.lifecycle.acting.outcomes import Done
+from ledgerfs.lifecycle.journal.noted_line import NotedLine
+from ledgerfs.lifecycle.journal.trash_line import TrashKind, TrashLine, TrashState, build_trash_line
+from ledgerfs.offload.attempts import Attempt
+from ledgerfs.offload.candidates import Listed, listed_or_none
+from ledgerfs.offload.cleaning import is_named
+from ledgerfs.offload.list_bytes import MOST_BYTES, stored
+from ledgerfs.storage.zookeeper.changes import DropNode, Operation, RequireNode, SetNode
+from ledgerfs.writing.deletion import remove_ledger
+from ledgerfs.writing.sources import require_whole
+
+_MOST_LINES = 500
+"""With one commit. What a commit that fails was prepared for, objects that were read above all, is to be done again."""
+_MORE_BYTES = 256
+"""Of a line in a commit besides its path and data: the chroot, numbers, and what the list grows by."""
+_LAST = "it is the last ledger of its topic"
+
+
+class Deletions:
+    """Carries lines out. For one thread."""
+
+    __slots__ = ("_means",)
+
+    def __init__(self, means: Means) -> None:
+        self._means = means
+
+    # BookKeeper's copies of what is offloaded.
+
+    def flag(self, managed_ledger: str, lines: Sequence[NotedLine], done: Done) -> None:
+        """Delete BookKeeper's copies of offloaded ledgers of one topic (`TrashKind.OFFLOADED`), whose objects are read and compared before.
+
+        Raises `LockLostError`, and the errors of ZooKeeper.
+        """
+        left = _oldest_first(lines)
+        while left:
+            listed = self._free_list(managed_ledger, left, done)
+            if listed is None:
+                return
+            some, left = _that_fit(left, listed)
+            sound = [one for one in some if self._may_be_flagged(managed_ledger, listed, one, done)]
+            if sound:
+                ids = [one.line.ledger_id for one in sound]
+                edited = with_bookkeeper_deleted(listed.node.data, ids, key=listed.node.path)
+                unlisted = self._set_list(managed_ledger, listed, stored(edited, key=listed.node.path), sound, done)
+                self._go_on(managed_ledger, unlisted, self._delete_from_bookkeeper, done)
+
+    def _may_be_flagged(self, managed_ledger: str, listed: Listed, noted: NotedLine, done: Done) -> bool:
+        line = noted.line
+        info = listed.ledger(line.ledger_id)
+        if info is None or not _is_offloaded(info, line.uuid):
+            done.postponed[line.ledger_id] = "it is not offloaded any more as it was when it was marked"
+            return False
+        if info.ledger_id == listed.last:
+            done.postponed[line.ledger_id] = _LAST
+            return False
+        return self._is_whole(managed_ledger, info, done)
+
+    def _is_whole(self, managed_ledger: str, info: LedgerInfo, done: Done) -> bool:
+        """Whether the objects of an offloaded ledger hold every entry as BookKeeper does: then BookKeeper's copy is one too many."""
+        stored = self._found(info.ledger_id)
+        try:
+            reader = self._means.copies.reader(managed_ledger, info)
+            if stored is None:
+                require_whole(reader)
+            else:
+                require_same(self._means.ledgers, stored, reader)
+        except (CorruptObjectError, NotFoundError, UnsupportedFormatError) as error:
+            done.postponed[info.ledger_id] = f"its objects are not whole, BookKeeper's copy stays: {error}"
+            done.remarks.append(f"ledger {info.ledger_id}: its objects are not whole: {error}")
+            return False
+        except (RefusedLedgerError, StoreError) as error:
+            done.postponed[info.ledger_id] = f"its objects and its bookies cannot be compared: {error}"
+            done.remarks.append(f"ledger {info.ledger_id}: its objects and its bookies cannot be compared: {error}")
+            return False
+        return True
+
+    def _found(self, ledger_id: int) -> StoredLedger | None:
+        """Return what BookKeeper's metadata tells of a ledger; None if it has none."""
+        try:
+            return self._means.ledgers.found(ledger_id)
+        except ObjectNotFoundError:
+            return None
+
+    # What is past its retention.
+
+    def trim(self, managed_ledger: str, lines: Sequence[NotedLine], list_version: int, done: Done) -> None:
+        """Delete ledgers of one topic that are past its retention (`TrashKind.TRIMMED`), with their objects.
+
+        ``list_version`` is that of the list by which it was decided, before the subscriptions were read. Raises as `flag`.
+        """
+        left, version = _oldest_first(lines), list_version
+        while left:
+            listed = self._free_list(managed_ledger, left, done)
+            if listed is None:
+                return
+            if listed.node.version != version:
+                why = "the topic's list has changed since it was decided"
+                done.postponed.update({one.line.ledger_id: why for one in left})
+                return
+            some, left = _that_fit(left, listed)
+            going = [one for one in some if _may_be_trimmed(listed, one, done)]
+            if going:
+                ids = [one.line.ledger_id for one in going]
+                edited = without_ledgers(listed.node.data, ids, key=listed.node.path)
+                unlisted = self._set_list(managed_ledger, listed, stored(edited, key=listed.node.path), going, done)
+                # Only a set of ours is no change by others.
+                version += bool(unlisted)
+                self._go_on(managed_ledger, unlisted, self._finish, done)
+
+    # Lines whose list is changed.
+
+    def finish(self, lines: Sequence[NotedLine], done: Done) -> None:
+        """Go on with lines of one topic in the state `UNLISTED`: delete what its list does not name any more. Raises as `flag`."""
+        if lines:
+            self._go_on(lines[0].line.managed_ledger, lines, self._finish, done)
+
+    def _go_on(
+        self, managed_ledger: str | None, lines: Sequence[NotedLine], end: Callable[[NotedLine, Done], None], done: Done
+    ) -> None:
+        """Bring lines in the state `UNLISTED` to their end, each for itself, and have a broker let the topic go that has the old list.
+
+        That is before the first line is closed, for nobody goes on from a closed one, and once more behind the last.
+        """
+        if not lines:
+            return
+        had_broker = self._let_go(managed_ledger, done)
+        try:
+            for one in lines:
+                self._try(one, end, done)
+        finally:
+            if not had_broker:
+                self._let_go(managed_ledger, done)
+
+    def _try(self, noted: NotedLine, end: Callable[[NotedLine, Done], None], done: Done) -> None:
+        """Bring a line to its end; an error is told, so that it holds up no other line, and raised if nothing can be done any more."""
+        try:
+            end(noted, done)
+        except LedgerfsError as error:
+            if self._means.lock.is_lost:
+                raise
+            done.postponed[noted.line.ledger_id] = str(error)
+            done.remarks.append(f"ledger {noted.line.ledger_id}: its deletion began, and could not go on: {error}")
+
+    def _finish(self, noted: NotedLine, done: Done) -> None:
+        line = noted.line
+        listed = None if line.managed_ledger is None else listed_or_none(self._means.nodes, line.managed_ledger)
+        info = None if listed is None else listed.ledger(line.ledger_id)
+        if line.kind is TrashKind.TRIMMED and info is not None:
+            done.postponed[line.ledger_id] = "the topic lists it again"
+            return
+        if line.kind is TrashKind.OFFLOADED and info is not None:
+            if not _is_flagged(info, line.uuid):
+                done.postponed[line.ledger_id] = "its list does not call it deleted any more"
+                return
+            # Its objects may have gone since, while nobody went on with it.
+            if not self._is_whole(line.managed_ledger or "", info, done):
+                return
+        if line.kind is TrashKind.TRIMMED and line.uuid is not None and line.bucket is not None:
+            remove_ledger(self._means.bucket_at(line.bucket), LedgerKey(line.uuid, line.ledger_id, is_index=False))
+        self._delete_from_bookkeeper(noted, done)
+
+    def delete_flagged(self, managed_ledger: str, noted: NotedLine, done: Done) -> None:
+        """Delete a ledger that its list calls deleted already, and that is there (`TrashKind.FLAGGED`). Raises as `flag`."""
+        line = noted.line
+        listed = self._free_list(managed_ledger, [noted], done)
+        if listed is None:
+            return
+        info = listed.ledger(line.ledger_id)
+        if info is None or not _is_flagged(info, line.uuid):
+            done.postponed[line.ledger_id] = "its list does not call it deleted any more"
+        elif self._may_be_flagged(managed_ledger, listed, noted, done):
+            self._delete_from_bookkeeper(noted, done)
+
+    # What nobody names.
+
+    def delete_orphan(self, noted: NotedLine, done: Done) -> None:
+        """Delete a ledger that nothing names, as the caller has just made sure (`TrashKind.ORPHAN`). Raises as `flag`."""
+        self._delete_from_bookkeeper(noted, done)
+
+    def delete_objects(self, noted: NotedLine, done: Done) -> None:
+        """Delete the objects of an offload that no list names (`TrashKind.OBJECTS`). Raises as `flag`, and the errors of the store."""
+        line = noted.line
+        if line.uuid is None or line.bucket is None or line.managed_ledger is None:
+            done.postponed[line.ledger_id] = "it is not known whose objects these are"
+            return
+        attempt = Attempt(line.managed_ledger, line.ledger_id, line.uuid, line.bucket, 0)
+        # The note before the list: one commit sets the list, and drops the note.
+        if self._means.lock.node(attempt.path) is not None:
+            done.postponed[line.ledger_id] = (
+                "an attempt to offload is noted that goes on, or is cleaned up after by its note"
+            )
+            return
+        if is_named(self._means.lock, attempt):
+            done.postponed[line.ledger_id] = "its topic's list names these objects now"
+            return
+        # A line that was taken back since it was read deletes nothing.
+        self._means.lock.commit([RequireNode(line.path, noted.version)])
+        remove_ledger(self._means.bucket_at(line.bucket), LedgerKey(line.uuid, line.ledger_id, is_index=False))
+        closing, _ = noted.as_changed(TrashState.DELETED)
+        self._means.lock.commit([closing])
+        done.ledger_ids.append(line.ledger_id)
+        done.size += line.size
+
+    def _delete_from_bookkeeper(self, noted: NotedLine, done: Done) -> None:
+        """Delete a ledger's node, which is as when it was marked, and close its line, together."""
+        line = noted.line
+        closing, _ = noted.as_changed(TrashState.DELETED)
+        changes: list[Operation] = [closing]
+        found = self._found(line.ledger_id)
+        if found is not None:
+            if (why := _why_kept(line, found)) is not None:
+                done.postponed[line.ledger_id] = why
+                return
+            changes.append(DropNode(self._means.ledgers.path_of(line.ledger_id), found.version))
+        try:
+            self._means.lock.commit(changes)
+        except ChangedMeanwhileError as error:
+            done.postponed[line.ledger_id] = str(error)
+            return
+        done.ledger_ids.append(line.ledger_id)
+        done.size += line.size
+
+    # Lists.
+
+    def _free_list(self, managed_ledger: str, lines: Sequence[NotedLine], done: Done) -> Listed | None:
+        """Return the list of a topic that no broker has; None, and why in ``done``, for others."""
+        listed = listed_or_none(self._means.nodes, managed_ledger)
+        # After the list, so that a broker that loads the topic from now on changes its version.
+        why = "the topic is gone" if listed is None else why_not_free(self._means.owners, managed_ledger, listed.info)
+        if why is not None:
+            done.postponed.update({one.line.ledger_id: why for one in lines})
+            return None
+        return listed
+
+    def _set_list(
+        self, managed_ledger: str, listed: Listed, data: bytes, lines: Sequence[NotedLine], done: Done
+    ) -> list[NotedLine]:
+        """Set a list and the lines of its ledgers together; return the lines as they are then, none if the list has changed meanwhile."""
+        changes: list[Operation] = [SetNode(listed.node.path, data, listed.node.version)]
+        changed = []
+        for one in lines:
+            change, now = one.as_changed(TrashState.UNLISTED)
+            changes.append(change)
+            changed.append(now)
+        why = why_not_free(self._means.owners, managed_ledger, listed.info)
+        if why is None:
+            try:
+                self._means.lock.commit(changes)
+            except ChangedMeanwhileError as error:
+                why = str(error)
+            else:
+                return changed
+        done.postponed.update({one.line.ledger_id: why for one in lines})
+        return []
+
+    def _let_go(self, managed_ledger: str | None, done: Done) -> bool:
+        """Have a broker let the topic go that took it meanwhile, or had it while it was stopped: it has the list as it was before.
+
+        Returns whether one has it, or may have it. Errors are told: a deletion that began goes on.
+        """
+        try:
+            if managed_ledger is None or self._means.owners.owner_of(managed_ledger) is Owner.NONE:
+                return False
+            if self._means.owners.can_unload:
+                self._means.owners.unload(managed_ledger)
+            else:
+                done.remarks.append(
+                    f"a broker has taken {managed_ledger} meanwhile: unload the topic, so that it reads its list again"
+                )
+        except LedgerfsError as error:
+            done.remarks.append(f"{managed_ledger} may have been taken by a broker, and could not be unloaded: {error}")
+        return True
+
+
+def _oldest_first(lines: Sequence[NotedLine]) -> list[NotedLine]:
+    return sorted(lines, key=lambda one: one.line.ledger_id)
+
+
+def _that_fit(lines: Sequence[NotedLine], listed: Listed) -> tuple[list[NotedLine], list[NotedLine]]:
+    """Return as many lines, one at least, as one commit takes together with the list, and the others."""
+    left, count = MOST_BYTES - len(listed.node.data), 0
+    for one in lines[:_MOST_LINES]:
+        left -= len(one.line.path) + len(build_trash_line(one.line)) + _MORE_BYTES
+        if left < 0 and count:
+            break
+        count += 1
+    return list(lines[:count]), list(lines[count:])
+
+
+def _may_be_trimmed(listed: Listed, noted: NotedLine, done: Done) -> bool:
+    ledger_id = noted.line.ledger_id
+    if ledger_id == listed.last:
+        done.postponed[ledger_id] = _LAST
+    elif listed.ledger(ledger_id) is None:
+        done.postponed[ledger_id] = "the topic does not list it any more"
+    else:
+        return True
+    return False
+
+
+def _why_kept(line: TrashLine, found: StoredLedger) -> str | None:
+    """Return why BookKeeper's node of a ledger is not deleted; None if it is.
+
+    A line that is `UNLISTED` cannot be marked anew. So its ledger may lie on other bookies by now: what is closed gets no other end, and
+    ids are not given twice.
+    """
+    if not found.node.is_closed:
+        return "it is not closed: a writer may live"
+    has_moved = line.state is TrashState.UNLISTED and line.version >= 0 and _has_same_end(line, found)
+    if found.version != line.version and not has_moved:
+        return "BookKeeper's metadata of it changed since it was marked"
+    return None
+
+
+def _has_same_end(line: TrashLine, found: StoredLedger) -> bool:
+    """Whether a closed ledger has the bytes that its line tells; the size of an offloaded one is that of its objects, and tells nothing."""
+    return line.uuid is not None or found.node.length == line.size
+
+
+def _is_offloaded(info: LedgerInfo, uuid: str | None) -> bool:
+    context = info.context
+    return context is not None and context.is_complete and (uuid is None or context.uuid == uuid)
+
+
+def _is_flagged(info: LedgerInfo, uuid: str | None) -> bool:
+    context = info.context
+    return _is_offloaded(info, uuid) and context is not None and context.is_deleted_from_bookkeeper

@@ -1,0 +1,26 @@
+"""What became of what was to be done."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Done:
+    """What became of some ledgers of one topic.
+
+    Attributes
+    ----------
+    ledger_ids
+        Those that it was done to.
+    size
+        Bytes that were freed, or will be once bookies collect their garbage.
+    postponed
+        {ledger: why nothing was done to it now}.
+    remarks
+        What somebody has to know or to do, a sentence each.
+
+    """
+
+    ledger_ids: list[int] = field(default_factory=list)
+    size: int = 0
+    postponed: dict[int, str] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)

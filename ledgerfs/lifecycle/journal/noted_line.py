@@ -1,0 +1,23 @@
+"""A line of the trash journal as it was read: what changes it names the version of its node."""
+
+from dataclasses import dataclass, replace
+
+from ledgerfs.lifecycle.journal.trash_line import TrashLine, TrashState, build_trash_line
+from ledgerfs.storage.zookeeper.operations import DropNode, Operation, SetNode
+
+
+@dataclass(frozen=True, slots=True)
+class NotedLine:
+    """A line as it was read, and the version of its node."""
+
+    line: TrashLine
+    version: int
+
+    def as_changed(self, state: TrashState) -> tuple[Operation, "NotedLine"]:
+        """Return the change that brings the line into a state, and the line as it is then."""
+        changed = replace(self.line, state=state)
+        return SetNode(changed.path, build_trash_line(changed), self.version), NotedLine(changed, self.version + 1)
+
+    def as_dropped(self) -> Operation:
+        """Return the change that removes the line."""
+        return DropNode(self.line.path, self.version)

@@ -1,0 +1,88 @@
+"""Only what was cleaned up is told as cleaned: neither what goes on, nor what is looked at once more later."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ledgerfs.bucket.opening import open_bucket
+from ledgerfs.clusters.bundles import Owner
+from ledgerfs.dialects.closed_ledgers import ClosedLedgers
+from ledgerfs.dialects.offloaded_copies import OffloadedCopies
+from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs.lifecycle.acting.carrying_out import CarryingOut, Seen
+from ledgerfs.lifecycle.acting.means import Means
+from ledgerfs.lifecycle.planning.actions import Action, ActionKind
+from ledgerfs.lifecycle.policy.policy_file import Via
+from ledgerfs.offload.attempts import Attempt
+from ledgerfs.offload.cleaning import AGAIN_MS
+from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode
+from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
+from tests.support.live_clusters import TOPIC, LiveCluster, messages
+
+NAME = managed_ledger_of(TOPIC)
+
+
+class _NoOwners:
+    """Topics that no broker has."""
+
+    can_unload = False
+
+    def owner_of(self, _: str) -> Owner:
+        return Owner.NONE
+
+    def unload(self, managed_ledger: str) -> None:
+        raise AssertionError(managed_ledger)
+
+
+class _Cleaning:
+    """Cleans up after an attempt of a cluster of ours, which goes on if the test says so."""
+
+    def __init__(self, cluster: LiveCluster) -> None:
+        living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
+        self.nodes = living.nodes
+        self.lock = ClusterLock.take(living.nodes.settings, b"{}")
+        means = Means(
+            self.lock, living.nodes, ClosedLedgers(living), OffloadedCopies(living.reading), _NoOwners(), open_bucket
+        )
+        self.in_flight: set[str] = set()
+        self.hands = CarryingOut(living, means, None, None, lambda: frozenset(self.in_flight))
+        self.now_ms = time.time_ns() // 1_000_000
+        (ledger_id,) = cluster.write_ledgers(TOPIC, [messages(5)])
+        self.attempt = Attempt.begun(NAME, ledger_id, cluster.bucket_url(), self.now_ms)
+        self.lock.commit([MakeNode(self.attempt.path, self.attempt.build())])
+
+    def told(self, now_ms: int) -> list[int]:
+        ids = (self.attempt.ledger_id,)
+        action = Action(ActionKind.CLEAN, NAME, ids, 0, Via.DIRECT, None, "a test", attempts=(self.attempt,))
+        done = self.hands.carry_out(action, Seen({}, {}, {}, now_ms))
+        assert (done.remarks, done.postponed) == ([], {})
+        return done.ledger_ids
+
+    def close(self) -> None:
+        self.lock.release()
+        self.nodes.close()
+
+
+@pytest.fixture(name="cleaning")
+def _cleaning(tmp_path: Path) -> Iterator[_Cleaning]:
+    with LiveCluster(tmp_path) as cluster:
+        cluster.zookeeper.takes_writes = True
+        cluster.bucket().mkdir(parents=True)
+        made = _Cleaning(cluster)
+        yield made
+        made.close()
+
+
+def test_an_attempt_that_goes_on_is_not_told_as_cleaned(cleaning: _Cleaning) -> None:
+    cleaning.in_flight.add(cleaning.attempt.uuid)
+    assert cleaning.told(cleaning.now_ms) == []
+    assert cleaning.nodes.get(cleaning.attempt.path).version == 0
+
+
+def test_an_attempt_is_told_as_cleaned_once_its_note_is_gone(cleaning: _Cleaning) -> None:
+    assert cleaning.told(cleaning.now_ms) == []
+    assert cleaning.told(cleaning.now_ms + 1000) == []
+    assert cleaning.told(cleaning.now_ms + AGAIN_MS) == [cleaning.attempt.ledger_id]
+    assert cleaning.told(cleaning.now_ms + AGAIN_MS) == []

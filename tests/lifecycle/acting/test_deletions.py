@@ -1,0 +1,630 @@
+"""What lies in the trash beyond its grace is deleted step by step, and nothing that somebody needs, whoever acts or dies meanwhile."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ledgerfs.bucket.opening import open_bucket
+from ledgerfs.clusters.bundles import Owner
+from ledgerfs.dialects.closed_ledgers import ClosedLedgers
+from ledgerfs.dialects.offloaded_copies import OffloadedCopies
+from ledgerfs.errors import ChangedMeanwhileError, CorruptMetadataError, LockLostError, StoreUnreachableError
+from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
+from ledgerfs.formats.decompression import Compression
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
+from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs.lifecycle.acting import deletions
+from ledgerfs.lifecycle.acting.deletions import Deletions
+from ledgerfs.lifecycle.acting.means import Means
+from ledgerfs.lifecycle.acting.outcomes import Done
+from ledgerfs.lifecycle.journal.noted_line import NotedLine
+from ledgerfs.lifecycle.journal.reading import read_journal
+from ledgerfs.lifecycle.journal.trash_journal import mark, undo
+from ledgerfs.lifecycle.journal.trash_line import TrashKind, TrashLine, TrashState
+from ledgerfs.messages.codecs.compress import compress
+from ledgerfs.messages.transforms.entry_transform import recompress
+from ledgerfs.offload.attempts import Attempt
+from ledgerfs.offload.candidates import listed_now
+from ledgerfs.offload.one_step import OneStep
+from ledgerfs.offload.tier import Tier
+from ledgerfs.storage.zookeeper.changes import ClusterLock, DropNode, MakeNode
+from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
+from tests.support.entries import frame, metadata
+from tests.support.live_clusters import TOPIC, LiveCluster, messages
+from tests.support.live_offloads import S3, driver_properties
+
+if TYPE_CHECKING:
+    from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
+
+NAME = managed_ledger_of(TOPIC)
+
+
+class Owners:
+    """Who has a topic, as a test says; ``when_asked`` may do something before each answer."""
+
+    def __init__(self) -> None:
+        self.owner = Owner.NONE
+        self.can_unload = True
+        self.unloaded: list[str] = []
+        self.when_asked: Callable[[], None] = lambda: None
+
+    def owner_of(self, managed_ledger: str) -> Owner:
+        assert managed_ledger == NAME
+        self.when_asked()
+        return self.owner
+
+    def unload(self, managed_ledger: str) -> None:
+        self.unloaded.append(managed_ledger)
+
+
+class Trash:
+    """Deletes ledgers of a cluster of ours."""
+
+    def __init__(self, cluster: LiveCluster) -> None:
+        self.cluster = cluster
+        self.owners = Owners()
+        options = {"bucket_urls": {"tier": cluster.bucket_url()}}
+        self.living: LivingCluster = ClusterFileSystem(**options).cluster(cluster.url.removeprefix("pulsar+zk://"))
+        self.lock = ClusterLock.take(self.living.nodes.settings, b"{}")
+        ledgers, copies = ClosedLedgers(self.living), OffloadedCopies(self.living.reading)
+        means = Means(self.lock, self.living.nodes, ledgers, copies, self.owners, open_bucket)
+        self.deletions = Deletions(means)
+
+    def line(self, kind: TrashKind, ledger_id: int, **others: Any) -> TrashLine:
+        info = self.listed().get(ledger_id)
+        context = None if info is None else info.context
+        now = time.time_ns() // 1_000_000
+        version = ClosedLedgers(self.living).found(ledger_id).version
+        uuid = None if context is None else context.uuid
+        bucket = None if uuid is None else self.cluster.bucket_url()
+        made = TrashLine(kind, ledger_id, NAME, uuid, bucket, "a test", version, 100, now, now, TrashState.MARKED)
+        return replace(made, **others)
+
+    def marked(self, *lines: TrashLine) -> list[NotedLine]:
+        mark(self.lock, lines)
+        return self.journal()
+
+    def journal(self) -> list[NotedLine]:
+        found = read_journal(self.living.nodes)
+        assert found.unreadable == {}
+        return list(found.noted_lines)
+
+    def states(self) -> dict[int, TrashState]:
+        return {one.line.ledger_id: one.line.state for one in self.journal()}
+
+    def listed(self) -> dict[int, Any]:
+        data = self.cluster.nodes.get(managed_ledger_path(NAME), b"")
+        return {one.ledger_id: one for one in parse_managed_ledger_info(data, key="").ledgers}
+
+    def version(self) -> int:
+        return self.living.nodes.get(managed_ledger_path(NAME)).version
+
+    def in_bookkeeper(self, ledger_id: int) -> bool:
+        return ledger_path(ledger_id) in self.cluster.nodes
+
+    def objects(self) -> set[str]:
+        folder = self.cluster.bucket()
+        return {one.name for one in folder.iterdir()} if folder.exists() else set()
+
+    def close(self) -> None:
+        self.lock.release()
+        self.living.nodes.close()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LiveCluster]:
+    with LiveCluster(tmp_path) as made:
+        made.zookeeper.takes_writes = True
+        yield made
+
+
+@pytest.fixture
+def trash(cluster: LiveCluster) -> Iterator[Trash]:
+    made = Trash(cluster)
+    yield made
+    made.close()
+
+
+def ledgers(cluster: LiveCluster, count: int = 3) -> list[int]:
+    return cluster.write_ledgers(TOPIC, [messages(20, prefix=str(number)) for number in range(count)])
+
+
+def flag(trash: Trash, lines: list[NotedLine]) -> Done:
+    done = Done()
+    trash.deletions.flag(NAME, lines, done)
+    return done
+
+
+def trim(trash: Trash, lines: list[NotedLine], version: int) -> Done:
+    done = Done()
+    trash.deletions.trim(NAME, lines, version, done)
+    return done
+
+
+def test_copies_of_bookkeeper_go_and_the_bucket_serves_them(cluster: LiveCluster, trash: Trash) -> None:
+    first, second, _ = ledgers(cluster)
+    expected = cluster.entries_of(TOPIC)
+    for one in (first, second):
+        cluster.offload(TOPIC, one)
+    version = trash.version()
+    lines = trash.marked(*(trash.line(TrashKind.OFFLOADED, one) for one in (first, second)))
+    done = flag(trash, lines)
+    assert (done.ledger_ids, done.size, done.postponed, done.remarks) == ([first, second], 200, {}, [])
+    assert not any(map(trash.in_bookkeeper, (first, second)))
+    assert trash.version() == version + 1
+    assert [one.context.is_deleted_from_bookkeeper for one in trash.listed().values() if one.context] == [True, True]
+    assert set(trash.states().values()) == {TrashState.DELETED}
+    options = {"bucket_urls": {"tier": cluster.bucket_url()}, "open_end": "acknowledged"}
+    found = [
+        (one.ref.ledger_id, entry, bytes(data))
+        for one in open_bucket(cluster.url, options).topic(TOPIC).ledgers
+        for batch in one.batches(0, one.last_entry)
+        for entry, data in batch
+    ]
+    assert found == expected
+
+
+@pytest.mark.parametrize("objects", [("data",), ("index",), ()])
+def test_a_copy_stays_whose_objects_are_not_there(cluster: LiveCluster, trash: Trash, objects: tuple[str, ...]) -> None:
+    first, *_ = ledgers(cluster)
+    cluster.offload(TOPIC, first, objects=objects)
+    done = flag(trash, trash.marked(trash.line(TrashKind.OFFLOADED, first)))
+    assert (done.ledger_ids, list(done.postponed)) == ([], [first])
+    assert done.remarks
+    assert trash.in_bookkeeper(first)
+    assert trash.states() == {first: TrashState.MARKED}
+
+
+def test_a_copy_stays_whose_objects_have_another_byte(cluster: LiveCluster, trash: Trash) -> None:
+    first, *_ = ledgers(cluster)
+    uuid = cluster.offload(TOPIC, first)
+    path = cluster.bucket() / f"{uuid}-ledger-{first}"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    done = flag(trash, trash.marked(trash.line(TrashKind.OFFLOADED, first)))
+    assert (done.ledger_ids, "BookKeeper's copy stays" in done.postponed[first]) == ([], True)
+    assert trash.in_bookkeeper(first)
+
+
+def swapped(data: bytes, first: bytes, second: bytes) -> bytes:
+    assert len(first) == len(second) != 0
+    at, other = data.index(first), data.index(second)
+    return data[:at] + second + data[at + len(first) : other] + first + data[other + len(second) :]
+
+
+@pytest.mark.parametrize("how", ["another ledger's", "two exchanged", "a bit without a sum"])
+def test_a_copy_stays_whose_objects_hold_other_entries_of_the_same_sizes(
+    cluster: LiveCluster, trash: Trash, how: str
+) -> None:
+    bare = [frame(metadata(sequence_id=one, publish_time_ms=1), b"abcd%d" % one, checksum=False) for one in range(9)]
+    ids = cluster.write_ledgers(TOPIC, [bare] * 3) if how == "a bit without a sum" else ledgers(cluster)
+    first, second, _ = ids
+    path, other = (cluster.bucket() / f"{cluster.offload(TOPIC, one)}-ledger-{one}" for one in (first, second))
+    data = path.read_bytes()
+    if how == "another ledger's":
+        path.write_bytes(other.read_bytes())
+    elif how == "two exchanged":
+        path.write_bytes(swapped(data, *cluster.written[first].payloads[3:5]))
+    else:
+        path.write_bytes(data.replace(b"abcd7", b"abce7"))
+    assert path.read_bytes() != data
+    done = flag(trash, trash.marked(trash.line(TrashKind.OFFLOADED, first)))
+    assert (done.ledger_ids, "hold other entries" in done.postponed[first]) == ([], True)
+    assert done.remarks
+    assert trash.in_bookkeeper(first)
+    assert trash.states() == {first: TrashState.MARKED}
+
+
+def test_a_copy_stays_whose_bookies_are_silent(cluster: LiveCluster, trash: Trash) -> None:
+    first, *_ = ledgers(cluster)
+    cluster.offload(TOPIC, first)
+    lines = trash.marked(trash.line(TrashKind.OFFLOADED, first))
+    for one in cluster.bookies:
+        one.kill()
+    done = flag(trash, lines)
+    assert (done.ledger_ids, list(done.postponed)) == ([], [first])
+    assert trash.in_bookkeeper(first)
+
+
+def mixed(letter: int) -> list[bytes]:
+    """Return entries without compression, with it, and without a checksum."""
+    plain = [bytes([letter, letter + one]) * 300 for one in range(6)]
+    packed = [compress(Compression.ZLIB, one) for one in plain]
+    whole = [frame(metadata(sequence_id=one), data, checksum=one % 3 != 0) for one, data in enumerate(plain)]
+    zlib = [
+        frame(metadata(sequence_id=one, compression=2, uncompressed_size=600), data) for one, data in enumerate(packed)
+    ]
+    return [*whole, *zlib]
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4", "zlib", "zstd", "snappy"])
+def test_what_was_compressed_again_is_compared_by_what_it_decompresses_to(
+    cluster: LiveCluster, trash: Trash, codec: str
+) -> None:
+    ids = cluster.write_ledgers(TOPIC, [mixed(65), mixed(97), mixed(65)])[:2]
+    cluster.bucket().mkdir(parents=True, exist_ok=True)
+    properties = driver_properties(S3, cluster.bucket(), endpoint="", region="us-east-1")
+    bucket, closed = open_bucket(cluster.bucket_url()), ClosedLedgers(trash.living)
+    tier = Tier(bucket, S3, properties, {}, 8 << 20, lambda: recompress(codec))
+    assert OneStep(trash.lock, trash.living.nodes, closed, trash.owners, tier).offload(NAME, ids).done == ids
+    assert [trash.listed()[one].size != closed.found(one).node.length for one in ids] == [True, True]
+    first, second = (cluster.bucket() / f"{trash.listed()[one].context.uuid}-ledger-{one}" for one in ids)
+    assert first.read_bytes() != second.read_bytes()
+    lines = trash.marked(*(trash.line(TrashKind.OFFLOADED, one) for one in ids))
+    first.write_bytes(second.read_bytes())
+    done = flag(trash, lines)
+    assert (done.ledger_ids, list(done.postponed)) == (ids[1:], ids[:1])
+    assert "hold other entries" in done.postponed[ids[0]]
+
+
+def test_ledgers_past_their_retention_go_with_their_objects(cluster: LiveCluster, trash: Trash) -> None:
+    first, second, last = ledgers(cluster)
+    cluster.offload(TOPIC, first)
+    lines = trash.marked(*(trash.line(TrashKind.TRIMMED, one) for one in (first, second)))
+    done = trim(trash, lines, trash.version())
+    assert (sorted(done.ledger_ids), done.postponed) == ([first, second], {})
+    assert list(trash.listed()) == [last]
+    assert not any(map(trash.in_bookkeeper, (first, second)))
+    assert trash.in_bookkeeper(last)
+    assert trash.objects() == set()
+
+
+def test_the_last_ledger_is_never_touched(cluster: LiveCluster, trash: Trash) -> None:
+    *_, last = ledgers(cluster)
+    cluster.close(last)
+    lines = trash.marked(trash.line(TrashKind.TRIMMED, last))
+    done = trim(trash, lines, trash.version())
+    assert done.postponed == {last: "it is the last ledger of its topic"}
+    assert trash.in_bookkeeper(last)
+    assert last in trash.listed()
+
+
+@pytest.mark.parametrize("owner", [Owner.SOME, Owner.UNKNOWN])
+@pytest.mark.parametrize("kind", [TrashKind.OFFLOADED, TrashKind.TRIMMED])
+def test_a_topic_that_a_broker_may_have_is_left(
+    cluster: LiveCluster, trash: Trash, owner: Owner, kind: TrashKind
+) -> None:
+    first, *_ = ledgers(cluster)
+    cluster.offload(TOPIC, first)
+    lines = trash.marked(trash.line(kind, first))
+    trash.owners.owner = owner
+    done = flag(trash, lines) if kind is TrashKind.OFFLOADED else trim(trash, lines, trash.version())
+    assert (done.ledger_ids, list(done.postponed)) == ([], [first])
+    assert trash.in_bookkeeper(first)
+    assert first in trash.listed()
+
+
+def test_terminated_topics_are_left(cluster: LiveCluster, trash: Trash) -> None:
+    first, *_ = ledgers(cluster)
+    cluster.offload(TOPIC, first)
+    cluster.terminate(TOPIC)
+    done = flag(trash, trash.marked(trash.line(TrashKind.OFFLOADED, first)))
+    assert "terminated" in done.postponed[first]
+    assert trash.in_bookkeeper(first)
+
+
+@pytest.mark.parametrize("question", [0, 1])
+@pytest.mark.parametrize("kind", [TrashKind.OFFLOADED, TrashKind.TRIMMED])
+def test_a_broker_that_loads_the_topic_in_between_is_not_overwritten(
+    cluster: LiveCluster, trash: Trash, kind: TrashKind, question: int
+) -> None:
+    first, *_ = ledgers(cluster)
+    cluster.offload(TOPIC, first)
+    lines, version = trash.marked(trash.line(kind, first)), trash.version()
+    asked = iter(range(100))
+
+    def load() -> None:
+        if next(asked) == question:
+            cluster.roll_over(TOPIC)
+
+    trash.owners.when_asked = load
+    done = flag(trash, lines) if kind is TrashKind.OFFLOADED else trim(trash, lines, version)
+    assert (done.ledger_ids, list(done.postponed)) == ([], [first])
+    assert trash.in_bookkeeper(first)
+    assert len(trash.listed()) == 4
+    assert trash.states() == {first: TrashState.MARKED}
+
+
+def test_a_list_that_changed_since_it_was_decided_is_left(cluster: LiveCluster, trash: Trash) -> None:
+    first, *_ = ledgers(cluster)
+    lines, version = trash.marked(trash.line(TrashKind.TRIMMED, first)), trash.version()
+    cluster.roll_over(TOPIC)
+    done = trim(trash, lines, version)
+    assert "changed since it was decided" in done.postponed[first]
+    assert first in trash.listed()
+
+
+def test_a_broker_that_comes_afterwards_lets_the_topic_go(cluster: LiveCluster, trash: Trash) -> None:
+    first, *_ = ledgers(cluster)
+    cluster.offload(TOPIC, first)
+    lines = trash.marked(trash.line(TrashKind.OFFLOADED, first))
+    asked = iter(range(100))
+
+    def come_back() -> None:
+        trash.owners.owner = Owner.SOME if next(asked) >= 2 else Owner.NONE
+
+    trash.owners.when_asked = come_back
+    assert flag(trash, lines).ledger_ids == [first]
+    assert trash.owners.unloaded == [NAME]
+
+
+@pytest.mark.parametrize("bound", ["_MOST_LINES", "MOST_BYTES"])
+@pytest.mark.parametrize("kind", [TrashKind.OFFLOADED, TrashKind.TRIMMED])
+def test_what_one_commit_does_not_take_goes_by_several_the_oldest_first(
+    cluster: LiveCluster, trash: Trash, kind: TrashKind, bound: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    *ids, last = ledgers(cluster, 6)
+    for one in ids:
+        cluster.offload(TOPIC, one)
+    lines, version = trash.marked(*(trash.line(kind, one) for one in reversed(ids))), trash.version()
+    size = len(cluster.nodes[managed_ledger_path(NAME)])
+    monkeypatch.setattr(deletions, bound, 2 if bound == "_MOST_LINES" else size + 2000)
+    done = flag(trash, lines) if kind is TrashKind.OFFLOADED else trim(trash, lines, version)
+    assert (done.ledger_ids, done.postponed, done.remarks) == (ids, {}, [])
+    assert version + 2 <= trash.version() <= version + 3
+    assert not any(map(trash.in_bookkeeper, ids))
+    assert list(trash.listed()) == ([*ids, last] if kind is TrashKind.OFFLOADED else [last])
+
+
+def test_a_topic_that_a_broker_loads_between_two_commits_is_left_from_there_on(
+    cluster: LiveCluster, trash: Trash, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, _ = ledgers(cluster)
+    lines, version = trash.marked(*(trash.line(TrashKind.TRIMMED, one) for one in (first, second))), trash.version()
+    monkeypatch.setattr(deletions, "_MOST_LINES", 1)
+    asked = iter(range(100))
+
+    def load() -> None:
+        if next(asked) == 3:
+            cluster.roll_over(TOPIC)
+
+    trash.owners.when_asked = load
+    done = trim(trash, lines, version)
+    assert (done.ledger_ids, list(done.postponed)) == ([first], [second])
+    assert second in trash.listed()
+
+
+def test_lines_of_many_bytes_and_a_large_list_are_less_than_a_zookeeper_takes(
+    cluster: LiveCluster, trash: Trash
+) -> None:
+    first, *_ = ledgers(cluster)
+    (noted,) = trash.marked(trash.line(TrashKind.TRIMMED, first, why="why" * 1000))
+    listed = listed_now(trash.living.nodes, NAME)
+    some, others = deletions._that_fit([noted] * 1000, listed)
+    assert (len(some) + len(others), 250 < len(some) < 320) == (1000, True)
+    large = replace(listed, node=replace(listed.node, data=bytes(deletions.MOST_BYTES)))
+    assert len(deletions._that_fit([noted] * 3, large)[0]) == 1
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_broker_that_comes_back_lets_the_topic_go_though_the_store_is_away(
+    cluster: LiveCluster, trash: Trash, dies: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, _ = ledgers(cluster)
+    for one in (first, second):
+        cluster.offload(TOPIC, one)
+    lines = trash.marked(*(trash.line(TrashKind.TRIMMED, one) for one in (first, second)))
+    remove, asked = deletions.remove_ledger, iter(range(100))
+
+    def away(bucket: Any, key: Any) -> None:
+        if key.ledger_id == first:
+            raise KeyboardInterrupt if dies else StoreUnreachableError("away", key="a bucket")
+        remove(bucket, key)
+
+    def come_back() -> None:
+        trash.owners.owner = Owner.SOME if next(asked) >= 3 else Owner.NONE
+
+    trash.owners.when_asked = come_back
+    with monkeypatch.context() as patch:
+        patch.setattr(deletions, "remove_ledger", away)
+        if dies:
+            with pytest.raises(KeyboardInterrupt):
+                trim(trash, lines, trash.version())
+        else:
+            done = trim(trash, lines, trash.version())
+            assert (done.ledger_ids, list(done.postponed), len(done.remarks)) == ([second], [first], 1)
+    assert trash.owners.unloaded == [NAME]
+    unlisted = [one for one in trash.journal() if one.line.state is TrashState.UNLISTED]
+    assert len(unlisted) == 1 + dies
+    states: list[TrashState] = []
+    monkeypatch.setattr(Owners, "unload", lambda *_: states.append(trash.states()[first]))
+    trash.deletions.finish(unlisted, Done())
+    assert states == [TrashState.UNLISTED]
+    assert set(trash.states().values()) == {TrashState.DELETED}
+
+
+def test_a_line_that_cannot_go_on_holds_up_no_other(
+    cluster: LiveCluster, trash: Trash, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, _ = ledgers(cluster)
+    lines = trash.marked(*(trash.line(TrashKind.TRIMMED, one) for one in (first, second)))
+    with monkeypatch.context() as patch:
+        patch.setattr(Deletions, "_finish", lambda *_: None)
+        trim(trash, lines, trash.version())
+    found = ClosedLedgers.found
+
+    def broken(self: ClosedLedgers, ledger_id: int) -> Any:
+        if ledger_id == first:
+            raise CorruptMetadataError("no node of a ledger", key="a path")
+        return found(self, ledger_id)
+
+    monkeypatch.setattr(ClosedLedgers, "found", broken)
+    done = Done()
+    trash.deletions.finish(trash.journal(), done)
+    assert (done.ledger_ids, list(done.postponed), len(done.remarks)) == ([second], [first], 1)
+    assert trash.states() == {first: TrashState.UNLISTED, second: TrashState.DELETED}
+
+
+@pytest.mark.parametrize("commits", [0, 1])
+@pytest.mark.parametrize("kind", [TrashKind.OFFLOADED, TrashKind.TRIMMED])
+def test_a_crash_at_each_step_is_gone_on_with(
+    cluster: LiveCluster, trash: Trash, kind: TrashKind, commits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, *_ = ledgers(cluster)
+    cluster.offload(TOPIC, first)
+    lines, version = trash.marked(trash.line(kind, first)), trash.version()
+    commit, left = ClusterLock.commit, [commits]
+
+    def dying(self: ClusterLock, operations: Any) -> None:
+        if not left[0]:
+            cluster.zookeeper.expire_sessions()
+        left[0] -= 1
+        commit(self, operations)
+
+    def delete(where: Trash, noted: list[NotedLine], list_version: int) -> Done:
+        return flag(where, noted) if kind is TrashKind.OFFLOADED else trim(where, noted, list_version)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ClusterLock, "commit", dying)
+        with pytest.raises(LockLostError):
+            delete(trash, lines, version)
+    assert trash.states() == {first: TrashState.MARKED if commits == 0 else TrashState.UNLISTED}
+    assert trash.in_bookkeeper(first)
+    other = Trash(cluster)
+    try:
+        (noted,) = other.journal()
+        if commits:
+            done = Done()
+            other.deletions.finish([noted], done)
+        else:
+            done = delete(other, [noted], other.version())
+        assert done.ledger_ids == [first]
+        assert not other.in_bookkeeper(first)
+        assert other.states() == {first: TrashState.DELETED}
+        assert (first in other.listed()) == (kind is TrashKind.OFFLOADED)
+        assert bool(other.objects()) == (kind is TrashKind.OFFLOADED)
+    finally:
+        other.close()
+
+
+def test_a_deletion_that_is_gone_on_with_looks_at_the_objects_again(
+    cluster: LiveCluster, trash: Trash, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, *_ = ledgers(cluster)
+    uuid = cluster.offload(TOPIC, first)
+    lines = trash.marked(trash.line(TrashKind.OFFLOADED, first))
+    with monkeypatch.context() as patch:
+        patch.setattr(Deletions, "_delete_from_bookkeeper", lambda *_: None)
+        flag(trash, lines)
+    assert trash.states() == {first: TrashState.UNLISTED}
+    (cluster.bucket() / f"{uuid}-ledger-{first}").unlink()
+    done = Done()
+    trash.deletions.finish(trash.journal(), done)
+    assert (done.ledger_ids, list(done.postponed)) == ([], [first])
+    assert trash.in_bookkeeper(first)
+
+
+def test_a_ledger_whose_metadata_changed_since_it_was_marked_stays(cluster: LiveCluster, trash: Trash) -> None:
+    orphan = cluster.write_unlisted(messages(3), [("component", b"managed-ledger")], state=3)
+    lines = trash.marked(trash.line(TrashKind.ORPHAN, orphan))
+    cluster.change_ensemble(orphan, 1)
+    done = Done()
+    trash.deletions.delete_orphan(lines[0], done)
+    assert "changed since it was marked" in done.postponed[orphan]
+    assert trash.in_bookkeeper(orphan)
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_offloaded"), [(TrashKind.OFFLOADED, True), (TrashKind.TRIMMED, True), (TrashKind.TRIMMED, False)]
+)
+def test_a_deletion_that_began_goes_on_though_the_ledger_was_replicated_anew(
+    cluster: LiveCluster, trash: Trash, kind: TrashKind, is_offloaded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, *_ = ledgers(cluster)
+    if is_offloaded:
+        cluster.offload(TOPIC, first)
+    size = cluster.written[first].node.length
+    lines = trash.marked(trash.line(kind, first, size=size))
+    with monkeypatch.context() as patch:
+        patch.setattr(Deletions, "_delete_from_bookkeeper", lambda *_: None)
+        flag(trash, lines) if kind is TrashKind.OFFLOADED else trim(trash, lines, trash.version())
+    cluster.change_ensemble(first, 15)
+    done = Done()
+    trash.deletions.finish(trash.journal(), done)
+    assert (done.ledger_ids, done.postponed, done.remarks) == ([first], {}, [])
+    assert trash.states() == {first: TrashState.DELETED}
+    assert not trash.in_bookkeeper(first)
+
+
+def test_a_deletion_that_began_stops_at_a_ledger_with_other_bytes(cluster: LiveCluster, trash: Trash) -> None:
+    first, *_ = ledgers(cluster)
+    size = cluster.written[first].node.length
+    (noted,) = trash.marked(trash.line(TrashKind.TRIMMED, first, size=size + 1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Deletions, "_delete_from_bookkeeper", lambda *_: None)
+        trim(trash, [noted], trash.version())
+    cluster.change_ensemble(first, 15)
+    done = Done()
+    trash.deletions.finish(trash.journal(), done)
+    assert "changed since it was marked" in done.postponed[first]
+    assert trash.in_bookkeeper(first)
+
+
+def test_a_ledger_that_is_not_closed_stays(cluster: LiveCluster, trash: Trash) -> None:
+    orphan = cluster.write_unlisted(messages(3), [("component", b"managed-ledger")])
+    lines = trash.marked(trash.line(TrashKind.ORPHAN, orphan))
+    done = Done()
+    trash.deletions.delete_orphan(lines[0], done)
+    assert "not closed" in done.postponed[orphan]
+    assert trash.in_bookkeeper(orphan)
+
+
+def test_a_marked_line_is_taken_back_and_another_is_not(cluster: LiveCluster, trash: Trash) -> None:
+    first, *_ = ledgers(cluster)
+    cluster.offload(TOPIC, first)
+    (noted,) = trash.marked(trash.line(TrashKind.OFFLOADED, first))
+    assert undo(trash.lock, trash.living.nodes, noted.line.node_name) == noted.line
+    assert trash.journal() == []
+    flag(trash, trash.marked(trash.line(TrashKind.OFFLOADED, first)))
+    with pytest.raises(OSError, match="cannot be taken back"):
+        undo(trash.lock, trash.living.nodes, noted.line.node_name)
+    with pytest.raises(FileNotFoundError):
+        undo(trash.lock, trash.living.nodes, "orphan-7")
+
+
+def test_objects_that_a_list_names_stay(cluster: LiveCluster, trash: Trash) -> None:
+    first, second, _ = ledgers(cluster)
+    named, free = cluster.offload(TOPIC, first), cluster.offload(TOPIC, second)
+    cluster.change_ledger(TOPIC, second, lambda info: replace(info, context=None))
+    made = [
+        trash.line(TrashKind.OBJECTS, one, uuid=uuid, bucket=cluster.bucket_url())
+        for one, uuid in ((first, named), (second, free))
+    ]
+    done = Done()
+    for one in trash.marked(*made):
+        trash.deletions.delete_objects(one, done)
+    assert (done.ledger_ids, list(done.postponed)) == ([second], [first])
+    assert trash.objects() == {f"{named}-ledger-{first}", f"{named}-ledger-{first}-index"}
+
+
+def test_objects_of_an_attempt_that_is_noted_stay(cluster: LiveCluster, trash: Trash) -> None:
+    first, *_ = ledgers(cluster)
+    uuid = cluster.offload(TOPIC, first)
+    cluster.change_ledger(TOPIC, first, lambda info: replace(info, context=None))
+    attempt = Attempt(NAME, first, uuid, cluster.bucket_url(), 1)
+    trash.lock.commit([MakeNode(attempt.path, attempt.build())])
+    (line,) = trash.marked(trash.line(TrashKind.OBJECTS, first, uuid=uuid, bucket=cluster.bucket_url()))
+    done = Done()
+    trash.deletions.delete_objects(line, done)
+    assert (done.ledger_ids, list(done.postponed)) == ([], [first])
+    assert len(trash.objects()) == 2
+    trash.lock.commit([DropNode(attempt.path, 0)])
+    trash.deletions.delete_objects(line, done)
+    assert (done.ledger_ids, trash.objects()) == ([first], set())
+
+
+def test_objects_whose_line_was_taken_back_since_it_was_read_stay(cluster: LiveCluster, trash: Trash) -> None:
+    first, *_ = ledgers(cluster)
+    uuid = cluster.offload(TOPIC, first)
+    cluster.change_ledger(TOPIC, first, lambda info: replace(info, context=None))
+    (line,) = trash.marked(trash.line(TrashKind.OBJECTS, first, uuid=uuid, bucket=cluster.bucket_url()))
+    undo(trash.lock, trash.living.nodes, line.line.node_name)
+    with pytest.raises(ChangedMeanwhileError):
+        trash.deletions.delete_objects(line, Done())
+    assert len(trash.objects()) == 2
