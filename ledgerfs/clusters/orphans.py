@@ -129,7 +129,8 @@ def _orphans_of(survey: Survey, rows: Table, known: frozenset[str], *, is_open: 
     kind = FindingKind.ORPHAN_CURSOR_LEDGER if cursor is not None else _KINDS[component]
     state = "not closed" if is_open else "closed"
     mend = "check again right before, then bookkeeper shell deleteledger -ledgerid N"
-    whose = ""
+    whose = "; it may be of another Pulsar cluster on the same BookKeeper that has such a topic, too: ledgers name no cluster"
+    mend = f"if no other Pulsar cluster has its ledgers here: {mend}"
     if topic_made_for(component, owner) not in known:
         whose = (
             "; this cluster has no such topic: it was deleted, or is of another Pulsar cluster on the same BookKeeper"

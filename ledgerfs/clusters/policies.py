@@ -177,17 +177,20 @@ TARGET_KEYS = (
     ),
 )
 """The keys of a policy of offloading that tell where to; those with a prefix are older ones, of one driver."""
+_OLDER_KEYS = {"aws-s3": "s3M", "google-cloud-storage": "gcsM"}
 
 
 def _target(offload: Mapping[str, Any], key: str) -> OffloadTarget:
-    """Return where a policy has brokers offload to: the newer names of its keys come before the driver's older ones."""
+    """Return where a policy has brokers offload to: a driver's own older keys come before those of all drivers, as in brokers.
+
+    A policy that names no driver has that of the brokers' configuration, mostly ``aws-s3``.
+    """
     driver = _text(offload, "managedLedgerOffloadDriver", key)
-    is_google = driver is not None and driver.lower() == "google-cloud-storage"
-    older = "gcsM" if is_google else "s3M"
+    older = _OLDER_KEYS.get("aws-s3" if driver is None else driver.lower())
 
     def told(name: str) -> str | None:
-        newer = _text(offload, f"managedLedgerOffload{name}", key)
-        return _text(offload, f"{older}anagedLedgerOffload{name}", key) if newer is None else newer
+        own = None if older is None else _text(offload, f"{older}anagedLedgerOffload{name}", key)
+        return _text(offload, f"managedLedgerOffload{name}", key) if own is None else own
 
     return OffloadTarget(driver, told("Bucket"), told("Region"), told("ServiceEndpoint"))
 

@@ -12,6 +12,7 @@ import numpy as np
 from ledgerfs.clusters.answers import Answer, CursorAnswer, ExpiryAnswer, LastEnd, TopicPoliciesAnswer
 from ledgerfs.clusters.bundles import BROKERS, NAMESPACES, BundleOwners, namespace_of
 from ledgerfs.clusters.cluster_names import CLUSTERS, GLOBAL
+from ledgerfs.clusters.lists_of_ledgers import list_of_ledgers
 from ledgerfs.clusters.policies import NamespacePolicies, json_object, parse_policies
 from ledgerfs.clusters.survey import DamagedNode, Survey, namespaces_of_events
 from ledgerfs.clusters.tables import (

@@ -11,13 +11,13 @@ from ledgerfs.clusters.answers import ExpiryAnswer, LastEnd
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState, ledger_path
 from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_path
-from ledgerfs.lifecycle.journal.reading import SeenAttempt
 from ledgerfs.lifecycle.journal.trash_line import TrashKind, TrashLine, TrashState
 from ledgerfs.lifecycle.planning.actions import Action, ActionKind, Plan, Refusal
 from ledgerfs.lifecycle.planning.leftovers import OrphanLedger, OrphanOffload
 from ledgerfs.lifecycle.planning.planning import plan_of
 from ledgerfs.lifecycle.planning.situation import Notes, Orphans, Situation
 from ledgerfs.lifecycle.policy.policy_file import Via, parse_policy_file
+from ledgerfs.offload.attempts import Attempt
 from tests.support.made_surveys import (
     DAY,
     EXTENSIBLE,
@@ -41,7 +41,8 @@ match = '.*'
 offload_after = "1h"
 bucket = "tier"
 """
-KEEPS = "[broker]\nretention_minutes = -1\nretention_megabytes = -1\n"
+BROKERS = "[broker]\nretention_minutes = 0\nretention_megabytes = 0\ndeletion_lag = '4h'\n"
+KEEPS = "[broker]\nretention_minutes = -1\nretention_megabytes = -1\ndeletion_lag = '4h'\n"
 """Without this all that subscriptions have passed is past its retention."""
 HOUR_LONG = "[broker]\nretention_minutes = 60\nretention_megabytes = -1\n"
 TIER = '[buckets.tier]\nurl = "s3://tier"\n'
@@ -214,6 +215,20 @@ def test_orphans_are_marked_if_the_file_wants_it(cluster: MadeCluster) -> None:
     assert again.actions == []
 
 
+def test_objects_of_an_attempt_that_is_noted_are_no_orphans(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(71), current(72)])
+    one = Attempt(TOPIC, 71, uuid_of(71), "s3://tier", NOW - DAY)
+    orphans = Orphans([], [OBJECTS])
+    found = planned(
+        cluster,
+        KEEPS + "[defaults]\norphans = true",
+        orphans=orphans,
+        notes=noted(attempts=[one]),
+        attempt_grace_ms=2 * DAY,
+    )
+    assert found.actions == []
+
+
 # Lines of the journal.
 
 
@@ -224,7 +239,7 @@ def line_of(kind: TrashKind, ledger_id: int, **values: Any) -> TrashLine:
     return replace(made, **values)
 
 
-def noted(*lines: TrashLine, attempts: Sequence[SeenAttempt] = (), unreadable: dict[str, str] | None = None) -> Notes:
+def noted(*lines: TrashLine, attempts: Sequence[Attempt] = (), unreadable: dict[str, str] | None = None) -> Notes:
     return Notes(lines, attempts, unreadable or {})
 
 
@@ -306,8 +321,8 @@ def test_a_deletion_that_began_goes_on_at_once(cluster: MadeCluster) -> None:
 # What attempts have left.
 
 
-def attempt(ledger_id: int, age_ms: int = DAY, name: str = TOPIC) -> SeenAttempt:
-    return SeenAttempt(name, ledger_id, uuid_of(ledger_id), "s3://tier", NOW - age_ms)
+def attempt(ledger_id: int, age_ms: int = DAY, name: str = TOPIC) -> Attempt:
+    return Attempt(name, ledger_id, uuid_of(ledger_id), "s3://tier", NOW - age_ms)
 
 
 def test_attempts_that_no_list_names_are_cleaned_up(cluster: MadeCluster) -> None:
@@ -461,12 +476,22 @@ def test_the_greatest_id_is_never_touched(cluster: MadeCluster) -> None:
     assert ids(found, ActionKind.OFFLOAD) == [1]
     assert refusals(found) == {Refusal.GREATEST: [3]}
     # Retention of nothing lets the last one go, too, as a broker that loads the topic would.
-    found = planned(cluster, TIER)
+    found = planned(cluster, TIER + BROKERS)
     assert ids(found, ActionKind.MARK) == [1, 2]
     assert refusals(found) == {Refusal.GREATEST: [3]}
     flagged = MadeCluster()
     flagged.topic(TOPIC, [listed(1, offloaded_ms=DAY, is_deleted=True)], there=[1])
     assert refusals(planned(flagged, KEEPS)) == {Refusal.GREATEST: [1]}
+
+
+def test_nothing_is_deleted_by_a_default_that_brokers_may_have_changed(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1), listed(2, offloaded_ms=DAY), listed(3), current(9)])
+    found = planned(cluster, TIER)
+    assert ids(found, ActionKind.MARK) == []
+    whys = [one.why for one in found.refused if one.refusal is Refusal.UNKNOWN_POLICIES]
+    assert any("retention_minutes" in why for why in whys)
+    assert any("deletion_lag" in why for why in whys)
+    assert ids(planned(cluster, TIER + BROKERS), ActionKind.MARK) == [1, 2, 3]
 
 
 def test_offloads_without_all_that_must_be_known_are_refused(cluster: MadeCluster) -> None:

@@ -1,32 +1,15 @@
 """What was found in a cluster, as a file of Prometheus's text format, for the textfile collector of a node exporter."""
 
-import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ledgerfs.clusters.findings import Finding, FindingKind
-from ledgerfs.errors import InvalidOptionError
+from ledgerfs.clusters.gauges_file import escaped_label, write_gauges_file
 
 
 def write_gauges(path: Path, source: str, findings: Sequence[Finding], damaged: int, now_ms: int) -> None:
-    """Write all gauges at once: whoever reads the file meanwhile has the old one. Raises `InvalidOptionError` if it cannot be written."""
-    text = "".join(f"{line}\n" for line in _lines(source, findings, damaged, now_ms))
-    try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                # Collectors run as another user.
-                os.fchmod(descriptor, 0o644)
-                file.write(text)
-                file.flush()
-                os.fsync(descriptor)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise InvalidOptionError(f"the gauges cannot be written: {error.strerror}", key=str(path)) from error
+    """Write all gauges at once; raises `InvalidOptionError` if that cannot be done."""
+    write_gauges_file(path, _lines(source, findings, damaged, now_ms))
 
 
 def _lines(source: str, findings: Sequence[Finding], damaged: int, now_ms: int) -> Iterator[str]:
@@ -39,7 +22,7 @@ def _lines(source: str, findings: Sequence[Finding], damaged: int, now_ms: int) 
         yield f"# HELP ledgerfs_cluster_{name} {about}"
         yield f"# TYPE ledgerfs_cluster_{name} gauge"
         for kind, some in of_kind.items():
-            labels = f'cluster="{_escaped(source)}",kind="{kind.value}",loss="{str(kind.is_loss).lower()}"'
+            labels = f'cluster="{escaped_label(source)}",kind="{kind.value}",loss="{str(kind.is_loss).lower()}"'
             yield f"ledgerfs_cluster_{name}{{{labels}}} {value(some)}"
     for name, about, number in (
         ("damaged_nodes", "Nodes of ZooKeeper that could not be read.", str(damaged)),
@@ -47,12 +30,8 @@ def _lines(source: str, findings: Sequence[Finding], damaged: int, now_ms: int) 
     ):
         yield f"# HELP ledgerfs_cluster_{name} {about}"
         yield f"# TYPE ledgerfs_cluster_{name} gauge"
-        yield f'ledgerfs_cluster_{name}{{cluster="{_escaped(source)}"}} {number}'
+        yield f'ledgerfs_cluster_{name}{{cluster="{escaped_label(source)}"}} {number}'
 
 
 def _bytes(findings: Sequence[Finding]) -> int:
     return sum(max(0, one.size) for one in findings)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

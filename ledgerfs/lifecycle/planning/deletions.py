@@ -132,23 +132,29 @@ class Deletions:
 
     def _no_trim(self, topic: TopicView, route: Route) -> Reason | None:
         """Return why nothing past retention may go directly; None if it may."""
-        survey = self._cluster.survey
         if not topic.are_policies_known and not topic.is_of_brokers:
             return Reason(Refusal.UNKNOWN_POLICIES, _POLICIES)
         if isinstance(route, Reason):
             return route
+        if not topic.rule.is_retention_told:
+            return Reason(Refusal.UNKNOWN_POLICIES, _BROKERS_RETENTION)
+        if topic.ledgers.last_end is LastEnd.UNKNOWN:
+            return Reason(Refusal.SILENT_BOOKIES, f"no bookie told where the last ledger, {topic.greatest}, ends")
+        return self._unknown_subscription(topic)
+
+    def _unknown_subscription(self, topic: TopicView) -> Reason | None:
+        """Return which subscription of a topic is at a place that is not known; None if there is none."""
         if topic.damaged_cursors:
             which = min(topic.damaged_cursors)
             return Reason(Refusal.UNREADABLE, f"the node of subscription {which} could not be read")
+        survey = self._cluster.survey
         cursors = survey.cursors_of(topic.row)
         stale = cursors[cursors["is_stale"]]
-        if stale.size:
-            # A subscription may have been set back, so it is not only that it may be further.
-            which = survey.cursor_names[int(stale["name"][0])]
-            return Reason(Refusal.SILENT_BOOKIES, f"no bookie told where subscription {which} is")
-        if topic.ledgers.last_end is LastEnd.UNKNOWN:
-            return Reason(Refusal.SILENT_BOOKIES, f"no bookie told where the last ledger, {topic.greatest}, ends")
-        return None
+        if not stale.size:
+            return None
+        # A subscription may have been set back, so it is not only that it may be further.
+        which = survey.cursor_names[int(stale["name"][0])]
+        return Reason(Refusal.SILENT_BOOKIES, f"no bookie told where subscription {which} is")
 
     def _no_line(self, topic: TopicView, row: int) -> Reason | None:
         """Return why a ledger past retention must stay; None if it may go."""
@@ -204,6 +210,8 @@ class Deletions:
         if topic.rule.lag_from is Whose.CLUSTER and not topic.are_policies_known:
             self._refuse(_MARK, topic, Reason(Refusal.UNKNOWN_POLICIES, _POLICIES), rows)
             return
+        if not topic.rule.is_lag_told:
+            route = Reason(Refusal.UNKNOWN_POLICIES, _BROKERS_LAG)
         if isinstance(route, Reason):
             self._refuse(_MARK, topic, route, rows)
             return
@@ -302,6 +310,11 @@ class Deletions:
 
 
 _POLICIES = "policies of its namespace, or of single topics there, could not be read: others may hold"
+_BROKERS_RETENTION = (
+    "its retention is that of the brokers' configuration, which nobody but you knows: "
+    "retention_minutes and retention_megabytes of [broker]"
+)
+_BROKERS_LAG = "the lag is that of the brokers' configuration, which nobody but you knows: deletion_lag of [broker]"
 _SYSTEM = "it is a topic of the brokers' own"
 
 

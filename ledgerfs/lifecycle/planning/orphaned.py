@@ -26,8 +26,11 @@ def orphan_lines(plan: Plan, cluster: ClusterView, situation: Situation) -> Iter
         is_named = bool(is_in(np.array([one.ledger_id], np.int64), named)[0])
         if situation.is_wanted(one.managed_ledger) and not is_named:
             yield from _of_ledger(plan, situation, one)
+    # An attempt that goes on has objects before a list names them; those of others are cleaned up after by their notes.
+    noted = {(one.ledger_id, one.uuid) for one in situation.notes.attempts}
     for offload in situation.orphans.offloads:
         is_named = cluster.names_offload(offload.ledger_id, offload.uuid)
+        is_named |= (offload.ledger_id, offload.uuid) in noted
         if situation.is_wanted(offload.managed_ledger) and not is_named:
             yield from _of_objects(plan, situation, offload)
 

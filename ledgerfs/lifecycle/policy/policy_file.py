@@ -150,6 +150,8 @@ class PolicyFile:
         How the service works.
     broker
         What only the brokers' configuration has.
+    is_broker_retention_told, is_broker_lag_told
+        Whether the file tells these two of it: nothing is deleted by a default that brokers may have changed.
     via, trash_grace_ms, bucket
         For topics whose pattern does not tell.
     orphans, orphan_grace_ms
@@ -167,6 +169,8 @@ class PolicyFile:
     token_file: Path | None = None
     service: ServiceSettings = ServiceSettings()
     broker: BrokerDefaults = field(default_factory=BrokerDefaults)
+    is_broker_retention_told: bool = False
+    is_broker_lag_told: bool = False
     via: Via = Via.AUTO
     trash_grace_ms: int = _HOUR_MS
     bucket: str | None = None
@@ -196,6 +200,8 @@ def parse_policy_file(data: bytes, path: Path) -> PolicyFile:
         raise InvalidOptionError(f"not TOML: {error}", key=str(path)) from error
     top = Keys(told, str(path))
     buckets = {name: _bucket(name, table) for name, table in top.tables_of("buckets")}
+    _require_one_place_a_url(buckets, path)
+    told_of_brokers = told.get("broker") or {}
     defaults = top.table("defaults")
     made = PolicyFile(
         path,
@@ -204,12 +210,14 @@ def parse_policy_file(data: bytes, path: Path) -> PolicyFile:
         token_file=_path(top, "token_file", path),
         service=_service(top.table("service"), path),
         broker=_broker(top.table("broker")),
+        is_broker_retention_told={"retention_minutes", "retention_megabytes"} <= set(told_of_brokers),
+        is_broker_lag_told="deletion_lag" in told_of_brokers,
         via=_via(defaults) or Via.AUTO,
         trash_grace_ms=defaults.span("trash_grace", 0, _YEARS_MS, _HOUR_MS),
         bucket=_bucket_name(defaults, buckets),
         orphans=defaults.flag("orphans", default=False),
         # Brokers take up to a minute for what they do, and try again.
-        orphan_grace_ms=defaults.span("orphan_grace", 10 * _MINUTE_MS, _YEARS_MS, _HOUR_MS),
+        orphan_grace_ms=defaults.span("orphan_grace", 0, _YEARS_MS, _HOUR_MS),
         buckets=MappingProxyType(buckets),
         topics=tuple(_wishes(one, buckets) for one in top.list_of_tables("topics")),
     )
@@ -266,6 +274,19 @@ def _bucket(name: str, keys: Keys) -> TierBucket:
     )
     keys.require_no_others()
     return made
+
+
+def _require_one_place_a_url(buckets: Mapping[str, TierBucket], path: Path) -> None:
+    """Raise for two buckets of one URL that are not in one place: notes and the trash journal know buckets by their URL."""
+    seen: dict[str, TierBucket] = {}
+    for one in buckets.values():
+        other = seen.setdefault(one.url.rstrip("/"), one)
+        if (other.storage_options, other.endpoint) != (one.storage_options, one.endpoint):
+            reason = (
+                f"is that of [buckets.{other.name}], too, which has another endpoint or other options: what is written to "
+                "one could be looked for in the other. Use a policy file for each"
+            )
+            raise InvalidOptionError(reason, key=f"{path}: buckets.{one.name}.url")
 
 
 def _wishes(keys: Keys, buckets: Mapping[str, TierBucket]) -> TopicWishes:

@@ -11,6 +11,7 @@ from ledgerfs.formats.topic_names import split_partition, topic_of
 from ledgerfs.lifecycle.policy.policy_file import PolicyFile, TierBucket, TopicWishes, Via
 
 _PERSISTENT = "persistent://"
+_OF_BROKERS = "broker"
 
 
 class Whose(Enum):
@@ -36,6 +37,8 @@ class TopicRule:
         For how long BookKeeper keeps its copy of a ledger after the offload; below 0 for ever.
     brokers_lag_ms
         The same as the brokers have it, who know nothing of the file.
+    is_retention_told, is_lag_told
+        Whether anything but a default of brokers, which they may have changed, tells the retention, and the lag.
     via, trash_grace_ms, recompress, trim, offload
         As in `ledgerfs.lifecycle.policy.policy_file.TopicWishes`.
     bucket
@@ -52,6 +55,8 @@ class TopicRule:
     deletion_lag_ms: int
     lag_from: Whose
     brokers_lag_ms: int
+    is_retention_told: bool
+    is_lag_told: bool
     via: Via
     trash_grace_ms: int
     bucket: TierBucket | None
@@ -108,6 +113,8 @@ class TopicRules:
             brokers_lag if lag is None else lag,
             _whose(lag),
             brokers_lag,
+            whose != _OF_BROKERS or file.is_broker_retention_told,
+            lag is not None or told.deletion_lag_ms is not None or file.is_broker_lag_told,
             file.via if wishes is None or wishes.via is None else wishes.via,
             file.trash_grace_ms if grace is None else grace,
             self._bucket(wishes, told.target),

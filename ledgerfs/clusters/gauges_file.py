@@ -1,0 +1,33 @@
+"""A file of Prometheus's text format, for the textfile collector of a node exporter, written as a whole."""
+
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from ledgerfs.errors import InvalidOptionError
+
+
+def write_gauges_file(path: Path, lines: Iterable[str]) -> None:
+    """Write all lines at once: whoever reads the file meanwhile has the old one. Raises `InvalidOptionError` if it cannot be written."""
+    text = "".join(f"{line}\n" for line in lines)
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                # Collectors run as another user.
+                os.fchmod(descriptor, 0o644)
+                file.write(text)
+                file.flush()
+                os.fsync(descriptor)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise InvalidOptionError(f"the gauges cannot be written: {error.strerror}", key=str(path)) from error
+
+
+def escaped_label(text: str) -> str:
+    """Return a text as the value of a label has it."""
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
