@@ -11,6 +11,7 @@ from click.shell_completion import BashComplete
 from ledgerfs.cli.cluster.group import cluster
 from ledgerfs.cli.commands import LazyCommand, LazyGroup
 from ledgerfs.cli.group import cli
+from ledgerfs.cli.lifecycle.group import lifecycle
 from ledgerfs.cli.schemas.group import schemas
 from ledgerfs.cli.spark.group import spark
 
@@ -138,7 +139,7 @@ def test_a_shell_completes_commands_and_their_options() -> None:
 @pytest.mark.parametrize(
     "path",
     [[name] for name in standing(cli)]
-    + [[group.name, name] for group in (cluster, schemas, spark) for name in standing(group)],
+    + [[group.name, name] for group in (cluster, lifecycle, schemas, spark) for name in standing(group)],
     ids=" ".join,
 )
 def test_every_command_is_completed_before_anything_is_opened(path: list[str]) -> None:

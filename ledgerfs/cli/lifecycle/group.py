@@ -14,6 +14,9 @@ Examples:
 
 _COMMANDS = (
     LazyCommand("plan", "ledgerfs.cli.lifecycle.plan:plan", "Show what would be done with a cluster now, and why; nothing is changed."),
+    LazyCommand("run", "ledgerfs.cli.lifecycle.run:run", "Offload and delete what POLICY wants, and keep doing it."),
+    LazyCommand("status", "ledgerfs.cli.lifecycle.status:status", "Show who does it, what is done, what is in the trash, what went wrong."),
+    LazyCommand("undo", "ledgerfs.cli.lifecycle.undo:undo", "Take back what is marked to be deleted."),
     LazyCommand(
         "simulate", "ledgerfs.cli.lifecycle.simulate:simulate",
         "Show what a policy would make of a cluster in the next days: storage hot and cold, uploads, requests, costs."

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ledgerfs.lifecycle.policy.policy_file import PolicyFile
-    from ledgerfs.schemas.admin_requests import AdminRequests
+    from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 
 _OF_BROKERS = ("token", "token_file", "tls_ca", "tls_cert", "tls_key")
 

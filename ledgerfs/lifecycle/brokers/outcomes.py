@@ -50,11 +50,21 @@ class OffloadReport:
 
 @dataclass(frozen=True, slots=True)
 class TrimReport:
-    """What a trim did, by the ids of ledgers: those that are not listed any more, and those whose copy in BookKeeper is deleted now."""
+    """What a trim did, by the ids of ledgers.
+
+    Attributes
+    ----------
+    gone, only_offloaded
+        Those that are not listed any more, and those whose copy in BookKeeper is deleted now.
+    kept
+        Those that are listed now, and that BookKeeper has.
+
+    """
 
     managed_ledger: str
     gone: tuple[int, ...]
     only_offloaded: tuple[int, ...]
+    kept: tuple[int, ...]
 
 
 def list_reader(nodes: Nodes) -> ListReader:
@@ -122,7 +132,8 @@ def trim_and_compare(broker: BrokerApi, managed_ledger: str, listed: ListReader)
         for one in before
         if one.ledger_id in after and _is_only_offloaded(after[one.ledger_id]) and not _is_only_offloaded(one)
     ]
-    return TrimReport(managed_ledger, gone, tuple(only_offloaded))
+    kept = tuple(ledger_id for ledger_id, one in after.items() if not _is_only_offloaded(one))
+    return TrimReport(managed_ledger, gone, tuple(only_offloaded), kept)
 
 
 def _left(info: ManagedLedgerInfo, up_to: Position) -> tuple[int, ...]:

@@ -37,8 +37,11 @@ def parse_prices(texts: Iterable[str]) -> Prices:
     """Parse ``name=number`` each; raises `InvalidOptionError`."""
     told: dict[str, float] = {}
     names = [one.name for one in fields(Prices)]
-    for text in texts:
-        name, _, number = text.partition("=")
+    pairs = [text.partition("=")[::2] for text in texts]
+    for name, number in pairs:
+        if not number:
+            raise InvalidOptionError(f"{name!r} has no value: name=number, such as cold=0.023", key="--price")
+    for name, number in pairs:
         if name not in names:
             raise InvalidOptionError(
                 f"no price is called {name!r}: hot, cold or put, such as cold=0.023", key="--price"

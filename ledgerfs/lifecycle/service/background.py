@@ -1,0 +1,251 @@
+"""Copying due ledgers in the background, in fair turns of their topics, and completing what is copied, topic by topic.
+
+A topic's list is set at most once a minute: with a broker that has taken the topic, each set makes its clients wait.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Condition, Thread
+
+from ledgerfs.errors import LedgerfsError, LockLostError, StoppedError, StoreUnreachableError
+from ledgerfs.lifecycle.planning.actions import Action
+from ledgerfs.lifecycle.policy.topic_rules import TopicRule
+from ledgerfs.lifecycle.scheduling.fair_queue import FairQueue, Work
+from ledgerfs.lifecycle.service.events import Events
+from ledgerfs.offload.candidates import NotOffloaded
+from ledgerfs.offload.copied_ledger import CopiedLedger
+from ledgerfs.offload.one_step import BETWEEN_SETS_S, Offloaded, OneStep
+
+_IDLE_S = 0.2
+_NOT_AGAIN_S = 600.0
+"""A ledger whose copy failed is left alone for so long."""
+
+
+@dataclass(slots=True)
+class _Topic:
+    """What is copied of a topic and not completed."""
+
+    step: OneStep
+    copies: list[CopiedLedger] = field(default_factory=list)
+    since_s: float = 0.0
+
+
+class BackgroundOffloads:
+    """Copies in threads of its own. `complete` is for one thread; all else for any.
+
+    Parameters
+    ----------
+    step_of
+        Returns what offloads topics with a rule.
+
+    """
+
+    __slots__ = (
+        "_changed",
+        "_copied",
+        "_events",
+        "_failed_s",
+        "_failure",
+        "_has_given_up",
+        "_last_set_s",
+        "_queue",
+        "_rules",
+        "_step_of",
+        "_stopping",
+        "_threads",
+        "_working",
+    )
+
+    def __init__(
+        self, queue: FairQueue, step_of: Callable[[TopicRule], OneStep], events: Events, workers: int = 2
+    ) -> None:
+        self._queue = queue
+        self._step_of = step_of
+        self._events = events
+        self._changed = Condition()
+        self._rules: dict[str, TopicRule] = {}
+        self._copied: dict[str, _Topic] = {}
+        self._last_set_s: dict[str, float] = {}
+        self._failed_s: dict[tuple[str, int], float] = {}
+        self._working: dict[Work, None] = {}
+        self._failure: BaseException | None = None
+        self._has_given_up = False
+        self._stopping = False
+        self._threads = [
+            Thread(target=self._run, name=f"ledgerfs-lifecycle-{number}", daemon=True) for number in range(workers)
+        ]
+        for one in self._threads:
+            one.start()
+
+    def replace(self, actions: Sequence[Action], sizes: Mapping[int, int]) -> None:
+        """Have what is due by a new plan copied, in place of all that was due and has not begun; ``sizes`` are bytes of ledgers by id."""
+        work: dict[str, list[Work]] = {}
+        with self._changed:
+            self._failed_s = {
+                one: when for one, when in self._failed_s.items() if time.monotonic() - when < _NOT_AGAIN_S
+            }
+            self._rules = {one.managed_ledger: one.rule for one in actions if one.managed_ledger and one.rule}
+            for action in actions:
+                name = action.managed_ledger or ""
+                busy = self._busy(name)
+                work[name] = [
+                    Work(name, ledger_id, sizes.get(ledger_id, 0))
+                    for ledger_id in action.ledger_ids
+                    if ledger_id not in busy and (name, ledger_id) not in self._failed_s
+                ]
+            self._queue.replace(work)
+            self._changed.notify_all()
+
+    def complete(self, *, everything: bool = False) -> None:
+        """Complete what is copied of each topic that is not waiting for its minute, or of all topics.
+
+        A topic that cannot be completed is a trouble, keeps its copies, is tried again later, and keeps no other from its turn. Raises
+        `LockLostError`, `StoppedError`, and `StoreUnreachableError`, which meets all topics alike; it may be tried again then.
+        """
+        if self._failure is not None:
+            raise self._failure
+        for name in list(self._copied):
+            with self._changed:
+                topic = self._copied[name]
+                if not everything and not self._is_due(name, topic):
+                    continue
+                copies, topic.copies = topic.copies, []
+                if not copies:
+                    del self._copied[name]
+                    continue
+            self._complete(name, topic, copies)
+
+    def give_up(self) -> None:
+        """Forget what is copied and not completed: the notes of its attempts stay, and the next service cleans up by them."""
+        with self._changed:
+            left = {name: topic.copies for name, topic in self._copied.items() if topic.copies}
+            self._copied = {}
+        for name, copies in left.items():
+            self._has_given_up = True
+            ids = ", ".join(str(one.attempt.ledger_id) for one in copies)
+            self._events.trouble(
+                f"offload {name}: given up, ledgers {ids} were copied and not completed; the next run cleans up"
+            )
+
+    @property
+    def has_given_up(self) -> bool:
+        """Whether anything that was copied was given up."""
+        return self._has_given_up
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is due, being copied, or copied and not completed."""
+        with self._changed:
+            return not self._working and not len(self._queue) and not any(one.copies for one in self._copied.values())
+
+    @property
+    def has_begun_all(self) -> bool:
+        """Whether nothing is due, or being copied; what is copied may wait to be completed."""
+        with self._changed:
+            return not self._working and not len(self._queue)
+
+    def wait(self, seconds: float) -> None:
+        """Wait until something is copied, or for so long."""
+        with self._changed:
+            self._changed.wait(seconds)
+
+    def stop(self) -> None:
+        """Begin nothing more, and wait for the threads: whoever paces them has to end what they are at."""
+        with self._changed:
+            self._stopping = True
+            self._queue.replace({})
+            self._changed.notify_all()
+        for one in self._threads:
+            one.join()
+
+    def _complete(self, name: str, topic: _Topic, copies: list[CopiedLedger]) -> None:
+        outcome = Offloaded()
+        try:
+            topic.step.complete(name, copies, outcome)
+        except LedgerfsError as error:
+            self._keep(name, topic, copies)
+            if isinstance(error, LockLostError | StoppedError | StoreUnreachableError):
+                raise
+            self._events.trouble(f"offload {name}: copied ledgers are not completed yet: {error}")
+        finally:
+            self._last_set_s[name] = time.monotonic()
+            self._tell(name, outcome)
+
+    def _keep(self, name: str, topic: _Topic, copies: list[CopiedLedger]) -> None:
+        """Keep what is neither completed nor given up, behind the copies of all other topics."""
+        with self._changed:
+            in_flight = topic.step.in_flight
+            topic.copies = [*(one for one in copies if one.attempt.uuid in in_flight), *topic.copies]
+            self._copied[name] = self._copied.pop(name, topic)
+
+    # In the threads.
+
+    def _run(self) -> None:
+        try:
+            self._work_on()
+        except BaseException as error:  # noqa: BLE001  (raised again by who completes)
+            with self._changed:
+                self._failure = error
+                self._changed.notify_all()
+
+    def _work_on(self) -> None:
+        while True:
+            with self._changed:
+                work = None if self._stopping else self._queue.take(time.monotonic())
+                if work is None:
+                    if self._stopping:
+                        return
+                    self._changed.wait(_IDLE_S)
+                    continue
+                self._working[work] = None
+                rule = self._rules[work.topic]
+            try:
+                self._copy(work, rule)
+            finally:
+                with self._changed:
+                    del self._working[work]
+                    self._queue.charge(work.topic, work.size)
+                    self._queue.done(work)
+                    self._changed.notify_all()
+
+    def _copy(self, work: Work, rule: TopicRule) -> None:
+        try:
+            step = self._step_of(rule)
+            step.require_free(work.topic)
+            found = step.copy(work.topic, work.ledger_id)
+        except LedgerfsError as error:
+            found = NotOffloaded(work.ledger_id, str(error), error)
+        if isinstance(found, CopiedLedger):
+            with self._changed:
+                topic = self._copied.setdefault(work.topic, _Topic(step, since_s=time.monotonic()))
+                topic.copies.append(found)
+        elif isinstance(found, NotOffloaded) and not isinstance(found.error, StoppedError):
+            self._failed(work.topic, found)
+
+    def _failed(self, name: str, found: NotOffloaded) -> None:
+        with self._changed:
+            self._failed_s[name, found.ledger_id] = time.monotonic()
+        self._events.trouble(f"offload {name}, ledger {found.ledger_id}: {found.reason}")
+
+    # With the lock.
+
+    def _busy(self, name: str) -> set[int]:
+        """Return the ledgers of a topic that are being copied, or are copied and not completed."""
+        copied = self._copied[name].copies if name in self._copied else []
+        return {one.ledger_id for one in self._working if one.topic == name} | {one.attempt.ledger_id for one in copied}
+
+    def _is_due(self, name: str, topic: _Topic) -> bool:
+        """Whether a topic's copies are to be completed: when no more come soon, or after a minute; not twice in one."""
+        now = time.monotonic()
+        if now - self._last_set_s.get(name, -BETWEEN_SETS_S) < BETWEEN_SETS_S:
+            return False
+        more = any(one.topic == name for one in self._working) or self._queue.has(name)
+        return not more or now - topic.since_s >= BETWEEN_SETS_S
+
+    def _tell(self, name: str, outcome: Offloaded) -> None:
+        self._events.did("offloaded", name, outcome.done, outcome.size)
+        for one in outcome.not_done:
+            self._failed(name, one)
+        for remark in outcome.remarks:
+            self._events.trouble(remark)

@@ -1,0 +1,71 @@
+"""Offloads that brokers are asked for, in threads of their own, since each is waited for; one a topic."""
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from ledgerfs.errors import LedgerfsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledgerfs.lifecycle.acting.outcomes import Done
+    from ledgerfs.lifecycle.planning.actions import Action
+    from ledgerfs.lifecycle.service.events import Events
+
+_AT_ONCE = 4
+"""Brokers offload one ledger of a topic after the other; so many topics go on together."""
+
+
+class BrokerOffloads:
+    """Offloads by brokers. Safe in threads.
+
+    Parameters
+    ----------
+    carry_out
+        Has a broker offload what an action tells, and waits for it.
+
+    """
+
+    __slots__ = ("_busy", "_carry_out", "_events", "_lock", "_threads")
+
+    def __init__(self, carry_out: "Callable[[Action], Done]", events: "Events") -> None:
+        self._carry_out = carry_out
+        self._events = events
+        self._lock = Lock()
+        self._busy: set[str] = set()
+        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="ledgerfs-lifecycle-broker")
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no broker is at work."""
+        with self._lock:
+            return not self._busy
+
+    def begin(self, action: "Action") -> None:
+        """Have a broker offload, unless it is at this topic already."""
+        name = action.managed_ledger or ""
+        with self._lock:
+            if name in self._busy:
+                return
+            self._busy.add(name)
+        self._threads.submit(self._run, name, action)
+
+    def stop(self) -> None:
+        """Begin nothing more; what brokers are at, they go on with."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _run(self, name: str, action: "Action") -> None:
+        try:
+            done = self._carry_out(action)
+        except LedgerfsError as error:
+            self._events.trouble(f"offload {name} by its broker: {error}")
+        else:
+            self._events.did("offloaded", name, done.ledger_ids, done.size)
+            for ledger_id, why in done.postponed.items():
+                self._events.trouble(f"offload {name} by its broker, ledger {ledger_id}: {why}")
+            for remark in done.remarks:
+                self._events.trouble(remark)
+        finally:
+            with self._lock:
+                self._busy.discard(name)

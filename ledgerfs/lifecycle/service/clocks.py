@@ -1,0 +1,47 @@
+"""What time it is: the earlier one of this machine's clock and ZooKeeper's, so that one that is fast deletes nothing before its time."""
+
+import time
+
+from ledgerfs.errors import ObjectNotFoundError
+from ledgerfs.storage.zookeeper.changes import LOCK_PATH
+from ledgerfs.storage.zookeeper.nodes import Nodes
+
+
+class ClusterClock:
+    """Knows the time of the ZooKeeper servers from nodes that were just written, and goes on from it by the monotonic clock.
+
+    So this machine's clock moves the time only to an earlier one, whenever it is set. For one thread.
+    """
+
+    __slots__ = ("_ahead_ms", "_server_ms", "_since_ns")
+
+    def __init__(self, nodes: Nodes, took_ms: int) -> None:
+        """Take the lock's node, which was made at ``took_ms`` by this machine's clock, ms since 1970 UTC, or a little later."""
+        try:
+            made_ms = nodes.get(LOCK_PATH).created_ms
+        except ObjectNotFoundError:
+            made_ms = took_ms
+        self._ahead_ms = max(0, took_ms - made_ms)
+        self._server_ms = made_ms
+        # Behind the write: the time is rather a little early.
+        self._since_ns = time.monotonic_ns()
+
+    @property
+    def ahead_ms(self) -> int:
+        """By how much this machine's clock was ahead at first, ms; 0 if it was not."""
+        return self._ahead_ms
+
+    def compare(self, written_ms: int, sent_ns: int) -> None:
+        """Take the time by a server's clock at which a node was written, if it is before what was thought when that was sent.
+
+        ``sent_ns`` is of `time.monotonic_ns`, before the write was sent: however long it took, the time is then not put back for that.
+        """
+        if written_ms < self._server_ms_at(sent_ns):
+            self._server_ms, self._since_ns = written_ms, time.monotonic_ns()
+
+    def now_ms(self) -> int:
+        """Return the earlier time, ms since 1970 UTC."""
+        return min(time.time_ns() // 1_000_000, self._server_ms_at(time.monotonic_ns()))
+
+    def _server_ms_at(self, monotonic_ns: int) -> int:
+        return self._server_ms + (monotonic_ns - self._since_ns) // 1_000_000

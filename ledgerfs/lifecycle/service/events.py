@@ -1,0 +1,62 @@
+"""What the service has done and met, for its log and its status."""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from threading import Lock
+
+_log = logging.getLogger("ledgerfs.lifecycle")
+_MOST_TROUBLES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Something that went wrong, or that somebody has to know: when last, ms since 1970 UTC, and how often."""
+
+    when_ms: int
+    text: str
+    times: int = 1
+
+
+class Events:
+    """Counts what is done, and keeps the latest troubles. For all threads."""
+
+    __slots__ = ("_counts", "_lock", "_troubles")
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._counts: Counter[str] = Counter()
+        self._troubles: dict[str, Trouble] = {}
+
+    def did(self, what: str, topic: str | None, ledger_ids: Iterable[int], size: int) -> None:
+        """Note that something was done to ledgers of a topic, and to how many bytes."""
+        ids = list(ledger_ids)
+        if not ids:
+            return
+        with self._lock:
+            self._counts[f"{what}_ledgers"] += len(ids)
+            self._counts[f"{what}_bytes"] += size
+        _log.info("%s: %s: ledgers %s (%s bytes)", what, topic or "-", ", ".join(map(str, ids)), f"{size:,}")
+
+    def trouble(self, text: str) -> None:
+        """Note something that went wrong; what is as it was in the pass before is counted, and not logged again."""
+        with self._lock:
+            before = self._troubles.pop(text, None)
+            times = 1 if before is None else before.times + 1
+            self._troubles[text] = Trouble(time.time_ns() // 1_000_000, text, times)
+            while len(self._troubles) > _MOST_TROUBLES:
+                del self._troubles[next(iter(self._troubles))]
+        if before is None:
+            _log.warning("%s", text)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many ledgers and bytes of each kind were done since the service began."""
+        with self._lock:
+            return dict(self._counts)
+
+    def troubles(self) -> list[Trouble]:
+        """Return the latest troubles, the oldest first."""
+        with self._lock:
+            return list(self._troubles.values())

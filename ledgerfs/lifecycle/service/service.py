@@ -1,0 +1,248 @@
+"""The service: pass after pass it looks at the cluster, plans, and does what is planned.
+
+All that changes a cluster is done under its lock. Whoever has lost it ends: the next service, or this one started again, goes on from what
+is noted in the cluster.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from threading import Event
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ledgerfs.errors import LedgerfsError
+from ledgerfs.lifecycle.acting.carrying_out import CarryingOut, Seen
+from ledgerfs.lifecycle.journal.trash_line import TrashState
+from ledgerfs.lifecycle.planning.actions import Action, ActionKind, Plan, Refusal
+from ledgerfs.lifecycle.planning.planning import plan_of
+from ledgerfs.lifecycle.policy.policy_file import Via
+from ledgerfs.lifecycle.service.status import Status, write_status
+
+if TYPE_CHECKING:
+    from ledgerfs.clusters.surveying import Progress
+    from ledgerfs.lifecycle.acting.outcomes import Done
+    from ledgerfs.lifecycle.service.background import BackgroundOffloads
+    from ledgerfs.lifecycle.service.broker_offloads import BrokerOffloads
+    from ledgerfs.lifecycle.service.clocks import ClusterClock
+    from ledgerfs.lifecycle.service.events import Events
+    from ledgerfs.lifecycle.service.looking import Looked, Looking
+    from ledgerfs.lifecycle.service.rates import Rates
+    from ledgerfs.storage.zookeeper.changes import ClusterLock
+
+_STEP_S = 1.0
+_MOST_UNREAD = 20
+_TRIES = 5
+"""How often it is tried to complete what is copied before the service ends."""
+_DONE = {
+    ActionKind.MARK: "marked",
+    ActionKind.DELETE: "deleted",
+    ActionKind.TRIM: "trimmed",
+    ActionKind.CLEAN: "cleaned",
+    ActionKind.OFFLOAD: "offloaded",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a service is made of.
+
+    Attributes
+    ----------
+    looking, hands
+        How it looks, and what carries actions out.
+    background, by_brokers
+        Offloads by this program, and by brokers; None if no broker can be asked.
+    on_status
+        Is told the status after each pass.
+
+    """
+
+    lock: "ClusterLock"
+    looking: "Looking"
+    hands: CarryingOut
+    background: "BackgroundOffloads"
+    by_brokers: "BrokerOffloads | None"
+    rates: "Rates"
+    clock: "ClusterClock"
+    events: "Events"
+    on_status: Callable[[Status], None]
+
+
+class Service:
+    """For one thread; `stop` is for any."""
+
+    __slots__ = ("_began_ms", "_parts", "_passes", "_refused", "_stopping")
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._stopping = Event()
+        self._began_ms = parts.clock.now_ms()
+        self._passes = 0
+        self._refused: Counter[Refusal] = Counter()
+
+    def stop(self) -> None:
+        """Have it end soon, with nothing half done."""
+        self._stopping.set()
+
+    def run(self, progress: "Progress", *, once: bool = False) -> None:
+        """Make passes until it is stopped; ``once``: one, and wait for the offloads that it began.
+
+        Raises `LockLostError`, after which nothing more is done. What ZooKeeper and stores refuse is noted, and tried again with the next
+        pass, but with ``once`` it is raised.
+        """
+        try:
+            while not self._stopping.is_set():
+                self._pass_or_trouble(progress, must_work=once)
+                if once:
+                    self._finish()
+                    return
+                self._until_next_pass()
+        finally:
+            self._parts.rates.stop()
+            self._parts.background.stop()
+            if not self._parts.lock.is_lost:
+                self._complete_or_give_up()
+
+    @property
+    def refused(self) -> Mapping[Refusal, int]:
+        """How much must not be done, by why, in the last plan."""
+        return self._refused
+
+    @property
+    def has_given_up(self) -> bool:
+        """Whether ledgers that were copied could not be completed before it ended."""
+        return self._parts.background.has_given_up
+
+    # Passes.
+
+    def _pass_or_trouble(self, progress: "Progress", *, must_work: bool) -> None:
+        try:
+            self._pass(progress)
+        except LedgerfsError as error:
+            if must_work or self._parts.lock.is_lost:
+                raise
+            self._parts.events.trouble(f"this pass ended early: {error}")
+
+    def _pass(self, progress: "Progress") -> None:
+        parts = self._parts
+        # A service that has lost its lock is not to find that out by its first deletion.
+        parts.lock.commit([])
+        looked = parts.looking.look(progress)
+        now_ms = parts.clock.now_ms()
+        plan = plan_of(
+            looked.survey, looked.situation(parts.looking.file, now_ms, has_admin=parts.by_brokers is not None)
+        )
+        self._refused = Counter(one.refusal for one in plan.refused)
+        self._tell_unread(looked, plan)
+        direct = [one for one in plan.actions if _is_direct_offload(one)]
+        parts.rates.follow(direct, now_ms)
+        parts.background.replace(direct, _sizes(looked, direct))
+        seen = Seen.of(looked.survey, looked.journal.noted_lines, now_ms)
+        # A line that does not hold any more goes before another one of the same ledger comes.
+        for action in sorted(plan.actions, key=lambda one: one.kind is not ActionKind.CLEAN):
+            if self._stopping.is_set():
+                return
+            self._complete()
+            if _is_direct_offload(action):
+                continue
+            if action.kind is ActionKind.OFFLOAD:
+                if parts.by_brokers is not None:
+                    parts.by_brokers.begin(action)
+                continue
+            self._tell(action, parts.hands.carry_out(action, seen))
+        self._passes += 1
+        self._write_status(looked, plan, direct)
+
+    def _until_next_pass(self) -> None:
+        until = time.monotonic() + self._parts.looking.file.service.every_ms / 1000
+        while not self._stopping.is_set() and time.monotonic() < until:
+            self._complete()
+            self._stopping.wait(min(_STEP_S, max(0.0, until - time.monotonic())))
+
+    def _finish(self) -> None:
+        """Wait until all that was begun is done, or it is stopped."""
+        parts = self._parts
+        while not self._stopping.is_set():
+            self._complete(everything=parts.background.has_begun_all)
+            if parts.background.has_begun_all and (parts.by_brokers is None or parts.by_brokers.is_idle):
+                self._complete_or_give_up()
+                return
+            parts.background.wait(_STEP_S)
+
+    def _complete(self, *, everything: bool = False) -> None:
+        try:
+            self._parts.background.complete(everything=everything)
+        except LedgerfsError as error:
+            if self._parts.lock.is_lost:
+                raise
+            self._parts.events.trouble(f"copied ledgers are completed later: {error}")
+
+    def _complete_or_give_up(self) -> None:
+        """Complete all that is copied, in a bounded number of tries: what cannot be completed must not keep the service from its end."""
+        background = self._parts.background
+        for left in reversed(range(_TRIES)):
+            self._complete(everything=True)
+            if background.is_idle:
+                return
+            if left:
+                time.sleep(_STEP_S)
+        background.give_up()
+
+    # Telling.
+
+    def _tell_unread(self, looked: "Looked", plan: Plan) -> None:
+        """Tell what could not be read: work that may be due there is not done."""
+        unread = [f"{one.subject}: {one.why}" for one in plan.refused if one.refusal is Refusal.UNREADABLE]
+        unread += [f"owners not known: {one}" for one in looked.survey.owners.not_told]
+        # A node of which much is refused is told once.
+        told = list(dict.fromkeys(unread))
+        for text in told[:_MOST_UNREAD]:
+            self._parts.events.trouble(text)
+        if len(told) > _MOST_UNREAD:
+            self._parts.events.trouble(f"{len(told) - _MOST_UNREAD:,} more could not be read")
+
+    def _tell(self, action: Action, done: "Done") -> None:
+        events = self._parts.events
+        events.did(_DONE[action.kind], action.managed_ledger, done.ledger_ids, done.size or action.size)
+        for ledger_id, why in done.postponed.items():
+            events.trouble(f"{action.kind.value} {action.managed_ledger or ''}, ledger {ledger_id}: not now: {why}")
+        for remark in done.remarks:
+            events.trouble(remark)
+
+    def _write_status(self, looked: "Looked", plan: Plan, direct: list[Action]) -> None:
+        parts = self._parts
+        due = [one.since_ms for one in direct if one.since_ms is not None]
+        status = Status(
+            self._began_ms,
+            parts.clock.now_ms(),
+            self._passes,
+            sum(len(one.ledger_ids) for one in direct),
+            sum(one.size for one in direct),
+            min(due, default=0),
+            parts.rates.rate,
+            parts.events.counts(),
+            dict(Counter(one.kind.value for one in plan.waiting)),
+            dict(Counter(one.refusal.value for one in plan.refused)),
+            {state.value: sum(one.state is state for one in looked.journal.lines) for state in TrashState},
+            parts.events.troubles(),
+        )
+        sent_ns = time.monotonic_ns()
+        written_ms = write_status(parts.lock, parts.looking.cluster.nodes, status)
+        if written_ms is not None:
+            parts.clock.compare(written_ms, sent_ns)
+        parts.on_status(status)
+
+
+def _sizes(looked: "Looked", due: list[Action]) -> dict[int, int]:
+    """Return {ledger: its bytes} of what is due."""
+    ids = np.array(sorted({one for action in due for one in action.ledger_ids}), np.int64)
+    listed = looked.survey.listed
+    rows = listed[np.isin(listed["ledger_id"], ids)]
+    return dict(zip(rows["ledger_id"].tolist(), rows["size"].tolist(), strict=True))
+
+
+def _is_direct_offload(action: Action) -> bool:
+    return action.kind is ActionKind.OFFLOAD and action.via is Via.DIRECT

@@ -1,0 +1,137 @@
+"""What the service tells of itself: a node in ZooKeeper, which `ledgerfs lifecycle status` reads, and gauges for Prometheus."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ledgerfs.clusters.gauges_file import escaped_label
+from ledgerfs.errors import ChangedMeanwhileError, CorruptMetadataError, ObjectNotFoundError
+from ledgerfs.lifecycle.service.events import Trouble
+from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode, SetNode
+from ledgerfs.storage.zookeeper.nodes import Nodes
+
+STATUS_PATH = "/ledgerfs/lifecycle/status"
+_MOST_TEXT = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The service as it was at the end of its last pass.
+
+    Attributes
+    ----------
+    began_ms, passed_ms
+        When the service began, and when its last pass ended, ms since 1970 UTC.
+    passes
+        How many there were.
+    backlog_ledgers, backlog_bytes, oldest_due_ms
+        What is due to be offloaded by this program and is not yet, and since when; 0 for nothing.
+    rate
+        Bytes a second that may be offloaded now; None without a bound.
+    done
+        {kind of work with ``_ledgers`` or ``_bytes``: how many since the service began}.
+    waiting, refused
+        {kind: how many}, by the last plan.
+    trash
+        {state: lines of the trash journal}.
+    troubles
+        The latest, the oldest first.
+
+    """
+
+    began_ms: int
+    passed_ms: int
+    passes: int
+    backlog_ledgers: int = 0
+    backlog_bytes: int = 0
+    oldest_due_ms: int = 0
+    rate: float | None = None
+    done: Mapping[str, int] = field(default_factory=dict)
+    waiting: Mapping[str, int] = field(default_factory=dict)
+    refused: Mapping[str, int] = field(default_factory=dict)
+    trash: Mapping[str, int] = field(default_factory=dict)
+    troubles: Sequence[Trouble] = ()
+
+
+def write_status(lock: ClusterLock, nodes: Nodes, status: Status) -> int | None:
+    """Write the status for others to read, and return when that was by the server's clock; None if it is not known.
+
+    Raises `LockLostError`, and the errors of ZooKeeper.
+    """
+    data = json.dumps(asdict(_shortened(status))).encode()
+    try:
+        version = nodes.get(STATUS_PATH).version
+    except ObjectNotFoundError:
+        lock.commit([MakeNode(STATUS_PATH, data)])
+        return _written_ms(nodes, 0)
+    try:
+        lock.commit([SetNode(STATUS_PATH, data, version)])
+    except ChangedMeanwhileError:
+        # Only an operator's hand comes between: the next pass writes it.
+        return None
+    return _written_ms(nodes, version + 1)
+
+
+def read_status(nodes: Nodes) -> Status | None:
+    """Return what a service has written last; None if none ever did.
+
+    Raises `CorruptMetadataError` for what is no status, and the errors of ZooKeeper.
+    """
+    try:
+        node = nodes.get(STATUS_PATH)
+    except ObjectNotFoundError:
+        return None
+    try:
+        told = json.loads(node.data)
+        troubles = [Trouble(int(one["when_ms"]), str(one["text"]), int(one["times"])) for one in told.pop("troubles")]
+        return Status(**told, troubles=troubles)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise CorruptMetadataError("no status of the lifecycle service", key=node.path) from error
+
+
+def gauges_of(source: str, status: Status) -> list[str]:
+    """Return the lines of Prometheus's text format."""
+    label = f'cluster="{escaped_label(source)}"'
+    lines: list[str] = []
+
+    def gauge(name: str, about: str, values: Mapping[str, float], kind: str | None = None) -> None:
+        full = f"ledgerfs_lifecycle_{name}"
+        lines.extend([f"# HELP {full} {about}", f"# TYPE {full} gauge"])
+        for key, value in values.items():
+            labels = label if kind is None else f'{label},{kind}="{escaped_label(key)}"'
+            lines.append(f"{full}{{{labels}}} {value if isinstance(value, int) else round(value, 3)}")
+
+    gauge("last_pass_timestamp_seconds", "When the last pass ended, seconds since 1970.", {"": status.passed_ms / 1000})
+    gauge("backlog_ledgers", "Ledgers that are due to be offloaded.", {"": status.backlog_ledgers})
+    gauge("backlog_bytes", "Bytes that are due to be offloaded.", {"": status.backlog_bytes})
+    gauge(
+        "oldest_due_timestamp_seconds", "Since when the oldest of them has been due.", {"": status.oldest_due_ms / 1000}
+    )
+    if status.rate is not None:
+        gauge("rate_bytes_per_second", "Bytes a second that may be offloaded now.", {"": status.rate})
+    gauge("done_total", "Ledgers and bytes that were done since the service began.", status.done, "what")
+    gauge("waiting", "Things that are not due yet.", status.waiting, "what")
+    gauge("refused", "Things that must not be done, by why.", status.refused, "why")
+    gauge("trash_lines", "Lines of the trash journal.", status.trash, "state")
+    gauge("troubles", "Troubles that the status has.", {"": len(status.troubles)})
+    return lines
+
+
+def status_as_json(status: Status) -> dict[str, Any]:
+    """Return a status as it is printed."""
+    return asdict(status)
+
+
+def _written_ms(nodes: Nodes, version: int) -> int | None:
+    """Return when a version of the status was written; None if the server that is read does not have it yet."""
+    try:
+        node = nodes.get(STATUS_PATH)
+    except ObjectNotFoundError:
+        return None
+    return node.changed_ms if node.version == version else None
+
+
+def _shortened(status: Status) -> Status:
+    troubles = [Trouble(one.when_ms, one.text[:_MOST_TEXT], one.times) for one in status.troubles]
+    return Status(**{**{name: getattr(status, name) for name in Status.__slots__}, "troubles": troubles})

@@ -1,0 +1,247 @@
+"""`ledgerfs lifecycle run`, `status` and `undo` as users run them, on a cluster of ours: what is due is done, by one service at a time."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ledgerfs.bucket.opening import open_bucket
+from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, parse_managed_ledger_info
+from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs.lifecycle.journal.trash_line import TRASH
+from ledgerfs.offload.attempts import ROOT as ATTEMPTS
+from ledgerfs.storage.zookeeper.changes import LOCK_PATH, ClusterLock
+from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
+from tests.support.commands import LEDGERFS, output, run
+from tests.support.live_broker import live_broker
+from tests.support.live_clusters import LiveCluster, messages
+from tests.support.waiting import wait_until
+
+KEPT, PASSING = "public/kept/t", "public/passing/t"
+FOUL = b"\xff\xff no list"
+KEEP_ALL = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+
+
+@pytest.fixture(name="cluster")
+def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
+    """Topics of three old ledgers and a current one each, which no broker has; of the second one subscription has passed two."""
+    old = time.time_ns() // 1_000_000 - 3_600_000
+    with LiveCluster(tmp_path / "cluster") as made:
+        made.zookeeper.takes_writes = True
+        made.bucket().mkdir(parents=True)
+        made.write_ledgers(KEPT, [messages(20, prefix=str(n)) for n in range(4)], closed_ms=old)
+        ids = made.write_ledgers(PASSING, [messages(20, prefix=str(n)) for n in range(4)], closed_ms=old)
+        made.add_cursor(PASSING, "s", (ids[1], 19))
+        made.set_policies("public/kept", retention_policies=KEEP_ALL)
+        made.set_policies("public/passing", retention_policies={"retentionTimeInMinutes": 1, "retentionSizeInMB": -1})
+        yield made
+
+
+@pytest.fixture(name="policy")
+def _policy(cluster: LiveCluster, tmp_path: Path) -> str:
+    path = tmp_path / "policy.toml"
+    path.write_text(f"""
+cluster = "{cluster.url}"
+[service]
+every = "1s"
+prometheus = "gauges.prom"
+floor_rate = "1MiB"
+ceiling_rate = "1GiB"
+[defaults]
+trash_grace = "0s"
+[buckets.tier]
+url = "{cluster.bucket_url()}"
+bucket = "tier"
+region = "us-east-1"
+[[topics]]
+match = "public/(kept|passing)/.*"
+offload_after = "1m"
+deletion_lag = "0s"
+bucket = "tier"
+""")
+    return str(path)
+
+
+def in_tier(cluster: LiveCluster) -> list[str]:
+    return ["-o", f'bucket_urls={{"tier": "{cluster.bucket_url()}"}}']
+
+
+def listed(cluster: LiveCluster, topic: str) -> list[LedgerInfo]:
+    data = cluster.nodes[managed_ledger_path(managed_ledger_of(topic))]
+    return list(parse_managed_ledger_info(data, key="").ledgers)
+
+
+def read(cluster: LiveCluster, topic: str) -> list[tuple[int, int, bytes]]:
+    options = {"bucket_urls": {"tier": cluster.bucket_url()}, "open_end": "acknowledged"}
+    return [
+        (one.ref.ledger_id, entry, bytes(data))
+        for one in open_bucket(cluster.url, options).topic(topic).ledgers
+        for batch in one.batches(0, one.last_entry)
+        for entry, data in batch
+    ]
+
+
+def test_what_is_due_is_offloaded_deleted_and_trimmed(cluster: LiveCluster, policy: str, tmp_path: Path) -> None:
+    before = {topic: cluster.entries_of(topic) for topic in (KEPT, PASSING)}
+    ids = {topic: [one.ledger_id for one in cluster.list_of(topic).ledgers] for topic in (KEPT, PASSING)}
+    for _ in range(4):
+        run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster))
+    assert [one.is_offloaded for one in listed(cluster, KEPT)] == [True, True, True, False]
+    assert [one.ledger_id for one in listed(cluster, PASSING)] == ids[PASSING][2:]
+    gone = [*ids[KEPT][:3], *ids[PASSING][:3]]
+    assert [one for one in gone if ledger_path(one) in cluster.nodes] == []
+    assert read(cluster, KEPT) == before[KEPT]
+    assert read(cluster, PASSING) == [one for one in before[PASSING] if one[0] in ids[PASSING][2:]]
+    assert [path for path in cluster.nodes if path.startswith(f"{TRASH}/")] == []
+    assert json.loads(output("lifecycle", "plan", policy, "--json", *in_tier(cluster)))["actions"] == []
+    assert "ledgerfs_lifecycle_backlog_bytes" in (tmp_path / "gauges.prom").read_text()
+
+
+def test_nothing_is_done_without_a_yes(cluster: LiveCluster, policy: str) -> None:
+    before = cluster.nodes
+    done = run("lifecycle", "run", policy, "--once", *in_tier(cluster), code=2)
+    assert b"--yes is needed" in done.stderr
+    assert cluster.nodes == before
+
+
+def test_a_second_service_is_told_who_has_the_lock(cluster: LiveCluster, policy: str) -> None:
+    living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
+    try:
+        with ClusterLock.take(living.nodes.settings, b'{"host": "elsewhere"}'):
+            before = cluster.nodes
+            done = run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster), code=3)
+            assert b"elsewhere" in done.stderr
+            assert b"elsewhere" in run("lifecycle", "undo", policy, "orphan-1", code=3).stderr
+            assert cluster.nodes == before
+    finally:
+        living.nodes.close()
+
+
+def test_failures_are_told_and_nothing_is_left_over(cluster: LiveCluster, policy: str) -> None:
+    cluster.bucket().rmdir()
+    cluster.bucket().write_bytes(b"no folder")
+    done = run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster), code=1)
+    assert b"not done: offload public/kept/persistent/t, ledger 150" in done.stderr
+    assert not any(one.is_offloaded for one in listed(cluster, KEPT))
+
+
+def foul_while_copied(cluster: LiveCluster, topic: str) -> None:
+    """Make a topic's list unreadable as soon as a copy of it is noted."""
+    name = managed_ledger_of(topic)
+
+    def at_write() -> None:
+        noted = [data for path, data in cluster.nodes.items() if path.startswith(f"{ATTEMPTS}/")]
+        if any(name.encode() in data for data in noted) and cluster.nodes[managed_ledger_path(name)] != FOUL:
+            cluster.zookeeper.set(managed_ledger_path(name), FOUL)
+
+    cluster.zookeeper.at_write = at_write
+
+
+def noted_attempts(cluster: LiveCluster) -> list[str]:
+    return [path for path in cluster.nodes if path.startswith(f"{ATTEMPTS}/")]
+
+
+def test_a_topic_that_cannot_be_completed_keeps_no_other_back(cluster: LiveCluster, policy: str) -> None:
+    foul_while_copied(cluster, PASSING)
+    done = run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster), code=1)
+    assert b"not done: offload public/passing/persistent/t: given up" in done.stderr
+    assert [one.is_offloaded for one in listed(cluster, KEPT)] == [True, True, True, False]
+    # What was copied is noted, for the next run to clean up.
+    assert noted_attempts(cluster) != []
+
+
+def test_a_service_with_a_topic_that_cannot_be_completed_ends_and_says_so(cluster: LiveCluster, policy: str) -> None:
+    foul_while_copied(cluster, PASSING)
+    command = [LEDGERFS, "lifecycle", "run", policy, "--yes", *in_tier(cluster)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, env=dict(os.environ)) as process:
+        try:
+            wait_until(lambda: sum(one.is_offloaded for one in listed(cluster, KEPT)) == 3)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 1
+        finally:
+            process.kill()
+    assert LOCK_PATH not in cluster.nodes
+
+
+def test_a_list_that_cannot_be_read_is_told_as_by_plan(cluster: LiveCluster, policy: str) -> None:
+    path = managed_ledger_path(managed_ledger_of(PASSING))
+    cluster.zookeeper.set(path, FOUL)
+    run("lifecycle", "plan", policy, *in_tier(cluster), code=1)
+    done = run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster), code=1)
+    assert b"not done: public/passing/persistent/t: " in done.stderr
+    assert b"must not be done: 1 unreadable" in done.stderr
+    assert [one.is_offloaded for one in listed(cluster, KEPT)] == [True, True, True, False]
+
+
+def test_what_a_broker_leaves_when_it_is_asked_to_trim_is_told(cluster: LiveCluster, policy: str) -> None:
+    with live_broker(cluster) as broker:
+        broker.load(PASSING)
+        text = Path(policy).read_text()
+        Path(policy).write_text(
+            text.replace("[service]", f'admin = "{broker.url}"\n[service]').replace(
+                'offload_after = "1m"', "offload = false"
+            )
+        )
+        done = run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster), code=1)
+        assert b"ledger 154: not now: its broker was asked to trim, and left it" in done.stderr
+        assert b"left 2 of 2 ledgers" in done.stderr
+        broker.past_retention = {154, 155}
+        run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster))
+
+
+def test_a_service_goes_on_until_it_is_ended(cluster: LiveCluster, policy: str) -> None:
+    command = [LEDGERFS, "lifecycle", "run", policy, "--yes", *in_tier(cluster)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, env=dict(os.environ)) as process:
+        try:
+            wait_until(lambda: [one.ledger_id for one in listed(cluster, PASSING)] == [156, 157])
+            told = json.loads(output("lifecycle", "status", policy, "--json"))
+            assert told["holder"]["says"]["pid"] == process.pid
+            wait_until(lambda: sum(one.is_offloaded for one in listed(cluster, KEPT)) == 3)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+    assert LOCK_PATH not in cluster.nodes
+    run("lifecycle", "status", policy, code=1)
+
+
+def test_a_marked_line_is_taken_back(cluster: LiveCluster, policy: str) -> None:
+    text = Path(policy).read_text().replace('trash_grace = "0s"', 'trash_grace = "1h"')
+    Path(policy).write_text(text)
+    run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster))
+    lines = [one["node"] for one in json.loads(output("lifecycle", "status", policy, "--json", code=1))["trash_lines"]]
+    assert lines == ["trimmed-154", "trimmed-155"]
+    run("lifecycle", "undo", policy, "trimmed-154")
+    run("lifecycle", "undo", policy, "trimmed-154", code=2)
+    left = json.loads(output("lifecycle", "status", policy, "--json", code=1))["trash_lines"]
+    assert [one["node"] for one in left] == ["trimmed-155"]
+
+
+def test_nothing_goes_by_policies_that_have_changed_since(cluster: LiveCluster, tmp_path: Path) -> None:
+    early, old = "public/early/t", time.time_ns() // 1_000_000 - 3_600_000
+    ids = cluster.write_ledgers(early, [messages(20) for _ in range(3)], closed_ms=old)
+    cluster.add_cursor(early, "s", (ids[1], 19))
+    cluster.set_policies("public/early", retention_policies={"retentionTimeInMinutes": 1, "retentionSizeInMB": -1})
+    path = tmp_path / "trims.toml"
+    path.write_text(
+        f'cluster = "{cluster.url}"\n[defaults]\ntrash_grace = "0s"\n[[topics]]\nmatch = ".*"\noffload = false\n'
+    )
+    run("lifecycle", "run", str(path), "--once", "--yes")
+
+    def keep_all() -> None:
+        if cluster.zookeeper.writes and managed_ledger_path(managed_ledger_of(early)) in cluster.zookeeper.writes[-1]:
+            cluster.set_policies("public/passing", retention_policies=KEEP_ALL)
+
+    cluster.zookeeper.at_write = keep_all
+    ended = run("lifecycle", "run", str(path), "--once", "--yes", code=1)
+    assert b"the policies of its namespace have changed" in ended.stderr
+    assert [len(listed(cluster, topic)) for topic in (early, PASSING)] == [1, 4]
+    run("lifecycle", "run", str(path), "--once", "--yes")
+    assert len(listed(cluster, PASSING)) == 4
