@@ -6,7 +6,8 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -68,6 +69,21 @@ class Processes:
         process = self._running.pop(name)
         process.kill()
         process.wait()
+
+    @contextmanager
+    def paused(self, name: str) -> Iterator[None]:
+        """Stop a server as SIGSTOP does, and let it go on after the ``with``."""
+        process = self._running[name]
+        process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            process.send_signal(signal.SIGCONT)
+
+    def is_running(self, name: str) -> bool:
+        """Whether a server was started and has not ended."""
+        process = self._running.get(name)
+        return process is not None and process.poll() is None
 
     def stop_all(self) -> None:
         """End all at once; nobody waits for what they still have to say."""
