@@ -49,7 +49,7 @@ SUB_ROOMS = {
     "testing": ["stores", "dialects"],
     "spark": ["runtime", "lake", "source", "pipelines"],
     "upkeep": ["verification", "repair", "doctor"],
-    "lifecycle": ["policy", "scheduling", "journal", "planning", "simulation"],
+    "lifecycle": ["policy", "scheduling", "brokers", "journal", "planning", "simulation", "acting", "service"],
     "dialects/pulsar_blob": ["checks", "repairs"],
     "dialects/mapfile": ["checks"],
     "dialects/live_cluster": ["bookies"],

@@ -27,6 +27,7 @@ from ledgerfs.errors import (
 )
 from ledgerfs.storage.credentials import without_credentials
 from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs.storage.zookeeper.node import Node
 from ledgerfs.storage.zookeeper.nodes import Nodes
 from ledgerfs.storage.zookeeper.operations import (
     DropNode,
@@ -139,6 +140,18 @@ class ClusterLock:
     def is_lost(self) -> bool:
         """Whether it is known, without asking, that nothing can be committed any more."""
         return self._session.process != os.getpid() or self._writes.is_lost or self._session.is_over
+
+    def node(self, path: str) -> Node | None:
+        """Return a node as it is now, after all that was committed before, by anybody; None if there is none.
+
+        `Nodes` reads from a server that may be behind. What is deleted by what a node says, and is not a node, is decided by this.
+        Raises `StoreUnreachableError`, also once the lock is lost, `AccessDeniedError`, and `StoreError`.
+        """
+        if self._session.process != os.getpid():
+            reason = "a forked child has no part in the lock of its parent"
+            raise LockLostError.of(reason, LOCK_PATH, is_uncertain=False)
+        with self._lock:
+            return self._session.node(path)
 
     def commit(self, operations: Sequence[Operation]) -> None:
         """Do all of it, or nothing, and that once; with no operations: make sure that the lock is held.

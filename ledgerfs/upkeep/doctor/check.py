@@ -134,11 +134,12 @@ def check_cluster(
     looks = look_twice(cluster, bookies, tiers, rules, progress)
     survey, first, again, left_out = looks.survey, looks.first, looks.second, LeftOut()
     if again is None:
-        return Check(survey, 1, [], list(_left_out(first, left_out, rules)))
+        return Check(survey, 1, [], list(_left_out(first, left_out, rules)), signs_of_sharing(survey))
     # The only copy of a ledger is not to be deleted, so what either look lacks is not whole.
     not_whole = np.union1d(lost_ids(first.tiers), lost_ids(again.tiers))
     findings = in_order(_findings(looks.sure, survey, tiers, left_out, not_whole))
-    return Check(_with_unread(survey, again.survey), 2, findings, list(_left_out(first, left_out, rules)))
+    said = list(_left_out(first, left_out, rules))
+    return Check(_with_unread(survey, again.survey), 2, findings, said, signs_of_sharing(survey))
 
 
 def _with_unread(first: Survey, second: Survey) -> Survey:
