@@ -6,13 +6,12 @@ names, and of a process that failed, or goes on without the lock: then its commi
 """
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from uuid import uuid4
 
-from ledgerfs.errors import CorruptMetadataError, LedgerfsError, ObjectNotFoundError
+from ledgerfs.errors import CorruptMetadataError
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey, parse_ledger_key
-from ledgerfs.storage.zookeeper.nodes import Node, Nodes
+from ledgerfs.storage.zookeeper.nodes import Node
 
 ROOT = "/ledgerfs/lifecycle/attempts"
 
@@ -69,23 +68,6 @@ class NotedAttempt:
 
     attempt: Attempt
     version: int
-
-
-def noted_attempts(nodes: Nodes) -> Iterator[NotedAttempt]:
-    """Yield all attempts that are noted.
-
-    Raises `CorruptMetadataError` for a note that is none of ours, and the errors of ZooKeeper.
-    """
-    try:
-        names = nodes.children(ROOT)
-    except ObjectNotFoundError:
-        return
-    for found in nodes.get_many(f"{ROOT}/{name}" for name in names):
-        if isinstance(found, ObjectNotFoundError):
-            continue
-        if isinstance(found, LedgerfsError):
-            raise found
-        yield parse_attempt(found)
 
 
 def parse_attempt(node: Node) -> NotedAttempt:

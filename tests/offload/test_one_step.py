@@ -15,7 +15,7 @@ from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position, parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.offload.attempts import NotedAttempt, noted_attempts
+from ledgerfs.lifecycle.journal.reading import read_journal
 from ledgerfs.offload.cleaning import AGAIN_MS, clean
 from ledgerfs.offload.managed_ledger import ManagedLedger
 from ledgerfs.offload.one_step import Offloaded, OneStep
@@ -26,6 +26,7 @@ from tests.support.live_clusters import TOPIC, LiveCluster, messages
 from tests.support.live_offloads import S3, driver_properties
 
 if TYPE_CHECKING:
+    from ledgerfs.offload.attempts import NotedAttempt
     from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 
 NAME = managed_ledger_of(TOPIC)
@@ -84,7 +85,7 @@ class Offloading:
         return {f"{uuid}-ledger-{ledger_id}{end}" for uuid, ledger_id in uuids for end in ("", "-index")}
 
     def notes(self) -> list[str]:
-        return [one.attempt.path for one in noted_attempts(self.living.nodes)]
+        return [one.attempt.path for one in read_journal(self.living.nodes).noted_attempts]
 
     def require_nothing_left_over(self) -> None:
         assert self.objects() == self.named()
@@ -240,10 +241,10 @@ def test_a_failed_attempt_of_a_broker_is_replaced_and_noted_to_be_cleaned(
     first, *_ = three_ledgers(cluster)
     old = cluster.offload(TOPIC, first, is_complete=False, objects=("data",))
     assert offloading.offload(first).done == [first]
-    (noted,) = noted_attempts(offloading.living.nodes)
+    (noted,) = read_journal(offloading.living.nodes).noted_attempts
     assert (noted.attempt.uuid, noted.attempt.ledger_id) == (old, first)
     assert not clean(offloading.lock, offloading.bucket, noted, noted.attempt.began_ms)
-    (again,) = noted_attempts(offloading.living.nodes)
+    (again,) = read_journal(offloading.living.nodes).noted_attempts
     assert clean(offloading.lock, offloading.bucket, again, noted.attempt.began_ms + AGAIN_MS)
     offloading.require_nothing_left_over()
 
@@ -253,7 +254,7 @@ def test_an_attempt_that_was_completed_since_its_note_was_read_keeps_its_objects
 ) -> None:
     first, *_ = three_ledgers(cluster)
     seen: list[NotedAttempt] = []
-    offloading.owners.when_asked = lambda: seen.extend(noted_attempts(offloading.living.nodes))
+    offloading.owners.when_asked = lambda: seen.extend(read_journal(offloading.living.nodes).noted_attempts)
     assert offloading.offload(first).done == [first]
     assert seen
     for noted in seen:
@@ -267,7 +268,7 @@ def test_an_attempt_that_is_cleaned_up_after_is_not_completed(cluster: LiveClust
     first, *_ = three_ledgers(cluster)
 
     def clean_up() -> None:
-        for noted in list(noted_attempts(offloading.living.nodes)):
+        for noted in list(read_journal(offloading.living.nodes).noted_attempts):
             clean(offloading.lock, offloading.bucket, noted, noted.attempt.began_ms)
 
     offloading.owners.when_asked = clean_up
@@ -314,7 +315,7 @@ def test_a_lost_lock_ends_it_and_the_next_holder_cleans(cluster: LiveCluster, of
     other = Offloading(cluster)
     try:
         for at in (0, AGAIN_MS):
-            for noted in list(noted_attempts(other.living.nodes)):
+            for noted in list(read_journal(other.living.nodes).noted_attempts):
                 clean(other.lock, other.bucket, noted, noted.attempt.began_ms + at + 1)
         assert other.objects() == set()
         other.require_nothing_left_over()

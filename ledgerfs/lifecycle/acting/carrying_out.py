@@ -20,10 +20,11 @@ from ledgerfs.lifecycle.acting.means import Means
 from ledgerfs.lifecycle.acting.outcomes import Done
 from ledgerfs.lifecycle.brokers.outcomes import list_reader, offload_and_compare, trim_and_compare
 from ledgerfs.lifecycle.journal.noted_line import NotedLine
+from ledgerfs.lifecycle.journal.reading import Journal
 from ledgerfs.lifecycle.journal.trash_journal import drop, mark
 from ledgerfs.lifecycle.journal.trash_line import TrashKind, TrashState
-from ledgerfs.lifecycle.planning.actions import Action, ActionKind, AttemptNote
-from ledgerfs.offload.attempts import noted_attempts
+from ledgerfs.lifecycle.planning.actions import Action, ActionKind
+from ledgerfs.offload.attempts import NotedAttempt
 from ledgerfs.offload.candidates import listed_or_none
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class Seen:
     ----------
     lines
         {path: line of the trash journal}, as they were read for the plan.
+    attempts
+        {uuid: note of an attempt to offload}, likewise.
     list_versions
         {managed ledger: version of its list}, read before its subscriptions.
     policies
@@ -53,15 +56,18 @@ class Seen:
     """
 
     lines: Mapping[str, NotedLine]
+    attempts: Mapping[str, NotedAttempt]
     list_versions: Mapping[str, int]
     policies: Mapping[str, NamespacePolicies]
     now_ms: int
 
     @classmethod
-    def of(cls, survey: "Survey", lines: Sequence[NotedLine], now_ms: int) -> "Seen":
+    def of(cls, survey: "Survey", journal: Journal, now_ms: int) -> "Seen":
         """Return what a survey and a journal tell."""
         versions = dict(zip(survey.topics, survey.topic_table["version"].tolist(), strict=True))
-        return cls({one.line.path: one for one in lines}, versions, survey.policies, now_ms)
+        lines = {one.line.path: one for one in journal.noted_lines}
+        attempts = {one.attempt.uuid: one for one in journal.noted_attempts}
+        return cls(lines, attempts, versions, survey.policies, now_ms)
 
 
 class CarryingOut:
@@ -76,7 +82,7 @@ class CarryingOut:
 
     """
 
-    __slots__ = ("_bookies", "_broker", "_cleaner", "_cluster", "_deletions", "_in_flight", "_means")
+    __slots__ = ("_bookies", "_broker", "_cleaner", "_cluster", "_deletions", "_means")
 
     def __init__(
         self,
@@ -91,7 +97,6 @@ class CarryingOut:
         self._bookies = bookies
         self._broker = broker
         self._deletions = Deletions(means)
-        self._in_flight = in_flight
         self._cleaner = Cleaner(means, in_flight)
 
     def carry_out(self, action: Action, seen: Seen) -> Done:
@@ -182,23 +187,13 @@ class CarryingOut:
             drop(self._means.lock, [seen.lines[one.path] for one in action.lines if one.path in seen.lines])
             done.ledger_ids += [one.ledger_id for one in action.lines]
         if action.attempts:
-            self._clean_attempts(action.attempts, seen, done)
+            noted = [seen.attempts[one.uuid] for one in action.attempts if one.uuid in seen.attempts]
+            gone, troubles = self._cleaner.attempts(noted, seen.now_ms)
+            done.ledger_ids += gone
+            done.remarks += troubles
         if action.contexts and action.managed_ledger is not None:
             self._cleaner.contexts(action.managed_ledger, action.contexts, seen.now_ms)
             done.ledger_ids += [ledger_id for ledger_id, _ in action.contexts]
-
-    def _clean_attempts(self, attempts: Sequence[AttemptNote], seen: Seen, done: Done) -> None:
-        # Those that go on now may end meanwhile, and nothing is cleaned then.
-        going_on = self._in_flight()
-        ended = {one.uuid: one.ledger_id for one in attempts if one.uuid not in going_on}
-        if not ended:
-            return
-        gone, troubles = self._cleaner.attempts(ended, seen.now_ms)
-        done.remarks += troubles
-        if gone:
-            # A note outlives the first look at its objects.
-            left = {one.attempt.uuid for one in noted_attempts(self._means.nodes)}
-            done.ledger_ids += [ledger_id for uuid, ledger_id in ended.items() if uuid not in left]
 
     # By a broker.
 

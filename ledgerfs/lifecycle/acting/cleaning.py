@@ -6,7 +6,7 @@ from ledgerfs.errors import ChangedMeanwhileError, LedgerfsError, RefusedLedgerE
 from ledgerfs.formats.managed_ledgers.list_changes import without_contexts
 from ledgerfs.lifecycle.acting.free_topics import why_not_free
 from ledgerfs.lifecycle.acting.means import Means
-from ledgerfs.offload.attempts import Attempt, noted_attempts
+from ledgerfs.offload.attempts import Attempt, NotedAttempt
 from ledgerfs.offload.candidates import listed_or_none
 from ledgerfs.offload.cleaning import clean
 from ledgerfs.offload.list_bytes import stored
@@ -29,19 +29,20 @@ class Cleaner:
         self._means = means
         self._in_flight = in_flight
 
-    def attempts(self, uuids: Iterable[str], now_ms: int) -> tuple[int, list[str]]:
-        """Clean up after attempts that are noted; return how many notes are gone, and what went wrong.
+    def attempts(self, noted: Iterable[NotedAttempt], now_ms: int) -> tuple[list[int], list[str]]:
+        """Clean up after attempts as they were noted; return the ledgers whose notes are gone by it, and what went wrong.
 
         Raises `LockLostError`, and the errors of ZooKeeper.
         """
-        wanted, gone, troubles = frozenset(uuids), 0, []
-        for noted in noted_attempts(self._means.nodes):
-            one = noted.attempt
+        gone, troubles = [], []
+        for note in noted:
+            one = note.attempt
             # Asked after the note was read: an attempt is in flight before it is noted.
-            if one.uuid not in wanted or one.uuid in self._in_flight():
+            if one.uuid in self._in_flight():
                 continue
             try:
-                gone += clean(self._means.lock, self._means.bucket_at(one.bucket), noted, now_ms)
+                if clean(self._means.lock, self._means.bucket_at(one.bucket), note, now_ms):
+                    gone.append(one.ledger_id)
             except ChangedMeanwhileError:
                 # It was completed since its note was read, or a server that is behind told of it.
                 continue

@@ -140,7 +140,7 @@ class Service:
         direct = [one for one in plan.actions if _is_direct_offload(one)]
         parts.rates.follow(direct, now_ms)
         parts.background.replace(direct, _sizes(looked, direct))
-        seen = Seen.of(looked.survey, looked.journal.noted_lines, now_ms)
+        seen = Seen.of(looked.survey, looked.journal, now_ms)
         # A line that does not hold any more goes before another one of the same ledger comes.
         for action in sorted(plan.actions, key=lambda one: one.kind is not ActionKind.CLEAN):
             if self._stopping.is_set():

@@ -13,6 +13,7 @@ from ledgerfs.dialects.offloaded_copies import OffloadedCopies
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.lifecycle.acting.carrying_out import CarryingOut, Seen
 from ledgerfs.lifecycle.acting.means import Means
+from ledgerfs.lifecycle.journal.reading import read_journal
 from ledgerfs.lifecycle.planning.actions import Action, ActionKind
 from ledgerfs.lifecycle.policy.policy_file import Via
 from ledgerfs.offload.attempts import Attempt
@@ -56,7 +57,8 @@ class _Cleaning:
     def told(self, now_ms: int) -> list[int]:
         ids = (self.attempt.ledger_id,)
         action = Action(ActionKind.CLEAN, NAME, ids, 0, Via.DIRECT, None, "a test", attempts=(self.attempt,))
-        done = self.hands.carry_out(action, Seen({}, {}, {}, now_ms))
+        noted = {one.attempt.uuid: one for one in read_journal(self.nodes).noted_attempts}
+        done = self.hands.carry_out(action, Seen({}, noted, {}, {}, now_ms))
         assert (done.remarks, done.postponed) == ([], {})
         return done.ledger_ids
 
