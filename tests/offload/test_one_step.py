@@ -1,6 +1,6 @@
 """Ledgers of topics that no broker has are offloaded in one step, and nothing is lost or left over, whoever acts or dies meanwhile."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,6 @@ from ledgerfs.errors import ChangedMeanwhileError, EntryRangeError, LockHeldErro
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position, parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
-from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.lifecycle.journal.reading import read_journal
 from ledgerfs.offload.cleaning import AGAIN_MS, clean
 from ledgerfs.offload.managed_ledger import ManagedLedger
@@ -24,32 +23,13 @@ from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.support.live_clusters import TOPIC, LiveCluster, messages
 from tests.support.live_offloads import S3, driver_properties
+from tests.support.told_owners import NAME, ToldOwners
 
 if TYPE_CHECKING:
     from ledgerfs.offload.attempts import NotedAttempt
     from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 
-NAME = managed_ledger_of(TOPIC)
 BLOCK = 5 << 20
-
-
-class Owners:
-    """Who has a topic, as a test says; ``when_asked`` may do something before each answer."""
-
-    def __init__(self) -> None:
-        self.owner = Owner.NONE
-        self.can_unload = True
-        self.unloaded: list[str] = []
-        self.when_asked: Callable[[], None] = lambda: None
-
-    def owner_of(self, managed_ledger: str) -> Owner:
-        assert managed_ledger == NAME
-        self.when_asked()
-        return self.owner
-
-    def unload(self, managed_ledger: str) -> None:
-        self.unloaded.append(managed_ledger)
-        self.owner = Owner.NONE
 
 
 class Offloading:
@@ -57,7 +37,7 @@ class Offloading:
 
     def __init__(self, cluster: LiveCluster) -> None:
         self.cluster = cluster
-        self.owners = Owners()
+        self.owners = ToldOwners()
         self.living: LivingCluster = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
         self.folder = cluster.bucket()
         self.folder.mkdir(parents=True, exist_ok=True)

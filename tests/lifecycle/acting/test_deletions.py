@@ -1,7 +1,7 @@
 """What lies in the trash beyond its grace is deleted step by step, and nothing that somebody needs, whoever acts or dies meanwhile."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,6 @@ from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.decompression import Compression
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
-from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.lifecycle.acting import deletions
 from ledgerfs.lifecycle.acting.deletions import Deletions
 from ledgerfs.lifecycle.acting.means import Means
@@ -37,29 +36,10 @@ from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.support.entries import frame, metadata
 from tests.support.live_clusters import TOPIC, LiveCluster, messages
 from tests.support.live_offloads import S3, driver_properties
+from tests.support.told_owners import NAME, ToldOwners
 
 if TYPE_CHECKING:
     from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
-
-NAME = managed_ledger_of(TOPIC)
-
-
-class Owners:
-    """Who has a topic, as a test says; ``when_asked`` may do something before each answer."""
-
-    def __init__(self) -> None:
-        self.owner = Owner.NONE
-        self.can_unload = True
-        self.unloaded: list[str] = []
-        self.when_asked: Callable[[], None] = lambda: None
-
-    def owner_of(self, managed_ledger: str) -> Owner:
-        assert managed_ledger == NAME
-        self.when_asked()
-        return self.owner
-
-    def unload(self, managed_ledger: str) -> None:
-        self.unloaded.append(managed_ledger)
 
 
 class Trash:
@@ -67,7 +47,7 @@ class Trash:
 
     def __init__(self, cluster: LiveCluster) -> None:
         self.cluster = cluster
-        self.owners = Owners()
+        self.owners = ToldOwners()
         options = {"bucket_urls": {"tier": cluster.bucket_url()}}
         self.living: LivingCluster = ClusterFileSystem(**options).cluster(cluster.url.removeprefix("pulsar+zk://"))
         self.lock = ClusterLock.take(self.living.nodes.settings, b"{}")
@@ -433,7 +413,7 @@ def test_a_broker_that_comes_back_lets_the_topic_go_though_the_store_is_away(
     unlisted = [one for one in trash.journal() if one.line.state is TrashState.UNLISTED]
     assert len(unlisted) == 1 + dies
     states: list[TrashState] = []
-    monkeypatch.setattr(Owners, "unload", lambda *_: states.append(trash.states()[first]))
+    monkeypatch.setattr(ToldOwners, "unload", lambda *_: states.append(trash.states()[first]))
     trash.deletions.finish(unlisted, Done())
     assert states == [TrashState.UNLISTED]
     assert set(trash.states().values()) == {TrashState.DELETED}

@@ -1,0 +1,31 @@
+"""Owners of the one topic of a test, as the test tells them."""
+
+from typing import TYPE_CHECKING
+
+from ledgerfs.clusters.bundles import Owner
+from ledgerfs.formats.topic_names import managed_ledger_of
+from tests.support.live_clusters import TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NAME = managed_ledger_of(TOPIC)
+
+
+class ToldOwners:
+    """`ledgerfs.offload.owners.TopicOwners` of `TOPIC`; ``when_asked`` may do something before each answer."""
+
+    def __init__(self) -> None:
+        self.owner = Owner.NONE
+        self.can_unload = True
+        self.unloaded: list[str] = []
+        self.when_asked: Callable[[], None] = lambda: None
+
+    def owner_of(self, managed_ledger: str) -> Owner:
+        assert managed_ledger == NAME
+        self.when_asked()
+        return self.owner
+
+    def unload(self, managed_ledger: str) -> None:
+        self.unloaded.append(managed_ledger)
+        self.owner = Owner.NONE
