@@ -1,11 +1,12 @@
 """A cluster in which all that can fail does, at random times, while its topics are offloaded, trimmed and deleted by the lifecycle.
 
 Producers send, subscriptions acknowledge, and ledgers roll over. Meanwhile the broker is killed and stopped, bookies are killed, the
-service is killed and stopped, the store goes away, and topics are unloaded. What happens is drawn from a seed, so a run can be had
+service is killed and stopped, the store goes away or answers late, and topics are unloaded. What happens is drawn from a seed, so a run can be had
 again, as far as time lets it. For an hour of it: ``python -m interop.chaos --minutes 60 --seed 7``.
 """
 
 import argparse
+import os
 import random
 import sys
 import tempfile
@@ -72,6 +73,7 @@ class Chaos:
             (2, self._pause_broker),
             (2, self._kill_bookie),
             (2, self._lose_store),
+            (2, self._pause_store),
             (4, self._unload),
         ]
         self.start_service()
@@ -98,6 +100,7 @@ class Chaos:
 
     def _note(self, what: str) -> None:
         self.done.append((round(time.monotonic() - self._began, 1), what))
+        print(*self.done[-1], flush=True)
 
     # What happens.
 
@@ -141,6 +144,12 @@ class Chaos:
         self.live.s3.stop()
         time.sleep(chance.uniform(0.5, 4))
         self.live.s3.start()
+
+    def _pause_store(self, chance: random.Random) -> None:
+        """Have the store take what is sent, and answer late."""
+        self._note("the store does not answer")
+        with self.live.cluster.processes.paused(self.live.s3.name):
+            time.sleep(chance.uniform(1, 6))
 
     def _unload(self, chance: random.Random) -> None:
         topic = chance.choice(topics(KEPT) + topics(PASSING))
@@ -327,6 +336,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
     print(f"seed {told.seed}, in {folder}", flush=True)
     machine.require_commands()
+    os.environ |= CREDENTIALS
     live = start_live_cluster(folder / "cluster", BROKER)
     try:
         workload.make_tenant(live.cluster)
@@ -335,8 +345,6 @@ def main() -> None:
         from interop.test_chaos import check
 
         outcome = play(live, reader, folder, told.seed, told.minutes * 60)
-        for line in outcome.done:
-            print(*line)
         check(live, outcome)
         print({topic: (outcome.sent[topic], len(outcome.found[topic])) for topic in outcome.sent})
     finally:
