@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -256,16 +257,20 @@ def test_nobody_there_and_somebody_else_there(monkeypatch: pytest.MonkeyPatch) -
         taken.listen()
 
         def answer() -> None:
-            for _ in range(2):
-                connection, _ = taken.accept()
-                connection.recv(1000)
-                connection.sendall(b"\0\0\0\5hello\n")
-                connection.close()
+            # Until nobody listens any more; a client that has seen enough hangs up.
+            with suppress(OSError):
+                while True:
+                    connection, _ = taken.accept()
+                    with connection, suppress(ConnectionError):
+                        connection.recv(1000)
+                        connection.sendall(b"\0\0\0\5hello\n")
 
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
         with pytest.raises(AdminApiError, match=r"no answer of HTTP.*pulsar://host:6650"):
             AdminApi(AdminRequests(f"http://127.0.0.1:{port}")).versions(ORDERS)
+        taken.shutdown(socket.SHUT_RDWR)
+        thread.join(5)
 
 
 def test_other_brokers_that_it_leads_to_are_asked_with_the_token(orders: AdminServer) -> None:
