@@ -1,8 +1,8 @@
 """A cluster in which all that can fail does, at random times, while its topics are offloaded, trimmed and deleted by the lifecycle.
 
 Producers send, subscriptions acknowledge, and ledgers roll over. Meanwhile the broker is killed and stopped, bookies are killed, the
-service is killed and stopped, the store goes away or answers late, and topics are unloaded. What happens is drawn from a seed, so a run can be had
-again, as far as time lets it. For an hour of it: ``python -m interop.chaos --minutes 60 --seed 7``.
+service is killed and stopped, the store goes away or answers late, and topics are unloaded. What happens is drawn from a seed, so a run can
+be had again, as far as time lets it. For an hour of it: ``python -m interop.chaos --minutes 60 --seed 7``.
 """
 
 import argparse
