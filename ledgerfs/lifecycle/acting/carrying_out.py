@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from ledgerfs.clusters.bundles import namespace_of
 from ledgerfs.clusters.orphans import unnamed_ledgers
 from ledgerfs.clusters.policies import NOTHING_SET, NamespacePolicies, parse_policies
 from ledgerfs.clusters.second_look import look_again
+from ledgerfs.clusters.subscriptions_now import subscriptions_now
 from ledgerfs.clusters.survey_builder import POLICIES
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
@@ -96,7 +98,7 @@ class CarryingOut:
         self._means = means
         self._bookies = bookies
         self._broker = broker
-        self._deletions = Deletions(means)
+        self._deletions = Deletions(means, partial(subscriptions_now, cluster, bookies))
         self._cleaner = Cleaner(means, in_flight)
 
     def carry_out(self, action: Action, seen: Seen) -> Done:
