@@ -15,7 +15,7 @@ AGAIN_MS = 600_000
 """Between the two looks: longer than any store lets a request wait."""
 
 
-def clean(lock: ClusterLock, bucket: Bucket, noted: NotedAttempt, now_ms: int) -> bool:
+def clean(lock: ClusterLock, bucket: Bucket, noted: NotedAttempt, now_ms: int, noted_ms: int) -> bool:
     """Delete the objects of an attempt that no list names; return whether its note is gone, too.
 
     The note is changed first: who would complete the attempt drops its note at the version at which it was made, and cannot any more.
@@ -28,7 +28,7 @@ def clean(lock: ClusterLock, bucket: Bucket, noted: NotedAttempt, now_ms: int) -
     version = noted.version
     is_first = not attempt.cleaned_ms
     if is_first:
-        lock.commit([SetNode(attempt.path, attempt.cleaned(now_ms).build(), version)])
+        lock.commit([SetNode(attempt.path, attempt.cleaned(noted_ms).build(), version)])
     else:
         lock.commit([RequireNode(attempt.path, version)])
     if is_named(lock, attempt):

@@ -52,8 +52,8 @@ class Seen:
         {managed ledger: version of its list}, read before its subscriptions.
     policies
         {namespace: what is set for it}.
-    now_ms
-        ms since 1970 UTC.
+    now_ms, noted_ms
+        The times by which was decided, and which is noted, ms since 1970 UTC.
 
     """
 
@@ -62,14 +62,15 @@ class Seen:
     list_versions: Mapping[str, int]
     policies: Mapping[str, NamespacePolicies]
     now_ms: int
+    noted_ms: int
 
     @classmethod
-    def of(cls, survey: "Survey", journal: Journal, now_ms: int) -> "Seen":
+    def of(cls, survey: "Survey", journal: Journal, now_ms: int, noted_ms: int) -> "Seen":
         """Return what a survey and a journal tell."""
         versions = dict(zip(survey.topics, survey.topic_table["version"].tolist(), strict=True))
         lines = {one.line.path: one for one in journal.noted_lines}
         attempts = {one.attempt.uuid: one for one in journal.noted_attempts}
-        return cls(lines, attempts, versions, survey.policies, now_ms)
+        return cls(lines, attempts, versions, survey.policies, now_ms, noted_ms)
 
 
 class CarryingOut:
@@ -190,11 +191,11 @@ class CarryingOut:
             done.ledger_ids += [one.ledger_id for one in action.lines]
         if action.attempts:
             noted = [seen.attempts[one.uuid] for one in action.attempts if one.uuid in seen.attempts]
-            gone, troubles = self._cleaner.attempts(noted, seen.now_ms)
+            gone, troubles = self._cleaner.attempts(noted, seen.now_ms, seen.noted_ms)
             done.ledger_ids += gone
             done.remarks += troubles
         if action.contexts and action.managed_ledger is not None:
-            self._cleaner.contexts(action.managed_ledger, action.contexts, seen.now_ms)
+            self._cleaner.contexts(action.managed_ledger, action.contexts, seen.noted_ms)
             done.ledger_ids += [ledger_id for ledger_id, _ in action.contexts]
 
     # By a broker.

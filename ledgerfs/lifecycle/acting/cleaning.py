@@ -29,7 +29,7 @@ class Cleaner:
         self._means = means
         self._in_flight = in_flight
 
-    def attempts(self, noted: Iterable[NotedAttempt], now_ms: int) -> tuple[list[int], list[str]]:
+    def attempts(self, noted: Iterable[NotedAttempt], now_ms: int, noted_ms: int) -> tuple[list[int], list[str]]:
         """Clean up after attempts as they were noted; return the ledgers whose notes are gone by it, and what went wrong.
 
         Raises `LockLostError`, and the errors of ZooKeeper.
@@ -41,7 +41,7 @@ class Cleaner:
             if one.uuid in self._in_flight():
                 continue
             try:
-                if clean(self._means.lock, self._means.bucket_at(one.bucket), note, now_ms):
+                if clean(self._means.lock, self._means.bucket_at(one.bucket), note, now_ms, noted_ms):
                     gone.append(one.ledger_id)
             except ChangedMeanwhileError:
                 # It was completed since its note was read, or a server that is behind told of it.
@@ -52,7 +52,7 @@ class Cleaner:
                 troubles.append(f"attempt {one.key.data_key}: {error}")
         return gone, troubles
 
-    def contexts(self, managed_ledger: str, failed: Iterable[tuple[int, str]], now_ms: int) -> None:
+    def contexts(self, managed_ledger: str, failed: Iterable[tuple[int, str]], noted_ms: int) -> None:
         """Take failed attempts of brokers out of a topic's list, and note them to be cleaned, together.
 
         The list goes first: a broker that is stopped, and goes on, could complete an attempt whose objects were deleted. Raises
@@ -67,14 +67,13 @@ class Cleaner:
             raise RefusedLedgerError(why, key=managed_ledger)
         wanted = dict(failed)
         there = [
-            Attempt(
-                managed_ledger, one.ledger_id, one.context.uuid, self._means.copies.url_of(managed_ledger, one), now_ms
-            )
+            Attempt(managed_ledger, one.ledger_id, one.context.uuid, url, noted_ms)
             for one in info.ledgers[:-1]
             if one.context is not None
             and not one.context.is_complete
             and one.context.uuid is not None
             and one.context.uuid == wanted.get(one.ledger_id)
+            and (url := self._means.url_of(one.context)) is not None
         ]
         if not there:
             return

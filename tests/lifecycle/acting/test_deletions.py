@@ -61,7 +61,9 @@ class Trash:
         self.living: LivingCluster = ClusterFileSystem(**options).cluster(cluster.url.removeprefix("pulsar+zk://"))
         self.lock = ClusterLock.take(self.living.nodes.settings, b"{}")
         ledgers, copies = ClosedLedgers(self.living), OffloadedCopies(self.living.reading)
-        means = Means(self.lock, self.living.nodes, ledgers, copies, self.owners, open_bucket)
+        means = Means(
+            self.lock, self.living.nodes, ledgers, copies, self.owners, open_bucket, lambda _: cluster.bucket_url()
+        )
         bookies = NewestEntries(self.living.reading)
         self.deletions = Deletions(means, partial(subscriptions_now, self.living, bookies))
 
@@ -242,7 +244,12 @@ def test_what_was_compressed_again_is_compared_by_what_it_decompresses_to(
     properties = driver_properties(S3, cluster.bucket(), endpoint="", region="us-east-1")
     bucket, closed = open_bucket(cluster.bucket_url()), ClosedLedgers(trash.living)
     tier = Tier(bucket, S3, properties, {}, 8 << 20, lambda: recompress(codec))
-    assert OneStep(trash.lock, trash.living.nodes, closed, trash.owners, tier).offload(NAME, ids).done == ids
+    assert (
+        OneStep(trash.lock, trash.living.nodes, closed, trash.owners, tier, noted_ms=lambda: 1, url_of=tier.url_of)
+        .offload(NAME, ids)
+        .done
+        == ids
+    )
     assert [trash.listed()[one].size != closed.found(one).node.length for one in ids] == [True, True]
     first, second = (cluster.bucket() / f"{trash.listed()[one].context.uuid}-ledger-{one}" for one in ids)
     assert first.read_bytes() != second.read_bytes()
