@@ -16,6 +16,7 @@ from ledgerfs.clusters.bundles import BundleOwners, namespace_of
 from ledgerfs.clusters.policies import NOTHING_SET, NamespacePolicies
 from ledgerfs.clusters.tables import DELAYED, Table
 from ledgerfs.formats.array_types import Int64, Mask
+from ledgerfs.formats.managed_ledgers.names import managed_ledger_of
 from ledgerfs.formats.topic_names import split_partition
 
 CHANGE_EVENTS = "__change_events"
@@ -167,7 +168,10 @@ class Survey:
 
     def namespaces_not_read(self) -> frozenset[str]:
         """Return the namespaces that have a topic of policies which could not be read: topics there may have policies of their own."""
-        return frozenset(namespaces_of_events(self.topics)) - self.namespaces_read
+        damaged = filter(None, (managed_ledger_of(one.path) for one in self.damaged))
+        not_read = frozenset(namespaces_of_events(self.topics)) - self.namespaces_read
+        # A list that could not be read is none of the topics.
+        return not_read | frozenset(namespaces_of_events(damaged))
 
     def own_policies(self, managed_ledger: str) -> NamespacePolicies:
         """Return what is set for a topic itself; a partition has what its topic has."""

@@ -396,8 +396,8 @@ class SurveyBuilder:
 
     def _take_policies(self, node: Node) -> None:
         namespace = node.path.removeprefix(f"{POLICIES}/")
-        # Above namespaces are tenants, and in V1 names clusters.
-        if "/" in namespace and node.data:
+        # Above namespaces are tenants, and in V1 names clusters, which have no data, but namespaces.
+        if "/" in namespace and (node.data or not node.children):
             self._policies[namespace] = parse_policies(node.data, key=node.path)
 
     def _take_topic_policies(self, answer: TopicPoliciesAnswer) -> None:

@@ -126,12 +126,10 @@ class CarryingOut:
                 noted = [seen.lines[one.path] for one in action.lines if one.path in seen.lines]
                 for (name, _), some in groupby(noted, lambda one: (one.line.managed_ledger, one.line.kind)):
                     self._delete(name, list(some), seen, done)
-            case ActionKind.TRIM:
-                self._trim(action, done)
             case ActionKind.CLEAN:
                 self._clean(action, seen, done)
-            case ActionKind.OFFLOAD:
-                raise ValueError("offloads are carried out in the background")
+            case ActionKind.TRIM | ActionKind.OFFLOAD:
+                raise ValueError("what brokers are asked for, and offloads, are carried out in the background")
 
     # Deleting.
 
@@ -153,7 +151,7 @@ class CarryingOut:
         """
         namespace = namespace_of(managed_ledger)
         node = self._means.lock.node(f"{POLICIES}/{namespace}")
-        now = NOTHING_SET if node is None or not node.data else parse_policies(node.data, key=node.path)
+        now = NOTHING_SET if node is None else parse_policies(node.data, key=node.path)
         return now != seen.policies.get(namespace, NOTHING_SET)
 
     def _delete_marked(self, name: str, marked: list[NotedLine], seen: Seen, done: Done) -> None:
@@ -200,35 +198,52 @@ class CarryingOut:
 
     # By a broker.
 
-    def _trim(self, action: Action, done: Done) -> None:
-        if self._broker is None or action.managed_ledger is None:
-            return
-        report = trim_and_compare(self._broker, action.managed_ledger, list_reader(self._means.nodes))
+    def by_broker(self, action: Action) -> Done:
+        """Have a broker offload or trim, and look at the list afterwards; from any thread. Raises its errors, and those of ZooKeeper."""
+        done = Done()
+        if self._broker is not None and action.managed_ledger is not None:
+            (self._trim if action.kind is ActionKind.TRIM else self._offload)(
+                action, self._broker, action.managed_ledger, done
+            )
+        return done
+
+    def _trim(self, action: Action, broker: "BrokerApi", name: str, done: Done) -> None:
+        report = trim_and_compare(broker, name, list_reader(self._means.nodes))
         done.ledger_ids += [*report.gone, *report.only_offloaded]
         done.size += action.size if done.ledger_ids else 0
         left = [one for one in action.ledger_ids if one in report.kept]
         done.postponed.update(dict.fromkeys(left, "its broker was asked to trim, and left it"))
         if left:
             done.remarks.append(
-                f"the broker of {action.managed_ledger} left {len(left)} of {len(action.ledger_ids)} ledgers that are due: "
+                f"the broker of {name} left {len(left)} of {len(action.ledger_ids)} ledgers that are due: "
                 "its own retention, lag and subscriptions decide"
             )
 
-    def offload_by_broker(self, action: Action) -> Done:
-        """Have a broker offload up to the ledger behind the last that is due, and look at the list afterwards; from any thread.
-
-        Raises the errors of the broker, and of ZooKeeper.
-        """
-        done, name = Done(), action.managed_ledger
-        if self._broker is None or name is None:
-            return done
+    def _offload(self, action: Action, broker: "BrokerApi", name: str, done: Done) -> None:
+        """Have a broker offload up to the ledger behind the last that is due."""
         listed = listed_or_none(self._means.nodes, name)
         ids = () if listed is None else (one.ledger_id for one in listed.info.ledgers)
         behind = [one for one in ids if one > max(action.ledger_ids)]
         if not behind:
             done.postponed.update(dict.fromkeys(action.ledger_ids, "it is the last ledger of its topic by now"))
-            return done
-        report = offload_and_compare(self._broker, name, Position(behind[0], 0), list_reader(self._means.nodes))
+            return
+        report = offload_and_compare(broker, name, Position(behind[0], 0), list_reader(self._means.nodes))
         done.ledger_ids += report.offloaded
         done.size = action.size if report.offloaded else 0
-        return done
+        self._compare_buckets(action, report.offloaded, done)
+
+    def _compare_buckets(self, action: Action, offloaded: Sequence[int], done: Done) -> None:
+        """Tell if a broker, which knows nothing of the policy file, has offloaded to another bucket than that wants."""
+        rule = action.rule
+        if rule is None or not rule.is_bucket_the_files or rule.bucket is None or action.managed_ledger is None:
+            return
+        listed = listed_or_none(self._means.nodes, action.managed_ledger)
+        contexts = [] if listed is None else [one.context for one in listed.info.ledgers if one.ledger_id in offloaded]
+        elsewhere = {
+            one.get("bucket") for one in contexts if one is not None and self._means.url_of(one) != rule.bucket.url
+        }
+        if elsewhere:
+            done.remarks.append(
+                f"the broker of {action.managed_ledger} has offloaded to {', '.join(map(str, elsewhere))}, by its own settings; "
+                f"the policy file wants bucket {rule.bucket.name}"
+            )

@@ -139,7 +139,7 @@ class Deletions:
             some, left = _that_fit(left, listed)
             # Behind the owner: a broker may have had the topic for a moment since the decision, and set one back.
             now = self._subscriptions(managed_ledger)
-            going = [one for one in some if _may_be_trimmed(listed, now, one, done)]
+            going = _without_holes(listed, [one for one in some if _may_be_trimmed(listed, now, one, done)], done)
             if going:
                 for url in {
                     one.line.bucket for one in going if one.line.uuid is not None and one.line.bucket is not None
@@ -330,6 +330,16 @@ def _that_fit(lines: Sequence[NotedLine], listed: Listed) -> tuple[list[NotedLin
             break
         count += 1
     return list(lines[:count]), list(lines[count:])
+
+
+def _without_holes(listed: Listed, going: Sequence[NotedLine], done: Done) -> list[NotedLine]:
+    """Return those that are older than the first ledger with entries that stays: a topic gets no holes."""
+    ids = {one.line.ledger_id for one in going}
+    staying = (one.ledger_id for one in listed.info.ledgers if one.entries and one.ledger_id not in ids)
+    first = min(staying, default=listed.last)
+    why = f"ledger {first}, which is older, stays: a topic gets no holes"
+    done.postponed.update({one.line.ledger_id: why for one in going if one.line.ledger_id > first})
+    return [one for one in going if one.line.ledger_id < first]
 
 
 def _may_be_trimmed(listed: Listed, subscriptions: SubscriptionsNow, noted: NotedLine, done: Done) -> bool:

@@ -84,6 +84,7 @@ class Deletions:
         """Add a trim if the broker would delete anything by its own policies, which know nothing of the file."""
         self._say_waiting(topic, trim, _TRIM)
         lagging = self._past_lag(topic, topic.rule.brokers_lag_ms, _TRIM, topic.ids(past)) if topic.rule.trim else []
+        kept = self._kept_by_file(topic, lagging)
         rows = sorted({*past, *lagging})
         # No broker deletes these.
         flagged = tuple(self._flagged(topic, topic.ids(past)))
@@ -92,6 +93,11 @@ class Deletions:
         if not topic.are_policies_known:
             self._refuse(_TRIM, topic, Reason(Refusal.UNKNOWN_POLICIES, _POLICIES), rows)
             return TopicDeletions(flagged, ())
+        if kept:
+            lag = "for ever" if topic.rule.deletion_lag_ms < 0 else f"for {span(topic.rule.deletion_lag_ms)}"
+            why = f"with a trim the broker deletes copies by its own lag, of {len(kept):,} ledgers that the policy file wants kept {lag}"
+            self._refuse(_TRIM, topic, Reason(Refusal.BROKERS_LAG, why), rows)
+            return TopicDeletions(flagged, topic.ids(past))
         told = [self._why_past(topic)] if past else []
         told += (
             [f"{len(lagging):,} offloaded ledgers are past the brokers' lag of {span(topic.rule.brokers_lag_ms)}"]
@@ -103,6 +109,14 @@ class Deletions:
             Action(_TRIM, topic.name, topic.ids(rows), topic.size(rows), Via.BROKER, since, "; ".join(told), topic.rule)
         )
         return TopicDeletions(flagged, topic.ids(past))
+
+    def _kept_by_file(self, topic: TopicView, rows: list[int]) -> list[int]:
+        """Return those of some rows whose copies in BookKeeper the policy file wants kept for longer."""
+        lag_ms = topic.rule.deletion_lag_ms
+        if topic.rule.lag_from is not Whose.FILE:
+            return []
+        ages = self._situation.now_ms - topic.listed["offloaded_ms"]
+        return [row for row in rows if lag_ms < 0 or int(ages[row]) <= lag_ms]
 
     # Past retention.
 

@@ -4,7 +4,7 @@ A line in `TrashState.MARKED` only says what was so: it is due only if the same 
 node. One that is not planned any more is dropped. Of one that is past that its list has been changed already, and the deletion goes on.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -39,13 +39,14 @@ class TrashPlanner:
 
     """
 
-    __slots__ = ("_cluster", "_flagged", "_listed", "_named", "_plan", "_refused", "_situation", "_wanted")
+    __slots__ = ("_cluster", "_flagged", "_listed", "_named", "_plan", "_refused", "_rows", "_situation", "_wanted")
 
     def __init__(self, plan: Plan, cluster: ClusterView, situation: Situation, wanted: Iterable[Proposal]) -> None:
         self._plan = plan
         self._cluster = cluster
         self._situation = situation
         self._wanted = {_key(one.line): one for one in wanted}
+        self._rows = {name: row for row, name in enumerate(cluster.survey.topics)}
         listed = cluster.survey.listed
         self._named: Int64 = named_ledgers(cluster.survey)
         self._listed: Int64 = np.unique(listed["ledger_id"])
@@ -79,7 +80,7 @@ class TrashPlanner:
                         continue
                     kept.add(_about(line))
                     due += self._if_due(line)
-        self._delete(due)
+        self._delete(self._without_holes(due))
         self._drop(dropped)
         # A line that is dropped has the node that its successor will have.
         going = {_key(line) for line, _ in dropped}
@@ -140,14 +141,43 @@ class TrashPlanner:
                 self._refuse(line, Reason(told.refusal, told.why))
             else:
                 self._wait(line, None, "it is not known whether it is an orphan still: nobody has looked for orphans")
-        elif now_ms < line.due_ms:
-            self._wait(
-                line,
-                line.due_ms,
-                f"{line.why}; it was marked {span(now_ms - line.marked_ms)} ago, and may be taken back",
-            )
+        elif now_ms < (due_ms := self._due_ms(line)):
+            ago = span(max(0, now_ms - line.marked_ms))
+            self._wait(line, due_ms, f"{line.why}; it was marked {ago} ago, and may be taken back")
         else:
             yield line
+
+    def _due_ms(self, line: TrashLine) -> int:
+        """Return when a line that holds is due, by the longer one of two graces: that when it was marked, and that of now."""
+        now = self._wanted[_key(line)].line
+        return max(line.due_ms, line.marked_ms + now.due_ms - now.marked_ms)
+
+    def _without_holes(self, due: Sequence[TrashLine]) -> Iterator[TrashLine]:
+        """Yield lines without those of ledgers past retention that have an older one which stays: these wait.
+
+        Brokers trim from the oldest ledger on. By that readers and exports know whether they missed any.
+        """
+        going: dict[str, set[int]] = {}
+        for line in due:
+            if line.kind is TrashKind.TRIMMED and line.state is TrashState.MARKED and line.managed_ledger is not None:
+                going.setdefault(line.managed_ledger, set()).add(line.ledger_id)
+        stays = {name: self._oldest_that_stays(name, ids) for name, ids in going.items()}
+        for line in due:
+            older = stays.get(line.managed_ledger or "")
+            is_trimmed = line.kind is TrashKind.TRIMMED and line.state is TrashState.MARKED
+            if is_trimmed and older is not None and older < line.ledger_id:
+                self._wait(line, None, f"ledger {older}, which is older, is not due: a topic gets no holes")
+            else:
+                yield line
+
+    def _oldest_that_stays(self, managed_ledger: str, going: Container[int]) -> int | None:
+        """Return the first ledger with entries of a topic's list that does not go; None without a list."""
+        survey = self._cluster.survey
+        row = self._rows.get(managed_ledger)
+        ledgers = None if row is None else survey.ledgers_of(row)
+        if ledgers is None:
+            return None
+        return next((one for one in ledgers.ids[ledgers.entries > 0].tolist() if one not in going), None)
 
     def _mark(self, proposals: Iterable[Proposal]) -> None:
         for some in _grouped(one.line for one in proposals):

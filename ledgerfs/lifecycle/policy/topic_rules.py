@@ -41,8 +41,10 @@ class TopicRule:
         Whether anything but a default of brokers, which they may have changed, tells the retention, and the lag.
     via, trash_grace_ms, recompress, trim, offload
         As in `ledgerfs.lifecycle.policy.policy_file.TopicWishes`.
-    bucket
-        Where to offload to; None if that is not known.
+    bucket, is_bucket_the_files
+        Where to offload to, None if that is not known; and whether a pattern of the file names it.
+    brokers_bucket
+        Where brokers offload to by the cluster's policies, which know nothing of the file; None if it is not known which of the file it is.
 
     """
 
@@ -60,6 +62,8 @@ class TopicRule:
     via: Via
     trash_grace_ms: int
     bucket: TierBucket | None
+    is_bucket_the_files: bool
+    brokers_bucket: TierBucket | None
     recompress: str | None
     trim: bool
     offload: bool
@@ -118,6 +122,8 @@ class TopicRules:
             file.via if wishes is None or wishes.via is None else wishes.via,
             file.trash_grace_ms if grace is None else grace,
             self._bucket(wishes, told.target),
+            wishes is not None and wishes.bucket is not None,
+            self._bucket_of(told.target) if told.target.is_set else None,
             None if wishes is None else wishes.recompress,
             wishes is None or wishes.trim,
             wishes is None or wishes.offload,
@@ -128,10 +134,13 @@ class TopicRules:
         if wishes is not None and wishes.bucket is not None:
             return self._file.buckets[wishes.bucket]
         if target.is_set:
-            if target not in self._targets:
-                self._targets[target] = bucket_of(self._file, target)
-            return self._targets[target]
+            return self._bucket_of(target)
         return None if self._file.bucket is None else self._file.buckets[self._file.bucket]
+
+    def _bucket_of(self, target: OffloadTarget) -> TierBucket | None:
+        if target not in self._targets:
+            self._targets[target] = bucket_of(self._file, target)
+        return self._targets[target]
 
 
 def wishes_for(file: PolicyFile, managed_ledger: str) -> TopicWishes | None:

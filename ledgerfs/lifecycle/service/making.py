@@ -22,7 +22,7 @@ from ledgerfs.lifecycle.brokers.broker_api import BrokerApi
 from ledgerfs.lifecycle.planning.tier_places import url_of
 from ledgerfs.lifecycle.scheduling.fair_queue import FairQueue
 from ledgerfs.lifecycle.service.background import BackgroundOffloads
-from ledgerfs.lifecycle.service.broker_offloads import BrokerOffloads
+from ledgerfs.lifecycle.service.broker_work import BrokerWork
 from ledgerfs.lifecycle.service.events import Events
 from ledgerfs.lifecycle.service.looking import Looking
 from ledgerfs.lifecycle.service.rates import Rates
@@ -194,7 +194,7 @@ def service_of(
         steps.use(means)
         hands = CarryingOut(cluster, means, bookies, broker, steps.in_flight)
         background = BackgroundOffloads(FairQueue(_QUANTUM), steps.step_of, events)
-        by_brokers = None if broker is None else BrokerOffloads(hands.offload_by_broker, events)
+        by_brokers = None if broker is None else BrokerWork(hands.by_broker, events)
         looking = Looking(cluster, file, bookies, brokers, pass_s)
         parts = Parts(lock, looking, hands, background, by_brokers, rates, clock, events, _gauges(file))
         try:

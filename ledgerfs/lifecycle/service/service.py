@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ledgerfs.clusters.surveying import Progress
     from ledgerfs.lifecycle.acting.outcomes import Done
     from ledgerfs.lifecycle.service.background import BackgroundOffloads
-    from ledgerfs.lifecycle.service.broker_offloads import BrokerOffloads
+    from ledgerfs.lifecycle.service.broker_work import BrokerWork
     from ledgerfs.lifecycle.service.events import Events
     from ledgerfs.lifecycle.service.looking import Looked, Looking
     from ledgerfs.lifecycle.service.rates import Rates
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from ledgerfs.storage.zookeeper.cluster_clock import ClusterClock
 
 _STEP_S = 1.0
+_DELETIONS = 1
+_ORDER = {ActionKind.CLEAN: 0, ActionKind.DELETE: _DELETIONS}
 _MOST_UNREAD = 20
 _TRIES = 5
 """How often it is tried to complete what is copied before the service ends."""
@@ -64,7 +66,7 @@ class Parts:
     looking: "Looking"
     hands: CarryingOut
     background: "BackgroundOffloads"
-    by_brokers: "BrokerOffloads | None"
+    by_brokers: "BrokerWork | None"
     rates: "Rates"
     clock: "ClusterClock"
     events: "Events"
@@ -141,14 +143,15 @@ class Service:
         parts.rates.follow(direct, now_ms)
         parts.background.replace(direct, _sizes(looked, direct))
         seen = Seen.of(looked.survey, looked.journal, now_ms, noted_ms)
-        # A line that does not hold any more goes before another one of the same ledger comes.
-        for action in sorted(plan.actions, key=lambda one: one.kind is not ActionKind.CLEAN):
+        for action in sorted(plan.actions, key=_turn):
             if self._stopping.is_set():
                 return
-            self._complete()
+            if _turn(action) > _DELETIONS:
+                # A set of ours, too, is a change of a list by which deletions were decided.
+                self._complete()
             if _is_direct_offload(action):
                 continue
-            if action.kind is ActionKind.OFFLOAD:
+            if action.via is Via.BROKER and action.kind in {ActionKind.OFFLOAD, ActionKind.TRIM}:
                 if parts.by_brokers is not None:
                     parts.by_brokers.begin(action)
                 continue
@@ -242,6 +245,11 @@ def _sizes(looked: "Looked", due: list[Action]) -> dict[int, int]:
     listed = looked.survey.listed
     rows = listed[np.isin(listed["ledger_id"], ids)]
     return dict(zip(rows["ledger_id"].tolist(), rows["size"].tolist(), strict=True))
+
+
+def _turn(action: Action) -> int:
+    """Return when an action has its turn: a line that does not hold any more goes before another one of the same ledger comes."""
+    return _ORDER.get(action.kind, _DELETIONS + 1)
 
 
 def _is_direct_offload(action: Action) -> bool:

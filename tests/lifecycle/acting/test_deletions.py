@@ -320,13 +320,24 @@ def test_what_a_subscription_needs_by_now_stays(cluster: LiveCluster, trash: Tra
     lines = trash.marked(*(trash.line(TrashKind.TRIMMED, one) for one in (first, second, third)))
     version = trash.version()
     cluster.add_cursor(TOPIC, "s", (second, 19))
-    done = trim(trash, lines[1:], version)
-    assert (done.ledger_ids, list(done.postponed)) == ([second], [third])
+    done = trim(trash, lines, version)
+    assert (done.ledger_ids, list(done.postponed)) == ([first, second], [third])
     assert "a subscription has not passed it" in done.postponed[third]
-    cluster.add_cursor(TOPIC, "made", (first, -1))
-    done = trim(trash, lines[:1], trash.version())
-    assert (done.ledger_ids, list(done.postponed)) == ([], [first])
-    assert list(trash.listed()) == [first, third, last]
+    cluster.add_cursor(TOPIC, "s", (last, 3))
+    cluster.add_cursor(TOPIC, "made", (third, -1))
+    done = trim(trash, lines[2:], trash.version())
+    assert (done.ledger_ids, list(done.postponed)) == ([], [third])
+    assert list(trash.listed()) == [third, last]
+
+
+def test_a_topic_gets_no_holes(cluster: LiveCluster, trash: Trash) -> None:
+    """By what is gone of the oldest ledgers exports and followers know whether they missed any."""
+    first, second, third, last = ledgers(cluster, 4)
+    lines = trash.marked(*(trash.line(TrashKind.TRIMMED, one) for one in (first, second, third)))
+    done = trim(trash, [lines[0], lines[2]], trash.version())
+    assert (done.ledger_ids, list(done.postponed)) == ([first], [third])
+    assert f"ledger {second}, which is older, stays" in done.postponed[third]
+    assert list(trash.listed()) == [second, third, last]
 
 
 def test_a_subscription_that_was_set_back_in_its_own_ledger_alone_is_seen(cluster: LiveCluster, trash: Trash) -> None:

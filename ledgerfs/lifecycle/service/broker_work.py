@@ -1,10 +1,11 @@
-"""Offloads that brokers are asked for, in threads of their own, since each is waited for; one a topic."""
+"""What brokers are asked for, offloads and trims, in threads of their own, since each is waited for; one a topic."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from ledgerfs.errors import LedgerfsError
+from ledgerfs.lifecycle.planning.actions import ActionKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,13 +18,16 @@ _AT_ONCE = 4
 """Brokers offload one ledger of a topic after the other; so many topics go on together."""
 
 
-class BrokerOffloads:
-    """Offloads by brokers. Safe in threads.
+_DONE = {ActionKind.OFFLOAD: "offloaded", ActionKind.TRIM: "trimmed"}
+
+
+class BrokerWork:
+    """Offloads and trims by brokers. Safe in threads.
 
     Parameters
     ----------
     carry_out
-        Has a broker offload what an action tells, and waits for it.
+        Has a broker do what an action tells, and waits for it.
 
     """
 
@@ -33,7 +37,7 @@ class BrokerOffloads:
         self._carry_out = carry_out
         self._events = events
         self._lock = Lock()
-        self._busy: set[str] = set()
+        self._busy: set[tuple[ActionKind, str]] = set()
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="ledgerfs-lifecycle-broker")
 
     @property
@@ -43,29 +47,30 @@ class BrokerOffloads:
             return not self._busy
 
     def begin(self, action: "Action") -> None:
-        """Have a broker offload, unless it is at this topic already."""
-        name = action.managed_ledger or ""
+        """Have a broker do it, unless one is at this topic already."""
+        about = action.kind, action.managed_ledger or ""
         with self._lock:
-            if name in self._busy:
+            if about in self._busy:
                 return
-            self._busy.add(name)
-        self._threads.submit(self._run, name, action)
+            self._busy.add(about)
+        self._threads.submit(self._run, action)
 
     def stop(self) -> None:
         """Begin nothing more; what brokers are at, they go on with."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _run(self, name: str, action: "Action") -> None:
+    def _run(self, action: "Action") -> None:
+        what, name = action.kind.value, action.managed_ledger or ""
         try:
             done = self._carry_out(action)
         except LedgerfsError as error:
-            self._events.trouble(f"offload {name} by its broker: {error}")
+            self._events.trouble(f"{what} {name} by its broker: {error}")
         else:
-            self._events.did("offloaded", name, done.ledger_ids, done.size)
+            self._events.did(_DONE[action.kind], name, done.ledger_ids, done.size)
             for ledger_id, why in done.postponed.items():
-                self._events.trouble(f"offload {name} by its broker, ledger {ledger_id}: {why}")
+                self._events.trouble(f"{what} {name} by its broker, ledger {ledger_id}: {why}")
             for remark in done.remarks:
                 self._events.trouble(remark)
         finally:
             with self._lock:
-                self._busy.discard(name)
+                self._busy.discard((action.kind, name))
