@@ -188,6 +188,35 @@ def test_a_broker_is_asked_to_trim_by_its_own_policies(cluster: MadeCluster) -> 
     ]
 
 
+def test_a_broker_is_not_asked_for_what_deletes_copies_that_the_file_keeps(cluster: MadeCluster) -> None:
+    cluster.own(SPACE)
+    cluster.topic(TOPIC, [listed(1, 3 * HOUR), listed(2, MINUTE, offloaded_ms=5 * HOUR), current(3)])
+    for lag in ("never", "6h"):
+        wish = f"[[topics]]\nmatch = '.*'\ndeletion_lag = '{lag}'"
+        found = planned(cluster, HOUR_LONG + "deletion_lag = '4h'\n" + TIER + wish, has_admin=True)
+        assert found.actions == []
+        (refused,) = [one for one in found.refused if one.kind is ActionKind.TRIM]
+        assert (refused.refusal, refused.ledger_ids) == (Refusal.BROKERS_LAG, (1, 2))
+    wish = "[[topics]]\nmatch = '.*'\ndeletion_lag = '4h'"
+    found = planned(cluster, HOUR_LONG + "deletion_lag = '4h'\n" + TIER + wish, has_admin=True)
+    assert only(found, ActionKind.TRIM).ledger_ids == (1, 2)
+
+
+def test_a_broker_is_not_asked_to_offload_to_another_bucket_than_the_file_wants(cluster: MadeCluster) -> None:
+    cluster.own(SPACE)
+    offload = {"managedLedgerOffloadDriver": "aws-s3", "managedLedgerOffloadBucket": "tier"}
+    cluster.policies(SPACE, offload_policies=offload)
+    cluster.topic(TOPIC, [listed(1, 3 * HOUR), current(2)])
+    buckets = TIER + '[buckets.vault]\nurl = "s3://vault"\n'
+    wish = "[[topics]]\nmatch = '.*'\noffload_after = '1h'\nbucket = "
+    found = planned(cluster, KEEPS + buckets + wish + "'vault'", has_admin=True)
+    assert found.actions == []
+    assert [(one.kind, one.refusal) for one in found.refused] == [(ActionKind.OFFLOAD, Refusal.OTHER_BUCKET)]
+    assert (
+        only(planned(cluster, KEEPS + buckets + wish + "'tier'", has_admin=True), ActionKind.OFFLOAD).via is Via.BROKER
+    )
+
+
 def test_what_is_called_deleted_and_is_there_is_marked_after_a_grace(cluster: MadeCluster) -> None:
     lines = [listed(1, offloaded_ms=DAY, is_deleted=True), listed(2, offloaded_ms=DAY, is_deleted=True), current(3)]
     cluster.topic(TOPIC, lines, there=[1])
@@ -256,6 +285,24 @@ def test_a_line_that_holds_is_due_after_its_grace_and_not_marked_again(cluster: 
     assert "grace is over since 1.0 h" in action.why
     (waits,) = [one for one in found.waiting if one.kind is ActionKind.DELETE]
     assert (waits.ledger_ids, waits.due_ms) == ((2,), NOW + HOUR)
+
+
+def test_a_grace_that_is_longer_by_now_holds_for_what_is_marked(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1, 3 * HOUR), current(2)])
+    lines = noted(line_of(TrashKind.TRIMMED, 1))
+    found = planned(cluster, HOUR_LONG + "[defaults]\ntrash_grace = '1d'", notes=lines)
+    assert [one.kind for one in found.actions] == []
+    assert [one.due_ms for one in found.waiting if one.kind is ActionKind.DELETE] == [NOW - 2 * HOUR + DAY]
+
+
+def test_ledgers_past_retention_wait_for_older_ones_that_stay(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1, 4 * HOUR), listed(2, 3 * HOUR), listed(3, 2 * HOUR), current(4)])
+    lines = [line_of(TrashKind.TRIMMED, 1), line_of(TrashKind.TRIMMED, 2, due_ms=NOW + HOUR)]
+    found = planned(cluster, HOUR_LONG, notes=noted(*lines, line_of(TrashKind.TRIMMED, 3)))
+    assert only(found, ActionKind.DELETE).ledger_ids == (1,)
+    waiting = {one.ledger_ids: one.why for one in found.waiting if one.kind is ActionKind.DELETE}
+    assert set(waiting) == {(2,), (3,)}
+    assert "ledger 2, which is older, is not due: a topic gets no holes" in waiting[(3,)]
 
 
 @pytest.mark.parametrize(
@@ -395,6 +442,17 @@ def damaged_policies(cluster: MadeCluster) -> None:
     cluster.add(f"/admin/policies/{SPACE}", b"[]")
 
 
+def empty_policies(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1), current(2)])
+    cluster.add(f"/admin/policies/{SPACE}", b"")
+
+
+def damaged_events(cluster: MadeCluster) -> None:
+    """Topics of the namespace may have policies of their own, whatever else is wrong."""
+    cluster.topic(TOPIC, [listed(1), current(2)])
+    cluster.add(managed_ledger_path(f"{SPACE}/persistent/__change_events"), b"\xff\xff")
+
+
 def silent_end(cluster: MadeCluster) -> None:
     cluster.topic(TOPIC, [listed(1), current(2)], last=LastEnd.UNKNOWN)
 
@@ -434,6 +492,8 @@ def without_bucket(cluster: MadeCluster) -> None:
         (being_deleted, Refusal.BEING_DELETED, [1]),
         (unknown_policies, Refusal.UNKNOWN_POLICIES, [1]),
         (damaged_policies, Refusal.UNKNOWN_POLICIES, [1]),
+        (empty_policies, Refusal.UNKNOWN_POLICIES, [1]),
+        (damaged_events, Refusal.UNKNOWN_POLICIES, [1]),
         (silent_end, Refusal.SILENT_BOOKIES, [1]),
         (silent_cursor, Refusal.SILENT_BOOKIES, [1]),
         (damaged_cursor, Refusal.UNREADABLE, [1]),
