@@ -232,18 +232,21 @@ ORPHAN = OrphanLedger(70, 2, 500, "managed-ledger", TOPIC, is_closed=True, is_kn
 OBJECTS = OrphanOffload(71, uuid_of(71), "s3://tier", TOPIC, is_known=True, size=900, modified_ms=NOW - DAY)
 
 
+ORPHANS = "[defaults]\norphans = true\nbucket = 'tier'\n"
+
+
 def test_orphans_are_marked_if_the_file_wants_it(cluster: MadeCluster) -> None:
     cluster.topic(TOPIC, [listed(1), current(2)])
     orphans = Orphans([ORPHAN], [OBJECTS])
-    assert planned(cluster, KEEPS, orphans=orphans).actions == []
-    found = planned(cluster, KEEPS + "[defaults]\norphans = true", orphans=orphans)
+    assert planned(cluster, KEEPS + TIER, orphans=orphans).actions == []
+    found = planned(cluster, KEEPS + TIER + ORPHANS, orphans=orphans)
     lines = {line.kind: line for action in found.actions for line in action.lines}
     assert {one.kind for one in found.actions} == {ActionKind.MARK}
     assert (lines[TrashKind.ORPHAN].ledger_id, lines[TrashKind.ORPHAN].version) == (70, 2)
     assert (lines[TrashKind.OBJECTS].uuid, lines[TrashKind.OBJECTS].bucket) == (uuid_of(71), "s3://tier")
     # Whatever two looks said before: what this survey names is none.
     cluster.topic(f"{SPACE}/persistent/y", [listed(70), listed(71, offloaded_ms=0), current(72)])
-    again = planned(cluster, KEEPS + "[defaults]\norphans = true", orphans=orphans)
+    again = planned(cluster, KEEPS + TIER + ORPHANS, orphans=orphans)
     assert again.actions == []
 
 
@@ -253,12 +256,36 @@ def test_objects_of_an_attempt_that_is_noted_are_no_orphans(cluster: MadeCluster
     orphans = Orphans([], [OBJECTS])
     found = planned(
         cluster,
-        KEEPS + "[defaults]\norphans = true",
+        KEEPS + TIER + ORPHANS,
         orphans=orphans,
         notes=noted(attempts=[one]),
         attempt_grace_ms=2 * DAY,
     )
     assert found.actions == []
+
+
+def test_objects_where_their_topic_is_not_offloaded_to_may_be_a_backup(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1), current(2)])
+    buckets = TIER + '[buckets.vault]\nurl = "s3://vault"\n'
+    for where in ("", "bucket = 'vault'\n"):
+        found = planned(
+            cluster, KEEPS + buckets + "[defaults]\norphans = true\n" + where, orphans=Orphans([], [OBJECTS])
+        )
+        assert found.actions == []
+        assert [one.refusal for one in found.refused if one.ledger_ids == (71,)] == [Refusal.BACKUP]
+    # What its list tells of another ledger is enough.
+    cluster = MadeCluster()
+    cluster.topic(TOPIC, [listed(1, offloaded_ms=HOUR), current(2)])
+    found = planned(cluster, KEEPS + TIER + "[defaults]\norphans = true\n", orphans=Orphans([], [OBJECTS]))
+    assert only(found, ActionKind.MARK).ledger_ids == (71,)
+
+
+def test_ledgers_of_a_topic_whose_list_was_lost_are_no_orphans(cluster: MadeCluster) -> None:
+    # A node that was never set.
+    cluster.add(managed_ledger_path(TOPIC), b"")
+    found = planned(cluster, KEEPS + TIER + ORPHANS, orphans=Orphans([ORPHAN], []))
+    assert found.actions == []
+    assert [one.refusal for one in found.refused if one.ledger_ids == (70,)] == [Refusal.LOST_LIST]
 
 
 # Lines of the journal.

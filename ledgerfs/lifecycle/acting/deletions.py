@@ -17,8 +17,6 @@ from ledgerfs.errors import (
     LedgerfsError,
     NotFoundError,
     ObjectNotFoundError,
-    RefusedLedgerError,
-    StoreError,
     UnsupportedFormatError,
 )
 from ledgerfs.formats.managed_ledgers.list_changes import with_bookkeeper_deleted, without_ledgers
@@ -107,7 +105,9 @@ class Deletions:
             done.postponed[info.ledger_id] = f"its objects are not whole, BookKeeper's copy stays: {error}"
             done.remarks.append(f"ledger {info.ledger_id}: its objects are not whole: {error}")
             return False
-        except (RefusedLedgerError, StoreError) as error:
+        except LedgerfsError as error:
+            if self._means.lock.is_lost:
+                raise
             done.postponed[info.ledger_id] = f"its objects and its bookies cannot be compared: {error}"
             done.remarks.append(f"ledger {info.ledger_id}: its objects and its bookies cannot be compared: {error}")
             return False
@@ -139,7 +139,7 @@ class Deletions:
             some, left = _that_fit(left, listed)
             # Behind the owner: a broker may have had the topic for a moment since the decision, and set one back.
             now = self._subscriptions(managed_ledger)
-            going = _without_holes(listed, [one for one in some if _may_be_trimmed(listed, now, one, done)], done)
+            going = _without_holes(listed, [one for one in some if self._may_be_trimmed(listed, now, one, done)], done)
             if going:
                 for url in {
                     one.line.bucket for one in going if one.line.uuid is not None and one.line.bucket is not None
@@ -151,6 +151,22 @@ class Deletions:
                 # Only a set of ours is no change by others.
                 version += bool(unlisted)
                 self._go_on(managed_ledger, unlisted, self._finish, done)
+
+    def _may_be_trimmed(self, listed: Listed, subscriptions: SubscriptionsNow, noted: NotedLine, done: Done) -> bool:
+        line = noted.line
+        info, found = listed.ledger(line.ledger_id), self._found(line.ledger_id)
+        if line.ledger_id == listed.last:
+            why: str | None = _LAST
+        elif info is None:
+            why = "the topic does not list it any more"
+        elif not subscriptions.has_passed(line.ledger_id, info.entries):
+            why = subscriptions.unknown or "a subscription has not passed it (any more)"
+        else:
+            # Once the list is without it there is no way back.
+            why = None if found is None else _why_kept(line, found)
+        if why is not None:
+            done.postponed[line.ledger_id] = why
+        return why is None
 
     # Lines whose list is changed.
 
@@ -340,20 +356,6 @@ def _without_holes(listed: Listed, going: Sequence[NotedLine], done: Done) -> li
     why = f"ledger {first}, which is older, stays: a topic gets no holes"
     done.postponed.update({one.line.ledger_id: why for one in going if one.line.ledger_id > first})
     return [one for one in going if one.line.ledger_id < first]
-
-
-def _may_be_trimmed(listed: Listed, subscriptions: SubscriptionsNow, noted: NotedLine, done: Done) -> bool:
-    ledger_id = noted.line.ledger_id
-    info = listed.ledger(ledger_id)
-    if ledger_id == listed.last:
-        done.postponed[ledger_id] = _LAST
-    elif info is None:
-        done.postponed[ledger_id] = "the topic does not list it any more"
-    elif not subscriptions.has_passed(ledger_id, info.entries):
-        done.postponed[ledger_id] = subscriptions.unknown or "a subscription has not passed it (any more)"
-    else:
-        return True
-    return False
 
 
 def _why_kept(line: TrashLine, found: StoredLedger) -> str | None:

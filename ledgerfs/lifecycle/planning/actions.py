@@ -68,6 +68,10 @@ class Refusal(Enum):
     """Several lists name the ledger."""
     NAMED = "named"
     """A list names what should be named no more."""
+    BACKUP = "backup"
+    """Its topic is not offloaded to that bucket: it may be a copy that somebody keeps there."""
+    LOST_LIST = "lost-list"
+    """Its topic has an empty list, which no broker leaves: the list was lost, and this is what it had."""
     ANOTHER_CLUSTERS = "another-clusters"
     """This cluster has no such topic: it was deleted, or is of another cluster on the same BookKeeper or bucket."""
 

@@ -14,6 +14,7 @@ from ledgerfs.clusters.bundles import Owner
 from ledgerfs.clusters.expiry import ExpiryState, moved_cursors
 from ledgerfs.clusters.retention import Stays, Trim, keeps_its_last, slowest_of, trim_of
 from ledgerfs.display import human_size, span
+from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState
 from ledgerfs.lifecycle.journal.trash_line import TrashKind, TrashLine, TrashState
 from ledgerfs.lifecycle.planning.actions import Action, ActionKind, Plan, Reason, Refusal, Waiting
 from ledgerfs.lifecycle.planning.routes import Route, direct_route, route_of
@@ -177,6 +178,8 @@ class Deletions:
             return Reason(Refusal.SHARED, f"several lists name ledger {ledger_id}")
         if ledger_id in survey.damaged_ledgers:
             return Reason(Refusal.UNREADABLE, f"the node of ledger {ledger_id} could not be read")
+        if topic.is_there[row] and topic.nodes["state"][row] != LedgerState.CLOSED:
+            return Reason(Refusal.NOT_CLOSED, f"ledger {ledger_id} is not closed in BookKeeper: a writer may live")
         if topic.uuid(row) is not None and self._cluster.places.url(int(topic.listed["driver"][row])) is None:
             return Reason(Refusal.NO_BUCKET, f"no bucket of the policy file has the objects of ledger {ledger_id}")
         return None

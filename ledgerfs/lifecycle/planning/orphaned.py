@@ -25,23 +25,27 @@ def orphan_lines(plan: Plan, cluster: ClusterView, situation: Situation) -> Iter
     for one in situation.orphans.ledgers:
         is_named = bool(is_in(np.array([one.ledger_id], np.int64), named)[0])
         if situation.is_wanted(one.managed_ledger) and not is_named:
-            yield from _of_ledger(plan, situation, one)
+            yield from _of_ledger(plan, cluster, situation, one)
     # An attempt that goes on has objects before a list names them; those of others are cleaned up after by their notes.
     noted = {(one.ledger_id, one.uuid) for one in situation.notes.attempts}
     for offload in situation.orphans.offloads:
         is_named = cluster.names_offload(offload.ledger_id, offload.uuid)
         is_named |= (offload.ledger_id, offload.uuid) in noted
         if situation.is_wanted(offload.managed_ledger) and not is_named:
-            yield from _of_objects(plan, situation, offload)
+            yield from _of_objects(plan, cluster, situation, offload)
 
 
-def _of_ledger(plan: Plan, situation: Situation, one: OrphanLedger) -> Iterator[Proposal]:
+def _of_ledger(plan: Plan, cluster: ClusterView, situation: Situation, one: OrphanLedger) -> Iterator[Proposal]:
     reason = None
     if not one.is_closed:
         why = f"ledger {one.ledger_id}, which nothing names, is not closed: a writer may live"
         reason = Reason(Refusal.NOT_CLOSED, why)
     elif not one.is_known:
         reason = Reason(Refusal.ANOTHER_CLUSTERS, f"ledger {one.ledger_id} was made for {one.owner}; {_ELSEWHERE}")
+    elif one.managed_ledger is not None and one.size and not cluster.has_ledgers(one.managed_ledger):
+        reason = Reason(
+            Refusal.LOST_LIST, f"ledger {one.ledger_id} was made for {one.owner}, whose list is empty: it was lost"
+        )
     if reason is not None:
         plan.refuse(_MARK, one.managed_ledger or f"ledger {one.ledger_id}", reason, (one.ledger_id,), one.size)
         return
@@ -55,10 +59,14 @@ def _of_ledger(plan: Plan, situation: Situation, one: OrphanLedger) -> Iterator[
     yield Proposal(line, one.changed_ms)
 
 
-def _of_objects(plan: Plan, situation: Situation, one: OrphanOffload) -> Iterator[Proposal]:
+def _of_objects(plan: Plan, cluster: ClusterView, situation: Situation, one: OrphanOffload) -> Iterator[Proposal]:
     if not one.is_known:
         reason = Reason(Refusal.ANOTHER_CLUSTERS, f"objects of offload {one.uuid} in {one.bucket}: {_ELSEWHERE}")
         plan.refuse(_MARK, one.managed_ledger or f"ledger {one.ledger_id}", reason, (one.ledger_id,), one.size)
+        return
+    if one.managed_ledger is not None and not cluster.has_its_offloads_at(one.managed_ledger, one.bucket):
+        why = f"objects of offload {one.uuid} in {one.bucket}, to which {one.managed_ledger} is not offloaded: they may be a backup"
+        plan.refuse(_MARK, one.managed_ledger, Reason(Refusal.BACKUP, why), (one.ledger_id,), one.size)
         return
     ago = span(max(0, situation.now_ms - one.modified_ms))
     why = f"no list names this offload in {one.bucket}, whose objects are {ago} old"

@@ -102,6 +102,7 @@ class ClusterView:
         "_namespaces_damaged",
         "_not_read",
         "_offloads",
+        "_rows",
         "_rules",
         "_shared",
         "damaged_lists",
@@ -114,6 +115,7 @@ class ClusterView:
         self.survey = survey
         self.places = TierPlaces(survey, file)
         self._rules = TopicRules(file, survey)
+        self._rows = {name: row for row, name in enumerate(survey.topics)}
         self._not_read = survey.namespaces_not_read()
         paths = [one.path for one in survey.damaged]
         self._namespaces_damaged = frozenset(
@@ -129,6 +131,24 @@ class ClusterView:
         table = survey.topic_table[survey.topic_table["ledgers"] > 0]
         self._greatest = frozenset(survey.listed["ledger_id"][table["first"] + table["ledgers"] - 1].tolist())
         self._shared = frozenset(ids[counts > 1].tolist())
+
+    def has_its_offloads_at(self, managed_ledger: str, url: str) -> bool:
+        """Whether a topic is offloaded to a bucket: by its rule, by the cluster's policies, or by what its list tells of a ledger."""
+        row = self._rows.get(managed_ledger)
+        if row is None:
+            return False
+        rule = self._rules.of(managed_ledger)
+        urls = {one.url for one in (rule.bucket, rule.brokers_bucket) if one is not None}
+        first, count = self.survey.topic_table[["first", "ledgers"]][row].tolist()
+        urls.update(
+            self.places.url(one) or "" for one in set(self.survey.listed["driver"][first : first + count].tolist())
+        )
+        return any(one.rstrip("/") == url.rstrip("/") for one in urls)
+
+    def has_ledgers(self, managed_ledger: str) -> bool:
+        """Whether the list of a topic has any ledgers: it always has, once a broker has had it."""
+        row = self._rows.get(managed_ledger)
+        return row is not None and bool(self.survey.topic_table["ledgers"][row])
 
     def is_greatest(self, ledger_id: int) -> bool:
         """Whether a ledger has the greatest id of a list."""
