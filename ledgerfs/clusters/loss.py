@@ -47,7 +47,8 @@ def listed_before(survey: Survey, rows: Table, before_ms: int) -> Table:
 def unequal_ledgers(survey: Survey) -> Table:
     """Return rows of `LISTED` that are closed in BookKeeper with other entries, or bytes, than their lists tell.
 
-    Neither changes any more. Of a line without entries BookKeeper's word counts.
+    Neither changes any more. Of a line without entries BookKeeper's word counts. One that calls BookKeeper's copy deleted tells of objects,
+    which may have other entries.
     """
     listed, ledgers = survey.listed, survey.ledgers
     if not (listed.size and ledgers.size):
@@ -55,7 +56,8 @@ def unequal_ledgers(survey: Survey) -> Table:
     nodes = ledgers[np.minimum(np.searchsorted(ledgers["ledger_id"], listed["ledger_id"]), ledgers.size - 1)]
     is_closed = (nodes["ledger_id"] == listed["ledger_id"]) & (nodes["state"] == LedgerState.CLOSED)
     is_other = (nodes["last_entry"] + 1 != listed["entries"]) | (nodes["length"] != listed["size"])
-    found: Table = listed[is_closed & is_other & (listed["entries"] > 0)]
+    is_read = ~(listed["is_complete"] & listed["is_deleted_from_bookkeeper"])
+    found: Table = listed[is_closed & is_other & is_read & (listed["entries"] > 0)]
     return found
 
 
