@@ -39,7 +39,7 @@ class TopicRule:
         The same as the brokers have it, who know nothing of the file.
     is_retention_told, is_lag_told
         Whether anything but a default of brokers, which they may have changed, tells the retention, and the lag.
-    via, trash_grace_ms, recompress, trim, offload
+    via, trash_grace_ms, recompress, unbatch, trim, offload
         As in `ledgerfs.lifecycle.policy.policy_file.TopicWishes`.
     bucket
         Where to offload to; None if that is not known.
@@ -61,6 +61,7 @@ class TopicRule:
     trash_grace_ms: int
     bucket: TierBucket | None
     recompress: str | None
+    unbatch: bool
     trim: bool
     offload: bool
 
@@ -119,6 +120,7 @@ class TopicRules:
             file.trash_grace_ms if grace is None else grace,
             self._bucket(wishes, told.target),
             None if wishes is None else wishes.recompress,
+            wishes is not None and wishes.unbatch,
             wishes is None or wishes.trim,
             wishes is None or wishes.offload,
         )
